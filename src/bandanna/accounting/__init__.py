@@ -1,0 +1,1 @@
+"""Budgets, prices, events, accountants, calibration, guarantees and the ledger."""

@@ -1,0 +1,174 @@
+"""What was released, as frozen values: the only things the accountant will price.
+
+An event describes one release completely enough to be priced again by anybody: noise, sensitivity, dimension, grid.
+Sensitivities are those of one user's replacement; the adjacency is fixed here, never in the accountant.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from bandanna.accounting.factorisation import Factorisation
+from bandanna.core import require
+
+
+class Event:
+    """Base of all releases. An accountant refuses an event of a class it does not know."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class NothingEvent(Event):
+    """Nothing about anybody was released: price zero."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClearEvent(Event):
+    """Raw data was released: no guarantee holds for any epsilon."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class GaussianEvent(Event):
+    """x + N(0, std^2 I) with l2 `sensitivity`, on a grid.
+
+    With `grid` > 0 the value was rounded to multiples of `grid` and the noise is a discrete Gaussian on it
+    (what the secure source runs); the rounding raises the sensitivity by grid * sqrt(dim). grid = 0 is the ideal.
+    """
+
+    std: float
+    sensitivity: float
+    dim: int = 1
+    grid: float = 0.0
+
+    def __post_init__(self) -> None:
+        require.positive("std", self.std)
+        require.positive("sensitivity", self.sensitivity)
+        require.whole("dim", self.dim)
+        require.non_negative("grid", self.grid)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DiscreteGaussianEvent(Event):
+    """An integer vector plus a discrete Gaussian of parameter `std` per coordinate; neighbours differ by l2 <= `shift`."""
+
+    std: float
+    shift: float
+    dim: int = 1
+
+    def __post_init__(self) -> None:
+        require.positive("std", self.std)
+        require.positive("shift", self.shift)
+        require.whole("dim", self.dim)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LaplaceEvent(Event):
+    """x + Laplace(scale) per coordinate with l1 `sensitivity`; `grid` as in GaussianEvent (adds grid * dim in l1)."""
+
+    scale: float
+    sensitivity: float
+    dim: int = 1
+    grid: float = 0.0
+
+    def __post_init__(self) -> None:
+        require.positive("scale", self.scale)
+        require.positive("sensitivity", self.sensitivity)
+        require.whole("dim", self.dim)
+        require.non_negative("grid", self.grid)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DiscreteLaplaceEvent(Event):
+    """An integer vector plus discrete Laplace(scale) per coordinate; neighbours differ by l1 <= `shift`."""
+
+    scale: float
+    shift: float
+    dim: int = 1
+
+    def __post_init__(self) -> None:
+        require.positive("scale", self.scale)
+        require.positive("shift", self.shift)
+        require.whole("dim", self.dim)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BinomialEvent(Event):
+    """Totals of a batch: integers plus Bin(trials, probability) per coordinate.
+
+    `shift` bounds the l2 norm of a neighbour's change before rounding, in units of the lattice (R = s Delta_2);
+    `reach` bounds the change of any one coordinate after rounding (an integer). With `rounded`, statistics were
+    rounded stochastically to the lattice, independently per coordinate; otherwise they were integers already.
+    """
+
+    trials: int
+    shift: float
+    reach: int
+    dim: int = 1
+    probability: float = 0.5
+    rounded: bool = True
+
+    def __post_init__(self) -> None:
+        require.whole("trials", self.trials)
+        require.positive("shift", self.shift)
+        require.whole("reach", self.reach)
+        require.whole("dim", self.dim)
+        if not 0 < self.probability < 1:
+            from bandanna.errors import InvalidArgument
+
+            raise InvalidArgument("probability", self.probability, "a number in (0, 1)")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShuffledGaussianEvent(Event):
+    """`users` reports x_i + N(0, std^2 I), each with l2 `sensitivity`, in a uniformly random order."""
+
+    std: float
+    sensitivity: float
+    users: int
+    dim: int = 1
+
+    def __post_init__(self) -> None:
+        require.positive("std", self.std)
+        require.positive("sensitivity", self.sensitivity)
+        require.whole("users", self.users)
+        require.whole("dim", self.dim)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ContinualEvent(Event):
+    """All prefix sums of a stream through a factorisation A = B C: C x + z is released, z_i ~ N(0, std^2 I).
+
+    One element of the stream changes by at most `sensitivity` in l2, and one user by at most `participations`
+    elements. `grid` as in GaussianEvent: every released number is rounded to it before the noise is added.
+    """
+
+    factorisation: Factorisation
+    std: float
+    sensitivity: float
+    participations: int = 1
+    dim: int = 1
+    grid: float = 0.0
+
+    def __post_init__(self) -> None:
+        require.positive("std", self.std)
+        require.positive("sensitivity", self.sensitivity)
+        require.whole("participations", self.participations)
+        require.whole("dim", self.dim)
+        require.non_negative("grid", self.grid)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompositionEvent(Event):
+    """Several releases about the same person, each possibly chosen after seeing the earlier ones."""
+
+    events: tuple[Event, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RepetitionEvent(Event):
+    """`times` independent releases of the same kind about the same person."""
+
+    event: Event
+    times: int
+
+    def __post_init__(self) -> None:
+        require.whole("times", self.times)

@@ -1,0 +1,1 @@
+"""Shared nouns: domains, statistics, estimates, argument checks."""

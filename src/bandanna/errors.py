@@ -1,0 +1,68 @@
+"""Every error that Bandanna raises on purpose: one family, each naming what was wrong and what is allowed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class BandannaError(Exception):
+    """Base of all errors raised by Bandanna."""
+
+
+class InvalidArgument(BandannaError, ValueError):
+    """An argument has a value that is not allowed; the message names argument, value and what is allowed."""
+
+    def __init__(self, argument: str, value: Any, allowed: str) -> None:
+        self.argument = argument
+        self.value = value
+        self.allowed = allowed
+        super().__init__(f"{argument} = {value!r} is not allowed: {allowed}")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle by the three parts, so that the error survives a trip between processes."""
+        return type(self), (self.argument, self.value, self.allowed)
+
+
+class InvalidBudget(InvalidArgument):
+    """A privacy budget is malformed, or of a kind that the mechanism cannot meet (delta = 0 for Gaussian noise)."""
+
+
+class InvalidStatistic(InvalidArgument):
+    """A user's statistic is not finite, of the wrong shape, or outside its declared domain."""
+
+
+class OutsideTheorem(InvalidArgument):
+    """`calibration="paper"` was asked for outside the range in which the paper's theorem holds."""
+
+
+class CalibrationError(BandannaError):
+    """No noise level in reach meets the target."""
+
+
+class UnknownEvent(BandannaError, TypeError):
+    """The accountant does not know the price of this event, and does not guess."""
+
+
+class BudgetExceeded(BandannaError):
+    """The release would spend more than the ledger's budget; nothing was spent or released."""
+
+
+class ConflictingRelease(BandannaError):
+    """Other data (or another mechanism) was presented under an id that is already released."""
+
+
+class InsecureSource(BandannaError):
+    """A noise source that may not be used here: seeded where people are protected, or unable to sample securely."""
+
+
+class MissingExtra(BandannaError, ImportError):
+    """An optional dependency is not installed; the message names the extra that brings it."""
+
+    def __init__(self, extra: str, needed_for: str) -> None:
+        self.extra = extra
+        self.needed_for = needed_for
+        super().__init__(f"{needed_for} needs an optional dependency: pip install 'bandanna[{extra}]'")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle by the two parts."""
+        return type(self), (self.extra, self.needed_for)

@@ -1,0 +1,1 @@
+"""Noise: each mechanism is one value that samples and states its price."""
