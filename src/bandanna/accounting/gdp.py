@@ -1,0 +1,140 @@
+"""Gaussian differential privacy: the currency in which releases are priced.
+
+A release is mu-GDP if telling two neighbours apart from it is no easier than telling N(0, 1) from N(mu, 1). Its exact
+privacy profile is (Balle and Wang 2018; Dong, Roth and Su 2022)
+
+    delta(epsilon; mu) = Phi(-epsilon/mu + mu/2) - e^epsilon Phi(-epsilon/mu - mu/2).
+
+Prices compose by squares, mu^2 = sum mu_i^2. A price that holds only up to a total-variation mass `tail` costs
+(1 + e^epsilon) tail more delta at the final epsilon; tails add.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import special
+
+from bandanna.core import require, search
+from bandanna.errors import InvalidBudget
+
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(24)
+_LOG_SQRT_TAU = 0.5 * math.log(2 * math.pi)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Price:
+    """mu-GDP up to a total-variation mass `tail`."""
+
+    mu: float
+    tail: float = 0.0
+
+    def delta(self, epsilon: float) -> float:
+        """delta_G(epsilon; mu) + (1 + e^epsilon) tail, at most 1."""
+        return min(1.0, float(delta(epsilon, self.mu)) + _tail_cost(epsilon, self.tail))
+
+    def epsilon(self, delta_: float) -> float:
+        """Smallest epsilon >= 0 with `self.delta(epsilon) <= delta_`; infinity where there is none."""
+        if self.tail == 0.0:
+            return epsilon(delta_, self.mu)
+        return solve_epsilon(self.delta, delta_)
+
+    def __add__(self, other: Price) -> Price:
+        """Composition: squares of mu add, tails add."""
+        return Price(mu=math.hypot(self.mu, other.mu), tail=self.tail + other.tail)
+
+    def repeated(self, times: int) -> Price:
+        """`times`-fold composition: sqrt(times) mu, times tail."""
+        return Price(mu=math.sqrt(times) * self.mu, tail=times * self.tail)
+
+
+def _tail_cost(epsilon: float, tail: float) -> float:
+    return tail * (1.0 + math.exp(min(epsilon, 700.0))) if tail > 0 else 0.0
+
+
+def _mills(x: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Mills' ratio Phi(-x)/phi(x)."""
+    return np.asarray(math.sqrt(math.pi / 2) * special.erfcx(x / math.sqrt(2)))
+
+
+def _mills_slope(x: NDArray[np.float64]) -> NDArray[np.float64]:
+    """1 - x Mills(x) = -Mills'(x), without cancellation for large x (asymptotic series beyond 50)."""
+    far = np.maximum(x, 50.0) ** -2
+    series = far * (1 - far * (3 - far * (15 - far * 105)))
+    return np.where(x > 50.0, series, 1 - x * _mills(np.minimum(x, 50.0)))
+
+
+def log_delta(epsilon: ArrayLike, mu: ArrayLike) -> NDArray[np.float64]:
+    """Logarithm of `delta`, to about 1e-11 relative in delta, for mu > 0 and epsilon >= 0; vectorised.
+
+    With a = epsilon/mu - mu/2 and b = epsilon/mu + mu/2, e^epsilon = phi(a)/phi(b), so that
+    delta = phi(a) (Mills(a) - Mills(b)); the difference is taken as an integral of -Mills' when b - a = mu is small.
+    """
+    epsilon, mu = np.broadcast_arrays(np.asarray(epsilon, dtype=float), np.asarray(mu, dtype=float))
+    a, b = epsilon / mu - mu / 2, epsilon / mu + mu / 2
+    log_phi = -0.5 * a * a - _LOG_SQRT_TAU
+    with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+        points = (a + b)[..., None] / 2 + mu[..., None] / 2 * _NODES
+        narrow = mu / 2 * (_mills_slope(points) @ _WEIGHTS)
+        wide = _mills(np.maximum(a, -30.0)) - _mills(b)
+        near = log_phi + np.log(np.where(mu < 1.0, narrow, wide))
+        sure = np.log1p(-np.minimum(special.ndtr(a) + np.exp(log_phi) * _mills(b), 1.0))  # a << 0: delta near 1
+    return np.where(a < -1.0, sure, near)
+
+
+def delta(epsilon: ArrayLike, mu: ArrayLike) -> NDArray[np.float64]:
+    """Exact delta of a mu-GDP release at epsilon >= 0 (0 for mu = 0, 1 for mu = infinity)."""
+    mu = np.asarray(mu, dtype=float)
+    regular = (mu > 0) & np.isfinite(mu)
+    value = np.exp(log_delta(epsilon, np.where(regular, mu, 1.0)))
+    return np.where(regular, value, np.where(mu > 0, 1.0, 0.0))
+
+
+def epsilon(delta_: float, mu_: float) -> float:
+    """Smallest epsilon >= 0 with delta(epsilon; mu) <= delta."""
+    delta_ = require.delta(delta_)
+    if mu_ == 0.0:
+        return 0.0
+    if delta_ == 0.0 or math.isinf(mu_):
+        return math.inf
+    log_target = math.log(delta_)
+    # delta <= Phi(-a): once a = epsilon/mu - mu/2 reaches sqrt(2 log(1/delta)) the target is met
+    reach = mu_ * (mu_ / 2 + math.sqrt(-2 * log_target))
+    return solve_epsilon(lambda e: float(log_delta(e, mu_)), log_target, reach=reach)
+
+
+def mu(epsilon_: float, delta_: float) -> float:
+    """Largest mu with delta(epsilon; mu) <= delta: the analytic Gaussian mechanism has std = sensitivity / mu."""
+    epsilon_, delta_ = require.epsilon(epsilon_), require.delta(delta_)
+    if delta_ == 0.0:
+        raise InvalidBudget("delta", 0.0, "a number in (0, 1): Gaussian noise is never pure, use a Laplace mechanism")
+    if math.isinf(epsilon_):
+        return math.inf
+    log_target = math.log(delta_)
+    # at mu = 2 sqrt(epsilon) + 80, a <= -39 and delta = 1; delta <= mu/sqrt(2 pi), so mu = delta always meets the target
+    low, high = min(delta_, 1e-3), 2 * math.sqrt(epsilon_) + 80.0
+    return search.greatest(lambda m: float(log_delta(epsilon_, m)) <= log_target, low, high, relative=1e-13)
+
+
+def solve_epsilon(
+    profile: Callable[[float], float], target: float, *, reach: float = 1.0, most: float = 600.0, relative: float = 1e-12
+) -> float:
+    """Smallest epsilon >= 0 at which a decreasing privacy profile is at most `target`; infinity beyond `most`.
+
+    `reach` is a guess from above; the returned epsilon itself meets the target.
+    """
+    if profile(0.0) <= target:
+        return 0.0
+    high = max(reach, 1e-12)
+    while profile(high) > target:
+        if high >= most:
+            return math.inf
+        high = min(2 * high, most)
+    low = high / 2
+    while low > 1e-15 and profile(low) <= target:
+        low, high = low / 16, low
+    return search.least(lambda e: profile(e) <= target, low, high, relative=relative)
