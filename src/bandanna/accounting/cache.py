@@ -1,0 +1,100 @@
+"""Results of numerical searches, kept on disk and in memory: calibrations answer at once the second time.
+
+A cache holds only what a search found (parameters), never a guarantee: sensitivities, errors and prices are always
+computed anew from the parameters. A wrong cache can cost utility, never privacy.
+
+Where: the directory BANDANNA_CACHE, else XDG_CACHE_HOME/bandanna, else ~/.cache/bandanna; BANDANNA_CACHE="" keeps
+everything in memory. A file that cannot be read, parsed or written is ignored, and its result computed again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Callable, Mapping
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+VERSION = 1  # part of every key: raise it when a search changes, and old results are no longer found
+
+Key = Mapping[str, int | float | str]
+_memory: dict[tuple[str, str], dict[str, Any]] = {}  # results found in this process: (directory, identity) -> result
+
+
+def directory() -> Path | None:
+    """Where results are kept on disk, or None if the disk is switched off."""
+    chosen = os.environ.get("BANDANNA_CACHE")
+    if chosen is not None:
+        return Path(chosen) if chosen else None
+    base = os.environ.get("XDG_CACHE_HOME")
+    if base:
+        return Path(base) / "bandanna"
+    try:
+        return Path.home() / ".cache" / "bandanna"
+    except RuntimeError:  # no home directory
+        return None
+
+
+def remember(
+    kind: str,
+    key: Key,
+    compute: Callable[[], dict[str, Any]],
+    *,
+    valid: Callable[[dict[str, Any]], bool] = lambda result: True,
+) -> dict[str, Any]:
+    """The result stored under (kind, key), or compute() - stored for the next time.
+
+    `compute` returns what JSON can carry exactly (numbers, strings, lists, dictionaries). A stored result for which
+    `valid` is false, or raises, is computed again and replaced.
+    """
+    identity = json.dumps({"version": VERSION, "kind": kind, "key": dict(key)}, sort_keys=True)
+    place = directory()
+    slot = (str(place), identity)
+    if slot not in _memory:
+        stored = None if place is None else _read(_path(place, kind, identity), identity, valid)
+        if stored is None:
+            stored = compute()
+            if place is not None:
+                _write(_path(place, kind, identity), {"identity": identity, "result": stored})
+        _memory[slot] = stored
+    return deepcopy(_memory[slot])
+
+
+def forget() -> None:
+    """Empty this process's memory (the files stay)."""
+    _memory.clear()
+
+
+def _path(place: Path, kind: str, identity: str) -> Path:
+    return place / f"{kind}-{hashlib.sha256(identity.encode()).hexdigest()[:24]}.json"
+
+
+def _read(path: Path, identity: str, valid: Callable[[dict[str, Any]], bool]) -> dict[str, Any] | None:
+    """The stored result, or None if there is none that can be used."""
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+        result = document["result"]
+        usable = document["identity"] == identity and isinstance(result, dict) and valid(result)
+    except Exception:  # whatever is wrong with a stored file, computing anew is the answer
+        return None
+    return dict(result) if usable else None
+
+
+def _write(path: Path, document: dict[str, Any]) -> None:
+    """Write beside the target and rename, so that a reader sees a whole file or none."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
+    except OSError:
+        return
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            json.dump(document, file)
+        os.replace(name, path)
+    except (OSError, TypeError, ValueError):
+        with contextlib.suppress(OSError):
+            os.unlink(name)
