@@ -53,7 +53,7 @@ bench: $(VENV)/.installed-run ## speed, as ratios measured in one run
 	@$(PY) -m benchmarks
 
 docs: $(VENV)/.installed-docs ## the documentation, into site/
-	@$(PY) -m mkdocs build --strict --quiet --site-dir site
+	@NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict --quiet --site-dir site
 	@echo "site/index.html"
 
 clean: ## remove the environment, caches and built files
@@ -61,8 +61,8 @@ clean: ## remove the environment, caches and built files
 	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV)/.installed-%: pyproject.toml $(VENV)/.created
-	@echo "Installing bandanna$(EXTRAS_$*) into $(VENV) (the first time takes a few minutes)"
-	@$(PY) -m pip install --quiet --disable-pip-version-check --editable '.$(EXTRAS_$*)'
+	@echo "Installing bandanna$(EXTRAS_$*) into $(VENV) (the first time takes a minute or two)"
+	@$(PY) -m pip install -qq --disable-pip-version-check --editable '.$(EXTRAS_$*)'
 	@touch $@
 
 # An environment that is there already is used; else the newest suitable Python that can make one, or PYTHON.

@@ -1,0 +1,29 @@
+"""What holds for all tests: the same examples in every run, and a calibration cache of their own."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+# Fixed examples and no clocks: a test's verdict depends on the code alone, not on the day or the machine's load.
+settings.register_profile("bandanna", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("bandanna")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Point the cache to a directory of this run before any test module is imported: the user's is never touched."""
+    cache = tempfile.TemporaryDirectory(prefix="bandanna-tests-")
+    before = os.environ.get("BANDANNA_CACHE")
+    os.environ["BANDANNA_CACHE"] = cache.name
+
+    def restore() -> None:
+        if before is None:
+            del os.environ["BANDANNA_CACHE"]
+        else:
+            os.environ["BANDANNA_CACHE"] = before
+        cache.cleanup()
+
+    config.add_cleanup(restore)

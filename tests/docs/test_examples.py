@@ -1,0 +1,144 @@
+"""Every example in the README and the documentation runs.
+
+A page is a sequence of steps, taken from its fenced blocks in order: a `python` block is executed, all blocks of a
+page in one namespace; in a `console` block each line that starts with `$ bandanna` is run by a shell, and in a `bash`
+or `sh` block each line that starts with `bandanna`, with or without the `$`. Other commands (make, pip) are not run.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+import textwrap
+import types
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted(path for path in [ROOT / "README.md", *ROOT.glob("docs/**/*.md")] if path.is_file())
+
+FENCE = re.compile(
+    r"^(?P<indent>[ \t]*)(?P<fence>`{3,}|~{3,})[ \t]*(?P<language>\w+)[^\n`]*\n(?P<body>.*?)^[ \t]*(?P=fence)[ \t]*$",
+    re.MULTILINE | re.DOTALL,
+)
+COMMAND = {"console": r"\$ (bandanna\b.*)", "bash": r"(?:\$ )?(bandanna\b.*)", "sh": r"(?:\$ )?(bandanna\b.*)"}
+SHIM = "import sys; from bandanna.cli import main; sys.argv[0] = 'bandanna'; main()"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """One thing that a reader would run, and the line of the page where it starts."""
+
+    language: str
+    code: str
+    line: int
+
+
+def steps(text: str) -> Iterator[Step]:
+    """The steps of a page in order."""
+    for block in FENCE.finditer(text):
+        language, body = block["language"].lower(), textwrap.dedent(block["body"])
+        line = text.count("\n", 0, block.start("body")) + 1
+        if language == "python":
+            yield Step(language="python", code=body, line=line)
+        elif language in COMMAND:
+            joined = re.sub(r"\\\n\s*", lambda found: " " * len(found[0]), body)  # a command over several lines
+            for found in re.finditer("^" + COMMAND[language] + "$", joined, re.MULTILINE):
+                yield Step(language="shell", code=found[1], line=line + body.count("\n", 0, found.start()))
+
+
+def command_folder(parent: Path) -> Path:
+    """A folder with a `bandanna` command that runs the package under test."""
+    folder = parent / "bin"
+    folder.mkdir()
+    command = folder / "bandanna"
+    command.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -c {shlex.quote(SHIM)} "$@"\n')
+    command.chmod(0o755)
+    return folder
+
+
+def run(text: str, *, name: str, workplace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Take the steps of a page in `workplace`; an error names the page and the line."""
+    namespace = types.ModuleType("example")
+    monkeypatch.setitem(sys.modules, "example", namespace)
+    monkeypatch.setenv("BANDANNA_CACHE", str(workplace / "cache"))
+    monkeypatch.setenv("PATH", str(command_folder(workplace)), prepend=os.pathsep)
+    (workplace / "here").mkdir()
+    monkeypatch.chdir(workplace / "here")
+    for step in steps(text):
+        if step.language == "python":
+            code = compile("\n" * (step.line - 1) + step.code, name, "exec", dont_inherit=True)
+            exec(code, vars(namespace))
+        else:
+            done = subprocess.run(["bash", "-o", "pipefail", "-c", step.code], capture_output=True, text=True)
+            said = f"{name}:{step.line}: $ {step.code}\n{done.stdout}{done.stderr}"
+            assert done.returncode == 0, said
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_examples_of_page(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An example that a reader would copy does not run."""
+    run(page.read_text(encoding="utf-8"), name=str(page.relative_to(ROOT)), workplace=tmp_path, monkeypatch=monkeypatch)
+
+
+SAMPLE = """\
+```python title="first"
+a = 1
+```
+
+1. In a list:
+
+    ```python
+    b = a + 1
+    ```
+
+```console
+$ make test
+$ bandanna calibrate --dim 5 \\
+    --batch 200
+bandanna prints this
+$ bandanna --version
+```
+
+```bash
+bandanna list
+```
+
+```toml
+bandanna = 1
+```
+"""
+
+
+def test_every_kind_of_example_is_found() -> None:
+    """An example is overlooked, taken from the wrong line, or something else is taken for one."""
+    found = [(step.line, step.language, " ".join(step.code.split())) for step in steps(SAMPLE)]
+    assert found == [
+        (2, "python", "a = 1"),
+        (8, "python", "b = a + 1"),
+        (13, "shell", "bandanna calibrate --dim 5 --batch 200"),
+        (16, "shell", "bandanna --version"),
+        (20, "shell", "bandanna list"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("example", "error"),
+    [
+        ("```python\na = 1\n```\n```python\nassert a == 2\n```\n", AssertionError),
+        ("```python\nunknown_name\n```\n", NameError),
+        ("```console\n$ bandanna no-such-command\n```\n", AssertionError),
+    ],
+)
+def test_a_broken_example_is_noticed(
+    example: str, error: type[Exception], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An example that fails passes for one that runs."""
+    with pytest.raises(error):
+        run(example, name="broken.md", workplace=tmp_path, monkeypatch=monkeypatch)

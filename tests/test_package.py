@@ -1,0 +1,52 @@
+"""What a user gets by installing and importing the package."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.resources
+import subprocess
+import sys
+
+import bandanna
+
+HEAVY = ("opendp", "matplotlib", "dp_accounting", "scipy")
+
+
+def test_import_is_light() -> None:
+    """`import bandanna` loads a library that only some users need."""
+    code = f"import sys, bandanna; print(*[name for name in {HEAVY} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == []
+
+
+def test_version_is_the_installed_one() -> None:
+    """`bandanna.__version__` and the version that pip shows differ."""
+    assert bandanna.__version__ == importlib.metadata.version("bandanna")
+
+
+def test_every_public_name_resolves() -> None:
+    """A name in `bandanna.__all__` is announced twice, or is not there."""
+    assert len(set(bandanna.__all__)) == len(bandanna.__all__)
+    missing = [name for name in bandanna.__all__ if not hasattr(bandanna, name)]
+    assert missing == []
+
+
+def test_public_names_are_listed() -> None:
+    """`dir(bandanna)`, and so completion at a prompt, hides a public name that is loaded on first use."""
+    assert set(bandanna.__all__) <= set(dir(bandanna))
+
+
+def test_unknown_name_is_an_attribute_error() -> None:
+    """A misspelt name gives something else than Python's usual error."""
+    assert not hasattr(bandanna, "no_such_name")
+
+
+def test_types_are_shipped() -> None:
+    """Type checkers ignore the package's annotations, because its marker file is missing."""
+    assert importlib.resources.files("bandanna").joinpath("py.typed").is_file()
+
+
+def test_command_is_installed() -> None:
+    """The command `bandanna` is not installed, or points to something that cannot be called."""
+    (command,) = importlib.metadata.entry_points(group="console_scripts", name="bandanna")
+    assert callable(command.load())
