@@ -1,0 +1,77 @@
+"""A mechanism is one value that samples and states its event: there is no noise without a price."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from bandanna.accounting.events import Event
+from bandanna.errors import InvalidArgument, InvalidStatistic, UnknownEvent
+from bandanna.mechanisms.sources import NoiseSource
+from bandanna.mechanisms.sources.base import finite
+
+_Number = TypeVar("_Number", np.float64, np.int64)
+
+_ROOM = 2**62  # integers below this take any noise that we add without leaving int64
+
+
+class Mechanism(ABC):
+    """Adds noise to a vector once, and states what that release is.
+
+    `release` takes (..., dim) and returns the same shape, with fresh noise in every entry: leading axes are
+    replicates of the whole release, and each replicate is one event. A mechanism whose event is malformed cannot be
+    built, because building it states the event.
+    """
+
+    dim: int
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.event, Event):  # stating the event checks every parameter
+            raise UnknownEvent(f"{type(self).__name__}.event must be an Event: there is no noise without a price")
+
+    @property
+    @abstractmethod
+    def event(self) -> Event:
+        """What one release is, for the accountant to price."""
+
+    @property
+    @abstractmethod
+    def variance(self) -> float:
+        """Variance of the noise per coordinate."""
+
+    @abstractmethod
+    def release(self, value: ArrayLike, source: NoiseSource) -> NDArray[Any]:
+        """The value plus fresh noise from the source."""
+
+    def reals(self, value: ArrayLike) -> NDArray[np.float64]:
+        """The value as finite floats of shape (..., dim), or an error that names what is wrong."""
+        return self._shaped(finite(value))
+
+    def integers(self, value: ArrayLike) -> NDArray[np.int64]:
+        """The value as 64-bit integers of shape (..., dim), or an error that names what is wrong."""
+        array = np.asarray(value)
+        if array.dtype.kind not in "iu":
+            raise InvalidStatistic(
+                "value", f"an array of dtype {array.dtype}", "64-bit integers: round before the release"
+            )
+        if (array >= _ROOM).any() or (array <= -_ROOM).any():
+            raise InvalidStatistic("value", "an entry of size 2^62 or more", "integers below 2^62 in size")
+        return self._shaped(array.astype(np.int64))
+
+    def _shaped(self, array: NDArray[_Number]) -> NDArray[_Number]:
+        """The array, if its last axis is the mechanism's."""
+        if array.ndim == 0 or array.shape[-1] != self.dim:
+            raise InvalidStatistic("value", f"an array of shape {array.shape}", f"shape (..., {self.dim})")
+        return array
+
+
+def noise_source(source: Any) -> NoiseSource:
+    """A noise source, or an error that says what one is."""
+    if not isinstance(source, NoiseSource):
+        raise InvalidArgument(
+            "source", source, "a NoiseSource: FastNoise(numpy.random.default_rng(seed)) or SecureNoise()"
+        )
+    return source

@@ -1,0 +1,19 @@
+"""Where noise comes from: a seeded generator for simulation, the operating system for people."""
+
+from __future__ import annotations
+
+from bandanna.mechanisms.sources.base import LARGEST, NoiseSource, Size, default_grid
+from bandanna.mechanisms.sources.distance import gaussian_grid_distance, laplace_grid_distance
+from bandanna.mechanisms.sources.fast import FastNoise
+from bandanna.mechanisms.sources.secure import SecureNoise
+
+__all__ = [
+    "LARGEST",
+    "FastNoise",
+    "NoiseSource",
+    "SecureNoise",
+    "Size",
+    "default_grid",
+    "gaussian_grid_distance",
+    "laplace_grid_distance",
+]

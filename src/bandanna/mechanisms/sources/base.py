@@ -1,0 +1,94 @@
+"""What every noise source can draw; mechanisms ask for noise only through this interface, and state its price."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from bandanna.core import require
+from bandanna.errors import InvalidArgument, InvalidStatistic
+
+Size = int | tuple[int, ...]
+
+# Noise of at most this parameter, added to integers below 2^62, stays inside int64: leaving it would need noise
+# 2^10 times its parameter, an event of probability below e^-1000.
+LARGEST = 2.0**52
+
+
+class NoiseSource(ABC):
+    """A supply of fresh, independent noise.
+
+    `gaussian` and `laplace` add noise to real values; with `grid` > 0 the release is meant to be
+    grid * (round(value / grid) + discrete noise), which is what a secure source does and a fast one approximates.
+    The other methods draw integers, uniforms and permutations of a given `size` (an int or a shape).
+    """
+
+    secure: ClassVar[bool]
+
+    @abstractmethod
+    def gaussian(self, value: ArrayLike, *, std: float, grid: float) -> NDArray[np.float64]:
+        """value + Gaussian noise of standard deviation `std`, fresh in every entry."""
+
+    @abstractmethod
+    def laplace(self, value: ArrayLike, *, scale: float, grid: float) -> NDArray[np.float64]:
+        """value + Laplace noise of parameter `scale`, fresh in every entry."""
+
+    @abstractmethod
+    def discrete_gaussian(self, *, std: float, size: Size) -> NDArray[np.int64]:
+        """Integers with P(k) proportional to exp(-k^2 / (2 std^2))."""
+
+    @abstractmethod
+    def discrete_laplace(self, *, scale: float, size: Size) -> NDArray[np.int64]:
+        """Integers with P(k) proportional to exp(-|k| / scale)."""
+
+    @abstractmethod
+    def binomial(self, *, trials: int, probability: float, size: Size) -> NDArray[np.int64]:
+        """Counts of successes among `trials` independent trials."""
+
+    @abstractmethod
+    def uniform(self, size: Size) -> NDArray[np.float64]:
+        """Uniform multiples of 2^-53 in [0, 1)."""
+
+    @abstractmethod
+    def permutation(self, n: int, size: Size = ()) -> NDArray[np.int64]:
+        """Independent uniform permutations of 0..n-1 along the last axis: shape (*size, n)."""
+
+
+def default_grid(scale: float) -> float:
+    """scale 2^-20: fine enough to cost nothing, and the noise parameter is 2^20 steps exactly, whatever the scale."""
+    return require.positive("scale", scale) * 2.0**-20
+
+
+def parameter(argument: str, value: Any) -> float:
+    """The parameter of integer noise: a number in (0, 2^52]."""
+    if require.positive(argument, value) > LARGEST:
+        raise InvalidArgument(argument, value, "at most 2^52 steps, so that sums stay inside 64-bit integers")
+    return float(value)
+
+
+def chance(probability: Any) -> float:
+    """A probability strictly between 0 and 1."""
+    if not 0 < require.positive("probability", probability) < 1:
+        raise InvalidArgument("probability", probability, "a number in (0, 1)")
+    return float(probability)
+
+
+def shape(size: Size) -> tuple[int, ...]:
+    """A size as a shape: 3 means (3,)."""
+    axes = size if isinstance(size, tuple) else (size,)
+    return tuple(require.whole("size", axis, least=0) for axis in axes)
+
+
+def finite(value: ArrayLike) -> NDArray[np.float64]:
+    """Real values to be protected, as floats; an error message never carries them."""
+    try:
+        array = np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InvalidStatistic("value", type(value).__name__, "an array of real numbers") from None
+    if not np.isfinite(array).all():
+        broken = int(np.count_nonzero(~np.isfinite(array)))
+        raise InvalidStatistic("value", f"an array with {broken} entries that are not finite", "finite numbers")
+    return array

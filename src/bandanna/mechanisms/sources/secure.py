@@ -1,0 +1,157 @@
+"""Noise from the operating system's entropy, exact in law on integers; it cannot be seeded."""
+
+from __future__ import annotations
+
+import importlib
+import math
+import os
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from bandanna.core import require
+from bandanna.errors import InsecureSource, InvalidArgument, InvalidStatistic, MissingExtra
+from bandanna.mechanisms.sources.base import NoiseSource, Size, chance, finite, parameter, shape
+
+_ONES = np.array([byte.bit_count() for byte in range(256)], dtype=np.uint8)  # ones in each byte
+_CHUNK = 1 << 20  # bytes of entropy held at a time
+_DYADIC_BITS = 8  # probabilities a / 2^m with m up to this are drawn exactly
+
+
+class SecureNoise(NoiseSource):
+    """Noise for people: no seed, no floating-point noise, nothing approximated.
+
+    Gaussian and Laplace releases are grid * (round(value / grid) + discrete noise) with integers inside the bracket;
+    the released float is a function of that integer alone, so floating point leaks nothing about the value.
+    Discrete Gaussian and Laplace noise comes from OpenDP (extra `secure`), which draws from a cryptographic generator
+    that the operating system seeds; bits, uniforms and permutations come from os.urandom.
+    """
+
+    secure = True
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        if arguments or named:
+            raise InsecureSource(
+                "SecureNoise() takes no argument: it draws from the operating system and cannot be seeded"
+            )
+
+    def gaussian(self, value: ArrayLike, *, std: float, grid: float) -> NDArray[np.float64]:
+        """Multiples of the grid: the rounded value plus a discrete Gaussian of parameter std / grid."""
+        steps = on_grid(value, grid)
+        ratio = at_least("std", require.positive("std", std), grid)
+        return np.asarray((steps + self.discrete_gaussian(std=ratio, size=steps.shape)) * grid)
+
+    def laplace(self, value: ArrayLike, *, scale: float, grid: float) -> NDArray[np.float64]:
+        """Multiples of the grid: the rounded value plus a discrete Laplace of parameter scale / grid."""
+        steps = on_grid(value, grid)
+        ratio = at_least("scale", require.positive("scale", scale), grid)
+        return np.asarray((steps + self.discrete_laplace(scale=ratio, size=steps.shape)) * grid)
+
+    def discrete_gaussian(self, *, std: float, size: Size) -> NDArray[np.int64]:
+        """OpenDP's exact sampler (Canonne, Kamath and Steinke 2020), one call for the whole array."""
+        parameter("std", std)
+        opendp = _opendp("discrete Gaussian noise from SecureNoise")
+        space = opendp.vector_domain(opendp.atom_domain(T="i64")), opendp.l2_distance(T="i64")
+        return _noise(opendp.m.make_gaussian(*space, scale=float(std)), shape(size))
+
+    def discrete_laplace(self, *, scale: float, size: Size) -> NDArray[np.int64]:
+        """OpenDP's exact sampler, one call for the whole array."""
+        parameter("scale", scale)
+        opendp = _opendp("discrete Laplace noise from SecureNoise")
+        space = opendp.vector_domain(opendp.atom_domain(T="i64")), opendp.l1_distance(T="i64")
+        return _noise(opendp.m.make_laplace(*space, scale=float(scale)), shape(size))
+
+    def binomial(self, *, trials: int, probability: float, size: Size) -> NDArray[np.int64]:
+        """Counts of ones among random bits, in bounded memory; probabilities a / 2^m with m <= 8 only."""
+        bits = _binary_digits(chance(probability))
+        wanted, trials = shape(size), require.whole("trials", trials, least=0)
+        counts = np.zeros(math.prod(wanted), dtype=np.int64)
+        for begin in range(0, trials, 8 * _CHUNK):  # a draw of many trials: its bits in pieces
+            piece = min(8 * _CHUNK, trials - begin)
+            rows = max(1, _CHUNK // -(-piece // 8))
+            for row in range(0, counts.size, rows):  # many draws: some rows at a time
+                counts[row : row + rows] += _successes(counts[row : row + rows].size, piece, bits)
+        return counts.reshape(wanted)
+
+    def uniform(self, size: Size) -> NDArray[np.float64]:
+        """The upper 53 of 64 random bits each, times 2^-53."""
+        return np.asarray((_words(shape(size)) >> np.uint64(11)) * 2.0**-53)
+
+    def permutation(self, n: int, size: Size = ()) -> NDArray[np.int64]:
+        """The order of random 64-bit keys, drawn anew for a row with equal keys: given distinct keys it is uniform."""
+        wanted = (*shape(size), require.whole("n", n))
+        keys = _words(wanted).reshape(-1, n)
+        while (again := (np.diff(np.sort(keys, axis=-1), axis=-1) == 0).any(axis=-1)).any():
+            keys[again] = _words((int(again.sum()), n))
+        return np.argsort(keys, axis=-1).astype(np.int64).reshape(wanted)
+
+
+def on_grid(value: ArrayLike, grid: float) -> NDArray[np.int64]:
+    """The nearest multiple of the grid, counted in steps; exact, ties to even (0.5 and 1.5 go to 0 and 2)."""
+    if require.non_negative("grid", grid) == 0:
+        raise InsecureSource("grid = 0 is not allowed: a secure source adds integer noise on a grid > 0")
+    exact = finite(value)
+    if (np.abs(exact) / 2.0**62 >= grid).any():
+        raise InvalidStatistic(
+            "value", "an entry of 2^62 grid steps or more", f"entries below 2^62 grid, grid = {grid!r}"
+        )
+    if math.frexp(grid)[0] == 0.5:  # a power of two: the division is exact
+        return np.rint(exact / grid).astype(np.int64)
+    step = Fraction(grid)
+    steps = [round(Fraction(entry) / step) for entry in exact.ravel().tolist()]
+    return np.array(steps, dtype=np.int64).reshape(exact.shape)
+
+
+def at_least(argument: str, scale: float, grid: float) -> float:
+    """scale / grid as a float that is never below the real quotient: rounding may only add noise."""
+    ratio = parameter(f"{argument} / grid", scale / grid)
+    below = Fraction(ratio) * Fraction(grid) < Fraction(scale)
+    return math.nextafter(ratio, math.inf) if below else ratio
+
+
+def _opendp(needed_for: str) -> Any:
+    """OpenDP, imported on first use."""
+    try:
+        opendp = importlib.import_module("opendp.prelude")
+    except ImportError:
+        raise MissingExtra("secure", needed_for) from None
+    opendp.enable_features("contrib")
+    return opendp
+
+
+def _noise(measurement: Any, wanted: tuple[int, ...]) -> NDArray[np.int64]:
+    """Integer noise: the measurement's release of zeros."""
+    if math.prod(wanted) == 0:
+        return np.zeros(wanted, dtype=np.int64)
+    return np.array(measurement([0] * math.prod(wanted)), dtype=np.int64).reshape(wanted)
+
+
+def _binary_digits(probability: float) -> list[int]:
+    """The digits of probability = sum_i digit_i 2^-i, last first."""
+    scaled = probability * 2**_DYADIC_BITS
+    if scaled != int(scaled):
+        raise InvalidArgument(
+            "probability", probability, f"a / 2^m with m <= {_DYADIC_BITS} for a secure source, such as 1/2"
+        )
+    return [int(scaled) >> place & 1 for place in range(_DYADIC_BITS)]
+
+
+def _successes(rows: int, trials: int, digits: list[int]) -> NDArray[np.int64]:
+    """Successes in each of `rows` runs of `trials` bits that are one with the probability of these digits.
+
+    Horner on bits: a fresh fair bit R turns probability q into q/2 by R & Q and into 1/2 + q/2 by R | Q.
+    """
+    width = -(-trials // 8)
+    ones = np.zeros((rows, width), dtype=np.uint8)
+    for digit in digits[next(place for place, digit in enumerate(digits) if digit) :]:
+        fair = np.frombuffer(os.urandom(rows * width), dtype=np.uint8).reshape(rows, width)
+        ones = fair | ones if digit else fair & ones
+    ones[:, -1] &= np.uint8(0xFF >> (8 * width - trials))  # bits beyond the last trial
+    return np.asarray(_ONES[ones].sum(axis=-1, dtype=np.int64))
+
+
+def _words(wanted: tuple[int, ...]) -> NDArray[np.uint64]:
+    """Random 64-bit words."""
+    return np.frombuffer(bytearray(os.urandom(8 * math.prod(wanted))), dtype=np.uint64).reshape(wanted)
