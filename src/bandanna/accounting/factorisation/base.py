@@ -27,7 +27,7 @@ class Factorisation(ABC):
     Adaptive streams. Every factorisation here is lower triangular in time: a released number depends on elements that
     have already arrived, and is noised once. For such matrices Gaussian noise has the same price when each element
     may be chosen after seeing the earlier releases (Denisov, McMahan, Rush, Smith, Thakurta: Improved Differential
-    Privacy for SGD via Optimal Private Linear Operators on Adaptive Streams, 2022, theorem 2.1).
+    Privacy for SGD via Optimal Private Linear Operators on Adaptive Streams, 2022).
 
     Several participations. Changing M0 elements moves C x by at most the sum of M0 single moves (triangle inequality).
     """
@@ -65,7 +65,7 @@ class Factorisation(ABC):
     def _steps(self, steps: ArrayLike) -> NDArray[np.int64]:
         """Steps as integers in 1..horizon, of any shape."""
         given: NDArray[Any] = np.asarray(steps)
-        whole = given.astype(np.int64)
-        if given.dtype == np.bool_ or np.any(whole != given) or np.any(whole < 1) or np.any(whole > self.horizon):
+        numeric = given.dtype.kind in "iuf"
+        if not numeric or not np.all((given >= 1) & (given <= self.horizon) & (given == np.floor(given))):
             raise InvalidArgument("steps", steps, f"whole numbers from 1 to the horizon {self.horizon}")
-        return whole
+        return given.astype(np.int64)

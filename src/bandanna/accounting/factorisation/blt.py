@@ -116,7 +116,7 @@ class BLT(Factorisation):
 
     def prefix_std(self, steps: ArrayLike) -> NDArray[np.float64]:
         """Norm of row t of B, in closed form."""
-        return np.asarray(np.sqrt(row_square(*self._rates, self._steps(steps))))
+        return np.asarray(np.sqrt(row_square(*self._rates, self._steps(steps).astype(np.float64))))
 
     def releases(self, participations: int = 1) -> int:
         """The first element touches every later release."""

@@ -1,0 +1,341 @@
+"""Factorisations of the prefix sums, against explicit matrices, the tables of the derivation, and 50 digits."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+
+import mpmath
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bandanna.accounting import cache
+from bandanna.accounting.factorisation import (
+    BLT,
+    BinaryTree,
+    Factorisation,
+    HonakerTree,
+    SquareRootToeplitz,
+    factorise,
+)
+from bandanna.errors import InvalidArgument
+
+# std of the worst prefix at mu = 1: tree, Honaker, square root, BLT with 2..5 buffers, and the lower bound for all.
+TABLE = {
+    20000: (14.49, 10.82, 4.219, 4.518, 4.273, 4.228, 4.220, 3.854),
+    16384: (14.49, 10.82, 4.155, 4.429, 4.203, 4.163, 4.156, 3.791),
+    32768: (15.49, 11.53, 4.376, 4.745, 4.447, 4.389, 4.378, 4.011),
+    65536: (16.49, 12.23, 4.596, 5.081, 4.697, 4.617, 4.600, 4.232),
+    131072: (17.49, 12.94, 4.817, 5.440, 4.955, 4.848, 4.824, 4.453),
+    262144: (18.49, 13.65, 5.038, 5.823, 5.222, 5.083, 5.048, 4.673),
+    524288: (19.49, 14.36, 5.258, 6.233, 5.498, 5.321, 5.274, 4.894),
+    1048576: (20.49, 15.06, 5.479, 6.673, 5.786, 5.564, 5.502, 5.115),
+}
+NAMES = ("tree", "honaker", "toeplitz", "blt")
+
+
+def toeplitz(coefficients: np.ndarray) -> np.ndarray:
+    """The lower-triangular matrix with these coefficients down its first column."""
+    size = len(coefficients)
+    index = np.subtract.outer(np.arange(size), np.arange(size))
+    return np.where(index >= 0, coefficients[np.maximum(index, 0)], 0.0)
+
+
+def quotient(numerator: np.ndarray, denominator: np.ndarray, size: int) -> np.ndarray:
+    """First coefficients of a rational generating function, by long division."""
+    series = np.zeros(size)
+    for k in range(size):
+        top = numerator[k] if k < len(numerator) else 0.0
+        series[k] = top - sum(denominator[j] * series[k - j] for j in range(1, min(k, len(denominator) - 1) + 1))
+    return series
+
+
+def polynomial(roots: tuple[float, ...]) -> np.ndarray:
+    """prod (1 - root x), lowest power first."""
+    product = np.ones(1)
+    for root in roots:
+        product = np.convolve(product, [1.0, -root])
+    return product
+
+
+def blocks(horizon: int) -> np.ndarray:
+    """C of the tree, level by level: one row for each complete dyadic block."""
+    rows = []
+    for level in range(horizon.bit_length()):
+        for block in range(horizon >> level):
+            rows.append([1.0 if block << level <= t < (block + 1) << level else 0.0 for t in range(horizon)])
+    return np.array(rows)
+
+
+def explicit(factorisation: Factorisation) -> tuple[np.ndarray, np.ndarray]:
+    """(C, B) of a small factorisation by a route that shares nothing with the code under test."""
+    horizon = factorisation.horizon
+    ones = np.tril(np.ones((horizon, horizon)))
+    if isinstance(factorisation, BLT):
+        above, below = polynomial(factorisation.theta_hat), polynomial(factorisation.theta)
+        c = toeplitz(quotient(above, below, horizon))
+        return c, ones @ np.linalg.inv(c)
+    if isinstance(factorisation, SquareRootToeplitz):
+        c = toeplitz(np.array([math.comb(2 * k, k) / 4**k for k in range(horizon)]))
+        return c, c
+    c = blocks(horizon)
+    b = np.zeros((horizon, len(c)))
+    for t in range(1, horizon + 1):
+        start = 0
+        for level in reversed(range(t.bit_length())):
+            if t >> level & 1:
+                inside = np.flatnonzero((c[:, :start] == 0).all(1) & (c[:, start + 2**level :] == 0).all(1))
+                exact = np.flatnonzero((c == c_row(horizon, start, level)).all(1))
+                if isinstance(factorisation, HonakerTree):  # the best unbiased estimate from the block's own subtree
+                    b[t - 1, inside] += np.linalg.pinv(c[inside]).T @ c_row(horizon, start, level)
+                else:
+                    b[t - 1, exact] += 1
+                start += 2**level
+    return c, b
+
+
+def c_row(horizon: int, start: int, level: int) -> np.ndarray:
+    """The indicator of one block."""
+    positions = np.arange(horizon)
+    return ((positions >= start) & (positions < start + 2**level)).astype(float)
+
+
+@pytest.mark.parametrize("horizon", TABLE)
+def test_table(horizon: int) -> None:
+    """Noise of every factorisation differs from the derivation's table, or is below what any mechanism can reach."""
+    *expected, bound = TABLE[horizon]
+    found = [factorise(name, horizon=horizon).unit_std() for name in ("tree", "honaker", "toeplitz")]
+    found += [factorise("blt", horizon=horizon, buffers=buffers).unit_std() for buffers in (2, 3, 4, 5)]
+    assert found == pytest.approx(expected, rel=1e-3)
+    assert min(found) >= bound
+
+
+def test_known_parameters() -> None:
+    """The published parameters for T = 20000 would not have the published sensitivity and error."""
+    blt = BLT(
+        horizon=20_000,
+        theta=(0.99994519, 0.99877609, 0.98187887, 0.76270931),
+        theta_hat=(0.99969672, 0.99525716, 0.93207401, 0.34488252),
+    )
+    assert blt.sensitivity() == pytest.approx(2.0507, abs=1e-4)
+    assert blt.unit_std() == pytest.approx(4.2277, abs=1e-4)
+    assert BLT.optimal(horizon=20_000).unit_std() <= blt.unit_std() * (1 + 1e-6)
+
+
+@pytest.mark.parametrize("horizon", [1, 2, 3, 4, 5, 7, 8, 13, 32, 50])
+@pytest.mark.parametrize("name", NAMES)
+def test_explicit_matrices(name: str, horizon: int) -> None:
+    """B C is not the prefix sums, or a norm is not that of the explicit matrix."""
+    factorisation = factorise(name, horizon=horizon, buffers=3)
+    c, b = explicit(factorisation)
+    assert np.allclose(b @ c, np.tril(np.ones((horizon, horizon))), atol=1e-9)
+    columns, rows = np.linalg.norm(c, axis=0), np.linalg.norm(b, axis=1)
+    assert factorisation.sensitivity() == pytest.approx(columns.max(), rel=1e-10)
+    assert factorisation.error() == pytest.approx(rows.max(), rel=1e-10)
+    assert factorisation.prefix_std(np.arange(1, horizon + 1)) == pytest.approx(rows, rel=1e-10)
+    assert factorisation.unit_std() == factorisation.sensitivity() * factorisation.error()
+    assert factorisation.total_releases() == len(c)
+    assert factorisation.releases() == np.count_nonzero(c, axis=0).max()
+
+
+@given(
+    st.integers(1, 60),
+    st.lists(st.floats(1e-3, 0.999), min_size=0, max_size=10, unique_by=lambda value: round(value, 2)),
+)
+def test_closed_forms(horizon: int, numbers: list[float]) -> None:
+    """For some interlaced parameters the geometric sums differ from the coefficients, or a coefficient is negative."""
+    mixed = sorted(numbers[: len(numbers) // 2 * 2], reverse=True)
+    blt = BLT(horizon=horizon, theta=tuple(mixed[0::2]), theta_hat=tuple(mixed[1::2]))
+    c, b = explicit(blt)
+    assert (np.tril(c) >= 0).all()
+    assert (np.tril(b) >= -1e-6).all()
+    assert blt.sensitivity() == pytest.approx(np.linalg.norm(c[:, 0]), rel=1e-8)
+    assert blt.prefix_std(np.arange(1, horizon + 1)) == pytest.approx(np.linalg.norm(b, axis=1), rel=1e-5)
+
+
+@pytest.mark.parametrize(("theta", "theta_hat"), [((1.0,), (0.5,)), ((0.5,), (0.0,)), ((1.0, 0.25), (0.5, 0.0))])
+def test_ends_of_the_range(theta: tuple[float, ...], theta_hat: tuple[float, ...]) -> None:
+    """The closed forms break at theta = 1 or theta_hat = 0."""
+    for horizon in (1, 2, 3, 20):
+        blt = BLT(horizon=horizon, theta=theta, theta_hat=theta_hat)
+        c, b = explicit(blt)
+        assert blt.sensitivity() == pytest.approx(np.linalg.norm(c[:, 0]), rel=1e-12)
+        assert blt.prefix_std(range(1, horizon + 1)) == pytest.approx(np.linalg.norm(b, axis=1), rel=1e-12)
+
+
+@pytest.mark.parametrize("horizon", [10, 20_000, 10**6, 10**9])
+def test_fifty_digits(horizon: int) -> None:
+    """Double precision loses digits of the norms at some horizon."""
+    blt = BLT.optimal(horizon=horizon)
+    with mpmath.workdps(50):
+        theta, theta_hat = [mpmath.mpf(v) for v in blt.theta], [mpmath.mpf(v) for v in blt.theta_hat]
+        ones = [mpmath.mpf(1), *theta_hat]
+
+        def residue(pole: mpmath.mpf, poles: list[mpmath.mpf], zeros: list[mpmath.mpf]) -> mpmath.mpf:
+            others = mpmath.fprod(1 - other / pole for other in poles if other is not pole)
+            return mpmath.fprod(1 - zero / pole for zero in zeros) / others
+
+        def energy(weights: list[mpmath.mpf], poles: list[mpmath.mpf], constant: mpmath.mpf) -> mpmath.mpf:
+            """sum_{k<T} (sum_i w_i p_i^k + constant [k=0])^2."""
+            at_zero = mpmath.fsum(weights)
+            pairs = itertools.product(zip(weights, poles, strict=True), repeat=2)
+            total = mpmath.fsum(
+                v * w * (horizon if p * q == 1 else (1 - (p * q) ** horizon) / (1 - p * q)) for (v, p), (w, q) in pairs
+            )
+            return total - at_zero**2 + (at_zero + constant) ** 2
+
+        # equal degrees in C leave a constant: C(x) = sum w_i/(1 - th_i x) + constant, with C(0) = 1
+        w = [residue(pole, theta, theta_hat) for pole in theta]
+        u = [residue(pole, ones, theta) for pole in ones]
+        sensitivity = mpmath.sqrt(energy(w, theta, 1 - mpmath.fsum(w)))
+        error = mpmath.sqrt(energy(u, ones, mpmath.mpf(0)))
+        assert blt.sensitivity() == pytest.approx(float(sensitivity), rel=1e-13)
+        assert blt.error() == pytest.approx(float(error), rel=1e-13)
+
+
+@pytest.mark.parametrize("horizon", [*range(1, 11), 14, 20, 29, 64, 1000])
+def test_any_horizon(horizon: int) -> None:
+    """A small horizon breaks the search, beats the lower bound, or gains from having fewer buffers."""
+    angles = (2 * np.arange(1, horizon + 1) - 1) * math.pi / (4 * horizon + 2)
+    bound = np.mean(1 / (2 * np.sin(angles)))  # trace norm / T
+    found = [BLT.optimal(horizon=horizon, buffers=buffers) for buffers in (1, 2, 3, 4, 5)]
+    assert [blt.buffers <= buffers for blt, buffers in zip(found, (1, 2, 3, 4, 5), strict=True)] == [True] * 5
+    noise = [blt.unit_std() for blt in found]
+    assert noise == sorted(noise, reverse=True)
+    root = SquareRootToeplitz(horizon=horizon).unit_std()
+    assert bound * (1 - 1e-12) <= root <= noise[-1] * (1 + 1e-9)
+    assert noise[3] <= root * 1.0002
+
+
+def test_huge_horizon() -> None:
+    """At T = 1e9 more buffers stop helping, or the mechanism is not usable there."""
+    noise = [BLT.optimal(horizon=10**9, buffers=buffers).unit_std() for buffers in (2, 4, 6, 8)]
+    assert noise == sorted(noise, reverse=True)
+    assert SquareRootToeplitz(horizon=10**9).unit_std() < noise[-1] < 7.69
+    assert BinaryTree(horizon=10**9).unit_std() == math.sqrt(30 * 29)  # worst prefix 2^29 - 1
+
+
+def test_square_root_expansion() -> None:
+    """Landau's expansion differs from the summed coefficients, or jumps where it takes over."""
+    ratios = 1 - 1 / (2 * np.arange(1, 10**6))
+    summed = np.cumsum(np.concatenate([[1.0], np.cumprod(ratios) ** 2]))
+    steps = np.array([1, 2, 63, 64, 65, 66, 100, 1000, 10**5, 10**6])
+    assert SquareRootToeplitz(horizon=10**6).prefix_std(steps) ** 2 == pytest.approx(summed[steps - 1], rel=1e-12)
+    mpmath_value = mpmath.nsum(lambda k: (mpmath.binomial(2 * k, k) / mpmath.mpf(4) ** k) ** 2, [0, 64])
+    assert SquareRootToeplitz(horizon=65).error() ** 2 == pytest.approx(float(mpmath_value), rel=1e-14)
+
+
+@pytest.mark.parametrize("kind", [BinaryTree, HonakerTree])
+def test_worst_prefix_of_trees(kind: type[BinaryTree]) -> None:
+    """Some prefix is noisier than the error that a tree states."""
+    for horizon in range(1, 300):
+        tree = kind(horizon=horizon)
+        assert tree.error() == pytest.approx(tree.prefix_std(np.arange(1, horizon + 1)).max(), rel=1e-14)
+
+
+def test_averaging_helps() -> None:
+    """Honaker's average is noisier than the plain tree, or does not tend to half the variance per block."""
+    plain, averaged = BinaryTree(horizon=1000), HonakerTree(horizon=1000)
+    steps = np.arange(1, 1001)
+    assert (averaged.prefix_std(steps) <= plain.prefix_std(steps)).all()
+    assert averaged.node_variance[:3] == pytest.approx((1, 2 / 3, 4 / 7))
+    assert HonakerTree(horizon=2**30).node_variance[-1] == pytest.approx(0.5, abs=1e-8)
+
+
+def test_releases() -> None:
+    """Some set of elements touches more released numbers than stated."""
+    for horizon in range(1, 9):
+        tree, touched = BinaryTree(horizon=horizon), blocks(horizon) > 0
+        for participations in (1, 2, 3, 8, 20):
+            sets = itertools.combinations(range(horizon), min(participations, horizon))
+            most = max(int(touched[:, list(chosen)].any(axis=1).sum()) for chosen in sets)
+            assert most <= tree.releases(participations) <= min(participations * tree.levels, tree.total_releases())
+        assert tree.releases(horizon) == tree.total_releases() == 2 * horizon - horizon.bit_count()
+    for name in ("blt", "toeplitz"):
+        assert factorise(name, horizon=30).releases(3) == factorise(name, horizon=30).total_releases() == 30
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_values(name: str) -> None:
+    """Equal factorisations are not interchangeable as frozen values, or keep a float horizon."""
+    one, two = factorise(name, horizon=40), factorise(name, horizon=40.0)  # type: ignore[arg-type]
+    assert one == two
+    assert hash(one) == hash(two)
+    assert one.name == name
+    assert isinstance(two.horizon, int)
+    assert one != factorise(name, horizon=41)
+    assert one.prefix_std([[1, 2], [3, 40]]).shape == (2, 2)
+    with pytest.raises(AttributeError):
+        one.horizon = 3  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    ("build", "argument"),
+    [
+        (lambda: factorise("dft", horizon=3), "name"),
+        (lambda: BinaryTree(horizon=0), "horizon"),
+        (lambda: BLT.optimal(horizon=2.5), "horizon"),  # type: ignore[arg-type]
+        (lambda: BLT.optimal(horizon=8, buffers=0), "buffers"),
+        (lambda: BLT(horizon=8, theta=(0.5,), theta_hat=()), "theta, theta_hat"),
+        (lambda: BLT(horizon=8, theta=(0.5,), theta_hat=(0.6,)), "theta, theta_hat"),
+        (lambda: BLT(horizon=8, theta=(1.1,), theta_hat=(0.6,)), "theta, theta_hat"),
+        (lambda: BLT(horizon=8, theta=(0.5,), theta_hat=(-0.1,)), "theta, theta_hat"),
+        (lambda: BLT(horizon=8, theta=(0.9, 0.8), theta_hat=(0.7, 0.6)), "theta, theta_hat"),
+        (lambda: BLT(horizon=8, theta=(math.nan,), theta_hat=(0.1,)), "theta, theta_hat"),
+        (lambda: BinaryTree(horizon=8).prefix_std(9), "steps"),
+        (lambda: BinaryTree(horizon=8).prefix_std([0, 1]), "steps"),
+        (lambda: SquareRootToeplitz(horizon=8).prefix_std(1.5), "steps"),
+        (lambda: SquareRootToeplitz(horizon=8).prefix_std([math.nan]), "steps"),
+        (lambda: SquareRootToeplitz(horizon=8).prefix_std("3"), "steps"),
+        (lambda: BinaryTree(horizon=8).releases(0), "participations"),
+        (lambda: SquareRootToeplitz(horizon=8).releases(0), "participations"),
+        (lambda: BLT.optimal(horizon=8).releases(0), "participations"),
+    ],
+)
+def test_refusals(build: Callable[[], object], argument: str) -> None:
+    """A malformed factorisation is accepted, or the error does not name the argument."""
+    with pytest.raises(InvalidArgument) as caught:
+        build()
+    assert caught.value.argument == argument
+
+
+@pytest.mark.parametrize(
+    "stored",
+    [
+        {"theta": [0.5], "theta_hat": [0.7]},  # not interlaced: C would have negative coefficients
+        {"theta": [0.9, 0.8, 0.7], "theta_hat": [0.85, 0.75, 0.6]},  # more buffers than asked for
+        {"theta": ["x"], "theta_hat": [0.7]},
+        {"theta": 3},
+    ],
+)
+def test_bad_cache(stored: dict[str, object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Parameters from a damaged cache are used, or break the calibration."""
+    monkeypatch.setenv("BANDANNA_CACHE", str(tmp_path))
+    cache.forget()
+    good = BLT.optimal(horizon=77, buffers=2)
+    (file,) = tmp_path.iterdir()
+    document = json.loads(file.read_text())
+    file.write_text(json.dumps({**document, "result": stored}))
+    cache.forget()
+    assert BLT.optimal(horizon=77, buffers=2) == good
+    assert json.loads(file.read_text()) == document
+
+
+def test_poor_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Valid but poor parameters from a cache are priced as if they were good ones: a loss of privacy."""
+    monkeypatch.setenv("BANDANNA_CACHE", str(tmp_path))
+    cache.forget()
+    good = BLT.optimal(horizon=78, buffers=1)
+    (file,) = tmp_path.iterdir()
+    document = json.loads(file.read_text())
+    file.write_text(json.dumps({**document, "result": {"theta": [0.999], "theta_hat": [0.2]}}))
+    cache.forget()
+    poor = BLT.optimal(horizon=78, buffers=1)
+    assert poor.theta == (0.999,)
+    assert poor.sensitivity() > 2 * good.sensitivity()
+    assert poor.sensitivity() == pytest.approx(np.linalg.norm(explicit(poor)[0][:, 0]), rel=1e-10)

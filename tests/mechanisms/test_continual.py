@@ -1,0 +1,290 @@
+"""The continual mechanism: its real matrices, its real noise and its real price, read from what it releases."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from bandanna.accounting.factorisation import BLT, BinaryTree, Factorisation, SquareRootToeplitz, factorise
+from bandanna.errors import InsecureSource, InvalidArgument, InvalidStatistic
+from bandanna.mechanisms.continual import BLTState, ContinualGaussian, TreeState
+from bandanna.mechanisms.sources import FastNoise, SecureNoise
+
+STREAMS = [("tree", 0), ("honaker", 0), ("blt", 1), ("blt", 2), ("blt", 4)]
+HORIZONS = [1, 2, 3, 5, 8, 21, 64]
+
+
+class Recorder(FastNoise):
+    """Adds no noise, or a unit impulse to the k-th released number of replicate k; records what it was given."""
+
+    def __init__(self, *, impulses: bool = False) -> None:
+        super().__init__(np.random.default_rng(0))
+        self.impulses = impulses
+        self.given: list[np.ndarray] = []  # one (R, dim) for each released number, in order
+        self.stds: set[float] = set()
+
+    def gaussian(self, value: Any, *, std: float, grid: float) -> np.ndarray:
+        """The value itself (plus impulses): one row for each released number."""
+        self.stds.add(std)
+        rows = value[:, None, :] if value.ndim == 2 else value  # (R, m, dim)
+        noisy = rows.copy()
+        for m in range(rows.shape[1]):
+            if self.impulses and len(self.given) < len(noisy):
+                noisy[len(self.given), m] += 1.0
+            self.given.append(rows[:, m])
+        return noisy.reshape(value.shape)
+
+
+def run(mechanism: ContinualGaussian, streams: np.ndarray, source: FastNoise | SecureNoise) -> np.ndarray:
+    """All prefixes of streams (R, T, dim), as (R, T, dim)."""
+    state, prefixes = mechanism.begin((len(streams),)), []
+    for t in range(streams.shape[1]):
+        state, prefix = mechanism.step(state, streams[:, t], source)
+        prefixes.append(prefix)
+    return np.stack(prefixes, axis=1)
+
+
+def matrices(factorisation: Factorisation) -> tuple[np.ndarray, np.ndarray]:
+    """(C, B) as the mechanism really applies them: impulses as data, then impulses as noise."""
+    mechanism = ContinualGaussian(factorisation=factorisation, std=1.0, sensitivity=1.0)
+    horizon, recorder = factorisation.horizon, Recorder()
+    run(mechanism, np.eye(horizon)[..., None], recorder)
+    c = np.stack(recorder.given)[..., 0]  # (numbers, T)
+    b = run(mechanism, np.zeros((len(c), horizon, 1)), Recorder(impulses=True))[..., 0].T  # (T, numbers)
+    return c, b
+
+
+@pytest.mark.parametrize("horizon", HORIZONS)
+@pytest.mark.parametrize(("name", "buffers"), STREAMS)
+def test_matrices(name: str, buffers: int, horizon: int) -> None:
+    """The stream applies other matrices than those whose norms are priced, or does not estimate the prefix sums."""
+    factorisation = factorise(name, horizon=horizon, buffers=max(buffers, 1))
+    c, b = matrices(factorisation)
+    assert np.allclose(b @ c, np.tril(np.ones((horizon, horizon))), atol=1e-10)
+    assert factorisation.sensitivity() == pytest.approx(np.linalg.norm(c, axis=0).max(), rel=1e-11)
+    assert factorisation.prefix_std(np.arange(1, horizon + 1)) == pytest.approx(np.linalg.norm(b, axis=1), rel=1e-10)
+    assert len(c) == factorisation.total_releases()  # each number is released once
+    assert np.count_nonzero(c, axis=0).max() == factorisation.releases()
+
+
+@pytest.mark.parametrize(("name", "buffers"), STREAMS)
+def test_price(name: str, buffers: int) -> None:
+    """What is really released is dearer than the event says; or 20 % less noise would still be within the price."""
+    horizon, dim, delta, std = 37, 3, 2.5, 7.0
+    factorisation = factorise(name, horizon=horizon, buffers=max(buffers, 1))
+    mechanism = ContinualGaussian(factorisation=factorisation, std=std, sensitivity=delta, dim=dim)
+    rng = np.random.default_rng(1)
+    base = rng.normal(size=(horizon, dim))
+    change = rng.normal(size=dim)
+    neighbours = np.stack([base] * (horizon + 1))  # the last one is unchanged
+    neighbours[np.arange(horizon), np.arange(horizon)] += delta * change / np.linalg.norm(change)
+    recorder = Recorder()
+    run(mechanism, neighbours, recorder)
+    released = np.stack(recorder.given)  # (numbers, T + 1, dim)
+    distance = np.linalg.norm(released[:, :-1] - released[:, -1:], axis=(0, 2))  # (T,): of neighbour t
+    (used,) = recorder.stds
+    event = mechanism.event
+    price = event.factorisation.sensitivity() * event.sensitivity / event.std
+    assert distance.max() / used == pytest.approx(price, rel=1e-9)
+    assert (distance / used <= price * (1 + 1e-9)).all()
+    assert distance.max() / (0.8 * used) > price * (1 + 1e-9)
+
+
+@pytest.mark.parametrize(("name", "buffers"), STREAMS)
+def test_price_of_participations(name: str, buffers: int) -> None:
+    """Changing M0 elements moves the released numbers by more than M0 times the price of one, or touches too many."""
+    factorisation = factorise(name, horizon=11, buffers=max(buffers, 1))
+    c, _ = matrices(factorisation)
+    for participations in (2, 3):
+        for chosen in itertools.combinations(range(11), participations):
+            rows = c[:, list(chosen)]
+            for signs in itertools.product((-1, 1), repeat=participations):
+                assert np.linalg.norm(rows @ signs) <= participations * factorisation.sensitivity() * (1 + 1e-12)
+            assert np.count_nonzero(rows.any(axis=1)) <= factorisation.releases(participations)
+
+
+def test_event() -> None:
+    """The event forgets a parameter that its price depends on."""
+    tree = BinaryTree(horizon=9)
+    event = ContinualGaussian(factorisation=tree, std=3.0, sensitivity=2.0, dim=4, participations=5).event
+    assert (event.factorisation, event.std, event.sensitivity, event.dim, event.participations) == (
+        tree,
+        3.0,
+        2.0,
+        4,
+        5,
+    )
+    assert 0 < event.grid <= 3.0 * 2**-20
+    assert ContinualGaussian(factorisation=tree, std=3.0, sensitivity=2.0, grid=0.0).event.grid == 0.0
+    assert ContinualGaussian(factorisation=tree, std=3.0, sensitivity=2.0, grid=0.25).event.grid == 0.25
+
+
+def variance_is(sample: np.ndarray, variance: np.ndarray, alarm: float) -> bool:
+    """Two-sided chi-squared test of the variances of columns with known mean 0, Bonferroni over the columns."""
+    ratio = (sample**2).sum(axis=0) / variance
+    level = alarm / sample.shape[1] / 2
+    return bool(np.all((ratio > stats.chi2.ppf(level, len(sample))) & (ratio < stats.chi2.isf(level, len(sample)))))
+
+
+@pytest.mark.parametrize(("name", "buffers"), STREAMS)
+def test_variance(name: str, buffers: int) -> None:
+    """The streamed noise has not the stated variance at some step (false alarm 1e-6); 20 % less noise is unnoticed."""
+    horizon, copies = 40, 4000
+    factorisation = factorise(name, horizon=horizon, buffers=max(buffers, 1))
+    mechanism = ContinualGaussian(factorisation=factorisation, std=3.0, sensitivity=1.0, grid=0.0)
+    streams = np.ones((copies, horizon, 1))
+    noise = (run(mechanism, streams, FastNoise(np.random.default_rng(2))) - np.cumsum(streams, axis=1))[..., 0]
+    stated = mechanism.prefix_variance(np.arange(1, horizon + 1))
+    assert variance_is(noise, stated, 1e-6)
+    assert not variance_is(0.8 * noise, stated, 1e-6)
+    independent = noise[: copies // 2] - noise[copies // 2 :]  # replicates share no noise: variances add
+    assert variance_is(independent, 2 * stated, 1e-6)
+
+
+class RecordedSecure(SecureNoise):
+    """Secure noise whose releases can be read."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.released: list[np.ndarray] = []
+
+    def gaussian(self, value: Any, *, std: float, grid: float) -> np.ndarray:
+        """As is, and kept."""
+        self.released.append(super().gaussian(value, std=std, grid=grid))
+        return self.released[-1]
+
+
+@pytest.mark.parametrize("name", ["tree", "honaker", "blt"])
+def test_secure(name: str) -> None:
+    """Secure releases leave the grid, or their prefixes have another variance (false alarm 1e-9: it has no seed)."""
+    mechanism = ContinualGaussian(factorisation=factorise(name, horizon=4), std=3.0, sensitivity=1.0)
+    source, streams = RecordedSecure(), np.full((1500, 4, 1), 0.3)
+    noise = (run(mechanism, streams, source) - np.cumsum(streams, axis=1))[..., 0]
+    assert all((released / mechanism.spacing % 1 == 0).all() for released in source.released)
+    assert variance_is(noise, mechanism.prefix_variance([1, 2, 3, 4]), 1e-9)
+    assert not variance_is(0.8 * noise, mechanism.prefix_variance([1, 2, 3, 4]), 1e-9)
+    ideal = ContinualGaussian(factorisation=factorise(name, horizon=4), std=3.0, sensitivity=1.0, grid=0.0)
+    with pytest.raises(InsecureSource):
+        ideal.step(ideal.begin(), [0.0], source)
+
+
+@pytest.mark.parametrize(("name", "buffers"), STREAMS)
+def test_prefix_sums(name: str, buffers: int) -> None:
+    """Without noise the estimates are not the prefix sums of every replicate and coordinate."""
+    rng = np.random.default_rng(3)
+    streams = rng.normal(size=(2, 3, 50, 4))  # (*R, T, dim)
+    factorisation = factorise(name, horizon=64, buffers=max(buffers, 1))
+    mechanism = ContinualGaussian(factorisation=factorisation, std=1e-9, sensitivity=1.0, dim=4)
+    state = mechanism.begin((2, 3))
+    for t in range(50):
+        state, prefix = mechanism.step(state, streams[:, :, t], FastNoise(rng))
+        assert prefix.shape == (2, 3, 4)
+        assert state.step == t + 1
+        assert np.allclose(prefix, streams[:, :, : t + 1].sum(axis=2), atol=1e-6)
+
+
+def test_linear_in_floating_point() -> None:
+    """Rounding errors of C x pile up over the horizon, so that the price of exact linear algebra does not hold."""
+    blt = BLT.optimal(horizon=20_000)
+    mechanism = ContinualGaussian(factorisation=blt, std=1.0, sensitivity=1.0)
+    recorder, state = Recorder(), mechanism.begin((1,))
+    for _ in range(20_000):
+        state, _ = mechanism.step(state, [[0.3]], recorder)
+    rate, before = 1 - np.asarray(blt.theta), np.arange(20_000)[:, None]
+    exact = 0.3 * (1 + (-np.expm1(before * np.log1p(-rate)) / rate) @ blt.weights)  # geometric sums of a constant
+    assert np.abs(np.stack(recorder.given)[:, 0, 0] - exact).max() < 3e-13  # plain recursion: 1.5e-11
+
+
+def arrays(state: Any) -> list[np.ndarray]:
+    """Every array inside a state."""
+    if isinstance(state, np.ndarray):
+        return [state]
+    if isinstance(state, tuple):
+        return [array for item in state for array in arrays(item)]
+    return [array for item in vars(state).values() for array in arrays(item)] if hasattr(state, "__dict__") else []
+
+
+@pytest.mark.parametrize("name", ["tree", "honaker", "blt"])
+def test_states_are_values(name: str) -> None:
+    """A step, or a caller that writes into what it gave or got, changes an earlier state."""
+    mechanism = ContinualGaussian(factorisation=factorise(name, horizon=16), std=1.0, sensitivity=1.0, dim=2)
+    rng, state = np.random.default_rng(4), mechanism.begin((3,))
+    for t in range(15):
+        before = [array.copy() for array in arrays(state)]
+        value = rng.normal(size=(3, 2))
+        following, prefix = mechanism.step(state, value, FastNoise(np.random.default_rng(t)))
+        assert all(np.array_equal(one, two) for one, two in zip(before, arrays(state), strict=True))
+        again, same = mechanism.step(state, value, FastNoise(np.random.default_rng(t)))
+        assert np.array_equal(prefix, same)
+        value += 100
+        prefix += 100
+        assert all(np.array_equal(one, two) for one, two in zip(arrays(following), arrays(again), strict=True))
+        state = following
+
+
+def test_memory() -> None:
+    """Memory grows with the steps of a BLT, or faster than the logarithm of the steps of a tree."""
+    sizes: dict[str, list[int]] = {"tree": [], "honaker": [], "blt": []}
+    for name, kept in sizes.items():
+        mechanism = ContinualGaussian(factorisation=factorise(name, horizon=300), std=1.0, sensitivity=1.0, dim=2)
+        state, source = mechanism.begin(), FastNoise(np.random.default_rng(5))
+        for _ in range(300):
+            state, _ = mechanism.step(state, [0.0, 1.0], source)
+            kept.append(sum(array.size for array in arrays(state)))
+    assert set(sizes["blt"]) == {2 * (3 * 4 + 1)}
+    assert sizes["tree"] == sizes["honaker"] == [2 * (2 * t.bit_count() + 1) for t in range(1, 301)]
+
+
+def make(**changes: Any) -> ContinualGaussian:
+    """A mechanism with some arguments changed."""
+    arguments: dict[str, Any] = {"factorisation": BinaryTree(horizon=2), "std": 1.0, "sensitivity": 1.0} | changes
+    return ContinualGaussian(**arguments)
+
+
+def past_the_horizon() -> None:
+    """Three steps where two are priced."""
+    state = make().begin()
+    for _ in range(3):
+        state, _ = make().step(state, [0.0], Recorder())
+
+
+@pytest.mark.parametrize(
+    ("act", "error", "argument"),
+    [
+        (lambda: make(factorisation=SquareRootToeplitz(horizon=2)), InvalidArgument, "factorisation"),
+        (lambda: make(factorisation="blt"), InvalidArgument, "factorisation"),
+        (lambda: make(std=0.0), InvalidArgument, "std"),
+        (lambda: make(sensitivity=-1.0), InvalidArgument, "sensitivity"),
+        (lambda: make(dim=0), InvalidArgument, "dim"),
+        (lambda: make(participations=0), InvalidArgument, "participations"),
+        (lambda: make(grid=-1.0), InvalidArgument, "grid"),
+        (lambda: make(grid=2.0), InvalidArgument, "grid"),
+        (lambda: make().prefix_variance(3), InvalidArgument, "steps"),
+        (past_the_horizon, InvalidArgument, "step"),
+        (lambda: make().step(make().begin(), [0.0], np.random.default_rng(0)), InvalidArgument, "source"),
+        (lambda: make().step(make().begin(), [np.nan], Recorder()), InvalidStatistic, "value"),
+        (lambda: make().step(make().begin(), [0.0, 1.0], Recorder()), InvalidStatistic, "value"),
+        (lambda: make().step(make().begin((2,)), [0.0], Recorder()), InvalidStatistic, "value"),
+        (
+            lambda: make().step(make(factorisation=BLT.optimal(horizon=2)).begin(), [0.0], Recorder()),
+            InvalidArgument,
+            "state",
+        ),
+    ],
+)
+def test_refusals(act: Callable[[], object], error: type[InvalidArgument], argument: str) -> None:
+    """A malformed mechanism, element or stream is accepted, or the error does not name the argument."""
+    with pytest.raises(error) as caught:
+        act()
+    assert caught.value.argument == argument
+
+
+def test_state_kinds() -> None:
+    """A factorisation begins with another one's state."""
+    assert isinstance(make().begin(), TreeState)
+    assert isinstance(make(factorisation=BLT.optimal(horizon=2)).begin(), BLTState)
