@@ -18,13 +18,12 @@ def table(ratios: list[Ratio]) -> Table:
     rows = Table(title="Bandanna's benchmarks")
     for column in ("what", "beside"):
         rows.add_column(column, no_wrap=True)
-    for column in ("ours", "theirs", "ratio", "promised", "kept"):
-        rows.add_column(column, justify="right")
+    for column in ("ours, s", "theirs, s", "ratio", "promise, s", "kept"):
+        rows.add_column(column, justify="right", no_wrap=True)
     for each in ratios:
-        promised = "" if each.promise is None else f"{each.promise:g} s"
-        kept = "" if each.promise is None else "yes" if each.kept else "NO"
+        promise, kept = ("", "") if each.promise is None else (f"{each.promise:g}", "yes" if each.kept else "NO")
         rows.add_row(
-            each.what, each.beside, f"{each.ours:.3g} s", f"{each.theirs:.3g} s", f"{each.ratio:.3g}", promised, kept
+            each.what, each.beside, f"{each.ours:.3g}", f"{each.theirs:.3g}", f"{each.ratio:.3g}", promise, kept
         )
     return rows
 
