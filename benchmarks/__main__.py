@@ -18,13 +18,11 @@ def table(ratios: list[Ratio]) -> Table:
     rows = Table(title="Bandanna's benchmarks")
     for column in ("what", "beside"):
         rows.add_column(column, no_wrap=True)
-    for column in ("ours, s", "theirs, s", "ratio", "promise, s", "kept"):
+    for column in ("ours/s", "theirs/s", "ratio", "promise/s"):
         rows.add_column(column, justify="right", no_wrap=True)
     for each in ratios:
-        promise, kept = ("", "") if each.promise is None else (f"{each.promise:g}", "yes" if each.kept else "NO")
-        rows.add_row(
-            each.what, each.beside, f"{each.ours:.3g}", f"{each.theirs:.3g}", f"{each.ratio:.3g}", promise, kept
-        )
+        promise = "" if each.promise is None else f"{each.promise:g} {'kept' if each.kept else 'BROKEN'}"
+        rows.add_row(each.what, each.beside, f"{each.ours:.2g}", f"{each.theirs:.2g}", f"{each.ratio:.2g}", promise)
     return rows
 
 
