@@ -19,7 +19,7 @@ from bandanna.accounting.factorisation.series import column_square, residues, ro
 from bandanna.core import require
 from bandanna.errors import InvalidArgument
 
-_WORTHWHILE = 1e-7  # a further buffer is kept only if it lowers the unit std by at least this fraction
+_WORTHWHILE = 1e-4  # a further buffer is kept only if it lowers the unit std by at least this fraction
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,7 +11,7 @@ from bandanna.accounting.factorisation.series import column_square, row_square
 
 Array = NDArray[np.float64]
 _STEP = 1e-5  # of the central differences: their error, about 1e-10, is far below what the result needs
-_FLAT = 1e-6  # gradient at which the search ends: the cost is then within about 1e-10 of its minimum
+_FLAT = 1e-5  # gradient at which the search ends: the cost is then within about 1e-7 of its minimum
 
 
 def rates(point: Array) -> tuple[Array, Array]:
