@@ -34,12 +34,13 @@ def least_whole(meets: Callable[[int], bool], start: int, *, most: int) -> int |
 
     None if it does not hold at `most`.
     """
-    low, high, step = 0, max(1, min(start, most)), 1
+    first = max(1, start // 64)
+    low, high, step = 0, max(1, min(start, most)), first
     while not meets(high):
         if high >= most:
             return None
         low, high, step = high, min(most, high + step), 2 * step
-    step = 1
+    step = first
     while high - step > low and meets(high - step):
         high, step = high - step, 2 * step
     low = max(low, high - step)

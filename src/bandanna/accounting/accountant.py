@@ -1,0 +1,183 @@
+"""The accountant: what a sequence of releases about one person costs in total.
+
+Three routes, in this order of preference:
+
+* one binomial release: Theorem A with the rounding bound for a single release (A.3), not composable;
+* everything with a Gaussian price: squares of mu and tails add, the conversion to (epsilon, delta) is exact;
+* anything else that is known (Laplace, shuffled Gaussians): numerical composition of privacy loss distributions.
+
+Unknown events are refused. Every number returned is an upper bound on the truth.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+
+from bandanna.accounting import amplification, events, gdp, loss, rounding
+from bandanna.accounting.budgets import ApproxDP, Budget, PureDP, RenyiDP, ZCDP
+from bandanna.accounting.gdp import Price
+from bandanna.accounting.prices import binomial_unit, concentrated_price, gaussian_price, pure_price
+from bandanna.core import require
+from bandanna.errors import UnknownEvent
+
+_TAIL_SHARE = 1e-4  # share of a target delta that tails may use
+_GAUSSIAN = (
+    events.NothingEvent,
+    events.ClearEvent,
+    events.GaussianEvent,
+    events.DiscreteGaussianEvent,
+    events.BinomialEvent,
+    events.ContinualEvent,
+)
+_NUMERICAL = (events.LaplaceEvent, events.DiscreteLaplaceEvent, events.ShuffledGaussianEvent)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Accountant:
+    """An immutable account: compose events into it, then ask what they cost together."""
+
+    event: events.Event = events.NothingEvent()
+
+    def compose(self, event: events.Event, times: int = 1) -> Accountant:
+        """The account with `event` added `times` times."""
+        added = event if times == 1 else events.RepetitionEvent(event=event, times=times)
+        return Accountant(event=events.CompositionEvent(events=(self.event, added)))
+
+    def delta(self, epsilon: float) -> float:
+        """Smallest delta proven at `epsilon`."""
+        return delta(self.event, epsilon)
+
+    def epsilon(self, delta_: float) -> float:
+        """Smallest epsilon proven at `delta_`; infinity where there is none."""
+        return epsilon(self.event, delta_)
+
+    def rho(self) -> float:
+        """Smallest rho proven in zCDP; infinity where there is none."""
+        return rho(self.event)
+
+    def satisfies(self, budget: Budget) -> bool:
+        """Whether everything composed so far keeps within `budget`."""
+        return satisfies(self.event, budget)
+
+
+def atoms(event: events.Event) -> Counter[events.Event]:
+    """The plain releases of which `event` is composed, with their multiplicities."""
+    counts: Counter[events.Event] = Counter()
+    for atom, times in _walk(event, 1):
+        if not isinstance(atom, events.NothingEvent):
+            counts[atom] += times
+    return counts
+
+
+def _walk(event: events.Event, times: int) -> Iterator[tuple[events.Event, int]]:
+    if isinstance(event, events.CompositionEvent):
+        for part in event.events:
+            yield from _walk(part, times)
+    elif isinstance(event, events.RepetitionEvent):
+        yield from _walk(event.event, times * event.times)
+    elif isinstance(event, _GAUSSIAN + _NUMERICAL):
+        yield event, times
+    else:
+        raise UnknownEvent(f"the accountant does not know {type(event).__name__} and does not guess: {event!r}")
+
+
+def price(event: events.Event, tail: float) -> Price:
+    """Composed Gaussian price, spending about `tail` of total-variation mass in all: squares of mu add, tails add."""
+    counts = atoms(event)
+    share = tail / max(1, sum(counts.values()))
+    total = Price(mu=0.0)
+    for atom, times in counts.items():
+        total = total + gaussian_price(atom, share).repeated(times)
+    return total
+
+
+def delta(event: events.Event, epsilon: float) -> float:
+    """Smallest delta proven for `event` at `epsilon` > 0: the best over a ladder of tails."""
+    require.epsilon(epsilon)
+    if math.isinf(epsilon):
+        return 0.0
+    targets = (1e-14, 1e-11, 1e-8, 1e-5, 1e-2)
+    return min(_delta(event, epsilon, target) for target in targets)
+
+
+def epsilon(event: events.Event, delta_: float) -> float:
+    """Smallest epsilon proven for `event` at `delta_` in [0, 1); infinity where there is none."""
+    delta_ = require.delta(delta_)
+    counts = atoms(event)
+    pure = math.fsum(times * pure_price(atom) for atom, times in counts.items())
+    if delta_ == 0.0 or not counts:
+        return pure
+    if any(isinstance(atom, events.ClearEvent) for atom in counts):
+        return math.inf
+    guess = price(event, _TAIL_SHARE * delta_ / 4).mu if _is_gaussian(counts) else 0.0
+    reach = gdp.epsilon(delta_, guess) if 0 < guess < math.inf else min(pure, 1.0)
+    relative = 1e-9 if _is_gaussian(counts) and not _is_single_binomial(counts) else 1e-5
+    found = gdp.solve_epsilon(lambda e: _delta(event, e, delta_), delta_, reach=reach * 1.001, relative=relative)
+    return min(found, pure)
+
+
+def rho(event: events.Event) -> float:
+    """zCDP price: sums of rho."""
+    return math.fsum(times * concentrated_price(atom) for atom, times in atoms(event).items())
+
+
+def satisfies(event: events.Event, budget: Budget) -> bool:
+    """Whether `event` is proven to keep within `budget`."""
+    if isinstance(budget, ApproxDP):
+        if math.isinf(budget.epsilon):
+            return True
+        if budget.delta == 0.0:
+            return epsilon(event, 0.0) <= budget.epsilon
+        return _delta(event, budget.epsilon, budget.delta) <= budget.delta
+    if isinstance(budget, PureDP):
+        return epsilon(event, 0.0) <= budget.epsilon
+    if isinstance(budget, ZCDP):
+        return rho(event) <= budget.rho * (1 + 1e-12)
+    if isinstance(budget, RenyiDP):
+        return budget.alpha * rho(event) <= budget.epsilon * (1 + 1e-12)
+    raise UnknownEvent(f"the accountant does not know budgets of type {type(budget).__name__}")
+
+
+@lru_cache(maxsize=4096)
+def _delta(event: events.Event, epsilon: float, target: float) -> float:
+    """delta at `epsilon`, with tails chosen for a delta of about `target`."""
+    counts = atoms(event)
+    if not counts:
+        return 0.0
+    tail = _TAIL_SHARE * target / (1 + math.exp(min(epsilon, 700.0)))
+    if _is_single_binomial(counts):
+        (atom,) = counts
+        assert isinstance(atom, events.BinomialEvent)
+        return single_binomial_delta(atom, epsilon, tail)
+    if _is_gaussian(counts):
+        return price(event, tail).delta(epsilon)
+    if len(counts) == 1 and isinstance(next(iter(counts)), events.ShuffledGaussianEvent):
+        ((atom, times),) = counts.items()
+        assert isinstance(atom, events.ShuffledGaussianEvent)
+        return amplification.composed_shuffled_gaussian_delta(
+            std=atom.std, sensitivity=atom.sensitivity, users=atom.users, times=times, epsilon=epsilon
+        )
+    return loss.composed_delta(counts, epsilon, tail)
+
+
+def single_binomial_delta(event: events.BinomialEvent, epsilon: float, tail: float) -> float:
+    """Theorem A with the rounding bound of one release at one epsilon (A.3): tighter than the composable price."""
+    unit = binomial_unit(event, tail)
+    if unit is None:
+        return 1.0
+    if not event.rounded:
+        return Price(mu=unit.mu * event.shift, tail=event.dim * unit.tail).delta(epsilon)
+    mean = rounding.expected_delta(epsilon, unit.mu, event.shift, event.dim)
+    return min(1.0, mean + event.dim * unit.tail * (1 + math.exp(epsilon)))
+
+
+def _is_gaussian(counts: Counter[events.Event]) -> bool:
+    return all(isinstance(atom, _GAUSSIAN) for atom in counts)
+
+
+def _is_single_binomial(counts: Counter[events.Event]) -> bool:
+    return sum(counts.values()) == 1 and isinstance(next(iter(counts)), events.BinomialEvent)

@@ -1,0 +1,160 @@
+"""Privacy budgets, and the tight conversions between them.
+
+    pure          epsilon                PureDP(epsilon=1.0)
+    approximate   (epsilon, delta)       ApproxDP(epsilon=1.0, delta=1e-5)
+    concentrated  rho-zCDP               ZCDP(rho=0.1)
+    Renyi         (alpha, epsilon)       RenyiDP(alpha=8.0, epsilon=0.5)
+
+Conversions go only in the direction of implication: what a budget promises, the converted one promises too.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bandanna.accounting import gdp
+from bandanna.core import require
+from bandanna.errors import InvalidBudget
+
+Floats = NDArray[np.float64]
+
+
+class Budget:
+    """Base of all budgets. `mu` is the largest Gaussian price that the budget pays for."""
+
+    def mu(self) -> float:
+        """Largest mu such that every mu-GDP Gaussian release keeps the promise."""
+        raise InvalidBudget("budget", self, "a budget of one of the kinds in bandanna.accounting.budgets")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PureDP(Budget):
+    """epsilon-DP: P(S) <= e^epsilon Q(S) for every event S."""
+
+    epsilon: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "epsilon", require.epsilon(self.epsilon))
+
+    def mu(self) -> float:
+        """No Gaussian release is pure."""
+        if math.isinf(self.epsilon):
+            return math.inf
+        raise InvalidBudget("delta", 0.0, "a number in (0, 1): Gaussian noise is never pure, use a Laplace mechanism")
+
+    def to_zcdp(self) -> ZCDP:
+        """epsilon-DP implies (epsilon^2/2)-zCDP (Bun and Steinke 2016, Prop. 1.4)."""
+        return ZCDP(rho=self.epsilon**2 / 2)
+
+    def to_renyi(self, alpha: float) -> RenyiDP:
+        """The Renyi divergence of randomized response, the worst epsilon-DP pair, exactly.
+
+        D_alpha = log(cosh((alpha - 1/2) epsilon) / cosh(epsilon/2)) / (alpha - 1) (Bun and Steinke 2016, Lemma 5.3).
+        """
+        log_ratio = _log_cosh((alpha - 0.5) * self.epsilon) - _log_cosh(self.epsilon / 2)
+        return RenyiDP(alpha=alpha, epsilon=log_ratio / (alpha - 1))
+
+    def to_approx(self, delta: float) -> ApproxDP:
+        """The smallest epsilon' of randomized response: e^epsilon' = e^epsilon - delta (1 + e^epsilon), or 0."""
+        delta = require.delta(delta)
+        if math.isinf(self.epsilon):
+            return ApproxDP(epsilon=math.inf, delta=delta)
+        shrink = 1 - delta * (1 + math.exp(-self.epsilon))  # e^{epsilon' - epsilon}
+        return _approx(self.epsilon + math.log(shrink) if shrink > 0 else 0.0, delta)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ApproxDP(Budget):
+    """(epsilon, delta)-DP: P(S) <= e^epsilon Q(S) + delta for every event S."""
+
+    epsilon: float
+    delta: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "epsilon", require.epsilon(self.epsilon))
+        object.__setattr__(self, "delta", require.delta(self.delta))
+
+    def mu(self) -> float:
+        """The analytic Gaussian mechanism: exact for every epsilon."""
+        return gdp.mu(self.epsilon, self.delta)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ZCDP(Budget):
+    """rho-zCDP: the Renyi divergence of every order alpha > 1 is at most rho alpha."""
+
+    rho: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "rho", require.positive("rho", self.rho, infinite=True))
+
+    def mu(self) -> float:
+        """A mu-GDP Gaussian release is exactly (mu^2/2)-zCDP."""
+        return math.sqrt(2 * self.rho)
+
+    def to_renyi(self, alpha: float) -> RenyiDP:
+        """By definition."""
+        return RenyiDP(alpha=alpha, epsilon=alpha * self.rho)
+
+    def to_approx(self, delta: float) -> ApproxDP:
+        """The best of the Renyi conversions over all orders."""
+        delta = _positive_delta(delta)
+        if math.isinf(self.rho):
+            return ApproxDP(epsilon=math.inf, delta=delta)
+        # the optimal order is near 1 + sqrt(log(1/delta)/rho): a fine grid around it, a valid bound at each point
+        centre = math.sqrt(max(math.log(1 / delta), 1e-3) / self.rho)
+        orders = 1 + centre * np.exp(np.linspace(-12, 6, 20001))
+        return _approx(float(np.min(_renyi_epsilon(orders, self.rho * orders, delta))), delta)
+
+    def delta(self, epsilon: float) -> float:
+        """Smallest delta of the Renyi conversions at `epsilon` (Canonne, Kamath and Steinke 2020, Cor. 13)."""
+        centre = max((epsilon - self.rho) / (2 * self.rho), 1e-3)  # optimum of the exponent, alpha - 1
+        orders = 1 + centre * np.exp(np.linspace(-12, 6, 20001))
+        exponent = (orders - 1) * (self.rho * orders - epsilon) + (orders - 1) * np.log1p(-1 / orders) - np.log(orders)
+        return min(1.0, float(np.exp(np.min(exponent))))
+
+
+@dataclass(frozen=True, kw_only=True)
+class RenyiDP(Budget):
+    """(alpha, epsilon)-RDP: the Renyi divergence of order alpha > 1 is at most epsilon."""
+
+    alpha: float
+    epsilon: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "epsilon", require.epsilon(self.epsilon))
+        if not (isinstance(self.alpha, int | float) and math.isfinite(self.alpha) and self.alpha > 1):
+            raise InvalidBudget("alpha", self.alpha, "a finite number > 1")
+
+    def mu(self) -> float:
+        """A mu-GDP Gaussian release has divergence alpha mu^2/2."""
+        return math.sqrt(2 * self.epsilon / self.alpha)
+
+    def to_approx(self, delta: float) -> ApproxDP:
+        """epsilon + log(1 - 1/alpha) - log(alpha delta)/(alpha - 1) (Canonne, Kamath and Steinke 2020, Prop. 12)."""
+        delta = _positive_delta(delta)
+        return _approx(float(_renyi_epsilon(np.asarray(self.alpha), np.asarray(self.epsilon), delta)), delta)
+
+
+def _renyi_epsilon(alpha: Floats, divergence: Floats, delta: float) -> Floats:
+    return divergence + np.log1p(-1 / alpha) - (math.log(delta) + np.log(alpha)) / (alpha - 1)
+
+
+def _log_cosh(x: float) -> float:
+    return x + math.log1p(math.exp(-2 * x)) - math.log(2)
+
+
+def _approx(epsilon: float, delta: float) -> ApproxDP:
+    """A converted budget; an epsilon of zero or less is stated as the smallest positive number."""
+    return ApproxDP(epsilon=max(epsilon, sys.float_info.min), delta=delta)
+
+
+def _positive_delta(delta: float) -> float:
+    if require.delta(delta) == 0.0:
+        raise InvalidBudget("delta", delta, "a number in (0, 1): this conversion has no pure form")
+    return delta

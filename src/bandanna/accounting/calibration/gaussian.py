@@ -1,0 +1,94 @@
+"""Least Gaussian and Laplace noise for a budget: one release, M releases, or a continual release."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from bandanna.accounting import accountant, events
+from bandanna.accounting.budgets import ApproxDP, Budget, PureDP
+from bandanna.accounting.factorisation import Factorisation
+from bandanna.accounting.grid import fine_grid
+from bandanna.core import require, search
+from bandanna.errors import CalibrationError, InvalidBudget
+
+
+def gaussian_std(*, sensitivity: float, dim: int, budget: Budget, participations: int = 1) -> float:
+    """Least std of Gaussian noise on a `dim`-vector of l2 `sensitivity`, for a user in `participations` releases.
+
+    The analytic Gaussian mechanism: std = sensitivity sqrt(M) / mu(epsilon, delta), plus the grid's share.
+    """
+    require.whole("participations", participations)
+
+    def event(std: float) -> events.Event:
+        one = events.GaussianEvent(std=std, sensitivity=sensitivity, dim=dim, grid=fine_grid(std, sensitivity, dim))
+        return events.RepetitionEvent(event=one, times=participations)
+
+    return _least_std(event, budget, start=sensitivity * math.sqrt(participations) / finite_mu(budget))
+
+
+def continual_std(
+    *, factorisation: Factorisation, sensitivity: float, dim: int, budget: Budget, participations: int = 1
+) -> float:
+    """Least std of the noise on every released number of a continual sum, M0 participations inside one stream.
+
+    std = M0 sensitivity |C| / mu(epsilon, delta), plus the grid's share; the worst prefix has factorisation.error() times it.
+    """
+    change = require.whole("participations", participations) * sensitivity * factorisation.sensitivity()
+    touched = dim * factorisation.releases(participations)
+
+    def event(std: float) -> events.Event:
+        return events.ContinualEvent(
+            factorisation=factorisation,
+            std=std,
+            sensitivity=sensitivity,
+            participations=participations,
+            dim=dim,
+            grid=fine_grid(std, change, touched),
+        )
+
+    return _least_std(event, budget, start=change / finite_mu(budget))
+
+
+def laplace_scale(*, sensitivity: float, dim: int, budget: Budget, participations: int = 1) -> float:
+    """Least scale of Laplace noise on a `dim`-vector of l1 `sensitivity`: M sensitivity / epsilon, pure at delta = 0."""
+    if isinstance(budget, PureDP | ApproxDP):
+        if math.isinf(budget.epsilon):
+            raise InvalidBudget("epsilon", math.inf, "a finite number (the clear protocol adds no noise)")
+        pure = participations * sensitivity / budget.epsilon
+    else:
+        pure = math.sqrt(participations) * sensitivity / finite_mu(budget)
+
+    def event(scale: float) -> events.Event:
+        one = events.LaplaceEvent(scale=scale, sensitivity=sensitivity, dim=dim, grid=fine_grid(scale, sensitivity, dim**2))
+        return events.RepetitionEvent(event=one, times=participations)
+
+    if isinstance(budget, ApproxDP) and budget.delta > 0:  # a delta buys little for few releases: keep it pure
+        budget = PureDP(epsilon=budget.epsilon)
+    return _least_std(event, budget, start=pure)
+
+
+def finite_mu(budget: Budget) -> float:
+    """The Gaussian price of a budget; an infinite one has no least noise."""
+    mu = budget.mu()
+    if math.isinf(mu):
+        raise InvalidBudget("epsilon", math.inf, "a finite number (the clear protocol adds no noise)")
+    return mu
+
+
+def level_prices(mu: float, nodes: tuple[float, ...]) -> tuple[float, ...]:
+    """Split a price over levels of which `nodes` m_j are summed: mu_j^2 proportional to sqrt(m_j).
+
+    Minimises sum m_j / mu_j^2 subject to sum mu_j^2 = mu^2; the variance is then (sum sqrt m_j)^2 / mu^2.
+    """
+    roots = [math.sqrt(require.positive("nodes", m)) for m in nodes]
+    return tuple(mu * math.sqrt(root / math.fsum(roots)) for root in roots)
+
+
+def _least_std(event: Callable[[float], events.Event], budget: Budget, *, start: float) -> float:
+    high = start
+    for _ in range(60):
+        if accountant.satisfies(event(high), budget):
+            return search.least(lambda std: accountant.satisfies(event(std), budget), start / 2, high, relative=1e-7)
+        high *= 1.001 if high < 1.02 * start else 1.5
+    raise CalibrationError(f"no noise up to {high:.3g} meets {budget}")

@@ -1,0 +1,70 @@
+"""Numerical composition of privacy loss distributions, for what is not Gaussian (with dp-accounting).
+
+Each event is replaced by a pair that dominates it; the pairs' loss distributions are discretised upwards and convolved:
+
+* everything with a Gaussian price mu: one Gaussian of standard deviation 1/mu, its tail beside;
+* Laplace noise on one real coordinate: itself; on a grid or several coordinates: randomized response of its epsilon;
+* shuffled Gaussians: the clones pair at the local epsilon that leaves a total-variation mass within the tail.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from typing import Any
+
+from bandanna.accounting import amplification, events, gdp
+from bandanna.accounting.gdp import Price
+from bandanna.accounting.prices import gaussian_price, pure_price
+
+_INTERVAL = 1e-4
+
+
+def composed_delta(counts: Counter[events.Event], epsilon: float, tail: float) -> float:
+    """delta at `epsilon` of all events together, spending about `tail` of total-variation mass."""
+    from dp_accounting.pld import privacy_loss_distribution as pld
+
+    share = tail / sum(counts.values())
+    gaussian = Price(mu=0.0)
+    total: Any = pld.identity(_INTERVAL)
+    spent = 0.0
+    for event, times in counts.items():
+        if isinstance(event, events.LaplaceEvent | events.DiscreteLaplaceEvent):
+            total = total.compose(_laplace(event).self_compose(times))
+        elif isinstance(event, events.ShuffledGaussianEvent):
+            distribution, mass = _shuffled(event, share)
+            total = total.compose(distribution.self_compose(times))
+            spent += times * mass
+        else:
+            gaussian = gaussian + gaussian_price(event, share).repeated(times)
+    if math.isinf(gaussian.mu):
+        return 1.0
+    if gaussian.mu > 0:
+        total = total.compose(
+            pld.from_gaussian_mechanism(1 / gaussian.mu, value_discretization_interval=_INTERVAL)
+        )
+    spent += gaussian.tail
+    return min(1.0, float(total.get_delta_for_epsilon(epsilon)) + spent * (1 + math.exp(min(epsilon, 700.0))))
+
+
+def _laplace(event: events.LaplaceEvent | events.DiscreteLaplaceEvent) -> Any:
+    from dp_accounting.pld import common
+    from dp_accounting.pld import privacy_loss_distribution as pld
+
+    if isinstance(event, events.LaplaceEvent) and event.dim == 1 and event.grid == 0.0:
+        return pld.from_laplace_mechanism(
+            event.scale, sensitivity=event.sensitivity, value_discretization_interval=_INTERVAL
+        )
+    pure = common.DifferentialPrivacyParameters(pure_price(event), 0.0)
+    return pld.from_privacy_parameters(pure, value_discretization_interval=_INTERVAL)
+
+
+def _shuffled(event: events.ShuffledGaussianEvent, tail: float) -> tuple[Any, float]:
+    """The clones pair, and the total-variation mass n (1 + e^-eps0 / 2) delta0 beyond it."""
+    mu = event.sensitivity / event.std
+    local_epsilon = gdp.epsilon(tail / (1.5 * event.users), mu)
+    local_delta = float(gdp.delta(local_epsilon, mu))
+    distribution = amplification.clones_pld(
+        users=event.users, local_epsilon=local_epsilon, discretization=_INTERVAL
+    )
+    return distribution, event.users * (1 + math.exp(-local_epsilon) / 2) * local_delta

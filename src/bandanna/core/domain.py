@@ -1,0 +1,177 @@
+"""Domains: what a randomizer may assume of a statistic. Sensitivities derive from the domain and are never given twice.
+
+Adjacency is replacement: neighbours differ in one user's statistic, so the l2 sensitivity of a sum is the diameter of the
+domain. A protocol accepts statistics only after `admit` has checked or clipped them.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from bandanna.core import require
+from bandanna.errors import InvalidArgument, InvalidStatistic
+
+Floats = NDArray[np.float64]
+
+_TOLERANCE = 1e-9  # relative; what rounding errors of an honest computation may exceed a bound by
+
+
+@dataclass(frozen=True, kw_only=True)
+class Statistic:
+    """Statistics of a batch of users, all inside their domain; `clipped` counts those that had to be moved there.
+
+    The count is not protected: it stays in simulations and on the device, a deployment never publishes it.
+    """
+
+    values: Floats  # (..., users, dim)
+    clipped: NDArray[np.int64]  # (...)
+
+    @property
+    def users(self) -> int:
+        """Number of users in the batch."""
+        return int(self.values.shape[-2])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Domain(ABC):
+    """A bounded set of vectors of `dim` coordinates."""
+
+    dim: int
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "dim", require.whole("dim", self.dim))
+
+    @property
+    @abstractmethod
+    def sensitivity(self) -> float:
+        """l2 diameter: how far one user's replacement can move the sum."""
+
+    @property
+    @abstractmethod
+    def l1_sensitivity(self) -> float:
+        """l1 diameter."""
+
+    @property
+    @abstractmethod
+    def lower(self) -> Floats:
+        """Least value of each coordinate, shape (dim,)."""
+
+    @property
+    @abstractmethod
+    def upper(self) -> Floats:
+        """Greatest value of each coordinate, shape (dim,)."""
+
+    @abstractmethod
+    def project(self, values: Floats) -> Floats:
+        """A point of the domain for every vector, the vector itself where it lies inside."""
+
+    @property
+    def reach(self) -> float:
+        """Largest change of a single coordinate."""
+        return float(np.max(self.upper - self.lower))
+
+    def admit(self, values: ArrayLike, *, clip: bool = True) -> Statistic:
+        """Statistics of a batch, shape (..., users, dim), clipped into the domain, or refused where `clip` is off."""
+        array = np.asarray(values, dtype=float)
+        if array.ndim < 2 or array.shape[-1] != self.dim:
+            raise InvalidStatistic("statistics", f"array of shape {array.shape}", f"shape (..., users, {self.dim})")
+        if array.shape[-2] < 1:
+            raise InvalidStatistic("statistics", f"array of shape {array.shape}", "at least one user")
+        if not np.all(np.isfinite(array)):
+            place = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
+            raise InvalidStatistic(f"statistics[{_index(place)}]", float(array[place]), "finite numbers")
+        inside = self.project(array)
+        moved = np.any(np.abs(inside - array) > _TOLERANCE * max(1.0, float(np.max(np.abs(self.upper)))), axis=-1)
+        if not clip and np.any(moved):
+            place = tuple(int(i) for i in np.argwhere(moved)[0])
+            raise InvalidStatistic(
+                f"statistics[{_index(place)}]", array[place].tolist(), f"a point of {self} (clipping is off)"
+            )
+        return Statistic(values=inside, clipped=np.sum(moved, axis=-1, dtype=np.int64))
+
+
+def _index(place: tuple[int, ...]) -> str:
+    return ", ".join(str(i) for i in place)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ball(Domain):
+    """Vectors of l2 norm at most `bound`: sensitivity 2 bound."""
+
+    bound: float = 1.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "bound", require.positive("bound", self.bound))
+
+    @property
+    def sensitivity(self) -> float:
+        """Twice the radius."""
+        return 2 * self.bound
+
+    @property
+    def l1_sensitivity(self) -> float:
+        """2 bound sqrt(dim)."""
+        return 2 * self.bound * math.sqrt(self.dim)
+
+    @property
+    def lower(self) -> Floats:
+        """-bound everywhere."""
+        return np.full(self.dim, -self.bound)
+
+    @property
+    def upper(self) -> Floats:
+        """+bound everywhere."""
+        return np.full(self.dim, self.bound)
+
+    def project(self, values: Floats) -> Floats:
+        """Shrink towards the centre."""
+        return clip_norm(values, self.bound)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Box(Domain):
+    """Vectors with every coordinate in [low, high]: sensitivity (high - low) sqrt(dim). `Box(dim=1)` is a scalar in [0, 1]."""
+
+    low: float = 0.0
+    high: float = 1.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not (math.isfinite(self.low) and math.isfinite(self.high) and self.low < self.high):
+            raise InvalidArgument("low, high", (self.low, self.high), "finite numbers with low < high")
+
+    @property
+    def sensitivity(self) -> float:
+        """(high - low) sqrt(dim)."""
+        return (self.high - self.low) * math.sqrt(self.dim)
+
+    @property
+    def l1_sensitivity(self) -> float:
+        """(high - low) dim."""
+        return (self.high - self.low) * self.dim
+
+    @property
+    def lower(self) -> Floats:
+        """Low everywhere."""
+        return np.full(self.dim, float(self.low))
+
+    @property
+    def upper(self) -> Floats:
+        """High everywhere."""
+        return np.full(self.dim, float(self.high))
+
+    def project(self, values: Floats) -> Floats:
+        """Clip every coordinate."""
+        return np.clip(values, self.low, self.high)
+
+
+def clip_norm(values: Floats, bound: float) -> Floats:
+    """Scale vectors (last axis) down to l2 norm at most `bound`."""
+    norms = np.linalg.norm(values, axis=-1, keepdims=True)
+    return values * np.where(norms > bound, bound / np.maximum(norms, bound), 1.0)

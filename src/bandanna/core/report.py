@@ -1,0 +1,112 @@
+"""The report of a linear bandit's user: x y and x x^T, stacked into one vector whose noise is all of the same size.
+
+For features |x|_2 <= 1 and rewards |y| <= Y a report has d + d(d+1)/2 coordinates: the vector x y, the diagonal of x x^T,
+and its entries above the diagonal times sqrt 2. The sqrt 2 makes the stacking an isometry (Frobenius norm), leaves the
+worst case as it is and halves the noise variance of the off-diagonal entries.
+
+Sensitivity under replacement, with c = <x, x'> (calibration.md 0.2, algorithms.md 0):
+
+    |report - report'|^2 <= sup_c 2 Y^2 - 2 Y^2 c + 2 - 2 c^2 = (Y^2 + 2)^2 / 2   if Y^2 <= 2, at c = -Y^2/2;  else 4 Y^2.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from bandanna.core import require
+from bandanna.core.domain import Domain, Statistic, clip_norm
+from bandanna.errors import InvalidStatistic
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LinearReport(Domain):
+    """Stacked reports of `features` dimensions and rewards in [-reward_bound, reward_bound]."""
+
+    dim: int = 0  # derived from `features`
+    features: int
+    reward_bound: float = 1.0
+
+    def __post_init__(self) -> None:
+        d = require.whole("features", self.features)
+        object.__setattr__(self, "features", d)
+        object.__setattr__(self, "reward_bound", require.positive("reward_bound", self.reward_bound))
+        object.__setattr__(self, "dim", d + d * (d + 1) // 2)
+
+    @property
+    def sensitivity(self) -> float:
+        """3/sqrt 2 = sqrt 4.5 for rewards in [-1, 1]."""
+        square = self.reward_bound**2
+        return (square + 2) / math.sqrt(2) if square <= 2 else 2 * self.reward_bound
+
+    @property
+    def l1_sensitivity(self) -> float:
+        """Twice the largest l1 norm: Y |x|_1 + sum x_i^2 + sqrt 2 sum_{i<j} |x_i x_j|, at x = 1/sqrt d."""
+        d = self.features
+        return 2 * (self.reward_bound * math.sqrt(d) + 1 + (d - 1) / math.sqrt(2))
+
+    @property
+    def lower(self) -> Floats:
+        """-Y for the vector, 0 for the diagonal, -1/sqrt 2 above it (|x_i x_j| <= 1/2)."""
+        return self._stack(-self.reward_bound, 0.0, -math.sqrt(0.5))
+
+    @property
+    def upper(self) -> Floats:
+        """Y for the vector, 1 for the diagonal, 1/sqrt 2 above it."""
+        return self._stack(self.reward_bound, 1.0, math.sqrt(0.5))
+
+    def _stack(self, vector: float, diagonal: float, above: float) -> Floats:
+        d = self.features
+        return np.concatenate([np.full(d, vector), np.full(d, diagonal), np.full(d * (d - 1) // 2, above)])
+
+    def statistic(self, features: ArrayLike, rewards: ArrayLike) -> Statistic:
+        """Reports of users with chosen features (..., users, d) and rewards (..., users), clipped before they are formed."""
+        x, y = np.asarray(features, dtype=float), np.asarray(rewards, dtype=float)
+        if x.ndim < 2 or x.shape[-1] != self.features:
+            raise InvalidStatistic("features", f"array of shape {x.shape}", f"shape (..., users, {self.features})")
+        if y.shape != x.shape[:-1]:
+            raise InvalidStatistic("rewards", f"array of shape {y.shape}", f"shape {x.shape[:-1]}, as the features")
+        for name, array in (("features", x), ("rewards", y)):
+            if not np.all(np.isfinite(array)):
+                place = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
+                raise InvalidStatistic(f"{name}{list(place)}", float(array[place]), "finite numbers")
+        inside_x = clip_norm(x, 1.0)
+        inside_y = np.clip(y, -self.reward_bound, self.reward_bound)
+        moved = np.any(np.abs(inside_x - x) > 1e-9, axis=-1) | (np.abs(inside_y - y) > 1e-9 * self.reward_bound)
+        return Statistic(values=self.pack(inside_x, inside_y), clipped=np.sum(moved, axis=-1, dtype=np.int64))
+
+    def pack(self, x: Floats, y: Floats) -> Floats:
+        """(..., d), (...) -> (..., dim): x y, x_i^2, sqrt 2 x_i x_j."""
+        rows, columns = np.triu_indices(self.features, 1)
+        above = math.sqrt(2) * x[..., rows] * x[..., columns]
+        return np.concatenate([x * y[..., None], x * x, above], axis=-1)
+
+    def unpack(self, stacked: Floats) -> tuple[Floats, Floats]:
+        """(..., dim) -> vector (..., d) and symmetric matrix (..., d, d), the scaling undone."""
+        d = self.features
+        matrix = np.zeros((*stacked.shape[:-1], d, d))
+        rows, columns = np.triu_indices(d, 1)
+        matrix[..., np.arange(d), np.arange(d)] = stacked[..., d : 2 * d]
+        matrix[..., rows, columns] = matrix[..., columns, rows] = stacked[..., 2 * d :] / math.sqrt(2)
+        return stacked[..., :d], matrix
+
+    def project(self, values: Floats) -> Floats:
+        """The report of the features and reward that a stacked vector shows; a report that is one already stays.
+
+        The bound above needs reports of the form (x y, x x^T), not only small norms: so x is read off the matrix's column
+        with the largest diagonal entry, y off the vector along x, both are clipped and the report is formed anew.
+        """
+        vector, matrix = self.unpack(values)
+        diagonal = np.maximum(np.diagonal(matrix, axis1=-2, axis2=-1), 0.0)  # (..., d)
+        pivot = np.argmax(diagonal, axis=-1)[..., None]  # (..., 1)
+        root = np.sqrt(np.take_along_axis(diagonal, pivot, axis=-1))  # (..., 1)
+        column = np.take_along_axis(matrix, pivot[..., None], axis=-1)[..., 0]  # (..., d)
+        x = clip_norm(np.divide(column, root, out=np.zeros_like(column), where=root > 0), 1.0)
+        square = np.sum(x * x, axis=-1)
+        y = np.divide(np.sum(vector * x, axis=-1), square, out=np.zeros_like(square), where=square > 0)
+        return self.pack(x, np.clip(y, -self.reward_bound, self.reward_bound))
