@@ -38,11 +38,11 @@ test test-full bench: export OPENBLAS_NUM_THREADS = 1
 
 check: $(VENV)/.installed-check ## formatting, lint, types, import contracts (all four, then the verdict)
 	@failed=""; \
-	run() { echo "== $$*"; "$(PY)" -m "$$@" || failed="$$failed $$1"; }; \
+	run() { echo "== $$*"; "$(PY)" -m "$$@" || failed="$$failed [$$*]"; }; \
 	run ruff format --check .; \
 	run ruff check .; \
 	run mypy; \
-	echo "== lint-imports"; "$(VENV)/bin/lint-imports" --no-logo || failed="$$failed lint-imports"; \
+	echo "== lint-imports"; "$(VENV)/bin/lint-imports" --no-logo || failed="$$failed [lint-imports]"; \
 	if [ -n "$$failed" ]; then echo "make check: failed:$$failed" >&2; exit 1; fi
 
 format: $(VENV)/.installed-check ## rewrite the files as `make check` wants them

@@ -128,6 +128,13 @@ def test_every_kind_of_example_is_found() -> None:
     ]
 
 
+def test_steps_share_their_workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A later example of a page does not see the names and files of an earlier one, or `bandanna` is not found."""
+    python = "```python\nfrom pathlib import Path\n```\n", "```python\nassert Path('version').read_text()\n```\n"
+    text = python[0] + "```console\n$ bandanna --version > version\n```\n" + python[1]
+    run(text, name="sound.md", workplace=tmp_path, monkeypatch=monkeypatch)
+
+
 @pytest.mark.parametrize(
     ("example", "error"),
     [
