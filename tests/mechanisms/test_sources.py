@@ -40,6 +40,7 @@ ALARM = {"fast": 1e-6, "secure": 1e-9}
 
 
 def make(kind: str) -> NoiseSource:
+    """A seeded fast source, or a secure one."""
     return FastNoise(np.random.default_rng(2024)) if kind == "fast" else SecureNoise()
 
 
@@ -61,10 +62,12 @@ def table(mass: Callable[[NDArray[Any]], NDArray[Any]], reach: int) -> Callable[
 
 
 def discrete_gaussian(std: float) -> Callable[[NDArray[Any]], NDArray[Any]]:
+    """The distribution function of the discrete Gaussian."""
     return table(lambda k: np.exp(-0.5 * (k / std) ** 2), math.ceil(12 * std) + 1)
 
 
 def discrete_laplace(scale: float) -> Callable[[NDArray[Any]], NDArray[Any]]:
+    """The distribution function of the discrete Laplace."""
     return table(lambda k: np.exp(-np.abs(k) / scale), math.ceil(40 * scale) + 1)
 
 
@@ -203,7 +206,7 @@ def test_fast_real_noise_has_its_law() -> None:
 @pytest.mark.parametrize("law", ["gaussian", "laplace"])
 @pytest.mark.parametrize("ratio", [1.0, 1.7, 5.0, 40.0, 1000.0])
 def test_fast_is_as_close_to_secure_as_stated(law: str, ratio: float) -> None:
-    """The exact Kolmogorov distance of the two releases, for the worst offset of the value, is within the stated bound."""
+    """The exact Kolmogorov distance of the two releases, for any offset of the value, is within the stated bound."""
     k = np.arange(-math.ceil(13 * ratio), math.ceil(13 * ratio) + 1)
     jumps = (discrete_gaussian if law == "gaussian" else discrete_laplace)(ratio)
     smooth = (stats.norm if law == "gaussian" else stats.laplace)(scale=ratio).cdf
@@ -226,6 +229,15 @@ def test_default_grid_costs_nothing() -> None:
         assert scale / default_grid(scale) == 2**20
         assert gaussian_grid_distance(std=scale, grid=default_grid(scale)) < 4e-7
         assert laplace_grid_distance(scale=scale, grid=default_grid(scale)) < 5e-7
+
+
+def test_distance_is_refused_where_it_is_not_proven() -> None:
+    """A grid coarser than the Gaussian's std, or no grid, has no stated distance; a useless one is capped at 1."""
+    with pytest.raises(InvalidArgument, match="at most std"):
+        gaussian_grid_distance(std=1.0, grid=1.1)
+    with pytest.raises(InvalidArgument, match="grid"):
+        laplace_grid_distance(scale=1.0, grid=0.0)
+    assert laplace_grid_distance(scale=1.0, grid=50.0) == 1.0
 
 
 @given(st.floats(-1e9, 1e9), st.sampled_from([2.0**-10, 0.25, 0.1, 1e-3, 3.0, 0.7]))
@@ -263,10 +275,10 @@ def test_a_seeded_fast_source_repeats_and_a_secure_one_does_not() -> None:
 
 
 @pytest.mark.parametrize("given_", [0, None, 1234, "seed", np.random.RandomState(0)])
-def test_fast_noise_needs_a_generator(given_: object) -> None:
+def test_fast_noise_needs_a_generator(given_: Any) -> None:
     """There is no default seed: anything but a generator is refused with the way out."""
     with pytest.raises(InvalidArgument, match=r"numpy\.random\.default_rng"):
-        FastNoise(given_)  # type: ignore[arg-type]
+        FastNoise(given_)
 
 
 def test_secure_noise_cannot_be_seeded() -> None:
@@ -312,6 +324,7 @@ def test_importing_mechanisms_does_not_import_opendp() -> None:
 def test_bad_arguments_are_named(kind: str) -> None:
     """Every malformed request raises a named error that says which argument and what is allowed."""
     source = make(kind)
+    half: Any = 2.5
     refused: list[tuple[str, Callable[[], object]]] = [
         ("std", lambda: source.gaussian([0.0], std=0.0, grid=0.1)),
         ("grid", lambda: source.gaussian([0.0], std=1.0, grid=-0.1)),
@@ -319,7 +332,7 @@ def test_bad_arguments_are_named(kind: str) -> None:
         ("std", lambda: source.discrete_gaussian(std=-1.0, size=1)),
         ("std", lambda: source.discrete_gaussian(std=2.0**53, size=1)),
         ("scale", lambda: source.discrete_laplace(scale=2.0**53, size=1)),
-        ("trials", lambda: source.binomial(trials=2.5, probability=0.5, size=1)),  # type: ignore[arg-type]
+        ("trials", lambda: source.binomial(trials=half, probability=0.5, size=1)),
         ("probability", lambda: source.binomial(trials=2, probability=1.0, size=1)),
         ("size", lambda: source.uniform(-1)),
         ("n", lambda: source.permutation(0)),

@@ -72,7 +72,7 @@ class DiscreteGaussian(Mechanism):
 
     Symbols: x integer value; `shift` bounds the l2 distance of neighbouring values.
     Privacy: rho = shift^2 / (2 std^2) zCDP. It is not exactly Gaussian DP.
-    Reference: Canonne, Kamath and Steinke 2020, Theorem 14 (privacy) and Algorithm 3 (sampler).
+    Reference: Canonne, Kamath and Steinke 2020, Theorem 4 and its vector form (privacy), Algorithm 3 (sampler).
     """
 
     std: float

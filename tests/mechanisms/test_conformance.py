@@ -1,0 +1,160 @@
+"""What every one-shot mechanism must do, with every noise source: add a mechanism to `MECHANISMS` and it is held to it.
+
+The secure source cannot be seeded; statements about its draws raise a false alarm with probability below 1e-9 each.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import math
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+
+from bandanna.accounting.events import Event
+from bandanna.errors import InvalidArgument, InvalidStatistic, UnknownEvent
+from bandanna.mechanisms.base import Mechanism
+from bandanna.mechanisms.binomial import Binomial
+from bandanna.mechanisms.gaussian import DiscreteGaussian, Gaussian
+from bandanna.mechanisms.laplace import DiscreteLaplace, Laplace
+from bandanna.mechanisms.sources import FastNoise, NoiseSource, SecureNoise
+
+REAL = [Gaussian(std=2.0, sensitivity=1.0, dim=3), Laplace(scale=2.0, sensitivity=1.0, dim=3)]
+WHOLE = [
+    DiscreteGaussian(std=2.0, shift=1.0, dim=3),
+    DiscreteLaplace(scale=2.0, shift=1.0, dim=3),
+    Binomial(trials=16, shift=1.0, reach=1, dim=3),
+    Binomial(trials=20, shift=1.0, reach=1, dim=3, probability=0.25, rounded=False),
+]
+MECHANISMS = REAL + WHOLE
+each = pytest.mark.parametrize("mechanism", MECHANISMS, ids=lambda m: type(m).__name__)
+
+
+@pytest.fixture(params=["fast", "secure"])
+def source(request: pytest.FixtureRequest) -> NoiseSource:
+    """Both sources in turn."""
+    return FastNoise(np.random.default_rng(99)) if request.param == "fast" else SecureNoise()
+
+
+def zeros(mechanism: Mechanism, *replicates: int) -> Any:
+    """A value that the mechanism accepts."""
+    return np.zeros((*replicates, mechanism.dim), dtype=float if mechanism in REAL else np.int64)
+
+
+@each
+def test_it_is_one_frozen_value(mechanism: Mechanism) -> None:
+    """A mechanism is a value: frozen, keyword-only, equal to its copies, and the same after pickling."""
+    assert dataclasses.is_dataclass(mechanism)
+    assert mechanism == copy.copy(mechanism) == pickle.loads(pickle.dumps(mechanism))
+    assert hash(mechanism) == hash(copy.copy(mechanism))
+    assert all(field.kw_only for field in dataclasses.fields(mechanism))
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        mechanism.dim = 5
+
+
+@each
+def test_it_states_its_event(mechanism: Mechanism) -> None:
+    """Every parameter that decides the price is in the event."""
+    event = mechanism.event
+    assert isinstance(event, Event)
+    stated = {name: value for name, value in dataclasses.asdict(mechanism).items() if value is not None}
+    assert stated.items() <= dataclasses.asdict(event).items()
+
+
+@each
+@pytest.mark.parametrize("replicates", [(), (1,), (2, 4), (0,)])
+def test_leading_axes_are_replicates(mechanism: Mechanism, replicates: tuple[int, ...], source: NoiseSource) -> None:
+    """A release has its value's shape, whatever axes lead, and a fixed dtype."""
+    released = mechanism.release(zeros(mechanism, *replicates), source)
+    assert released.shape == (*replicates, mechanism.dim)
+    assert released.dtype == (np.float64 if mechanism in REAL else np.int64)
+
+
+@each
+def test_the_value_is_left_alone(mechanism: Mechanism, source: NoiseSource) -> None:
+    """A release neither changes its input nor shares memory with it."""
+    value = zeros(mechanism, 50)
+    released = mechanism.release(value, source)
+    assert not value.any()
+    assert not np.shares_memory(value, released)
+
+
+@each
+def test_noise_is_centred_and_of_the_stated_variance(mechanism: Mechanism, source: NoiseSource) -> None:
+    """The noise has the stated mean and variance, within 10 standard errors of each."""
+    n = 18_000 if source.secure else 90_000
+    noise = mechanism.release(zeros(mechanism, n // 3), source) - getattr(mechanism, "mean", 0.0)
+    assert abs(noise.mean()) < 10 * math.sqrt(mechanism.variance / n)
+    error = math.sqrt(((noise**2).var()) / n)
+    assert abs((noise**2).mean() - mechanism.variance) < 10 * error
+    assert (noise**2).mean() - 0.64 * mechanism.variance > 10 * error  # a std 20 % too small would be seen
+
+
+@each
+def test_noise_is_fresh_everywhere(mechanism: Mechanism, source: NoiseSource) -> None:
+    """Coordinates, replicates and repeated calls are uncorrelated: |r| sqrt(n) below 7.5."""
+    n = 2_000 if source.secure else 20_000
+    noise = np.concatenate([mechanism.release(zeros(mechanism, n), source) for _ in range(2)], axis=1)  # (n, 6)
+    columns = np.concatenate([noise[1:], noise[:-1]], axis=1).astype(float)  # and the row before: (n - 1, 12)
+    correlation = np.corrcoef(columns, rowvar=False)
+    assert np.abs(correlation - np.eye(12)).max() * math.sqrt(n) < 7.5
+
+
+@each
+def test_the_value_is_shifted_and_nothing_else(mechanism: Mechanism) -> None:
+    """With the same seed, another value moves the release by exactly the difference: noise does not depend on data."""
+    value = zeros(mechanism, 5) + 7
+    first = mechanism.release(zeros(mechanism, 5), FastNoise(np.random.default_rng(1)))
+    second = mechanism.release(value, FastNoise(np.random.default_rng(1)))
+    assert np.allclose(second - first, 7, rtol=0, atol=1e-12)
+
+
+@each
+@pytest.mark.parametrize("shape", [(), (2,), (3, 2), (4,)])
+def test_other_shapes_are_refused(mechanism: Mechanism, shape: tuple[int, ...], source: NoiseSource) -> None:
+    """A value whose last axis is not `dim` is refused, and the allowed shape is named."""
+    with pytest.raises(InvalidStatistic, match=r"\(\.\.\., 3\)"):
+        mechanism.release(np.zeros(shape, dtype=zeros(mechanism).dtype), source)
+
+
+@pytest.mark.parametrize("mechanism", REAL, ids=lambda m: type(m).__name__)
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+def test_values_that_are_not_finite_are_refused(mechanism: Mechanism, bad: float, source: NoiseSource) -> None:
+    """NaN and infinities never reach the noise, and the message does not repeat the data beside them."""
+    with pytest.raises(InvalidStatistic, match="finite") as caught:
+        mechanism.release([0.123456, bad, 0.0], source)
+    assert "0.123456" not in str(caught.value)
+
+
+@pytest.mark.parametrize("mechanism", WHOLE, ids=lambda m: type(m).__name__)
+@pytest.mark.parametrize(
+    "bad", [[0.0, 1.0, 2.0], [True, False, True], ["1", "2", "3"], [0, 1, 2**62], [0, 1, -(2**62)]]
+)
+def test_values_that_are_not_small_integers_are_refused(mechanism: Mechanism, bad: Any, source: NoiseSource) -> None:
+    """Integer mechanisms take integers below 2^62 and nothing that merely looks like them."""
+    with pytest.raises(InvalidStatistic):
+        mechanism.release(bad, source)
+
+
+@each
+@pytest.mark.parametrize("bad", [None, 0, np.random.default_rng(0)])
+def test_only_noise_sources_are_sources(mechanism: Mechanism, bad: Any) -> None:
+    """A seed or a bare generator is not a noise source."""
+    with pytest.raises(InvalidArgument, match="NoiseSource"):
+        mechanism.release(zeros(mechanism), bad)
+
+
+def test_a_mechanism_without_an_event_cannot_be_built() -> None:
+    """A subclass that does not state an event is refused when it is made: no noise without a price."""
+
+    @dataclasses.dataclass(frozen=True, kw_only=True)
+    class Free(DiscreteGaussian):
+        @property
+        def event(self) -> Any:
+            return None
+
+    with pytest.raises(UnknownEvent, match="price"):
+        Free(std=1.0, shift=1.0)
