@@ -66,3 +66,7 @@ class MissingExtra(BandannaError, ImportError):
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle by the two parts."""
         return type(self), (self.extra, self.needed_for)
+
+
+class CommunicationWarning(UserWarning):
+    """A protocol's messages are longer than the limit that was set."""

@@ -29,7 +29,6 @@ from bandanna.mechanisms.sources import (
     FastNoise,
     NoiseSource,
     SecureNoise,
-    default_grid,
     gaussian_grid_distance,
     laplace_grid_distance,
     secure,
@@ -221,14 +220,6 @@ def test_fast_is_as_close_to_secure_as_stated(law: str, ratio: float) -> None:
     )
     assert worst <= bound + 1e-12
     assert worst >= 0.75 * bound  # the statement is not empty: at a ratio of 1 it is loosest
-
-
-def test_default_grid_costs_nothing() -> None:
-    """On the default grid the fast source is within 5e-7 of the secure one, and the noise is 2^20 steps exactly."""
-    for scale in (0.3, 1.0, 12345.678):
-        assert scale / default_grid(scale) == 2**20
-        assert gaussian_grid_distance(std=scale, grid=default_grid(scale)) < 4e-7
-        assert laplace_grid_distance(scale=scale, grid=default_grid(scale)) < 5e-7
 
 
 def test_distance_is_refused_where_it_is_not_proven() -> None:

@@ -13,12 +13,12 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
 from bandanna.accounting import amplification, events, gdp, loss, rounding
-from bandanna.accounting.budgets import ApproxDP, Budget, PureDP, RenyiDP, ZCDP
+from bandanna.accounting.budgets import ZCDP, ApproxDP, Budget, PureDP, RenyiDP
 from bandanna.accounting.gdp import Price
 from bandanna.accounting.prices import binomial_unit, concentrated_price, gaussian_price, pure_price
 from bandanna.core import require
@@ -113,9 +113,9 @@ def epsilon(event: events.Event, delta_: float) -> float:
         return pure
     if any(isinstance(atom, events.ClearEvent) for atom in counts):
         return math.inf
-    guess = price(event, _TAIL_SHARE * delta_ / 4).mu if _is_gaussian(counts) else 0.0
+    guess = price(event, _TAIL_SHARE * delta_ / 4).mu if is_gaussian(counts) else 0.0
     reach = gdp.epsilon(delta_, guess) if 0 < guess < math.inf else min(pure, 1.0)
-    relative = 1e-9 if _is_gaussian(counts) and not _is_single_binomial(counts) else 1e-5
+    relative = 1e-9 if is_gaussian(counts) and not _is_single_binomial(counts) else 1e-5
     found = gdp.solve_epsilon(lambda e: _delta(event, e, delta_), delta_, reach=reach * 1.001, relative=relative)
     return min(found, pure)
 
@@ -148,12 +148,12 @@ def _delta(event: events.Event, epsilon: float, target: float) -> float:
     counts = atoms(event)
     if not counts:
         return 0.0
-    tail = _TAIL_SHARE * target / (1 + math.exp(min(epsilon, 700.0)))
+    tail = tail_for(target, epsilon)
     if _is_single_binomial(counts):
         (atom,) = counts
         assert isinstance(atom, events.BinomialEvent)
         return single_binomial_delta(atom, epsilon, tail)
-    if _is_gaussian(counts):
+    if is_gaussian(counts):
         return price(event, tail).delta(epsilon)
     if len(counts) == 1 and isinstance(next(iter(counts)), events.ShuffledGaussianEvent):
         ((atom, times),) = counts.items()
@@ -161,7 +161,19 @@ def _delta(event: events.Event, epsilon: float, target: float) -> float:
         return amplification.composed_shuffled_gaussian_delta(
             std=atom.std, sensitivity=atom.sensitivity, users=atom.users, times=times, epsilon=epsilon
         )
-    return loss.composed_delta(counts, epsilon, tail)
+    return min(loss.composed_delta(counts, epsilon, tail), _without_amplification(event, counts, epsilon, tail))
+
+
+def _without_amplification(event: events.Event, counts: Counter[events.Event], epsilon: float, tail: float) -> float:
+    """Shuffled reports priced as if nobody shuffled: better than the clones bound for few users or large epsilon."""
+    if any(isinstance(atom, events.LaplaceEvent | events.DiscreteLaplaceEvent) for atom in counts):
+        return 1.0
+    return price(event, tail).delta(epsilon)
+
+
+def tail_for(target: float, epsilon: float) -> float:
+    """Total-variation mass that costs a small share of a target delta at `epsilon`."""
+    return _TAIL_SHARE * target / (1 + math.exp(min(epsilon, 700.0)))
 
 
 def single_binomial_delta(event: events.BinomialEvent, epsilon: float, tail: float) -> float:
@@ -175,8 +187,9 @@ def single_binomial_delta(event: events.BinomialEvent, epsilon: float, tail: flo
     return min(1.0, mean + event.dim * unit.tail * (1 + math.exp(epsilon)))
 
 
-def _is_gaussian(counts: Counter[events.Event]) -> bool:
-    return all(isinstance(atom, _GAUSSIAN) for atom in counts)
+def is_gaussian(atoms_: Iterable[events.Event]) -> bool:
+    """Whether all of these plain releases have a Gaussian price."""
+    return all(isinstance(atom, _GAUSSIAN) for atom in atoms_)
 
 
 def _is_single_binomial(counts: Counter[events.Event]) -> bool:

@@ -48,7 +48,7 @@ class GaussianEvent(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class DiscreteGaussianEvent(Event):
-    """An integer vector plus a discrete Gaussian of parameter `std` per coordinate; neighbours differ by l2 <= `shift`."""
+    """An integer vector plus a discrete Gaussian of parameter `std` per coordinate; neighbours differ by l2 `shift`."""
 
     std: float
     shift: float

@@ -83,7 +83,7 @@ def log_delta(epsilon: ArrayLike, mu: ArrayLike) -> NDArray[np.float64]:
         wide = _mills(np.maximum(a, -30.0)) - _mills(b)
         near = log_phi + np.log(np.where(mu < 1.0, narrow, wide))
         sure = np.log1p(-np.minimum(special.ndtr(a) + np.exp(log_phi) * _mills(b), 1.0))  # a << 0: delta near 1
-    return np.where(a < -1.0, sure, near)
+    return np.asarray(np.where(a < -1.0, sure, near))
 
 
 def delta(epsilon: ArrayLike, mu: ArrayLike) -> NDArray[np.float64]:
@@ -115,13 +115,18 @@ def mu(epsilon_: float, delta_: float) -> float:
     if math.isinf(epsilon_):
         return math.inf
     log_target = math.log(delta_)
-    # at mu = 2 sqrt(epsilon) + 80, a <= -39 and delta = 1; delta <= mu/sqrt(2 pi), so mu = delta always meets the target
+    # at mu = 2 sqrt(epsilon) + 80, a <= -39 and delta = 1; delta <= mu/sqrt(2 pi), so mu = delta meets the target
     low, high = min(delta_, 1e-3), 2 * math.sqrt(epsilon_) + 80.0
     return search.greatest(lambda m: float(log_delta(epsilon_, m)) <= log_target, low, high, relative=1e-13)
 
 
 def solve_epsilon(
-    profile: Callable[[float], float], target: float, *, reach: float = 1.0, most: float = 600.0, relative: float = 1e-12
+    profile: Callable[[float], float],
+    target: float,
+    *,
+    reach: float = 1.0,
+    most: float = 600.0,
+    relative: float = 1e-12,
 ) -> float:
     """Smallest epsilon >= 0 at which a decreasing privacy profile is at most `target`; infinity beyond `most`.
 

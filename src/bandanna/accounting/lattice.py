@@ -1,7 +1,7 @@
 """Theorem A: the price of log-concave noise on the integers, by its quantile transform.
 
-Let Q be a log-concave law on Z, F(j) = Q(X < j), z_j = Phi^{-1}(F(j)). For a cut `zmax`, let lo, hi be the first and last
-j with |z_j| <= zmax, and
+Let Q be a log-concave law on Z, F(j) = Q(X < j), z_j = Phi^{-1}(F(j)). For a cut `zmax`, let lo, hi be the first and
+last j with |z_j| <= zmax, and
 
     mu_1 = max_{lo < j <= hi} (z_j - z_{j-1}),        t = max(Phi(z_lo), Phi(-z_hi)).
 
@@ -9,15 +9,15 @@ Then for every integer shift v with max_k |v_k| <= hi - lo, noise Q per coordina
 
     HS_epsilon(Q^D + v, Q^D) <= delta_G(epsilon; mu_1 |v|_2) + D (1 + e^epsilon) t,
 
-that is: a shift v costs mu = mu_1 |v|_2 in Gaussian DP with tail D t. (Monotone likelihood ratio makes the tests {X >= j}
-optimal; their trade-off points lie above those of a Gaussian pair with mass t moved; Blackwell's theorem makes the pair a
-post-processing of that one, and Gaussian pairs tensorise.)
+that is: a shift v costs mu = mu_1 |v|_2 in Gaussian DP with tail D t. (Monotone likelihood ratio makes the tests {X
+>= j} optimal; their trade-off points lie above those of a Gaussian pair with mass t moved; Blackwell's theorem makes
+the pair a post-processing of that one, and Gaussian pairs tensorise.)
 
-Where the standard deviation is above 10000, points are grouped in blocks of w = std/1000. Outwards from the mode, block sums
-of Q are bounded from below by the geometric chord (log-concavity). An increment d_j = z_{j+1} - z_j equals Q(j)/phi(x) for
-some x between them, Q(j) lies below the chord of the block before, extended, and z_j below z_a + (j - a) m for any bound m
-on the block's increments; the resulting bound on log d_j is convex in j, so its maximum is at an end of the block. This
-overstates mu_1 by a factor of about 1 + zmax/std + (zmax w/std)^2, below 1 + 1e-3.
+Where the standard deviation is above 10000, points are grouped in blocks of w = std/1000. Outwards from the mode,
+block sums of Q are bounded from below by the geometric chord (log-concavity). An increment d_j = z_{j+1} - z_j equals
+Q(j)/phi(x) for some x between them, Q(j) lies below the chord of the block before, extended, and z_j below z_a + (j -
+a) m for any bound m on the block's increments; the resulting bound on log d_j is convex in j, so its maximum is at an
+end of the block. This overstates mu_1 by a factor of about 1 + zmax/std + (zmax w/std)^2, below 1 + 1e-3.
 """
 
 from __future__ import annotations

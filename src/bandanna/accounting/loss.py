@@ -40,9 +40,7 @@ def composed_delta(counts: Counter[events.Event], epsilon: float, tail: float) -
     if math.isinf(gaussian.mu):
         return 1.0
     if gaussian.mu > 0:
-        total = total.compose(
-            pld.from_gaussian_mechanism(1 / gaussian.mu, value_discretization_interval=_INTERVAL)
-        )
+        total = total.compose(pld.from_gaussian_mechanism(1 / gaussian.mu, value_discretization_interval=_INTERVAL))
     spent += gaussian.tail
     return min(1.0, float(total.get_delta_for_epsilon(epsilon)) + spent * (1 + math.exp(min(epsilon, 700.0))))
 
@@ -64,7 +62,5 @@ def _shuffled(event: events.ShuffledGaussianEvent, tail: float) -> tuple[Any, fl
     mu = event.sensitivity / event.std
     local_epsilon = gdp.epsilon(tail / (1.5 * event.users), mu)
     local_delta = float(gdp.delta(local_epsilon, mu))
-    distribution = amplification.clones_pld(
-        users=event.users, local_epsilon=local_epsilon, discretization=_INTERVAL
-    )
+    distribution = amplification.clones_pld(users=event.users, local_epsilon=local_epsilon, discretization=_INTERVAL)
     return distribution, event.users * (1 + math.exp(-local_epsilon) / 2) * local_delta

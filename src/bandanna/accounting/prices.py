@@ -1,7 +1,7 @@
 """The Gaussian price of one event: mu-GDP up to a tail, or the statement that there is none.
 
-Every price takes the total-variation mass that it may spend as `tail` (calibration.md, "One currency"): the same release
-has a slightly smaller mu if a larger tail is allowed. Ideal Gaussians need none.
+Every price takes the total-variation mass that it may spend as `tail` (calibration.md, "One currency"): the same
+release has a slightly smaller mu if a larger tail is allowed. Ideal Gaussians need none.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def _(event: events.ClearEvent, tail: float) -> Price:
 
 @gaussian_price.register
 def _(event: events.GaussianEvent, tail: float) -> Price:
-    """mu = Delta_2 / sigma; on a grid g, rounding moves each coordinate by at most g more, and Theorem A prices the noise."""
+    """mu = Delta_2 / sigma; on a grid, rounding moves each coordinate by one more step, Theorem A prices the noise."""
     if event.grid == 0.0:
         return Price(mu=event.sensitivity / event.std)
     shift = event.sensitivity / event.grid + math.sqrt(event.dim)
@@ -109,7 +109,7 @@ def _cut(tail: float) -> float:
 
 @singledispatch
 def concentrated_price(event: events.Event) -> float:
-    """rho of `event` in zCDP; infinity where the release has none. Squares of mu, exactly, for every kind of Gaussian."""
+    """rho of `event` in zCDP, mu^2/2 for every kind of Gaussian; infinity where the release has none."""
     raise UnknownEvent(f"no zCDP price is known for {type(event).__name__}: {event!r}")
 
 

@@ -1,9 +1,10 @@
 """What stochastic rounding to the lattice costs (calibration.md A.3 and A.3b).
 
-A statistic x is encoded as floor(s x + U), U uniform per coordinate. Coupling two neighbours by the same U, their encodings
-differ by an integer vector v that rounds s (x' - x) coordinate by coordinate, so with R = s Delta_2 and D coordinates
+A statistic x is encoded as floor(s x + U), U uniform per coordinate. Coupling two neighbours by the same U, their
+encodings differ by an integer vector v that rounds s (x' - x) coordinate by coordinate, so with R = s Delta_2 and D
+coordinates
 
-    E |v|^2 <= R^2 + D/4,      v_k^2 has range at most 2 |s (x'-x)_k| + 1,      sum of squared ranges <= (2 R + sqrt D)^2.
+    E |v|^2 <= R^2 + D/4,   v_k^2 has range at most 2 |s (x'-x)_k| + 1,   sum of squared ranges <= (2 R + sqrt D)^2.
 
 By joint convexity the pair is a mixture over U of the shifts v, and Hoeffding's lemma bounds |v|^2.
 """
@@ -39,13 +40,11 @@ def expected_delta(epsilon: float, mu_unit: float, shift: float, dim: int) -> fl
     mean, width = shift**2 + dim / 4, 2 * shift + math.sqrt(dim)
     most = (shift + math.sqrt(dim)) ** 2  # |v| <= |s(x'-x)| + sqrt D always
     grid = np.linspace(0.0, 1.0, _CELLS + 1) ** 0.5 * most
-    grid = np.unique(np.concatenate([grid, np.linspace(max(mean - 3 * width, 0.0), min(mean + 6 * width, most), _CELLS)]))
+    grid = np.unique(
+        np.concatenate([grid, np.linspace(max(mean - 3 * width, 0.0), min(mean + 6 * width, most), _CELLS)])
+    )
     log_delta = gdp.log_delta(epsilon, mu_unit * np.sqrt(grid[1:]))  # at the upper end of each cell
-    # slope of log delta at the mean, the Chernoff parameter of a linear profile, is the centre of the search
-    at = np.searchsorted(grid[1:], mean)
-    slope = max((log_delta[min(at + 40, len(log_delta) - 1)] - log_delta[max(at - 40, 0)]), 1e-12)
-    slope /= max(grid[1:][min(at + 40, len(log_delta) - 1)] - grid[1:][max(at - 40, 0)], 1e-300)
-    lambdas = slope * np.geomspace(1e-3, 30.0, 400)[:, None]
+    lambdas = np.geomspace(1e-3, 300.0, 300)[:, None] / mean
     log_c = np.max(log_delta - lambdas * grid[:-1], axis=1)
     bounds = log_c + lambdas[:, 0] * mean + lambdas[:, 0] ** 2 * width**2 / 8
     worst = float(gdp.delta(epsilon, mu_unit * math.sqrt(most)))

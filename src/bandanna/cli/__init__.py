@@ -1,1 +1,44 @@
 """The command line: one file per command; calls functions of the library, contains none."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+import bandanna
+from bandanna.cli.calibrate import calibrate
+
+app = typer.Typer(
+    help="Differentially private bandits in every trust model.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+app.command()(calibrate)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"bandanna {bandanna.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Differentially private bandits in every trust model."""
+
+
+def main() -> None:
+    """Entry point of the `bandanna` command: library errors become one clear line and exit code 2."""
+    from bandanna.errors import BandannaError
+
+    try:
+        app()
+    except BandannaError as error:
+        typer.secho(f"error: {error}", fg=typer.colors.RED, err=True)
+        raise SystemExit(2) from error

@@ -1,7 +1,7 @@
 """Domains: what a randomizer may assume of a statistic. Sensitivities derive from the domain and are never given twice.
 
-Adjacency is replacement: neighbours differ in one user's statistic, so the l2 sensitivity of a sum is the diameter of the
-domain. A protocol accepts statistics only after `admit` has checked or clipped them.
+Adjacency is replacement: neighbours differ in one user's statistic, so the l2 sensitivity of a sum is the diameter of
+the domain. A protocol accepts statistics only after `admit` has checked or clipped them.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ class Ball(Domain):
 
 @dataclass(frozen=True, kw_only=True)
 class Box(Domain):
-    """Vectors with every coordinate in [low, high]: sensitivity (high - low) sqrt(dim). `Box(dim=1)` is a scalar in [0, 1]."""
+    """Vectors with every coordinate in [low, high]: sensitivity (high - low) sqrt(dim)."""
 
     low: float = 0.0
     high: float = 1.0

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 class Estimate:
     """An unbiased estimate of the sum of `count` users' statistics.
 
-    `variance` is that of the noise in each coordinate, rounding included (its bound, where it depends on the data); it is
-    known in advance and carries no information about anybody.
+    `variance` is that of the noise in each coordinate, rounding included (its bound, where it depends on the data);
+    it is known in advance and carries no information about anybody.
     """
 
     total: NDArray[np.float64]  # (..., dim)

@@ -1,12 +1,12 @@
 """The report of a linear bandit's user: x y and x x^T, stacked into one vector whose noise is all of the same size.
 
-For features |x|_2 <= 1 and rewards |y| <= Y a report has d + d(d+1)/2 coordinates: the vector x y, the diagonal of x x^T,
-and its entries above the diagonal times sqrt 2. The sqrt 2 makes the stacking an isometry (Frobenius norm), leaves the
-worst case as it is and halves the noise variance of the off-diagonal entries.
+For features |x|_2 <= 1 and rewards |y| <= Y a report has d + d(d+1)/2 coordinates: the vector x y, the diagonal of x
+x^T, and its entries above the diagonal times sqrt 2. The sqrt 2 makes the stacking an isometry (Frobenius norm),
+leaves the worst case as it is and halves the noise variance of the off-diagonal entries.
 
 Sensitivity under replacement, with c = <x, x'> (calibration.md 0.2, algorithms.md 0):
 
-    |report - report'|^2 <= sup_c 2 Y^2 - 2 Y^2 c + 2 - 2 c^2 = (Y^2 + 2)^2 / 2   if Y^2 <= 2, at c = -Y^2/2;  else 4 Y^2.
+    |report - report'|^2 <= sup_c 2 Y^2 - 2 Y^2 c + 2 - 2 c^2 = (Y^2 + 2)^2 / 2  if Y^2 <= 2 (c = -Y^2/2), else 4 Y^2.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class LinearReport(Domain):
         return np.concatenate([np.full(d, vector), np.full(d, diagonal), np.full(d * (d - 1) // 2, above)])
 
     def statistic(self, features: ArrayLike, rewards: ArrayLike) -> Statistic:
-        """Reports of users with chosen features (..., users, d) and rewards (..., users), clipped before they are formed."""
+        """Reports of features (..., users, d) and rewards (..., users), clipped before the report is formed."""
         x, y = np.asarray(features, dtype=float), np.asarray(rewards, dtype=float)
         if x.ndim < 2 or x.shape[-1] != self.features:
             raise InvalidStatistic("features", f"array of shape {x.shape}", f"shape (..., users, {self.features})")
@@ -98,8 +98,9 @@ class LinearReport(Domain):
     def project(self, values: Floats) -> Floats:
         """The report of the features and reward that a stacked vector shows; a report that is one already stays.
 
-        The bound above needs reports of the form (x y, x x^T), not only small norms: so x is read off the matrix's column
-        with the largest diagonal entry, y off the vector along x, both are clipped and the report is formed anew.
+        The bound above needs reports of the form (x y, x x^T), not only small norms: so x is read off the matrix's
+        column with the largest diagonal entry, y off the vector along x, both are clipped, and the report is formed
+        anew.
         """
         vector, matrix = self.unpack(values)
         diagonal = np.maximum(np.diagonal(matrix, axis1=-2, axis2=-1), 0.0)  # (..., d)

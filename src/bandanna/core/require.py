@@ -33,9 +33,10 @@ def whole(argument: str, value: Any, *, least: int = 1) -> int:
         raise InvalidArgument(argument, value, allowed)
     if not isinstance(value, Integral) and not float(value).is_integer():
         raise InvalidArgument(argument, value, allowed)
-    if value < least:
+    number = int(float(value)) if not isinstance(value, Integral) else int(value)
+    if number < least:
         raise InvalidArgument(argument, value, allowed)
-    return int(value)
+    return number
 
 
 def one_of(argument: str, value: Any, allowed: tuple[str, ...]) -> str:
@@ -54,6 +55,6 @@ def epsilon(value: Any, *, argument: str = "epsilon") -> float:
 
 def delta(value: Any, *, argument: str = "delta") -> float:
     """A privacy parameter delta in [0, 1)."""
-    if isinstance(value, bool) or not isinstance(value, Real) or not 0 <= value < 1:
+    if isinstance(value, bool) or not isinstance(value, Real) or not 0 <= float(value) < 1:
         raise InvalidBudget(argument, value, "a number in [0, 1)")
     return float(value)

@@ -9,10 +9,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from bandanna.accounting.events import DiscreteLaplaceEvent, LaplaceEvent
+from bandanna.accounting.grid import fine_grid
 from bandanna.core import require
 from bandanna.errors import InvalidArgument
 from bandanna.mechanisms.base import Mechanism, noise_source
-from bandanna.mechanisms.sources import NoiseSource, default_grid
+from bandanna.mechanisms.sources import NoiseSource
 from bandanna.mechanisms.sources.base import parameter
 
 
@@ -25,7 +26,7 @@ class Laplace(Mechanism):
 
     Symbols: x value, g grid. `sensitivity` bounds the l1 distance of neighbouring values.
     Privacy: epsilon = (sensitivity + grid dim) / scale, pure; the second term is the rounding to the grid.
-    grid = None takes scale 2^-20, which raises epsilon by less than 1e-6 dim.
+    grid = None takes a `fine_grid`, which raises epsilon by less than 1 part in 10^4.
     Reference: Dwork, McSherry, Nissim and Smith 2006; Ghosh, Roughgarden and Sundararajan 2009 (discrete form).
     """
 
@@ -43,7 +44,7 @@ class Laplace(Mechanism):
     @property
     def step(self) -> float:
         """The grid that is used: the given one, or the default for this noise; 0 is the ideal without a grid."""
-        return default_grid(self.scale) if self.grid is None else self.grid
+        return fine_grid(self.scale, self.sensitivity, self.dim**2) if self.grid is None else self.grid
 
     @property
     def event(self) -> LaplaceEvent:

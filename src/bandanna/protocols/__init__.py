@@ -1,1 +1,22 @@
 """From the statistics of a batch of users to a private sum: one folder per protocol."""
+
+from __future__ import annotations
+
+from bandanna.protocols.base import BatchProtocol, Protocol
+from bandanna.protocols.central_continual import CentralContinual
+from bandanna.protocols.central_gaussian import CentralGaussian
+from bandanna.protocols.clear import Clear
+from bandanna.protocols.local_gaussian import LocalGaussian
+from bandanna.protocols.shuffle_binomial import ShuffleBinomial
+from bandanna.protocols.shuffle_gaussian import ShuffleGaussian
+
+__all__ = [
+    "BatchProtocol",
+    "CentralContinual",
+    "CentralGaussian",
+    "Clear",
+    "LocalGaussian",
+    "Protocol",
+    "ShuffleBinomial",
+    "ShuffleGaussian",
+]

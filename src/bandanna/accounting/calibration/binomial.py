@@ -1,7 +1,7 @@
 """Least binomial noise for a private vector sum in the shuffle model (calibration.md A.4).
 
-Statistics are encoded on a lattice of `scale` steps per unit, and every user adds Bin(b, 1/2) to each coordinate, so a batch
-of B users carries Bin(B b, 1/2): std sqrt(B b) / (2 s), plus at most sqrt(B) / (2 s) of rounding.
+Statistics are encoded on a lattice of `scale` steps per unit, and every user adds Bin(b, 1/2) to each coordinate, so
+a batch of B users carries Bin(B b, 1/2): std sqrt(B b) / (2 s), plus at most sqrt(B) / (2 s) of rounding.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ def binomial_noise(
 ) -> BinomialNoise:
     """Least noise for a batch of `users`, a user being in at most `participations` batches of this size.
 
-    `sensitivity` is the l2 diameter of the domain, `reach` its largest coordinate range. The first lattice is that of A.4;
-    it is refined until the sum's std is within 2 % of the central Gaussian's.
+    `sensitivity` is the l2 diameter of the domain, `reach` its largest coordinate range. The first lattice is that of
+    A.4; it is refined until the sum's std is within 2 % of the central Gaussian's.
     """
     if not isinstance(budget, ApproxDP):
         raise InvalidBudget("budget", budget, "ApproxDP(epsilon, delta): binomial noise has bounded support")
@@ -128,3 +128,12 @@ def _meets(
 ) -> bool:
     one = noise.event(sensitivity=sensitivity, reach=reach, dim=dim)
     return accountant.satisfies(events.RepetitionEvent(event=one, times=participations), budget)
+
+
+def noise_of_std(std: float, *, sensitivity: float, dim: int, users: int) -> BinomialNoise:
+    """A lattice and coins whose batch sum has (at most, to one coin) the given std, rounding included."""
+    for scale in _scales(sensitivity, dim, users, std, composed=True):
+        trials = math.floor(((std * scale) ** 2 - users / 4) * 4 / users)
+        if trials >= 50:  # fewer coins than that are not near the Gaussian of their std
+            return BinomialNoise(scale=scale, trials=trials, users=users)
+    raise CalibrationError(f"no lattice gives a batch of {users} a standard deviation of {std:.3g}")

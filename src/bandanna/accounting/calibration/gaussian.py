@@ -32,7 +32,8 @@ def continual_std(
 ) -> float:
     """Least std of the noise on every released number of a continual sum, M0 participations inside one stream.
 
-    std = M0 sensitivity |C| / mu(epsilon, delta), plus the grid's share; the worst prefix has factorisation.error() times it.
+    std = M0 sensitivity |C| / mu(epsilon, delta), plus the grid's share; the worst prefix has factorisation.error()
+    times it.
     """
     change = require.whole("participations", participations) * sensitivity * factorisation.sensitivity()
     touched = dim * factorisation.releases(participations)
@@ -51,7 +52,7 @@ def continual_std(
 
 
 def laplace_scale(*, sensitivity: float, dim: int, budget: Budget, participations: int = 1) -> float:
-    """Least scale of Laplace noise on a `dim`-vector of l1 `sensitivity`: M sensitivity / epsilon, pure at delta = 0."""
+    """Least scale of Laplace noise on a `dim`-vector of l1 `sensitivity`: M sensitivity / epsilon, pure."""
     if isinstance(budget, PureDP | ApproxDP):
         if math.isinf(budget.epsilon):
             raise InvalidBudget("epsilon", math.inf, "a finite number (the clear protocol adds no noise)")
@@ -60,7 +61,9 @@ def laplace_scale(*, sensitivity: float, dim: int, budget: Budget, participation
         pure = math.sqrt(participations) * sensitivity / finite_mu(budget)
 
     def event(scale: float) -> events.Event:
-        one = events.LaplaceEvent(scale=scale, sensitivity=sensitivity, dim=dim, grid=fine_grid(scale, sensitivity, dim**2))
+        one = events.LaplaceEvent(
+            scale=scale, sensitivity=sensitivity, dim=dim, grid=fine_grid(scale, sensitivity, dim**2)
+        )
         return events.RepetitionEvent(event=one, times=participations)
 
     if isinstance(budget, ApproxDP) and budget.delta > 0:  # a delta buys little for few releases: keep it pure

@@ -11,11 +11,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from bandanna.accounting.events import ContinualEvent
 from bandanna.accounting.factorisation import BLT, BinaryTree, Factorisation
+from bandanna.accounting.grid import fine_grid
 from bandanna.core import require
 from bandanna.errors import InvalidArgument, InvalidStatistic
 from bandanna.mechanisms.base import noise_source
 from bandanna.mechanisms.continual import blt, tree
-from bandanna.mechanisms.sources import NoiseSource, default_grid
+from bandanna.mechanisms.sources import NoiseSource
 from bandanna.mechanisms.sources.base import finite
 
 State = blt.BLTState | tree.TreeState
@@ -39,7 +40,7 @@ class ContinualGaussian:
     The caller clips: this class does not know the domain, and relies on `sensitivity`. The price takes C x as computed
     exactly; in double precision it is within some parts in 1e15 (BLT: compensated sums), far below the grid.
 
-    `grid`: None for the default of the sources (about std 2^-20, a power of two); 0.0 for ideal noise, which only a
+    `grid`: None for a `fine_grid`, which raises mu by less than 1 part in 10^4; 0.0 for ideal noise, which only a
     fast source accepts. Rounding moves each released number by at most grid / 2 and is not in `prefix_variance`.
     """
 
@@ -61,7 +62,10 @@ class ContinualGaussian:
     @property
     def spacing(self) -> float:
         """The grid that is used: the given one, or the default for this noise; 0 is the ideal without a grid."""
-        return default_grid(self.std) if self.grid is None else self.grid
+        if self.grid is not None:
+            return self.grid
+        change = self.participations * self.sensitivity * self.factorisation.sensitivity()
+        return fine_grid(self.std, change, self.dim * self.factorisation.releases(self.participations))
 
     @property
     def event(self) -> ContinualEvent:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bandanna.mechanisms.sources.base import LARGEST, NoiseSource, Size, default_grid
+from bandanna.mechanisms.sources.base import LARGEST, NoiseSource, Size
 from bandanna.mechanisms.sources.distance import gaussian_grid_distance, laplace_grid_distance
 from bandanna.mechanisms.sources.fast import FastNoise
 from bandanna.mechanisms.sources.secure import SecureNoise
@@ -13,7 +13,6 @@ __all__ = [
     "NoiseSource",
     "SecureNoise",
     "Size",
-    "default_grid",
     "gaussian_grid_distance",
     "laplace_grid_distance",
 ]

@@ -57,11 +57,6 @@ class NoiseSource(ABC):
         """Independent uniform permutations of 0..n-1 along the last axis: shape (*size, n)."""
 
 
-def default_grid(scale: float) -> float:
-    """scale 2^-20: fine enough to cost nothing, and the noise parameter is 2^20 steps exactly, whatever the scale."""
-    return require.positive("scale", scale) * 2.0**-20
-
-
 def parameter(argument: str, value: Any) -> float:
     """The parameter of integer noise: a number in (0, 2^52]."""
     if require.positive(argument, value) > LARGEST:

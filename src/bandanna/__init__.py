@@ -1,0 +1,107 @@
+"""Bandanna: differentially private bandits in every trust model, from simulation to production."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "Accountant": "bandanna.accounting.accountant",
+    "ApproxDP": "bandanna.accounting.budgets",
+    "PureDP": "bandanna.accounting.budgets",
+    "RenyiDP": "bandanna.accounting.budgets",
+    "ZCDP": "bandanna.accounting.budgets",
+    "Guarantee": "bandanna.accounting.guarantee",
+    "Ledger": "bandanna.accounting.ledger",
+    "LedgerStore": "bandanna.accounting.ledger",
+    "MemoryStore": "bandanna.accounting.ledger",
+    "Ball": "bandanna.core.domain",
+    "Box": "bandanna.core.domain",
+    "Domain": "bandanna.core.domain",
+    "Statistic": "bandanna.core.domain",
+    "Estimate": "bandanna.core.estimate",
+    "LinearReport": "bandanna.core.report",
+    "BandannaError": "bandanna.errors",
+    "FastNoise": "bandanna.mechanisms.sources",
+    "NoiseSource": "bandanna.mechanisms.sources",
+    "SecureNoise": "bandanna.mechanisms.sources",
+    "CentralContinual": "bandanna.protocols",
+    "CentralGaussian": "bandanna.protocols",
+    "Clear": "bandanna.protocols",
+    "LocalGaussian": "bandanna.protocols",
+    "ShuffleBinomial": "bandanna.protocols",
+    "ShuffleGaussian": "bandanna.protocols",
+}
+_FOLDERS = ("accounting", "core", "errors", "mechanisms", "protocols")
+
+__all__ = [
+    "Accountant",
+    "ApproxDP",
+    "Ball",
+    "BandannaError",
+    "Box",
+    "CentralContinual",
+    "CentralGaussian",
+    "Clear",
+    "Domain",
+    "Estimate",
+    "FastNoise",
+    "Guarantee",
+    "Ledger",
+    "LedgerStore",
+    "LinearReport",
+    "LocalGaussian",
+    "MemoryStore",
+    "NoiseSource",
+    "PureDP",
+    "RenyiDP",
+    "SecureNoise",
+    "ShuffleBinomial",
+    "ShuffleGaussian",
+    "Statistic",
+    "ZCDP",
+    "__version__",
+    "accounting",
+    "core",
+    "errors",
+    "mechanisms",
+    "protocols",
+]
+
+if TYPE_CHECKING:
+    from bandanna import accounting, core, errors, mechanisms, protocols
+    from bandanna.accounting.accountant import Accountant
+    from bandanna.accounting.budgets import ZCDP, ApproxDP, PureDP, RenyiDP
+    from bandanna.accounting.guarantee import Guarantee
+    from bandanna.accounting.ledger import Ledger, LedgerStore, MemoryStore
+    from bandanna.core.domain import Ball, Box, Domain, Statistic
+    from bandanna.core.estimate import Estimate
+    from bandanna.core.report import LinearReport
+    from bandanna.errors import BandannaError
+    from bandanna.mechanisms.sources import FastNoise, NoiseSource, SecureNoise
+    from bandanna.protocols import (
+        CentralContinual,
+        CentralGaussian,
+        Clear,
+        LocalGaussian,
+        ShuffleBinomial,
+        ShuffleGaussian,
+    )
+
+
+def __getattr__(name: str) -> Any:
+    """Load a public name when it is first used, so that `import bandanna` costs nothing (PEP 562)."""
+    if name in _HOMES:
+        value = getattr(importlib.import_module(_HOMES[name]), name)
+    elif name in _FOLDERS:
+        value = importlib.import_module(f"bandanna.{name}")
+    else:
+        raise AttributeError(f"module 'bandanna' has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,131 @@
+"""A privacy guarantee, stated so that a person can check what it covers: numbers, unit, adversary, observers."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from bandanna.accounting import accountant
+from bandanna.accounting.budgets import ApproxDP
+from bandanna.accounting.events import Event, RepetitionEvent
+from bandanna.core import require
+
+TRUST_MODELS = ("none", "central", "local", "shuffle")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Guarantee:
+    """What is promised to one person, computed by the accountant for what really runs.
+
+    trust           "none", "central" (a trusted server adds the noise), "local" (the device does) or "shuffle"
+    epsilon, delta  the numbers, infinity where there is no guarantee; `rho` beside them where zCDP holds
+    protects        which data of the person
+    unit            "event": one participation; "user": all of at most `participations`
+    adjacency       how neighbouring data sets differ
+    adversary       "interactive": sees every release and may choose later data after earlier releases
+    observers       who sees what
+    shuffler        shuffle only: the local guarantee left against the shuffler itself, None where there is none
+    exposed         shuffle only: a probability with which the shuffler can surely tell two reports apart (0 if unknown)
+    """
+
+    trust: str
+    epsilon: float
+    delta: float
+    rho: float = math.inf
+    protects: str
+    unit: str = "event"
+    participations: int = 1
+    adjacency: str = "replacement of one user's data"
+    adversary: str = "interactive"
+    observers: tuple[tuple[str, str], ...] = ()
+    shuffler: ApproxDP | None = None
+    exposed: float = 0.0
+
+    def __post_init__(self) -> None:
+        require.one_of("trust", self.trust, TRUST_MODELS)
+        require.one_of("unit", self.unit, ("event", "user"))
+        require.one_of("adversary", self.adversary, ("view", "table", "interactive"))
+
+    def __str__(self) -> str:
+        """Two or three plain sentences."""
+        return " ".join(sentence for sentence in (self._promise(), self._sight(), self._shuffler()) if sentence)
+
+    def _promise(self) -> str:
+        if self.trust == "none" or math.isinf(self.epsilon):
+            return f"No privacy is promised for {self.protects}."
+        unit = (
+            "each participation"
+            if self.unit == "event"
+            else f"all of a user's at most {self.participations} participations"
+        )
+        zcdp = f" ({self.rho:.4g}-zCDP)" if math.isfinite(self.rho) else ""
+        return (
+            f"{self.trust.capitalize()} differential privacy with epsilon = {self.epsilon:.4g}, "
+            f"delta = {self.delta:.3g}{zcdp} for {self.protects}, in {unit}, under {self.adjacency}, against an "
+            "adversary who sees every release and may choose later data accordingly."
+        )
+
+    def _sight(self) -> str:
+        return (
+            "; ".join(f"{who} sees {what}" for who, what in self.observers).capitalize() + "." if self.observers else ""
+        )
+
+    def _shuffler(self) -> str:
+        if self.trust != "shuffle":
+            return ""
+        if self.shuffler is None:
+            odds = (
+                f": it could tell two reports apart with probability at least {self.exposed:.3g}"
+                if self.exposed > 0
+                else ""
+            )
+            return f"Against the shuffler itself no privacy is left{odds}."
+        return (
+            f"Against the shuffler itself, if it kept single reports, (epsilon, delta) = "
+            f"({self.shuffler.epsilon:.4g}, {self.shuffler.delta:.3g}) is left."
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON; infinities are None."""
+        plain = asdict(self)
+        plain["observers"] = dict(self.observers)
+        return {
+            name: None if isinstance(value, float) and math.isinf(value) else value for name, value in plain.items()
+        }
+
+
+def guarantee_of(
+    event: Event,
+    *,
+    delta: float,
+    trust: str,
+    protects: str,
+    participations: int = 1,
+    composed: bool = True,
+    observers: tuple[tuple[str, str], ...] = (),
+    local: Event | None = None,
+    exposed: float = 0.0,
+) -> Guarantee:
+    """The guarantee of a release that a user meets `participations` times, at the given delta.
+
+    `composed`: one event per participation; otherwise `event` covers all of them already (a continual release).
+    `local` is what a shuffler sees of one user in one batch.
+    """
+    whole = RepetitionEvent(event=event, times=participations) if composed else event
+    left = None
+    if local is not None:
+        epsilon = accountant.epsilon(RepetitionEvent(event=local, times=participations), delta)
+        left = ApproxDP(epsilon=epsilon, delta=delta) if 0 < epsilon < math.inf else None
+    return Guarantee(
+        trust=trust,
+        epsilon=accountant.epsilon(whole, delta),
+        delta=delta,
+        rho=accountant.rho(whole),
+        protects=protects,
+        unit="event" if participations == 1 else "user",
+        participations=participations,
+        observers=observers,
+        shuffler=left,
+        exposed=exposed,
+    )

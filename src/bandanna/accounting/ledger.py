@@ -1,0 +1,203 @@
+"""The ledger: check, commit, then release - and a released batch is released once.
+
+A release is asked for by (task, batch). The first time, the ledger checks that it fits the budget, commits the
+expense, has the noise drawn, stores the release and returns it. Asked again - after a crash, by another reader - it
+returns the stored release and spends nothing. Other data, or another mechanism, under the same id is refused: fresh
+noise on the same data would be a second release. If the noise could not be drawn or stored, the expense stays
+committed and the same request may be repeated.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+import threading
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from bandanna.accounting import accountant, parallel
+from bandanna.accounting.budgets import ApproxDP, Budget
+from bandanna.accounting.events import Event
+from bandanna.core import require
+from bandanna.core.domain import Statistic
+from bandanna.errors import BudgetExceeded, ConflictingRelease, InvalidArgument, InvalidStatistic
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """One committed expense; `release` is None until the noisy result is stored, then a one-tuple with it."""
+
+    task: str
+    batch: str
+    event: Event
+    fingerprint: str
+    members: tuple[str, ...] = ()
+    release: tuple[Any] | None = None
+
+
+class LedgerStore(ABC):
+    """Where entries live. Every method is durable when it returns; `lock` makes check-and-commit one step."""
+
+    @abstractmethod
+    def lock(self) -> AbstractContextManager[Any]:
+        """Exclusive access, across all processes that share the store."""
+
+    @abstractmethod
+    def secret(self) -> bytes:
+        """A random key made with the store: fingerprints of small data must not be guessable."""
+
+    @abstractmethod
+    def entries(self) -> list[Entry]:
+        """All entries, in the order of their commitment."""
+
+    @abstractmethod
+    def find(self, task: str, batch: str) -> Entry | None:
+        """The entry under an id."""
+
+    @abstractmethod
+    def commit(self, entry: Entry) -> None:
+        """Record an expense under a new id."""
+
+    @abstractmethod
+    def keep(self, task: str, batch: str, release: Any) -> None:
+        """Store the release of a committed entry, once."""
+
+
+class MemoryStore(LedgerStore):
+    """A store that lives as long as the process."""
+
+    def __init__(self) -> None:
+        self._entries: dict[tuple[str, str], Entry] = {}
+        self._lock = threading.RLock()
+        self._secret = secrets.token_bytes(32)
+
+    def lock(self) -> AbstractContextManager[Any]:
+        """A re-entrant lock between threads."""
+        return self._lock
+
+    def secret(self) -> bytes:
+        """Drawn when the store is made."""
+        return self._secret
+
+    def entries(self) -> list[Entry]:
+        """In order of commitment."""
+        return list(self._entries.values())
+
+    def find(self, task: str, batch: str) -> Entry | None:
+        """The entry or None."""
+        return self._entries.get((task, batch))
+
+    def commit(self, entry: Entry) -> None:
+        """Refuses an id that is taken."""
+        if (entry.task, entry.batch) in self._entries:
+            raise ConflictingRelease(f"task {entry.task!r}, batch {entry.batch!r} is committed already")
+        self._entries[entry.task, entry.batch] = entry
+
+    def keep(self, task: str, batch: str, release: Any) -> None:
+        """Refuses to replace a release."""
+        entry = self._entries[task, batch]
+        if entry.release is not None:
+            raise ConflictingRelease(f"task {task!r}, batch {batch!r} is released already")
+        self._entries[task, batch] = replace(entry, release=(release,))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ledger:
+    """Guards one budget per person over any number of tasks.
+
+    A person is in at most `participations` batches of a task; without `members` that is the caller's promise, with
+    them the ledger counts and refuses. Tasks compose: a person may be in all of them.
+    """
+
+    budget: Budget
+    participations: int = 1
+    store: LedgerStore = field(default_factory=MemoryStore)
+
+    def __post_init__(self) -> None:
+        require.whole("participations", self.participations)
+
+    def release(
+        self,
+        event: Event,
+        *,
+        task: str,
+        batch: str | int,
+        data: Statistic | ArrayLike | bytes,
+        draw: Callable[[], Any],
+        members: Iterable[str] | None = None,
+    ) -> Any:
+        """Release (task, batch) once: `draw` is called at most once per stored result, after the expense is committed.
+
+        `data` is what the release is about; only a keyed fingerprint of it is kept. `event` is the price of `draw`.
+        """
+        task, batch = str(task), str(batch)
+        mark = self._fingerprint(data, event)
+        with self.store.lock():
+            entry = self.store.find(task, batch)
+            if entry is None:
+                people = tuple(str(member) for member in members or ())
+                self._check_members(task, batch, people)
+                self._check_budget(task, event)
+                entry = Entry(task=task, batch=batch, event=event, fingerprint=mark, members=people)
+                self.store.commit(entry)
+            elif not hmac.compare_digest(entry.fingerprint, mark):
+                raise ConflictingRelease(
+                    f"task {task!r}, batch {batch!r} belongs to other data or another mechanism; nothing was released"
+                )
+            if entry.release is None:
+                result = draw()
+                self.store.keep(task, batch, result)
+                return result
+            return entry.release[0]
+
+    def spent(self) -> float:
+        """Smallest epsilon, at the budget's delta (or 1e-6), of what anybody can have paid so far."""
+        delta = self.budget.delta if isinstance(self.budget, ApproxDP) else 1e-6
+        tasks = self._tasks()
+        if not tasks:
+            return 0.0
+        if len(tasks) == 1 and self.participations == 1:
+            (batches,) = tasks.values()
+            return max(accountant.epsilon(event, delta) for event in batches)
+        stated = ApproxDP(epsilon=1.0, delta=delta) if delta > 0 else self.budget
+        return accountant.epsilon(parallel.most_expensive(tasks, self.participations, stated), delta)
+
+    def _tasks(self) -> dict[str, parallel.Batches]:
+        tasks: dict[str, parallel.Batches] = {}
+        for entry in self.store.entries():
+            tasks.setdefault(entry.task, Counter())[entry.event] += 1
+        return tasks
+
+    def _check_budget(self, task: str, event: Event) -> None:
+        tasks = self._tasks()
+        tasks.setdefault(task, Counter())[event] += 1
+        if not parallel.within(tasks, self.participations, self.budget):
+            raise BudgetExceeded(f"{event} in task {task!r} would exceed {self.budget}; nothing was spent or released")
+
+    def _check_members(self, task: str, batch: str, people: tuple[str, ...]) -> None:
+        twice = [person for person, count in Counter(people).items() if count > 1]
+        if twice:
+            raise InvalidArgument("members", twice[0], f"each person at most once in batch {batch!r}")
+        seen = Counter(person for entry in self.store.entries() if entry.task == task for person in entry.members)
+        for person in people:
+            if seen[person] >= self.participations:
+                allowed = f"at most {self.participations} batches of task {task!r} for each person"
+                raise BudgetExceeded(f"member {person!r} has been in {seen[person]}; allowed are {allowed}")
+
+    def _fingerprint(self, data: Statistic | ArrayLike | bytes, event: Event) -> str:
+        if isinstance(data, bytes):
+            kind, content = "bytes", data
+        else:
+            array = np.asarray(data.values if isinstance(data, Statistic) else data)
+            if array.dtype == object:
+                raise InvalidStatistic("data", f"array of dtype {array.dtype}", "numbers or bytes")
+            kind, content = f"{array.dtype.str}{array.shape}", np.ascontiguousarray(array).tobytes()
+        return hmac.new(self.store.secret(), f"{event!r}|{kind}|".encode() + content, hashlib.sha256).hexdigest()

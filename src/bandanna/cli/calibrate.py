@@ -1,0 +1,90 @@
+"""`bandanna calibrate`: the noise that every protocol needs, side by side; or what a given noise guarantees."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from bandanna.errors import InvalidArgument
+
+if TYPE_CHECKING:
+    from bandanna.protocols.comparison import Row
+
+
+def calibrate(
+    dim: Annotated[int, typer.Option(help="Feature dimension d; reports have d + d(d+1)/2 coordinates.")],
+    batch: Annotated[int, typer.Option(help="Users per batch, B.")],
+    epsilon: Annotated[float | None, typer.Option(help="Privacy budget epsilon > 0.")] = None,
+    delta: Annotated[float, typer.Option(help="Privacy budget delta in (0, 1).")] = 1e-5,
+    std: Annotated[
+        float | None, typer.Option(help="Instead of epsilon: which epsilon does noise of this std on the sum give?")
+    ] = None,
+    participations: Annotated[int, typer.Option(help="Batches that one user may be in, M.")] = 1,
+    horizon: Annotated[
+        int | None, typer.Option(help="Steps T of the continual protocol (default: the batch size).")
+    ] = None,
+    mechanism: Annotated[str, typer.Option(help="Continual release: blt, tree, honaker or toeplitz.")] = "blt",
+    calibration: Annotated[str, typer.Option(help="tight (least noise) or paper (the printed constants).")] = "tight",
+    bits_limit: Annotated[float, typer.Option(help="Warn above this many bits per user.")] = 1e6,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+    explain: Annotated[bool, typer.Option("--explain", help="State every guarantee in plain sentences.")] = False,
+) -> None:
+    """Compare the noise that each protocol needs to release the sum of a batch of reports (x y, x x^T).
+
+    std is that of each scaled coordinate of the batch's sum, rounding included (continual: of the worst prefix over T).
+    """
+    from bandanna.accounting.budgets import ApproxDP
+    from bandanna.core.report import LinearReport
+    from bandanna.protocols.comparison import compare, invert
+
+    if epsilon is not None and std is not None:
+        raise InvalidArgument("--std", std, "only without --epsilon: the one is computed from the other")
+    domain = LinearReport(features=dim)
+    shared: dict[str, Any] = {"domain": domain, "batch": batch, "participations": participations, "horizon": horizon}
+    if epsilon is not None:
+        budget = ApproxDP(epsilon=epsilon, delta=delta)
+        rows = compare(budget=budget, mechanism=mechanism, calibration=calibration, bits_limit=bits_limit, **shared)
+    elif std is not None:
+        rows = invert(std=std, delta=delta, mechanism=mechanism, **shared)
+    else:
+        raise InvalidArgument("--epsilon", None, "a privacy budget, or --std to ask what a given noise guarantees")
+    if as_json:
+        typer.echo(json.dumps({"rows": [row.to_dict() for row in rows]}))
+        return
+    _print_table(rows, explain)
+
+
+def _print_table(rows: list[Row], explain: bool) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console()
+    table = Table(caption="std: each scaled coordinate of the batch's sum; central_continual: of its worst prefix")
+    table.add_column("protocol", no_wrap=True)
+    for name in ("std", "x central", "bits/user", "epsilon", "delta", "shuffler's epsilon"):
+        table.add_column(name, justify="right")
+    for row in rows:
+        stated = row.guarantee
+        if stated is None:
+            table.add_row(row.protocol, "-", "-", "-", "-", "-", "-")
+            continue
+        left = "" if stated.trust != "shuffle" else "none"
+        if stated.shuffler is not None:
+            left = f"{stated.shuffler.epsilon:.3g}"
+        table.add_row(
+            row.protocol,
+            f"{row.std:.4g}",
+            "" if row.ratio_to_central is None else f"{row.ratio_to_central:.3f}",
+            f"{row.bits_per_user:,}",
+            f"{stated.epsilon:.4g}",
+            f"{stated.delta:.3g}",
+            left,
+        )
+    console.print(table)
+    for row in rows:
+        if row.note:
+            console.print(f"[bold]{row.protocol}[/bold]: {row.note}", soft_wrap=True, highlight=False)
+        elif explain and row.guarantee is not None:
+            console.print(f"[bold]{row.protocol}[/bold]: {row.guarantee}", soft_wrap=True, highlight=False)

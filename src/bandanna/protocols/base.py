@@ -1,0 +1,118 @@
+"""What every protocol is: statistics in a declared domain, through randomizer, shuffler and analyzer, to a private sum.
+
+One folder per protocol, one file per role that does something; a role without a file passes on what it gets.
+`messages` is the path that a deployment runs, message by message; `law`, for simulation, draws the aggregate directly
+from the same law.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from bandanna.accounting.budgets import ApproxDP, Budget
+from bandanna.accounting.events import Event
+from bandanna.accounting.guarantee import Guarantee
+from bandanna.core import require
+from bandanna.core.domain import Domain, Statistic
+from bandanna.core.estimate import Estimate
+from bandanna.errors import InsecureSource, InvalidArgument
+from bandanna.mechanisms.sources import NoiseSource
+
+Floats = NDArray[np.float64]
+
+FLOAT_BITS = 64
+PROTECTS = "a user's statistic (features and rewards)"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Protocol(ABC):
+    """A calibrated protocol; `delta` is where its guarantee is stated, `participations` how often a user takes part."""
+
+    domain: Domain
+    participations: int = 1
+    delta: float = 1e-6
+
+    name: ClassVar[str]
+
+    def __post_init__(self) -> None:
+        require.whole("participations", self.participations)
+        require.delta(self.delta)
+
+    @property
+    @abstractmethod
+    def event(self) -> Event:
+        """What one participation releases, for the accountant."""
+
+    @property
+    @abstractmethod
+    def guarantee(self) -> Guarantee:
+        """What is promised, to whom, against whom; computed for what runs."""
+
+    @property
+    def bits_per_user(self) -> int:
+        """Size of one user's message."""
+        return FLOAT_BITS * self.domain.dim
+
+    def admit(self, statistics: Statistic | ArrayLike, *, clip: bool = True) -> Statistic:
+        """Statistics that are known to lie in the domain: clipped and counted here, unless that was done before."""
+        return statistics if isinstance(statistics, Statistic) else self.domain.admit(statistics, clip=clip)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BatchProtocol(Protocol):
+    """A protocol that turns each batch of users into one estimate of their sum, independently of other batches."""
+
+    @abstractmethod
+    def std(self, users: int) -> float:
+        """Standard deviation of each coordinate of a batch's sum, rounding included."""
+
+    def randomize(self, statistic: Statistic, source: NoiseSource) -> Any:
+        """Device: a user's message; the plain statistic unless the protocol says otherwise."""
+        return statistic.values
+
+    def shuffle(self, messages: Any, source: NoiseSource) -> Any:
+        """Shuffler: what the analyzer gets to see; the messages themselves unless the protocol says otherwise."""
+        return messages
+
+    @abstractmethod
+    def analyze(self, view: Any, source: NoiseSource) -> Estimate:
+        """Analyzer: the estimate of the batch's sum."""
+
+    @abstractmethod
+    def law(self, statistic: Statistic, source: NoiseSource) -> Estimate:
+        """The estimate drawn from its aggregate law, the same as along the messages."""
+
+    def release(
+        self, statistics: Statistic | ArrayLike, source: NoiseSource, *, path: str = "messages", clip: bool = True
+    ) -> Estimate:
+        """One batch, shape (..., users, dim), to an estimate of its sum, shape (..., dim).
+
+        Leading axes are independent replicates. path="messages" runs every message, path="law" is the simulator's way.
+        """
+        require.one_of("path", path, ("messages", "law"))
+        statistic = self.admit(statistics, clip=clip)
+        self.check_users(statistic.users)
+        if path == "messages":
+            return self.analyze(self.shuffle(self.randomize(statistic, source), source), source)
+        if source.secure:
+            raise InsecureSource('path="law" is a shortcut for simulation; a secure source runs path="messages"')
+        return self.law(statistic, source)
+
+    def check_users(self, users: int) -> None:
+        """Whether a batch of this size may be released; any size unless the protocol's noise belongs to one."""
+
+
+def exact_batch(calibrated: int, users: int) -> None:
+    """The noise of a shuffle protocol belongs to one batch size."""
+    if users != calibrated:
+        raise InvalidArgument("batch", users, f"{calibrated} users, for which the noise is calibrated: recalibrate")
+
+
+def stated_delta(budget: Budget) -> float:
+    """Where a protocol calibrated for this budget states its (epsilon, delta): the budget's own delta, or 1e-6."""
+    return budget.delta if isinstance(budget, ApproxDP) else 1e-6

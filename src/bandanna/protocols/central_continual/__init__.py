@@ -1,0 +1,94 @@
+"""Central model, continual release: after every step the trusted server publishes the noisy sum of all users so far."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from numpy.typing import ArrayLike
+
+from bandanna.accounting.budgets import Budget
+from bandanna.accounting.events import ContinualEvent
+from bandanna.accounting.factorisation import Factorisation
+from bandanna.accounting.guarantee import Guarantee
+from bandanna.core import require
+from bandanna.core.domain import Domain, Statistic
+from bandanna.core.estimate import Estimate
+from bandanna.mechanisms.continual import ContinualGaussian
+from bandanna.mechanisms.sources import NoiseSource
+from bandanna.protocols.base import Protocol, stated_delta
+from bandanna.protocols.central_continual import analyzer, privacy
+from bandanna.protocols.central_continual.analyzer import Running
+
+
+@dataclass(frozen=True, kw_only=True)
+class CentralContinual(Protocol):
+    """Prefix sums of the stream of batch sums, through a factorisation A = B C of the prefix-sum matrix.
+
+    Privacy: mu = M0 Delta_2 |C| / std for all prefixes together, M0 participations in the stream.
+    """
+
+    factorisation: Factorisation
+    noise_std: float
+
+    name: ClassVar[str] = "central_continual"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require.positive("noise_std", self.noise_std)
+
+    @classmethod
+    def calibrate(
+        cls,
+        *,
+        domain: Domain,
+        budget: Budget,
+        horizon: int,
+        mechanism: str = "blt",
+        participations: int = 1,
+        calibration: str = "tight",
+    ) -> CentralContinual:
+        """Least noise for `horizon` steps by "blt", "tree", "honaker" or (for comparison only) "toeplitz"."""
+        factors, std = privacy.calibrate(domain, budget, horizon, mechanism, participations, calibration)
+        return cls(
+            domain=domain,
+            factorisation=factors,
+            noise_std=std,
+            participations=participations,
+            delta=stated_delta(budget),
+        )
+
+    @property
+    def mechanism(self) -> ContinualGaussian:
+        """Sampler and price of the noise."""
+        return ContinualGaussian(
+            factorisation=self.factorisation,
+            std=self.noise_std,
+            sensitivity=self.domain.sensitivity,
+            dim=self.domain.dim,
+            participations=self.participations,
+        )
+
+    @property
+    def event(self) -> ContinualEvent:
+        """The whole stream is one event, all participations included."""
+        return privacy.event(self.domain, self.factorisation, self.noise_std, self.participations)
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """Central differential privacy under continual observation."""
+        return privacy.guarantee(self.event, self.delta)
+
+    def std(self) -> float:
+        """Standard deviation of each coordinate of the worst prefix."""
+        return self.noise_std * self.factorisation.error()
+
+    def begin(self, replicates: tuple[int, ...] = ()) -> Running:
+        """State before the first step; it holds raw sums and stays with the server."""
+        return Running(stream=self.mechanism.begin(replicates), count=0)
+
+    def release(
+        self, state: Running, statistics: Statistic | ArrayLike, source: NoiseSource, *, clip: bool = True
+    ) -> tuple[Running, Estimate]:
+        """One more step of one or more users, (..., users, dim): the next state and the estimate of the prefix."""
+        return analyzer.analyze(state, self.admit(statistics, clip=clip).values, self.mechanism, source)

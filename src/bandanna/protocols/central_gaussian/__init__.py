@@ -1,0 +1,68 @@
+"""Central model, one release: a trusted server sums the users' statistics and adds Gaussian noise."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from bandanna.accounting.budgets import Budget
+from bandanna.accounting.events import GaussianEvent
+from bandanna.accounting.guarantee import Guarantee
+from bandanna.core import require
+from bandanna.core.domain import Domain, Statistic
+from bandanna.core.estimate import Estimate
+from bandanna.mechanisms.gaussian import Gaussian
+from bandanna.mechanisms.sources import NoiseSource
+from bandanna.protocols.base import BatchProtocol, Floats, stated_delta
+from bandanna.protocols.central_gaussian import analyzer, privacy
+
+
+@dataclass(frozen=True, kw_only=True)
+class CentralGaussian(BatchProtocol):
+    """sum_i x_i + N(0, std^2 I), added by the server.
+
+    Privacy: mu = sqrt(M) Delta_2 / std for M participations in separate batches (see `privacy.calibrate`).
+    """
+
+    noise_std: float
+
+    name: ClassVar[str] = "central_gaussian"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require.positive("noise_std", self.noise_std)
+
+    @classmethod
+    def calibrate(
+        cls, *, domain: Domain, budget: Budget, participations: int = 1, calibration: str = "tight"
+    ) -> CentralGaussian:
+        """Least noise for the budget (`tight`), or the papers' printed one (`paper`)."""
+        std = privacy.calibrate(domain, budget, participations, calibration)
+        return cls(domain=domain, noise_std=std, participations=participations, delta=stated_delta(budget))
+
+    @property
+    def mechanism(self) -> Gaussian:
+        """Sampler and price of the noise."""
+        return Gaussian(std=self.noise_std, sensitivity=self.domain.sensitivity, dim=self.domain.dim)
+
+    @property
+    def event(self) -> GaussianEvent:
+        """One Gaussian release."""
+        return self.mechanism.event
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """Central differential privacy."""
+        return privacy.guarantee(self.event, self.delta, self.participations)
+
+    def std(self, users: int) -> float:
+        """The same for every batch size."""
+        return self.noise_std
+
+    def analyze(self, view: Floats, source: NoiseSource) -> Estimate:
+        """Sum and noise."""
+        return analyzer.analyze(view, self.mechanism, source)
+
+    def law(self, statistic: Statistic, source: NoiseSource) -> Estimate:
+        """Already one draw per batch."""
+        return analyzer.analyze(statistic.values, self.mechanism, source)

@@ -1,0 +1,31 @@
+"""Privacy of the central Gaussian protocol."""
+
+from __future__ import annotations
+
+from bandanna.accounting.budgets import Budget
+from bandanna.accounting.calibration import paper
+from bandanna.accounting.calibration.gaussian import gaussian_std
+from bandanna.accounting.events import GaussianEvent
+from bandanna.accounting.guarantee import Guarantee, guarantee_of
+from bandanna.core import require
+from bandanna.core.domain import Domain
+from bandanna.protocols.base import PROTECTS
+
+
+def calibrate(domain: Domain, budget: Budget, participations: int, calibration: str) -> float:
+    """std = sqrt(M) Delta_2 / mu(epsilon, delta), the analytic Gaussian mechanism (Balle and Wang 2018)."""
+    if require.one_of("calibration", calibration, ("tight", "paper")) == "paper":
+        return paper.gaussian_std(sensitivity=domain.sensitivity, budget=budget, participations=participations)
+    return gaussian_std(sensitivity=domain.sensitivity, dim=domain.dim, budget=budget, participations=participations)
+
+
+def guarantee(event: GaussianEvent, delta: float, participations: int) -> Guarantee:
+    """M releases compose exactly: mu = sqrt(M) Delta_2 / std."""
+    return guarantee_of(
+        event,
+        delta=delta,
+        trust="central",
+        protects=PROTECTS,
+        participations=participations,
+        observers=(("the trusted server", "every user's statistic"), ("everybody else", "the noisy sums")),
+    )

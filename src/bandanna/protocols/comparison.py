@@ -1,0 +1,158 @@
+"""All protocols side by side: how much noise each trust model needs, or what a given noise guarantees."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from bandanna.accounting.budgets import Budget
+from bandanna.accounting.calibration.binomial import noise_of_std
+from bandanna.accounting.factorisation import factorise
+from bandanna.accounting.guarantee import Guarantee
+from bandanna.core import require
+from bandanna.core.domain import Domain
+from bandanna.errors import BandannaError, OutsideTheorem
+from bandanna.protocols.base import BatchProtocol, Protocol
+from bandanna.protocols.central_continual import CentralContinual
+from bandanna.protocols.central_gaussian import CentralGaussian
+from bandanna.protocols.clear import Clear
+from bandanna.protocols.local_gaussian import LocalGaussian
+from bandanna.protocols.shuffle_binomial import ShuffleBinomial
+from bandanna.protocols.shuffle_gaussian import ShuffleGaussian
+
+NAMES = (
+    Clear.name,
+    CentralGaussian.name,
+    CentralContinual.name,
+    ShuffleBinomial.name,
+    ShuffleGaussian.name,
+    LocalGaussian.name,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One protocol: std of each (scaled) coordinate of the batch sum - of the worst prefix for a continual one."""
+
+    protocol: str
+    std: float | None
+    bits_per_user: int | None
+    guarantee: Guarantee | None
+    ratio_to_central: float | None
+    note: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON; infinities and what does not exist are None."""
+        stated = self.guarantee.to_dict() if self.guarantee is not None else {}
+        return {
+            "protocol": self.protocol,
+            "std": self.std,
+            "bits_per_user": self.bits_per_user,
+            "epsilon": stated.get("epsilon"),
+            "delta": stated.get("delta"),
+            "ratio_to_central": self.ratio_to_central,
+            "guarantee": stated or None,
+            "note": self.note,
+        }
+
+
+def compare(
+    *,
+    domain: Domain,
+    budget: Budget,
+    batch: int,
+    participations: int = 1,
+    horizon: int | None = None,
+    mechanism: str = "blt",
+    calibration: str = "tight",
+    bits_limit: float = 1e6,
+    progress: Callable[[str], None] = lambda name: None,
+) -> list[Row]:
+    """The noise that every protocol needs for one budget. Outside a paper's theorem a row says why it is empty."""
+    batch = require.whole("batch", batch, least=2)
+    users: dict[str, Any] = {"participations": participations, "calibration": calibration}
+    makers: dict[str, Callable[[], Protocol]] = {
+        Clear.name: lambda: Clear.calibrate(domain=domain, budget=budget),
+        CentralGaussian.name: lambda: CentralGaussian.calibrate(domain=domain, budget=budget, **users),
+        CentralContinual.name: lambda: CentralContinual.calibrate(
+            domain=domain, budget=budget, horizon=horizon or batch, mechanism=mechanism, **users
+        ),
+        ShuffleBinomial.name: lambda: ShuffleBinomial.calibrate(
+            domain=domain, budget=budget, batch=batch, bits_limit=bits_limit, **users
+        ),
+        ShuffleGaussian.name: lambda: ShuffleGaussian.calibrate(domain=domain, budget=budget, batch=batch, **users),
+        LocalGaussian.name: lambda: LocalGaussian.calibrate(domain=domain, budget=budget, **users),
+    }
+    return _rows(makers, batch, progress)
+
+
+def invert(
+    *,
+    domain: Domain,
+    std: float,
+    delta: float,
+    batch: int,
+    participations: int = 1,
+    horizon: int | None = None,
+    mechanism: str = "blt",
+    progress: Callable[[str], None] = lambda name: None,
+) -> list[Row]:
+    """What every protocol guarantees at `delta` if the sum (the worst prefix) has noise of standard deviation `std`."""
+    std, batch = require.positive("std", std), require.whole("batch", batch, least=2)
+    common: dict[str, Any] = {"domain": domain, "participations": participations, "delta": require.delta(delta)}
+    factors = factorise(mechanism, horizon=horizon or batch)
+    report = std / math.sqrt(batch)
+    noise = noise_of_std(std, sensitivity=domain.sensitivity, dim=domain.dim, users=batch)
+    makers: dict[str, Callable[[], Protocol]] = {
+        Clear.name: lambda: Clear(**common),
+        CentralGaussian.name: lambda: CentralGaussian(noise_std=std, **common),
+        CentralContinual.name: lambda: CentralContinual(
+            factorisation=factors, noise_std=std / factors.error(), **common
+        ),
+        ShuffleBinomial.name: lambda: ShuffleBinomial(noise=noise, **common),
+        ShuffleGaussian.name: lambda: ShuffleGaussian(batch=batch, noise_std=report, **common),
+        LocalGaussian.name: lambda: LocalGaussian(noise_std=report, **common),
+    }
+    return _rows(makers, batch, progress)
+
+
+def _rows(makers: dict[str, Callable[[], Protocol]], batch: int, progress: Callable[[str], None]) -> list[Row]:
+    made: dict[str, Protocol | OutsideTheorem] = {}
+    for name in NAMES:
+        progress(name)
+        try:
+            made[name] = makers[name]()
+        except OutsideTheorem as outside:
+            made[name] = outside
+    central = made[CentralGaussian.name]
+    base = _std(central, batch) if isinstance(central, Protocol) else None
+    return [_row(name, protocol, batch, base) for name, protocol in made.items()]
+
+
+def _row(name: str, protocol: Protocol | OutsideTheorem, batch: int, central: float | None) -> Row:
+    if isinstance(protocol, BandannaError):
+        return Row(
+            protocol=name,
+            std=None,
+            bits_per_user=None,
+            guarantee=None,
+            ratio_to_central=None,
+            note=f"outside the paper's theorem: {protocol}",
+        )
+    std = _std(protocol, batch)
+    return Row(
+        protocol=name,
+        std=std,
+        bits_per_user=protocol.bits_per_user,
+        guarantee=protocol.guarantee,
+        ratio_to_central=std / central if central else None,
+    )
+
+
+def _std(protocol: Protocol, batch: int) -> float:
+    if isinstance(protocol, BatchProtocol):
+        return protocol.std(batch)
+    assert isinstance(protocol, CentralContinual)
+    return protocol.std()

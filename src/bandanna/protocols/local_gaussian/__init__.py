@@ -1,0 +1,78 @@
+"""Local model: every device adds Gaussian noise to its own statistic; nobody is trusted."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+from bandanna.accounting.budgets import Budget
+from bandanna.accounting.events import GaussianEvent
+from bandanna.accounting.guarantee import Guarantee
+from bandanna.core import require
+from bandanna.core.domain import Domain, Statistic
+from bandanna.core.estimate import Estimate
+from bandanna.mechanisms.gaussian import Gaussian
+from bandanna.mechanisms.sources import NoiseSource
+from bandanna.protocols.base import BatchProtocol, Floats, stated_delta
+from bandanna.protocols.local_gaussian import analyzer, law, privacy, randomizer
+
+
+@dataclass(frozen=True, kw_only=True)
+class GaussianReports(BatchProtocol):
+    """sum_i (x_i + N(0, std^2 I)), every term noised on the device; who sees the terms is left open."""
+
+    noise_std: float
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require.positive("noise_std", self.noise_std)
+
+    @property
+    def mechanism(self) -> Gaussian:
+        """Sampler and price of the noise on one report."""
+        return Gaussian(std=self.noise_std, sensitivity=self.domain.sensitivity, dim=self.domain.dim)
+
+    def std(self, users: int) -> float:
+        """sqrt(users) times that of a report."""
+        return math.sqrt(users) * self.noise_std
+
+    def randomize(self, statistic: Statistic, source: NoiseSource) -> Floats:
+        """Device: statistic plus noise."""
+        return randomizer.randomize(statistic.values, self.mechanism, source)
+
+    def analyze(self, view: Floats, source: NoiseSource) -> Estimate:
+        """Sum of the reports."""
+        return analyzer.analyze(view, self.mechanism)
+
+    def law(self, statistic: Statistic, source: NoiseSource) -> Estimate:
+        """One Gaussian for the whole batch."""
+        return law.sample(statistic.values, self.mechanism, source)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LocalGaussian(GaussianReports):
+    """Noisy reports sent straight to the server.
+
+    Privacy: each report is mu-GDP on its own, mu = sqrt(M) Delta_2 / std for M reports of one user.
+    """
+
+    name: ClassVar[str] = "local_gaussian"
+
+    @classmethod
+    def calibrate(
+        cls, *, domain: Domain, budget: Budget, participations: int = 1, calibration: str = "tight"
+    ) -> LocalGaussian:
+        """Least noise per report for the budget (`tight`), or the papers' printed one (`paper`)."""
+        std = privacy.calibrate(domain, budget, participations, calibration)
+        return cls(domain=domain, noise_std=std, participations=participations, delta=stated_delta(budget))
+
+    @property
+    def event(self) -> GaussianEvent:
+        """One report."""
+        return self.mechanism.event
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """Local differential privacy."""
+        return privacy.guarantee(self.event, self.delta, self.participations)

@@ -1,0 +1,14 @@
+"""Randomizer of the local Gaussian protocol."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bandanna.mechanisms.gaussian import Gaussian
+from bandanna.mechanisms.sources import NoiseSource
+
+
+def randomize(statistics: NDArray[np.float64], mechanism: Gaussian, source: NoiseSource) -> NDArray[np.float64]:
+    """x_i + N(0, std^2 I), fresh for every user: (..., users, dim)."""
+    return mechanism.release(statistics, source)

@@ -1,0 +1,110 @@
+"""Shuffle model by vector summation (P_Vec of paper 000): integer counts with binomial noise, forwarded as totals."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from dataclasses import dataclass
+from typing import ClassVar
+
+from bandanna.accounting.budgets import Budget
+from bandanna.accounting.calibration.binomial import BinomialNoise
+from bandanna.accounting.events import BinomialEvent
+from bandanna.accounting.guarantee import Guarantee
+from bandanna.core.domain import Domain, Statistic
+from bandanna.core.estimate import Estimate
+from bandanna.errors import CommunicationWarning
+from bandanna.mechanisms.sources import NoiseSource
+from bandanna.protocols.base import BatchProtocol, exact_batch, stated_delta
+from bandanna.protocols.shuffle_binomial import analyzer, law, privacy, randomizer, shuffler
+from bandanna.protocols.shuffle_binomial.encoding import Integers, largest_counts
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShuffleBinomial(BatchProtocol):
+    """Each user sends, per coordinate, its statistic on a lattice plus Bin(b, 1/2); the analyzer sees totals.
+
+    Totals are equivalent to the labelled bits in random order of the paper's protocol: bits with one label are
+    exchangeable.
+    Privacy: Theorem A for Bin(B b, 1/2) with the price of rounding (`privacy`), within 2 % of the central mechanism's
+    noise.
+    """
+
+    noise: BinomialNoise
+
+    name: ClassVar[str] = "shuffle_binomial"
+
+    @classmethod
+    def calibrate(
+        cls,
+        *,
+        domain: Domain,
+        budget: Budget,
+        batch: int,
+        participations: int = 1,
+        calibration: str = "tight",
+        bits_limit: float = 1e6,
+    ) -> ShuffleBinomial:
+        """Least noise for batches of exactly `batch` users (`tight`), or the paper's printed one (`paper`).
+
+        Warns if a user's message would be longer than `bits_limit` bits.
+        """
+        noise = privacy.calibrate(domain, budget, batch, participations, calibration)
+        protocol = cls(domain=domain, noise=noise, participations=participations, delta=stated_delta(budget))
+        if protocol.bits_per_user > bits_limit:
+            warnings.warn(
+                f"a user's message has {protocol.bits_per_user} bits, above the limit of {bits_limit:.0f}",
+                CommunicationWarning,
+                stacklevel=2,
+            )
+        return protocol
+
+    @property
+    def batch(self) -> int:
+        """Users per batch."""
+        return self.noise.users
+
+    @property
+    def event(self) -> BinomialEvent:
+        """What the analyzer sees of one batch."""
+        return privacy.event(self.domain, self.noise)
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """Shuffle differential privacy, and what is left against the shuffler."""
+        return privacy.guarantee(self.domain, self.noise, self.delta, self.participations)
+
+    @property
+    def bits_per_user(self) -> int:
+        """One integer count per coordinate: ceil(log2(largest count + 1)) bits each."""
+        return sum(math.ceil(math.log2(int(most) + 1)) for most in largest_counts(self.noise, self.domain))
+
+    @property
+    def unary_bits_per_user(self) -> int:
+        """The same message as labelled bits, the paper's form."""
+        return int(sum(int(most) for most in largest_counts(self.noise, self.domain)))
+
+    def std(self, users: int) -> float:
+        """sqrt(B b p (1-p) + B/4) / s, rounding included."""
+        exact_batch(self.batch, users)
+        return self.noise.std()
+
+    def check_users(self, users: int) -> None:
+        """Exactly the calibrated batch."""
+        exact_batch(self.batch, users)
+
+    def randomize(self, statistic: Statistic, source: NoiseSource) -> Integers:
+        """Device: integer counts."""
+        return randomizer.randomize(statistic.values, self.noise, self.domain, source)
+
+    def shuffle(self, messages: Integers, source: NoiseSource) -> Integers:
+        """Shuffler: totals only."""
+        return shuffler.totals(messages)
+
+    def analyze(self, view: Integers, source: NoiseSource) -> Estimate:
+        """Totals, recentred and rescaled."""
+        return analyzer.analyze(view, self.noise, self.domain)
+
+    def law(self, statistic: Statistic, source: NoiseSource) -> Estimate:
+        """One binomial for the whole batch."""
+        return analyzer.analyze(law.totals(statistic.values, self.noise, self.domain, source), self.noise, self.domain)

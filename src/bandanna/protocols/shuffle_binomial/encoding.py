@@ -1,0 +1,36 @@
+"""Fixed-point encoding shared by the roles: real statistics on a lattice of non-negative integers."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bandanna.accounting.calibration.binomial import BinomialNoise
+from bandanna.core.domain import Domain
+from bandanna.mechanisms.sources import NoiseSource
+
+Integers = NDArray[np.int64]
+
+
+def encode(values: NDArray[np.float64], noise: BinomialNoise, domain: Domain, source: NoiseSource) -> Integers:
+    """floor(s (x - lower)) plus a coin of the fractional part: unbiased, in {0, ..., ceil(s (upper - lower))}."""
+    scaled = noise.scale * np.maximum(values - domain.lower, 0.0)  # (..., users, dim)
+    whole = np.floor(scaled)
+    rounded = whole + (source.uniform(values.shape) < scaled - whole)
+    return np.asarray(np.minimum(rounded, largest_values(noise, domain)), dtype=np.int64)
+
+
+def decode(totals: Integers, noise: BinomialNoise, domain: Domain) -> NDArray[np.float64]:
+    """(total - B b p) / s + B lower: an unbiased estimate of the sum."""
+    centred = totals - noise.users * noise.trials * noise.probability
+    return np.asarray(centred / noise.scale + noise.users * domain.lower)
+
+
+def largest_values(noise: BinomialNoise, domain: Domain) -> NDArray[np.float64]:
+    """Largest encoded value of each coordinate, before noise."""
+    return np.ceil(noise.scale * (domain.upper - domain.lower) * (1 - 1e-12))
+
+
+def largest_counts(noise: BinomialNoise, domain: Domain) -> Integers:
+    """Largest count of each coordinate, noise included: also the number of bits in the unary form."""
+    return np.asarray(largest_values(noise, domain).astype(np.int64) + noise.trials)

@@ -1,0 +1,54 @@
+"""Privacy of the shuffled Gaussian protocol: amplification by shuffling, computed exactly from the clones bound."""
+
+from __future__ import annotations
+
+import math
+
+from bandanna.accounting.budgets import Budget
+from bandanna.accounting.calibration import paper
+from bandanna.accounting.calibration.shuffled import shuffled_gaussian_std
+from bandanna.accounting.events import GaussianEvent, ShuffledGaussianEvent
+from bandanna.accounting.guarantee import Guarantee, guarantee_of
+from bandanna.core import require
+from bandanna.core.domain import Domain
+from bandanna.core.report import LinearReport
+from bandanna.errors import InvalidArgument
+from bandanna.protocols.base import PROTECTS
+
+
+def calibrate(domain: Domain, budget: Budget, batch: int, participations: int, calibration: str) -> float:
+    """Least std per report; `paper`: [000, Thms 3.2 and E.3], for reports of features and rewards in the unit ball."""
+    if require.one_of("calibration", calibration, ("tight", "paper")) == "paper":
+        if not (isinstance(domain, LinearReport) and domain.reward_bound == 1.0):
+            raise InvalidArgument("domain", domain, "LinearReport with rewards in [-1, 1]: the paper's statistic")
+        return paper.shuffled_report_std(users=batch, budget=budget, participations=participations)
+    std = shuffled_gaussian_std(
+        sensitivity=domain.sensitivity, dim=domain.dim, users=batch, budget=budget, participations=participations
+    )
+    return std * (1 + 2.0**-13)  # room for the rounding of reports to the grid (accounting.grid: at most 2^-14)
+
+
+def event(report: GaussianEvent, batch: int) -> ShuffledGaussianEvent:
+    """A batch of reports; rounding to the grid is charged to the sensitivity."""
+    return ShuffledGaussianEvent(
+        std=report.std,
+        sensitivity=report.sensitivity + report.grid * math.sqrt(report.dim),
+        users=batch,
+        dim=report.dim,
+    )
+
+
+def guarantee(batch: ShuffledGaussianEvent, report: GaussianEvent, delta: float, participations: int) -> Guarantee:
+    """What the analyzer sees is the shuffled batch; what the shuffler sees is every noisy report."""
+    return guarantee_of(
+        batch,
+        delta=delta,
+        trust="shuffle",
+        protects=PROTECTS,
+        participations=participations,
+        observers=(
+            ("the shuffler", "every user's noisy report"),
+            ("the analyzer and everybody else", "the reports of a batch in random order"),
+        ),
+        local=report,
+    )
