@@ -67,9 +67,8 @@ class Guarantee:
         )
 
     def _sight(self) -> str:
-        return (
-            "; ".join(f"{who} sees {what}" for who, what in self.observers).capitalize() + "." if self.observers else ""
-        )
+        sights = "; ".join(f"{who}: {what}" for who, what in self.observers)
+        return f"Who sees what - {sights}." if sights else ""
 
     def _shuffler(self) -> str:
         if self.trust != "shuffle":
