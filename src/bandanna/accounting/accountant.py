@@ -158,9 +158,10 @@ def _delta(event: events.Event, epsilon: float, target: float) -> float:
     if len(counts) == 1 and isinstance(next(iter(counts)), events.ShuffledGaussianEvent):
         ((atom, times),) = counts.items()
         assert isinstance(atom, events.ShuffledGaussianEvent)
-        return amplification.composed_shuffled_gaussian_delta(
+        mixed = amplification.composed_shuffled_gaussian_delta(
             std=atom.std, sensitivity=atom.sensitivity, users=atom.users, times=times, epsilon=epsilon
         )
+        return min(1.0, mixed + Price(mu=0.0, tail=times * atom.users * atom.tail).delta(epsilon))
     return min(loss.composed_delta(counts, epsilon, tail), _without_amplification(event, counts, epsilon, tail))
 
 

@@ -119,18 +119,23 @@ class BinomialEvent(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class ShuffledGaussianEvent(Event):
-    """`users` reports x_i + N(0, std^2 I), each with l2 `sensitivity`, in a uniformly random order."""
+    """`users` reports x_i + N(0, std^2 I), each with l2 `sensitivity`, in a uniformly random order.
+
+    Each report is that Gaussian up to a total-variation mass `tail` (what discrete noise on a grid leaves).
+    """
 
     std: float
     sensitivity: float
     users: int
     dim: int = 1
+    tail: float = 0.0
 
     def __post_init__(self) -> None:
         require.positive("std", self.std)
         require.positive("sensitivity", self.sensitivity)
         require.whole("users", self.users)
         require.whole("dim", self.dim)
+        require.non_negative("tail", self.tail)
 
 
 @dataclass(frozen=True, kw_only=True)

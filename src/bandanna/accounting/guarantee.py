@@ -73,6 +73,8 @@ class Guarantee:
     def _shuffler(self) -> str:
         if self.trust != "shuffle":
             return ""
+        if self.shuffler is None and self.exposed <= self.delta:
+            return "Against the shuffler itself no guarantee is proven."
         if self.shuffler is None:
             odds = (
                 f": it could tell two reports apart with probability at least {self.exposed:.3g}"

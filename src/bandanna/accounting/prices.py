@@ -72,7 +72,7 @@ def _(event: events.BinomialEvent, tail: float) -> Price:
 @gaussian_price.register
 def _(event: events.ShuffledGaussianEvent, tail: float) -> Price:
     """Shuffling is post-processing of the local reports: mu = Delta_2 / sigma, without amplification."""
-    return Price(mu=event.sensitivity / event.std)
+    return Price(mu=event.sensitivity / event.std, tail=event.tail)
 
 
 def binomial_unit(event: events.BinomialEvent, tail: float) -> lattice.LatticePrice | None:

@@ -21,6 +21,7 @@ from bandanna.core import require
 from bandanna.core.domain import Domain, Statistic
 from bandanna.core.estimate import Estimate
 from bandanna.errors import InsecureSource, InvalidArgument
+from bandanna.mechanisms.base import noise_source
 from bandanna.mechanisms.sources import NoiseSource
 
 Floats = NDArray[np.float64]
@@ -95,6 +96,7 @@ class BatchProtocol(Protocol):
         Leading axes are independent replicates. path="messages" runs every message, path="law" is the simulator's way.
         """
         require.one_of("path", path, ("messages", "law"))
+        noise_source(source)
         statistic = self.admit(statistics, clip=clip)
         self.check_users(statistic.users)
         if path == "messages":

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
-
 from bandanna.accounting.budgets import Budget
 from bandanna.accounting.calibration import paper
 from bandanna.accounting.calibration.shuffled import shuffled_gaussian_std
 from bandanna.accounting.events import GaussianEvent, ShuffledGaussianEvent
 from bandanna.accounting.guarantee import Guarantee, guarantee_of
+from bandanna.accounting.prices import gaussian_price
 from bandanna.core import require
 from bandanna.core.domain import Domain
 from bandanna.core.report import LinearReport
@@ -25,16 +24,18 @@ def calibrate(domain: Domain, budget: Budget, batch: int, participations: int, c
     std = shuffled_gaussian_std(
         sensitivity=domain.sensitivity, dim=domain.dim, users=batch, budget=budget, participations=participations
     )
-    return std * (1 + 2.0**-13)  # room for the rounding of reports to the grid (accounting.grid: at most 2^-14)
+    return std * (1 + 2.0**-13)  # room for the grid of the reports, whose rounding and discreteness cost below 1e-4
 
 
 def event(report: GaussianEvent, batch: int) -> ShuffledGaussianEvent:
-    """A batch of reports; rounding to the grid is charged to the sensitivity."""
+    """A batch of reports; what the grid costs a report (rounding, discrete noise) is charged to its sensitivity."""
+    price = gaussian_price(report, 1e-40 * report.dim)
     return ShuffledGaussianEvent(
         std=report.std,
-        sensitivity=report.sensitivity + report.grid * math.sqrt(report.dim),
+        sensitivity=report.std * price.mu,
         users=batch,
         dim=report.dim,
+        tail=price.tail,
     )
 
 
