@@ -56,14 +56,21 @@ def calibrate(
     _print_table(rows, explain)
 
 
+_CAPTION = (
+    "std: each scaled coordinate of the batch's sum (central_continual: its worst prefix). "
+    "to shuffler: the epsilon left against the shuffler itself."
+)
+
+
 def _print_table(rows: list[Row], explain: bool) -> None:
+    from rich import box
     from rich.console import Console
     from rich.table import Table
 
     console = Console()
-    table = Table(caption="std: each scaled coordinate of the batch's sum; central_continual: of its worst prefix")
+    table = Table(box=box.SIMPLE, caption=_CAPTION)
     table.add_column("protocol", no_wrap=True)
-    for name in ("std", "x central", "bits/user", "epsilon", "delta", "shuffler's epsilon"):
+    for name in ("std", "x central", "bits/user", "epsilon", "delta", "to shuffler"):
         table.add_column(name, justify="right")
     for row in rows:
         stated = row.guarantee
