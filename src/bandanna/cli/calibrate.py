@@ -57,8 +57,8 @@ def calibrate(
 
 
 _CAPTION = (
-    "std: each scaled coordinate of the batch's sum (central_continual: its worst prefix). "
-    "to shuffler: the epsilon left against the shuffler itself."
+    "std: of each scaled coordinate of the sum (central_continual: worst prefix); ratio: to central_gaussian; "
+    "bits: per user; shuffler: epsilon left against the shuffler itself"
 )
 
 
@@ -70,7 +70,7 @@ def _print_table(rows: list[Row], explain: bool) -> None:
     console = Console()
     table = Table(box=box.SIMPLE, caption=_CAPTION)
     table.add_column("protocol", no_wrap=True)
-    for name in ("std", "x central", "bits/user", "epsilon", "delta", "to shuffler"):
+    for name in ("std", "ratio", "bits", "epsilon", "delta", "shuffler"):
         table.add_column(name, justify="right")
     for row in rows:
         stated = row.guarantee
