@@ -1,0 +1,280 @@
+"""What every protocol must do: add one to the lists below and it is held to it.
+
+The secure source cannot be seeded; statements about its draws raise a false alarm with probability below 1e-9 each.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import json
+import math
+import pickle
+import re
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from bandanna.accounting import accountant
+from bandanna.accounting.budgets import ZCDP, ApproxDP, Budget
+from bandanna.accounting.calibration.binomial import BinomialNoise
+from bandanna.accounting.events import ClearEvent, ContinualEvent, Event, RepetitionEvent
+from bandanna.accounting.factorisation import factorise
+from bandanna.core.domain import Ball
+from bandanna.errors import InsecureSource, InvalidArgument, InvalidStatistic
+from bandanna.mechanisms.sources import FastNoise, NoiseSource, SecureNoise
+from bandanna.protocols import (
+    BatchProtocol,
+    CentralContinual,
+    CentralGaussian,
+    Clear,
+    LocalGaussian,
+    Protocol,
+    ShuffleBinomial,
+    ShuffleGaussian,
+)
+from bandanna.protocols.comparison import NAMES
+
+DOMAIN, USERS = Ball(dim=3), 6
+BATCH: list[BatchProtocol] = [
+    Clear(domain=DOMAIN),
+    CentralGaussian(domain=DOMAIN, noise_std=3.0),
+    LocalGaussian(domain=DOMAIN, noise_std=3.0, participations=2),
+    ShuffleGaussian(domain=DOMAIN, noise_std=3.0, batch=USERS),
+    ShuffleBinomial(domain=DOMAIN, noise=BinomialNoise(scale=4.0, trials=400, users=USERS)),
+    ShuffleBinomial(
+        domain=DOMAIN,
+        noise=BinomialNoise(scale=4.0, trials=400, users=USERS, probability=0.25),
+        participations=2,
+    ),
+]
+CONTINUAL = [
+    CentralContinual(domain=DOMAIN, factorisation=factorise(name, horizon=5), noise_std=3.0, participations=2)
+    for name in ("tree", "honaker", "blt")
+]
+ALL: list[Protocol] = [*BATCH, *CONTINUAL]
+CALIBRATE: dict[str, Callable[..., Any]] = {
+    "central_gaussian": CentralGaussian.calibrate,
+    "central_continual": lambda **given: CentralContinual.calibrate(horizon=9, **given),
+    "local_gaussian": LocalGaussian.calibrate,
+    "shuffle_gaussian": lambda **given: ShuffleGaussian.calibrate(batch=USERS, **given),
+    "shuffle_binomial": lambda **given: ShuffleBinomial.calibrate(batch=USERS, **given),
+}
+TRUST = {
+    "clear": "none",
+    "central_gaussian": "central",
+    "central_continual": "central",
+    "local_gaussian": "local",
+    "shuffle_gaussian": "shuffle",
+    "shuffle_binomial": "shuffle",
+}
+
+
+def title(value: Any) -> str:
+    """The protocol's name, with its factorisation."""
+    return f"{value.name}-{value.factorisation.name}" if isinstance(value, CentralContinual) else str(value.name)
+
+
+each = pytest.mark.parametrize("protocol", ALL, ids=title)
+each_batch = pytest.mark.parametrize("protocol", BATCH, ids=title)
+each_continual = pytest.mark.parametrize("protocol", CONTINUAL, ids=title)
+
+
+def fast(seed: int = 1) -> FastNoise:
+    """A seeded source."""
+    return FastNoise(np.random.default_rng(seed))
+
+
+def reports(*replicates: int) -> NDArray[np.float64]:
+    """Statistics inside the domain."""
+    drawn = np.random.default_rng(5).normal(size=(*replicates, USERS, DOMAIN.dim))
+    return DOMAIN.project(drawn)
+
+
+def whole(protocol: Protocol) -> Event:
+    """All that a person is in."""
+    if isinstance(protocol.event, ContinualEvent):
+        return protocol.event
+    return RepetitionEvent(event=protocol.event, times=protocol.participations)
+
+
+@each
+def test_it_is_one_frozen_value(protocol: Protocol) -> None:
+    """A protocol is a value: frozen, keyword-only, equal to its copies, and the same after pickling."""
+    assert protocol == copy.copy(protocol) == pickle.loads(pickle.dumps(protocol))
+    assert hash(protocol) == hash(copy.copy(protocol))
+    assert all(field.kw_only for field in dataclasses.fields(protocol))
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        protocol.delta = 0.5
+
+
+def test_names_are_those_of_the_comparison() -> None:
+    """Every protocol has one name, and the comparison shows each of them once."""
+    assert {protocol.name for protocol in ALL} == set(NAMES) == set(TRUST)
+    assert len(NAMES) == len(set(NAMES))
+
+
+@each
+def test_the_guarantee_is_what_the_accountant_computes(protocol: Protocol) -> None:
+    """Stated numbers are the accountant's for the stated event, over all participations."""
+    stated = protocol.guarantee
+    assert stated.trust == TRUST[protocol.name]
+    assert stated.delta == protocol.delta
+    assert stated.epsilon == accountant.epsilon(whole(protocol), protocol.delta)
+    assert stated.rho == accountant.rho(whole(protocol))
+    assert math.isinf(stated.epsilon) == isinstance(protocol.event, ClearEvent)
+    assert stated.unit == ("event" if protocol.participations == 1 else "user")
+    assert stated.participations == protocol.participations
+
+
+@each
+def test_the_guarantee_says_who_sees_what(protocol: Protocol) -> None:
+    """It prints as two or three plain sentences with its numbers, and as JSON without infinities."""
+    stated = protocol.guarantee
+    sentences = re.findall(r"[.](?= |$)", str(stated))
+    assert 2 <= len(sentences) <= 3
+    assert stated.observers
+    assert all(who in str(stated) and what in str(stated) for who, what in stated.observers)
+    assert ("shuffler itself" in str(stated)) == (stated.trust == "shuffle")
+    plain = json.loads(json.dumps(stated.to_dict(), allow_nan=False))
+    if math.isinf(stated.epsilon):
+        assert plain["epsilon"] is None
+        assert "No privacy" in str(stated)
+    else:
+        assert plain["epsilon"] == stated.epsilon
+        assert f"epsilon = {stated.epsilon:.4g}" in str(stated)
+
+
+@pytest.mark.parametrize("participations", [1, 3])
+@pytest.mark.parametrize("budget", [ApproxDP(epsilon=1.0, delta=1e-5), ApproxDP(epsilon=0.3, delta=1e-2)])
+@pytest.mark.parametrize("name", CALIBRATE)
+def test_calibrated_noise_is_the_least(name: str, budget: ApproxDP, participations: int) -> None:
+    """A calibrated protocol keeps its budget by the accountant's word; one with 20 % less noise does not."""
+    protocol = CALIBRATE[name](domain=DOMAIN, budget=budget, participations=participations)
+    assert accountant.satisfies(whole(protocol), budget)
+    assert 0.99 * budget.epsilon <= protocol.guarantee.epsilon <= budget.epsilon
+    assert protocol.guarantee.delta == budget.delta
+    assert protocol.participations == participations
+    if isinstance(protocol, ShuffleBinomial):
+        noise = dataclasses.replace(protocol.noise, trials=round(0.64 * protocol.noise.trials))
+        weaker: Protocol = dataclasses.replace(protocol, noise=noise)
+    else:
+        weaker = dataclasses.replace(protocol, noise_std=0.8 * protocol.noise_std)
+    assert not accountant.satisfies(whole(weaker), budget)
+    assert weaker.guarantee.epsilon > budget.epsilon
+
+
+@pytest.mark.parametrize("name", ["central_gaussian", "central_continual", "local_gaussian"])
+def test_gaussian_noise_is_calibrated_for_concentrated_budgets(name: str) -> None:
+    """A zCDP budget is met with nothing to spare: the stated rho is the budget's, to 1 part in 10^4."""
+    budget: Budget = ZCDP(rho=0.1)
+    protocol = CALIBRATE[name](domain=DOMAIN, budget=budget, participations=2)
+    assert protocol.guarantee.rho <= 0.1 * (1 + 1e-12)
+    assert protocol.guarantee.rho == pytest.approx(0.1, rel=1e-4)
+    assert f"({protocol.guarantee.rho:.4g}-zCDP)" in str(protocol.guarantee)
+
+
+@each_batch
+def test_leading_axes_are_replicates(protocol: BatchProtocol) -> None:
+    """Batches side by side give estimates side by side, by both paths; the estimate says what it is made of."""
+    for path in ("messages", "law"):
+        for replicates in ((), (1,), (3, 4), (0,)):
+            estimate = protocol.release(reports(*replicates), fast(), path=path)
+            assert estimate.total.shape == (*replicates, DOMAIN.dim)
+            assert estimate.total.dtype == np.float64
+            assert estimate.count == USERS
+            assert estimate.variance == pytest.approx(protocol.std(USERS) ** 2, rel=1e-12)
+
+
+@each_batch
+def test_randomness_is_the_argument(protocol: BatchProtocol) -> None:
+    """Equal seeds give equal estimates, other seeds and other replicates other noise; inputs are left alone."""
+    values = np.broadcast_to(reports(), (2, USERS, DOMAIN.dim))
+    before = values.copy()
+    for path in ("messages", "law"):
+        first, again, other = (protocol.release(values, fast(seed), path=path).total for seed in (1, 1, 2))
+        assert np.array_equal(first, again)
+        if protocol.std(USERS) > 0:
+            assert not np.array_equal(first, other)
+            assert not np.array_equal(first[0], first[1])
+        assert np.array_equal(values, before)
+        assert not np.shares_memory(first, values)
+
+
+@each_batch
+def test_statistics_are_clipped_once(protocol: BatchProtocol) -> None:
+    """Values outside are clipped into the domain and counted; what was admitted before is used as it is."""
+    outside = 3 * reports(2) + 1
+    admitted = DOMAIN.admit(outside)
+    assert np.all(admitted.clipped > 0)
+    assert protocol.admit(outside).clipped.tolist() == admitted.clipped.tolist()
+    direct, before = (protocol.release(given, fast()).total for given in (outside, admitted))
+    assert np.array_equal(direct, before)
+    with pytest.raises(InvalidStatistic, match="clipping is off"):
+        protocol.release(outside, fast(), clip=False)
+
+
+@each_batch
+@pytest.mark.parametrize("bad", [None, 0, np.random.default_rng(0)])
+def test_only_noise_sources_are_sources(protocol: BatchProtocol, bad: Any) -> None:
+    """A seed or a bare generator is not a noise source, whichever way the batch goes."""
+    for path in ("messages", "law"):
+        with pytest.raises(InvalidArgument, match="NoiseSource"):
+            protocol.release(reports(), bad, path=path)
+
+
+@each_batch
+def test_users_are_interchangeable(protocol: BatchProtocol) -> None:
+    """Messages in another order give the same estimate: exactly for integers, to rounding errors for floats."""
+    messages = protocol.randomize(protocol.admit(reports(4)), fast())  # (4, users, ...)
+    order = np.random.default_rng(3).permutation(USERS)
+    kept, moved = (
+        protocol.analyze(protocol.shuffle(sent, fast(7)), fast(8)).total for sent in (messages, messages[:, order])
+    )
+    if messages.dtype.kind == "i":
+        assert np.array_equal(kept, moved)
+    else:
+        assert np.allclose(kept, moved, rtol=0, atol=1e-12)
+
+
+@each_batch
+def test_people_are_protected_by_the_secure_source(protocol: BatchProtocol) -> None:
+    """Every protocol runs message by message on secure noise, on its grid; the simulator's shortcut is refused."""
+    secure: NoiseSource = SecureNoise()
+    first, second = (protocol.release(reports(2), secure) for _ in range(2))
+    assert first.total.shape == (2, DOMAIN.dim)
+    if not isinstance(protocol, Clear):
+        assert not np.array_equal(first.total, second.total)
+        assert np.all(np.abs(first.total - reports(2).sum(axis=-2)) < 8 * protocol.std(USERS) + 1)
+        step = 1 / protocol.noise.scale if isinstance(protocol, ShuffleBinomial) else protocol.mechanism.step
+        origin = USERS * DOMAIN.lower if isinstance(protocol, ShuffleBinomial) else 0.0
+        steps = (first.total - origin) / step
+        assert np.allclose(steps, np.rint(steps), rtol=0, atol=1e-3)
+    with pytest.raises(InsecureSource, match="law"):
+        protocol.release(reports(2), secure, path="law")
+
+
+@each_continual
+def test_streams_are_protected_by_the_secure_source(protocol: CentralContinual) -> None:
+    """A continual protocol runs on secure noise, and never twice alike."""
+    runs = []
+    for _ in range(2):
+        state = protocol.begin()
+        for _ in range(5):
+            state, estimate = protocol.release(state, reports(), SecureNoise())
+        runs.append(estimate.total)
+    assert not np.array_equal(*runs)
+    assert np.all(np.abs(runs[0] - 5 * reports().sum(axis=0)) < 8 * protocol.std())
+
+
+@each
+def test_messages_have_a_size(protocol: Protocol) -> None:
+    """Bits per user are a whole number: 64 per coordinate for floats, what the largest count needs for integers."""
+    assert isinstance(protocol.bits_per_user, int)
+    if not isinstance(protocol, ShuffleBinomial):
+        assert protocol.bits_per_user == 64 * DOMAIN.dim
+    else:
+        assert 0 < protocol.bits_per_user < 64 * DOMAIN.dim
