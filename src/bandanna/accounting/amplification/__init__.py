@@ -1,0 +1,28 @@
+"""Amplification by shuffling: what the shuffled Gaussian reports of a batch (P_Amp) cost, and the least noise."""
+
+from __future__ import annotations
+
+from bandanna.accounting.amplification.clones import clones_delta, clones_tail
+from bandanna.accounting.amplification.closed_form import amplification_closed_form
+from bandanna.accounting.amplification.loss import clones_pld
+from bandanna.accounting.amplification.shuffled_gaussian import (
+    composed_shuffled_gaussian_delta,
+    composed_shuffled_gaussian_epsilon,
+    composed_shuffled_gaussian_std,
+    shuffled_gaussian_delta,
+    shuffled_gaussian_epsilon,
+    shuffled_gaussian_std,
+)
+
+__all__ = [
+    "amplification_closed_form",
+    "clones_delta",
+    "clones_pld",
+    "clones_tail",
+    "composed_shuffled_gaussian_delta",
+    "composed_shuffled_gaussian_epsilon",
+    "composed_shuffled_gaussian_std",
+    "shuffled_gaussian_delta",
+    "shuffled_gaussian_epsilon",
+    "shuffled_gaussian_std",
+]

@@ -1,0 +1,470 @@
+"""Amplification by shuffling: the clones pair, shuffled Gaussians and their compositions, against exact laws."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import mpmath
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bandanna.accounting import amplification, gdp
+from bandanna.core import search
+from bandanna.errors import InvalidArgument, InvalidBudget, OutsideTheorem
+
+from .shuffle_enumeration import (
+    hockey_stick,
+    k_ary_response,
+    local_epsilon,
+    neighbours,
+    random_randomizer,
+    worst_delta,
+)
+
+FRACTIONS = np.array([0.0, 0.1, 0.25, 0.5, 0.75, 0.9])  # of eps0, at which divergences are compared
+SENSITIVITY = math.sqrt(4.5)
+
+# calibration table of section B: epsilon, delta, n, FMT clones (sum), local (sum), lower bound of any analysis (sum)
+TABLE = [
+    (0.2, 1e-1, 20, 21.81, 21.81, 7.18),
+    (0.2, 1e-1, 200, 47.58, 68.97, 14.42),
+    (0.2, 1e-1, 2000, 99.20, 218.10, 34.87),
+    (0.2, 1e-5, 20, 154.67, 154.67, 35.28),
+    (0.2, 1e-5, 200, 240.49, 489.12, 40.98),
+    (0.2, 1e-5, 2000, 361.66, 1546.75, 73.08),
+    (1.0, 1e-1, 20, 10.30, 10.30, 4.92),
+    (1.0, 1e-1, 200, 32.58, 32.58, 11.59),
+    (1.0, 1e-1, 2000, 79.55, 103.02, 30.10),
+    (1.0, 1e-5, 20, 35.39, 35.39, 11.54),
+    (1.0, 1e-5, 200, 92.33, 111.92, 23.41),
+    (1.0, 1e-5, 2000, 163.79, 353.92, 55.52),
+    (10.0, 1e-1, 20, 2.67, 2.67, 2.29),
+    (10.0, 1e-1, 200, 8.45, 8.45, 6.60),
+    (10.0, 1e-1, 2000, 26.74, 26.74, 19.24),
+    (10.0, 1e-5, 20, 4.74, 4.74, 3.84),
+    (10.0, 1e-5, 200, 15.00, 15.00, 10.69),
+    (10.0, 1e-5, 2000, 47.42, 47.42, 30.33),
+]
+
+
+def clones_pair(users: int, local: float) -> tuple[np.ndarray, np.ndarray]:
+    """The pair as its definition reads: P and Q on (first count, second count), by a sum over C, A and D."""
+    p = [np.zeros((users + 1, users + 1)) for _ in range(2)]
+    head = 1 / (1 + math.exp(-local))
+    for c in range(users):
+        chance_c = math.comb(users - 1, c) * math.exp(-local * c) * (-math.expm1(-local)) ** (users - 1 - c)
+        for a, d in itertools.product(range(c + 1), (0, 1)):
+            mass = chance_c * math.comb(c, a) / 2**c * (head if d else 1 - head)
+            p[0][a + d, c - a + 1 - d] += mass
+            p[1][a + 1 - d, c - a + d] += mass
+    return p[0], p[1]
+
+
+# --- the clones pair -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("users", [1, 2, 3, 8, 20, 50])
+@pytest.mark.parametrize("local", [0.05, 1.0, 3.0, 8.0])
+def test_clones_delta_is_the_divergence_of_the_pair(users: int, local: float) -> None:
+    """The closed form per number of clones would not be the hockey-stick divergence of the pair as defined."""
+    p, q = clones_pair(users, local)
+    direct = [hockey_stick(p, q, float(e)) for e in FRACTIONS * local]
+    closed = amplification.clones_delta(users=users, local_epsilon=local, epsilon=FRACTIONS * local)
+    np.testing.assert_allclose(closed, direct, rtol=1e-10)
+
+
+def test_clones_delta_at_the_published_value() -> None:
+    """n = 1000, eps0 = 2, delta = 1e-6 would not give the epsilon 0.5455 of the published numerics."""
+    epsilon = gdp.solve_epsilon(
+        lambda e: float(amplification.clones_delta(users=1000, local_epsilon=2.0, epsilon=e)), 1e-6
+    )
+    assert epsilon == pytest.approx(0.5455, abs=5e-5)
+
+
+def test_clones_delta_keeps_its_digits_far_in_the_tail() -> None:
+    """A delta near 1e-14 would be wrong by rounding: 40-digit arithmetic says otherwise."""
+    users, local, epsilon = 150, 1.0, 0.9375
+    with mpmath.workdps(40):
+        chance, grown = mpmath.exp(-local), mpmath.exp(epsilon)
+        head = 1 / (1 + chance)
+        total = mpmath.mpf(0)
+        for c in range(users):
+            weight = mpmath.binomial(users - 1, c) * chance**c * (1 - chance) ** (users - 1 - c) / mpmath.mpf(2) ** c
+            for k in range((c + 1) // 2, c + 2):  # the loss is negative below
+                below, here = mpmath.binomial(c, k - 1) if k else 0, mpmath.binomial(c, k)
+                gain = head * below + (1 - head) * here - grown * (head * here + (1 - head) * below)
+                total += weight * max(gain, 0)
+    value = float(amplification.clones_delta(users=users, local_epsilon=local, epsilon=epsilon))
+    assert 1e-40 < float(total) < 1e-12
+    assert value == pytest.approx(float(total), rel=1e-9)
+
+
+@pytest.mark.parametrize(("users", "local"), [(10**6, 0.5), (10**6, 3.0), (10**5, 0.02), (10**6, 6.0)])
+def test_buckets_bound_from_above_and_closely(users: int, local: float) -> None:
+    """Replacing C by the least value of its bucket would lower the divergence, or raise it by more than 1 %."""
+    spread = 2 * math.tanh(local / 2) / math.sqrt(users * math.exp(-local))
+    epsilons = spread * np.array([0.0, 1.0, 4.0, 7.0])
+    exact, default, coarse = (
+        amplification.clones_delta(users=users, local_epsilon=local, epsilon=epsilons, fineness=fineness)
+        for fineness in (math.inf, 1e5, 2e3)
+    )
+    for values, slack in ((default, 2e-4), (coarse, 0.01)):
+        assert np.all(values >= exact * (1 - 1e-9))
+        assert np.all(values <= exact * (1 + slack))
+
+
+def test_clones_delta_vectorises() -> None:
+    """An array of epsilons would not give the values of its elements, in its shape."""
+    epsilons = np.array([[0.0, 0.3], [0.9, 2.5]])
+    together = amplification.clones_delta(users=500, local_epsilon=2.0, epsilon=epsilons)
+    apart = [amplification.clones_delta(users=500, local_epsilon=2.0, epsilon=float(e)) for e in epsilons.flat]
+    assert together.shape == (2, 2)
+    np.testing.assert_allclose(together.ravel(), apart, rtol=1e-13)
+    assert together[1, 1] == 0.0  # beyond eps0 the local guarantee is pure
+
+
+# --- exact enumeration of small shuffles ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("outputs", "users"), [(2, 2), (2, 5), (2, 8), (3, 2), (3, 5), (3, 8), (4, 4)])
+@pytest.mark.parametrize("local", [0.5, 1.0, 2.0, 4.0])
+def test_randomized_response_stays_below_the_clones_bound(outputs: int, users: int, local: float) -> None:
+    """Shuffled k-ary randomized response would reveal more than the clones bound allows."""
+    exact = worst_delta(k_ary_response(outputs=outputs, local_epsilon=local), users, FRACTIONS * local)
+    bound = amplification.clones_delta(users=users, local_epsilon=local, epsilon=FRACTIONS * local)
+    assert np.all(exact > 0)
+    assert np.all(exact <= bound * (1 + 1e-12))
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_arbitrary_randomizers_stay_below_the_clones_bound(seed: int) -> None:
+    """Some small locally private randomizer, shuffled, would reveal more than the clones bound allows."""
+    rng = np.random.default_rng(seed)
+    users = int(rng.integers(2, 7))
+    inputs, outputs = (int(size) for size in rng.integers(2, 5, 2))
+    randomizer = random_randomizer(rng, inputs=inputs, outputs=outputs, spread=float(rng.uniform(0.3, 3.0)))
+    local = local_epsilon(randomizer)
+    exact = worst_delta(randomizer, users, FRACTIONS * local)
+    bound = amplification.clones_delta(users=users, local_epsilon=local, epsilon=FRACTIONS * local)
+    assert np.all(exact <= bound * (1 + 1e-12) + 1e-15)
+
+
+@pytest.mark.parametrize(
+    ("outputs", "users", "local", "factor"),
+    [(2, 2, 0.5, 1.12), (2, 2, 2.0, 1.06), (2, 8, 4.0, 1.07), (3, 8, 4.0, 1.23), (4, 4, 4.0, 1.19)],
+)
+def test_too_large_a_local_epsilon_is_seen(outputs: int, users: int, local: float, factor: float) -> None:
+    """The enumeration could not see reports with 20 % less noise than claimed; `factor` is the measured looseness."""
+    exact = worst_delta(k_ary_response(outputs=outputs, local_epsilon=local), users, FRACTIONS * local)
+    bound = amplification.clones_delta(users=users, local_epsilon=local, epsilon=FRACTIONS * local)
+    claimed = amplification.clones_delta(users=users, local_epsilon=0.8 * local, epsilon=FRACTIONS * local)
+    assert np.all(bound <= factor * exact)
+    assert np.all(exact > claimed)
+
+
+@pytest.mark.parametrize("users", [2, 4, 6])
+def test_reports_that_sometimes_reveal_stay_below_bound_and_tail(users: int) -> None:
+    """Reports that are private but for a mass delta0 would cost more than clones + (1 + e^epsilon) tail."""
+    local, delta0 = 1.5, 0.01
+    response = k_ary_response(outputs=2, local_epsilon=local)
+    leaky = np.hstack([(1 - delta0) * response, delta0 * np.eye(2)])  # with probability delta0 the input itself
+    tail = users * (1 + math.exp(-local) / 2) * delta0
+    epsilons = np.append(FRACTIONS, 1.2) * local
+    exact = worst_delta(leaky, users, epsilons)
+    clones = amplification.clones_delta(users=users, local_epsilon=local, epsilon=epsilons)
+    assert np.all(exact <= clones + (1 + np.exp(epsilons)) * tail)
+    assert clones[-1] == 0.0 < exact[-1]  # beyond eps0 only the leak is left, and it is seen
+
+
+# --- shuffled Gaussians --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("epsilon", "delta", "users", "clones", "local", "lower"), TABLE)
+def test_std_agrees_with_the_calibration_table(
+    epsilon: float, delta: float, users: int, clones: float, local: float, lower: float
+) -> None:
+    """The std would leave the table: below the lower bound of any analysis, or not what the clones bound gives."""
+    std = amplification.shuffled_gaussian_std(
+        sensitivity=SENSITIVITY, users=users, epsilon=epsilon, delta=delta
+    ) * math.sqrt(users)
+    assert lower <= std <= 1.01 * clones
+    assert std == pytest.approx(clones, rel=3e-3)  # the table has three to four digits
+    assert std <= local * 1.002
+    less = amplification.shuffled_gaussian_delta(
+        std=0.8 * std / math.sqrt(users), sensitivity=SENSITIVITY, users=users, epsilon=epsilon
+    )
+    assert less > delta  # 20 % less noise is seen
+
+
+def test_two_users_by_quadrature() -> None:
+    """The exact divergence of two shuffled Gaussian reports would exceed the claim."""
+    shift, step = 1.25, 0.02
+    y = np.arange(-8, 9.5, step)
+    single = [np.exp(-((y - mean) ** 2) / 2) / math.sqrt(2 * math.pi) for mean in (0.0, shift)]
+    q = np.outer(single[0], single[0]) * step**2  # both at 0; p: one of the two at `shift`, in either place
+    p = (np.outer(single[1], single[0]) + np.outer(single[0], single[1])) / 2 * step**2
+    assert p.sum() == pytest.approx(1.0, abs=1e-9)
+    for epsilon in (0.1, 0.5, 1.0, 2.0):
+        claim = amplification.shuffled_gaussian_delta(std=1.0, sensitivity=shift, users=2, epsilon=epsilon)
+        assert max(hockey_stick(p, q, epsilon), hockey_stick(q, p, epsilon)) <= claim + 1e-6
+
+
+def test_a_single_user_is_the_local_mechanism() -> None:
+    """A shuffle of one report would cost something else than the report."""
+    for epsilon in (0.0, 0.3, 2.0):
+        value = amplification.shuffled_gaussian_delta(std=1.7, sensitivity=2.0, users=1, epsilon=epsilon)
+        assert value == float(gdp.delta(epsilon, 2.0 / 1.7))
+    assert amplification.shuffled_gaussian_epsilon(std=1.7, sensitivity=2.0, users=1, delta=1e-5) == gdp.epsilon(
+        1e-5, 2.0 / 1.7
+    )
+    std = amplification.shuffled_gaussian_std(sensitivity=2.0, users=1, epsilon=1.0, delta=1e-5)
+    assert std == pytest.approx(2.0 / gdp.mu(1.0, 1e-5), rel=1e-12)
+
+
+@pytest.mark.parametrize("epsilon", [0.01, 1.0, 5.0, 20.0])
+@pytest.mark.parametrize("delta", [1e-2, 1e-12])
+@pytest.mark.parametrize("users", [2, 200, 10**6])
+def test_std_lies_between_central_and_local_and_meets_the_budget(epsilon: float, delta: float, users: int) -> None:
+    """The calibrated std would be dearer than no shuffle, cheaper than the sum alone, or miss its own budget."""
+    std = amplification.shuffled_gaussian_std(sensitivity=1.0, users=users, epsilon=epsilon, delta=delta)
+    local = 1.0 / gdp.mu(epsilon, delta)
+    assert local / math.sqrt(users) < std <= local * (1 + 1e-12)
+    achieved = amplification.shuffled_gaussian_delta(std=std, sensitivity=1.0, users=users, epsilon=epsilon)
+    assert delta * 0.998 < achieved <= delta
+    back = amplification.shuffled_gaussian_epsilon(std=std, sensitivity=1.0, users=users, delta=delta)
+    assert back <= epsilon * (1 + 1e-11)  # less where the bound is flat in epsilon
+    assert amplification.shuffled_gaussian_delta(std=std, sensitivity=1.0, users=users, epsilon=back) <= delta * 1.0001
+
+
+def test_amplification_is_found_where_the_bound_rises_with_epsilon() -> None:
+    """A guarantee at a smaller epsilon would be forgotten at a larger one: delta must fall, epsilon must be least."""
+    case = {"std": 0.97, "sensitivity": 1.0, "users": 10**6}
+    deltas = [amplification.shuffled_gaussian_delta(**case, epsilon=e) for e in (3.0, 3.6, 4.5, 5.5, 6.5, 7.0)]
+    assert all(later <= earlier * (1 + 1e-4) for earlier, later in itertools.pairwise(deltas))
+    assert amplification.shuffled_gaussian_epsilon(**case, delta=2e-12) < 3.0  # without a shuffle 7.4
+    assert gdp.epsilon(2e-12, 1 / 0.97) > 7.0
+
+
+scales = st.floats(math.log(0.05), math.log(300.0)).map(math.exp)
+epsilons = st.floats(math.log(0.01), math.log(20.0)).map(math.exp)
+sizes = st.integers(2, 20_000)
+
+
+@settings(max_examples=15)
+@given(scales, sizes, epsilons, st.floats(1.01, 3.0))
+def test_delta_falls_with_std_and_epsilon(std: float, users: int, epsilon: float, factor: float) -> None:
+    """More noise or a larger epsilon would cost delta; or delta would leave [sum alone, no shuffle]."""
+
+    def delta(std: float, epsilon: float) -> float:
+        return amplification.shuffled_gaussian_delta(std=std, sensitivity=1.0, users=users, epsilon=epsilon)
+
+    here = delta(std, epsilon)
+    slack = 1 + 1e-4  # the searches over eps0 and epsilon'
+    assert delta(std * factor, epsilon) <= here * slack
+    assert delta(std, epsilon * factor) <= here * slack
+    assert float(gdp.delta(epsilon, 1 / (std * math.sqrt(users)))) <= here * (1 + 1e-9)
+    assert here <= float(gdp.delta(epsilon, 1 / std))
+
+
+@settings(max_examples=10)
+@given(st.integers(2, 3000), epsilons, st.floats(-11.0, -1.0).map(lambda x: 10**x), st.integers(2, 20))
+def test_std_falls_with_users_and_epsilon(users: int, epsilon: float, delta: float, factor: int) -> None:
+    """A larger batch or a larger epsilon would need more noise per user."""
+
+    def std(users: int, epsilon: float) -> float:
+        return amplification.shuffled_gaussian_std(sensitivity=1.0, users=users, epsilon=epsilon, delta=delta)
+
+    here = std(users, epsilon)
+    assert std(users * factor, epsilon) <= here * (1 + 2e-5)
+    assert std(users, epsilon * factor) <= here * (1 + 2e-5)
+
+
+@pytest.mark.parametrize("users", [2, 7, 10**3, 10**6])
+@pytest.mark.parametrize("std", [1e-6, 0.1, 1.0, 1e6])
+def test_extremes_are_answered(users: int, std: float) -> None:
+    """An extreme std, batch, epsilon or delta would overflow, warn (an error here) or give no number."""
+    for epsilon in (0.0, 1e-6, 0.01, 20.0, 99.0, 101.0, 600.0):
+        value = amplification.shuffled_gaussian_delta(std=std, sensitivity=1.0, users=users, epsilon=epsilon)
+        assert 0.0 <= value <= 1.0
+    for delta in (1e-12, 0.5):
+        answer = amplification.shuffled_gaussian_epsilon(std=std, sensitivity=1.0, users=users, delta=delta)
+        assert answer >= 0.0
+        assert amplification.shuffled_gaussian_std(sensitivity=std, users=users, epsilon=500.0, delta=delta) > 0.0
+    for local in (1e-6, 0.1, 30.0, 3000.0):
+        profile = amplification.clones_delta(users=users, local_epsilon=local, epsilon=np.array([0.0, 29.9, 2999.0]))
+        assert np.all(np.diff(profile) <= 0)
+        tail = amplification.clones_tail(std=std, sensitivity=1.0, users=users, local_epsilon=local)
+        assert 0.0 <= profile[-1] <= profile[0] <= 1.0
+        assert 0.0 <= tail <= 1.5 * users
+
+
+# --- returning users -----------------------------------------------------------------------------------------------
+
+
+def losses(users: int, local: float, step: float | None = None) -> tuple[np.ndarray, np.ndarray, float]:
+    """Losses, masses and infinite mass of the privacy loss distribution."""
+    pmf = amplification.clones_pld(users=users, local_epsilon=local, discretization=step)._pmf_remove
+    return (pmf._lower_loss + np.arange(pmf.size)) * pmf._discretization, pmf._probs, pmf._infinity_mass
+
+
+@pytest.mark.parametrize(("users", "local"), [(1, 1.0), (2, 1.0), (20, 4.0), (1000, 2.0), (10**5, 0.5), (10**6, 5.0)])
+def test_pld_of_one_batch_is_the_clones_profile_from_above(users: int, local: float) -> None:
+    """The rounded privacy losses would claim less than the pair, or be loose by more than 5 % of delta."""
+    pld = amplification.clones_pld(users=users, local_epsilon=local)
+    spread = 2 * math.tanh(local / 2) / math.sqrt((users - 1) * math.exp(-local) + 1)
+    for deviations in (0.0, 0.51, 2.03, 5.07, 6.9):
+        epsilon = min(deviations * spread, 0.93 * local)
+        exact = float(amplification.clones_delta(users=users, local_epsilon=local, epsilon=epsilon))
+        assert exact * (1 - 1e-9) <= pld.get_delta_for_epsilon(epsilon) <= exact * 1.05 + 1e-17
+
+
+@pytest.mark.parametrize(("users", "local"), [(2, 1.0), (50, 2.0), (10**5, 3.0)])
+def test_pair_is_its_own_mirror_image(users: int, local: float) -> None:
+    """One direction of the pair would not serve both: Q-masses at minus the losses must be the P-masses."""
+    loss, mass, infinite = losses(users, local)
+    mirrored = mass * np.exp(-loss)  # under Q
+    by_loss = dict(zip(np.round(loss / (loss[1] - loss[0])).astype(int), mass, strict=True))
+    image = {-key: value for key, value in zip(by_loss, mirrored, strict=True)}
+    assert max(abs(by_loss.get(key, 0.0) - image.get(key, 0.0)) for key in by_loss | image) < 1e-15
+    assert mass.sum() + infinite == pytest.approx(1.0, abs=1e-12)
+    assert infinite < 1e-18
+
+
+def test_composition_against_the_exact_product_of_pairs() -> None:
+    """Three batches would not cost what the product of three clones pairs costs, from above and within 2 %."""
+    users, local, times = 5, 1.0, 3
+    p, q = (law.ravel() for law in clones_pair(users, local))
+    p, q = p[p > 0], q[p > 0]
+    joint_p, joint_q = p, q
+    for _ in range(times - 1):
+        joint_p, joint_q = np.outer(joint_p, p).ravel(), np.outer(joint_q, q).ravel()
+    composed = amplification.clones_pld(users=users, local_epsilon=local).self_compose(times)
+    for epsilon in (0.0, 0.35, 1.1, 2.05):
+        exact = hockey_stick(joint_p, joint_q, epsilon)
+        assert exact * (1 - 1e-9) <= composed.get_delta_for_epsilon(epsilon) <= exact * 1.02
+
+
+def test_returning_users_of_a_small_shuffle_stay_below_the_composition() -> None:
+    """Two shuffles of randomized response with the same person would reveal more than two clones pairs."""
+    users, local = 4, 1.0
+    response = k_ary_response(outputs=2, local_epsilon=local)
+    composed = amplification.clones_pld(users=users, local_epsilon=local).self_compose(2)
+    too_small = amplification.clones_pld(users=users, local_epsilon=0.8 * local).self_compose(2)
+    for epsilon in (0.0, 0.4, 1.0, 1.7):
+        exact = max(
+            hockey_stick(np.outer(p, a), np.outer(q, b), epsilon)
+            for (p, q), (a, b) in itertools.product(list(neighbours(response, users)), repeat=2)
+        )
+        assert exact <= composed.get_delta_for_epsilon(epsilon) * (1 + 1e-9)
+        assert exact > too_small.get_delta_for_epsilon(epsilon)  # 20 % less noise is seen
+
+
+@pytest.mark.parametrize(("users", "times"), [(20, 3), (2000, 10), (10**5, 100)])
+def test_composed_std_meets_its_budget_between_central_and_local(users: int, times: int) -> None:
+    """The std for returning users would miss its budget, or leave the range of the Gaussian mechanisms around it."""
+    case = {"sensitivity": 2.0, "users": users, "times": times}
+    std = amplification.composed_shuffled_gaussian_std(**case, epsilon=1.0, delta=1e-5)
+    local = 2.0 * math.sqrt(times) / gdp.mu(1.0, 1e-5)
+    assert local / math.sqrt(users) < std <= local * (1 + 1e-12)
+    achieved = amplification.composed_shuffled_gaussian_delta(**case, std=std, epsilon=1.0)
+    assert 0.99e-5 < achieved <= 1e-5
+    assert amplification.composed_shuffled_gaussian_epsilon(**case, std=std, delta=1e-5) <= 1.0 + 1e-11
+    assert amplification.composed_shuffled_gaussian_delta(**case, std=0.8 * std, epsilon=1.0) > 1e-5
+    assert std > amplification.shuffled_gaussian_std(sensitivity=2.0, users=users, epsilon=1.0, delta=1e-5)
+
+
+def test_composition_of_one_batch_is_the_exact_route() -> None:
+    """One batch would cost something else than no composition."""
+    case = {"std": 3.0, "sensitivity": 2.0, "users": 500}
+    assert amplification.composed_shuffled_gaussian_delta(
+        **case, times=1, epsilon=0.4
+    ) == amplification.shuffled_gaussian_delta(**case, epsilon=0.4)
+
+
+def test_one_batch_by_convolution_agrees_with_the_closed_form(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The two routes, closed form and privacy losses, would disagree by more than 0.2 % of the std."""
+    from bandanna.accounting.amplification import bound
+
+    case = {"sensitivity": 1.0, "users": 300, "epsilon": 0.7, "delta": 1e-6}
+    closed = amplification.shuffled_gaussian_std(**case)
+    monkeypatch.setattr(
+        bound,
+        "clones_delta",
+        lambda *, users, local_epsilon, epsilon, fineness: amplification.clones_pld(
+            users=users, local_epsilon=local_epsilon
+        ).get_delta_for_epsilon(epsilon),
+    )
+    convolved = amplification.shuffled_gaussian_std(**case)
+    assert closed <= convolved <= closed * 1.002
+
+
+# --- the printed lemma ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("users", "local", "delta"), [(2000, 1.0, 1e-5), (2000, 0.2, 0.1), (10**5, 5.0, 1e-6)])
+def test_printed_lemma_is_never_below_the_exact_pair(users: int, local: float, delta: float) -> None:
+    """Lemma B.4 would promise more than the exact divergence of the pair that it bounds."""
+    epsilon, total = amplification.amplification_closed_form(
+        users=users, local_epsilon=local, local_delta=0.0, delta=delta
+    )
+    assert total == delta
+    assert float(amplification.clones_delta(users=users, local_epsilon=local, epsilon=epsilon)) <= delta
+    _, with_tail = amplification.amplification_closed_form(
+        users=users, local_epsilon=local, local_delta=1e-12, delta=delta
+    )
+    weight = (math.exp(epsilon) + 1) * (1 + math.exp(-local) / 2)
+    assert with_tail == pytest.approx(delta + weight * users * 1e-12, rel=1e-12)
+
+
+@pytest.mark.parametrize(("epsilon", "expected"), [(0.2, 972.27), (1.0, 242.42)])
+def test_printed_lemma_gives_the_closed_column_of_the_table(epsilon: float, expected: float) -> None:
+    """Optimised over eps0 and delta', lemma B.4 would not give the table's sums for n = 2000, delta = 1e-5."""
+    users, delta, best = 2000, 1e-5, math.inf
+
+    def reached(local: float, spare: float) -> float:
+        return amplification.amplification_closed_form(users=users, local_epsilon=local, local_delta=0.0, delta=spare)[
+            0
+        ]
+
+    for spare in (0.4 * delta, 0.5 * delta, 0.6 * delta):
+        most = math.log(users / (16 * math.log(2 / spare))) * (1 - 1e-12)
+        local = search.greatest(lambda e, spare=spare: reached(e, spare) <= epsilon, 0.1, most)
+        weight = (math.exp(epsilon) + 1) * (1 + math.exp(-local) / 2) * users
+        best = min(best, SENSITIVITY / gdp.mu(local, (delta - spare) / weight))
+    assert best * math.sqrt(users) == pytest.approx(expected, rel=0.01)
+
+
+@pytest.mark.parametrize(("users", "local", "delta"), [(20, 0.01, 0.05), (160, 1.0, 0.05), (2000, 3.0, 1e-5)])
+def test_printed_lemma_refuses_outside_its_range(users: int, local: float, delta: float) -> None:
+    """The printed constants would be used where the lemma does not hold (B = 20: always)."""
+    with pytest.raises(OutsideTheorem, match="local_epsilon"):
+        amplification.amplification_closed_form(users=users, local_epsilon=local, local_delta=0.0, delta=delta)
+    amplification.amplification_closed_form(users=161, local_epsilon=1.0, local_delta=0.0, delta=0.05)
+
+
+# --- bad input -----------------------------------------------------------------------------------------------------
+
+
+def test_bad_input_is_refused_by_name() -> None:
+    """A malformed argument would be answered with a number, or with an error that does not name it."""
+    good = {"sensitivity": 1.0, "users": 10, "epsilon": 1.0, "delta": 1e-5}
+    for name, value in [("sensitivity", 0.0), ("users", 0), ("users", 2.5), ("epsilon", 0.0), ("delta", 1.0)]:
+        with pytest.raises(InvalidArgument, match=name):
+            amplification.shuffled_gaussian_std(**good | {name: value})
+    with pytest.raises(InvalidBudget, match="delta"):
+        amplification.shuffled_gaussian_std(**good | {"delta": 0.0})
+    with pytest.raises(InvalidArgument, match="std"):
+        amplification.shuffled_gaussian_delta(std=math.nan, sensitivity=1.0, users=10, epsilon=1.0)
+    with pytest.raises(InvalidArgument, match="times"):
+        amplification.composed_shuffled_gaussian_epsilon(std=1.0, sensitivity=1.0, users=10, times=0, delta=1e-5)
+    with pytest.raises(InvalidBudget, match="epsilon"):
+        amplification.clones_delta(users=10, local_epsilon=1.0, epsilon=np.array([0.1, -1.0]))
+    with pytest.raises(InvalidArgument, match="local_epsilon"):
+        amplification.clones_pld(users=10, local_epsilon=-1.0)
+    with pytest.raises(InvalidArgument, match="discretization"):
+        amplification.clones_pld(users=10, local_epsilon=1.0, discretization=0.0)
+    with pytest.raises(InvalidBudget, match="delta"):
+        amplification.amplification_closed_form(users=10**4, local_epsilon=1.0, local_delta=0.0, delta=0.0)
