@@ -1,0 +1,243 @@
+"""The binomial vector sum: the tabulated noise, the size of its messages, and what it says of the shuffler."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from bandanna.accounting import accountant
+from bandanna.accounting.budgets import ApproxDP
+from bandanna.accounting.calibration.binomial import BinomialNoise
+from bandanna.accounting.events import BinomialEvent, RepetitionEvent
+from bandanna.core.domain import Ball, Box
+from bandanna.core.report import LinearReport
+from bandanna.errors import CommunicationWarning, InvalidArgument, OutsideTheorem
+from bandanna.mechanisms.sources import FastNoise
+from bandanna.protocols import CentralGaussian, ShuffleBinomial
+from bandanna.protocols.shuffle_binomial.encoding import largest_counts
+
+# calibration.md A.5: (epsilon, delta, B) -> total std for d = 5, 10, 15, and the central mechanism's.
+TABLE = {
+    (0.2, 0.1, 20): ((4.912, 4.903, 4.902), 4.877),
+    (0.2, 0.1, 200): ((4.922, 4.924, 4.910), 4.877),
+    (0.2, 0.1, 2000): ((4.909, 4.909, 4.933), 4.877),
+    (0.2, 1e-05, 20): ((34.873, 34.781, 34.772), 34.586),
+    (0.2, 1e-05, 200): ((34.879, 34.783, 34.773), 34.586),
+    (0.2, 1e-05, 2000): ((34.973, 34.803, 34.782), 34.586),
+    (1.0, 0.1, 20): ((2.335, 2.321, 2.317), 2.303),
+    (1.0, 0.1, 200): ((2.326, 2.326, 2.326), 2.303),
+    (1.0, 0.1, 2000): ((2.316, 2.316, 2.327), 2.303),
+    (1.0, 1e-05, 20): ((7.993, 7.962, 7.958), 7.914),
+    (1.0, 1e-05, 200): ((8.029, 7.977, 7.962), 7.914),
+    (1.0, 1e-05, 2000): ((7.976, 7.976, 8.013), 7.914),
+    (10.0, 0.1, 20): ((0.606, 0.606, 0.606), 0.598),
+    (10.0, 0.1, 200): ((0.603, 0.603, 0.603), 0.598),
+    (10.0, 0.1, 2000): ((0.602, 0.602, 0.602), 0.598),
+    (10.0, 1e-05, 20): ((1.076, 1.080, 1.077), 1.060),
+    (10.0, 1e-05, 200): ((1.071, 1.071, 1.071), 1.060),
+    (10.0, 1e-05, 2000): ((1.070, 1.070, 1.070), 1.060),
+}
+# The same table's first column: the printed protocol's std, (epsilon, delta) -> d = 5, 10, 15.
+PRINTED = {
+    (0.2, 0.1): (7368, 8808, 9662),
+    (0.2, 1e-05): (17137, 18577, 19431),
+    (1.0, 0.1): (1474, 1762, 1932),
+    (1.0, 1e-05): (3427, 3715, 3886),
+    (10.0, 0.1): (147, 176, 193),
+    (10.0, 1e-05): (343, 372, 389),
+}
+
+
+class Largest(FastNoise):
+    """Every coin shows heads and every rounding goes up: the longest message."""
+
+    def binomial(self, *, trials: int, probability: float, size: Any) -> NDArray[np.int64]:
+        """All heads."""
+        return np.full(size, trials)
+
+    def uniform(self, size: Any) -> NDArray[np.float64]:
+        """Zero is below every positive fraction."""
+        return np.zeros(size)
+
+
+def fast(seed: int = 0) -> FastNoise:
+    """A seeded source."""
+    return FastNoise(np.random.default_rng(seed))
+
+
+@pytest.mark.parametrize(("epsilon", "delta", "batch"), TABLE)
+def test_noise_agrees_with_the_table(epsilon: float, delta: float, batch: int) -> None:
+    """The std of a batch's sum is the tabulated one within 2 %, at least the central one, and keeps its budget."""
+    totals, central = TABLE[epsilon, delta, batch]
+    budget = ApproxDP(epsilon=epsilon, delta=delta)
+    for features, total in zip((5, 10, 15), totals, strict=True):
+        domain = LinearReport(features=features)
+        protocol = ShuffleBinomial.calibrate(domain=domain, budget=budget, batch=batch)
+        exact = CentralGaussian.calibrate(domain=domain, budget=budget).noise_std
+        assert exact == pytest.approx(central, rel=1e-3)
+        assert protocol.std(batch) == pytest.approx(total, rel=0.02)
+        assert exact <= protocol.std(batch) <= 1.03 * exact
+        assert accountant.satisfies(protocol.event, budget)
+
+
+@pytest.mark.parametrize("features", [1, 50])
+@pytest.mark.parametrize("batch", [2, 10**6])
+@pytest.mark.parametrize("epsilon", [0.01, 20.0])
+@pytest.mark.parametrize("delta", [1e-2, 1e-12])
+def test_extreme_settings_stay_near_the_central_mechanism(
+    features: int, batch: int, epsilon: float, delta: float
+) -> None:
+    """From d = 1 to 50, B = 2 to 10^6, epsilon 0.01 to 20, delta 1e-2 to 1e-12: within 3 % of central, never below."""
+    domain, budget = LinearReport(features=features), ApproxDP(epsilon=epsilon, delta=delta)
+    for participations in (1, 10):
+        users = {"domain": domain, "budget": budget, "participations": participations}
+        protocol = ShuffleBinomial.calibrate(batch=batch, **users)
+        assert 1.0 <= protocol.std(batch) / CentralGaussian.calibrate(**users).noise_std <= 1.03
+        assert accountant.satisfies(RepetitionEvent(event=protocol.event, times=participations), budget)
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), PRINTED)
+def test_the_printed_protocol_is_reproduced(epsilon: float, delta: float) -> None:
+    """calibration="paper" has the printed std; what it really guarantees is far below its nominal epsilon."""
+    budget = ApproxDP(epsilon=epsilon, delta=delta)
+    for features, printed in zip((5, 10, 15), PRINTED[epsilon, delta], strict=True):
+        domain = LinearReport(features=features)
+        protocol = ShuffleBinomial.calibrate(domain=domain, budget=budget, batch=20, calibration="paper")
+        assert protocol.noise.probability == 0.25
+        assert protocol.std(20) == pytest.approx(printed, abs=0.5)
+        assert accountant.satisfies(protocol.event, ApproxDP(epsilon=epsilon / 50, delta=delta))
+    assert protocol.guarantee.epsilon < epsilon / 50
+
+
+def test_the_printed_protocol_for_returning_users_is_reproduced() -> None:
+    """[000, Thm E.5]: b = 1e7 log(2/delta) g^2 T log^2(8 T (d^2+1)/(B delta)) / (epsilon B)^2 with T = M B."""
+    budget = ApproxDP(epsilon=0.5, delta=1e-5)
+    protocol = ShuffleBinomial.calibrate(
+        domain=LinearReport(features=5), budget=budget, batch=20, participations=3, calibration="paper"
+    )
+    log = math.log(8 * 60 * 26 / (20 * 1e-5))
+    coins = 1e7 * math.log(2e5) * 80 * 60 * log**2 / (0.5 * 20) ** 2  # g^2 = 4 B
+    assert protocol.noise.trials == math.ceil(coins)
+    assert protocol.guarantee.epsilon < 0.5 / 50
+
+
+@pytest.mark.parametrize(
+    ("argument", "epsilon", "delta"), [("epsilon", 16.0, 1e-5), ("delta", 1.0, 0.5), ("epsilon", 16.0, 0.6)]
+)
+def test_the_printed_protocol_ends_with_its_theorem(argument: str, epsilon: float, delta: float) -> None:
+    """Outside epsilon <= 15, delta < 1/2 nothing is printed, and the error names the theorem."""
+    budget = ApproxDP(epsilon=epsilon, delta=delta)
+    with pytest.raises(OutsideTheorem, match=r"Thm C\.1") as caught:
+        ShuffleBinomial.calibrate(domain=Box(dim=2), budget=budget, batch=20, calibration="paper")
+    assert caught.value.argument == argument
+
+
+def test_returning_users_cost_a_square_root() -> None:
+    """M participations need sqrt(M) times the noise, within 2 %."""
+    domain, budget = LinearReport(features=5), ApproxDP(epsilon=1.0, delta=1e-5)
+    one = CentralGaussian.calibrate(domain=domain, budget=budget).noise_std
+    for times in (2, 9, 100):
+        protocol = ShuffleBinomial.calibrate(domain=domain, budget=budget, batch=200, participations=times)
+        assert math.sqrt(times) * one <= protocol.std(200) <= 1.02 * math.sqrt(times) * one
+
+
+@pytest.mark.parametrize("domain", [Ball(dim=3), Box(dim=2, low=-0.3, high=0.4), LinearReport(features=2)])
+def test_messages_have_the_size_of_the_largest_count(domain: Any) -> None:
+    """A coordinate takes the bits of its largest count, which the longest message attains and none exceeds."""
+    noise = BinomialNoise(scale=3.7, trials=21, users=2)
+    protocol = ShuffleBinomial(domain=domain, noise=noise)
+    ends = np.stack([domain.upper, domain.lower])
+    admitted = dataclasses.replace(domain.admit(ends), values=ends)  # every coordinate at its end, at once
+    longest = protocol.randomize(admitted, Largest(np.random.default_rng(0)))
+    assert longest.max(axis=0).tolist() == largest_counts(noise, domain).tolist()
+    assert protocol.bits_per_user == sum(int(most).bit_length() for most in longest.max(axis=0))
+    assert protocol.unary_bits_per_user == longest.max(axis=0).sum()
+    drawn = protocol.randomize(domain.admit(np.random.default_rng(1).normal(size=(500, 2, domain.dim))), fast(2))
+    assert drawn.dtype == np.int64
+    assert drawn.min() >= 0
+    assert np.all(drawn <= largest_counts(noise, domain))
+
+
+def test_bits_are_counted_at_powers_of_two() -> None:
+    """A largest count of 2^k - 1 takes k bits, and 2^k takes k + 1."""
+    for trials, bits in ((6, 3), (7, 4), (8, 4), (14, 4), (15, 5)):
+        noise = BinomialNoise(scale=1.0, trials=trials, users=2)
+        assert ShuffleBinomial(domain=Box(dim=1), noise=noise).bits_per_user == bits  # one step and the coins
+
+
+def test_long_messages_are_warned_of() -> None:
+    """A message above the settable limit raises a warning that names both sizes; one at the limit does not."""
+    common: dict[str, Any] = {"domain": LinearReport(features=5), "budget": ApproxDP(epsilon=1.0, delta=1e-5)}
+    bits = ShuffleBinomial.calibrate(batch=20, **common).bits_per_user
+    with pytest.warns(CommunicationWarning, match=rf"{bits} bits, above the limit of {bits - 1}"):
+        ShuffleBinomial.calibrate(batch=20, bits_limit=bits - 1, **common)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        ShuffleBinomial.calibrate(batch=20, bits_limit=bits, **common)
+
+
+def test_noise_belongs_to_one_batch_size() -> None:
+    """A batch of another size is refused, not released with too little noise."""
+    protocol = ShuffleBinomial(domain=Box(dim=1), noise=BinomialNoise(scale=3.0, trials=50, users=4))
+    for users in (1, 3, 5):
+        for path in ("messages", "law"):
+            with pytest.raises(InvalidArgument, match="4 users") as caught:
+                protocol.release(np.zeros((users, 1)), fast(), path=path)
+            assert (caught.value.argument, caught.value.value) == ("batch", users)
+        with pytest.raises(InvalidArgument, match="4 users"):
+            protocol.std(users)
+    assert protocol.std(4) == pytest.approx(math.sqrt(4 * 50 / 4 + 4 / 4) / 3)
+
+
+def test_the_event_is_that_of_the_totals() -> None:
+    """What is priced: Bin(B b, p), the lattice distance of neighbours, the widest coordinate, rounding."""
+    domain = LinearReport(features=2)
+    noise = BinomialNoise(scale=3.7, trials=21, users=5, probability=0.25)
+    assert ShuffleBinomial(domain=domain, noise=noise).event == BinomialEvent(
+        trials=105, shift=3.7 * math.sqrt(4.5), reach=8, dim=5, probability=0.25, rounded=True
+    )
+
+
+def test_what_the_shuffler_could_learn_is_stated() -> None:
+    """With few coins per user nothing is left against the shuffler and the odds are named; with many, numbers are."""
+    domain = LinearReport(features=5)
+    large = ShuffleBinomial.calibrate(domain=domain, budget=ApproxDP(epsilon=1.0, delta=0.1), batch=200).guarantee
+    assert large.shuffler is None
+    assert large.exposed >= 0.975  # calibration.md A.3c: at least 0.976 for every epsilon
+    assert "no privacy is left" in str(large)
+    assert f"{large.exposed:.3g}" in str(large)
+    small = ShuffleBinomial.calibrate(domain=domain, budget=ApproxDP(epsilon=1.0, delta=1e-5), batch=2).guarantee
+    assert small.shuffler is not None
+    assert small.epsilon < small.shuffler.epsilon < math.inf
+    assert f"({small.shuffler.epsilon:.4g}, {small.shuffler.delta:.3g})" in str(small)
+
+
+def test_off_diagonal_noise_has_half_the_variance() -> None:
+    """Scaled entries are unscaled after the release: off-diagonal noise has half the diagonal's variance.
+
+    False alarm below 1e-6 per entry: 6 standard errors of a variance from 6000 draws, 11 %.
+    """
+    domain, draws = LinearReport(features=3), 6000
+    protocol = ShuffleBinomial(domain=domain, noise=BinomialNoise(scale=4.0, trials=100, users=3))
+    rng = np.random.default_rng(9)
+    x = rng.normal(size=(3, 3)) / 3
+    y = rng.uniform(-1, 1, 3)
+    stacked = domain.pack(x, y)
+    vector, matrix = domain.unpack(stacked)
+    assert np.allclose(vector, x * y[:, None], rtol=0, atol=1e-15)
+    assert np.allclose(matrix, x[:, :, None] * x[:, None, :], rtol=0, atol=1e-15)
+    estimate = protocol.release(np.broadcast_to(stacked, (draws, *stacked.shape)), fast(10), clip=False)
+    noisy_vector, noisy = domain.unpack(estimate.total)
+    assert np.array_equal(noisy, np.swapaxes(noisy, -1, -2))
+    error = noisy - (x.T @ x)
+    ratio = np.var(error, axis=0) / estimate.variance  # (3, 3)
+    expected = np.where(np.eye(3, dtype=bool), 1.0, 0.5)
+    assert np.all(np.abs(ratio / expected - 1) < 6 * math.sqrt(2 / draws))
+    assert np.allclose(np.var(noisy_vector, axis=0) / estimate.variance, 1, rtol=0, atol=6 * math.sqrt(2 / draws))
+    assert np.all(np.abs(error.mean(axis=0)) < 5 * math.sqrt(estimate.variance / draws))
