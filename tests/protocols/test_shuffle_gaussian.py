@@ -1,0 +1,215 @@
+"""The shuffled Gaussian protocol: its claims are the accountant's, between what is needed and plain local noise.
+
+Its bound is not tight, so that 20 % less noise may still be private; the accountant must refuse it nevertheless.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from scipy import special
+
+from bandanna.accounting import accountant, gdp
+from bandanna.accounting.budgets import ZCDP, ApproxDP
+from bandanna.accounting.events import GaussianEvent, RepetitionEvent, ShuffledGaussianEvent
+from bandanna.core.domain import Ball, Box
+from bandanna.core.report import LinearReport
+from bandanna.errors import InvalidArgument, InvalidBudget, OutsideTheorem
+from bandanna.mechanisms.sources import FastNoise
+from bandanna.protocols import LocalGaussian, ShuffleBinomial, ShuffleGaussian
+
+REPORT = LinearReport(features=5)
+
+# calibration.md B: (epsilon, delta, B) -> std of the batch sum by exact numerics of the clones bound, without
+# amplification, and the lower bound for any analysis (known to about 1 %).
+TABLE = {
+    (0.2, 0.1, 20): (21.81, 21.81, 7.18),
+    (0.2, 0.1, 200): (47.58, 68.97, 14.42),
+    (0.2, 0.1, 2000): (99.20, 218.10, 34.87),
+    (0.2, 1e-5, 20): (154.67, 154.67, 35.28),
+    (0.2, 1e-5, 200): (240.49, 489.12, 40.98),
+    (0.2, 1e-5, 2000): (361.66, 1546.75, 73.08),
+    (1.0, 0.1, 20): (10.30, 10.30, 4.92),
+    (1.0, 0.1, 200): (32.58, 32.58, 11.59),
+    (1.0, 0.1, 2000): (79.55, 103.02, 30.10),
+    (1.0, 1e-5, 20): (35.39, 35.39, 11.54),
+    (1.0, 1e-5, 200): (92.33, 111.92, 23.41),
+    (1.0, 1e-5, 2000): (163.79, 353.92, 55.52),
+    (10.0, 0.1, 20): (2.67, 2.67, 2.29),
+    (10.0, 0.1, 200): (8.45, 8.45, 6.60),
+    (10.0, 0.1, 2000): (26.74, 26.74, 19.24),
+    (10.0, 1e-5, 20): (4.74, 4.74, 3.84),
+    (10.0, 1e-5, 200): (15.00, 15.00, 10.69),
+    (10.0, 1e-5, 2000): (47.42, 47.42, 30.33),
+}
+rows = pytest.mark.parametrize(("epsilon", "delta", "batch"), TABLE)
+
+
+@rows
+def test_noise_lies_between_the_lower_bound_and_plain_local_noise(epsilon: float, delta: float, batch: int) -> None:
+    """The std of a batch's sum is never below what any analysis needs, never above local noise, and as tabulated."""
+    clones, local, least = TABLE[epsilon, delta, batch]
+    budget = ApproxDP(epsilon=epsilon, delta=delta)
+    std = ShuffleGaussian.calibrate(domain=REPORT, budget=budget, batch=batch).std(batch)
+    assert std >= least
+    assert std <= LocalGaussian.calibrate(domain=REPORT, budget=budget).std(batch) * (1 + 2**-12)  # room for the grid
+    assert std == pytest.approx(clones, rel=0.01)
+    assert std <= local * 1.003  # as printed, to three digits
+    assert std >= ShuffleBinomial.calibrate(domain=REPORT, budget=budget, batch=batch).std(batch)
+
+
+@rows
+def test_claims_hold_and_20_percent_less_noise_is_refused(epsilon: float, delta: float, batch: int) -> None:
+    """The accountant accepts the calibrated noise for its budget, and refuses 20 % less."""
+    budget = ApproxDP(epsilon=epsilon, delta=delta)
+    protocol = ShuffleGaussian.calibrate(domain=REPORT, budget=budget, batch=batch)
+    weaker = ShuffleGaussian(domain=REPORT, batch=batch, noise_std=0.8 * protocol.noise_std)
+    assert accountant.satisfies(protocol.event, budget)
+    assert not accountant.satisfies(weaker.event, budget)
+
+
+def lower_bound(std: float, epsilon: float, batch: int) -> float:
+    """A delta that is really needed: the test "some report lies beyond t" on reports of x' among reports of x.
+
+    delta >= Phi(mu - t) - e^epsilon B Phi(-t), mu = Delta_2 / std (calibration.md B), at its best t.
+    """
+    t = np.linspace(0, 40, 4001)
+    bound = special.ndtr(REPORT.sensitivity / std - t) - math.exp(epsilon) * batch * special.ndtr(-t)
+    return float(bound.max())
+
+
+@rows
+def test_claims_are_never_below_an_attack(epsilon: float, delta: float, batch: int) -> None:
+    """No claimed delta is below what a simple test achieves, from a tenth to three times the calibrated noise."""
+    budget = ApproxDP(epsilon=epsilon, delta=delta)
+    std = ShuffleGaussian.calibrate(domain=REPORT, budget=budget, batch=batch).noise_std
+    assert lower_bound(std, epsilon, batch) <= delta
+    for factor in (0.1, 0.3, 1.0, 3.0):
+        event = ShuffledGaussianEvent(std=factor * std, sensitivity=REPORT.sensitivity, users=batch)
+        claim = accountant.delta(event, epsilon)
+        assert lower_bound(factor * std, epsilon, batch) <= claim
+        assert gdp.delta(epsilon, REPORT.sensitivity / (factor * std * math.sqrt(batch))) <= claim  # the sum alone
+
+
+def test_one_user_is_the_local_mechanism() -> None:
+    """A shuffle of a single report is that report: same price at every epsilon and delta."""
+    for std in (0.5, 2.0, 8.0):
+        alone = ShuffledGaussianEvent(std=std, sensitivity=1.5, users=1)
+        report = GaussianEvent(std=std, sensitivity=1.5)
+        for epsilon in (0.1, 1.0, 5.0):
+            assert accountant.delta(alone, epsilon) == pytest.approx(accountant.delta(report, epsilon), rel=1e-9)
+        for delta in (1e-2, 1e-6):
+            assert accountant.epsilon(alone, delta) == pytest.approx(accountant.epsilon(report, delta), rel=1e-4)
+
+
+def test_more_users_hide_better() -> None:
+    """For the same noise per report, delta never grows with the batch, and falls for large ones."""
+    stated = [
+        accountant.delta(ShuffledGaussianEvent(std=6.0, sensitivity=2.0, users=users), 0.5)
+        for users in (2, 20, 200, 2000, 20_000)
+    ]
+    assert all(later <= earlier * (1 + 1e-9) for earlier, later in itertools.pairwise(stated))
+    assert stated[-1] < 1e-3 * stated[0]
+
+
+@pytest.mark.parametrize("batch", [2, 3, 5])
+def test_small_batches_gain_nothing(batch: int) -> None:
+    """For a handful of users no amplification can be certified: the noise is the local mechanism's."""
+    budget = ApproxDP(epsilon=1.0, delta=1e-5)
+    shuffled = ShuffleGaussian.calibrate(domain=Ball(dim=3), budget=budget, batch=batch)
+    local = LocalGaussian.calibrate(domain=Ball(dim=3), budget=budget)
+    assert shuffled.noise_std == pytest.approx(local.noise_std, rel=3e-4)
+    assert shuffled.std(batch) == pytest.approx(math.sqrt(batch) * shuffled.noise_std)
+
+
+def test_what_is_left_against_the_shuffler_is_the_local_guarantee() -> None:
+    """The shuffler sees noisy reports: what is left is exactly what the local protocol with that noise promises."""
+    budget = ApproxDP(epsilon=1.0, delta=1e-5)
+    for times in (1, 2):
+        protocol = ShuffleGaussian.calibrate(domain=REPORT, budget=budget, batch=200, participations=times)
+        local = LocalGaussian(domain=REPORT, noise_std=protocol.noise_std, delta=1e-5, participations=times)
+        stated = protocol.guarantee
+        assert stated.shuffler is not None
+        assert stated.shuffler == ApproxDP(epsilon=local.guarantee.epsilon, delta=1e-5)
+        assert stated.shuffler.epsilon > stated.epsilon
+        assert f"({stated.shuffler.epsilon:.4g}, 1e-05) is left" in str(stated)
+
+
+def test_returning_users_need_more_noise() -> None:
+    """Three participations need more noise than one, at most that of three local reports, and keep the budget."""
+    budget = ApproxDP(epsilon=1.0, delta=1e-5)
+    one, three = (
+        ShuffleGaussian.calibrate(domain=REPORT, budget=budget, batch=200, participations=times) for times in (1, 3)
+    )
+    local = LocalGaussian.calibrate(domain=REPORT, budget=budget, participations=3)
+    assert one.noise_std < three.noise_std <= local.noise_std * (1 + 2**-12)
+    assert accountant.satisfies(RepetitionEvent(event=three.event, times=3), budget)
+    assert not accountant.satisfies(RepetitionEvent(event=one.event, times=3), budget)
+
+
+def test_the_grid_of_the_reports_is_charged() -> None:
+    """The event's sensitivity covers rounding to the grid and discrete noise, by less than 1 part in 10^4."""
+    protocol = ShuffleGaussian(domain=REPORT, noise_std=4.0, batch=20)
+    excess = protocol.event.sensitivity / REPORT.sensitivity - 1
+    assert 0 < excess < 1e-4
+    assert protocol.event.users == 20
+    assert protocol.event.tail < 1e-30
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "delta", "batch", "printed"),
+    [(0.2, 0.1, 20, 122.04), (0.2, 1e-5, 20, 388.10), (0.2, 1e-5, 200, 416.06)],
+)
+def test_the_printed_noise_is_reproduced(epsilon: float, delta: float, batch: int, printed: float) -> None:
+    """calibration="paper" has the printed std inside the theorem's range, and states what it really guarantees."""
+    budget = ApproxDP(epsilon=epsilon, delta=delta)
+    protocol = ShuffleGaussian.calibrate(domain=REPORT, budget=budget, batch=batch, calibration="paper")
+    assert protocol.std(batch) == pytest.approx(printed, rel=1e-4)
+    assert protocol.guarantee.epsilon == accountant.epsilon(protocol.event, delta) < epsilon
+
+
+@pytest.mark.parametrize(
+    "row", [row for row in TABLE if row not in {(0.2, 0.1, 20), (0.2, 1e-5, 20), (0.2, 1e-5, 200)}]
+)
+def test_the_printed_noise_ends_with_its_theorem(row: tuple[float, float, int]) -> None:
+    """Where Thm 3.2's range on epsilon is left, nothing is printed."""
+    budget = ApproxDP(epsilon=row[0], delta=row[1])
+    with pytest.raises(OutsideTheorem, match=r"Thm 3\.2") as caught:
+        ShuffleGaussian.calibrate(domain=REPORT, budget=budget, batch=row[2], calibration="paper")
+    assert (caught.value.argument, caught.value.value) == ("epsilon", row[0])
+
+
+def test_the_printed_formula_would_fail_outside_its_theorem() -> None:
+    """At epsilon = 10, B = 200 the printed sigma is provably not private: the accountant does not accept it either."""
+    for delta, sigma, needed in ((0.1, 0.202, 0.99), (1e-5, 0.588, 1.3e-3)):
+        assert lower_bound(sigma * REPORT.sensitivity / 2, 10.0, 200) > needed * 0.99 > delta  # as if Delta_2 were 2
+        event = ShuffledGaussianEvent(std=sigma, sensitivity=2.0, users=200)
+        assert accountant.delta(event, 10.0) > delta
+
+
+def test_noise_belongs_to_one_batch_size() -> None:
+    """A batch of another size is refused, not released with too little hiding."""
+    protocol = ShuffleGaussian(domain=Box(dim=1), noise_std=1.0, batch=4)
+    for users in (1, 3, 5):
+        for path in ("messages", "law"):
+            with pytest.raises(InvalidArgument, match="4 users") as caught:
+                protocol.release(np.zeros((users, 1)), FastNoise(np.random.default_rng(0)), path=path)
+            assert (caught.value.argument, caught.value.value) == ("batch", users)
+
+
+def test_what_it_cannot_do_is_refused() -> None:
+    """Budgets other than (epsilon, delta), batches of one, and the printed noise for other statistics are refused."""
+    budget = ApproxDP(epsilon=0.01, delta=1e-5)
+    with pytest.raises(InvalidBudget, match="ApproxDP"):
+        ShuffleGaussian.calibrate(domain=REPORT, budget=ZCDP(rho=0.1), batch=20)
+    for batch in (1, 0, 2.5):
+        with pytest.raises(InvalidArgument, match="whole number >= 2"):
+            ShuffleGaussian.calibrate(domain=REPORT, budget=budget, batch=batch)
+        with pytest.raises(InvalidArgument, match="whole number >= 2"):
+            ShuffleGaussian(domain=REPORT, noise_std=1.0, batch=batch)
+    for domain in (Ball(dim=3), LinearReport(features=3, reward_bound=2.0)):
+        with pytest.raises(InvalidArgument, match="LinearReport"):
+            ShuffleGaussian.calibrate(domain=domain, budget=budget, batch=20, calibration="paper")
