@@ -1,0 +1,205 @@
+"""Conversions between budgets, each against a pair of laws that attains it or a formula of another origin."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from dp_accounting.rdp import rdp_privacy_accountant as rdp
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import integrate
+
+from bandanna.accounting import gdp
+from bandanna.accounting.budgets import ZCDP, ApproxDP, Budget, PureDP, RenyiDP
+from bandanna.errors import InvalidArgument, InvalidBudget
+
+
+def responses(epsilon: float) -> tuple[np.ndarray, np.ndarray]:
+    """The two laws of randomized response."""
+    truth, lie = 1 / (1 + math.exp(-epsilon)), 1 / (1 + math.exp(epsilon))
+    return np.array([truth, lie]), np.array([lie, truth])
+
+
+def renyi(p: np.ndarray, q: np.ndarray, alpha: float) -> float:
+    """log sum p^alpha q^(1 - alpha) / (alpha - 1), summed in logarithms."""
+    return float(np.logaddexp.reduce(alpha * np.log(p) + (1 - alpha) * np.log(q))) / (alpha - 1)
+
+
+def hockey_stick(p: np.ndarray, q: np.ndarray, epsilon: float) -> float:
+    """sum (p - e^epsilon q)+."""
+    return float(np.maximum(p - math.exp(epsilon) * q, 0.0).sum())
+
+
+@pytest.mark.parametrize("epsilon", [1e-3, 0.1, 1.0, 5.0, 15.0])
+@pytest.mark.parametrize("alpha", [1.01, 1.5, 2.0, 8.0, 64.0])
+def test_pure_to_renyi_is_randomized_response(epsilon: float, alpha: float) -> None:
+    """The Renyi divergence of randomized response is not the one stated, or an epsilon-DP pair exceeds it."""
+    p, q = responses(epsilon)
+    truth = renyi(p, q, alpha)
+    stated = PureDP(epsilon=epsilon).to_renyi(alpha)
+    assert stated.alpha == alpha
+    assert stated.epsilon == pytest.approx(truth, rel=1e-6)
+    less = PureDP(epsilon=0.8 * epsilon).to_renyi(alpha)
+    assert less.epsilon < truth  # 20 % less is noticed
+    x = np.linspace(-40 / epsilon, 40 / epsilon, 200_001)  # the Laplace mechanism is epsilon-DP too
+    log_p, log_q = -epsilon * np.abs(x - 1), -epsilon * np.abs(x)
+    density = alpha * log_p + (1 - alpha) * log_q
+    laplace = math.log(integrate.trapezoid(epsilon / 2 * np.exp(density - density.max()), x)) + density.max()
+    assert laplace / (alpha - 1) <= stated.epsilon * (1 + 1e-6)
+
+
+@pytest.mark.parametrize("epsilon", [0.01, 0.5, 3.0, 10.0])
+def test_pure_to_concentrated(epsilon: float) -> None:
+    """The zCDP of a pure budget is below the Renyi divergence of randomized response at some order."""
+    rho = PureDP(epsilon=epsilon).to_zcdp().rho
+    assert rho == pytest.approx(epsilon**2 / 2)
+    p, q = responses(epsilon)
+    for alpha in (1.001, 1.5, 3.0, 20.0):
+        assert renyi(p, q, alpha) <= rho * alpha * (1 + 1e-9)
+
+
+@given(st.floats(1e-3, 20.0), st.floats(0.0, 0.999))
+def test_pure_to_approximate_is_exact(epsilon: float, delta: float) -> None:
+    """Randomized response has another profile than the converted budget promises."""
+    converted = PureDP(epsilon=epsilon).to_approx(delta)
+    p, q = responses(epsilon)
+    assert hockey_stick(p, q, converted.epsilon) <= delta + 1e-12
+    if converted.epsilon > 1e-6:
+        assert hockey_stick(p, q, converted.epsilon - 1e-7 * epsilon) > delta - 1e-12
+    else:
+        assert hockey_stick(p, q, 0.0) <= delta + 1e-9
+
+
+def test_pure_to_approximate_at_the_ends() -> None:
+    """delta = 0 changes a pure budget, or an infinite epsilon becomes finite."""
+    assert PureDP(epsilon=0.7).to_approx(0.0).epsilon == pytest.approx(0.7, rel=1e-15)
+    assert PureDP(epsilon=math.inf).to_approx(0.3) == ApproxDP(epsilon=math.inf, delta=0.3)
+    assert PureDP(epsilon=math.inf).to_zcdp() == ZCDP(rho=math.inf)
+
+
+@pytest.mark.parametrize("rho", [1e-4, 1e-2, 0.1, 0.5, 2.0, 20.0])
+@pytest.mark.parametrize("delta", [0.5, 1e-2, 1e-5, 1e-10, 1e-15])
+def test_concentrated_to_approximate(rho: float, delta: float) -> None:
+    """The conversion is worse than the simple one, or better than the exact Gaussian of the same rho allows."""
+    epsilon = ZCDP(rho=rho).to_approx(delta).epsilon
+    assert epsilon <= rho + 2 * math.sqrt(rho * math.log(1 / delta))
+    assert epsilon >= gdp.epsilon(delta, math.sqrt(2 * rho)) * (1 - 1e-12)
+    # another route to the optimum: dp-accounting's conversion at a dense list of orders
+    orders = [*(1 + np.geomspace(1e-2, 1e5, 4001)).tolist()]
+    theirs, _ = rdp.compute_epsilon(orders, [rho * order for order in orders], delta)
+    assert epsilon <= theirs * (1 + 1e-3) + 1e-12 or theirs == 0.0
+    assert gdp.epsilon(delta, math.sqrt(2 * rho) / 0.8) > epsilon or delta > 1e-3  # a std 20 % smaller breaks it
+
+
+@pytest.mark.parametrize("rho", [1e-3, 0.1, 0.5, 3.0])
+def test_concentrated_delta(rho: float) -> None:
+    """delta at an epsilon is below the exact Gaussian's, or is not the inverse of the conversion to epsilon."""
+    for delta in (1e-2, 1e-6, 1e-12):
+        epsilon = ZCDP(rho=rho).to_approx(delta).epsilon
+        assert ZCDP(rho=rho).delta(epsilon) == pytest.approx(delta, rel=1e-3)
+        assert ZCDP(rho=rho).delta(epsilon) >= float(gdp.delta(epsilon, math.sqrt(2 * rho)))
+    assert ZCDP(rho=rho).delta(1e-9) <= 1.0
+
+
+@pytest.mark.parametrize("alpha", [1.1, 2.0, 10.0, 100.0])
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 5.0])
+@pytest.mark.parametrize("delta", [1e-2, 1e-6, 1e-12])
+def test_renyi_to_approximate(alpha: float, epsilon: float, delta: float) -> None:
+    """dp-accounting converts the same Renyi budget to another epsilon."""
+    theirs, _ = rdp.compute_epsilon([alpha], [epsilon], delta)
+    ours = RenyiDP(alpha=alpha, epsilon=epsilon).to_approx(delta)
+    assert ours.epsilon == pytest.approx(max(theirs, 0.0), rel=1e-12, abs=1e-300)
+    assert ours.delta == delta
+
+
+def test_concentrated_to_renyi() -> None:
+    """rho-zCDP does not bound every order by rho alpha."""
+    assert ZCDP(rho=0.3).to_renyi(4.0) == RenyiDP(alpha=4.0, epsilon=1.2)
+
+
+def gaussian_renyi(mu: float, alpha: float) -> float:
+    """Renyi divergence of N(mu, 1) from N(0, 1), integrated."""
+    x = np.linspace(-30, 30 + alpha * mu, 400_001)
+    log_density = -0.5 * alpha * (x - mu) ** 2 - 0.5 * (1 - alpha) * x**2
+    peak = float(log_density.max())
+    return (math.log(integrate.trapezoid(np.exp(log_density - peak), x) / math.sqrt(2 * math.pi)) + peak) / (alpha - 1)
+
+
+def test_largest_gaussian_price() -> None:
+    """A budget pays for a Gaussian that breaks it, or refuses one that it could afford."""
+    assert ApproxDP(epsilon=1.0, delta=1e-5).mu() == gdp.mu(1.0, 1e-5)
+    for alpha in (1.5, 4.0, 30.0):
+        assert gaussian_renyi(ZCDP(rho=0.2).mu(), alpha) == pytest.approx(0.2 * alpha, rel=1e-9)
+        assert gaussian_renyi(RenyiDP(alpha=alpha, epsilon=0.7).mu(), alpha) == pytest.approx(0.7, rel=1e-9)
+        assert gaussian_renyi(1.25 * RenyiDP(alpha=alpha, epsilon=0.7).mu(), alpha) > 0.7  # std 20 % smaller
+    assert ApproxDP(epsilon=math.inf, delta=1e-5).mu() == math.inf
+    assert PureDP(epsilon=math.inf).mu() == math.inf
+    assert ZCDP(rho=math.inf).mu() == math.inf
+
+
+def test_no_gaussian_is_pure() -> None:
+    """A budget without a delta, or of no kind at all, is said to pay for Gaussian noise."""
+    for budget in (PureDP(epsilon=1.0), ApproxDP(epsilon=1.0, delta=0.0)):
+        with pytest.raises(InvalidBudget, match=r"delta = 0\.0"):
+            budget.mu()
+    with pytest.raises(InvalidBudget, match="budget"):
+        Budget().mu()
+
+
+@pytest.mark.parametrize("value", [0, 0.0, -1.0, math.nan, -math.inf, True, False, "1", None, [1.0], 1j])
+def test_bad_epsilon(value: Any) -> None:
+    """A budget with a meaningless epsilon or rho exists, or the error does not name it."""
+    makers = (
+        ("epsilon", lambda: PureDP(epsilon=value)),
+        ("epsilon", lambda: ApproxDP(epsilon=value, delta=1e-5)),
+        ("epsilon", lambda: RenyiDP(alpha=2.0, epsilon=value)),
+        ("rho", lambda: ZCDP(rho=value)),
+    )
+    for name, make in makers:
+        with pytest.raises(InvalidArgument) as caught:
+            make()
+        assert caught.value.argument == name
+        assert caught.value.value is value
+        assert "> 0" in caught.value.allowed
+
+
+@pytest.mark.parametrize("value", [1.0, 1, 2.0, -1e-300, math.nan, math.inf, True, False, "0.1", None])
+def test_bad_delta(value: Any) -> None:
+    """A delta outside [0, 1) is accepted somewhere, or the error does not name it."""
+    for make in (
+        lambda: ApproxDP(epsilon=1.0, delta=value),
+        lambda: PureDP(epsilon=1.0).to_approx(value),
+        lambda: ZCDP(rho=1.0).to_approx(value),
+        lambda: RenyiDP(alpha=2.0, epsilon=1.0).to_approx(value),
+    ):
+        with pytest.raises(InvalidBudget, match="delta"):
+            make()
+
+
+def test_conversions_without_a_pure_form() -> None:
+    """zCDP or Renyi DP is turned into a pure guarantee."""
+    with pytest.raises(InvalidBudget, match="delta"):
+        ZCDP(rho=1.0).to_approx(0.0)
+    with pytest.raises(InvalidBudget, match="delta"):
+        RenyiDP(alpha=2.0, epsilon=1.0).to_approx(0.0)
+
+
+@pytest.mark.parametrize("value", [1.0, 1, 0.5, 0.0, -3.0, math.nan, math.inf, True, "2", None])
+def test_bad_alpha(value: Any) -> None:
+    """A Renyi order of 1 or less, or infinite, is accepted."""
+    with pytest.raises(InvalidBudget, match="alpha") as caught:
+        RenyiDP(alpha=value, epsilon=1.0)
+    assert caught.value.argument == "alpha"
+
+
+def test_budgets_are_values() -> None:
+    """Equal budgets differ, or a budget can be changed after it was agreed on."""
+    assert ApproxDP(epsilon=1, delta=0) == ApproxDP(epsilon=1.0, delta=0.0)
+    assert isinstance(ApproxDP(epsilon=1, delta=0).epsilon, float)
+    budget = PureDP(epsilon=np.float32(0.5))
+    assert type(budget.epsilon) is float
+    with pytest.raises(AttributeError):
+        budget.epsilon = 2.0

@@ -1,0 +1,306 @@
+"""Theorem A: the laws against 50-digit arithmetic, the price against the exact divergence of enumerated products."""
+
+from __future__ import annotations
+
+import math
+from functools import reduce
+
+import mpmath
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy import special, stats
+
+from bandanna.accounting import gdp, lattice
+from bandanna.accounting.gdp import Price
+from bandanna.accounting.lattice import LatticeLaw, LatticePrice, binomial_law, discrete_gaussian_law
+from bandanna.errors import CalibrationError
+
+Floats = NDArray[np.float64]
+
+
+def masses(law: LatticeLaw) -> tuple[int, Floats]:
+    """First point and masses of a law, both tails cut where they are below 1e-17."""
+    reach = math.ceil(9 * law.std) + 3
+    low = int(max(law.least, law.mode - reach))
+    high = int(min(law.most, law.mode + reach))
+    return low, np.exp(law.log_mass(np.arange(low, high + 1, dtype=float)))
+
+
+def divergence(mass: Floats, shifts: tuple[int, ...], epsilon: float) -> float:
+    """HS_epsilon(Q^D + v, Q^D) by enumerating all outcomes."""
+
+    def pair(shift: int) -> tuple[Floats, Floats]:
+        moved, still = np.zeros(len(mass) + abs(shift)), np.zeros(len(mass) + abs(shift))
+        first, second = max(shift, 0), max(-shift, 0)
+        moved[first : first + len(mass)] = mass
+        still[second : second + len(mass)] = mass
+        return moved, still
+
+    pairs = [pair(shift) for shift in shifts]
+    p = reduce(np.multiply.outer, [moved for moved, _ in pairs])
+    q = reduce(np.multiply.outer, [still for _, still in pairs])
+    return float(np.maximum(p - math.exp(epsilon) * q, 0.0).sum())
+
+
+def worst(law: LatticeLaw, shifts: tuple[int, ...], epsilon: float) -> float:
+    """The larger of the two directions."""
+    _, mass = masses(law)
+    return max(divergence(mass, shifts, epsilon), divergence(mass, tuple(-v for v in shifts), epsilon))
+
+
+def claim(unit: LatticePrice, shifts: tuple[int, ...], epsilon: float) -> float:
+    """What Theorem A says about a shift."""
+    assert max(abs(v) for v in shifts) <= unit.reach
+    norm = math.sqrt(sum(v * v for v in shifts))
+    return Price(mu=unit.mu * norm, tail=len(shifts) * unit.tail).delta(epsilon)
+
+
+def exact_log_binomial(n: int, k: int, p: float) -> mpmath.mpf:
+    """log of the binomial mass, 50 digits."""
+    with mpmath.workdps(50):
+        choose = mpmath.loggamma(n + 1) - mpmath.loggamma(k + 1) - mpmath.loggamma(n - k + 1)
+        return choose + k * mpmath.log(mpmath.mpf(p)) + (n - k) * mpmath.log(1 - mpmath.mpf(p))
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 7, 16, 31, 100, 1000, 10**6, 10**9, 10**12])
+@pytest.mark.parametrize("p", [0.5, 0.25, 0.01, 0.9])
+def test_binomial_mass_against_many_digits(n: int, p: float) -> None:
+    """The mass of Bin(n, p) is off by 1e-12 relative at some point that matters, or p is off by a rounding error."""
+    exact_mean = (p * 4).is_integer()  # else n p is rounded, which is as much as another p in its last digit
+    allowed = 1e-12 if exact_mean else 1e-12 + 2e-15 * math.sqrt(n)
+    std = math.sqrt(n * p * (1 - p))
+    wanted = {0, 1, n - 1, n} if n <= 1000 else set()
+    wanted |= {round(n * p + z * std) for z in (-12, -8, -3, -0.5, 0, 0.3, 2, 6, 12)}
+    points = sorted(k for k in wanted if 0 <= k <= n)
+    ours = binomial_law(n, p).log_mass(np.asarray(points, dtype=float))
+    for k, value in zip(points, ours, strict=True):
+        truth = exact_log_binomial(n, k, p)
+        assert abs(float(mpmath.mpf(float(value)) - truth)) < allowed + 4e-16 * abs(float(truth)), (n, p, k)
+
+
+def test_binomial_mass_against_scipy() -> None:
+    """The mass of Bin(n, p) differs from scipy's, does not sum to one, or is positive outside of its support."""
+    for n, p in [(1, 0.5), (5, 0.25), (40, 0.5), (300, 0.7), (2000, 0.25)]:
+        points = np.arange(-2.0, n + 3)
+        mass = np.exp(binomial_law(n, p).log_mass(points))
+        np.testing.assert_allclose(mass, stats.binom.pmf(points, n, p), rtol=1e-9, atol=1e-250)
+        assert mass.sum() == pytest.approx(1.0, abs=1e-12)
+        assert np.all(mass[[0, 1, -2, -1]] == 0.0)
+        assert binomial_law(n, p).mode == int(points[np.argmax(mass)]) or mass.max() == pytest.approx(
+            mass[2 + binomial_law(n, p).mode], rel=1e-12
+        )
+
+
+@pytest.mark.parametrize("std", [0.2, 0.5, 1.0, 1.7, 2.0, 2.1, 5.0, 50.0])
+def test_discrete_gaussian_mass_against_sums(std: float) -> None:
+    """The discrete Gaussian is not exp(-j^2 / 2 std^2) over its sum."""
+    with mpmath.workdps(50):
+        reach = math.ceil(16 * std) + 10
+        scale = 2 * mpmath.mpf(std) ** 2
+        total = mpmath.fsum(mpmath.exp(-(mpmath.mpf(j) ** 2) / scale) for j in range(-reach, reach + 1))
+        points = [0, 1, -1, 3, math.ceil(4 * std), -math.ceil(9 * std)]
+        truth = [float(-(mpmath.mpf(j) ** 2) / scale - mpmath.log(total)) for j in points]
+    np.testing.assert_allclose(
+        discrete_gaussian_law(std).log_mass(np.asarray(points, dtype=float)), truth, rtol=1e-14, atol=1e-13
+    )
+
+
+def exact_price(low: int, mass: list[mpmath.mpf], zmax: float) -> tuple[mpmath.mpf, mpmath.mpf, int]:
+    """mu_1, t and hi - lo from the definition, quantiles by 60-digit root finding."""
+
+    def quantile(j: int) -> mpmath.mpf | None:
+        below, above = mpmath.fsum(mass[: j - low]), mpmath.fsum(mass[j - low :])
+        side = min(below, above)
+        if side < mpmath.ncdf(-zmax - 1):
+            return None
+        z = mpmath.findroot(
+            lambda x: mpmath.log(mpmath.ncdf(-x)) - mpmath.log(side), float(-special.ndtri(float(side)))
+        )
+        return -z if below < above else z
+
+    with mpmath.workdps(60):
+        points = {j: quantile(j) for j in range(low, low + len(mass) + 1)}
+        inside = {j: z for j, z in points.items() if z is not None and abs(z) <= zmax}
+        lo, hi = min(inside), max(inside)
+        mu = max(inside[j] - inside[j - 1] for j in range(lo + 1, hi + 1))
+        return mu, max(mpmath.ncdf(inside[lo]), mpmath.ncdf(-inside[hi])), hi - lo
+
+
+@pytest.mark.parametrize(
+    ("n", "p", "zmax"), [(20, 0.5, 3.0), (60, 0.5, 5.0), (61, 0.25, 4.0), (150, 0.7, 6.0), (420, 0.5, 9.5)]
+)
+def test_binomial_price_against_many_digits(n: int, p: float, zmax: float) -> None:
+    """mu_1, t or the reach of Theorem A is not that of its definition."""
+    with mpmath.workdps(60):
+        mu, tail, reach = exact_price(0, [mpmath.exp(exact_log_binomial(n, k, p)) for k in range(n + 1)], zmax)
+    price = lattice.price(binomial_law(n, p), zmax)
+    assert mu <= price.mu <= mu * (1 + 1e-8)
+    assert price.tail == pytest.approx(float(tail), rel=1e-9)
+    assert price.reach == reach
+
+
+@pytest.mark.parametrize(("std", "zmax"), [(1.3, 4.0), (2.5, 6.0), (9.0, 10.5)])
+def test_discrete_gaussian_price_against_many_digits(std: float, zmax: float) -> None:
+    """mu_1, t or the reach of Theorem A is not that of its definition, far tails included."""
+    with mpmath.workdps(60):
+        reach = math.ceil(18 * std)
+        weights = [mpmath.exp(-(mpmath.mpf(j) ** 2) / (2 * mpmath.mpf(std) ** 2)) for j in range(-reach, reach + 1)]
+        total = mpmath.fsum(weights)
+        mu, tail, span = exact_price(-reach, [w / total for w in weights], zmax)
+    price = lattice.price(discrete_gaussian_law(std), zmax)
+    assert mu <= price.mu <= mu * (1 + 1e-8)
+    assert price.tail == pytest.approx(float(tail), rel=1e-9)
+    assert price.reach == span
+
+
+def test_price_near_the_last_dense_law() -> None:
+    """At std 10000, where increments are 1e-4 and rounding weighs most, mu_1 is off by more than 1e-8."""
+    n, zmax = 4 * 10**8, 8.0
+    price = lattice.price(binomial_law(n, 0.5), zmax)
+    hi = n // 2 + (price.reach + 1) // 2  # symmetric law: mu_1 is the last increment
+    with mpmath.workdps(40):
+        mass = mpmath.exp(exact_log_binomial(n, hi, 0.5))
+        term, total, k = mpmath.mpf(1), mpmath.mpf(0), hi
+        while term > 1e-20:
+            total, term, k = total + term, term * (n - k) / (k + 1), k + 1
+        outer = mass * total
+        inner = outer + mass * hi / (n - hi + 1)
+
+        def quantile(tail: mpmath.mpf) -> mpmath.mpf:
+            start = float(-special.ndtri(float(tail)))
+            return mpmath.findroot(lambda x: mpmath.log(mpmath.ncdf(-x)) - mpmath.log(tail), start)
+
+        last = quantile(outer)
+        truth = last - quantile(inner)
+        assert last <= zmax
+        assert quantile(outer - mass) > zmax
+    assert truth <= price.mu <= truth * (1 + 1e-8)
+    assert price.tail == pytest.approx(float(outer), rel=1e-9)
+
+
+LAWS = {
+    "Bin(60, 1/2)": binomial_law(60, 0.5),
+    "Bin(80, 1/4)": binomial_law(80, 0.25),
+    "discrete Gaussian 4": discrete_gaussian_law(4.0),
+    "discrete Gaussian 1.5": discrete_gaussian_law(1.5),
+}
+SHIFTS = [(1,), (3,), (1, 1), (2, -1), (1, 2, 1), (1, -1, 1)]
+
+
+@pytest.mark.parametrize("name", LAWS)
+@pytest.mark.parametrize("shifts", SHIFTS, ids=str)
+def test_bound_is_above_the_exact_divergence(name: str, shifts: tuple[int, ...]) -> None:
+    """Some product of lattice laws is easier to tell from its shift than Theorem A says."""
+    law = LAWS[name]
+    for zmax in (3.0, 5.0, 7.0):
+        unit = lattice.price(law, zmax)
+        for epsilon in (0.05, 0.3, 1.0, 2.0, 4.0):
+            if claim(unit, shifts, epsilon) < 1:
+                assert worst(law, shifts, epsilon) <= claim(unit, shifts, epsilon)
+
+
+@pytest.mark.parametrize("shift", [1, 4, 10, 25, 40])
+def test_bound_of_one_coordinate(shift: int) -> None:
+    """The bound falls below the exact divergence somewhere on a fine grid of epsilon, for one coordinate."""
+    for n, p in [(400, 0.5), (400, 0.25), (1500, 0.5)]:
+        law = binomial_law(n, p)
+        units = [lattice.price(law, zmax) for zmax in (4.0, 6.0, 8.0)]
+        for epsilon in np.geomspace(0.01, 12.0, 25):
+            exact = worst(law, (shift,), float(epsilon))
+            assert exact <= min(claim(unit, (shift,), float(epsilon)) for unit in units) * (1 + 1e-12) + 1e-15
+
+
+@pytest.mark.parametrize(("delta", "slack"), [(0.1, 1.02), (1e-3, 1.07), (1e-5, 1.07)])
+@pytest.mark.parametrize("epsilon", [0.2, 1.0, 4.0])
+def test_bound_is_tight(delta: float, slack: float, epsilon: float) -> None:
+    """At N = 2000 the bound is more than 2 % (delta 0.1) or 7 % (1e-3 to 1e-5) above the truth."""
+    law = binomial_law(2000, 0.5)
+    shift = max(1, round(gdp.mu(epsilon, delta) * law.std))
+    exact = worst(law, (shift,), epsilon)
+    zmax = -float(special.ndtri(1e-4 * delta / (1 + math.exp(epsilon))))
+    stated = claim(lattice.price(law, zmax), (shift,), epsilon)
+    assert exact <= stated <= slack * exact + 2e-4 * delta
+
+
+@pytest.mark.parametrize("shifts", [(20,), (12, 16), (3, -3, 4)], ids=str)
+@pytest.mark.parametrize("epsilon", [0.5, 2.0])
+def test_too_little_noise_is_noticed(shifts: tuple[int, ...], epsilon: float) -> None:
+    """Noise whose standard deviation is 20 % too small still meets the claim."""
+    trials = 2000 if len(shifts) < 3 else 200
+    unit = lattice.price(binomial_law(trials, 0.5), 6.5)
+    stated = claim(unit, shifts, epsilon)
+    assert worst(binomial_law(trials, 0.5), shifts, epsilon) <= stated
+    assert worst(binomial_law(round(0.64 * trials), 0.5), shifts, epsilon) > 1.1 * stated
+    discrete = claim(lattice.price(discrete_gaussian_law(10.0), 6.5), (10,), epsilon)
+    assert worst(discrete_gaussian_law(10.0), (10,), epsilon) <= discrete
+    assert worst(discrete_gaussian_law(8.0), (10,), epsilon) > 1.1 * discrete
+
+
+def test_gaussian_of_the_same_variance_is_not_a_bound() -> None:
+    """Theorem A could be replaced by the Gaussian of the same variance: N = 400, epsilon = 10 refutes it."""
+    law = binomial_law(400, 0.5)
+    exact = worst(law, (21,), 10.0)
+    shortcut = float(gdp.delta(10.0, 21 / law.std))
+    assert exact == pytest.approx(4.87e-5, rel=2e-3)
+    assert shortcut == pytest.approx(3.48e-5, rel=2e-3)
+    assert exact <= claim(lattice.price(law, 8.5), (21,), 10.0)
+
+
+@pytest.mark.parametrize("zmax", [5.0, 8.0, 11.0])
+@pytest.mark.parametrize(
+    "law",
+    [
+        binomial_law(5 * 10**8, 0.5),
+        binomial_law(8 * 10**8, 0.25),
+        binomial_law(2 * 10**10, 0.01),
+        discrete_gaussian_law(10000.5),
+        discrete_gaussian_law(43210.9),
+    ],
+    ids=["Bin(5e8, 1/2)", "Bin(8e8, 1/4)", "Bin(2e10, 1/100)", "10000.5", "43210.9"],
+)
+def test_blocks_against_every_point(law: LatticeLaw, zmax: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Grouping points in blocks understates mu_1, or overstates it by more than 0.1 %."""
+    blocks = lattice.price(law, zmax)
+    monkeypatch.setattr(lattice, "_DENSE", math.inf)
+    dense = lattice.price(law, zmax)
+    assert dense.mu <= blocks.mu <= dense.mu * 1.001
+    assert dense.tail <= blocks.tail <= dense.tail * 1.02  # cuts inside of the last one
+    assert blocks.reach <= dense.reach
+
+
+@pytest.mark.parametrize("n", [500, 1000, 20_000, 10**6])
+@pytest.mark.parametrize("zmax", [5.0, 7.0])
+def test_asymptotic_price(n: int, zmax: float) -> None:
+    """mu_1 of Bin(N, 1/2) is not (1 + (zmax^2 - 1)/4N)/std to the first order."""
+    excess = lattice.price(binomial_law(n, 0.5), zmax).mu * math.sqrt(n) / 2 - 1
+    assert excess == pytest.approx((zmax**2 - 1) / (4 * n), rel=0.1, abs=2e-8)
+
+
+def test_fair_coins_are_best() -> None:
+    """Skewed coins are not the worse choice that the derivation says: 1.2 % against 11 % at N = 1000, zmax = 7."""
+    fair = lattice.price(binomial_law(1000, 0.5), 7.0).mu * math.sqrt(250)
+    skewed = lattice.price(binomial_law(1000, 0.25), 7.0).mu * math.sqrt(187.5)
+    assert fair == pytest.approx(1.012, abs=1e-3)
+    assert skewed == pytest.approx(1.11, abs=0.01)
+
+
+def test_discrete_gaussian_is_nearly_gaussian() -> None:
+    """The discrete Gaussian's mu_1 is below 1/std, or above it by more than a small correction."""
+    for std in (1.5, 3.0, 30.0, 3000.0):
+        unit = lattice.price(discrete_gaussian_law(std), 6.0)
+        assert 1 - 0.25 / std**2 <= unit.mu * std <= 1 + 0.3 / std**2 + 8 / std
+
+
+def test_remembered_prices_are_the_prices() -> None:
+    """The remembered price of a law is another one's."""
+    assert lattice.binomial_price(900, 0.5, 5.0) == lattice.price(binomial_law(900, 0.5), 5.0)
+    assert lattice.binomial_price(900, 0.25, 5.0) == lattice.price(binomial_law(900, 0.25), 5.0)
+    assert lattice.discrete_gaussian_price(4.5, 5.0) == lattice.price(discrete_gaussian_law(4.5), 5.0)
+
+
+@pytest.mark.parametrize("law", [binomial_law(1, 0.5), discrete_gaussian_law(0.05)], ids=["one coin", "std 0.05"])
+def test_too_small_laws_are_refused(law: LatticeLaw) -> None:
+    """A law without points on both sides of its mode is priced."""
+    with pytest.raises(CalibrationError, match="too small"):
+        lattice.price(law, 4.0)
