@@ -28,13 +28,22 @@ class Statistic:
     The count is not protected: it stays in simulations and on the device, a deployment never publishes it.
     """
 
-    values: Floats  # (..., users, dim)
+    values: Floats  # (..., users, dim); (..., groups, dim) with `counts`
     clipped: NDArray[np.int64]  # (...)
+    counts: NDArray[np.int64] | None = None  # (..., groups): how many users share each row; None for one each
 
     @property
     def users(self) -> int:
         """Number of users in the batch."""
-        return int(self.values.shape[-2])
+        if self.counts is None:
+            return int(self.values.shape[-2])
+        return int(np.sum(self.counts.reshape(-1, self.counts.shape[-1])[0]))
+
+    def total(self) -> Floats:
+        """The exact sum over users, (..., dim)."""
+        if self.counts is None:
+            return np.asarray(np.sum(self.values, axis=-2))
+        return np.asarray(np.sum(self.values * self.counts[..., None], axis=-2))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -99,6 +99,8 @@ class BatchProtocol(Protocol):
         noise_source(source)
         statistic = self.admit(statistics, clip=clip)
         self.check_users(statistic.users)
+        if path == "messages" and statistic.counts is not None:
+            raise InvalidArgument("path", path, '"law" for grouped statistics: messages are single users\'')
         if path == "messages":
             return self.analyze(self.shuffle(self.randomize(statistic, source), source), source)
         if source.secure:

@@ -49,6 +49,10 @@ class NoiseSource(ABC):
         """Counts of successes among `trials` independent trials."""
 
     @abstractmethod
+    def coins(self, counts: NDArray[np.int64], chances: NDArray[np.float64]) -> NDArray[np.int64]:
+        """Bin(count, chance) elementwise, chances in [0, 1]: a shortcut of simulations for many single coins."""
+
+    @abstractmethod
     def uniform(self, size: Size) -> NDArray[np.float64]:
         """Uniform multiples of 2^-53 in [0, 1)."""
 

@@ -74,6 +74,10 @@ class FastNoise(NoiseSource):
         draws = self._rng.binomial(require.whole("trials", trials, least=0), chance(probability), shape(size))
         return np.asarray(draws, dtype=np.int64)
 
+    def coins(self, counts: NDArray[np.int64], chances: NDArray[np.float64]) -> NDArray[np.int64]:
+        """Elementwise by NumPy's sampler."""
+        return np.asarray(self._rng.binomial(counts, np.clip(chances, 0.0, 1.0)), dtype=np.int64)
+
     def uniform(self, size: Size) -> NDArray[np.float64]:
         """53 random bits each."""
         return np.asarray(self._rng.random(shape(size)))

@@ -75,6 +75,10 @@ class SecureNoise(NoiseSource):
                 counts[row : row + rows] += _successes(counts[row : row + rows].size, piece, bits)
         return counts.reshape(wanted)
 
+    def coins(self, counts: NDArray[np.int64], chances: NDArray[np.float64]) -> NDArray[np.int64]:
+        """Refused: a deployment draws the coins of every message."""
+        raise InsecureSource("coins of many users at once are a shortcut of simulations; a secure source draws each")
+
     def uniform(self, size: Size) -> NDArray[np.float64]:
         """The upper 53 of 64 random bits each, times 2^-53."""
         return np.asarray((_words(shape(size)) >> np.uint64(11)) * 2.0**-53)

@@ -91,4 +91,4 @@ class CentralContinual(Protocol):
         self, state: Running, statistics: Statistic | ArrayLike, source: NoiseSource, *, clip: bool = True
     ) -> tuple[Running, Estimate]:
         """One more step of one or more users, (..., users, dim): the next state and the estimate of the prefix."""
-        return analyzer.analyze(state, self.admit(statistics, clip=clip).values, self.mechanism, source)
+        return analyzer.analyze(state, self.admit(statistics, clip=clip), self.mechanism, source)

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
-
+from bandanna.core.domain import Statistic
 from bandanna.core.estimate import Estimate
 from bandanna.mechanisms.continual import ContinualGaussian, State
 from bandanna.mechanisms.sources import NoiseSource
@@ -21,10 +19,10 @@ class Running:
 
 
 def analyze(
-    state: Running, statistics: NDArray[np.float64], mechanism: ContinualGaussian, source: NoiseSource
+    state: Running, statistic: Statistic, mechanism: ContinualGaussian, source: NoiseSource
 ) -> tuple[Running, Estimate]:
-    """Add the step's sum to the stream: (..., users, dim) -> prefix estimate (..., dim)."""
-    stream, prefix = mechanism.step(state.stream, np.sum(statistics, axis=-2), source)
-    following = Running(stream=stream, count=state.count + statistics.shape[-2])
+    """Add the step's sum to the stream: statistics of (..., users, dim) -> prefix estimate (..., dim)."""
+    stream, prefix = mechanism.step(state.stream, statistic.total(), source)
+    following = Running(stream=stream, count=state.count + statistic.users)
     variance = float(mechanism.prefix_variance(stream.step))
     return following, Estimate(total=prefix, count=following.count, variance=variance)

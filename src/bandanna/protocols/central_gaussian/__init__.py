@@ -65,4 +65,4 @@ class CentralGaussian(BatchProtocol):
 
     def law(self, statistic: Statistic, source: NoiseSource) -> Estimate:
         """Already one draw per batch."""
-        return analyzer.analyze(statistic.values, self.mechanism, source)
+        return analyzer.noisy(statistic.total(), statistic.users, self.mechanism, source)

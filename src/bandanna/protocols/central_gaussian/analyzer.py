@@ -12,5 +12,9 @@ from bandanna.mechanisms.sources import NoiseSource
 
 def analyze(statistics: NDArray[np.float64], mechanism: Gaussian, source: NoiseSource) -> Estimate:
     """sum_i x_i + N(0, std^2 I): (..., users, dim) -> (..., dim)."""
-    total = mechanism.release(np.sum(statistics, axis=-2), source)
-    return Estimate(total=total, count=statistics.shape[-2], variance=mechanism.variance)
+    return noisy(np.sum(statistics, axis=-2), statistics.shape[-2], mechanism, source)
+
+
+def noisy(total: NDArray[np.float64], users: int, mechanism: Gaussian, source: NoiseSource) -> Estimate:
+    """An exact total plus its noise, (..., dim)."""
+    return Estimate(total=mechanism.release(total, source), count=users, variance=mechanism.variance)

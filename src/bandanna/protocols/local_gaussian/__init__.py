@@ -47,7 +47,7 @@ class GaussianReports(BatchProtocol):
 
     def law(self, statistic: Statistic, source: NoiseSource) -> Estimate:
         """One Gaussian for the whole batch."""
-        return law.sample(statistic.values, self.mechanism, source)
+        return law.sample(statistic.total(), statistic.users, self.mechanism, source)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,9 +12,7 @@ from bandanna.mechanisms.gaussian import Gaussian
 from bandanna.mechanisms.sources import NoiseSource
 
 
-def sample(statistics: NDArray[np.float64], mechanism: Gaussian, source: NoiseSource) -> Estimate:
-    """sum_i x_i + N(0, users std^2 I): a sum of independent Gaussians is one Gaussian."""
-    users = statistics.shape[-2]
-    std = math.sqrt(users * mechanism.variance)
-    total = source.gaussian(np.sum(statistics, axis=-2), std=std, grid=mechanism.step)
-    return Estimate(total=total, count=users, variance=users * mechanism.variance)
+def sample(total: NDArray[np.float64], users: int, mechanism: Gaussian, source: NoiseSource) -> Estimate:
+    """sum_i x_i + N(0, users std^2 I): a sum of independent Gaussians is one Gaussian; (..., dim)."""
+    noisy = source.gaussian(total, std=math.sqrt(users * mechanism.variance), grid=mechanism.step)
+    return Estimate(total=noisy, count=users, variance=users * mechanism.variance)

@@ -107,4 +107,4 @@ class ShuffleBinomial(BatchProtocol):
 
     def law(self, statistic: Statistic, source: NoiseSource) -> Estimate:
         """One binomial for the whole batch."""
-        return analyzer.analyze(law.totals(statistic.values, self.noise, self.domain, source), self.noise, self.domain)
+        return analyzer.analyze(law.totals(statistic, self.noise, self.domain, source), self.noise, self.domain)

@@ -20,6 +20,16 @@ def encode(values: NDArray[np.float64], noise: BinomialNoise, domain: Domain, so
     return np.asarray(np.minimum(rounded, largest_values(noise, domain)), dtype=np.int64)
 
 
+def encode_groups(
+    values: NDArray[np.float64], counts: Integers, noise: BinomialNoise, domain: Domain, source: NoiseSource
+) -> Integers:
+    """Sum of `encode` over groups of users with equal statistics, in law: the coins of a group are one binomial."""
+    scaled = noise.scale * np.maximum(values - domain.lower, 0.0)  # (..., groups, dim)
+    whole = np.floor(scaled)
+    coins = source.coins(np.broadcast_to(counts[..., None], scaled.shape), scaled - whole)
+    return np.asarray(np.sum(whole.astype(np.int64) * counts[..., None] + coins, axis=-2))
+
+
 def decode(totals: Integers, noise: BinomialNoise, domain: Domain) -> NDArray[np.float64]:
     """(total - B b p) / s + B lower: an unbiased estimate of the sum."""
     centred = totals - noise.users * noise.trials * noise.probability

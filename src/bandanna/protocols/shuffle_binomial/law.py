@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bandanna.accounting.calibration.binomial import BinomialNoise
-from bandanna.core.domain import Domain
+from bandanna.core.domain import Domain, Statistic
 from bandanna.mechanisms.sources import NoiseSource
-from bandanna.protocols.shuffle_binomial.encoding import Integers, encode
+from bandanna.protocols.shuffle_binomial.encoding import Integers, encode, encode_groups
 
 
-def totals(values: NDArray[np.float64], noise: BinomialNoise, domain: Domain, source: NoiseSource) -> Integers:
+def totals(statistic: Statistic, noise: BinomialNoise, domain: Domain, source: NoiseSource) -> Integers:
     """Sum of the encoded statistics plus one Bin(B b, p) per coordinate: (..., users, dim) -> (..., dim)."""
-    encoded = np.sum(encode(values, noise, domain, source), axis=-2)
+    if statistic.counts is None:
+        encoded = np.sum(encode(statistic.values, noise, domain, source), axis=-2)
+    else:
+        encoded = encode_groups(statistic.values, statistic.counts, noise, domain, source)
     coins = source.binomial(trials=noise.users * noise.trials, probability=noise.probability, size=encoded.shape)
     return np.asarray(encoded + coins)

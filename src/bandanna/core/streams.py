@@ -1,0 +1,68 @@
+"""Named random streams: seed s gives the same run alone, among other seeds, in any order and in any process.
+
+Every (seed, name) has a generator of its own, derived from both. A stream is read as one long sequence, drawn ahead
+in blocks: how much is drawn at once changes the speed, never the numbers.
+"""
+
+from __future__ import annotations
+
+import math
+import zlib
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bandanna.core import require
+from bandanna.errors import InvalidArgument
+
+Floats = NDArray[np.float64]
+
+_BLOCK = 4096  # numbers drawn ahead, per seed
+
+
+class Streams:
+    """Random streams of several seeds side by side; every draw has the seeds as its first axis."""
+
+    def __init__(self, seeds: Sequence[int]) -> None:
+        if not len(seeds):
+            raise InvalidArgument("seeds", seeds, "at least one whole number")
+        self.seeds = tuple(require.whole("seed", seed, least=0) for seed in seeds)
+        self._generators: dict[str, list[np.random.Generator]] = {}
+        self._ahead: dict[str, Floats] = {}  # (seeds, what is drawn but not yet used)
+
+    def generators(self, name: str) -> list[np.random.Generator]:
+        """The generators of a stream, one per seed. Whoever uses them draws one kind of number in one order."""
+        if name not in self._generators:
+            key = (zlib.crc32(name.encode()),)
+            self._generators[name] = [
+                np.random.Generator(np.random.SFC64(np.random.SeedSequence(seed, spawn_key=key))) for seed in self.seeds
+            ]
+        return self._generators[name]
+
+    def normal(self, name: str, shape: tuple[int, ...]) -> Floats:
+        """Standard normal numbers, (seeds, *shape)."""
+        return self._take(name, shape, lambda rng, out: rng.standard_normal(out=out))
+
+    def uniform(self, name: str, shape: tuple[int, ...]) -> Floats:
+        """Uniform numbers in [0, 1), (seeds, *shape)."""
+        return self._take(name, shape, lambda rng, out: rng.random(out=out))
+
+    def binomial(self, name: str, trials: NDArray[np.int64] | int, chance: Floats) -> NDArray[np.int64]:
+        """Bin(trials, chance), elementwise for arrays (seeds, ...)."""
+        trials, chance = np.broadcast_arrays(np.asarray(trials), chance)
+        draws = [rng.binomial(n, p) for rng, n, p in zip(self.generators(name), trials, chance, strict=True)]
+        return np.asarray(draws, dtype=np.int64)
+
+    def _take(self, name: str, shape: tuple[int, ...], fill: Callable[[np.random.Generator, Floats], object]) -> Floats:
+        wanted = math.prod(shape)
+        ahead = self._ahead.get(name)
+        if ahead is None:
+            ahead = np.empty((len(self.seeds), 0))
+        if ahead.shape[1] < wanted:
+            fresh = np.empty((len(self.seeds), max(wanted - ahead.shape[1], _BLOCK)))
+            for rng, row in zip(self.generators(name), fresh, strict=True):
+                fill(rng, row)
+            ahead = np.concatenate([ahead, fresh], axis=1) if ahead.shape[1] else fresh
+        self._ahead[name] = ahead[:, wanted:]
+        return ahead[:, :wanted].reshape(len(self.seeds), *shape)

@@ -1,0 +1,71 @@
+"""Noise for simulations of several seeds side by side: every seed has streams of its own."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from bandanna.core.streams import Streams
+from bandanna.mechanisms.sources.base import NoiseSource, Size, shape
+from bandanna.mechanisms.sources.fast import FastNoise
+
+
+class ReplicatedNoise(NoiseSource):
+    """Fast noise whose first axis is the seeds of `streams`; a seed draws the same numbers in any company."""
+
+    secure = False
+
+    def __init__(self, streams: Streams) -> None:
+        self._streams = streams
+        self._seeds = len(streams.seeds)
+
+    def gaussian(self, value: ArrayLike, *, std: float, grid: float) -> NDArray[np.float64]:
+        """value + N(0, std^2)."""
+        exact = np.asarray(value, dtype=float)
+        return np.asarray(exact + std * self._streams.normal("noise", exact.shape[1:]))
+
+    def laplace(self, value: ArrayLike, *, scale: float, grid: float) -> NDArray[np.float64]:
+        """value + Laplace(scale)."""
+        exact = np.asarray(value, dtype=float)
+        return np.stack([source.laplace(row, scale=scale, grid=grid) for source, row in self._each("laplace", exact)])
+
+    def discrete_gaussian(self, *, std: float, size: Size) -> NDArray[np.int64]:
+        """By each seed's own generator."""
+        rest = self._rest(size)
+        return np.stack([s.discrete_gaussian(std=std, size=rest) for s in self._sources("discrete gaussian")])
+
+    def discrete_laplace(self, *, scale: float, size: Size) -> NDArray[np.int64]:
+        """By each seed's own generator."""
+        rest = self._rest(size)
+        return np.stack([s.discrete_laplace(scale=scale, size=rest) for s in self._sources("discrete laplace")])
+
+    def binomial(self, *, trials: int, probability: float, size: Size) -> NDArray[np.int64]:
+        """By each seed's own generator."""
+        rest = self._rest(size)
+        return np.stack([s.binomial(trials=trials, probability=probability, size=rest) for s in self._sources("coins")])
+
+    def coins(self, counts: NDArray[np.int64], chances: NDArray[np.float64]) -> NDArray[np.int64]:
+        """By each seed's own generator."""
+        rows = zip(self._sources("group coins"), counts, chances, strict=True)
+        return np.stack([source.coins(n, p) for source, n, p in rows])
+
+    def uniform(self, size: Size) -> NDArray[np.float64]:
+        """From the stream "rounding"."""
+        return self._streams.uniform("rounding", self._rest(size))
+
+    def permutation(self, n: int, size: Size = ()) -> NDArray[np.int64]:
+        """By each seed's own generator."""
+        rest = self._rest(size)
+        return np.stack([s.permutation(n, size=rest) for s in self._sources("order")])
+
+    def _rest(self, size: Size) -> tuple[int, ...]:
+        axes = shape(size)
+        if not axes or axes[0] != self._seeds:
+            raise ValueError(f"the first axis of {axes} must be the {self._seeds} seeds")
+        return axes[1:]
+
+    def _sources(self, name: str) -> list[FastNoise]:
+        return [FastNoise(rng) for rng in self._streams.generators(name)]
+
+    def _each(self, name: str, rows: NDArray[np.float64]) -> list[tuple[FastNoise, NDArray[np.float64]]]:
+        return list(zip(self._sources(name), rows, strict=True))

@@ -1,0 +1,1 @@
+"""Policies: context -> action, estimate -> state; one file per algorithm."""

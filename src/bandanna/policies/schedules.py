@@ -1,0 +1,68 @@
+"""When a policy learns: public schedules of batch sizes, fixed in advance."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+from bandanna.core import require
+from bandanna.errors import InvalidArgument
+
+
+class Schedule(ABC):
+    """A rule that divides a horizon into batches. A last batch that does not fit is not released."""
+
+    @abstractmethod
+    def sizes(self, horizon: int) -> tuple[int, ...]:
+        """Sizes of the complete batches."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FixedBatches(Schedule):
+    """Batches of `size` users."""
+
+    size: int
+
+    def __post_init__(self) -> None:
+        require.whole("batch", self.size)
+
+    def sizes(self, horizon: int) -> tuple[int, ...]:
+        """floor(horizon / size) equal batches."""
+        return (self.size,) * (horizon // self.size)
+
+
+@dataclass(frozen=True, kw_only=True)
+class GeometricBatches(Schedule):
+    """Batches that grow: ceil(first ratio^i). The noise of log T releases adds up, not of T/B.
+
+    Right for stochastic contexts that are fresh in every round; with fixed arms, fixed batches are better.
+    """
+
+    first: int
+    ratio: float
+
+    def __post_init__(self) -> None:
+        require.whole("first", self.first)
+        if not self.ratio >= 1:
+            raise InvalidArgument("ratio", self.ratio, "a number >= 1")
+
+    def sizes(self, horizon: int) -> tuple[int, ...]:
+        """Growing batches, the last one stretched to the horizon if what is left would be smaller than it."""
+        sizes: list[int] = []
+        left, step = horizon, 0
+        while left > 0:
+            size = math.ceil(self.first * self.ratio**step)
+            following = math.ceil(self.first * self.ratio ** (step + 1))
+            if left < size:
+                break
+            if left - size < following:
+                size = left
+            sizes.append(size)
+            left, step = left - size, step + 1
+        return tuple(sizes)
+
+
+def geometric(*, first: int, ratio: float) -> GeometricBatches:
+    """Batches of first, first ratio, first ratio^2, ... users."""
+    return GeometricBatches(first=first, ratio=ratio)

@@ -1,0 +1,113 @@
+"""A channel: running sums of the users' statistics, as a policy's server gets to see them after every batch.
+
+Batch protocols release every batch by itself and the noisy sums are added up; the continual protocol releases the
+running sum directly. Either way `release` returns an estimate of the sum of everybody so far.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bandanna.accounting.guarantee import Guarantee
+from bandanna.core.domain import Domain, Statistic
+from bandanna.core.estimate import Estimate
+from bandanna.errors import InvalidArgument
+from bandanna.mechanisms.sources import NoiseSource
+from bandanna.protocols.base import BatchProtocol, Protocol
+from bandanna.protocols.central_continual import CentralContinual
+from bandanna.protocols.clear import Clear
+from bandanna.protocols.local_gaussian import LocalGaussian
+from bandanna.protocols.shuffle_binomial import ShuffleBinomial
+from bandanna.protocols.shuffle_gaussian import ShuffleGaussian
+from bandanna.protocols.trust import Privacy
+
+
+@dataclass(frozen=True, kw_only=True)
+class Running:
+    """How far a channel is: batches released, the estimate so far, the continual stream's own state if there is one."""
+
+    batches: int
+    estimate: Estimate
+    stream: Any = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Channel:
+    """Running sums over a public schedule of batch `sizes`; a shorter last batch is never released."""
+
+    protocols: dict[int, Protocol] = field(hash=False)  # by batch size; the continual protocol under every size
+    sizes: tuple[int, ...]
+
+    @property
+    def continual(self) -> CentralContinual | None:
+        """The continual protocol, where there is one."""
+        first = next(iter(self.protocols.values()))
+        return first if isinstance(first, CentralContinual) else None
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """That of the batch size with the largest epsilon; sizes differ only by the granularity of their noise."""
+        return max((protocol.guarantee for protocol in self.protocols.values()), key=lambda stated: stated.epsilon)
+
+    @property
+    def bits_per_user(self) -> int:
+        """The longest message."""
+        return max(protocol.bits_per_user for protocol in self.protocols.values())
+
+    def prefix_std(self) -> NDArray[np.float64]:
+        """Noise of the running sum per scaled coordinate after 1, ..., M batches: public, known in advance."""
+        if self.continual is not None:
+            steps = np.arange(1, len(self.sizes) + 1)
+            return np.asarray(np.sqrt(self.continual.mechanism.prefix_variance(steps)))
+        variances = [self._batch_protocol(size).std(size) ** 2 for size in self.sizes]
+        return np.asarray(np.sqrt(np.cumsum(variances)))
+
+    def begin(self, replicates: tuple[int, ...] = ()) -> Running:
+        """Before the first batch."""
+        dim = next(iter(self.protocols.values())).domain.dim
+        nothing = Estimate(total=np.zeros((*replicates, dim)), count=0, variance=0.0)
+        stream = self.continual.begin(replicates) if self.continual is not None else None
+        return Running(batches=0, estimate=nothing, stream=stream)
+
+    def release(self, state: Running, statistic: Statistic, source: NoiseSource, *, path: str) -> Running:
+        """One more batch, of the size that the schedule says."""
+        if state.batches >= len(self.sizes) or statistic.users != self.sizes[state.batches]:
+            planned = self.sizes[state.batches] if state.batches < len(self.sizes) else "no further batch"
+            raise InvalidArgument("batch", statistic.users, f"{planned}: the public schedule decides")
+        if self.continual is not None:
+            stream, estimate = self.continual.release(state.stream, statistic, source)
+            return Running(batches=state.batches + 1, estimate=estimate, stream=stream)
+        batch = self._batch_protocol(statistic.users).release(statistic, source, path=path)
+        return Running(batches=state.batches + 1, estimate=state.estimate + batch)
+
+    def _batch_protocol(self, size: int) -> BatchProtocol:
+        protocol = self.protocols[size]
+        assert isinstance(protocol, BatchProtocol)
+        return protocol
+
+
+def open_channel(privacy: Privacy, *, domain: Domain, sizes: tuple[int, ...]) -> Channel:
+    """Calibrate for a statistic and a schedule: noise belongs to a batch size, so every size has its own protocol."""
+    return Channel(protocols={size: _protocol(privacy, domain, size, len(sizes)) for size in set(sizes)}, sizes=sizes)
+
+
+def _protocol(privacy: Privacy, domain: Domain, size: int, steps: int) -> Protocol:
+    if not privacy.noisy or privacy.budget is None:
+        return Clear(domain=domain)
+    shared: dict[str, Any] = {
+        "domain": domain,
+        "budget": privacy.budget,
+        "participations": privacy.participations,
+        "calibration": privacy.calibration,
+    }
+    if privacy.model == "central":
+        return CentralContinual.calibrate(horizon=steps, mechanism=privacy.mechanism, **shared)
+    if privacy.model == "local":
+        return LocalGaussian.calibrate(**shared)
+    if privacy.protocol == "gaussian":
+        return ShuffleGaussian.calibrate(batch=size, **shared)
+    return ShuffleBinomial.calibrate(batch=size, **shared)

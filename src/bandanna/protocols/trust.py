@@ -1,0 +1,96 @@
+"""Whom a user trusts, and what is promised: `none()`, `central(...)`, `local(...)`, `shuffle(...)`."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from bandanna.accounting.budgets import ZCDP, ApproxDP, Budget
+from bandanna.core import require
+from bandanna.errors import InvalidBudget
+
+
+@dataclass(frozen=True, kw_only=True)
+class Privacy:
+    """A trust model with its budget; policies turn it into a channel for their own statistics and schedule.
+
+    `participations`: how many batches (central model: rounds) one user may take part in.
+    """
+
+    model: str
+    budget: Budget | None = None
+    mechanism: str = "blt"
+    protocol: str = "binomial"
+    calibration: str = "tight"
+    participations: int = 1
+
+    def __post_init__(self) -> None:
+        require.one_of("model", self.model, ("none", "central", "local", "shuffle"))
+        require.one_of("mechanism", self.mechanism, ("blt", "tree", "honaker"))
+        require.one_of("protocol", self.protocol, ("binomial", "gaussian"))
+        require.one_of("calibration", self.calibration, ("tight", "paper"))
+        require.whole("participations", self.participations)
+
+    @property
+    def noisy(self) -> bool:
+        """False for no privacy and for epsilon = infinity, which both mean no noise."""
+        return self.budget is not None and not math.isinf(getattr(self.budget, "epsilon", 0.0))
+
+
+def none() -> Privacy:
+    """No privacy: plain sums."""
+    return Privacy(model="none")
+
+
+def central(
+    *,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    rho: float | None = None,
+    mechanism: str = "blt",
+    calibration: str = "tight",
+    participations: int = 1,
+) -> Privacy:
+    """A trusted server publishes noisy running sums: (epsilon, delta) or rho-zCDP, for all releases together."""
+    budget = _budget(epsilon, delta, rho)
+    return Privacy(
+        model="central", budget=budget, mechanism=mechanism, calibration=calibration, participations=participations
+    )
+
+
+def local(
+    *,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    rho: float | None = None,
+    calibration: str = "tight",
+    participations: int = 1,
+) -> Privacy:
+    """Every device adds its own noise; nobody is trusted."""
+    budget = _budget(epsilon, delta, rho)
+    return Privacy(model="local", budget=budget, calibration=calibration, participations=participations)
+
+
+def shuffle(
+    *,
+    epsilon: float,
+    delta: float,
+    protocol: str = "binomial",
+    calibration: str = "tight",
+    participations: int = 1,
+) -> Privacy:
+    """A shuffler stands between devices and server: "binomial" vector sums (P_Vec) or "gaussian" reports (P_Amp)."""
+    budget = _budget(epsilon, delta, None)
+    return Privacy(
+        model="shuffle", budget=budget, protocol=protocol, calibration=calibration, participations=participations
+    )
+
+
+def _budget(epsilon: float | None, delta: float | None, rho: float | None) -> Budget:
+    if rho is not None:
+        if epsilon is not None or delta is not None:
+            raise InvalidBudget("rho", rho, "alone, without epsilon and delta")
+        return ZCDP(rho=rho)
+    if epsilon is None or delta is None:
+        raise InvalidBudget("epsilon, delta", (epsilon, delta), "both, or rho alone")
+    return ApproxDP(epsilon=epsilon, delta=delta)

@@ -1,0 +1,1 @@
+"""The simulator: many seeds at once, exact in law."""
