@@ -1,0 +1,205 @@
+"""All protocols side by side: rows are the protocols' own numbers, the inverse question has the inverse answer."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import pytest
+
+from bandanna.accounting import accountant
+from bandanna.accounting.budgets import ApproxDP
+from bandanna.core.domain import Ball, Domain
+from bandanna.core.report import LinearReport
+from bandanna.errors import InvalidArgument, InvalidBudget
+from bandanna.protocols import CentralContinual, CentralGaussian, LocalGaussian, ShuffleBinomial, ShuffleGaussian
+from bandanna.protocols.comparison import NAMES, Row, compare, invert
+
+REPORT = LinearReport(features=5)
+BUDGET = ApproxDP(epsilon=1.0, delta=1e-5)
+
+
+def table(rows: list[Row]) -> dict[str, Row]:
+    """Rows by their names, in order."""
+    assert tuple(row.protocol for row in rows) == NAMES
+    return {row.protocol: row for row in rows}
+
+
+@pytest.fixture(scope="module")
+def rows() -> dict[str, Row]:
+    """The comparison of the README."""
+    return table(compare(domain=REPORT, budget=BUDGET, batch=200))
+
+
+def test_rows_are_the_protocols_own_numbers(rows: dict[str, Row]) -> None:
+    """Each row shows std, bits and guarantee of the protocol that is calibrated for this budget."""
+    common: dict[str, Any] = {"domain": REPORT, "budget": BUDGET}
+    for made, std in (
+        (CentralGaussian.calibrate(**common), lambda p: p.std(200)),
+        (LocalGaussian.calibrate(**common), lambda p: p.std(200)),
+        (ShuffleBinomial.calibrate(batch=200, **common), lambda p: p.std(200)),
+        (ShuffleGaussian.calibrate(batch=200, **common), lambda p: p.std(200)),
+        (CentralContinual.calibrate(horizon=200, **common), lambda p: p.std()),
+    ):
+        row = rows[made.name]
+        assert row.std == std(made)
+        assert row.bits_per_user == made.bits_per_user
+        assert row.guarantee == made.guarantee
+        assert row.guarantee is not None
+        assert row.guarantee.epsilon <= 1.0
+        assert row.note == ""
+
+
+def test_ratios_are_to_the_central_mechanism(rows: dict[str, Row]) -> None:
+    """The ratio of every row is its std over the central one's; privacy without trust costs more, never less."""
+    central = rows["central_gaussian"].std
+    assert central == pytest.approx(7.914, rel=1e-3)
+    for row in rows.values():
+        assert row.std is not None
+        assert row.ratio_to_central == pytest.approx(row.std / central)
+    ordered = ["clear", "central_gaussian", "shuffle_binomial", "shuffle_gaussian", "local_gaussian"]
+    ratios = [rows[name].ratio_to_central for name in ordered]
+    assert ratios == sorted(ratios)
+    assert rows["shuffle_binomial"].std == pytest.approx(8.029, rel=0.02)
+    assert rows["local_gaussian"].ratio_to_central == pytest.approx(math.sqrt(200))
+
+
+def test_rows_are_json(rows: dict[str, Row]) -> None:
+    """Rows are plain values: what is infinite or does not exist is null, and nothing is NaN."""
+    for row in rows.values():
+        plain = json.loads(json.dumps(row.to_dict(), allow_nan=False))
+        assert {"protocol", "std", "bits_per_user", "epsilon", "delta", "ratio_to_central"} <= plain.keys()
+        assert (plain["epsilon"] is None) == (row.protocol == "clear")
+        assert plain["delta"] == 1e-5
+
+
+def test_horizon_and_mechanism_concern_the_continual_protocol_only(rows: dict[str, Row]) -> None:
+    """Another horizon or factorisation changes one row, and to that protocol's own number."""
+    longer = table(compare(domain=REPORT, budget=BUDGET, batch=200, horizon=20_000))
+    tree = table(compare(domain=REPORT, budget=BUDGET, batch=200, horizon=20_000, mechanism="tree"))
+    assert longer["central_continual"].std == pytest.approx(33.5, rel=0.01)
+    assert tree["central_continual"].std == pytest.approx(114.7, rel=0.01)
+    for name in set(NAMES) - {"central_continual"}:
+        assert rows[name] == longer[name] == tree[name]
+
+
+def test_participations_reach_every_protocol(rows: dict[str, Row]) -> None:
+    """A person in 4 batches: separate batches need about twice the noise, one stream four times."""
+    four = table(compare(domain=REPORT, budget=BUDGET, batch=200, participations=4))
+    for name, factor in (("central_gaussian", 2.0), ("local_gaussian", 2.0), ("shuffle_binomial", 2.0)):
+        assert four[name].std == pytest.approx(factor * rows[name].std, rel=0.02)
+    assert four["central_continual"].std == pytest.approx(4 * rows["central_continual"].std, rel=1e-3)
+    assert rows["shuffle_gaussian"].std < four["shuffle_gaussian"].std <= four["local_gaussian"].std * (1 + 2**-12)
+    for row in four.values():
+        assert row.guarantee is not None
+        if row.protocol != "clear":
+            assert row.guarantee.unit == "user"
+            assert row.guarantee.participations == 4
+
+
+@pytest.mark.parametrize("domain", [Ball(dim=3, bound=2.0), LinearReport(features=2, reward_bound=3.0)])
+def test_any_domain_can_be_compared(domain: Domain) -> None:
+    """The central row is the analytic Gaussian for the domain's own sensitivity, whatever the domain."""
+    found = table(compare(domain=domain, budget=BUDGET, batch=50))
+    assert found["central_gaussian"].std == pytest.approx(domain.sensitivity * 3.7306, rel=1e-3)
+    assert 1 <= found["shuffle_binomial"].ratio_to_central <= 1.03
+
+
+def test_a_papers_row_is_empty_outside_its_theorem() -> None:
+    """calibration="paper": a row outside its theorem says so, with the theorem, and the others stay."""
+    found = table(compare(domain=REPORT, budget=BUDGET, batch=200, calibration="paper"))
+    empty = found["shuffle_gaussian"]
+    assert (empty.std, empty.bits_per_user, empty.guarantee, empty.ratio_to_central) == (None, None, None, None)
+    assert "Thm 3.2" in empty.note
+    assert found["shuffle_binomial"].std == pytest.approx(3427, rel=1e-3)
+    for name in ("central_gaussian", "central_continual", "shuffle_binomial", "local_gaussian"):
+        row = found[name]
+        assert row.guarantee is not None
+        assert row.guarantee.epsilon < 1.0  # the printed noise is more than is needed
+        assert row.ratio_to_central == pytest.approx(row.std / found["central_gaussian"].std)
+    assert json.loads(json.dumps(empty.to_dict(), allow_nan=False))["epsilon"] is None
+
+
+def test_without_a_central_row_there_are_no_ratios() -> None:
+    """At epsilon = 2 the classical Gaussian is outside its theorem: no ratio is made up."""
+    found = table(compare(domain=REPORT, budget=ApproxDP(epsilon=2.0, delta=1e-5), batch=200, calibration="paper"))
+    assert found["central_gaussian"].std is None
+    assert found["shuffle_binomial"].std is not None
+    assert all(row.ratio_to_central is None for row in found.values())
+
+
+def test_the_inverse_question_has_the_inverse_answer(rows: dict[str, Row]) -> None:
+    """The std calibrated for epsilon = 1 gives epsilon = 1 back; the binomial, on a finer lattice, at most 2 % less."""
+    for name, row in rows.items():
+        if name == "clear":
+            continue
+        assert row.std is not None
+        back = table(invert(domain=REPORT, std=row.std, delta=1e-5, batch=200))[name]
+        assert back.guarantee is not None
+        assert back.guarantee.epsilon <= 1.0 + 1e-6
+        assert back.guarantee.epsilon == pytest.approx(1.0, rel=0.02 if name == "shuffle_binomial" else 1e-3)
+
+
+@pytest.mark.parametrize("std", [2.0, 8.0, 100.0])
+def test_a_given_noise_is_priced_by_the_accountant(std: float) -> None:
+    """For a given std of the sum every row has that std (the binomial's not more), and the accountant's epsilon."""
+    found = table(invert(domain=REPORT, std=std, delta=1e-5, batch=20, horizon=50, participations=2))
+    assert found["clear"].std == 0.0
+    for name in set(NAMES) - {"clear"}:
+        row = found[name]
+        assert row.std == pytest.approx(std, rel=1e-2 if name == "shuffle_binomial" else 1e-12)
+        assert row.std <= std * (1 + 1e-12)
+        assert row.guarantee is not None
+        assert row.guarantee.participations == 2
+    local = LocalGaussian(domain=REPORT, noise_std=std / math.sqrt(20), participations=2, delta=1e-5)
+    central = CentralGaussian(domain=REPORT, noise_std=std, participations=2, delta=1e-5)
+    assert found["local_gaussian"].guarantee.epsilon == local.guarantee.epsilon
+    assert found["central_gaussian"].guarantee.epsilon == central.guarantee.epsilon
+    binomial, exact = found["shuffle_binomial"].guarantee.epsilon, central.guarantee.epsilon
+    assert exact <= binomial <= 1.05 * exact
+    assert found["central_gaussian"].guarantee.epsilon <= accountant.epsilon(local.event, 1e-5) * 2
+
+
+def test_progress_is_told() -> None:
+    """A caller hears the name of every protocol before it is calibrated."""
+    told: list[str] = []
+    compare(domain=REPORT, budget=BUDGET, batch=20, progress=told.append)
+    assert tuple(told) == NAMES
+    told.clear()
+    invert(domain=REPORT, std=5.0, delta=1e-5, batch=20, progress=told.append)
+    assert tuple(told) == NAMES
+
+
+@pytest.mark.parametrize(
+    ("changed", "argument"),
+    [
+        ({"batch": 1}, "batch"),
+        ({"batch": 2.5}, "batch"),
+        ({"participations": 0}, "participations"),
+        ({"calibration": "loose"}, "calibration"),
+        ({"horizon": -3}, "horizon"),
+        ({"horizon": 1.5}, "horizon"),
+    ],
+)
+def test_bad_settings_are_refused(changed: dict[str, Any], argument: str) -> None:
+    """A setting that makes no sense is refused by its name, not answered with an empty row."""
+    with pytest.raises(InvalidArgument) as caught:
+        compare(**{"domain": REPORT, "budget": BUDGET, "batch": 20, **changed})
+    assert caught.value.argument == argument
+
+
+@pytest.mark.parametrize("std", [0.0, -1.0, math.nan, math.inf])
+def test_a_given_noise_must_be_a_number(std: float) -> None:
+    """Noise of zero, negative, infinite or undefined std has no answer."""
+    with pytest.raises(InvalidArgument) as caught:
+        invert(domain=REPORT, std=std, delta=1e-5, batch=20)
+    assert caught.value.argument == "std"
+
+
+@pytest.mark.parametrize("delta", [1.0, -0.1, math.nan])
+def test_a_given_delta_must_be_one(delta: float) -> None:
+    """Outside [0, 1) there is no delta at which to state a guarantee."""
+    with pytest.raises(InvalidBudget) as caught:
+        invert(domain=REPORT, std=1.0, delta=delta, batch=20)
+    assert caught.value.argument == "delta"
