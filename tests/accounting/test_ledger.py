@@ -1,0 +1,486 @@
+"""The ledger: one conformance suite for all stores, then what a ledger promises over any of them."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from bandanna.accounting import accountant, gdp
+from bandanna.accounting.budgets import ZCDP, ApproxDP, PureDP
+from bandanna.accounting.events import (
+    BinomialEvent,
+    ClearEvent,
+    CompositionEvent,
+    Event,
+    GaussianEvent,
+    LaplaceEvent,
+)
+from bandanna.accounting.ledger import Entry, Ledger, LedgerStore, MemoryStore
+from bandanna.core.domain import Ball
+from bandanna.errors import (
+    BandannaError,
+    BudgetExceeded,
+    ConflictingRelease,
+    InvalidArgument,
+    InvalidStatistic,
+    UnknownEvent,
+)
+
+# Every implementation of LedgerStore is registered here: a name, and how to make an empty one.
+STORES: dict[str, Callable[[], LedgerStore]] = {"memory": MemoryStore}
+
+EVENT = GaussianEvent(std=2.0, sensitivity=1.0)  # mu = 1/2
+BUDGET = ApproxDP(epsilon=gdp.epsilon(1e-5, 0.5) * (1 + 1e-9), delta=1e-5)  # exactly one such release
+
+
+@pytest.fixture(params=STORES)
+def make_store(request: pytest.FixtureRequest) -> Callable[[], LedgerStore]:
+    """How to make an empty store, one implementation after the other."""
+    return STORES[request.param]
+
+
+@pytest.fixture
+def store(make_store: Callable[[], LedgerStore]) -> LedgerStore:
+    """An empty store."""
+    return make_store()
+
+
+class Draw:
+    """Noise that counts how often it is drawn, and fails the first `failures` times."""
+
+    def __init__(self, failures: int = 0) -> None:
+        self.calls = 0
+        self.failures = failures
+
+    def __call__(self) -> np.ndarray:
+        """A fresh array each time."""
+        self.calls += 1
+        if self.calls <= self.failures:
+            raise OSError("no entropy today")
+        return np.array([float(self.calls)])
+
+
+def entry(task: str = "t", batch: str = "1", **changes: Any) -> Entry:
+    """A committed expense."""
+    return Entry(**{"task": task, "batch": batch, "event": EVENT, "fingerprint": "f", **changes})
+
+
+# Conformance: what every store must do
+
+
+def test_store_begins_empty(store: LedgerStore) -> None:
+    """A new store holds entries, or finds some."""
+    assert store.entries() == []
+    assert store.find("t", "1") is None
+
+
+def test_store_keeps_entries_in_order(store: LedgerStore) -> None:
+    """An entry is lost, changed, out of order or found under another id."""
+    added = [entry("t", "1"), entry("t", "2", members=("a", "b")), entry("u", "1", event=ClearEvent()), entry("t", "0")]
+    for one in added:
+        store.commit(one)
+    assert store.entries() == added
+    for one in added:
+        assert store.find(one.task, one.batch) == one
+    assert store.find("u", "2") is None
+    assert store.find("1", "t") is None
+
+
+def test_store_refuses_a_taken_id(store: LedgerStore) -> None:
+    """A second expense replaces the first under the same id."""
+    store.commit(entry())
+    with pytest.raises(ConflictingRelease, match=r"'t'.*'1'"):
+        store.commit(entry(fingerprint="other"))
+    assert store.entries() == [entry()]
+
+
+def test_store_keeps_a_release_once(store: LedgerStore) -> None:
+    """A release is lost, replaced, or changes another entry."""
+    store.commit(entry("t", "1"))
+    store.commit(entry("t", "2"))
+    assert store.find("t", "1").release is None
+    store.keep("t", "1", 41.5)
+    assert store.find("t", "1") == entry("t", "1", release=(41.5,))
+    assert store.find("t", "2") == entry("t", "2")
+    with pytest.raises(ConflictingRelease, match="released already"):
+        store.keep("t", "1", 42.5)
+    assert store.find("t", "1").release == (41.5,)
+    assert [one.batch for one in store.entries()] == ["1", "2"]
+
+
+def test_store_tells_a_release_of_none_from_no_release(store: LedgerStore) -> None:
+    """A release whose value is None counts as not released."""
+    store.commit(entry())
+    store.keep("t", "1", None)
+    assert store.find("t", "1").release == (None,)
+    with pytest.raises(ConflictingRelease):
+        store.keep("t", "1", 1.0)
+
+
+def test_store_keeps_no_release_without_an_expense(store: LedgerStore) -> None:
+    """A result is stored under an id for which nothing was committed."""
+    with pytest.raises((BandannaError, LookupError)):
+        store.keep("t", "1", 1.0)
+    assert store.entries() == []
+
+
+def test_store_has_a_secret_of_its_own(make_store: Callable[[], LedgerStore]) -> None:
+    """Fingerprints can be guessed: the key is short, changes, or is shared by two stores."""
+    first, second = make_store(), make_store()
+    assert len(first.secret()) >= 16
+    assert first.secret() == first.secret()
+    assert first.secret() != second.secret()
+
+
+def test_store_lists_are_copies(store: LedgerStore) -> None:
+    """A caller changes the store through the list that it was given."""
+    store.commit(entry())
+    store.entries().clear()
+    assert store.entries() == [entry()]
+
+
+def test_store_lock_is_exclusive(store: LedgerStore) -> None:
+    """Two threads are inside the lock at once, so that check-and-commit is not one step."""
+    inside, most = 0, 0
+    barrier = threading.Barrier(4)
+
+    def work() -> None:
+        nonlocal inside, most
+        barrier.wait()
+        for i in range(50):
+            with store.lock():
+                inside += 1
+                most = max(most, inside)
+                if store.find("t", str(i)) is None:
+                    store.commit(entry("t", str(i)))  # would raise if another thread came between
+                inside -= 1
+
+    run_threads(work, 4)
+    assert most == 1
+    assert len(store.entries()) == 50
+
+
+def run_threads(work: Callable[[], None], count: int) -> None:
+    """Run the same work in several threads; an error in any of them is raised here."""
+    errors: list[BaseException] = []
+
+    def guarded() -> None:
+        try:
+            work()
+        except BaseException as error:  # whatever it is, it is the test's to report
+            errors.append(error)
+
+    threads = [threading.Thread(target=guarded) for _ in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if errors:
+        raise errors[0]
+
+
+# Check, commit, release
+
+
+def test_released_once_and_returned_again(store: LedgerStore) -> None:
+    """Asked again, the ledger draws fresh noise, returns something else or spends again."""
+    ledger, draw = Ledger(budget=BUDGET, store=store), Draw()
+    data = np.arange(6.0).reshape(2, 3)
+    first = ledger.release(EVENT, task="t", batch=1, data=data, draw=draw)
+    for batch in (1, "1"):
+        again = ledger.release(EVENT, task="t", batch=batch, data=data.copy(), draw=draw)
+        assert np.array_equal(again, first)
+    assert draw.calls == 1
+    assert len(store.entries()) == 1
+    assert ledger.spent() == pytest.approx(BUDGET.epsilon, rel=1e-6)
+
+
+def test_memory_store_returns_the_stored_object() -> None:
+    """The release that comes back is not the one that was stored."""
+    ledger = Ledger(budget=BUDGET)
+    first = ledger.release(EVENT, task="t", batch=1, data=b"x", draw=object)
+    assert ledger.release(EVENT, task="t", batch=1, data=b"x", draw=object) is first
+
+
+def test_another_ledger_on_the_same_store(store: LedgerStore) -> None:
+    """After a restart the store's releases and expenses are forgotten."""
+    draw = Draw()
+    first = Ledger(budget=BUDGET, store=store).release(EVENT, task="t", batch=1, data=b"x", draw=draw)
+    restarted = Ledger(budget=BUDGET, store=store)
+    assert np.array_equal(restarted.release(EVENT, task="t", batch=1, data=b"x", draw=draw), first)
+    assert draw.calls == 1
+    with pytest.raises(BudgetExceeded):
+        restarted.release(EVENT, task="u", batch=1, data=b"x", draw=draw)
+
+
+def test_expense_is_committed_before_the_noise_is_drawn(store: LedgerStore) -> None:
+    """Noise is drawn before its expense is in the store: a crash in between would forget a release."""
+    seen: list[list[Entry]] = []
+    Ledger(budget=BUDGET, store=store).release(
+        EVENT, task="t", batch=1, data=b"x", draw=lambda: seen.append(store.entries())
+    )
+    ((committed,),) = seen
+    assert committed.event == EVENT
+    assert committed.release is None
+
+
+def test_failed_draw_leaves_the_expense(store: LedgerStore) -> None:
+    """When the noise cannot be drawn the expense is taken back, or the same request cannot be repeated."""
+    ledger, draw = Ledger(budget=BUDGET, store=store), Draw(failures=2)
+    for _ in range(2):
+        with pytest.raises(OSError, match="entropy"):
+            ledger.release(EVENT, task="t", batch=1, data=b"x", draw=draw)
+        assert [one.release for one in store.entries()] == [None]
+    with pytest.raises(BudgetExceeded):  # it counts
+        ledger.release(EVENT, task="u", batch=1, data=b"x", draw=draw)
+    with pytest.raises(ConflictingRelease):  # and it is bound to its data
+        ledger.release(EVENT, task="t", batch=1, data=b"y", draw=draw)
+    assert ledger.release(EVENT, task="t", batch=1, data=b"x", draw=draw) == [3.0]
+    assert len(store.entries()) == 1
+
+
+def test_refused_expense_leaves_nothing(store: LedgerStore) -> None:
+    """A refused release was drawn, committed or stored; or its error does not say what was refused."""
+    ledger, draw = Ledger(budget=BUDGET, store=store), Draw()
+    dear = GaussianEvent(std=1.99, sensitivity=1.0)
+    with pytest.raises(BudgetExceeded, match=r"1\.99.*'t'.*nothing was spent or released"):
+        ledger.release(dear, task="t", batch=1, data=b"x", draw=draw)
+    assert draw.calls == 0
+    assert store.entries() == []
+    assert ledger.spent() == 0.0
+    ledger.release(EVENT, task="t", batch=1, data=b"x", draw=draw)  # the id is still free
+
+
+def test_unknown_events_are_refused(store: LedgerStore) -> None:
+    """An event without a price is released."""
+
+    class Secret(Event):
+        """Nobody knows what this costs."""
+
+    draw = Draw()
+    with pytest.raises(UnknownEvent):
+        Ledger(budget=BUDGET, store=store).release(Secret(), task="t", batch=1, data=b"x", draw=draw)
+    assert draw.calls == 0
+    assert store.entries() == []
+
+
+# Other data, other mechanisms
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        np.array([[1.0, 2.0], [3.0, 5.0]]),
+        np.array([[1.0, 2.0, 3.0, 4.0]]),
+        np.array([[1.0, 3.0], [2.0, 4.0]]),
+        np.array([1.0, 2.0, 3.0]),
+        b"1234",
+    ],
+    ids=["a value", "the shape", "transposed", "shorter", "bytes"],
+)
+def test_other_data_is_refused(store: LedgerStore, other: Any) -> None:
+    """Other data under a released id gets the stored release, or a new one."""
+    ledger, draw = Ledger(budget=BUDGET, store=store), Draw()
+    ledger.release(EVENT, task="t", batch=1, data=np.array([[1.0, 2.0], [3.0, 4.0]]), draw=draw)
+    with pytest.raises(ConflictingRelease, match=r"'t'.*'1'.*nothing was released"):
+        ledger.release(EVENT, task="t", batch=1, data=other, draw=draw)
+    assert draw.calls == 1
+
+
+def test_other_mechanism_is_refused(store: LedgerStore) -> None:
+    """Less, or other, noise on the same data under a released id is released."""
+    ledger, draw = Ledger(budget=BUDGET, store=store), Draw()
+    ledger.release(EVENT, task="t", batch=1, data=b"x", draw=draw)
+    for other in (GaussianEvent(std=4.0, sensitivity=1.0), GaussianEvent(std=2.0, sensitivity=1.0, dim=2)):
+        with pytest.raises(ConflictingRelease, match="another mechanism"):
+            ledger.release(other, task="t", batch=1, data=b"x", draw=draw)
+    assert draw.calls == 1
+
+
+def test_equal_data_in_other_memory_is_the_same(store: LedgerStore) -> None:
+    """The same numbers in another memory order, or as a statistic, count as other data."""
+    ledger, draw = Ledger(budget=BUDGET, store=store), Draw()
+    data = np.arange(6.0).reshape(2, 3) / 20
+    ledger.release(EVENT, task="t", batch=1, data=data, draw=draw)
+    for same in (np.asfortranarray(data), data.tolist(), np.repeat(data, 2, axis=0)[::2], Ball(dim=3).admit(data)):
+        ledger.release(EVENT, task="t", batch=1, data=same, draw=draw)
+    assert draw.calls == 1
+
+
+def test_fingerprints_are_keyed(make_store: Callable[[], LedgerStore]) -> None:
+    """The same data has the same fingerprint in two stores, or data can be read off the store's entries."""
+    marks = set()
+    for _ in range(2):
+        store = make_store()
+        Ledger(budget=BUDGET, store=store).release(EVENT, task="t", batch=1, data=[[0.5]], draw=Draw())
+        (kept,) = store.entries()
+        marks.add(kept.fingerprint)
+        assert "0.5" not in repr(kept)
+    assert len(marks) == 2
+
+
+def test_data_must_be_numbers_or_bytes(store: LedgerStore) -> None:
+    """Objects are fingerprinted by their address: equal data would differ, other data could agree."""
+    with pytest.raises(InvalidStatistic, match="data"):
+        Ledger(budget=BUDGET, store=store).release(EVENT, task="t", batch=1, data=[object()], draw=Draw())
+    assert store.entries() == []
+
+
+# The budget
+
+
+@pytest.mark.parametrize("participations", [1, 2, 3])
+def test_overspending_is_refused(store: LedgerStore, participations: int) -> None:
+    """Batches are released beyond the budget of a person in M of them, or refused although it suffices."""
+    budget = ApproxDP(epsilon=gdp.epsilon(1e-5, 0.5 * participations**0.5) * (1 + 1e-9), delta=1e-5)
+    ledger = Ledger(budget=budget, participations=participations, store=store)
+    for batch in range(6):  # every person is in M of them: no more than M are paid for
+        ledger.release(EVENT, task="t", batch=batch, data=b"x", draw=Draw())
+    assert ledger.spent() <= budget.epsilon * (1 + 1e-6)
+    dearer = GaussianEvent(std=1.9, sensitivity=1.0)
+    with pytest.raises(BudgetExceeded):
+        ledger.release(dearer, task="t", batch=6, data=b"x", draw=Draw())
+    with pytest.raises(BudgetExceeded):
+        ledger.release(GaussianEvent(std=20.0, sensitivity=1.0), task="u", batch=0, data=b"x", draw=Draw())
+    assert len(store.entries()) == 6
+
+
+@pytest.mark.parametrize("participations", [1, 2, 3])
+def test_unequal_batches_against_every_person(store: LedgerStore, participations: int) -> None:
+    """After some sequence of unequal batches a person's own composition exceeds the budget."""
+    rng = np.random.default_rng(5)
+    ledger = Ledger(budget=ApproxDP(epsilon=2.0, delta=1e-5), participations=participations, store=store)
+    refused = 0
+    for i in range(14):
+        event: Event = GaussianEvent(std=float(rng.choice([2.5, 4.0, 6.0])), sensitivity=1.0)
+        if i % 4 == 3:
+            event = BinomialEvent(trials=int(rng.choice([4000, 16_000])), shift=9.0, reach=9, dim=2)
+        try:
+            ledger.release(event, task=str(rng.choice(["a", "b"])), batch=i, data=b"x", draw=Draw())
+        except BudgetExceeded:
+            refused += 1
+    assert 0 < refused < 14
+    tasks: dict[str, list[Event]] = {}
+    for one in store.entries():
+        tasks.setdefault(one.task, []).append(one.event)
+    choices = [
+        list(
+            {
+                tuple(sorted(choice, key=repr))
+                for choice in itertools.combinations(events, min(participations, len(events)))
+            }
+        )
+        for events in tasks.values()
+    ]
+    for choice in itertools.product(*choices):
+        person = CompositionEvent(events=tuple(event for part in choice for event in part))
+        assert accountant.satisfies(person, ledger.budget)
+
+
+def test_other_budgets(store: LedgerStore) -> None:
+    """A pure or concentrated budget is overspent."""
+    ledger = Ledger(budget=PureDP(epsilon=1.0), participations=2, store=store)
+    half = LaplaceEvent(scale=2.0, sensitivity=1.0)
+    for batch in range(3):
+        ledger.release(half, task="t", batch=batch, data=b"x", draw=Draw())
+    with pytest.raises(BudgetExceeded):
+        ledger.release(LaplaceEvent(scale=1.9, sensitivity=1.0), task="t", batch=3, data=b"x", draw=Draw())
+    with pytest.raises(BudgetExceeded):
+        ledger.release(EVENT, task="t", batch=3, data=b"x", draw=Draw())  # Gaussian noise is not pure
+    concentrated = Ledger(budget=ZCDP(rho=0.25))
+    concentrated.release(EVENT, task="t", batch=0, data=b"x", draw=Draw())  # rho = 1/8
+    concentrated.release(EVENT, task="u", batch=0, data=b"x", draw=Draw())
+    with pytest.raises(BudgetExceeded):
+        concentrated.release(GaussianEvent(std=50.0, sensitivity=1.0), task="v", batch=0, data=b"x", draw=Draw())
+
+
+def test_spent_is_what_was_composed() -> None:
+    """The stated expense is not that of the person who paid most."""
+    ledger = Ledger(budget=ApproxDP(epsilon=5.0, delta=1e-5))
+    assert ledger.spent() == 0.0
+    ledger.release(EVENT, task="t", batch=0, data=b"x", draw=Draw())
+    ledger.release(GaussianEvent(std=1.0, sensitivity=1.0), task="t", batch=1, data=b"x", draw=Draw())
+    assert ledger.spent() == pytest.approx(gdp.epsilon(1e-5, 1.0), rel=1e-6)
+    ledger.release(EVENT, task="u", batch=0, data=b"x", draw=Draw())
+    assert ledger.spent() >= gdp.epsilon(1e-5, 1.25**0.5) * (1 - 1e-9)
+    twice = Ledger(budget=ApproxDP(epsilon=5.0, delta=1e-5), participations=2)
+    for batch in range(5):
+        twice.release(EVENT, task="t", batch=batch, data=b"x", draw=Draw())
+    assert twice.spent() == pytest.approx(gdp.epsilon(1e-5, 0.5**0.5), rel=1e-6)
+
+
+@pytest.mark.parametrize("participations", [0, -1, 1.5, True, None, "2"])
+def test_bad_participations(participations: Any) -> None:
+    """A meaningless number of participations makes a ledger."""
+    with pytest.raises(InvalidArgument, match="participations"):
+        Ledger(budget=BUDGET, participations=participations)
+
+
+# Members
+
+
+def test_members_are_counted(store: LedgerStore) -> None:
+    """A person is in more batches of a task than the ledger composes for."""
+    budget = ApproxDP(epsilon=9.0, delta=1e-5)
+    ledger = Ledger(budget=budget, participations=2, store=store)
+    draw = Draw()
+    ledger.release(EVENT, task="t", batch=1, data=b"1", draw=draw, members=["ann", "bob"])
+    ledger.release(EVENT, task="t", batch=2, data=b"2", draw=draw, members=["ann", "cid"])
+    with pytest.raises(BudgetExceeded, match="'ann' has been in 2"):
+        ledger.release(EVENT, task="t", batch=3, data=b"3", draw=draw, members=["dee", "ann"])
+    assert draw.calls == 2
+    ledger.release(EVENT, task="t", batch=3, data=b"3", draw=draw, members=["dee", "bob"])
+    ledger.release(EVENT, task="u", batch=1, data=b"4", draw=draw, members=["ann"])  # another task composes
+    ledger.release(EVENT, task="t", batch=1, data=b"1", draw=draw, members=["ann", "bob"])  # asked again
+    assert draw.calls == 4
+    assert Counter(p for one in store.entries() for p in one.members) == {"ann": 3, "bob": 2, "cid": 1, "dee": 1}
+
+
+def test_a_member_twice_in_one_batch(store: LedgerStore) -> None:
+    """A person counts once although two reports of one batch are theirs."""
+    with pytest.raises(InvalidArgument, match="members = 'ann'"):
+        Ledger(budget=BUDGET, participations=2, store=store).release(
+            EVENT, task="t", batch=1, data=b"1", draw=Draw(), members=["ann", "bob", "ann"]
+        )
+    assert store.entries() == []
+
+
+# Threads
+
+
+def test_two_threads_one_draw(store: LedgerStore) -> None:
+    """Two threads that ask for the same batch at once get two different releases."""
+    ledger, draw = Ledger(budget=BUDGET, store=store), Draw()
+    barrier, results = threading.Barrier(8), []
+
+    def work() -> None:
+        barrier.wait()
+        results.append(float(ledger.release(EVENT, task="t", batch=1, data=b"x", draw=draw)[0]))
+
+    run_threads(work, 8)
+    assert results == [1.0] * 8
+    assert draw.calls == 1
+
+
+def test_threads_do_not_overspend_together(store: LedgerStore) -> None:
+    """Releases that fit the budget one by one are all let through when asked for at once."""
+    ledger, barrier, done = Ledger(budget=BUDGET, store=store), threading.Barrier(6), []
+    names = iter(range(6))
+
+    def work() -> None:
+        name = next(names)
+        barrier.wait()
+        try:
+            ledger.release(EVENT, task=f"task {name}", batch=1, data=b"x", draw=Draw())
+        except BudgetExceeded:
+            return
+        done.append(name)
+
+    run_threads(work, 6)
+    assert len(done) == len(store.entries()) == 1
