@@ -1,0 +1,289 @@
+"""Bad input raises an error of the Bandanna family that says which argument, which value, and what is allowed."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from bandanna.accounting.budgets import ZCDP, ApproxDP, PureDP
+from bandanna.accounting.calibration.binomial import BinomialNoise
+from bandanna.accounting.calibration.gaussian import laplace_scale
+from bandanna.accounting.factorisation import factorise
+from bandanna.accounting.ledger import Ledger
+from bandanna.core.domain import Ball, Box
+from bandanna.core.report import LinearReport
+from bandanna.errors import (
+    BandannaError,
+    BudgetExceeded,
+    ConflictingRelease,
+    InvalidArgument,
+    InvalidBudget,
+    InvalidStatistic,
+)
+from bandanna.mechanisms.sources import FastNoise
+from bandanna.protocols import (
+    BatchProtocol,
+    CentralContinual,
+    CentralGaussian,
+    Clear,
+    LocalGaussian,
+    ShuffleBinomial,
+    ShuffleGaussian,
+)
+
+DOMAIN, USERS, BUDGET = Ball(dim=3), 4, ApproxDP(epsilon=1.0, delta=1e-5)
+BATCH: list[BatchProtocol] = [
+    Clear(domain=DOMAIN),
+    CentralGaussian(domain=DOMAIN, noise_std=3.0),
+    LocalGaussian(domain=DOMAIN, noise_std=3.0),
+    ShuffleGaussian(domain=DOMAIN, noise_std=3.0, batch=USERS),
+    ShuffleBinomial(domain=DOMAIN, noise=BinomialNoise(scale=4.0, trials=400, users=USERS)),
+]
+CALIBRATE: dict[str, Callable[..., Any]] = {
+    "central_gaussian": lambda **given: CentralGaussian.calibrate(**{"domain": DOMAIN, "budget": BUDGET, **given}),
+    "central_continual": lambda **given: CentralContinual.calibrate(
+        **{"domain": DOMAIN, "budget": BUDGET, "horizon": 9, **given}
+    ),
+    "local_gaussian": lambda **given: LocalGaussian.calibrate(**{"domain": DOMAIN, "budget": BUDGET, **given}),
+    "shuffle_gaussian": lambda **given: ShuffleGaussian.calibrate(
+        **{"domain": DOMAIN, "budget": BUDGET, "batch": USERS, **given}
+    ),
+    "shuffle_binomial": lambda **given: ShuffleBinomial.calibrate(
+        **{"domain": DOMAIN, "budget": BUDGET, "batch": USERS, **given}
+    ),
+}
+each = pytest.mark.parametrize("protocol", BATCH, ids=lambda protocol: protocol.name)
+each_calibration = pytest.mark.parametrize("calibrate", CALIBRATE.values(), ids=CALIBRATE.keys())
+
+
+def fast() -> FastNoise:
+    """A seeded source."""
+    return FastNoise(np.random.default_rng(0))
+
+
+def refused(
+    error: type[InvalidArgument], argument: str, value: Any, act: Callable[..., Any], *given: Any, **named: Any
+) -> None:
+    """`act` raises exactly this error, and its message names argument, value and what is allowed."""
+    with pytest.raises(BandannaError) as caught:
+        act(*given, **named)
+    assert type(caught.value) is error
+    assert caught.value.argument == argument
+    assert caught.value.value == value or (value != value and caught.value.value != caught.value.value)
+    assert str(caught.value) == f"{argument} = {caught.value.value!r} is not allowed: {caught.value.allowed}"
+    assert caught.value.allowed
+
+
+@each
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+def test_statistics_that_are_not_finite(protocol: BatchProtocol, bad: float) -> None:
+    """A statistic that is not finite is refused, with its place, even where clipping is on."""
+    values = np.zeros((2, USERS, 3))
+    values[1, 2, 0] = bad
+    for path in ("messages", "law"):
+        refused(InvalidStatistic, "statistics[1, 2, 0]", bad, protocol.release, values, fast(), path=path)
+
+
+@each
+@pytest.mark.parametrize("shape", [(USERS, 2), (USERS, 4), (3,), (), (0, 3)])
+def test_statistics_of_another_shape(protocol: BatchProtocol, shape: tuple[int, ...]) -> None:
+    """A wrong dimension, a missing axis of users or an empty batch is refused, with the shape that is allowed."""
+    refused(InvalidStatistic, "statistics", f"array of shape {shape}", protocol.release, np.zeros(shape), fast())
+
+
+@each
+def test_statistics_outside_the_domain_without_clipping(protocol: BatchProtocol) -> None:
+    """With clipping off a statistic outside is refused, with its place; one at the boundary is not."""
+    values = np.zeros((USERS, 3))
+    values[1] = [0.6, 0.8, 0.0]
+    protocol.release(values, fast(), clip=False)
+    values[3] = [0.6, 0.8, 0.1]
+    refused(InvalidStatistic, "statistics[3]", [0.6, 0.8, 0.1], protocol.release, values, fast(), clip=False)
+
+
+def test_reports_that_are_none() -> None:
+    """With clipping off a vector that no features and reward make is refused; real reports pass."""
+    domain = LinearReport(features=2)
+    report = domain.pack(np.array([0.3, -0.5]), np.array(0.7))
+    Clear(domain=domain).release([report], fast(), clip=False)
+    forged = report.copy()
+    forged[-1] += 0.1  # an off-diagonal entry that belongs to other features
+    with pytest.raises(InvalidStatistic, match="clipping is off"):
+        Clear(domain=domain).release([forged], fast(), clip=False)
+
+
+@pytest.mark.parametrize("epsilon", [0, -1.0, math.nan, "1", None, True])
+def test_epsilon_is_a_positive_number(epsilon: Any) -> None:
+    """No budget has an epsilon that is zero, negative, undefined or no number."""
+    refused(InvalidBudget, "epsilon", epsilon, ApproxDP, epsilon=epsilon, delta=1e-5)
+    refused(InvalidBudget, "epsilon", epsilon, PureDP, epsilon=epsilon)
+
+
+@pytest.mark.parametrize("delta", [1, 1.5, -1e-9, math.nan, math.inf, "0.1", None])
+def test_delta_is_a_probability_below_one(delta: Any) -> None:
+    """No budget and no protocol states a guarantee at a delta outside [0, 1)."""
+    refused(InvalidBudget, "delta", delta, ApproxDP, epsilon=1.0, delta=delta)
+    refused(InvalidBudget, "delta", delta, CentralGaussian, domain=DOMAIN, noise_std=1.0, delta=delta)
+
+
+@each_calibration
+def test_gaussian_and_binomial_noise_is_never_pure(calibrate: Callable[..., Any]) -> None:
+    """delta = 0 is refused where noise cannot be pure, and the message says what can."""
+    refused(InvalidBudget, "delta", 0.0, calibrate, budget=ApproxDP(epsilon=1.0, delta=0.0))
+    assert laplace_scale(sensitivity=2.0, dim=1, budget=ApproxDP(epsilon=1.0, delta=0.0)) >= 2.0  # this one can
+
+
+@each_calibration
+def test_an_infinite_budget_has_no_least_noise(calibrate: Callable[..., Any]) -> None:
+    """epsilon = infinity is refused: the clear protocol is the one without noise."""
+    refused(InvalidBudget, "epsilon", math.inf, calibrate, budget=ApproxDP(epsilon=math.inf, delta=1e-5))
+
+
+@pytest.mark.parametrize("name", ["shuffle_gaussian", "shuffle_binomial"])
+@pytest.mark.parametrize("calibration", ["tight", "paper"])
+@pytest.mark.parametrize("batch", [1, 0, -3, 2.5, math.nan, "20", None, True])
+def test_a_shuffle_needs_two_users(name: str, calibration: str, batch: Any) -> None:
+    """Nobody hides in a batch of one, and batches are whole numbers."""
+    budget = ApproxDP(epsilon=0.01, delta=1e-5)  # inside the papers' theorems
+    given = {"calibration": calibration, "budget": budget, "domain": LinearReport(features=2)}
+    refused(InvalidArgument, "batch", batch, CALIBRATE[name], batch=batch, **given)
+
+
+@each_calibration
+@pytest.mark.parametrize("participations", [0, -1, 1.5, math.nan, "2", None])
+def test_participations_are_counted_from_one(calibrate: Callable[..., Any], participations: Any) -> None:
+    """A person takes part a whole number of times, at least once."""
+    refused(InvalidArgument, "participations", participations, calibrate, participations=participations)
+
+
+@each
+def test_participations_of_a_value(protocol: BatchProtocol) -> None:
+    """Also a protocol that is made by hand takes no other participations."""
+    refused(InvalidArgument, "participations", 0, dataclasses.replace, protocol, participations=0)
+
+
+@each_calibration
+@pytest.mark.parametrize("word", ["loose", "", "Tight", None])
+def test_unknown_calibrations(calibrate: Callable[..., Any], word: Any) -> None:
+    """Only "tight" and "paper" are calibrations."""
+    refused(InvalidArgument, "calibration", word, calibrate, calibration=word)
+
+
+@each
+@pytest.mark.parametrize("word", ["wire", "", None, "LAW"])
+def test_unknown_paths(protocol: BatchProtocol, word: Any) -> None:
+    """Only "messages" and "law" are paths."""
+    refused(InvalidArgument, "path", word, protocol.release, np.zeros((USERS, 3)), fast(), path=word)
+
+
+@pytest.mark.parametrize("word", ["lbt", "", None])
+def test_unknown_continual_mechanisms(word: Any) -> None:
+    """Only the four factorisations are continual mechanisms; the message lists them."""
+    with pytest.raises(InvalidArgument, match="'blt', 'tree', 'honaker', 'toeplitz'") as caught:
+        CALIBRATE["central_continual"](mechanism=word)
+    assert caught.value.value == word
+
+
+@pytest.mark.parametrize("horizon", [0, -5, 2.5, None, "10"])
+def test_a_horizon_is_a_whole_number(horizon: Any) -> None:
+    """A stream has at least one step."""
+    refused(InvalidArgument, "horizon", horizon, CALIBRATE["central_continual"], horizon=horizon)
+
+
+@pytest.mark.parametrize("std", [0.0, -1.0, math.nan, math.inf, "1", None])
+def test_noise_is_positive(std: Any) -> None:
+    """A protocol made by hand has noise of a positive, finite std; none at all is the clear protocol."""
+    given = {"domain": DOMAIN, "noise_std": std}
+    refused(InvalidArgument, "noise_std", std, CentralGaussian, **given)
+    refused(InvalidArgument, "noise_std", std, LocalGaussian, **given)
+    refused(InvalidArgument, "noise_std", std, ShuffleGaussian, batch=USERS, **given)
+    refused(InvalidArgument, "noise_std", std, CentralContinual, factorisation=factorise("tree", horizon=4), **given)
+
+
+def test_budgets_of_another_kind() -> None:
+    """Binomial noise and shuffled reports have no zCDP form, Gaussian noise no pure one."""
+    for name in ("shuffle_gaussian", "shuffle_binomial"):
+        refused(InvalidBudget, "budget", ZCDP(rho=0.1), CALIBRATE[name], budget=ZCDP(rho=0.1))
+    for name in ("central_gaussian", "central_continual", "local_gaussian"):
+        with pytest.raises(InvalidBudget, match="never pure"):
+            CALIBRATE[name](budget=PureDP(epsilon=1.0))
+
+
+def ledger_of(protocol: BatchProtocol) -> tuple[Ledger, Callable[..., Any]]:
+    """A ledger that guards the protocol's own budget, and a release of one batch through it."""
+    ledger = Ledger(budget=ApproxDP(epsilon=1.0, delta=1e-5), participations=2)
+
+    def release(batch: int, values: Any, seed: int = 0) -> Any:
+        source = FastNoise(np.random.default_rng(seed))
+        admitted = protocol.admit(values)
+        return ledger.release(
+            protocol.event, task="sum", batch=batch, data=admitted, draw=lambda: protocol.release(admitted, source)
+        )
+
+    return ledger, release
+
+
+@pytest.mark.parametrize("name", ["central_gaussian", "local_gaussian", "shuffle_gaussian", "shuffle_binomial"])
+def test_other_data_under_a_released_batch(name: str) -> None:
+    """Asked again, a batch comes back as released and costs nothing; other data under its id is refused."""
+    protocol = CALIBRATE[name](participations=2)
+    ledger, release = ledger_of(protocol)
+    values = np.full((USERS, 3), 0.2)
+    first = release(1, values, seed=1)
+    spent = ledger.spent()
+    assert 0 < spent <= 1.0
+    again = release(1, values, seed=2)
+    assert np.array_equal(first.total, again.total)
+    assert ledger.spent() == spent
+    other = values.copy()
+    other[0, 0] += 1e-6
+    with pytest.raises(ConflictingRelease, match="batch '1' belongs to other data"):
+        release(1, other)
+    assert ledger.spent() == spent
+    release(2, other)
+    assert spent < ledger.spent() <= 1.0
+
+
+def test_more_noise_is_not_the_same_release() -> None:
+    """Another mechanism under a released id is refused too, and what the budget does not pay for is not released."""
+    calm, loud = (CentralGaussian(domain=DOMAIN, noise_std=std, delta=1e-5) for std in (20.0, 30.0))
+    strong = CentralGaussian(domain=DOMAIN, noise_std=0.1, delta=1e-5)
+    ledger = Ledger(budget=BUDGET)
+    values = DOMAIN.admit(np.full((USERS, 3), 0.2))
+
+    def release(protocol: CentralGaussian, batch: int) -> Any:
+        return ledger.release(
+            protocol.event, task="sum", batch=batch, data=values, draw=lambda: protocol.release(values, fast())
+        )
+
+    release(calm, 1)
+    with pytest.raises(ConflictingRelease, match="another mechanism"):
+        release(loud, 1)
+    with pytest.raises(BudgetExceeded, match="nothing was spent or released"):
+        release(strong, 2)
+    assert ledger.store.find("sum", "2") is None
+
+
+@pytest.mark.parametrize(
+    ("argument", "make"),
+    [
+        ("dim", lambda: Ball(dim=0)),
+        ("dim", lambda: Box(dim=1.5)),
+        ("bound", lambda: Ball(dim=2, bound=0.0)),
+        ("bound", lambda: Ball(dim=2, bound=math.inf)),
+        ("low, high", lambda: Box(dim=2, low=1.0, high=1.0)),
+        ("low, high", lambda: Box(dim=2, low=-math.inf, high=1.0)),
+        ("features", lambda: LinearReport(features=0)),
+        ("reward_bound", lambda: LinearReport(features=2, reward_bound=-1.0)),
+    ],
+)
+def test_domains_are_bounded(argument: str, make: Callable[[], Any]) -> None:
+    """A domain without extent, dimension or bound has no sensitivity and cannot be made."""
+    with pytest.raises(InvalidArgument) as caught:
+        make()
+    assert caught.value.argument == argument
