@@ -1,0 +1,216 @@
+"""Guarantees: the sentences carry the numbers, the dictionary is JSON, the shuffler's view is enumerated."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from bandanna.accounting import accountant, gdp
+from bandanna.accounting.budgets import ApproxDP
+from bandanna.accounting.calibration.binomial import BinomialNoise
+from bandanna.accounting.events import BinomialEvent, ClearEvent, ContinualEvent, GaussianEvent, LaplaceEvent
+from bandanna.accounting.factorisation import BinaryTree
+from bandanna.accounting.guarantee import Guarantee, guarantee_of
+from bandanna.core.report import LinearReport
+from bandanna.errors import InvalidArgument
+from bandanna.protocols.shuffle_binomial import privacy as vector_sum
+
+EVENT = GaussianEvent(std=2.0, sensitivity=1.0)
+
+
+def stated(**changes: Any) -> Guarantee:
+    """A guarantee with some parts changed."""
+    parts: dict[str, Any] = {"trust": "central", "epsilon": 0.75, "delta": 1e-5, "protects": "a user's clicks"}
+    return Guarantee(**{**parts, **changes})
+
+
+def test_sentences_carry_the_numbers() -> None:
+    """The printed promise omits epsilon, delta, rho, the trust model, what is protected, adjacency or observers."""
+    text = str(
+        stated(rho=0.125, observers=(("the server", "raw data"), ("everybody", "noisy sums")), adjacency="replacement")
+    )
+    for part in (
+        "Central differential privacy",
+        "epsilon = 0.75",
+        "delta = 1e-05",
+        "0.125-zCDP",
+        "a user's clicks",
+        "each participation",
+        "under replacement",
+        "the server: raw data; everybody: noisy sums",
+    ):
+        assert part in text, part
+    assert text.count(". ") <= 2
+    assert "shuffler" not in text
+
+
+def test_units_are_told_apart() -> None:
+    """A promise for one participation reads like one for all of a user's."""
+    assert "all of a user's at most 7 participations" in str(stated(unit="user", participations=7))
+    assert "each participation" in str(stated())
+    assert "zCDP" not in str(stated())  # none is stated
+
+
+@pytest.mark.parametrize("trust", ["central", "local", "shuffle"])
+def test_trust_models_are_told_apart(trust: str) -> None:
+    """The trust model is not in the sentence."""
+    assert str(stated(trust=trust)).startswith(f"{trust.capitalize()} differential privacy")
+
+
+def test_no_promise_is_no_promise() -> None:
+    """Without a guarantee the sentence still promises something."""
+    for nothing in (stated(trust="none"), stated(epsilon=math.inf)):
+        assert str(nothing).startswith("No privacy is promised for a user's clicks.")
+        assert "epsilon" not in str(nothing)
+
+
+def test_shuffler_sentence() -> None:
+    """What the shuffler itself could learn is not said for a shuffle protocol, or said for others."""
+    left = str(stated(trust="shuffle", shuffler=ApproxDP(epsilon=3.25, delta=1e-4)))
+    assert "Against the shuffler itself" in left
+    assert "(3.25, 0.0001) is left" in left
+    exposed = str(stated(trust="shuffle", exposed=0.976))
+    assert "no privacy is left" in exposed
+    assert "probability at least 0.976" in exposed
+    assert "probability" not in str(stated(trust="shuffle"))
+    assert "Against the shuffler" not in str(stated(trust="local", shuffler=ApproxDP(epsilon=1.0, delta=1e-4)))
+
+
+@pytest.mark.parametrize(
+    "guarantee",
+    [
+        stated(),
+        stated(epsilon=math.inf, rho=math.inf),
+        stated(trust="shuffle", shuffler=ApproxDP(epsilon=3.25, delta=1e-4), exposed=0.5),
+        stated(rho=0.5, observers=(("a", "b"),), unit="user", participations=3),
+    ],
+    ids=["plain", "infinite", "shuffle", "user"],
+)
+def test_dictionary_is_json(guarantee: Guarantee) -> None:
+    """The dictionary cannot be written as strict JSON, or loses a field."""
+    plain = json.loads(json.dumps(guarantee.to_dict(), allow_nan=False))
+    assert plain["trust"] == guarantee.trust
+    assert plain["epsilon"] == (None if math.isinf(guarantee.epsilon) else guarantee.epsilon)
+    assert plain["rho"] == (None if math.isinf(guarantee.rho) else guarantee.rho)
+    assert plain["delta"] == guarantee.delta
+    assert plain["observers"] == dict(guarantee.observers)
+    assert plain["unit"] == guarantee.unit
+    assert plain["participations"] == guarantee.participations
+    assert plain["shuffler"] == (None if guarantee.shuffler is None else {"epsilon": 3.25, "delta": 1e-4})
+    assert set(plain) == {
+        *("trust", "epsilon", "delta", "rho", "protects", "unit", "participations", "adjacency", "adversary"),
+        *("observers", "shuffler", "exposed"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("trust", "blind"), ("trust", None), ("unit", "household"), ("adversary", "lazy")]
+)
+def test_bad_words(name: str, value: Any) -> None:
+    """A guarantee with an unknown trust model, unit or adversary exists."""
+    with pytest.raises(InvalidArgument, match=name):
+        stated(**{name: value})
+
+
+# Computed guarantees
+
+
+@pytest.mark.parametrize("participations", [1, 4])
+def test_guarantee_is_the_accountants(participations: int) -> None:
+    """The stated numbers are not those of the composed releases."""
+    guarantee = guarantee_of(EVENT, delta=1e-6, trust="central", protects="x", participations=participations)
+    mu = 0.5 * math.sqrt(participations)
+    assert guarantee.epsilon == pytest.approx(gdp.epsilon(1e-6, mu), rel=1e-8)
+    assert guarantee.rho == pytest.approx(mu**2 / 2)
+    assert guarantee.delta == 1e-6
+    assert guarantee.unit == ("event" if participations == 1 else "user")
+    assert guarantee.participations == participations
+    less = guarantee_of(GaussianEvent(std=1.6, sensitivity=1.0), delta=1e-6, trust="central", protects="x")
+    assert less.epsilon > 1.1 * gdp.epsilon(1e-6, 0.5)
+
+
+def test_continual_release_covers_all_participations_already() -> None:
+    """A stream that prices M0 participations itself is composed M0 times more."""
+    event = ContinualEvent(factorisation=BinaryTree(horizon=8), std=4.0, sensitivity=1.0, participations=2)
+    one = guarantee_of(event, delta=1e-6, trust="central", protects="x", participations=2, composed=False)
+    assert one.epsilon == accountant.epsilon(event, 1e-6)
+    assert one.unit == "user"
+    assert one.participations == 2
+
+
+def test_pure_and_clear_releases() -> None:
+    """Laplace noise is not pure at delta = 0, or raw data has a guarantee."""
+    pure = guarantee_of(LaplaceEvent(scale=4.0, sensitivity=1.0), delta=0.0, trust="local", protects="x")
+    assert (pure.epsilon, pure.delta) == (0.25, 0.0)
+    clear = guarantee_of(ClearEvent(), delta=1e-6, trust="none", protects="x")
+    assert clear.epsilon == math.inf
+    assert str(clear) == "No privacy is promised for x."
+
+
+# What the shuffler could learn
+
+
+def local_truth(noise: BinomialNoise, domain: LinearReport) -> float:
+    """P(one end of the widest coordinate shows counts that the other end never has), by the two laws of counts."""
+    steps = math.floor(noise.scale * domain.reach)
+    low = stats.binom.pmf(np.arange(noise.trials + steps + 1), noise.trials, noise.probability)
+    high = np.concatenate([np.zeros(steps), low[: noise.trials + 1]])
+    return max(float(high[low == 0].sum()), float(low[high == 0].sum()))
+
+
+def test_nothing_is_left_against_the_shuffler() -> None:
+    """At (1, 0.1), B = 200, d = 5 the shuffler is said to learn little, although 103 coins hide almost nothing."""
+    domain = LinearReport(features=5)
+    noise = vector_sum.calibrate(domain, ApproxDP(epsilon=1.0, delta=0.1), 200, 1, "tight")
+    assert (noise.scale, noise.trials) == (31.0, 103)
+    guarantee = vector_sum.guarantee(domain, noise, 0.1, 1)
+    assert round(guarantee.exposed, 3) == 0.976
+    assert guarantee.exposed == pytest.approx(local_truth(noise, domain), rel=1e-9)
+    assert guarantee.shuffler is None
+    assert guarantee.epsilon <= 1.0
+    assert "no privacy is left" in str(guarantee)
+    # for every epsilon: outcomes that one law never shows cannot be bought off
+    local = vector_sum.local_event(domain, noise)
+    for epsilon in (1.0, 10.0, 100.0):
+        assert accountant.delta(local, epsilon) >= guarantee.exposed
+
+
+@pytest.mark.parametrize(("trials", "probability"), [(5, 0.5), (40, 0.5), (400, 0.5), (400, 0.25), (3000, 0.1)])
+def test_exposure_by_enumeration(trials: int, probability: float) -> None:
+    """The shuffler is surer than stated, or less sure."""
+    domain = LinearReport(features=2)
+    noise = BinomialNoise(scale=11.5, trials=trials, users=20, probability=probability)
+    truth = local_truth(noise, domain)
+    assert vector_sum.exposed(domain, noise) == pytest.approx(truth, rel=1e-9, abs=1e-12)
+    if trials == 5:
+        assert truth == pytest.approx(1.0, abs=1e-12)
+
+
+def test_enough_coins_leave_a_local_guarantee() -> None:
+    """With many coins per user the local guarantee is not stated, or is better than the exact one of one coordinate."""
+    domain = LinearReport(features=1)
+    noise = BinomialNoise(scale=8.0, trials=4000, users=10)
+    guarantee = vector_sum.guarantee(domain, noise, 1e-4, 1)
+    assert guarantee.shuffler is not None
+    assert guarantee.shuffler.delta == 1e-4
+    mass, steps = stats.binom.pmf(np.arange(4001), 4000, 0.5), 16
+    p, q = np.concatenate([np.zeros(steps), mass]), np.concatenate([mass, np.zeros(steps)])
+    exact = float(np.maximum(p - math.exp(guarantee.shuffler.epsilon) * q, 0).sum())
+    assert exact <= 1e-4
+    assert guarantee.shuffler.epsilon > guarantee.epsilon  # the shuffler sees more than everybody else
+
+
+def test_local_guarantee_composes_over_participations() -> None:
+    """A shuffler that meets a user several times is said to learn as little as from one report."""
+    local = BinomialEvent(trials=4000, shift=10.0, reach=10)
+    one, four = (
+        guarantee_of(EVENT, delta=1e-5, trust="shuffle", protects="x", participations=m, local=local) for m in (1, 4)
+    )
+    assert one.shuffler is not None
+    assert four.shuffler is not None
+    assert four.shuffler.epsilon > 1.9 * one.shuffler.epsilon
