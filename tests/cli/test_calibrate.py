@@ -128,7 +128,7 @@ def test_a_given_noise_is_priced(tight: dict[str, dict[str, Any]]) -> None:
 
 
 def test_noise_and_budget_are_a_round_trip(tight: dict[str, dict[str, Any]]) -> None:
-    """The std that is needed for epsilon = 1 gives epsilon = 1 back, within 1 % (the binomial within 2 %), never more."""
+    """The std needed for epsilon = 1 gives epsilon = 1 back, within 1 % (the binomial within 2 %), and never more."""
     for name in set(NAMES) - {"clear"}:
         back = rows(*PROBLEM, "--std", repr(tight[name]["std"]))[name]
         assert back["epsilon"] <= 1 + 1e-6
