@@ -1,7 +1,9 @@
 """Results of numerical searches, kept on disk and in memory: calibrations answer at once the second time.
 
-A cache holds only what a search found (parameters), never a guarantee: sensitivities, errors and prices are always
-computed anew from the parameters. A wrong cache can cost utility, never privacy.
+A cache holds only what a search found (parameters), never a guarantee: what is printed as a guarantee is always
+computed anew from the parameters. Files carry a digest, so that a damaged one is noticed and computed again; where
+checking a stored result is quick, the reader checks it too. (Whoever can forge files here can change the program as
+well.)
 
 Where: the directory BANDANNA_CACHE, else XDG_CACHE_HOME/bandanna, else ~/.cache/bandanna; BANDANNA_CACHE="" keeps
 everything in memory. A file that cannot be read, parsed or written is ignored, and its result computed again.
@@ -59,7 +61,10 @@ def remember(
         if stored is None:
             stored = compute()
             if place is not None:
-                _write(_path(place, kind, identity), {"identity": identity, "result": stored})
+                _write(
+                    _path(place, kind, identity),
+                    {"identity": identity, "result": stored, "digest": _digest(identity, stored)},
+                )
         _memory[slot] = stored
     return deepcopy(_memory[slot])
 
@@ -73,12 +78,17 @@ def _path(place: Path, kind: str, identity: str) -> Path:
     return place / f"{kind}-{hashlib.sha256(identity.encode()).hexdigest()[:24]}.json"
 
 
+def _digest(identity: str, result: dict[str, Any]) -> str:
+    return hashlib.sha256((identity + json.dumps(result, sort_keys=True)).encode()).hexdigest()
+
+
 def _read(path: Path, identity: str, valid: Callable[[dict[str, Any]], bool]) -> dict[str, Any] | None:
     """The stored result, or None if there is none that can be used."""
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
         result = document["result"]
-        usable = document["identity"] == identity and isinstance(result, dict) and valid(result)
+        whole = document["identity"] == identity and document["digest"] == _digest(identity, result)
+        usable = whole and isinstance(result, dict) and valid(result)
     except Exception:  # whatever is wrong with a stored file, computing anew is the answer
         return None
     return dict(result) if usable else None

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 
+from bandanna.core import require
+
 _FINEST = 20  # at least 2^20 steps per standard deviation
 _SHARE = 2.0**-14  # rounding may raise the sensitivity by this share
 
@@ -15,5 +17,7 @@ def fine_grid(std: float, change: float, touched: int) -> float:
     change: rounding moves each by at most one step. Powers of two keep std/grid exact and let prices be remembered.
     (In l1, one step for each of `dim` coordinates: pass touched = dim^2.)
     """
+    require.positive("std", std)
+    require.positive("sensitivity", change)
     steps = std * math.sqrt(touched) / (_SHARE * change)
     return std * 2.0 ** -max(_FINEST, math.ceil(math.log2(steps)))

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from functools import lru_cache
 from typing import Any
 
 from bandanna.accounting import amplification, events, gdp
@@ -22,13 +23,23 @@ _INTERVAL = 1e-4
 
 def composed_delta(counts: Counter[events.Event], epsilon: float, tail: float) -> float:
     """delta at `epsilon` of all events together, spending about `tail` of total-variation mass."""
+    rounded = 10.0 ** math.floor(math.log10(tail))  # neighbouring epsilons share one composition
+    total, spent = _compose(tuple(counts.items()), rounded)
+    if total is None:
+        return 1.0
+    return min(1.0, float(total.get_delta_for_epsilon(epsilon)) + spent * (1 + math.exp(min(epsilon, 700.0))))
+
+
+@lru_cache(maxsize=64)
+def _compose(counts: tuple[tuple[events.Event, int], ...], tail: float) -> tuple[Any, float]:
+    """The composed loss distribution (None where it is infinite) and the total-variation mass beyond it."""
     from dp_accounting.pld import privacy_loss_distribution as pld
 
-    share = tail / sum(counts.values())
+    share = tail / sum(times for _, times in counts)
     gaussian = Price(mu=0.0)
     total: Any = pld.identity(_INTERVAL)
     spent = 0.0
-    for event, times in counts.items():
+    for event, times in counts:
         if isinstance(event, events.LaplaceEvent | events.DiscreteLaplaceEvent):
             total = total.compose(_laplace(event).self_compose(times))
         elif isinstance(event, events.ShuffledGaussianEvent):
@@ -38,11 +49,10 @@ def composed_delta(counts: Counter[events.Event], epsilon: float, tail: float) -
         else:
             gaussian = gaussian + gaussian_price(event, share).repeated(times)
     if math.isinf(gaussian.mu):
-        return 1.0
+        return None, 1.0
     if gaussian.mu > 0:
         total = total.compose(pld.from_gaussian_mechanism(1 / gaussian.mu, value_discretization_interval=_INTERVAL))
-    spent += gaussian.tail
-    return min(1.0, float(total.get_delta_for_epsilon(epsilon)) + spent * (1 + math.exp(min(epsilon, 700.0))))
+    return total, spent + gaussian.tail
 
 
 def _laplace(event: events.LaplaceEvent | events.DiscreteLaplaceEvent) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Annotated
 
 import typer
@@ -37,6 +38,7 @@ def main() -> None:
     """Entry point of the `bandanna` command: library errors become one clear line and exit code 2."""
     from bandanna.errors import BandannaError
 
+    warnings.formatwarning = lambda message, *_, **__: f"warning: {message}\n"
     try:
         app()
     except BandannaError as error:

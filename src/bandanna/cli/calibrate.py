@@ -13,9 +13,17 @@ if TYPE_CHECKING:
     from bandanna.protocols.comparison import Row
 
 
+def _whole(text: str) -> int:
+    """Whole numbers also in the form 1e6."""
+    number = float(text)
+    if not number.is_integer():
+        raise ValueError(f"{text} is not a whole number")
+    return int(number)
+
+
 def calibrate(
     dim: Annotated[int, typer.Option(help="Feature dimension d; reports have d + d(d+1)/2 coordinates.")],
-    batch: Annotated[int, typer.Option(help="Users per batch, B.")],
+    batch: Annotated[int, typer.Option(help="Users per batch, B.", parser=_whole, metavar="INTEGER")],
     epsilon: Annotated[float | None, typer.Option(help="Privacy budget epsilon > 0.")] = None,
     delta: Annotated[float, typer.Option(help="Privacy budget delta in (0, 1).")] = 1e-5,
     std: Annotated[
@@ -23,7 +31,10 @@ def calibrate(
     ] = None,
     participations: Annotated[int, typer.Option(help="Batches that one user may be in, M.")] = 1,
     horizon: Annotated[
-        int | None, typer.Option(help="Steps T of the continual protocol (default: the batch size).")
+        int | None,
+        typer.Option(
+            help="Steps T of the continual protocol (default: the batch size).", parser=_whole, metavar="INTEGER"
+        ),
     ] = None,
     mechanism: Annotated[str, typer.Option(help="Continual release: blt, tree, honaker or toeplitz.")] = "blt",
     calibration: Annotated[str, typer.Option(help="tight (least noise) or paper (the printed constants).")] = "tight",
@@ -41,6 +52,8 @@ def calibrate(
 
     if epsilon is not None and std is not None:
         raise InvalidArgument("--std", std, "only without --epsilon: the one is computed from the other")
+    if std is not None and calibration != "tight":
+        raise InvalidArgument("--calibration", calibration, "only with --epsilon: --std asks about the noise itself")
     domain = LinearReport(features=dim)
     shared: dict[str, Any] = {"domain": domain, "batch": batch, "participations": participations, "horizon": horizon}
     if epsilon is not None:

@@ -4,7 +4,7 @@ For features |x|_2 <= 1 and rewards |y| <= Y a report has d + d(d+1)/2 coordinat
 x^T, and its entries above the diagonal times sqrt 2. The sqrt 2 makes the stacking an isometry (Frobenius norm),
 leaves the worst case as it is and halves the noise variance of the off-diagonal entries.
 
-Sensitivity under replacement, with c = <x, x'> (calibration.md 0.2, algorithms.md 0):
+Sensitivity under replacement, with c = <x, x'> (calibration.md 0.2):
 
     |report - report'|^2 <= sup_c 2 Y^2 - 2 Y^2 c + 2 - 2 c^2 = (Y^2 + 2)^2 / 2  if Y^2 <= 2 (c = -Y^2/2), else 4 Y^2.
 """
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -60,6 +61,12 @@ class LinearReport(Domain):
         """Y for the vector, 1 for the diagonal, 1/sqrt 2 above it."""
         return self._stack(self.reward_bound, 1.0, math.sqrt(0.5))
 
+    @cached_property
+    def _above(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """Rows and columns of the entries above the diagonal, in the order of the stack."""
+        rows, columns = np.triu_indices(self.features, 1)
+        return rows, columns
+
     def _stack(self, vector: float, diagonal: float, above: float) -> Floats:
         d = self.features
         return np.concatenate([np.full(d, vector), np.full(d, diagonal), np.full(d * (d - 1) // 2, above)])
@@ -82,7 +89,7 @@ class LinearReport(Domain):
 
     def pack(self, x: Floats, y: Floats) -> Floats:
         """(..., d), (...) -> (..., dim): x y, x_i^2, sqrt 2 x_i x_j."""
-        rows, columns = np.triu_indices(self.features, 1)
+        rows, columns = self._above
         above = math.sqrt(2) * x[..., rows] * x[..., columns]
         return np.concatenate([x * y[..., None], x * x, above], axis=-1)
 
@@ -90,7 +97,7 @@ class LinearReport(Domain):
         """(..., dim) -> vector (..., d) and symmetric matrix (..., d, d), the scaling undone."""
         d = self.features
         matrix = np.zeros((*stacked.shape[:-1], d, d))
-        rows, columns = np.triu_indices(d, 1)
+        rows, columns = self._above
         matrix[..., np.arange(d), np.arange(d)] = stacked[..., d : 2 * d]
         matrix[..., rows, columns] = matrix[..., columns, rows] = stacked[..., 2 * d :] / math.sqrt(2)
         return stacked[..., :d], matrix

@@ -38,6 +38,8 @@ class Gaussian(Mechanism):
 
     def __post_init__(self) -> None:
         require.positive("std", self.std)
+        require.positive("sensitivity", self.sensitivity)
+        require.whole("dim", self.dim)
         super().__post_init__()
         if self.step > self.std:
             raise InvalidArgument("grid", self.grid, f"at most std = {self.std!r}")

@@ -37,6 +37,8 @@ class Laplace(Mechanism):
 
     def __post_init__(self) -> None:
         require.positive("scale", self.scale)
+        require.positive("sensitivity", self.sensitivity)
+        require.whole("dim", self.dim)
         super().__post_init__()
         if self.step > self.scale:
             raise InvalidArgument("grid", self.grid, f"at most scale = {self.scale!r}")

@@ -1,8 +1,8 @@
 """The papers' printed noise, for `calibration="paper"`: outside a theorem's range an error, inside it what was printed.
 
 These are upper bounds of their time; what they really guarantee is computed by the accountant and stated beside them.
-References: [000] Chowdhury and Zhou, Shuffle private linear contextual bandits; [001] Li, Zhou and Ji, Differentially
-private linear bandits with partial distributed feedback; [004] Azize and Basu, Concentrated DP for bandits.
+References: [000] Chowdhury and Zhou, Shuffle private linear contextual bandits; [001] Li, Zhou and Ji, Distributed
+linear bandits with differential privacy; [004] Azize and Basu, Concentrated DP for bandits.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ __all__ = ["BLT", "BinaryTree", "Factorisation", "HonakerTree", "SquareRootToepl
 
 def factorise(name: str, *, horizon: int, buffers: int = 4) -> Factorisation:
     """The factorisation of that name ("blt", "tree", "honaker", "toeplitz"); `buffers` concerns "blt" only."""
-    require.one_of("name", name, ("blt", "tree", "honaker", "toeplitz"))
+    require.one_of("mechanism", name, ("blt", "tree", "honaker", "toeplitz"))
     if name == "blt":
         return BLT.optimal(horizon=horizon, buffers=buffers)
     kinds: tuple[type[Factorisation], ...] = (BinaryTree, HonakerTree, SquareRootToeplitz)

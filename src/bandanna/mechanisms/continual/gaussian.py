@@ -56,6 +56,9 @@ class ContinualGaussian:
             allowed = "a BLT, BinaryTree or HonakerTree: others have no stream of bounded memory"
             raise InvalidArgument("factorisation", self.factorisation, allowed)
         require.positive("std", self.std)
+        require.positive("sensitivity", self.sensitivity)
+        require.whole("dim", self.dim)
+        require.whole("participations", self.participations)
         if not self.event.grid <= self.std:  # stating the event checks every other parameter
             raise InvalidArgument("grid", self.grid, f"at most std = {self.std!r}")
 
