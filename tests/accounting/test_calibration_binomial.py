@@ -1,0 +1,231 @@
+"""Least binomial noise: the derivation's table, parameters of every size, exact laws, and caches that lie."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from bandanna.accounting import accountant, cache, gdp
+from bandanna.accounting.budgets import ZCDP, ApproxDP, PureDP
+from bandanna.accounting.calibration.binomial import BinomialNoise, binomial_noise, noise_of_std
+from bandanna.accounting.events import BinomialEvent, RepetitionEvent
+from bandanna.core.report import LinearReport
+from bandanna.errors import InvalidArgument, InvalidBudget
+
+# calibration.md A.5, column "tight total": std of the batch sum for d = 5, 10, 15
+TABLE = """
+ 0.2  0.1    20    4.912   4.903   4.902
+ 0.2  0.1    200   4.922   4.924   4.910
+ 0.2  0.1    2000  4.909   4.909   4.933
+ 0.2  1e-05  20   34.873  34.781  34.772
+ 0.2  1e-05  200  34.879  34.783  34.773
+ 0.2  1e-05  2000 34.973  34.803  34.782
+ 1    0.1    20    2.335   2.321   2.317
+ 1    0.1    200   2.326   2.326   2.326
+ 1    0.1    2000  2.316   2.316   2.327
+ 1    1e-05  20    7.993   7.962   7.958
+ 1    1e-05  200   8.029   7.977   7.962
+ 1    1e-05  2000  7.976   7.976   8.013
+ 10   0.1    20    0.606   0.606   0.606
+ 10   0.1    200   0.603   0.603   0.603
+ 10   0.1    2000  0.602   0.602   0.602
+ 10   1e-05  20    1.076   1.080   1.077
+ 10   1e-05  200   1.071   1.071   1.071
+ 10   1e-05  2000  1.070   1.070   1.070
+"""
+ROWS = [tuple(float(cell) for cell in line.split()) for line in TABLE.strip().splitlines()]
+
+
+def calibrated(domain: LinearReport, batch: int, budget: ApproxDP, participations: int = 1) -> BinomialNoise:
+    """Noise of a domain's sums."""
+    return binomial_noise(
+        sensitivity=domain.sensitivity,
+        reach=domain.reach,
+        dim=domain.dim,
+        users=batch,
+        budget=budget,
+        participations=participations,
+    )
+
+
+def central(domain: LinearReport, budget: ApproxDP, participations: int = 1) -> float:
+    """Std of the central Gaussian for the same promise."""
+    return domain.sensitivity * math.sqrt(participations) / gdp.mu(budget.epsilon, budget.delta)
+
+
+def keeps(noise: BinomialNoise, domain: LinearReport, budget: ApproxDP, participations: int = 1) -> bool:
+    """Whether M batches with this noise keep the budget."""
+    event = noise.event(sensitivity=domain.sensitivity, reach=domain.reach, dim=domain.dim)
+    return accountant.satisfies(RepetitionEvent(event=event, times=participations), budget)
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: "-".join(f"{cell:g}" for cell in row[:3]))
+def test_table_of_the_derivation(row: tuple[float, ...]) -> None:
+    """The std of the sum is 2 % off the derivation's, below the central one, or 20 % less noise would do too."""
+    epsilon, delta, batch, *totals = row
+    budget = ApproxDP(epsilon=epsilon, delta=delta)
+    for features, total in zip((5, 10, 15), totals, strict=True):
+        domain = LinearReport(features=features)
+        noise = calibrated(domain, int(batch), budget)
+        assert noise.std() == pytest.approx(total, rel=0.02)
+        assert noise.std() >= central(domain, budget)
+        assert keeps(noise, domain, budget)
+        less = BinomialNoise(scale=noise.scale, trials=round(0.64 * noise.trials), users=int(batch))
+        assert not keeps(less, domain, budget)
+
+
+def sweep() -> list[tuple[int, int, float, float, int]]:
+    """Parameters over the whole promised range: corners, then points drawn with a fixed seed."""
+    rng = np.random.default_rng(2024)
+    cases = [(50, 10**6, 20.0, 1e-12, 1), (50, 2, 0.01, 1e-12, 1), (1, 2, 20.0, 1e-2, 7), (1, 10**6, 0.01, 1e-2, 1)]
+    while len(cases) < 25:
+        cases.append(
+            (
+                int(rng.integers(1, 51)),
+                round(10 ** rng.uniform(math.log10(2), 6)),
+                float(10 ** rng.uniform(-2, math.log10(20))),
+                float(10 ** rng.uniform(-12, -2)),
+                int(rng.choice([1, 1, 1, 2, 5, 30])),
+            )
+        )
+    return cases
+
+
+@pytest.mark.parametrize(("features", "batch", "epsilon", "delta", "participations"), sweep())
+def test_any_parameters(features: int, batch: int, epsilon: float, delta: float, participations: int) -> None:
+    """Somewhere in the promised range the noise is more than 3 % above central, below it, or breaks the budget."""
+    domain, budget = LinearReport(features=features), ApproxDP(epsilon=epsilon, delta=delta)
+    noise = calibrated(domain, batch, budget, participations)
+    least = central(domain, budget, participations)
+    assert least <= noise.std() <= 1.03 * least
+    assert math.sqrt(batch * noise.trials) / (2 * noise.scale) >= least  # the coins alone, without the rounding
+    assert keeps(noise, domain, budget, participations)
+    fewer = BinomialNoise(scale=noise.scale, trials=math.ceil(0.64 * noise.trials), users=batch)
+    assert not keeps(fewer, domain, budget, participations)
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), [(1.0, 0.1), (0.5, 1e-3), (4.0, 1e-4)])
+def test_exact_privacy_of_one_coordinate(epsilon: float, delta: float) -> None:
+    """The calibrated law of one rounded coordinate breaks its budget, or a std 20 % smaller keeps it."""
+    batch, reach = 8, 1.0
+    noise = binomial_noise(
+        sensitivity=reach, reach=reach, dim=1, users=batch, budget=ApproxDP(epsilon=epsilon, delta=delta)
+    )
+
+    def divergence(trials: int, first: float, second: float) -> float:
+        coins = stats.binom.pmf(np.arange(batch * trials + 1), batch * trials, 0.5)
+        laws = []
+        for value in (first, second):
+            place, law = math.floor(value), np.zeros(len(coins) + math.ceil(noise.scale) + 2)
+            law[place : place + len(coins)] += (1 - (value - place)) * coins
+            law[place + 1 : place + 1 + len(coins)] += (value - place) * coins
+            laws.append(law)
+        p, q = laws
+        bound = math.exp(epsilon)
+        return max(float(np.maximum(p - bound * q, 0).sum()), float(np.maximum(q - bound * p, 0).sum()))
+
+    ends = [(0.0, noise.scale), (0.5, noise.scale - 0.5), (0.25, noise.scale), (0.5, noise.scale)]
+    assert max(divergence(noise.trials, *pair) for pair in ends) <= delta
+    assert max(divergence(round(0.64 * noise.trials), *pair) for pair in ends) > delta
+    assert max(divergence(noise.trials, *pair) for pair in ends) >= 0.8 * delta  # and it is tight
+
+
+def test_std_and_events_of_the_noise() -> None:
+    """The stated std is not that of coins and rounding, or the events are not those of the batch and of one user."""
+    noise = BinomialNoise(scale=10.0, trials=60, users=40, probability=0.25)
+    assert noise.std() == pytest.approx(math.sqrt(40 * 60 * 0.25 * 0.75 + 40 * 0.25) / 10)
+    batch = noise.event(sensitivity=2.0, reach=1.95, dim=3)
+    assert batch == BinomialEvent(trials=2400, shift=20.0, reach=20, dim=3, probability=0.25)
+    assert batch.rounded
+    local = noise.local_event(sensitivity=2.0, reach=1.95, dim=3)
+    assert local == BinomialEvent(trials=60, shift=20.0, reach=20, dim=3, probability=0.25)
+
+
+def test_more_participations_need_more_noise() -> None:
+    """M batches need less than sqrt(M) times the central noise, or much more."""
+    domain, budget = LinearReport(features=3), ApproxDP(epsilon=1.0, delta=1e-6)
+    one = calibrated(domain, 100, budget).std()
+    for participations in (2, 10):
+        many = calibrated(domain, 100, budget, participations).std()
+        assert 0.98 <= many / (one * math.sqrt(participations)) <= 1.02
+
+
+@pytest.mark.parametrize("std", [1e-6, 0.5, 3.0, 40.0, 5000.0])
+@pytest.mark.parametrize("users", [2, 200, 100_000])
+def test_noise_of_a_given_std(std: float, users: int) -> None:
+    """The lattice found for a std has more noise than asked for, or clearly less."""
+    domain = LinearReport(features=5)
+    noise = noise_of_std(std, sensitivity=domain.sensitivity, dim=domain.dim, users=users)
+    assert noise.trials >= 50
+    assert 0.98 * std <= noise.std() <= std * (1 + 1e-12)
+
+
+# Caches that lie
+
+
+@pytest.mark.parametrize("participations", [1, 3])
+@pytest.mark.parametrize("share", [0.5, 0.8, 0.98])
+def test_poisoned_cache_does_not_weaken_the_noise(
+    participations: int, share: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A stored calibration with too few coins is believed."""
+    domain, budget = LinearReport(features=2), ApproxDP(epsilon=0.9, delta=1e-6)
+    honest = calibrated(domain, 30, budget, participations)
+    poison = {"scale": honest.scale, "trials": math.floor(share * honest.trials)}
+    asked: list[str] = []
+
+    def lie(kind: str, *_: Any, **__: Any) -> dict[str, Any]:
+        asked.append(kind)
+        return dict(poison)
+
+    monkeypatch.setattr(cache, "remember", lie)
+    assert calibrated(domain, 30, budget, participations) == honest
+    assert asked == ["binomial"]
+
+
+def test_damaged_file_is_computed_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file on disk with fewer coins, other keys or no numbers weakens the noise or stops the calibration."""
+    monkeypatch.setenv("BANDANNA_CACHE", str(tmp_path))
+    cache.forget()
+    domain, budget = LinearReport(features=2), ApproxDP(epsilon=1.1, delta=1e-6)
+    honest = calibrated(domain, 30, budget)
+    (path,) = tmp_path.glob("binomial-*.json")
+    document = json.loads(path.read_text())
+    for result in ({"scale": honest.scale, "trials": 9}, {"scale": "x", "trials": None}, {"other": 1}, []):
+        path.write_text(json.dumps({**document, "result": result}))
+        cache.forget()
+        assert calibrated(domain, 30, budget) == honest
+
+
+# Bad input
+
+
+def test_budgets_that_binomial_noise_cannot_keep() -> None:
+    """Noise of bounded support is calibrated for a pure, concentrated or infinite budget."""
+    shape = {"sensitivity": 1.0, "reach": 1.0, "dim": 2, "users": 10}
+    for budget in (PureDP(epsilon=1.0), ZCDP(rho=0.1), ApproxDP(epsilon=1.0, delta=0.0)):
+        with pytest.raises(InvalidBudget):
+            binomial_noise(**shape, budget=budget)
+    with pytest.raises(InvalidBudget, match="finite"):
+        binomial_noise(**shape, budget=ApproxDP(epsilon=math.inf, delta=1e-5))
+
+
+@pytest.mark.parametrize("batch", [1, 0, -3, 2.5, math.nan, True, None, "20"])
+def test_bad_batch(batch: Any) -> None:
+    """A shuffle of fewer than two users is calibrated, or the error does not name the batch."""
+    with pytest.raises(InvalidArgument, match="batch") as caught:
+        binomial_noise(sensitivity=1.0, reach=1.0, dim=2, users=batch, budget=ApproxDP(epsilon=1.0, delta=1e-5))
+    assert ">= 2" in caught.value.allowed
+
+
+@pytest.mark.parametrize("participations", [0, -1, 1.5, True, None])
+def test_bad_participations(participations: Any) -> None:
+    """A meaningless number of participations is calibrated for."""
+    with pytest.raises(InvalidArgument, match="participations"):
+        calibrated(LinearReport(features=2), 10, ApproxDP(epsilon=1.0, delta=1e-5), participations)
