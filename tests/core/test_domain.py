@@ -1,0 +1,226 @@
+"""Domains: what is admitted lies inside, sensitivities are diameters, and bad statistics are named with their place."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+from numpy.typing import NDArray
+
+from bandanna.core.domain import Ball, Box, Domain, Statistic, clip_norm
+from bandanna.core.report import LinearReport
+from bandanna.errors import InvalidArgument, InvalidStatistic
+
+Floats = NDArray[np.float64]
+DOMAINS: dict[str, Domain] = {
+    "ball": Ball(dim=3, bound=2.5),
+    "unit interval": Box(dim=1),
+    "box": Box(dim=4, low=-2.0, high=0.5),
+    "report": LinearReport(features=2),
+    "report of small rewards": LinearReport(features=3, reward_bound=0.3),
+    "report of large rewards": LinearReport(features=2, reward_bound=4.0),
+    "report of one feature": LinearReport(features=1),
+}
+numbers = st.just(0.0) | st.floats(1e-6, 1e3) | st.floats(-1e3, -1e-6)
+
+
+def inside(domain: Domain, values: Floats) -> bool:
+    """Whether all vectors lie in the domain, by its definition."""
+    if isinstance(domain, Ball):
+        return bool(np.all(np.sqrt(np.sum(values**2, axis=-1)) <= domain.bound * (1 + 1e-12)))
+    if isinstance(domain, Box):
+        return bool(np.all((values >= domain.low) & (values <= domain.high)))
+    assert isinstance(domain, LinearReport)
+    vector, matrix = domain.unpack(values)
+    trace = np.trace(matrix, axis1=-2, axis2=-1)
+    rank_one = np.allclose(  # x x^T has one eigenvalue |x|^2 <= 1, and x y lies along x with |y| <= Y
+        np.linalg.eigvalsh(matrix),
+        np.concatenate([np.zeros((*trace.shape, domain.features - 1)), trace[..., None]], -1),
+        atol=1e-9,
+    )
+    along = np.allclose(np.einsum("...ij,...j->...i", matrix, vector), trace[..., None] * vector, atol=1e-9)
+    small = np.all(np.sum(vector**2, -1) <= domain.reward_bound**2 * trace * (1 + 1e-9) + 1e-12)
+    return bool(rank_one and along and small and np.all(trace <= 1 + 1e-9))
+
+
+def sample(domain: Domain, count: int, seed: int) -> Floats:
+    """Points of a domain: admitted random vectors of all sizes, and its corners for a box."""
+    rng = np.random.default_rng(seed)
+    if isinstance(domain, LinearReport):
+        x = rng.normal(size=(count, domain.features))
+        x /= np.linalg.norm(x, axis=-1, keepdims=True)
+        y = rng.choice([-1.0, 0.0, 1.0], size=count) * domain.reward_bound
+        return domain.pack(x * rng.choice([1.0, 1.0, 0.7], size=(count, 1)), y)
+    values = rng.normal(size=(count, domain.dim)) * 10.0 ** rng.uniform(-1, 1, size=(count, 1))
+    corners = np.array(list(itertools.product(*zip(domain.lower, domain.upper, strict=True))))
+    return domain.project(np.concatenate([values, corners]))
+
+
+@pytest.mark.parametrize("name", DOMAINS)
+@given(data=st.data())
+def test_admitted_statistics_lie_inside(name: str, data: st.DataObject) -> None:
+    """Some statistic leaves the domain through its own front door, or is moved a second time."""
+    domain = DOMAINS[name]
+    values = data.draw(arrays.arrays(float, (2, domain.dim), elements=numbers))
+    admitted = domain.admit(values)
+    assert np.all(np.isfinite(admitted.values))
+    assert inside(domain, admitted.values)
+    assert np.all(admitted.values >= domain.lower - 1e-9)
+    assert np.all(admitted.values <= domain.upper + 1e-9)
+    np.testing.assert_allclose(domain.project(admitted.values), admitted.values, atol=1e-9)
+    assert domain.admit(admitted.values).clipped == 0
+    assert np.array_equal(domain.admit(admitted.values, clip=False).values, domain.project(admitted.values))
+
+
+@pytest.mark.parametrize("name", DOMAINS)
+def test_points_of_the_domain_stay(name: str) -> None:
+    """A statistic that lies inside is moved or counted as clipped."""
+    domain = DOMAINS[name]
+    values = sample(domain, 200, seed=1)
+    admitted = domain.admit(values, clip=False)
+    np.testing.assert_allclose(admitted.values, values, atol=1e-9)
+    assert admitted.clipped == 0
+
+
+@pytest.mark.parametrize("name", DOMAINS)
+def test_sensitivities_are_diameters(name: str) -> None:
+    """Two points of the domain are farther apart than the sensitivity, or the sensitivity is not attained."""
+    domain = DOMAINS[name]
+    values = sample(domain, 500, seed=2)
+    apart = values[:, None, :] - values[None, :, :]
+    l2, l1 = np.linalg.norm(apart, axis=-1).max(), np.abs(apart).sum(axis=-1).max()
+    assert l2 <= domain.sensitivity * (1 + 1e-12)
+    assert l1 <= domain.l1_sensitivity * (1 + 1e-12)
+    assert l2 >= 0.9 * domain.sensitivity
+    assert np.abs(apart).max() <= domain.reach * (1 + 1e-12)
+    assert domain.reach == np.max(domain.upper - domain.lower)
+
+
+def test_balls_and_boxes_by_hand() -> None:
+    """The diameters of a ball and a box are not those of geometry."""
+    ball, box = Ball(dim=4, bound=1.5), Box(dim=4, low=-1.0, high=2.0)
+    assert (ball.sensitivity, ball.l1_sensitivity, ball.reach) == (3.0, 6.0, 3.0)
+    assert (box.sensitivity, box.l1_sensitivity, box.reach) == (6.0, 12.0, 3.0)
+    np.testing.assert_array_equal(ball.lower, [-1.5] * 4)
+    np.testing.assert_array_equal(box.upper, [2.0] * 4)
+    corner = np.array([[3.0, 4.0, 0.0, 0.0]])
+    np.testing.assert_allclose(ball.project(corner), [[0.9, 1.2, 0.0, 0.0]])
+    np.testing.assert_allclose(box.project(corner), [[2.0, 2.0, 0.0, 0.0]])
+
+
+def test_clips_are_counted_for_each_replicate() -> None:
+    """The count of clipped users is wrong, or mixes replicates."""
+    domain = Ball(dim=2)
+    values = np.zeros((3, 5, 2))
+    values[0, 1] = values[0, 4] = values[2, 0] = (3.0, 0.0)
+    values[1, 2] = (1.0, 0.0)  # on the edge
+    admitted = domain.admit(values)
+    assert admitted.clipped.tolist() == [2, 0, 1]
+    assert admitted.users == 5
+    assert admitted.values.shape == (3, 5, 2)
+
+
+def test_rounding_errors_are_not_clips() -> None:
+    """A statistic that is outside by a rounding error is refused or counted, or one outside by more is not."""
+    domain = Ball(dim=2)
+    assert domain.admit([[1.0 + 1e-12, 0.0]], clip=False).clipped == 0
+    with pytest.raises(InvalidStatistic):
+        domain.admit([[1.0 + 1e-6, 0.0]], clip=False)
+    assert domain.admit([[1.0 + 1e-6, 0.0]]).clipped == 1
+
+
+def test_the_callers_array_is_not_written_to() -> None:
+    """Admitting statistics changes the caller's array."""
+    for domain in DOMAINS.values():
+        values = np.full((3, domain.dim), 7.0)
+        domain.admit(values)
+        assert np.all(values == 7.0)
+
+
+@pytest.mark.parametrize("clip", [True, False])
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+def test_statistics_that_are_not_finite(bad: float, clip: bool) -> None:
+    """A statistic that is not finite is admitted, or the error does not say where it stands."""
+    for domain in DOMAINS.values():
+        values = np.zeros((2, 4, domain.dim))
+        values[1, 3, domain.dim - 1] = bad
+        with pytest.raises(InvalidStatistic, match="finite") as caught:
+            domain.admit(values, clip=clip)
+        assert caught.value.argument == f"statistics[1, 3, {domain.dim - 1}]"
+        assert str(caught.value.value) == str(bad)
+
+
+@pytest.mark.parametrize("shape", [(), (3,), (0, 3), (5, 2), (5, 4), (2, 0, 3), (5, 0)])
+def test_statistics_of_the_wrong_shape(shape: tuple[int, ...]) -> None:
+    """A batch of the wrong dimension, or of nobody, is admitted, or the error does not name the shape."""
+    with pytest.raises(InvalidStatistic) as caught:
+        Ball(dim=3).admit(np.zeros(shape))
+    assert caught.value.argument == "statistics"
+    assert str(shape) in str(caught.value)
+
+
+def test_clipping_switched_off() -> None:
+    """With clipping off a statistic outside of its domain is moved, or the error does not say whose and what."""
+    values = np.zeros((2, 3, 2))
+    values[1, 2] = (0.0, 1.5)
+    with pytest.raises(InvalidStatistic, match="clipping is off") as caught:
+        Ball(dim=2).admit(values, clip=False)
+    assert caught.value.argument == "statistics[1, 2]"
+    assert caught.value.value == [0.0, 1.5]
+    assert "Ball(dim=2, bound=1.0)" in caught.value.allowed
+
+
+@pytest.mark.parametrize("dim", [0, -1, 1.5, True, None, "3", math.nan])
+def test_bad_dimensions(dim: Any) -> None:
+    """A domain of no dimension exists."""
+    with pytest.raises(InvalidArgument, match="dim"):
+        Ball(dim=dim)
+    with pytest.raises(InvalidArgument, match="dim"):
+        Box(dim=dim)
+
+
+@pytest.mark.parametrize("bound", [0, -1.0, math.nan, math.inf, True, None, "1"])
+def test_bad_bounds(bound: Any) -> None:
+    """A ball without a bound exists."""
+    with pytest.raises(InvalidArgument, match="bound"):
+        Ball(dim=2, bound=bound)
+
+
+@pytest.mark.parametrize(("low", "high"), [(1.0, 1.0), (2.0, 1.0), (0.0, math.inf), (-math.inf, 0.0), (math.nan, 1.0)])
+def test_bad_boxes(low: float, high: float) -> None:
+    """An empty or unbounded box exists."""
+    with pytest.raises(InvalidArgument, match="low, high"):
+        Box(dim=2, low=low, high=high)
+
+
+def test_whole_floats_are_dimensions() -> None:
+    """A dimension given as 3.0 is not the dimension 3."""
+    assert Ball(dim=3.0) == Ball(dim=3)
+    assert isinstance(Ball(dim=3.0).dim, int)
+
+
+@given(arrays.arrays(float, (4, 3), elements=numbers), st.floats(0.01, 100.0))
+def test_clipped_norms(values: Floats, bound: float) -> None:
+    """Clipping makes a vector longer than the bound, changes its direction, or touches a short one."""
+    clipped = clip_norm(values, bound)
+    before, after = np.linalg.norm(values, axis=-1), np.linalg.norm(clipped, axis=-1)
+    assert np.all(after <= bound * (1 + 1e-14))
+    short = before <= bound
+    assert np.array_equal(clipped[short], values[short])
+    np.testing.assert_allclose(clipped * before[:, None], values * after[:, None], atol=1e-6)
+
+
+def test_grouped_statistics() -> None:
+    """Users who share a row are not counted or summed as many times as they are."""
+    rows = np.array([[1.0, 0.0], [0.0, 2.0]])
+    plain = Statistic(values=np.repeat(rows, [3, 4], axis=0), clipped=np.asarray(0))
+    grouped = Statistic(values=rows, clipped=np.asarray(0), counts=np.array([3, 4]))
+    assert plain.users == grouped.users == 7
+    np.testing.assert_array_equal(plain.total(), [3.0, 8.0])
+    np.testing.assert_array_equal(grouped.total(), [3.0, 8.0])

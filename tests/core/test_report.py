@@ -1,0 +1,220 @@
+"""Reports of linear bandits: an isometry, its worst case found by search, and a projection that returns reports."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+from numpy.typing import NDArray
+from scipy import optimize
+
+from bandanna.core.report import LinearReport
+from bandanna.errors import InvalidArgument, InvalidStatistic
+
+Floats = NDArray[np.float64]
+
+
+def distance(parameters: Floats, domain: LinearReport) -> float:
+    """Distance of two reports, from unconstrained parameters: two features, two rewards, all clipped."""
+    d = domain.features
+    x, y = parameters[: 2 * d].reshape(2, d), parameters[2 * d :]
+    first, second = domain.statistic(x, y * domain.reward_bound).values
+    return float(np.linalg.norm(first - second))
+
+
+@pytest.mark.parametrize("features", [1, 2, 3])
+@pytest.mark.parametrize("reward_bound", [1.0, 0.2, 1.2, math.sqrt(2), 3.0])
+def test_sensitivity_is_the_worst_pair(features: int, reward_bound: float) -> None:
+    """A pair of reports is farther apart than the sensitivity, or no pair comes within 1e-3 of it."""
+    domain = LinearReport(features=features, reward_bound=reward_bound)
+    rng = np.random.default_rng(3)
+    worst = 0.0
+    for _ in range(8):
+        start = rng.normal(size=2 * features + 2) * 1.5
+        found = optimize.minimize(
+            lambda p: -distance(p, domain), start, method="Nelder-Mead", options={"maxiter": 1000}
+        )
+        worst = max(worst, -float(found.fun))
+    assert worst <= domain.sensitivity * (1 + 1e-12)
+    if features > 1 or reward_bound >= math.sqrt(2):  # in one dimension <x, x'> is -1, 0 or 1 at the edge
+        assert worst >= domain.sensitivity * (1 - 1e-3)
+
+
+def test_sensitivities_by_hand() -> None:
+    """Delta_2 is not sqrt 4.5 for rewards in [-1, 1], or not the derivation's for other bounds."""
+    assert LinearReport(features=5).sensitivity == pytest.approx(math.sqrt(4.5), rel=1e-15)
+    assert LinearReport(features=5, reward_bound=3.0).sensitivity == 6.0
+    assert LinearReport(features=5, reward_bound=0.5).sensitivity == pytest.approx(2.25 / math.sqrt(2))
+    for bound in (0.3, 1.0, 1.3, 1.5, 4.0):  # sup over c of 2Y^2 - 2Y^2 c + 2 - 2c^2, on a grid
+        c = np.linspace(-1, 1, 200_001)
+        truth = math.sqrt(float(np.max(2 * bound**2 - 2 * bound**2 * c + 2 - 2 * c**2)))
+        assert LinearReport(features=2, reward_bound=bound).sensitivity == pytest.approx(truth, rel=1e-8)
+
+
+@given(st.floats(-1.0, 1.0), st.floats(-1.0, 1.0), arrays.arrays(float, (2, 3), elements=st.floats(-1.0, 1.0)))
+def test_no_pair_exceeds_the_sensitivity(y: float, other: float, x: Floats) -> None:
+    """Some pair of users is farther apart than sqrt 4.5."""
+    first, second = LinearReport(features=3).statistic(x, [y, other]).values
+    assert np.linalg.norm(first - second) <= math.sqrt(4.5) * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("features", [1, 2, 5])
+def test_stacking_is_an_isometry(features: int) -> None:
+    """The norm of a stacked report is not that of its vector and matrix, or unpacking does not undo packing."""
+    domain = LinearReport(features=features)
+    rng = np.random.default_rng(4)
+    x, y = rng.normal(size=(7, 3, features)), rng.normal(size=(7, 3))
+    stacked = domain.pack(x, y)
+    vector, matrix = domain.unpack(stacked)
+    assert stacked.shape == (7, 3, domain.dim)
+    assert domain.dim == features + features * (features + 1) // 2
+    np.testing.assert_allclose(vector, x * y[..., None])
+    np.testing.assert_allclose(matrix, x[..., :, None] * x[..., None, :], atol=1e-14)
+    squares = np.sum(vector**2, axis=-1) + np.sum(matrix**2, axis=(-2, -1))
+    np.testing.assert_allclose(np.sum(stacked**2, axis=-1), squares)
+
+
+def test_unpacking_is_linear() -> None:
+    """A sum of reports unpacks to something else than the sums of vectors and matrices."""
+    domain = LinearReport(features=4)
+    rng = np.random.default_rng(5)
+    statistic = domain.statistic(rng.normal(size=(9, 4)), rng.normal(size=9))
+    vector, matrix = domain.unpack(statistic.total())
+    vectors, matrices = domain.unpack(statistic.values)
+    np.testing.assert_allclose(vector, vectors.sum(axis=0))
+    np.testing.assert_allclose(matrix, matrices.sum(axis=0))
+    np.testing.assert_array_equal(matrix, matrix.T)
+
+
+@pytest.mark.parametrize("features", [1, 2, 4])
+def test_bounds_of_the_coordinates_are_attained(features: int) -> None:
+    """A coordinate leaves [lower, upper], or never comes near its end: the lattice's range would be wrong."""
+    domain = LinearReport(features=features, reward_bound=1.5)
+    rng = np.random.default_rng(6)
+    x = rng.normal(size=(20_000, features)) * (rng.random((20_000, features)) < 0.6)
+    values = domain.statistic(x * 100, rng.choice([-9.0, 9.0], size=20_000)).values
+    assert np.all(values >= domain.lower - 1e-12)
+    assert np.all(values <= domain.upper + 1e-12)
+    reached = (values.max(axis=0) - values.min(axis=0)) / (domain.upper - domain.lower)
+    assert np.all(reached[:features] > 0.99)
+    assert np.all(reached[2 * features :] > 0.99)
+    assert domain.reach == max(3.0, 1.0, math.sqrt(2))
+
+
+def test_l1_norm_is_bounded_and_attained() -> None:
+    """The l1 sensitivity is below twice the l1 norm of some report, or twice the largest one is far below it."""
+    for features in (1, 3, 8):
+        domain = LinearReport(features=features, reward_bound=0.7)
+        rng = np.random.default_rng(7)
+        values = domain.statistic(rng.normal(size=(5000, features)) * 9, rng.choice([-1.0, 1.0], size=5000)).values
+        equal = domain.statistic(np.full((1, features), 9.0), [1.0]).values
+        assert 2 * np.abs(values).sum(axis=-1).max() <= domain.l1_sensitivity * (1 + 1e-12)
+        assert 2 * np.abs(equal).sum() == pytest.approx(domain.l1_sensitivity, rel=1e-12)
+
+
+def test_clipped_before_the_report_is_formed() -> None:
+    """Long features or large rewards are clipped after packing, or counted wrongly."""
+    domain = LinearReport(features=2)
+    statistic = domain.statistic(
+        [[[3.0, 4.0], [0.6, 0.8], [0.0, 0.5]], [[1.0, 0.0], [0.0, 0.0], [0.3, 0.3]]],
+        [[2.0, 1.0, -7.0], [1.0, 0.5, -0.5]],
+    )
+    assert statistic.clipped.tolist() == [2, 0]
+    np.testing.assert_allclose(statistic.values[0, 0], domain.pack(np.array([0.6, 0.8]), np.array(1.0)))
+    np.testing.assert_allclose(statistic.values[0, 2], domain.pack(np.array([0.0, 0.5]), np.array(-1.0)))
+    assert statistic.users == 3
+
+
+@given(arrays.arrays(float, (3, 9), elements=st.just(0.0) | st.floats(1e-6, 100.0) | st.floats(-100.0, -1e-6)))
+def test_projection_returns_reports(values: Floats) -> None:
+    """Projecting a vector gives something that is no report of any features and reward, or moves a report again."""
+    domain = LinearReport(features=3)
+    projected = domain.project(values)
+    vector, matrix = domain.unpack(projected)
+    x_square = np.trace(matrix, axis1=-2, axis2=-1)
+    for i in range(3):
+        scale, axes = np.linalg.eigh(matrix[i])
+        x = axes[:, -1] * math.sqrt(max(scale[-1], 0.0))
+        y = float(vector[i] @ x / x_square[i]) if x_square[i] > 1e-12 else 0.0
+        assert np.linalg.norm(x) <= 1 + 1e-9
+        assert abs(y) <= 1 + 1e-6
+        np.testing.assert_allclose(projected[i], domain.pack(x, np.asarray(y)), atol=1e-7)
+    np.testing.assert_allclose(domain.project(projected), projected, atol=1e-9)
+
+
+@given(
+    arrays.arrays(float, (4, 3), elements=st.floats(-2.0, 2.0)), arrays.arrays(float, 4, elements=st.floats(-2.0, 2.0))
+)
+def test_projection_keeps_reports(x: Floats, y: Floats) -> None:
+    """A true report is moved by the projection, or refused with clipping off."""
+    domain = LinearReport(features=3)
+    statistic = domain.statistic(x, y)
+    np.testing.assert_allclose(domain.project(statistic.values), statistic.values, atol=1e-9)
+    assert domain.admit(statistic.values, clip=False).clipped == 0
+
+
+def test_projection_has_leading_axes() -> None:
+    """Projecting many replicates at once differs from projecting one by one."""
+    domain = LinearReport(features=2)
+    values = np.random.default_rng(8).normal(size=(3, 4, 5, domain.dim))
+    together = domain.project(values)
+    for index in np.ndindex(3, 4, 5):
+        np.testing.assert_allclose(together[index], domain.project(values[index]))
+
+
+def test_impostors_are_clipped_or_refused() -> None:
+    """A vector of small norm that is no report passes: two of them could be farther apart than sqrt 4.5."""
+    domain = LinearReport(features=2)
+    impostors = np.array([[[1.0, 0.0, 0.0, 0.0, 0.0], [0.0, 0.0, 1.0, 1.0, 0.0], [0.0, 0.0, -1.0, 0.0, 0.0]]])
+    assert domain.admit(impostors).clipped.tolist() == [3]
+    for i in range(3):
+        with pytest.raises(InvalidStatistic, match=r"statistics\[0, 0\]"):
+            domain.admit(impostors[:, i : i + 1], clip=False)
+
+
+@pytest.mark.parametrize("shape", [(3,), (5, 2), (5, 4), (2, 5, 2)])
+def test_features_of_the_wrong_shape(shape: tuple[int, ...]) -> None:
+    """Features of another dimension are reported, or the error does not name them."""
+    with pytest.raises(InvalidStatistic) as caught:
+        LinearReport(features=3).statistic(np.zeros(shape), np.zeros(shape[:-1]))
+    assert caught.value.argument == "features"
+    assert str(shape) in str(caught.value)
+
+
+def test_rewards_of_the_wrong_shape() -> None:
+    """Rewards that do not match the features are broadcast."""
+    for rewards in (0.0, [0.0], np.zeros((5, 1)), np.zeros(4)):
+        with pytest.raises(InvalidStatistic) as caught:
+            LinearReport(features=3).statistic(np.zeros((5, 3)), rewards)
+        assert caught.value.argument == "rewards"
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+def test_places_of_what_is_not_finite(bad: float) -> None:
+    """A feature or reward that is not finite is reported, or the error does not say where it stands."""
+    x, y = np.zeros((4, 3)), np.zeros(4)
+    x[2, 1] = bad
+    with pytest.raises(InvalidStatistic, match=r"features\[2, 1\]"):
+        LinearReport(features=3).statistic(x, y)
+    x[2, 1], y[3] = 0.0, bad
+    with pytest.raises(InvalidStatistic, match=r"rewards\[3\]"):
+        LinearReport(features=3).statistic(x, y)
+
+
+@pytest.mark.parametrize("value", [0, -1, 2.5, True, None, "3"])
+def test_bad_features(value: Any) -> None:
+    """A report of no features exists."""
+    with pytest.raises(InvalidArgument, match="features"):
+        LinearReport(features=value)
+
+
+@pytest.mark.parametrize("value", [0, -1.0, math.nan, math.inf, True, None, "1"])
+def test_bad_reward_bounds(value: Any) -> None:
+    """Rewards without a bound are reported."""
+    with pytest.raises(InvalidArgument, match="reward_bound"):
+        LinearReport(features=2, reward_bound=value)

@@ -1,0 +1,107 @@
+"""Checks return plain values, or name argument, value and what is allowed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+
+from bandanna.core import require
+from bandanna.errors import InvalidArgument, InvalidBudget
+
+NEVER: list[Any] = [True, False, np.True_, None, "1", b"1", [1.0], (1,), {}, 1j, Decimal(1), math.nan, np.nan, object()]
+
+
+@pytest.mark.parametrize("value", NEVER, ids=repr)
+@pytest.mark.parametrize(
+    "check", [require.positive, require.non_negative, require.whole], ids=["positive", "non_negative", "whole"]
+)
+def test_what_is_no_number_is_refused(check: Callable[[str, Any], Any], value: Any) -> None:
+    """A truth value, text, NaN or nothing at all passes for a number."""
+    with pytest.raises(InvalidArgument) as caught:
+        check("size", value)
+    assert caught.value.argument == "size"
+    assert caught.value.value is value
+    assert str(caught.value).startswith("size = ")
+    assert not isinstance(caught.value, InvalidBudget)
+
+
+@pytest.mark.parametrize("value", NEVER, ids=repr)
+def test_budgets_that_are_no_numbers(value: Any) -> None:
+    """A truth value, text, NaN or nothing at all passes for a privacy parameter."""
+    with pytest.raises(InvalidBudget, match="epsilon"):
+        require.epsilon(value)
+    with pytest.raises(InvalidBudget, match="delta"):
+        require.delta(value)
+    with pytest.raises(InvalidBudget, match="target"):
+        require.epsilon(value, argument="target")
+    with pytest.raises(InvalidBudget, match="slack"):
+        require.delta(value, argument="slack")
+
+
+@pytest.mark.parametrize("value", [1, 2.5, np.float32(0.5), np.int64(3), Fraction(1, 3), 5e-324])
+def test_positive_numbers(value: Any) -> None:
+    """A positive number of some type is refused or not returned as a float."""
+    assert type(require.positive("x", value)) is float
+    assert require.positive("x", value) == float(value)
+    assert type(require.non_negative("x", value)) is float
+    assert type(require.epsilon(value)) is float
+
+
+def test_signs_and_infinities() -> None:
+    """Zero, a negative number or infinity passes where it has no meaning, or not where it has one."""
+    for value in (0, 0.0, -0.0, -1e-300, -math.inf):
+        with pytest.raises(InvalidArgument):
+            require.positive("x", value)
+        with pytest.raises(InvalidBudget):
+            require.epsilon(value)
+    with pytest.raises(InvalidArgument, match="finite"):
+        require.positive("x", math.inf)
+    assert require.positive("x", math.inf, infinite=True) == math.inf
+    assert require.epsilon(math.inf) == math.inf
+    assert require.non_negative("x", 0) == 0.0
+    for value in (-1e-300, math.inf, -math.inf):
+        with pytest.raises(InvalidArgument):
+            require.non_negative("x", value)
+
+
+def test_delta_lies_in_its_interval() -> None:
+    """delta = 1 or a negative delta passes, or delta = 0 does not."""
+    assert require.delta(0) == 0.0
+    assert require.delta(1 - 1e-16) == 1 - 1e-16
+    for value in (1, 1.0, 1.5, -1e-300, math.inf, -math.inf):
+        with pytest.raises(InvalidBudget, match=r"\[0, 1\)"):
+            require.delta(value)
+
+
+@pytest.mark.parametrize(
+    ("value", "number"), [(1, 1), (20.0, 20), (1e6, 10**6), (np.int32(7), 7), (np.float64(3.0), 3), (2**70, 2**70)]
+)
+def test_whole_numbers(value: Any, number: int) -> None:
+    """A whole number of some type is refused, or becomes another one."""
+    assert require.whole("n", value) == number
+    assert type(require.whole("n", value)) is int
+
+
+def test_parts_of_whole_numbers() -> None:
+    """A number with a fraction, an infinite one, or one below the least passes."""
+    for value in (1.5, 0.999, math.inf, -math.inf, 0, -3):
+        with pytest.raises(InvalidArgument, match="whole number >= 1"):
+            require.whole("n", value)
+    assert require.whole("n", 0, least=0) == 0
+    assert require.whole("n", -3, least=-5) == -3
+    with pytest.raises(InvalidArgument, match=">= 2"):
+        require.whole("n", 1, least=2)
+
+
+def test_words() -> None:
+    """A word that is not on the list passes, or the error does not list them."""
+    assert require.one_of("path", "law", ("messages", "law")) == "law"
+    for value in ("Law", "", None, 1, ["law"]):
+        with pytest.raises(InvalidArgument, match="one of 'messages', 'law'"):
+            require.one_of("path", value, ("messages", "law"))

@@ -1,0 +1,70 @@
+"""Searches end on the safe side and next to the threshold."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bandanna.core.search import greatest, least, least_whole
+
+
+@given(st.floats(1e-12, 1e12), st.floats(1e-14, 0.1))
+def test_least(threshold: float, relative: float) -> None:
+    """The least x does not meet the condition, or is farther from the threshold than allowed."""
+    found = least(lambda x: x >= threshold, 1e-13, 1e13, relative=relative)
+    assert threshold <= found <= threshold * (1 + relative) * (1 + 1e-15)
+
+
+@given(st.floats(1e-12, 1e12), st.floats(1e-14, 0.1))
+def test_greatest(threshold: float, relative: float) -> None:
+    """The greatest x does not meet the condition, or is farther from the threshold than allowed."""
+    found = greatest(lambda x: x <= threshold, 1e-13, 1e13, relative=relative)
+    assert threshold / (1 + relative) * (1 - 1e-15) <= found <= threshold
+
+
+def test_ends_of_the_interval() -> None:
+    """A condition that holds everywhere, or only at the end, is searched wrongly."""
+    assert least(lambda x: True, 2.0, 8.0) == 2.0
+    assert least(lambda x: x >= 8.0, 2.0, 8.0) == 8.0
+    assert greatest(lambda x: True, 2.0, 8.0) == 8.0
+    assert greatest(lambda x: x <= 2.0, 2.0, 8.0) == 2.0
+    assert least(lambda x: x >= 3.0, 3.0, 3.0) == 3.0
+
+
+def test_neighbouring_floats() -> None:
+    """A search to the last bit does not end."""
+    low = 1.0
+    high = math.nextafter(math.nextafter(low, 2.0), 2.0)
+    assert least(lambda x: x > low, low, high, relative=1e-300) in (math.nextafter(low, 2.0), high)
+
+
+def test_huge_and_tiny_numbers() -> None:
+    """The geometric mean of huge or tiny numbers overflows."""
+    assert least(lambda x: x >= 1e300, 1e-300, 1.7e308) == pytest.approx(1e300, rel=1e-11)
+    assert least(lambda x: x >= 1e-300, 1e-307, 1e300) == pytest.approx(1e-300, rel=1e-11)
+
+
+@given(st.integers(1, 10**12), st.integers(-5, 10**12))
+def test_least_whole(threshold: int, start: int) -> None:
+    """The smallest whole number is missed, wherever the search begins."""
+    asked: list[int] = []
+
+    def meets(n: int) -> bool:
+        asked.append(n)
+        return n >= threshold
+
+    assert least_whole(meets, start, most=10**13) == threshold
+    assert all(1 <= n <= 10**13 for n in asked)
+    assert len(asked) < 200
+
+
+def test_least_whole_within_its_limit() -> None:
+    """A number beyond the limit is returned or asked about, or the limit itself is forgotten."""
+    assert least_whole(lambda n: n >= 100, 5, most=99) is None
+    assert least_whole(lambda n: n >= 100, 5, most=100) == 100
+    assert least_whole(lambda n: n >= 100, 10**6, most=100) == 100
+    assert least_whole(lambda n: False, 1, most=1) is None
+    assert least_whole(lambda n: True, 10**9, most=10**10) == 1

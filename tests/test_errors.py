@@ -1,0 +1,61 @@
+"""One family of errors, each saying what was wrong and what is allowed, and able to travel between processes."""
+
+from __future__ import annotations
+
+import inspect
+import pickle
+
+import pytest
+
+from bandanna import errors
+from bandanna.errors import BandannaError, CommunicationWarning, InvalidArgument, MissingExtra
+
+FAMILY = [kind for _, kind in inspect.getmembers(errors, inspect.isclass) if issubclass(kind, Exception)]
+ARGUMENT = [kind for kind in FAMILY if issubclass(kind, InvalidArgument)]
+
+
+def test_one_family() -> None:
+    """Catching BandannaError misses an error that is raised on purpose."""
+    for kind in FAMILY:
+        assert issubclass(kind, BandannaError) or kind is CommunicationWarning
+        assert kind.__doc__
+    assert issubclass(CommunicationWarning, UserWarning)
+    assert len(FAMILY) >= 11
+
+
+@pytest.mark.parametrize("kind", ARGUMENT, ids=lambda kind: kind.__name__)
+def test_argument_value_allowed(kind: type[InvalidArgument]) -> None:
+    """The message omits the argument, the value or what is allowed, or does not survive pickling."""
+    error = kind("batch", 1, "a whole number >= 2")
+    assert (error.argument, error.value, error.allowed) == ("batch", 1, "a whole number >= 2")
+    assert str(error) == "batch = 1 is not allowed: a whole number >= 2"
+    assert isinstance(error, ValueError)
+    again = pickle.loads(pickle.dumps(error))
+    assert type(again) is kind
+    assert str(again) == str(error)
+    assert (again.argument, again.value, again.allowed) == ("batch", 1, "a whole number >= 2")
+
+
+def test_missing_extra() -> None:
+    """The error about a missing dependency does not name the extra, is no ImportError, or does not survive pickling."""
+    error = MissingExtra("secure", "secure noise")
+    assert str(error) == "secure noise needs an optional dependency: pip install 'bandanna[secure]'"
+    assert isinstance(error, ImportError)
+    again = pickle.loads(pickle.dumps(error))
+    assert (again.extra, again.needed_for, str(again)) == ("secure", "secure noise", str(error))
+
+
+@pytest.mark.parametrize("kind", [k for k in FAMILY if k not in {*ARGUMENT, MissingExtra}], ids=lambda k: k.__name__)
+def test_plain_errors_carry_their_message(kind: type[Exception]) -> None:
+    """A plain error loses its message between processes."""
+    again = pickle.loads(pickle.dumps(kind("what happened")))
+    assert type(again) is kind
+    assert str(again) == "what happened"
+
+
+def test_kinds_that_callers_catch() -> None:
+    """An unknown event is no TypeError, or an invalid statistic no ValueError."""
+    assert issubclass(errors.UnknownEvent, TypeError)
+    assert issubclass(errors.InvalidStatistic, ValueError)
+    assert issubclass(errors.InvalidBudget, ValueError)
+    assert issubclass(errors.OutsideTheorem, ValueError)
