@@ -34,7 +34,7 @@ class Snapshot:
     """All that a device needs to act: public, because it is computed from releases only. R = replicate axes."""
 
     theta: Floats  # (*R, d)
-    inverse: Floats  # (*R, d, d): V_m^{-1}
+    root: Floats  # (*R, d, d): V_m^{-1} = root root^T
     radius: float
 
 
@@ -142,10 +142,10 @@ class LinUCB:
         vector, gram = self.domain.unpack(state.running.estimate.total)
         ridge = self.confidence.ridge[m]
         v = gram + ridge * np.eye(self.dim)  # V_m
-        v, repaired = _positive_definite(v, floor=1e-3 * ridge)
-        inverse: Floats = np.asarray(np.linalg.inv(v), dtype=float)
-        theta = (inverse @ vector[..., None])[..., 0]
-        snapshot = Snapshot(theta=theta, inverse=inverse, radius=self.width * float(self.confidence.radius[m]))
+        lower, repaired = _cholesky(v, floor=1e-3 * ridge)
+        root: Floats = np.swapaxes(np.linalg.inv(lower), -1, -2)
+        theta = (root @ (vector[..., None, :] @ root).swapaxes(-1, -2))[..., 0]  # V^{-1} u
+        snapshot = Snapshot(theta=theta, root=root, radius=self.width * float(self.confidence.radius[m]))
         return State(running=state.running, repairs=state.repairs + repaired), snapshot
 
     def act(self, snapshot: Snapshot, contexts: Floats) -> NDArray[np.int64]:
@@ -166,19 +166,18 @@ def scores(snapshot: Snapshot, contexts: Floats) -> Floats:
     """<x, theta> + radius |x|_{V^{-1}} for every arm: (*R, rounds, K, d) -> (*R, rounds, K)."""
     rounds, arms, d = contexts.shape[-3:]
     flat = contexts.reshape(*contexts.shape[:-3], rounds * arms, d)
-    root = np.linalg.cholesky(snapshot.inverse)  # V^{-1} = L L^T
-    columns = np.concatenate([snapshot.theta[..., None], snapshot.radius * root], axis=-1)  # (*R, d, 1 + d)
+    columns = np.concatenate([snapshot.theta[..., None], snapshot.radius * snapshot.root], axis=-1)  # (*R, d, 1 + d)
     projected = flat @ columns  # (*R, rounds K, 1 + d)
     spread = np.einsum("...i,...i->...", projected[..., 1:], projected[..., 1:])
     return np.asarray((projected[..., 0] + np.sqrt(spread)).reshape(contexts.shape[:-1]))
 
 
-def _positive_definite(v: Floats, floor: float) -> tuple[Floats, NDArray[np.int64]]:
-    """Matrices shifted by a multiple of I so that no eigenvalue is below `floor`, and which ones were."""
+def _cholesky(v: Floats, floor: float) -> tuple[Floats, NDArray[np.int64]]:
+    """Lower factors of the matrices; indefinite ones are shifted so that no eigenvalue is below `floor`, counted."""
     try:
-        np.linalg.cholesky(v - floor * np.eye(v.shape[-1]))
-        return v, np.zeros(v.shape[:-2], dtype=np.int64)
+        return np.asarray(np.linalg.cholesky(v)), np.zeros(v.shape[:-2], dtype=np.int64)
     except np.linalg.LinAlgError:
         least = np.linalg.eigvalsh(v)[..., 0]
-        shift = np.maximum(floor - least, 0.0) * (1 + 1e-9)
-        return v + shift[..., None, None] * np.eye(v.shape[-1]), np.asarray(shift > 0, dtype=np.int64)
+        shift = np.where(least < floor, (floor - least) * (1 + 1e-9), 0.0)
+        shifted = v + shift[..., None, None] * np.eye(v.shape[-1])
+        return np.asarray(np.linalg.cholesky(shifted)), np.asarray(shift > 0, dtype=np.int64)

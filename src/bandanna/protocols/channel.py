@@ -7,6 +7,7 @@ running sum directly. Either way `release` returns an estimate of the sum of eve
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -42,7 +43,7 @@ class Channel:
     protocols: dict[int, Protocol] = field(hash=False)  # by batch size; the continual protocol under every size
     sizes: tuple[int, ...]
 
-    @property
+    @cached_property
     def continual(self) -> CentralContinual | None:
         """The continual protocol, where there is one."""
         first = next(iter(self.protocols.values()))
@@ -61,8 +62,7 @@ class Channel:
     def prefix_std(self) -> NDArray[np.float64]:
         """Noise of the running sum per scaled coordinate after 1, ..., M batches: public, known in advance."""
         if self.continual is not None:
-            steps = np.arange(1, len(self.sizes) + 1)
-            return np.asarray(np.sqrt(self.continual.mechanism.prefix_variance(steps)))
+            return np.asarray(np.sqrt(self.continual.mechanism.variances))
         variances = [self._batch_protocol(size).std(size) ** 2 for size in self.sizes]
         return np.asarray(np.sqrt(np.cumsum(variances)))
 

@@ -36,20 +36,22 @@ class _Tally:
     total: Floats  # (S,): regret so far
     rewards: Floats  # (S,)
     done: int = 0  # rounds
+    passed: int = 0  # checkpoints
 
     def steady(self, gaps: Floats, rounds: int) -> None:
         """`rounds` rounds with the same expected loss each: (S,)."""
-        inside = (self.checkpoints > self.done) & (self.checkpoints <= self.done + rounds)
-        ahead = self.checkpoints[inside] - self.done
-        self.regret[:, inside] = self.total[:, None] + gaps[:, None] * ahead
+        while self.passed < len(self.checkpoints) and self.checkpoints[self.passed] <= self.done + rounds:
+            self.regret[:, self.passed] = self.total + gaps * (self.checkpoints[self.passed] - self.done)
+            self.passed += 1
         self.total = self.total + gaps * rounds
         self.done += rounds
 
     def varying(self, gaps: Floats) -> None:
         """Rounds with losses (S, rounds)."""
         running = self.total[:, None] + np.cumsum(gaps, axis=1)
-        inside = (self.checkpoints > self.done) & (self.checkpoints <= self.done + gaps.shape[1])
-        self.regret[:, inside] = running[:, self.checkpoints[inside] - self.done - 1]
+        while self.passed < len(self.checkpoints) and self.checkpoints[self.passed] <= self.done + gaps.shape[1]:
+            self.regret[:, self.passed] = running[:, self.checkpoints[self.passed] - self.done - 1]
+            self.passed += 1
         self.total = running[:, -1]
         self.done += gaps.shape[1]
 
@@ -77,11 +79,12 @@ def simulate(
     tally = _Tally(marks, np.zeros((n_seeds, len(marks))), np.zeros(n_seeds), np.zeros(n_seeds))
     state, clipped = policy.init((n_seeds,)), np.zeros(n_seeds, dtype=np.int64)
     sizes = policy.channel.sizes
+    arms = _FixedArms(policy, world, grouped=path == "law") if world.fixed else None
     while tally.done < policy.horizon:
         planned = sizes[state.running.batches] if state.running.batches < len(sizes) else None
         rounds = policy.horizon - tally.done if planned is None else planned
         state, snapshot = policy.publish(state)
-        statistic = _episode(policy, world, snapshot, rounds, tally, grouped=path == "law")
+        statistic = _episode(policy, world, snapshot, rounds, tally, arms=arms)
         if planned is not None:  # a shorter last batch is never released
             clipped = clipped + statistic.clipped
             state = policy.learn(state, statistic, source, path=path)
@@ -100,13 +103,12 @@ def simulate(
 
 
 def _episode(
-    policy: LinUCB, world: World, snapshot: Snapshot, rounds: int, tally: _Tally, *, grouped: bool
+    policy: LinUCB, world: World, snapshot: Snapshot, rounds: int, tally: _Tally, *, arms: _FixedArms | None
 ) -> Statistic:
     """Collect one episode with the policy frozen."""
-    if world.fixed:
-        return _fixed_episode(policy, world, snapshot, rounds, tally, grouped=grouped)
-    n_seeds, arms, d = len(tally.total), world.n_arms, policy.dim
-    block = max(1, _BLOCK_BYTES // (8 * n_seeds * arms * d))
+    if arms is not None:
+        return arms.episode(policy, world, snapshot, rounds, tally)
+    block = max(1, _BLOCK_BYTES // (8 * len(tally.total) * world.n_arms * policy.dim))
     parts = []
     for begin in range(0, rounds, block):
         count = min(block, rounds - begin)
@@ -125,22 +127,39 @@ def _episode(
     return Statistic(values=values, clipped=np.sum([part.clipped for part in parts], axis=0))
 
 
-def _fixed_episode(
-    policy: LinUCB, world: World, snapshot: Snapshot, rounds: int, tally: _Tally, *, grouped: bool
-) -> Statistic:
-    """All users of the episode face the same arms and take the same action."""
-    contexts = world.contexts(tally.done, 1)  # (S, 1, K, d)
-    actions = policy.act(snapshot, contexts)[:, 0]  # (S,)
-    means = world.means(contexts)[:, 0]  # (S, K)
-    seeds = np.arange(len(actions))
-    chosen, features = means[seeds, actions], contexts[seeds, 0, actions]  # (S,), (S, d)
-    tally.steady(np.max(means, axis=1) - chosen, rounds)
-    if grouped and world.binary and rounds > 1:
-        ones = world.reward_sums(chosen, rounds).astype(np.int64)
-        tally.rewards += ones
-        both = policy.statistic(np.repeat(features[:, None], 2, axis=1), np.tile([1.0, 0.0], (len(seeds), 1)))
-        counts = np.stack([ones, rounds - ones], axis=1)
-        return Statistic(values=both.values, clipped=both.clipped, counts=counts)
-    rewards = world.rewards(np.repeat(chosen[:, None], rounds, axis=1))
-    tally.rewards += np.sum(rewards, axis=1)
-    return policy.statistic(np.repeat(features[:, None], rounds, axis=1), rewards)
+class _FixedArms:
+    """Arms that never change: all users of an episode take the same action, so means and reports are tabulated once."""
+
+    def __init__(self, policy: LinUCB, world: World, *, grouped: bool) -> None:
+        self.contexts = world.contexts(0, 1)  # (S, 1, K, d)
+        self.means = world.means(self.contexts)[:, 0]  # (S, K)
+        self.gaps = np.max(self.means, axis=1, keepdims=True) - self.means  # (S, K)
+        self.seeds = np.arange(len(self.means))
+        self.arms = self.contexts[:, 0]  # (S, K, d)
+        self.grouped = grouped and world.binary
+        ones = policy.statistic(self.arms, np.ones(self.arms.shape[:2]))
+        self.reports = ones.values  # (S, K, dim): at reward 1; the vector part is proportional to the reward
+        self.clips = np.linalg.norm(self.arms, axis=-1) > 1 + 1e-9  # (S, K)
+
+    def episode(self, policy: LinUCB, world: World, snapshot: Snapshot, rounds: int, tally: _Tally) -> Statistic:
+        """One action for every seed; rewards one by one, or their sum where only that matters."""
+        actions = policy.act(snapshot, self.contexts)[:, 0]  # (S,)
+        chosen = self.means[self.seeds, actions]
+        tally.steady(self.gaps[self.seeds, actions], rounds)
+        report = self.reports[self.seeds, actions]  # (S, dim)
+        clipped = self.clips[self.seeds, actions] * rounds
+        if self.grouped and rounds > 1:
+            ones = world.reward_sums(chosen, rounds).astype(np.int64)  # (S,)
+            tally.rewards += ones
+            values = np.stack([report, self._scaled(policy, report, np.zeros((len(ones), 1)))[:, 0]], axis=1)
+            return Statistic(values=values, clipped=clipped, counts=np.stack([ones, rounds - ones], axis=1))
+        rewards = world.rewards(np.broadcast_to(chosen[:, None], (len(chosen), rounds)))
+        tally.rewards += np.sum(rewards, axis=1)
+        return Statistic(values=self._scaled(policy, report, rewards), clipped=clipped)
+
+    @staticmethod
+    def _scaled(policy: LinUCB, report: Floats, rewards: Floats) -> Floats:
+        """Reports of one arm with rewards clipped to [0, 1]: (S, dim), (S, rounds) -> (S, rounds, dim)."""
+        values = np.repeat(report[:, None], rewards.shape[1], axis=1)
+        values[..., : policy.dim] *= np.clip(rewards, 0.0, 1.0)[..., None]
+        return values

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -62,7 +62,7 @@ class ContinualGaussian:
         if not self.event.grid <= self.std:  # stating the event checks every other parameter
             raise InvalidArgument("grid", self.grid, f"at most std = {self.std!r}")
 
-    @property
+    @cached_property
     def spacing(self) -> float:
         """The grid that is used: the given one, or the default for this noise; 0 is the ideal without a grid."""
         if self.grid is not None:
@@ -81,6 +81,11 @@ class ContinualGaussian:
             dim=self.dim,
             grid=self.spacing,
         )
+
+    @cached_property
+    def variances(self) -> NDArray[np.float64]:
+        """`prefix_variance` of every step."""
+        return self.prefix_variance(np.arange(1, self.factorisation.horizon + 1))
 
     def prefix_variance(self, steps: ArrayLike) -> NDArray[np.float64]:
         """Variance of the noise in each coordinate of the prefix sums at the (1-based) steps."""

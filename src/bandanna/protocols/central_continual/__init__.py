@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import ClassVar
 
 from numpy.typing import ArrayLike
@@ -58,7 +59,7 @@ class CentralContinual(Protocol):
             delta=stated_delta(budget),
         )
 
-    @property
+    @cached_property
     def mechanism(self) -> ContinualGaussian:
         """Sampler and price of the noise."""
         return ContinualGaussian(

@@ -24,5 +24,5 @@ def analyze(
     """Add the step's sum to the stream: statistics of (..., users, dim) -> prefix estimate (..., dim)."""
     stream, prefix = mechanism.step(state.stream, statistic.total(), source)
     following = Running(stream=stream, count=state.count + statistic.users)
-    variance = float(mechanism.prefix_variance(stream.step))
+    variance = float(mechanism.variances[stream.step - 1])
     return following, Estimate(total=prefix, count=following.count, variance=variance)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import ClassVar
 
 from bandanna.accounting.budgets import Budget
@@ -40,7 +41,7 @@ class CentralGaussian(BatchProtocol):
         std = privacy.calibrate(domain, budget, participations, calibration)
         return cls(domain=domain, noise_std=std, participations=participations, delta=stated_delta(budget))
 
-    @property
+    @cached_property
     def mechanism(self) -> Gaussian:
         """Sampler and price of the noise."""
         return Gaussian(std=self.noise_std, sensitivity=self.domain.sensitivity, dim=self.domain.dim)

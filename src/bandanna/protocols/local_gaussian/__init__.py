@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import ClassVar
 
 from bandanna.accounting.budgets import Budget
@@ -28,7 +29,7 @@ class GaussianReports(BatchProtocol):
         super().__post_init__()
         require.positive("noise_std", self.noise_std)
 
-    @property
+    @cached_property
     def mechanism(self) -> Gaussian:
         """Sampler and price of the noise on one report."""
         return Gaussian(std=self.noise_std, sensitivity=self.domain.sensitivity, dim=self.domain.dim)
