@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from bandanna.accounting.calibration.binomial import BinomialNoise
-from bandanna.core.domain import Ball, Box
+from bandanna.core.domain import Ball, Box, Statistic
+from bandanna.errors import InvalidArgument
 from bandanna.mechanisms.sources import FastNoise
 from bandanna.protocols import BatchProtocol, CentralGaussian, Clear, LocalGaussian, ShuffleBinomial, ShuffleGaussian
 from bandanna.protocols.shuffle_binomial import analyzer, randomizer, shuffler
@@ -135,6 +136,27 @@ def test_replicates_of_any_shape_have_the_same_law(protocol: BatchProtocol, path
         alone = errors(protocol, path, 41 + i, values[i, j])
         assert gap(found[:, i, j, 0], alone[:, 0]) < BAND
         assert gap(0.8 * found[:, i, j, 0], alone[:, 0]) > BAND
+
+
+@each
+def test_groups_have_the_law_of_their_users(protocol: BatchProtocol) -> None:
+    """Users with equal statistics, given as a row and a count, give the law of all of them; only simulations may."""
+    rows, counts = np.array([[0.1, 0.4], [0.9, 0.375]]), np.array([3, 2])
+    single = np.repeat(rows, counts, axis=0)
+    grouped = Statistic(
+        values=np.broadcast_to(rows, (DRAWS, 2, 2)),
+        clipped=np.zeros(DRAWS, dtype=np.int64),
+        counts=np.broadcast_to(counts, (DRAWS, 2)),
+    )
+    assert grouped.users == USERS
+    estimate = protocol.release(grouped, fast(45), path="law")
+    assert (estimate.count, estimate.variance) == (USERS, pytest.approx(protocol.std(USERS) ** 2))
+    found, alone = estimate.total - single.sum(axis=0), errors(protocol, "messages", 46, single)
+    for k in range(DOMAIN.dim):
+        assert gap(found[:, k], alone[:, k]) < BAND
+        assert gap(0.8 * found[:, k], alone[:, k]) > BAND
+    with pytest.raises(InvalidArgument, match="law"):
+        protocol.release(grouped, fast(47), path="messages")
 
 
 def test_clear_sums_are_exact() -> None:
