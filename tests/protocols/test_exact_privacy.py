@@ -23,7 +23,6 @@ from scipy import stats
 from bandanna.accounting import accountant
 from bandanna.accounting.budgets import ApproxDP
 from bandanna.accounting.calibration.binomial import BinomialNoise
-from bandanna.accounting.events import RepetitionEvent
 from bandanna.core.domain import Ball, Box, Domain
 from bandanna.core.report import LinearReport
 from bandanna.mechanisms.sources import FastNoise
@@ -75,16 +74,16 @@ def encodings(protocol: ShuffleBinomial, values: Array) -> tuple[Array, Array, A
     return lower, upper, np.where(upper == lower, 0.0, high)
 
 
-def coins(protocol: ShuffleBinomial) -> Array:
-    """Law of all coins in one coordinate of a batch's totals, as the randomizers asked for them.
+def coins(protocol: ShuffleBinomial, users: int) -> Array:
+    """Law of all coins in one coordinate of the totals of so many users, as the randomizers asked for them.
 
     Only the window of 12 standard deviations: mass below 1e-30 lies outside.
     """
     source = Scripted()
-    protocol.randomize(protocol.admit(np.tile(protocol.domain.lower, (protocol.batch, 1))), source)
+    protocol.randomize(protocol.admit(np.tile(protocol.domain.lower, (users, 1))), source)
     ((trials, probability, size),) = source.asked
-    assert size == (protocol.batch, protocol.domain.dim)  # fresh ones for every user and coordinate
-    every = protocol.batch * trials
+    assert size == (users, protocol.domain.dim)  # fresh ones for every user and coordinate
+    every = users * trials
     mean, reach = every * probability, 12 * math.sqrt(every * probability * (1 - probability))
     window = np.arange(max(0, math.floor(mean - reach)), min(every, math.ceil(mean + reach)) + 1)
     return np.asarray(stats.binom.pmf(window, every, probability))
@@ -94,7 +93,7 @@ def view(protocol: ShuffleBinomial, batches: Array) -> list[Array]:
     """Laws of the totals of batches (n, users, dim): per coordinate, (n, support); coordinates are independent."""
     n, users, dim = batches.shape
     lower, upper, chance = (a.reshape(n, users, dim) for a in encodings(protocol, batches.reshape(-1, dim)))
-    noise, room = coins(protocol), int(upper.sum(axis=1).max())
+    noise, room = coins(protocol, users), int(upper.sum(axis=1).max())
     laws = []
     for k in range(dim):
         law = np.zeros((n, len(noise) + room))
@@ -305,9 +304,8 @@ def test_what_is_left_against_the_shuffler_holds(domain: Domain) -> None:
     left = protocol.guarantee.shuffler
     assert left is not None
     assert left.epsilon > protocol.guarantee.epsilon
-    alone = replace(protocol, noise=replace(protocol.noise, users=1))  # the law of one user's counts
-    assert check(alone, left.epsilon, [()]) <= left.delta
-    assert check(weaker(alone), left.epsilon, [()]) > left.delta
+    assert check(protocol, left.epsilon, [()]) <= left.delta  # nobody else: the law of one user's counts
+    assert check(weaker(protocol), left.epsilon, [()]) > left.delta
 
 
 def test_what_the_shuffler_surely_learns_is_stated() -> None:
@@ -316,10 +314,8 @@ def test_what_the_shuffler_surely_learns_is_stated() -> None:
     protocol = ShuffleBinomial.calibrate(domain=LinearReport(features=5), budget=budget, batch=200)
     stated = protocol.guarantee
     assert stated.shuffler is None
-    alone = replace(protocol, domain=Box(dim=1, low=-1.0, high=1.0), noise=replace(protocol.noise, users=1))
-    at_the_ends = np.array([[[-1.0]], [[1.0]]])
-    assert worst(alone, 100.0, at_the_ends) == pytest.approx(stated.exposed, rel=1e-9)  # losses end at 103 log 2 < 100
+    widest = replace(protocol, domain=Box(dim=1, low=-1.0, high=1.0))
+    at_the_ends = np.array([[[-1.0]], [[1.0]]])  # one user's counts of one coordinate
+    assert worst(widest, 100.0, at_the_ends) == pytest.approx(stated.exposed, rel=1e-9)  # losses end at 103 log 2
     assert stated.exposed > 0.97  # calibration.md A.3c
     assert "no privacy is left" in str(stated)
-    repeated = RepetitionEvent(event=alone.event, times=1)
-    assert accountant.epsilon(repeated, 0.1) == math.inf
