@@ -35,6 +35,7 @@ from bandanna.accounting.events import (
 )
 from bandanna.accounting.factorisation import BinaryTree
 from bandanna.accounting.grid import fine_grid
+from bandanna.accounting.prices import gaussian_price
 from bandanna.errors import InvalidBudget, UnknownEvent
 
 Floats = NDArray[np.float64]
@@ -178,6 +179,9 @@ def test_too_few_coins_give_nothing() -> None:
     assert accountant.epsilon(event, 1e-3) == math.inf
     assert accountant.delta(repeated(event, 2), 5.0) == 1.0
     assert accountant.delta(BinomialEvent(trials=1, shift=1.0, reach=1), 5.0) == 1.0
+    wide = BinomialEvent(trials=900, shift=400.0, reach=400)  # Theorem A needs reach <= hi - lo, here about 135
+    assert gaussian_price(wide, 1e-5).mu == math.inf
+    assert gaussian_price(BinomialEvent(trials=900, shift=400.0, reach=100), 1e-5).mu < math.inf
 
 
 # Gaussian noise and mixtures

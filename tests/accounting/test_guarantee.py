@@ -180,7 +180,9 @@ def test_nothing_is_left_against_the_shuffler() -> None:
         assert accountant.delta(local, epsilon) >= guarantee.exposed
 
 
-@pytest.mark.parametrize(("trials", "probability"), [(5, 0.5), (40, 0.5), (400, 0.5), (400, 0.25), (3000, 0.1)])
+@pytest.mark.parametrize(
+    ("trials", "probability"), [(5, 0.5), (40, 0.5), (400, 0.5), (400, 0.25), (40, 0.75), (3000, 0.1)]
+)
 def test_exposure_by_enumeration(trials: int, probability: float) -> None:
     """The shuffler is surer than stated, or less sure."""
     domain = LinearReport(features=2)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -457,20 +458,31 @@ def test_a_member_twice_in_one_batch(store: LedgerStore) -> None:
 def test_two_threads_one_draw(store: LedgerStore) -> None:
     """Two threads that ask for the same batch at once get two different releases."""
     ledger, draw = Ledger(budget=BUDGET, store=store), Draw()
-    barrier, results = threading.Barrier(8), []
+    barrier, results = threading.Barrier(4), []
+
+    def slow() -> np.ndarray:
+        time.sleep(0.05)  # the others are asking by now
+        return draw()
 
     def work() -> None:
         barrier.wait()
-        results.append(float(ledger.release(EVENT, task="t", batch=1, data=b"x", draw=draw)[0]))
+        results.append(float(ledger.release(EVENT, task="t", batch=1, data=b"x", draw=slow)[0]))
 
-    run_threads(work, 8)
-    assert results == [1.0] * 8
+    run_threads(work, 4)
+    assert results == [1.0] * 4
     assert draw.calls == 1
 
 
-def test_threads_do_not_overspend_together(store: LedgerStore) -> None:
+def test_threads_do_not_overspend_together(store: LedgerStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """Releases that fit the budget one by one are all let through when asked for at once."""
     ledger, barrier, done = Ledger(budget=BUDGET, store=store), threading.Barrier(6), []
+    commit = store.commit
+
+    def slow(entry: Entry) -> None:
+        time.sleep(0.05)  # the others are checking by now
+        commit(entry)
+
+    monkeypatch.setattr(store, "commit", slow)
     names = iter(range(6))
 
     def work() -> None:
