@@ -304,6 +304,21 @@ def test_shuffled_gaussians_use_amplification() -> None:
         assert amplified >= float(gdp.delta(epsilon, math.sqrt(times / 1000) / 3.0))
 
 
+def test_tails_of_shuffled_reports_are_charged() -> None:
+    """Reports that are Gaussian only up to a total-variation mass cost as little as exact ones."""
+    exact = ShuffledGaussianEvent(std=3.0, sensitivity=1.0, users=1000)
+    event = ShuffledGaussianEvent(std=3.0, sensitivity=1.0, users=1000, tail=1e-9)
+    for times, epsilon in ((1, 0.3), (3, 0.5)):
+        mass = times * 1000 * 1e-9 * (1 + math.exp(epsilon))  # any of the batch's reports may be the odd one
+        assert (
+            accountant.delta(repeated(event, times), epsilon)
+            >= accountant.delta(repeated(exact, times), epsilon) + 0.999 * mass
+        )
+    other = GaussianEvent(std=5.0, sensitivity=1.0)
+    dear, cheap = (accountant.delta(CompositionEvent(events=(one, other)), 0.5) for one in (event, exact))
+    assert dear >= cheap + 1e-9 * (1 + math.exp(0.5)) * 0.999
+
+
 def test_shuffled_gaussians_with_others() -> None:
     """Shuffled reports beside another release cost less than that release, or more than without a shuffler."""
     shuffled = ShuffledGaussianEvent(std=3.0, sensitivity=1.0, users=1000)

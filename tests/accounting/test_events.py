@@ -35,7 +35,7 @@ EVENTS: list[Event] = [
     LaplaceEvent(scale=2.0, sensitivity=1.0, dim=3, grid=0.5),
     DiscreteLaplaceEvent(scale=2.0, shift=3.0, dim=2),
     BinomialEvent(trials=100, shift=3.0, reach=4, dim=2, probability=0.25, rounded=False),
-    ShuffledGaussianEvent(std=2.0, sensitivity=1.0, users=30, dim=2),
+    ShuffledGaussianEvent(std=2.0, sensitivity=1.0, users=30, dim=2, tail=0.25),
     ContinualEvent(factorisation=BinaryTree(horizon=8), std=2.0, sensitivity=1.0, participations=2, dim=3, grid=0.5),
     CompositionEvent(events=(GAUSSIAN, ClearEvent())),
     RepetitionEvent(event=GAUSSIAN, times=4),
@@ -84,7 +84,7 @@ def test_malformed_events_are_refused(event: Event) -> None:
             bad = NUMBERS
         elif field.name in WHOLE:
             bad = [*NUMBERS, 1.5]
-        elif field.name == "grid":
+        elif field.name in ("grid", "tail"):
             bad = [value for value in NUMBERS if value != 0 or value is True]
         elif field.name == "probability":
             bad = [0, 0.0, 1, 1.0, -0.5, 1.5, math.nan, True]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from numpy.typing import NDArray
 
-from bandanna.core.domain import Ball, Box, Domain, Statistic, clip_norm
+from bandanna.core.domain import Ball, Box, Domain, clip_norm
 from bandanna.core.report import LinearReport
 from bandanna.errors import InvalidArgument, InvalidStatistic
 
@@ -219,8 +220,9 @@ def test_clipped_norms(values: Floats, bound: float) -> None:
 def test_grouped_statistics() -> None:
     """Users who share a row are not counted or summed as many times as they are."""
     rows = np.array([[1.0, 0.0], [0.0, 2.0]])
-    plain = Statistic(values=np.repeat(rows, [3, 4], axis=0), clipped=np.asarray(0))
-    grouped = Statistic(values=rows, clipped=np.asarray(0), counts=np.array([3, 4]))
+    domain = Ball(dim=2, bound=2.0)
+    plain = domain.admit(np.repeat(rows, [3, 4], axis=0))
+    grouped = replace(domain.admit(rows), counts=np.array([3, 4]))
     assert plain.users == grouped.users == 7
     np.testing.assert_array_equal(plain.total(), [3.0, 8.0])
     np.testing.assert_array_equal(grouped.total(), [3.0, 8.0])
