@@ -144,6 +144,7 @@ def test_groups_have_the_law_of_their_users(protocol: BatchProtocol) -> None:
     rows, counts = np.array([[0.1, 0.4], [0.9, 0.375]]), np.array([3, 2])
     single = np.repeat(rows, counts, axis=0)
     grouped = Statistic(
+        domain=protocol.domain,
         values=np.broadcast_to(rows, (DRAWS, 2, 2)),
         clipped=np.zeros(DRAWS, dtype=np.int64),
         counts=np.broadcast_to(counts, (DRAWS, 2)),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -117,7 +118,7 @@ def guarantee_of(
     left = None
     if local is not None:
         epsilon = accountant.epsilon(RepetitionEvent(event=local, times=participations), delta)
-        left = ApproxDP(epsilon=epsilon, delta=delta) if 0 < epsilon < math.inf else None
+        left = None if math.isinf(epsilon) else ApproxDP(epsilon=max(epsilon, sys.float_info.min), delta=delta)
     return Guarantee(
         trust=trust,
         epsilon=accountant.epsilon(whole, delta),

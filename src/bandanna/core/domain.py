@@ -23,11 +23,14 @@ _TOLERANCE = 1e-9  # relative; what rounding errors of an honest computation may
 
 @dataclass(frozen=True, kw_only=True)
 class Statistic:
-    """Statistics of a batch of users, all inside their domain; `clipped` counts those that had to be moved there.
+    """Statistics of a batch of users, all inside `domain`; `clipped` counts those that had to be moved there.
+
+    Made by `Domain.admit` or a domain's own constructor of statistics, which clip: protocols rely on it.
 
     The count is not protected: it stays in simulations and on the device, a deployment never publishes it.
     """
 
+    domain: Domain
     values: Floats  # (..., users, dim); (..., groups, dim) with `counts`
     clipped: NDArray[np.int64]  # (...)
     counts: NDArray[np.int64] | None = None  # (..., groups): how many users share each row; None for one each
@@ -37,7 +40,10 @@ class Statistic:
         """Number of users in the batch."""
         if self.counts is None:
             return int(self.values.shape[-2])
-        return int(np.sum(self.counts.reshape(-1, self.counts.shape[-1])[0]))
+        users = np.unique(np.sum(self.counts, axis=-1))
+        if len(users) != 1:
+            raise InvalidStatistic("counts", users.tolist(), "the same number of users in every replicate")
+        return int(users[0])
 
     def total(self) -> Floats:
         """The exact sum over users, (..., dim)."""
@@ -86,7 +92,11 @@ class Domain(ABC):
 
     def admit(self, values: ArrayLike, *, clip: bool = True) -> Statistic:
         """Statistics of a batch, shape (..., users, dim), clipped into the domain, or refused where `clip` is off."""
-        array = np.asarray(values, dtype=float)
+        try:
+            array = np.asarray(values, dtype=float)
+        except (TypeError, ValueError):
+            allowed = f"an array of numbers, shape (..., users, {self.dim})"
+            raise InvalidStatistic("statistics", type(values).__name__, allowed) from None
         if array.ndim < 2 or array.shape[-1] != self.dim:
             raise InvalidStatistic("statistics", f"array of shape {array.shape}", f"shape (..., users, {self.dim})")
         if array.shape[-2] < 1:
@@ -101,7 +111,7 @@ class Domain(ABC):
             raise InvalidStatistic(
                 f"statistics[{_index(place)}]", array[place].tolist(), f"a point of {self} (clipping is off)"
             )
-        return Statistic(values=inside, clipped=np.sum(moved, axis=-1, dtype=np.int64))
+        return Statistic(domain=self, values=inside, clipped=np.sum(moved, axis=-1, dtype=np.int64))
 
 
 def _index(place: tuple[int, ...]) -> str:

@@ -85,7 +85,9 @@ class LinearReport(Domain):
         inside_x = clip_norm(x, 1.0)
         inside_y = np.clip(y, -self.reward_bound, self.reward_bound)
         moved = np.any(np.abs(inside_x - x) > 1e-9, axis=-1) | (np.abs(inside_y - y) > 1e-9 * self.reward_bound)
-        return Statistic(values=self.pack(inside_x, inside_y), clipped=np.sum(moved, axis=-1, dtype=np.int64))
+        return Statistic(
+            domain=self, values=self.pack(inside_x, inside_y), clipped=np.sum(moved, axis=-1, dtype=np.int64)
+        )
 
     def pack(self, x: Floats, y: Floats) -> Floats:
         """(..., d), (...) -> (..., dim): x y, x_i^2, sqrt 2 x_i x_j."""

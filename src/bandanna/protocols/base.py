@@ -20,7 +20,7 @@ from bandanna.accounting.guarantee import Guarantee
 from bandanna.core import require
 from bandanna.core.domain import Domain, Statistic
 from bandanna.core.estimate import Estimate
-from bandanna.errors import InsecureSource, InvalidArgument
+from bandanna.errors import InsecureSource, InvalidArgument, InvalidStatistic
 from bandanna.mechanisms.base import noise_source
 from bandanna.mechanisms.sources import NoiseSource
 
@@ -61,7 +61,11 @@ class Protocol(ABC):
 
     def admit(self, statistics: Statistic | ArrayLike, *, clip: bool = True) -> Statistic:
         """Statistics that are known to lie in the domain: clipped and counted here, unless that was done before."""
-        return statistics if isinstance(statistics, Statistic) else self.domain.admit(statistics, clip=clip)
+        if not isinstance(statistics, Statistic):
+            return self.domain.admit(statistics, clip=clip)
+        if statistics.domain != self.domain:
+            raise InvalidStatistic("statistics", f"of {statistics.domain}", f"statistics of {self.domain}")
+        return statistics
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -72,12 +72,13 @@ def compare(
 ) -> list[Row]:
     """The noise that every protocol needs for one budget. Outside a paper's theorem a row says why it is empty."""
     batch = require.whole("batch", batch, least=2)
+    steps = batch if horizon is None else horizon
     users: dict[str, Any] = {"participations": participations, "calibration": calibration}
     makers: dict[str, Callable[[], Protocol]] = {
         Clear.name: lambda: Clear.calibrate(domain=domain, budget=budget),
         CentralGaussian.name: lambda: CentralGaussian.calibrate(domain=domain, budget=budget, **users),
         CentralContinual.name: lambda: CentralContinual.calibrate(
-            domain=domain, budget=budget, horizon=horizon or batch, mechanism=mechanism, **users
+            domain=domain, budget=budget, horizon=steps, mechanism=mechanism, **users
         ),
         ShuffleBinomial.name: lambda: ShuffleBinomial.calibrate(
             domain=domain, budget=budget, batch=batch, bits_limit=bits_limit, **users
@@ -102,7 +103,7 @@ def invert(
     """What every protocol guarantees at `delta` if the sum (the worst prefix) has noise of standard deviation `std`."""
     std, batch = require.positive("std", std), require.whole("batch", batch, least=2)
     common: dict[str, Any] = {"domain": domain, "participations": participations, "delta": require.delta(delta)}
-    factors = factorise(mechanism, horizon=horizon or batch)
+    factors = factorise(mechanism, horizon=batch if horizon is None else horizon)
     report = std / math.sqrt(batch)
     noise = noise_of_std(std, sensitivity=domain.sensitivity, dim=domain.dim, users=batch)
     makers: dict[str, Callable[[], Protocol]] = {

@@ -14,7 +14,7 @@ from bandanna.accounting import accountant, cache, events
 from bandanna.accounting.budgets import ApproxDP, Budget
 from bandanna.accounting.calibration.gaussian import finite_mu
 from bandanna.core import require, search
-from bandanna.errors import CalibrationError, InvalidBudget
+from bandanna.errors import CalibrationError, InvalidArgument, InvalidBudget
 
 _OVERHEAD = 1.02  # how far above the central Gaussian a lattice may end before a finer one is tried
 
@@ -27,6 +27,13 @@ class BinomialNoise:
     trials: int
     users: int
     probability: float = 0.5
+
+    def __post_init__(self) -> None:
+        require.positive("scale", self.scale)
+        require.whole("trials", self.trials)
+        require.whole("users", self.users)
+        if not 0 < self.probability < 1:
+            raise InvalidArgument("probability", self.probability, "a number in (0, 1)")
 
     def std(self) -> float:
         """Standard deviation of a coordinate of the batch sum: sqrt(B b p (1-p) + B/4) / s, rounding included."""

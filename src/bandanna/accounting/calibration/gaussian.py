@@ -73,6 +73,8 @@ def laplace_scale(*, sensitivity: float, dim: int, budget: Budget, participation
 
 def finite_mu(budget: Budget) -> float:
     """The Gaussian price of a budget; an infinite one has no least noise."""
+    if not isinstance(budget, Budget):
+        raise InvalidBudget("budget", budget, "ApproxDP, ZCDP, RenyiDP or PureDP")
     mu = budget.mu()
     if math.isinf(mu):
         raise InvalidBudget("epsilon", math.inf, "a finite number (the clear protocol adds no noise)")

@@ -17,6 +17,7 @@ from bandanna.errors import InvalidBudget, OutsideTheorem
 
 def gaussian_std(*, sensitivity: float, budget: Budget, participations: int = 1) -> float:
     """Delta_2 sqrt(2 log(1.25/delta))/epsilon for epsilon <= 1, or Delta_2/sqrt(2 rho) [001, Thm 4.2; 004, Thm 18]."""
+    require.whole("participations", participations)
     if isinstance(budget, ZCDP):
         return sensitivity * math.sqrt(participations / (2 * budget.rho))
     epsilon, delta = _share(_approximate(budget), participations)
@@ -39,7 +40,7 @@ def shuffled_report_std(*, users: int, budget: Budget, participations: int = 1) 
 
     with T = M B.
     """
-    budget = _approximate(budget)
+    budget, participations = _approximate(budget), require.whole("participations", participations)
     epsilon, delta, b = budget.epsilon, budget.delta, require.whole("batch", users, least=2)
     log = math.log(2 / delta)
     if participations == 1:
@@ -63,7 +64,7 @@ def binomial_noise(
     both for epsilon <= 15, delta < 1/2. The printed range of the encoder is too short for shifted data; totals do not
     care (calibration.md 0.1), so the printed resolution bound/g is kept.
     """
-    budget = _approximate(budget)
+    budget, participations = _approximate(budget), require.whole("participations", participations)
     epsilon, delta, users = budget.epsilon, budget.delta, require.whole("batch", users, least=2)
     _within("epsilon", epsilon, epsilon <= 15, "at most 15 [000, Thm C.1]")
     _within("delta", delta, delta < 0.5, "below 1/2 [000, Thm C.1]")

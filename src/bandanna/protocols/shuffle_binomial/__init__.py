@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import warnings
 from dataclasses import dataclass
 from typing import ClassVar
@@ -11,6 +10,7 @@ from bandanna.accounting.budgets import Budget
 from bandanna.accounting.calibration.binomial import BinomialNoise
 from bandanna.accounting.events import BinomialEvent
 from bandanna.accounting.guarantee import Guarantee
+from bandanna.core import require
 from bandanna.core.domain import Domain, Statistic
 from bandanna.core.estimate import Estimate
 from bandanna.errors import CommunicationWarning
@@ -33,6 +33,10 @@ class ShuffleBinomial(BatchProtocol):
     noise: BinomialNoise
 
     name: ClassVar[str] = "shuffle_binomial"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require.whole("batch", self.noise.users, least=2)
 
     @classmethod
     def calibrate(
@@ -76,8 +80,8 @@ class ShuffleBinomial(BatchProtocol):
 
     @property
     def bits_per_user(self) -> int:
-        """One integer count per coordinate: ceil(log2(largest count + 1)) bits each."""
-        return sum(math.ceil(math.log2(int(most) + 1)) for most in largest_counts(self.noise, self.domain))
+        """One integer count per coordinate: as many bits as the largest count has."""
+        return sum(int(most).bit_length() for most in largest_counts(self.noise, self.domain))
 
     @property
     def unary_bits_per_user(self) -> int:

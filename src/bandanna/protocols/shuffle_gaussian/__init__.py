@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from bandanna.accounting.budgets import Budget
-from bandanna.accounting.events import ShuffledGaussianEvent
+from bandanna.accounting.events import ClearEvent, ShuffledGaussianEvent
 from bandanna.accounting.guarantee import Guarantee
 from bandanna.core import require
 from bandanna.core.domain import Domain
@@ -42,7 +42,7 @@ class ShuffleGaussian(GaussianReports, BatchProtocol):
         return cls(domain=domain, batch=batch, noise_std=std, participations=participations, delta=delta)
 
     @property
-    def event(self) -> ShuffledGaussianEvent:
+    def event(self) -> ShuffledGaussianEvent | ClearEvent:
         """One shuffled batch."""
         return privacy.event(self.mechanism.event, self.batch)
 
@@ -50,6 +50,11 @@ class ShuffleGaussian(GaussianReports, BatchProtocol):
     def guarantee(self) -> Guarantee:
         """Shuffle differential privacy, and the local one left against the shuffler."""
         return privacy.guarantee(self.event, self.mechanism.event, self.delta, self.participations)
+
+    def std(self, users: int) -> float:
+        """sqrt(users) times that of a report, for the calibrated batch."""
+        exact_batch(self.batch, users)
+        return super().std(users)
 
     def check_users(self, users: int) -> None:
         """Exactly the calibrated batch."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
+
 from bandanna.accounting.budgets import Budget
 from bandanna.accounting.calibration import paper
 from bandanna.accounting.calibration.shuffled import shuffled_gaussian_std
-from bandanna.accounting.events import GaussianEvent, ShuffledGaussianEvent
+from bandanna.accounting.events import ClearEvent, GaussianEvent, ShuffledGaussianEvent
 from bandanna.accounting.guarantee import Guarantee, guarantee_of
 from bandanna.accounting.prices import gaussian_price
 from bandanna.core import require
@@ -27,9 +29,11 @@ def calibrate(domain: Domain, budget: Budget, batch: int, participations: int, c
     return std * (1 + 2.0**-13)  # room for the grid of the reports, whose rounding and discreteness cost below 1e-4
 
 
-def event(report: GaussianEvent, batch: int) -> ShuffledGaussianEvent:
+def event(report: GaussianEvent, batch: int) -> ShuffledGaussianEvent | ClearEvent:
     """A batch of reports; what the grid costs a report (rounding, discrete noise) is charged to its sensitivity."""
     price = gaussian_price(report, 1e-40 * report.dim)
+    if math.isinf(price.mu):  # next to no noise: nothing is proven
+        return ClearEvent()
     return ShuffledGaussianEvent(
         std=report.std,
         sensitivity=report.std * price.mu,
@@ -39,7 +43,9 @@ def event(report: GaussianEvent, batch: int) -> ShuffledGaussianEvent:
     )
 
 
-def guarantee(batch: ShuffledGaussianEvent, report: GaussianEvent, delta: float, participations: int) -> Guarantee:
+def guarantee(
+    batch: ShuffledGaussianEvent | ClearEvent, report: GaussianEvent, delta: float, participations: int
+) -> Guarantee:
     """What the analyzer sees is the shuffled batch; what the shuffler sees is every noisy report."""
     return guarantee_of(
         batch,
