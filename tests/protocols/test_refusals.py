@@ -94,7 +94,7 @@ def test_std_of_another_batch() -> None:
 def test_groups_of_unequal_batches() -> None:
     """Replicates with other numbers of users than the first are refused."""
     grouped = Statistic(
-        values=np.zeros((2, 2, 3)), clipped=np.zeros(2, dtype=np.int64), counts=np.array([[2, 2], [9, 9]])
+        domain=BALL, values=np.zeros((2, 2, 3)), clipped=np.zeros(2, dtype=np.int64), counts=np.array([[2, 2], [9, 9]])
     )
     with pytest.raises(BandannaError):
         ShuffleBinomial(domain=BALL, noise=BinomialNoise(scale=3.0, trials=30, users=4)).release(
