@@ -79,7 +79,7 @@ def _walk(event: events.Event, times: int) -> Iterator[tuple[events.Event, int]]
             yield from _walk(part, times)
     elif isinstance(event, events.RepetitionEvent):
         yield from _walk(event.event, times * event.times)
-    elif isinstance(event, _GAUSSIAN + _NUMERICAL):
+    elif type(event) in _GAUSSIAN + _NUMERICAL:  # a subclass may be something else
         yield event, times
     else:
         raise UnknownEvent(f"the accountant does not know {type(event).__name__} and does not guess: {event!r}")
@@ -101,7 +101,7 @@ def delta(event: events.Event, epsilon: float) -> float:
     if math.isinf(epsilon):
         return 0.0
     targets = (1e-14, 1e-11, 1e-8, 1e-5, 1e-2)
-    return min(_delta(event, epsilon, target) for target in targets)
+    return min(delta_near(event, epsilon, target) for target in targets)
 
 
 def epsilon(event: events.Event, delta_: float) -> float:
@@ -116,7 +116,7 @@ def epsilon(event: events.Event, delta_: float) -> float:
     guess = price(event, _TAIL_SHARE * delta_ / 4).mu if is_gaussian(counts) else 0.0
     reach = gdp.epsilon(delta_, guess) if 0 < guess < math.inf else min(pure, 1.0)
     relative = 1e-9 if is_gaussian(counts) and not _is_single_binomial(counts) else 1e-5
-    found = gdp.solve_epsilon(lambda e: _delta(event, e, delta_), delta_, reach=reach * 1.001, relative=relative)
+    found = gdp.solve_epsilon(lambda e: delta_near(event, e, delta_), delta_, reach=reach * 1.001, relative=relative)
     return min(found, pure)
 
 
@@ -132,21 +132,21 @@ def satisfies(event: events.Event, budget: Budget) -> bool:
             return True
         if budget.delta == 0.0:
             return epsilon(event, 0.0) <= budget.epsilon
-        return _delta(event, budget.epsilon, budget.delta) <= budget.delta
+        return delta_near(event, budget.epsilon, budget.delta) <= budget.delta
     if isinstance(budget, PureDP):
         return epsilon(event, 0.0) <= budget.epsilon
     if isinstance(budget, ZCDP):
-        return rho(event) <= budget.rho * (1 + 1e-12)
+        return rho(event) <= budget.rho
     if isinstance(budget, RenyiDP):
-        return budget.alpha * rho(event) <= budget.epsilon * (1 + 1e-12)
+        return budget.alpha * rho(event) <= budget.epsilon
     raise UnknownEvent(f"the accountant does not know budgets of type {type(budget).__name__}")
 
 
 @lru_cache(maxsize=4096)
-def _delta(event: events.Event, epsilon: float, target: float) -> float:
-    """delta at `epsilon`, with tails chosen for a delta of about `target`."""
+def delta_near(event: events.Event, epsilon: float, target: float) -> float:
+    """Proven delta at `epsilon`, with tails chosen for a delta of about `target`."""
     counts = atoms(event)
-    if not counts:
+    if math.fsum(times * pure_price(atom) for atom, times in counts.items()) <= epsilon:
         return 0.0
     tail = tail_for(target, epsilon)
     if _is_single_binomial(counts):
@@ -161,7 +161,9 @@ def _delta(event: events.Event, epsilon: float, target: float) -> float:
         mixed = amplification.composed_shuffled_gaussian_delta(
             std=atom.std, sensitivity=atom.sensitivity, users=atom.users, times=times, epsilon=epsilon
         )
-        return min(1.0, mixed + Price(mu=0.0, tail=times * atom.users * atom.tail).delta(epsilon))
+        # a report's tail adds (1 + e^eps0) tail to its delta0, and eps0 <= log(users) + 8 there
+        beyond = times * atom.users * 1.5 * (1 + atom.users * math.exp(8)) * atom.tail
+        return min(1.0, mixed + Price(mu=0.0, tail=beyond).delta(epsilon))
     return min(loss.composed_delta(counts, epsilon, tail), _without_amplification(event, counts, epsilon, tail))
 
 
@@ -185,7 +187,7 @@ def single_binomial_delta(event: events.BinomialEvent, epsilon: float, tail: flo
     if not event.rounded:
         return Price(mu=unit.mu * event.shift, tail=event.dim * unit.tail).delta(epsilon)
     mean = rounding.expected_delta(epsilon, unit.mu, event.shift, event.dim)
-    return min(1.0, mean + event.dim * unit.tail * (1 + math.exp(epsilon)))
+    return min(1.0, mean + event.dim * unit.tail * (1 + math.exp(min(epsilon, 700.0))))
 
 
 def is_gaussian(atoms_: Iterable[events.Event]) -> bool:

@@ -13,6 +13,8 @@ from __future__ import annotations
 import math
 import sys
 from dataclasses import dataclass
+from numbers import Real
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,6 +58,9 @@ class PureDP(Budget):
 
         D_alpha = log(cosh((alpha - 1/2) epsilon) / cosh(epsilon/2)) / (alpha - 1) (Bun and Steinke 2016, Lemma 5.3).
         """
+        alpha = _order(alpha)
+        if math.isinf(self.epsilon):
+            return RenyiDP(alpha=alpha, epsilon=math.inf)
         log_ratio = _log_cosh((alpha - 0.5) * self.epsilon) - _log_cosh(self.epsilon / 2)
         return RenyiDP(alpha=alpha, epsilon=log_ratio / (alpha - 1))
 
@@ -113,7 +118,8 @@ class ZCDP(Budget):
 
     def delta(self, epsilon: float) -> float:
         """Smallest delta of the Renyi conversions at `epsilon` (Canonne, Kamath and Steinke 2020, Cor. 13)."""
-        centre = max((epsilon - self.rho) / (2 * self.rho), 1e-3)  # optimum of the exponent, alpha - 1
+        # alpha - 1 near the optimum of the exponent, or where the divergence reaches one
+        centre = max((epsilon - self.rho) / (2 * self.rho), 1 / math.sqrt(self.rho))
         orders = 1 + centre * np.exp(np.linspace(-12, 6, 20001))
         exponent = (orders - 1) * (self.rho * orders - epsilon) + (orders - 1) * np.log1p(-1 / orders) - np.log(orders)
         return min(1.0, float(np.exp(np.min(exponent))))
@@ -128,8 +134,7 @@ class RenyiDP(Budget):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "epsilon", require.epsilon(self.epsilon))
-        if not (isinstance(self.alpha, int | float) and math.isfinite(self.alpha) and self.alpha > 1):
-            raise InvalidBudget("alpha", self.alpha, "a finite number > 1")
+        object.__setattr__(self, "alpha", _order(self.alpha))
 
     def mu(self) -> float:
         """A mu-GDP Gaussian release has divergence alpha mu^2/2."""
@@ -146,7 +151,14 @@ def _renyi_epsilon(alpha: Floats, divergence: Floats, delta: float) -> Floats:
 
 
 def _log_cosh(x: float) -> float:
-    return x + math.log1p(math.exp(-2 * x)) - math.log(2)
+    """log cosh x for x >= 0: log(1 + 2 sinh^2(x/2)) for small x, x - log 2 + log(1 + e^-2x) for large."""
+    return math.log1p(2 * math.sinh(x / 2) ** 2) if x < 1 else x + math.log1p(math.exp(-2 * x)) - math.log(2)
+
+
+def _order(alpha: Any) -> float:
+    if isinstance(alpha, bool) or not isinstance(alpha, Real) or not 1 < float(alpha) < math.inf:
+        raise InvalidBudget("alpha", alpha, "a finite number > 1")
+    return float(alpha)
 
 
 def _approx(epsilon: float, delta: float) -> ApproxDP:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from bandanna.accounting.factorisation import Factorisation
 from bandanna.core import require
+from bandanna.errors import InvalidArgument
 
 
 class Event:
@@ -40,10 +41,10 @@ class GaussianEvent(Event):
     grid: float = 0.0
 
     def __post_init__(self) -> None:
-        require.positive("std", self.std)
-        require.positive("sensitivity", self.sensitivity)
-        require.whole("dim", self.dim)
-        require.non_negative("grid", self.grid)
+        object.__setattr__(self, "std", require.positive("std", self.std))
+        object.__setattr__(self, "sensitivity", require.positive("sensitivity", self.sensitivity))
+        object.__setattr__(self, "dim", require.whole("dim", self.dim))
+        object.__setattr__(self, "grid", require.non_negative("grid", self.grid))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,9 +56,9 @@ class DiscreteGaussianEvent(Event):
     dim: int = 1
 
     def __post_init__(self) -> None:
-        require.positive("std", self.std)
-        require.positive("shift", self.shift)
-        require.whole("dim", self.dim)
+        object.__setattr__(self, "std", require.positive("std", self.std))
+        object.__setattr__(self, "shift", require.positive("shift", self.shift))
+        object.__setattr__(self, "dim", require.whole("dim", self.dim))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,10 +71,10 @@ class LaplaceEvent(Event):
     grid: float = 0.0
 
     def __post_init__(self) -> None:
-        require.positive("scale", self.scale)
-        require.positive("sensitivity", self.sensitivity)
-        require.whole("dim", self.dim)
-        require.non_negative("grid", self.grid)
+        object.__setattr__(self, "scale", require.positive("scale", self.scale))
+        object.__setattr__(self, "sensitivity", require.positive("sensitivity", self.sensitivity))
+        object.__setattr__(self, "dim", require.whole("dim", self.dim))
+        object.__setattr__(self, "grid", require.non_negative("grid", self.grid))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,9 +86,9 @@ class DiscreteLaplaceEvent(Event):
     dim: int = 1
 
     def __post_init__(self) -> None:
-        require.positive("scale", self.scale)
-        require.positive("shift", self.shift)
-        require.whole("dim", self.dim)
+        object.__setattr__(self, "scale", require.positive("scale", self.scale))
+        object.__setattr__(self, "shift", require.positive("shift", self.shift))
+        object.__setattr__(self, "dim", require.whole("dim", self.dim))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,14 +108,11 @@ class BinomialEvent(Event):
     rounded: bool = True
 
     def __post_init__(self) -> None:
-        require.whole("trials", self.trials)
-        require.positive("shift", self.shift)
-        require.whole("reach", self.reach)
-        require.whole("dim", self.dim)
-        if not 0 < self.probability < 1:
-            from bandanna.errors import InvalidArgument
-
-            raise InvalidArgument("probability", self.probability, "a number in (0, 1)")
+        object.__setattr__(self, "trials", require.whole("trials", self.trials))
+        object.__setattr__(self, "shift", require.positive("shift", self.shift))
+        object.__setattr__(self, "reach", require.whole("reach", self.reach))
+        object.__setattr__(self, "dim", require.whole("dim", self.dim))
+        object.__setattr__(self, "probability", require.chance("probability", self.probability))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,11 +129,11 @@ class ShuffledGaussianEvent(Event):
     tail: float = 0.0
 
     def __post_init__(self) -> None:
-        require.positive("std", self.std)
-        require.positive("sensitivity", self.sensitivity)
-        require.whole("users", self.users)
-        require.whole("dim", self.dim)
-        require.non_negative("tail", self.tail)
+        object.__setattr__(self, "std", require.positive("std", self.std))
+        object.__setattr__(self, "sensitivity", require.positive("sensitivity", self.sensitivity))
+        object.__setattr__(self, "users", require.whole("users", self.users))
+        object.__setattr__(self, "dim", require.whole("dim", self.dim))
+        object.__setattr__(self, "tail", require.non_negative("tail", self.tail))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,11 +152,11 @@ class ContinualEvent(Event):
     grid: float = 0.0
 
     def __post_init__(self) -> None:
-        require.positive("std", self.std)
-        require.positive("sensitivity", self.sensitivity)
-        require.whole("participations", self.participations)
-        require.whole("dim", self.dim)
-        require.non_negative("grid", self.grid)
+        object.__setattr__(self, "std", require.positive("std", self.std))
+        object.__setattr__(self, "sensitivity", require.positive("sensitivity", self.sensitivity))
+        object.__setattr__(self, "participations", require.whole("participations", self.participations))
+        object.__setattr__(self, "dim", require.whole("dim", self.dim))
+        object.__setattr__(self, "grid", require.non_negative("grid", self.grid))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -166,6 +164,12 @@ class CompositionEvent(Event):
     """Several releases about the same person, each possibly chosen after seeing the earlier ones."""
 
     events: tuple[Event, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "events", tuple(self.events))
+        for event in self.events:
+            if not isinstance(event, Event):
+                raise InvalidArgument("events", event, "events of bandanna.accounting.events")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -176,4 +180,4 @@ class RepetitionEvent(Event):
     times: int
 
     def __post_init__(self) -> None:
-        require.whole("times", self.times)
+        object.__setattr__(self, "times", require.whole("times", self.times))

@@ -39,9 +39,16 @@ class Price:
 
     def epsilon(self, delta_: float) -> float:
         """Smallest epsilon >= 0 with `self.delta(epsilon) <= delta_`; infinity where there is none."""
-        if self.tail == 0.0:
-            return epsilon(delta_, self.mu)
-        return solve_epsilon(self.delta, delta_)
+        least = epsilon(delta_, self.mu)
+        if self.tail == 0.0 or math.isinf(least):
+            return least
+        # the tail's share grows with epsilon: look upwards from the ideal in small steps, then between the last two
+        found, before = max(least, 1e-12), least
+        while self.delta(found) > delta_:
+            if _tail_cost(found, self.tail) > delta_:
+                return math.inf
+            before, found = found, found * 1.01
+        return search.least(lambda e: self.delta(e) <= delta_, max(before, 1e-15), found)
 
     def __add__(self, other: Price) -> Price:
         """Composition: squares of mu add, tails add."""

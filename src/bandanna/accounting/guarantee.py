@@ -12,6 +12,11 @@ from bandanna.accounting.budgets import ApproxDP
 from bandanna.accounting.events import Event, RepetitionEvent
 from bandanna.core import require
 
+ADVERSARIES = {
+    "view": "sees every release",
+    "table": "sees every release and fixes all rewards in advance",
+    "interactive": "sees every release and may choose later data accordingly",
+}
 TRUST_MODELS = ("none", "central", "local", "shuffle")
 
 
@@ -23,6 +28,7 @@ class Guarantee:
     epsilon, delta  the numbers, infinity where there is no guarantee; `rho` beside them where zCDP holds
     protects        which data of the person
     unit            "event": one participation; "user": all of at most `participations`
+    batches         whether a user's participations must be in different batches
     adjacency       how neighbouring data sets differ
     adversary       "interactive": sees every release and may choose later data after earlier releases
     observers       who sees what
@@ -37,6 +43,7 @@ class Guarantee:
     protects: str
     unit: str = "event"
     participations: int = 1
+    batches: bool = False
     adjacency: str = "replacement of one user's data"
     adversary: str = "interactive"
     observers: tuple[tuple[str, str], ...] = ()
@@ -46,7 +53,7 @@ class Guarantee:
     def __post_init__(self) -> None:
         require.one_of("trust", self.trust, TRUST_MODELS)
         require.one_of("unit", self.unit, ("event", "user"))
-        require.one_of("adversary", self.adversary, ("view", "table", "interactive"))
+        require.one_of("adversary", self.adversary, tuple(ADVERSARIES))
 
     def __str__(self) -> str:
         """Two or three plain sentences."""
@@ -58,13 +65,13 @@ class Guarantee:
         unit = (
             "each participation"
             if self.unit == "event"
-            else f"all of a user's at most {self.participations} participations"
+            else f"all of a user's at most {self.participations} participations{', one in a batch' * self.batches}"
         )
-        zcdp = f" ({self.rho:.4g}-zCDP)" if math.isfinite(self.rho) else ""
+        zcdp = f" ({_up(self.rho)}-zCDP)" if math.isfinite(self.rho) else ""
         return (
-            f"{self.trust.capitalize()} differential privacy with epsilon = {self.epsilon:.4g}, "
+            f"{self.trust.capitalize()} differential privacy with epsilon = {_up(self.epsilon)}, "
             f"delta = {self.delta:.3g}{zcdp} for {self.protects}, in {unit}, under {self.adjacency}, against an "
-            "adversary who sees every release and may choose later data accordingly."
+            f"adversary who {ADVERSARIES[self.adversary]}."
         )
 
     def _sight(self) -> str:
@@ -77,15 +84,14 @@ class Guarantee:
         if self.shuffler is None and self.exposed <= self.delta:
             return "Against the shuffler itself no guarantee is proven."
         if self.shuffler is None:
-            odds = (
-                f": it could tell two reports apart with probability at least {self.exposed:.3g}"
-                if self.exposed > 0
-                else ""
+            odds = math.floor(1000 * self.exposed) / 1000
+            return (
+                "Against the shuffler itself no privacy is left: it could tell two reports apart with probability at "
+                f"least {odds:g}."
             )
-            return f"Against the shuffler itself no privacy is left{odds}."
         return (
             f"Against the shuffler itself, if it kept single reports, (epsilon, delta) = "
-            f"({self.shuffler.epsilon:.4g}, {self.shuffler.delta:.3g}) is left."
+            f"({_up(self.shuffler.epsilon)}, {self.shuffler.delta:.3g}) is left."
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -95,6 +101,14 @@ class Guarantee:
         return {
             name: None if isinstance(value, float) and math.isinf(value) else value for name, value in plain.items()
         }
+
+
+def _up(value: float) -> str:
+    """Four significant digits, rounded up: what is printed holds too."""
+    if value == 0 or math.isinf(value):
+        return f"{value:.4g}"
+    step = 10.0 ** (math.floor(math.log10(value)) - 3)
+    return f"{math.ceil(value / step * (1 - 1e-9)) * step:.4g}"
 
 
 def guarantee_of(
@@ -127,6 +141,7 @@ def guarantee_of(
         protects=protects,
         unit="event" if participations == 1 else "user",
         participations=participations,
+        batches=participations > 1 and composed and trust != "local",
         observers=observers,
         shuffler=left,
         exposed=exposed,

@@ -17,6 +17,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -25,7 +26,7 @@ from numpy.typing import ArrayLike
 
 from bandanna.accounting import accountant, parallel
 from bandanna.accounting.budgets import ApproxDP, Budget
-from bandanna.accounting.events import Event
+from bandanna.accounting.events import ContinualEvent, Event
 from bandanna.core import require
 from bandanna.core.domain import Statistic
 from bandanna.errors import BudgetExceeded, ConflictingRelease, InvalidArgument, InvalidStatistic
@@ -145,6 +146,7 @@ class Ledger:
             if entry is None:
                 people = tuple(str(member) for member in members or ())
                 self._check_members(task, batch, people)
+                self._check_streams(event)
                 self._check_budget(task, event)
                 entry = Entry(task=task, batch=batch, event=event, fingerprint=mark, members=people)
                 self.store.commit(entry)
@@ -154,21 +156,14 @@ class Ledger:
                 )
             if entry.release is None:
                 result = draw()
-                self.store.keep(task, batch, result)
+                self.store.keep(task, batch, deepcopy(result))
                 return result
-            return entry.release[0]
+            return deepcopy(entry.release[0])  # the stored release stays what it was, whatever a caller does with his
 
     def spent(self) -> float:
         """Smallest epsilon, at the budget's delta (or 1e-6), of what anybody can have paid so far."""
         delta = self.budget.delta if isinstance(self.budget, ApproxDP) else 1e-6
-        tasks = self._tasks()
-        if not tasks:
-            return 0.0
-        if len(tasks) == 1 and self.participations == 1:
-            (batches,) = tasks.values()
-            return max(accountant.epsilon(event, delta) for event in batches)
-        stated = ApproxDP(epsilon=1.0, delta=delta) if delta > 0 else self.budget
-        return accountant.epsilon(parallel.most_expensive(tasks, self.participations, stated), delta)
+        return parallel.spent(self._tasks(), self.participations, delta)
 
     def _tasks(self) -> dict[str, parallel.Batches]:
         tasks: dict[str, parallel.Batches] = {}
@@ -182,7 +177,17 @@ class Ledger:
         if not parallel.within(tasks, self.participations, self.budget):
             raise BudgetExceeded(f"{event} in task {task!r} would exceed {self.budget}; nothing was spent or released")
 
+    def _check_streams(self, event: Event) -> None:
+        for atom in accountant.atoms(event):
+            if isinstance(atom, ContinualEvent) and atom.participations < self.participations:
+                allowed = f"at least the ledger's {self.participations}: a stream's price covers its own participations"
+                raise InvalidArgument("event.participations", atom.participations, allowed)
+
     def _check_members(self, task: str, batch: str, people: tuple[str, ...]) -> None:
+        named = [bool(entry.members) for entry in self.store.entries() if entry.task == task]
+        if named and any(named) != bool(people):
+            allowed = f"given for all batches of task {task!r}, or for none"
+            raise InvalidArgument("members", list(people), allowed)
         twice = [person for person, count in Counter(people).items() if count > 1]
         if twice:
             raise InvalidArgument("members", twice[0], f"each person at most once in batch {batch!r}")
@@ -200,4 +205,6 @@ class Ledger:
             if array.dtype == object:
                 raise InvalidStatistic("data", f"array of dtype {array.dtype}", "numbers or bytes")
             kind, content = f"{array.dtype.str}{array.shape}", np.ascontiguousarray(array).tobytes()
+            if isinstance(data, Statistic) and data.counts is not None:
+                kind, content = f"{kind} by counts", content + np.ascontiguousarray(data.counts).tobytes()
         return hmac.new(self.store.secret(), f"{event!r}|{kind}|".encode() + content, hashlib.sha256).hexdigest()

@@ -73,4 +73,5 @@ def _shuffled(event: events.ShuffledGaussianEvent, tail: float) -> tuple[Any, fl
     local_epsilon = gdp.epsilon(tail / (1.5 * event.users), mu)
     local_delta = float(gdp.delta(local_epsilon, mu))
     distribution = amplification.clones_pld(users=event.users, local_epsilon=local_epsilon, discretization=_INTERVAL)
-    return distribution, event.users * ((1 + math.exp(-local_epsilon) / 2) * local_delta + event.tail)
+    local_delta += (1 + math.exp(local_epsilon)) * event.tail
+    return distribution, event.users * (1 + math.exp(-local_epsilon) / 2) * local_delta

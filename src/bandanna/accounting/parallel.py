@@ -1,67 +1,107 @@
 """What the person who is in the most expensive batches pays: at most M batches of each task, composed over tasks.
 
 Batches of one task hold different people, each person at most M times; so a task costs what its M most expensive
-batches cost together, not the sum over all. Tasks compose, because a person may be in all of them.
+batches cost together, not the sum over all. A continual release is one event for its whole stream: it is charged
+once, whatever the number of steps, and its own price covers the person's participations. Tasks compose: a person may
+be in all of them.
 """
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
-from bandanna.accounting import accountant, events
+from bandanna.accounting import accountant, events, gdp
 from bandanna.accounting.budgets import ApproxDP, Budget, PureDP
 from bandanna.accounting.gdp import Price
-from bandanna.accounting.prices import concentrated_price, gaussian_price, pure_price
 
 Batches = Counter[events.Event]
 
 
 def within(tasks: Mapping[str, Batches], participations: int, budget: Budget) -> bool:
     """Whether nobody can have paid more than `budget`."""
+    if isinstance(budget, ApproxDP) and math.isinf(budget.epsilon):
+        return True
     if len(tasks) == 1 and participations == 1:  # every person is in one batch: each must keep within the budget alone
         (batches,) = tasks.values()
         return all(accountant.satisfies(event, budget) for event in batches)
-    if isinstance(budget, ApproxDP) and budget.delta > 0 and _mixed_gaussians(tasks):
-        tail = accountant.tail_for(budget.delta, budget.epsilon) / (len(tasks) * participations)
+    if isinstance(budget, ApproxDP) and budget.delta > 0:
+        return _delta(tasks, participations, budget.epsilon, budget.delta) <= budget.delta
+    add = pure_total if isinstance(budget, PureDP | ApproxDP) else accountant.rho  # prices that add: the M dearest
+    return accountant.satisfies(_dearest(tasks, participations, add), budget)
+
+
+def spent(tasks: Mapping[str, Batches], participations: int, delta: float) -> float:
+    """Smallest epsilon at `delta` within which everybody is proven to be; 0 if nothing was released."""
+    if not tasks:
+        return 0.0
+    if len(tasks) == 1 and participations == 1:
+        (batches,) = tasks.values()
+        return max(accountant.epsilon(event, delta) for event in batches)
+    pure = pure_total(_dearest(tasks, participations, pure_total))
+    if delta == 0.0:
+        return pure
+    return min(pure, gdp.solve_epsilon(lambda e: _delta(tasks, participations, e, delta), delta, relative=1e-6))
+
+
+def pure_total(event: events.Event) -> float:
+    """Pure epsilon of a composed event."""
+    return accountant.epsilon(event, 0.0)
+
+
+def _delta(tasks: Mapping[str, Batches], participations: int, epsilon: float, target: float) -> float:
+    """delta at `epsilon` of the person who is in the most expensive batches."""
+    if _mixed_gaussians(tasks):
+        tail = accountant.tail_for(target, epsilon) / (len(tasks) * participations)
         worst = Price(mu=0.0)
         for batches in tasks.values():
             worst = worst + _heaviest(batches, participations, tail)
-        return worst.delta(budget.epsilon) <= budget.delta
-    return accountant.satisfies(most_expensive(tasks, participations, budget), budget)
+        return worst.delta(epsilon)
+    parts = [
+        events.RepetitionEvent(event=event, times=_times(event, count, participations))  # no choice of M costs more
+        for batches in tasks.values()
+        for event, count in batches.items()
+    ]
+    return accountant.delta_near(events.CompositionEvent(events=tuple(parts)), epsilon, target)
 
 
-def most_expensive(tasks: Mapping[str, Batches], participations: int, budget: Budget) -> events.Event:
-    """An event at least as expensive as any person's share: M times each kind of batch, or the M dearest ones."""
+def is_stream(event: events.Event) -> bool:
+    """Whether an event covers a whole stream: priced once for all of a person's participations, however many steps."""
+    return any(isinstance(atom, events.ContinualEvent) for atom in accountant.atoms(event))
+
+
+def _times(event: events.Event, count: int, participations: int) -> int:
+    return 1 if is_stream(event) else min(participations, count)
+
+
+def _dearest(tasks: Mapping[str, Batches], participations: int, price: Callable[[events.Event], float]) -> events.Event:
+    """The M dearest batches of every task, where prices add."""
     parts: list[events.Event] = []
     for batches in tasks.values():
-        if isinstance(budget, ApproxDP) and budget.delta > 0:
-            parts += [_times(event, min(participations, count)) for event, count in batches.items()]
-        else:
-            add = pure_price if isinstance(budget, PureDP | ApproxDP) else concentrated_price
-            dearest = sorted(batches.elements(), key=add, reverse=True)[:participations]
-            parts += dearest
+        parts += [event for event in batches if is_stream(event)]
+        single = [event for event in batches.elements() if not is_stream(event)]
+        parts += sorted(single, key=price, reverse=True)[:participations]
     return events.CompositionEvent(events=tuple(parts))
 
 
 def _heaviest(batches: Batches, participations: int, tail: float) -> Price:
     """The M largest mu, and M times the largest tail: no choice of M batches costs more."""
-    prices = [gaussian_price(event, tail) for event in batches]
-    dearest = sorted(zip(prices, batches.values(), strict=True), key=lambda pair: pair[0].mu, reverse=True)
-    left, total = participations, Price(mu=0.0)
+    streams = [accountant.price(event, tail) for event in batches if is_stream(event)]
+    single = {event: count for event, count in batches.items() if not is_stream(event)}
+    prices = [accountant.price(event, tail) for event in single]
+    dearest = sorted(zip(prices, single.values(), strict=True), key=lambda pair: pair[0].mu, reverse=True)
+    left, total = participations, sum((Price(mu=price.mu) for price in streams), start=Price(mu=0.0))
     for price, count in dearest:
         taken = min(left, count)
         total, left = total + Price(mu=price.mu).repeated(taken), left - taken
         if not left:
             break
-    return Price(mu=total.mu, tail=participations * max((price.tail for price in prices), default=0.0))
+    tail = math.fsum(price.tail for price in streams) + participations * max((p.tail for p in prices), default=0.0)
+    return Price(mu=total.mu, tail=tail)
 
 
 def _mixed_gaussians(tasks: Mapping[str, Batches]) -> bool:
     """Whether different kinds of batches occur in a task, all of them with a Gaussian price."""
-    kinds = [event for batches in tasks.values() for event in batches]
+    kinds = [atom for batches in tasks.values() for event in batches for atom in accountant.atoms(event)]
     return any(len(batches) > 1 for batches in tasks.values()) and accountant.is_gaussian(kinds)
-
-
-def _times(event: events.Event, times: int) -> events.Event:
-    return events.RepetitionEvent(event=event, times=times)

@@ -104,7 +104,7 @@ def _discrete_gaussian(std: float, shift: float, *, touched: int, tail: float) -
 
 def _cut(tail: float) -> float:
     """zmax with Phi(-zmax) <= tail, rounded up to a quarter so that prices can be remembered."""
-    return math.ceil(-4 * float(special.ndtri(min(tail, 0.1)))) / 4
+    return math.ceil(-4 * float(special.ndtri(min(max(tail, 1e-300), 0.1)))) / 4
 
 
 @singledispatch
@@ -150,7 +150,7 @@ def _(event: events.Event) -> float:
 
 @concentrated_price.register
 def _(event: events.ShuffledGaussianEvent) -> float:
-    return (event.sensitivity / event.std) ** 2 / 2
+    return math.inf if event.tail > 0 else (event.sensitivity / event.std) ** 2 / 2
 
 
 @singledispatch

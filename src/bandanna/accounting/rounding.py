@@ -26,7 +26,7 @@ def composable_shift(shift: float, dim: int, tail: float) -> float:
     |v|^2 <= R^2 + D/4 + (2 R + sqrt D) sqrt(log(1/tail)/2)
     """
     spread = (2 * shift + math.sqrt(dim)) * math.sqrt(math.log(1 / tail) / 2)
-    return math.sqrt(shift**2 + dim / 4 + spread)
+    return min(math.sqrt(shift**2 + dim / 4 + spread), shift + math.sqrt(dim))  # the latter always holds
 
 
 def expected_delta(epsilon: float, mu_unit: float, shift: float, dim: int) -> float:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -18,6 +18,7 @@ from bandanna.errors import InvalidArgument, InvalidStatistic
 
 Floats = NDArray[np.float64]
 
+_SEAL = object()  # what a statistic carries that a domain has made
 _TOLERANCE = 1e-9  # relative; what rounding errors of an honest computation may exceed a bound by
 
 
@@ -25,7 +26,8 @@ _TOLERANCE = 1e-9  # relative; what rounding errors of an honest computation may
 class Statistic:
     """Statistics of a batch of users, all inside `domain`; `clipped` counts those that had to be moved there.
 
-    Made by `Domain.admit` or a domain's own constructor of statistics, which clip: protocols rely on it.
+    Made by `Domain.admit` or a domain's own constructors of statistics, which clip and seal; protocols check a
+    statistic without that seal once more.
 
     The count is not protected: it stays in simulations and on the device, a deployment never publishes it.
     """
@@ -34,6 +36,15 @@ class Statistic:
     values: Floats  # (..., users, dim); (..., groups, dim) with `counts`
     clipped: NDArray[np.int64]  # (...)
     counts: NDArray[np.int64] | None = None  # (..., groups): how many users share each row; None for one each
+    seal: object = field(
+        default=None, repr=False, compare=False
+    )  # set by the domain; without it, values are checked anew
+
+    def rows(self) -> Floats:
+        """One row per user, as messages need them."""
+        if self.counts is not None:
+            raise InvalidStatistic("statistics", "grouped", 'one row per user: groups are for path="law"')
+        return self.values
 
     @property
     def users(self) -> int:
@@ -90,6 +101,21 @@ class Domain(ABC):
         """Largest change of a single coordinate."""
         return float(np.max(self.upper - self.lower))
 
+    def sealed(
+        self, values: Floats, *, clipped: NDArray[np.int64], counts: NDArray[np.int64] | None = None
+    ) -> Statistic:
+        """A statistic of values that the caller has formed inside the domain."""
+        return Statistic(domain=self, values=values, clipped=clipped, counts=counts, seal=_SEAL)
+
+    def readmit(self, statistic: Statistic, *, clip: bool) -> Statistic:
+        """A statistic of this domain, checked again unless the domain itself has made it."""
+        if statistic.domain != self:
+            raise InvalidStatistic("statistics", f"of {statistic.domain}", f"statistics of {self}")
+        if statistic.seal is _SEAL:
+            return statistic
+        checked = self.admit(statistic.values, clip=clip)
+        return self.sealed(checked.values, clipped=checked.clipped + statistic.clipped, counts=statistic.counts)
+
     def admit(self, values: ArrayLike, *, clip: bool = True) -> Statistic:
         """Statistics of a batch, shape (..., users, dim), clipped into the domain, or refused where `clip` is off."""
         try:
@@ -105,13 +131,17 @@ class Domain(ABC):
             place = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
             raise InvalidStatistic(f"statistics[{_index(place)}]", float(array[place]), "finite numbers")
         inside = self.project(array)
+        if not np.all(np.isfinite(inside)):
+            raise InvalidStatistic(
+                "statistics", "values of extreme size", "numbers that the domain can be compared with"
+            )
         moved = np.any(np.abs(inside - array) > _TOLERANCE * max(1.0, float(np.max(np.abs(self.upper)))), axis=-1)
         if not clip and np.any(moved):
             place = tuple(int(i) for i in np.argwhere(moved)[0])
             raise InvalidStatistic(
                 f"statistics[{_index(place)}]", array[place].tolist(), f"a point of {self} (clipping is off)"
             )
-        return Statistic(domain=self, values=inside, clipped=np.sum(moved, axis=-1, dtype=np.int64))
+        return self.sealed(inside, clipped=np.sum(moved, axis=-1, dtype=np.int64))
 
 
 def _index(place: tuple[int, ...]) -> str:
@@ -162,7 +192,8 @@ class Box(Domain):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not (math.isfinite(self.low) and math.isfinite(self.high) and self.low < self.high):
+        numbers = all(isinstance(end, int | float | np.floating | np.integer) for end in (self.low, self.high))
+        if not (numbers and math.isfinite(self.low) and math.isfinite(self.high) and self.low < self.high):
             raise InvalidArgument("low, high", (self.low, self.high), "finite numbers with low < high")
 
     @property
@@ -192,5 +223,8 @@ class Box(Domain):
 
 def clip_norm(values: Floats, bound: float) -> Floats:
     """Scale vectors (last axis) down to l2 norm at most `bound`."""
-    norms = np.linalg.norm(values, axis=-1, keepdims=True)
-    return values * np.where(norms > bound, bound / np.maximum(norms, bound), 1.0)
+    peak = float(np.max(np.abs(values), initial=0.0))
+    if peak > 1e100:  # squares would overflow: bring the vectors into range first, without changing their direction
+        values = values / np.maximum(np.max(np.abs(values), axis=-1, keepdims=True) / (2 * bound), 1.0)
+    norms = np.sqrt(np.einsum("...i,...i->...", values, values))[..., None]
+    return np.asarray(values * np.where(norms > bound, bound / np.maximum(norms, bound), 1.0))

@@ -85,9 +85,7 @@ class LinearReport(Domain):
         inside_x = clip_norm(x, 1.0)
         inside_y = np.clip(y, -self.reward_bound, self.reward_bound)
         moved = np.any(np.abs(inside_x - x) > 1e-9, axis=-1) | (np.abs(inside_y - y) > 1e-9 * self.reward_bound)
-        return Statistic(
-            domain=self, values=self.pack(inside_x, inside_y), clipped=np.sum(moved, axis=-1, dtype=np.int64)
-        )
+        return self.sealed(self.pack(inside_x, inside_y), clipped=np.sum(moved, axis=-1, dtype=np.int64))
 
     def pack(self, x: Floats, y: Floats) -> Floats:
         """(..., d), (...) -> (..., dim): x y, x_i^2, sqrt 2 x_i x_j."""
@@ -111,12 +109,13 @@ class LinearReport(Domain):
         column with the largest diagonal entry, y off the vector along x, both are clipped, and the report is formed
         anew.
         """
-        vector, matrix = self.unpack(values)
+        vector, matrix = self.unpack(np.clip(values, self.lower, self.upper))
         diagonal = np.maximum(np.diagonal(matrix, axis1=-2, axis2=-1), 0.0)  # (..., d)
         pivot = np.argmax(diagonal, axis=-1)[..., None]  # (..., 1)
         root = np.sqrt(np.take_along_axis(diagonal, pivot, axis=-1))  # (..., 1)
         column = np.take_along_axis(matrix, pivot[..., None], axis=-1)[..., 0]  # (..., d)
-        x = clip_norm(np.divide(column, root, out=np.zeros_like(column), where=root > 0), 1.0)
+        scale = np.maximum(root, np.abs(column))  # a report's own entries never exceed the root
+        x = clip_norm(np.divide(column, scale, out=np.zeros_like(column), where=scale > 0), 1.0)
         square = np.sum(x * x, axis=-1)
         y = np.divide(np.sum(vector * x, axis=-1), square, out=np.zeros_like(square), where=square > 0)
         return self.pack(x, np.clip(y, -self.reward_bound, self.reward_bound))

@@ -26,6 +26,13 @@ def non_negative(argument: str, value: Any) -> float:
     return float(value)
 
 
+def chance(argument: str, value: Any) -> float:
+    """A probability strictly between 0 and 1."""
+    if isinstance(value, bool) or not isinstance(value, Real) or not 0 < float(value) < 1:
+        raise InvalidArgument(argument, value, "a number in (0, 1)")
+    return float(value)
+
+
 def whole(argument: str, value: Any, *, least: int = 1) -> int:
     """An integer >= `least` (a float such as 20.0 or 1e6 is taken as the integer it is)."""
     allowed = f"a whole number >= {least}"

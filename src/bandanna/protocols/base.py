@@ -20,7 +20,7 @@ from bandanna.accounting.guarantee import Guarantee
 from bandanna.core import require
 from bandanna.core.domain import Domain, Statistic
 from bandanna.core.estimate import Estimate
-from bandanna.errors import InsecureSource, InvalidArgument, InvalidStatistic
+from bandanna.errors import InsecureSource, InvalidArgument
 from bandanna.mechanisms.base import noise_source
 from bandanna.mechanisms.sources import NoiseSource
 
@@ -63,9 +63,7 @@ class Protocol(ABC):
         """Statistics that are known to lie in the domain: clipped and counted here, unless that was done before."""
         if not isinstance(statistics, Statistic):
             return self.domain.admit(statistics, clip=clip)
-        if statistics.domain != self.domain:
-            raise InvalidStatistic("statistics", f"of {statistics.domain}", f"statistics of {self.domain}")
-        return statistics
+        return self.domain.readmit(statistics, clip=clip)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,7 +76,7 @@ class BatchProtocol(Protocol):
 
     def randomize(self, statistic: Statistic, source: NoiseSource) -> Any:
         """Device: a user's message; the plain statistic unless the protocol says otherwise."""
-        return statistic.values
+        return statistic.rows()
 
     def shuffle(self, messages: Any, source: NoiseSource) -> Any:
         """Shuffler: what the analyzer gets to see; the messages themselves unless the protocol says otherwise."""
@@ -103,8 +101,6 @@ class BatchProtocol(Protocol):
         noise_source(source)
         statistic = self.admit(statistics, clip=clip)
         self.check_users(statistic.users)
-        if path == "messages" and statistic.counts is not None:
-            raise InvalidArgument("path", path, '"law" for grouped statistics: messages are single users\'')
         if path == "messages":
             return self.analyze(self.shuffle(self.randomize(statistic, source), source), source)
         if source.secure:

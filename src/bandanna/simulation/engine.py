@@ -124,7 +124,7 @@ def _episode(
     if len(parts) == 1:
         return parts[0]
     values = np.concatenate([part.values for part in parts], axis=-2)
-    return Statistic(domain=policy.domain, values=values, clipped=np.sum([part.clipped for part in parts], axis=0))
+    return policy.domain.sealed(values, clipped=np.sum([part.clipped for part in parts], axis=0))
 
 
 class _FixedArms:
@@ -152,12 +152,10 @@ class _FixedArms:
             ones = world.reward_sums(chosen, rounds).astype(np.int64)  # (S,)
             tally.rewards += ones
             values = np.stack([report, self._scaled(policy, report, np.zeros((len(ones), 1)))[:, 0]], axis=1)
-            return Statistic(
-                domain=policy.domain, values=values, clipped=clipped, counts=np.stack([ones, rounds - ones], axis=1)
-            )
+            return policy.domain.sealed(values, clipped=clipped, counts=np.stack([ones, rounds - ones], axis=1))
         rewards = world.rewards(np.broadcast_to(chosen[:, None], (len(chosen), rounds)))
         tally.rewards += np.sum(rewards, axis=1)
-        return Statistic(domain=policy.domain, values=self._scaled(policy, report, rewards), clipped=clipped)
+        return policy.domain.sealed(self._scaled(policy, report, rewards), clipped=clipped)
 
     @staticmethod
     def _scaled(policy: LinUCB, report: Floats, rewards: Floats) -> Floats:

@@ -14,7 +14,7 @@ from bandanna.accounting import accountant, cache, events
 from bandanna.accounting.budgets import ApproxDP, Budget
 from bandanna.accounting.calibration.gaussian import finite_mu
 from bandanna.core import require, search
-from bandanna.errors import CalibrationError, InvalidArgument, InvalidBudget
+from bandanna.errors import CalibrationError, InvalidBudget
 
 _OVERHEAD = 1.02  # how far above the central Gaussian a lattice may end before a finer one is tried
 
@@ -32,8 +32,7 @@ class BinomialNoise:
         require.positive("scale", self.scale)
         require.whole("trials", self.trials)
         require.whole("users", self.users)
-        if not 0 < self.probability < 1:
-            raise InvalidArgument("probability", self.probability, "a number in (0, 1)")
+        require.chance("probability", self.probability)
 
     def std(self) -> float:
         """Standard deviation of a coordinate of the batch sum: sqrt(B b p (1-p) + B/4) / s, rounding included."""

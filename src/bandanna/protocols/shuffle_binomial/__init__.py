@@ -99,7 +99,7 @@ class ShuffleBinomial(BatchProtocol):
 
     def randomize(self, statistic: Statistic, source: NoiseSource) -> Integers:
         """Device: integer counts."""
-        return randomizer.randomize(statistic.values, self.noise, self.domain, source)
+        return randomizer.randomize(statistic.rows(), self.noise, self.domain, source)
 
     def shuffle(self, messages: Integers, source: NoiseSource) -> Integers:
         """Shuffler: totals only."""

@@ -17,7 +17,7 @@ def encode(values: NDArray[np.float64], noise: BinomialNoise, domain: Domain, so
     scaled = noise.scale * np.maximum(values - domain.lower, 0.0)  # (..., users, dim)
     whole = np.floor(scaled)
     rounded = whole + (source.uniform(values.shape) < scaled - whole)
-    return np.asarray(np.minimum(rounded, largest_values(noise, domain)), dtype=np.int64)
+    return np.asarray(np.clip(rounded, 0, largest_values(noise, domain)), dtype=np.int64)
 
 
 def encode_groups(
