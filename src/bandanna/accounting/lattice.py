@@ -132,9 +132,11 @@ def _steepest(z: Floats, log_mass: Floats, width: int) -> float:
     log_root_tau = 0.5 * math.log(2 * math.pi)
     bound = np.exp(log_mass[:-1] + 0.5 * reach**2 + log_root_tau)  # m: max Q / min phi over the block
     chord = np.append(0.0, np.diff(log_mass)[:-1] / width)  # of the block before; Q falls outwards
-    at_start = 0.5 * (start + bound) ** 2
-    at_end = (width - 1) * np.minimum(chord, 0.0) + 0.5 * (start + width * bound) ** 2
-    return float(np.max(np.exp(log_mass[:-1] + np.maximum(at_start, at_end) + log_root_tau)))
+    for _ in range(2):  # a better bound m gives a better bound again
+        at_start = 0.5 * (start + bound) ** 2
+        at_end = (width - 1) * np.minimum(chord, 0.0) + 0.5 * (start + width * bound) ** 2
+        bound = np.exp(log_mass[:-1] + np.maximum(at_start, at_end) + log_root_tau)
+    return float(np.max(bound))
 
 
 def _side(law: LatticeLaw, zmax: float, width: int, sign: int) -> tuple[Floats, Floats]:
