@@ -1,0 +1,91 @@
+"""LinUCB: the policy itself."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from bandanna.errors import InvalidArgument
+from bandanna.policies.linucb import LinUCB, Snapshot, _cholesky, scores
+from bandanna.policies.schedules import FixedBatches, geometric
+from bandanna.protocols.trust import central, local, shuffle
+
+
+def test_index_is_mean_plus_width_times_norm() -> None:
+    """The index differs from <x, theta> + radius |x|_{V^-1} computed plainly."""
+    rng = np.random.default_rng(0)
+    a = rng.normal(size=(2, 3, 3))
+    v = a @ np.swapaxes(a, 1, 2) + np.eye(3)
+    theta, contexts = rng.normal(size=(2, 3)), rng.normal(size=(2, 5, 4, 3))
+    root = np.swapaxes(np.linalg.inv(np.linalg.cholesky(v)), 1, 2)
+    got = scores(Snapshot(theta=theta, root=root, radius=0.7), contexts)
+    norms = np.sqrt(np.einsum("snkd,sde,snke->snk", contexts, np.linalg.inv(v), contexts))
+    np.testing.assert_allclose(got, np.einsum("snkd,sd->snk", contexts, theta) + 0.7 * norms, rtol=1e-10)
+
+
+def test_ridge_regression_of_the_released_sums() -> None:
+    """Without noise theta is not the ridge estimate of all users so far."""
+    policy = LinUCB(dim=3, horizon=40, batch=20, ridge=2.0)
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(1, 20, 3)) / 4, rng.random((1, 20))
+    state = policy.learn(policy.init((1,)), policy.statistic(x, y), source=_no_noise(), path="law")
+    _, snapshot = policy.publish(state)
+    gram = x[0].T @ x[0] + 2.0 * np.eye(3)
+    np.testing.assert_allclose(snapshot.theta[0], np.linalg.solve(gram, x[0].T @ y[0]), rtol=1e-10)
+    np.testing.assert_allclose(snapshot.root[0] @ snapshot.root[0].T, np.linalg.inv(gram), rtol=1e-10)
+
+
+def _no_noise() -> object:
+    from bandanna.mechanisms.sources import FastNoise
+
+    return FastNoise(np.random.default_rng(0))
+
+
+def test_ties_go_to_the_first_arm() -> None:
+    """Equal arms are not decided by rule."""
+    snapshot = Snapshot(theta=np.zeros((1, 2)), root=np.eye(2)[None], radius=1.0)
+    arms = np.ones((1, 1, 5, 2))
+    assert LinUCB(dim=2, horizon=5).act(snapshot, arms)[0, 0] == 0
+
+
+def test_indefinite_matrices_are_shifted_and_counted() -> None:
+    """A released matrix that noise made indefinite is inverted as it is, or not counted."""
+    v = np.stack([np.diag([1.0, -2.0]), np.diag([3.0, 1.0])])
+    lower, repaired = _cholesky(v, floor=0.5)
+    np.testing.assert_array_equal(repaired, [1, 0])
+    restored = lower @ np.swapaxes(lower, 1, 2)
+    assert np.min(np.linalg.eigvalsh(restored[0])) >= 0.5
+    np.testing.assert_allclose(restored[1], v[1])
+
+
+def test_schedules() -> None:
+    """Batch sizes exceed the horizon, or a growing schedule does not grow."""
+    assert FixedBatches(size=30).sizes(100) == (30, 30, 30)
+    sizes = geometric(first=10, ratio=2.0).sizes(100)
+    assert sum(sizes) <= 100
+    assert sizes[:3] == (10, 20, 70)
+    assert LinUCB(dim=2, horizon=1000, privacy=shuffle(epsilon=1.0, delta=1e-5)).schedule == FixedBatches(size=63)
+
+
+def test_guarantees_meet_their_budgets() -> None:
+    """A policy promises more epsilon than it was given, or of another trust model."""
+    for privacy in (
+        central(epsilon=1.0, delta=1e-5),
+        local(epsilon=1.0, delta=1e-5, participations=3),
+        shuffle(epsilon=1.0, delta=1e-5),
+    ):
+        stated = LinUCB(dim=3, horizon=300, privacy=privacy).guarantee
+        assert stated.trust == privacy.model
+        assert 0.97 < stated.epsilon <= 1.0
+        assert stated.participations == privacy.participations
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"batch": "often"}, {"failure": 0.0}, {"width": -1.0}, {"ridge": 0.0}, {"dim": 0}, {"horizon": 0}],
+    ids=lambda changes: next(iter(changes)),
+)
+def test_bad_configuration(changes: dict) -> None:
+    """A configuration that cannot run is not refused by the name of its argument."""
+    with pytest.raises(InvalidArgument, match=next(iter(changes))):
+        LinUCB(**{"dim": 3, "horizon": 100, **changes})

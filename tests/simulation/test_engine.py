@@ -1,0 +1,116 @@
+"""The simulator: freeze, collect, release, learn."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from bandanna.environments import Bounded, LinearContextual
+from bandanna.errors import InvalidArgument
+from bandanna.policies.linucb import LinUCB
+from bandanna.policies.schedules import geometric
+from bandanna.protocols.trust import central, local, none, shuffle
+from bandanna.simulation.engine import simulate
+
+BUDGET: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-5}
+FRESH = LinearContextual(dim=3, n_arms=4)
+FIXED = LinearContextual(dim=3, n_arms=4, fixed=True)
+CHANNELS = {
+    "none": (none(), 20),
+    "none-every-round": (none(), 1),
+    "central-blt": (central(**BUDGET), 20),
+    "central-tree": (central(**BUDGET, mechanism="tree"), 20),
+    "central-rho": (central(rho=0.5), 1),
+    "local": (local(**BUDGET), 1),
+    "shuffle": (shuffle(**BUDGET), 50),
+    "shuffle-gaussian": (shuffle(**BUDGET, protocol="gaussian"), 50),
+    "shuffle-geometric": (shuffle(**BUDGET), geometric(first=50, ratio=2.0)),
+}
+each = pytest.mark.parametrize("name", CHANNELS)
+worlds = pytest.mark.parametrize("env", [FRESH, FIXED], ids=["fresh", "fixed"])
+
+
+def policy(name: str, horizon: int = 200, **changes: Any) -> LinUCB:
+    """A small policy over one of the channels."""
+    privacy, batch = CHANNELS[name]
+    return LinUCB(dim=3, horizon=horizon, privacy=privacy, batch=batch, **changes)
+
+
+@each
+@worlds
+def test_a_seed_gives_the_same_run_in_any_company(name: str, env: LinearContextual) -> None:
+    """Seed 2 among four is not the run of seed 2 alone."""
+    many, alone = simulate(policy(name), env, n_seeds=4), simulate(policy(name), env, n_seeds=1, seed=2)
+    np.testing.assert_allclose(many.regret[2], alone.regret[0], rtol=0, atol=1e-9)
+    assert many.rewards[2] == alone.rewards[0]
+
+
+@each
+@worlds
+def test_regret_is_bounded_and_grows(name: str, env: LinearContextual) -> None:
+    """Regret falls, or exceeds the number of rounds, or its last checkpoint is not the horizon."""
+    result = simulate(policy(name), env, n_seeds=3, checkpoints=17)
+    assert result.checkpoints[-1] == 200
+    assert result.regret.shape == (3, len(result.checkpoints))
+    assert np.all(np.diff(result.regret, axis=1) >= -1e-12)
+    assert np.all(result.final_regret <= 200)
+    assert np.all(result.clipped == 0)
+
+
+@worlds
+@pytest.mark.parametrize("name", ["local", "shuffle", "central-blt"])
+def test_infinite_epsilon_is_no_noise(name: str, env: LinearContextual) -> None:
+    """With epsilon = infinity a private policy does not act as the clear one on the same schedule."""
+    privacy, batch = CHANNELS[name]
+    makers = {"local": local, "shuffle": shuffle, "central-blt": central}
+    unlimited = makers[name](epsilon=math.inf, delta=1e-5)
+    noisy = simulate(LinUCB(dim=3, horizon=200, privacy=unlimited, batch=batch), env, n_seeds=3)
+    clear = simulate(LinUCB(dim=3, horizon=200, batch=batch), env, n_seeds=3)
+    assert privacy.noisy
+    np.testing.assert_array_equal(noisy.regret, clear.regret)
+    assert noisy.guarantee.trust == "none"
+
+
+@worlds
+@pytest.mark.parametrize("name", ["shuffle", "shuffle-gaussian", "local", "central-blt"])
+def test_law_and_messages_agree_in_distribution(name: str, env: LinearContextual) -> None:
+    """The aggregate law gives other regrets than running every message (two-sample KS, false alarm 1e-4 each)."""
+    n_seeds = 150
+    shortcut = simulate(policy(name, 100), env, n_seeds=n_seeds)
+    plain = simulate(policy(name, 100), env, n_seeds=n_seeds, seed=1000, path="messages")
+    assert stats.ks_2samp(shortcut.final_regret, plain.final_regret).pvalue > 1e-4
+
+
+def test_learning_beats_guessing() -> None:
+    """Without noise, regret is not far below that of random play."""
+    result = simulate(LinUCB(dim=3, horizon=2000), LinearContextual(dim=3, n_arms=20), n_seeds=4)
+    world_gap = 0.45  # best of 20 against an average arm: between 0.4 and 0.5
+    assert np.mean(result.final_regret) < 0.5 * world_gap * 2000
+
+
+def test_fixed_arms_of_bounded_rewards() -> None:
+    """Rewards that are not binary are not simulated user by user on fixed arms."""
+    env = LinearContextual(dim=3, n_arms=4, fixed=True, reward=Bounded(width=0.2))
+    result = simulate(policy("shuffle"), env, n_seeds=2)
+    assert np.all((result.rewards > 0) & (result.rewards < 200))
+
+
+def test_a_shorter_last_batch_is_not_released() -> None:
+    """130 rounds in batches of 50 release two batches, and the last 30 rounds still count."""
+    result = simulate(LinUCB(dim=3, horizon=130, batch=50), FRESH, n_seeds=2)
+    assert result.releases == 2
+    assert result.checkpoints[-1] == 130
+
+
+def test_bad_arguments() -> None:
+    """A world of another dimension, an unknown path or a horizon below one batch is not refused by name."""
+    with pytest.raises(InvalidArgument, match="dim"):
+        simulate(LinUCB(dim=2, horizon=10), FRESH)
+    with pytest.raises(InvalidArgument, match="path"):
+        simulate(LinUCB(dim=3, horizon=10), FRESH, path="short")
+    with pytest.raises(InvalidArgument, match="horizon"):
+        simulate(LinUCB(dim=3, horizon=10, batch=20), FRESH)
