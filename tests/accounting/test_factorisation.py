@@ -277,7 +277,7 @@ def test_values(name: str) -> None:
 @pytest.mark.parametrize(
     ("build", "argument"),
     [
-        (lambda: factorise("dft", horizon=3), "name"),
+        (lambda: factorise("dft", horizon=3), "mechanism"),
         (lambda: BinaryTree(horizon=0), "horizon"),
         (lambda: BLT.optimal(horizon=2.5), "horizon"),  # type: ignore[arg-type]
         (lambda: BLT.optimal(horizon=8, buffers=0), "buffers"),
@@ -333,7 +333,9 @@ def test_poor_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     good = BLT.optimal(horizon=78, buffers=1)
     (file,) = tmp_path.iterdir()
     document = json.loads(file.read_text())
-    file.write_text(json.dumps({**document, "result": {"theta": [0.999], "theta_hat": [0.2]}}))
+    result = {"theta": [0.999], "theta_hat": [0.2]}
+    digest = cache._digest(document["identity"], result)  # forged, else the file counts as damaged
+    file.write_text(json.dumps({**document, "result": result, "digest": digest}))
     cache.forget()
     poor = BLT.optimal(horizon=78, buffers=1)
     assert poor.theta == (0.999,)

@@ -104,7 +104,7 @@ def test_dictionary_is_json(guarantee: Guarantee) -> None:
     assert plain["shuffler"] == (None if guarantee.shuffler is None else {"epsilon": 3.25, "delta": 1e-4})
     assert set(plain) == {
         *("trust", "epsilon", "delta", "rho", "protects", "unit", "participations", "adjacency", "adversary"),
-        *("observers", "shuffler", "exposed"),
+        *("batches", "observers", "shuffler", "exposed"),
     }
 
 

@@ -136,7 +136,7 @@ def test_binomial_price_against_many_digits(n: int, p: float, zmax: float) -> No
         mu, tail, reach = exact_price(0, [mpmath.exp(exact_log_binomial(n, k, p)) for k in range(n + 1)], zmax)
     price = lattice.price(binomial_law(n, p), zmax)
     assert mu <= price.mu <= mu * (1 + 1e-8)
-    assert price.tail == pytest.approx(float(tail), rel=1e-9)
+    assert tail * (1 - 1e-9) <= price.tail <= tail * (1 + 2e-6)  # with its allowance for block sums
     assert price.reach == reach
 
 
@@ -150,7 +150,7 @@ def test_discrete_gaussian_price_against_many_digits(std: float, zmax: float) ->
         mu, tail, span = exact_price(-reach, [w / total for w in weights], zmax)
     price = lattice.price(discrete_gaussian_law(std), zmax)
     assert mu <= price.mu <= mu * (1 + 1e-8)
-    assert price.tail == pytest.approx(float(tail), rel=1e-9)
+    assert tail * (1 - 1e-9) <= price.tail <= tail * (1 + 2e-6)  # with its allowance for block sums
     assert price.reach == span
 
 

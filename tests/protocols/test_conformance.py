@@ -145,7 +145,9 @@ def test_the_guarantee_says_who_sees_what(protocol: Protocol) -> None:
         assert "No privacy" in str(stated)
     else:
         assert plain["epsilon"] == stated.epsilon
-        assert f"epsilon = {stated.epsilon:.4g}" in str(stated)
+        printed = re.search(r"epsilon = (\S+),", str(stated))
+        assert printed is not None
+        assert float(printed[1]) == pytest.approx(stated.epsilon, rel=1e-3)
 
 
 @pytest.mark.parametrize("participations", [1, 3])
@@ -174,7 +176,9 @@ def test_gaussian_noise_is_calibrated_for_concentrated_budgets(name: str) -> Non
     protocol = CALIBRATE[name](domain=DOMAIN, budget=budget, participations=2)
     assert protocol.guarantee.rho <= 0.1 * (1 + 1e-12)
     assert protocol.guarantee.rho == pytest.approx(0.1, rel=1e-4)
-    assert f"({protocol.guarantee.rho:.4g}-zCDP)" in str(protocol.guarantee)
+    printed = re.search(r"[(](\S+)-zCDP[)]", str(protocol.guarantee))
+    assert printed is not None
+    assert float(printed[1]) == pytest.approx(0.1, rel=1e-3)
 
 
 @each_batch
