@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import sys
 from dataclasses import asdict, dataclass
+from decimal import ROUND_CEILING, Context
 from typing import Any
 
 from bandanna.accounting import accountant
@@ -70,7 +71,7 @@ class Guarantee:
         zcdp = f" ({_up(self.rho)}-zCDP)" if math.isfinite(self.rho) else ""
         return (
             f"{self.trust.capitalize()} differential privacy with epsilon = {_up(self.epsilon)}, "
-            f"delta = {self.delta:.3g}{zcdp} for {self.protects}, in {unit}, under {self.adjacency}, against an "
+            f"delta = {_up(self.delta, 3)}{zcdp} for {self.protects}, in {unit}, under {self.adjacency}, against an "
             f"adversary who {ADVERSARIES[self.adversary]}."
         )
 
@@ -91,7 +92,7 @@ class Guarantee:
             )
         return (
             f"Against the shuffler itself, if it kept single reports, (epsilon, delta) = "
-            f"({_up(self.shuffler.epsilon)}, {self.shuffler.delta:.3g}) is left."
+            f"({_up(self.shuffler.epsilon)}, {_up(self.shuffler.delta, 3)}) is left."
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -103,12 +104,10 @@ class Guarantee:
         }
 
 
-def _up(value: float) -> str:
-    """Four significant digits, rounded up: what is printed holds too."""
-    if value == 0 or math.isinf(value):
-        return f"{value:.4g}"
-    step = 10.0 ** (math.floor(math.log10(value)) - 3)
-    return f"{math.ceil(value / step * (1 - 1e-9)) * step:.4g}"
+def _up(value: float, digits: int = 4) -> str:
+    """A few significant digits, rounded up: what is printed holds too."""
+    rounded = Context(prec=digits, rounding=ROUND_CEILING).create_decimal(repr(float(value)))
+    return f"{float(rounded):.{digits}g}"
 
 
 def guarantee_of(

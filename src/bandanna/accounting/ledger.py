@@ -146,7 +146,7 @@ class Ledger:
             if entry is None:
                 people = tuple(str(member) for member in members or ())
                 self._check_members(task, batch, people)
-                self._check_streams(event)
+                self._check_streams(task, event)
                 self._check_budget(task, event)
                 entry = Entry(task=task, batch=batch, event=event, fingerprint=mark, members=people)
                 self.store.commit(entry)
@@ -177,11 +177,14 @@ class Ledger:
         if not parallel.within(tasks, self.participations, self.budget):
             raise BudgetExceeded(f"{event} in task {task!r} would exceed {self.budget}; nothing was spent or released")
 
-    def _check_streams(self, event: Event) -> None:
+    def _check_streams(self, task: str, event: Event) -> None:
+        steps = sum(1 for entry in self.store.entries() if entry.task == task and entry.event == event)
         for atom in accountant.atoms(event):
             if isinstance(atom, ContinualEvent) and atom.participations < self.participations:
                 allowed = f"at least the ledger's {self.participations}: a stream's price covers its own participations"
                 raise InvalidArgument("event.participations", atom.participations, allowed)
+            if isinstance(atom, ContinualEvent) and steps >= atom.factorisation.horizon:
+                raise BudgetExceeded(f"the stream of task {task!r} is priced for {atom.factorisation.horizon} steps")
 
     def _check_members(self, task: str, batch: str, people: tuple[str, ...]) -> None:
         named = [bool(entry.members) for entry in self.store.entries() if entry.task == task]

@@ -68,7 +68,8 @@ def _delta(tasks: Mapping[str, Batches], participations: int, epsilon: float, ta
 
 def is_stream(event: events.Event) -> bool:
     """Whether an event covers a whole stream: priced once for all of a person's participations, however many steps."""
-    return any(isinstance(atom, events.ContinualEvent) for atom in accountant.atoms(event))
+    counts = accountant.atoms(event)
+    return bool(counts) and all(isinstance(atom, events.ContinualEvent) for atom in counts)
 
 
 def _times(event: events.Event, count: int, participations: int) -> int:

@@ -18,7 +18,6 @@ from bandanna.errors import InvalidArgument, InvalidStatistic
 
 Floats = NDArray[np.float64]
 
-_SEAL = object()  # what a statistic carries that a domain has made
 _TOLERANCE = 1e-9  # relative; what rounding errors of an honest computation may exceed a bound by
 
 
@@ -105,15 +104,21 @@ class Domain(ABC):
         self, values: Floats, *, clipped: NDArray[np.int64], counts: NDArray[np.int64] | None = None
     ) -> Statistic:
         """A statistic of values that the caller has formed inside the domain."""
-        return Statistic(domain=self, values=values, clipped=clipped, counts=counts, seal=_SEAL)
+        values.setflags(write=False)
+        return Statistic(domain=self, values=values, clipped=clipped, counts=counts, seal=values)
 
     def readmit(self, statistic: Statistic, *, clip: bool) -> Statistic:
         """A statistic of this domain, checked again unless the domain itself has made it."""
         if statistic.domain != self:
             raise InvalidStatistic("statistics", f"of {statistic.domain}", f"statistics of {self}")
-        if statistic.seal is _SEAL:
+        if statistic.seal is statistic.values:
             return statistic
         checked = self.admit(statistic.values, clip=clip)
+        counts = statistic.counts
+        if counts is not None and (
+            counts.shape != checked.values.shape[:-1] or counts.dtype.kind not in "iu" or np.any(counts < 0)
+        ):
+            raise InvalidStatistic("counts", counts.tolist(), "whole numbers >= 0, one for each row")
         return self.sealed(checked.values, clipped=checked.clipped + statistic.clipped, counts=statistic.counts)
 
     def admit(self, values: ArrayLike, *, clip: bool = True) -> Statistic:

@@ -1,0 +1,60 @@
+"""Faults found by a second review, each of which must not come back."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from bandanna.accounting import accountant, events, parallel
+from bandanna.accounting.budgets import ApproxDP
+from bandanna.accounting.factorisation import factorise
+from bandanna.accounting.guarantee import Guarantee
+from bandanna.accounting.ledger import Ledger
+from bandanna.core.domain import Ball, Statistic
+from bandanna.errors import BandannaError
+
+BALL = Ball(dim=2)
+STREAM = events.ContinualEvent(factorisation=factorise("tree", horizon=4), std=100.0, sensitivity=1.0, participations=2)
+
+
+def test_batches_beside_a_stream_are_charged_for_every_participation() -> None:
+    """A composition with a stream in it is charged once, its other parts included."""
+    one = events.GaussianEvent(std=1.0, sensitivity=1.0)
+    mixed = events.CompositionEvent(events=(STREAM, one))
+    person = events.CompositionEvent(events=(STREAM, one, one))
+    assert parallel.spent({"t": Counter({mixed: 5})}, 2, 1e-5) >= accountant.epsilon(person, 1e-5) * (1 - 1e-6)
+
+
+def test_streams_have_no_more_steps_than_their_horizon() -> None:
+    """A stream of four steps is charged once for forty."""
+    ledger = Ledger(budget=ApproxDP(epsilon=9.0, delta=1e-5), participations=2)
+    with pytest.raises(BandannaError):
+        for step in range(40):
+            ledger.release(STREAM, task="t", batch=step, data=b"", draw=int)
+
+
+def test_the_seal_does_not_survive_a_change() -> None:
+    """dataclasses.replace gives other values the seal of those that were checked."""
+    forged = replace(BALL.admit([[0.0, 0.0]]), values=np.full((1, 2), 1e6))
+    assert np.linalg.norm(BALL.readmit(forged, clip=True).values) <= 1 + 1e-9
+
+
+@pytest.mark.parametrize("counts", [[-999, 1001], [1]], ids=["negative", "short"])
+def test_counts_made_by_hand_are_checked(counts: list[int]) -> None:
+    """A negative number of users in one group lets another count a thousandfold in a batch of two."""
+    values = np.array([[0.0, 0.0], [1.0, 0.0]])
+    with pytest.raises(BandannaError):
+        BALL.readmit(Statistic(domain=BALL, values=values, clipped=np.array(0), counts=np.array(counts)), clip=True)
+
+
+def test_printed_delta_holds() -> None:
+    """A printed delta, or epsilon just above a round number, is below the computed one."""
+    text = str(Guarantee(trust="central", epsilon=1.0000000005, delta=1.2344e-5, protects="x"))
+    found = re.search(r"epsilon = (\S+), delta = (\S+) ", text)
+    assert found is not None
+    assert float(found[1]) >= 1.0000000005
+    assert float(found[2]) >= 1.2344e-5
