@@ -32,9 +32,10 @@ def test_batches_beside_a_stream_are_charged_for_every_participation() -> None:
 def test_streams_have_no_more_steps_than_their_horizon() -> None:
     """A stream of four steps is charged once for forty."""
     ledger = Ledger(budget=ApproxDP(epsilon=9.0, delta=1e-5), participations=2)
+    for step in range(4):
+        ledger.release(STREAM, task="t", batch=step, data=b"", draw=int)
     with pytest.raises(BandannaError):
-        for step in range(40):
-            ledger.release(STREAM, task="t", batch=step, data=b"", draw=int)
+        ledger.release(STREAM, task="t", batch=4, data=b"", draw=int)
 
 
 def test_the_seal_does_not_survive_a_change() -> None:

@@ -35,9 +35,7 @@ class Statistic:
     values: Floats  # (..., users, dim); (..., groups, dim) with `counts`
     clipped: NDArray[np.int64]  # (...)
     counts: NDArray[np.int64] | None = None  # (..., groups): how many users share each row; None for one each
-    seal: object = field(
-        default=None, repr=False, compare=False
-    )  # set by the domain; without it, values are checked anew
+    seal: object = field(default=None, repr=False, compare=False)  # the very array that the domain has checked
 
     def rows(self) -> Floats:
         """One row per user, as messages need them."""
