@@ -115,7 +115,7 @@ def epsilon(event: events.Event, delta_: float) -> float:
         return math.inf
     guess = price(event, _TAIL_SHARE * delta_ / 4).mu if is_gaussian(counts) else 0.0
     reach = gdp.epsilon(delta_, guess) if 0 < guess < math.inf else min(pure, 1.0)
-    relative = 1e-9 if is_gaussian(counts) and not _is_single_binomial(counts) else 1e-5
+    relative = 1e-12 if is_gaussian(counts) and not _is_single_binomial(counts) else 1e-5
     found = gdp.solve_epsilon(lambda e: delta_near(event, e, delta_), delta_, reach=reach * 1.001, relative=relative)
     return min(found, pure)
 
@@ -163,7 +163,8 @@ def delta_near(event: events.Event, epsilon: float, target: float) -> float:
         )
         # a report's tail adds (1 + e^eps0) tail to its delta0, and eps0 <= log(users) + 8 there
         beyond = times * atom.users * 1.5 * (1 + atom.users * math.exp(8)) * atom.tail
-        return min(1.0, mixed + Price(mu=0.0, tail=beyond).delta(epsilon))
+        mixed += Price(mu=0.0, tail=beyond).delta(epsilon)
+        return min(1.0, mixed, price(event, tail).delta(epsilon))  # shuffling never makes it worse
     return min(loss.composed_delta(counts, epsilon, tail), _without_amplification(event, counts, epsilon, tail))
 
 

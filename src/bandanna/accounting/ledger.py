@@ -124,6 +124,10 @@ class Ledger:
 
     def __post_init__(self) -> None:
         require.whole("participations", self.participations)
+        if not isinstance(self.budget, Budget):
+            raise InvalidArgument("budget", self.budget, "a Budget: ApproxDP, PureDP, ZCDP or RenyiDP")
+        if not isinstance(self.store, LedgerStore):
+            raise InvalidArgument("store", self.store, "a LedgerStore")
 
     def release(
         self,
@@ -140,6 +144,10 @@ class Ledger:
         `data` is what the release is about; only a keyed fingerprint of it is kept. `event` is the price of `draw`.
         """
         task, batch = str(task), str(batch)
+        if not callable(draw):
+            raise InvalidArgument("draw", draw, "a function without arguments that draws the release")
+        if isinstance(members, str):
+            raise InvalidArgument("members", members, "a list of user ids")
         mark = self._fingerprint(data, event)
         with self.store.lock():
             entry = self.store.find(task, batch)
@@ -175,7 +183,12 @@ class Ledger:
         tasks = self._tasks()
         tasks.setdefault(task, Counter())[event] += 1
         if not parallel.within(tasks, self.participations, self.budget):
-            raise BudgetExceeded(f"{event} in task {task!r} would exceed {self.budget}; nothing was spent or released")
+            delta = self.budget.delta if isinstance(self.budget, ApproxDP) else 1e-6
+            would = parallel.spent(tasks, self.participations, delta)
+            raise BudgetExceeded(
+                f"task {task!r} would bring epsilon to {would:.4g} at delta {delta:.3g}, from {self.spent():.4g}; the "
+                f"budget is {self.budget}; nothing was spent or released"
+            )
 
     def _check_streams(self, task: str, event: Event) -> None:
         steps = sum(1 for entry in self.store.entries() if entry.task == task and entry.event == event)

@@ -42,7 +42,11 @@ def spent(tasks: Mapping[str, Batches], participations: int, delta: float) -> fl
     pure = pure_total(_dearest(tasks, participations, pure_total))
     if delta == 0.0:
         return pure
-    return min(pure, gdp.solve_epsilon(lambda e: _delta(tasks, participations, e, delta), delta, relative=1e-6))
+    gaussian = accountant.is_gaussian(
+        atom for batches in tasks.values() for e in batches for atom in accountant.atoms(e)
+    )
+    relative = 1e-12 if gaussian else 1e-6
+    return min(pure, gdp.solve_epsilon(lambda e: _delta(tasks, participations, e, delta), delta, relative=relative))
 
 
 def pure_total(event: events.Event) -> float:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from bandanna.core import require
 from bandanna.errors import InvalidArgument
 
 if TYPE_CHECKING:
@@ -15,21 +16,31 @@ if TYPE_CHECKING:
 
 def _whole(text: str) -> int:
     """Whole numbers also in the form 1e6."""
-    number = float(text)
+    try:
+        number = float(text)
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} is not a whole number") from None
     if not number.is_integer():
-        raise ValueError(f"{text} is not a whole number")
+        raise typer.BadParameter(f"{text!r} is not a whole number")
     return int(number)
 
 
 def calibrate(
-    dim: Annotated[int, typer.Option(help="Feature dimension d; reports have d + d(d+1)/2 coordinates.")],
+    dim: Annotated[
+        int,
+        typer.Option(
+            help="Feature dimension d; reports have d + d(d+1)/2 coordinates.", parser=_whole, metavar="INTEGER"
+        ),
+    ],
     batch: Annotated[int, typer.Option(help="Users per batch, B.", parser=_whole, metavar="INTEGER")],
     epsilon: Annotated[float | None, typer.Option(help="Privacy budget epsilon > 0.")] = None,
     delta: Annotated[float, typer.Option(help="Privacy budget delta in (0, 1).")] = 1e-5,
     std: Annotated[
         float | None, typer.Option(help="Instead of epsilon: which epsilon does noise of this std on the sum give?")
     ] = None,
-    participations: Annotated[int, typer.Option(help="Batches that one user may be in, M.")] = 1,
+    participations: Annotated[
+        int, typer.Option(help="Batches that one user may be in, M.", parser=_whole, metavar="INTEGER")
+    ] = 1,
     horizon: Annotated[
         int | None,
         typer.Option(
@@ -54,7 +65,7 @@ def calibrate(
         raise InvalidArgument("--std", std, "only without --epsilon: the one is computed from the other")
     if std is not None and calibration != "tight":
         raise InvalidArgument("--calibration", calibration, "only with --epsilon: --std asks about the noise itself")
-    domain = LinearReport(features=dim)
+    domain = LinearReport(features=require.whole("--dim", dim))
     shared: dict[str, Any] = {"domain": domain, "batch": batch, "participations": participations, "horizon": horizon}
     if epsilon is not None:
         budget = ApproxDP(epsilon=epsilon, delta=delta)
@@ -62,7 +73,7 @@ def calibrate(
     elif std is not None:
         rows = invert(std=std, delta=delta, mechanism=mechanism, **shared)
     else:
-        raise InvalidArgument("--epsilon", None, "a privacy budget, or --std to ask what a given noise guarantees")
+        raise InvalidArgument("--epsilon", "nothing", "a privacy budget, or --std to ask what a given noise guarantees")
     if as_json:
         typer.echo(json.dumps({"rows": [row.to_dict() for row in rows]}))
         return
@@ -81,10 +92,12 @@ def _print_table(rows: list[Row], explain: bool) -> None:
     from rich.table import Table
 
     console = Console()
+    if console.width < 80 or not console.is_terminal:
+        console = Console(width=max(80, console.width))  # digits matter more than the margin
     table = Table(box=box.SIMPLE, caption=_CAPTION)
     table.add_column("protocol", no_wrap=True)
     for name in ("std", "ratio", "bits", "epsilon", "delta", "shuffler"):
-        table.add_column(name, justify="right")
+        table.add_column(name, justify="right", no_wrap=True)
     for row in rows:
         stated = row.guarantee
         if stated is None:
@@ -95,7 +108,7 @@ def _print_table(rows: list[Row], explain: bool) -> None:
             left = f"{stated.shuffler.epsilon:.3g}"
         table.add_row(
             row.protocol,
-            f"{row.std:.4g}",
+            f"{row.std:.5g}",
             "" if row.ratio_to_central is None else f"{row.ratio_to_central:.3f}",
             f"{row.bits_per_user:,}",
             f"{stated.epsilon:.4g}",

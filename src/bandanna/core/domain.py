@@ -121,11 +121,7 @@ class Domain(ABC):
 
     def admit(self, values: ArrayLike, *, clip: bool = True) -> Statistic:
         """Statistics of a batch, shape (..., users, dim), clipped into the domain, or refused where `clip` is off."""
-        try:
-            array = np.asarray(values, dtype=float)
-        except (TypeError, ValueError):
-            allowed = f"an array of numbers, shape (..., users, {self.dim})"
-            raise InvalidStatistic("statistics", type(values).__name__, allowed) from None
+        array = reals("statistics", values)
         if array.ndim < 2 or array.shape[-1] != self.dim:
             raise InvalidStatistic("statistics", f"array of shape {array.shape}", f"shape (..., users, {self.dim})")
         if array.shape[-2] < 1:
@@ -222,6 +218,17 @@ class Box(Domain):
     def project(self, values: Floats) -> Floats:
         """Clip every coordinate."""
         return np.clip(values, self.low, self.high)
+
+
+def reals(argument: str, values: ArrayLike) -> Floats:
+    """An array of real numbers, or an error that names the argument."""
+    try:
+        array = np.asarray(values)
+        if array.dtype.kind in "biuf":
+            return np.asarray(array, dtype=float)
+    except (TypeError, ValueError):
+        pass
+    raise InvalidStatistic(argument, type(values).__name__, "an array of real numbers")
 
 
 def clip_norm(values: Floats, bound: float) -> Floats:

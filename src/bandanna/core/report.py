@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from bandanna.core import require
-from bandanna.core.domain import Domain, Statistic, clip_norm
+from bandanna.core.domain import Domain, Statistic, clip_norm, reals
 from bandanna.errors import InvalidStatistic
 
 Floats = NDArray[np.float64]
@@ -73,7 +73,7 @@ class LinearReport(Domain):
 
     def statistic(self, features: ArrayLike, rewards: ArrayLike) -> Statistic:
         """Reports of features (..., users, d) and rewards (..., users), clipped before the report is formed."""
-        x, y = np.asarray(features, dtype=float), np.asarray(rewards, dtype=float)
+        x, y = reals("features", features), reals("rewards", rewards)
         if x.ndim < 2 or x.shape[-1] != self.features:
             raise InvalidStatistic("features", f"array of shape {x.shape}", f"shape (..., users, {self.features})")
         if y.shape != x.shape[:-1]:
@@ -96,6 +96,8 @@ class LinearReport(Domain):
     def unpack(self, stacked: Floats) -> tuple[Floats, Floats]:
         """(..., dim) -> vector (..., d) and symmetric matrix (..., d, d), the scaling undone."""
         d = self.features
+        if np.ndim(stacked) < 1 or np.shape(stacked)[-1] != self.dim:
+            raise InvalidStatistic("stacked", f"array of shape {np.shape(stacked)}", f"shape (..., {self.dim})")
         matrix = np.zeros((*stacked.shape[:-1], d, d))
         rows, columns = self._above
         matrix[..., np.arange(d), np.arange(d)] = stacked[..., d : 2 * d]

@@ -41,6 +41,7 @@ class Protocol(ABC):
     name: ClassVar[str]
 
     def __post_init__(self) -> None:
+        a_domain(self.domain)
         require.whole("participations", self.participations)
         require.delta(self.delta)
 
@@ -109,6 +110,13 @@ class BatchProtocol(Protocol):
 
     def check_users(self, users: int) -> None:
         """Whether a batch of this size may be released; any size unless the protocol's noise belongs to one."""
+
+
+def a_domain(domain: Domain) -> Domain:
+    """A domain, or an error that says what one is."""
+    if not isinstance(domain, Domain):
+        raise InvalidArgument("domain", domain, "a Domain: LinearReport, Ball or Box")
+    return domain
 
 
 def exact_batch(calibrated: int, users: int) -> None:

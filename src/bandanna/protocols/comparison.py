@@ -13,7 +13,7 @@ from bandanna.accounting.factorisation import factorise
 from bandanna.accounting.guarantee import Guarantee
 from bandanna.core import require
 from bandanna.core.domain import Domain
-from bandanna.errors import BandannaError, OutsideTheorem
+from bandanna.errors import BandannaError, CalibrationError, OutsideTheorem
 from bandanna.protocols.base import BatchProtocol, Protocol
 from bandanna.protocols.central_continual import CentralContinual
 from bandanna.protocols.central_gaussian import CentralGaussian
@@ -105,7 +105,8 @@ def invert(
     common: dict[str, Any] = {"domain": domain, "participations": participations, "delta": require.delta(delta)}
     factors = factorise(mechanism, horizon=batch if horizon is None else horizon)
     report = std / math.sqrt(batch)
-    noise = noise_of_std(std, sensitivity=domain.sensitivity, dim=domain.dim, users=batch)
+    composed = participations > 1
+    noise = noise_of_std(std, sensitivity=domain.sensitivity, dim=domain.dim, users=batch, composed=composed)
     makers: dict[str, Callable[[], Protocol]] = {
         Clear.name: lambda: Clear(**common),
         CentralGaussian.name: lambda: CentralGaussian(noise_std=std, **common),
@@ -120,19 +121,19 @@ def invert(
 
 
 def _rows(makers: dict[str, Callable[[], Protocol]], batch: int, progress: Callable[[str], None]) -> list[Row]:
-    made: dict[str, Protocol | OutsideTheorem] = {}
+    made: dict[str, Protocol | BandannaError] = {}
     for name in NAMES:
         progress(name)
         try:
             made[name] = makers[name]()
-        except OutsideTheorem as outside:
+        except (OutsideTheorem, CalibrationError) as outside:
             made[name] = outside
     central = made[CentralGaussian.name]
     base = _std(central, batch) if isinstance(central, Protocol) else None
     return [_row(name, protocol, batch, base) for name, protocol in made.items()]
 
 
-def _row(name: str, protocol: Protocol | OutsideTheorem, batch: int, central: float | None) -> Row:
+def _row(name: str, protocol: Protocol | BandannaError, batch: int, central: float | None) -> Row:
     if isinstance(protocol, BandannaError):
         return Row(
             protocol=name,
@@ -140,7 +141,7 @@ def _row(name: str, protocol: Protocol | OutsideTheorem, batch: int, central: fl
             bits_per_user=None,
             guarantee=None,
             ratio_to_central=None,
-            note=f"outside the paper's theorem: {protocol}",
+            note=f"outside the paper's theorem: {protocol}" if isinstance(protocol, OutsideTheorem) else str(protocol),
         )
     std = _std(protocol, batch)
     return Row(

@@ -136,9 +136,9 @@ def _meets(
     return accountant.satisfies(events.RepetitionEvent(event=one, times=participations), budget)
 
 
-def noise_of_std(std: float, *, sensitivity: float, dim: int, users: int) -> BinomialNoise:
-    """A lattice and coins whose batch sum has (at most, to one coin) the given std, rounding included."""
-    for scale in _scales(sensitivity, dim, users, std, composed=True):
+def noise_of_std(std: float, *, sensitivity: float, dim: int, users: int, composed: bool) -> BinomialNoise:
+    """The first lattice of A.4, and coins whose batch sum has (to one coin) the given std, rounding included."""
+    for scale in _scales(sensitivity, dim, users, std, composed=composed):
         trials = math.floor(((std * scale) ** 2 - users / 4) * 4 / users)
         if trials >= 50:  # fewer coins than that are not near the Gaussian of their std
             return BinomialNoise(scale=scale, trials=trials, users=users)

@@ -11,13 +11,14 @@ from bandanna.accounting.grid import fine_grid
 from bandanna.accounting.guarantee import Guarantee, guarantee_of
 from bandanna.core import require
 from bandanna.core.domain import Domain
-from bandanna.protocols.base import PROTECTS
+from bandanna.protocols.base import PROTECTS, a_domain
 
 
 def calibrate(
     domain: Domain, budget: Budget, horizon: int, mechanism: str, participations: int, calibration: str
 ) -> tuple[Factorisation, float]:
     """std = M0 Delta_2 |C| / mu(epsilon, delta); `paper`: a binary tree, classical Gaussian formula [000, E.7]."""
+    a_domain(domain)
     if require.one_of("calibration", calibration, ("tight", "paper")) == "paper":
         tree = factorise("tree", horizon=horizon)
         change = participations * domain.sensitivity * tree.sensitivity()

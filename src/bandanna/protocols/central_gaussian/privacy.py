@@ -9,11 +9,12 @@ from bandanna.accounting.events import GaussianEvent
 from bandanna.accounting.guarantee import Guarantee, guarantee_of
 from bandanna.core import require
 from bandanna.core.domain import Domain
-from bandanna.protocols.base import PROTECTS
+from bandanna.protocols.base import PROTECTS, a_domain
 
 
 def calibrate(domain: Domain, budget: Budget, participations: int, calibration: str) -> float:
     """std = sqrt(M) Delta_2 / mu(epsilon, delta), the analytic Gaussian mechanism (Balle and Wang 2018)."""
+    a_domain(domain)
     if require.one_of("calibration", calibration, ("tight", "paper")) == "paper":
         return paper.gaussian_std(sensitivity=domain.sensitivity, budget=budget, participations=participations)
     return gaussian_std(sensitivity=domain.sensitivity, dim=domain.dim, budget=budget, participations=participations)

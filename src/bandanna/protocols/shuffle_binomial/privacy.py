@@ -14,11 +14,12 @@ from bandanna.accounting.guarantee import Guarantee, guarantee_of
 from bandanna.core import require
 from bandanna.core.domain import Domain
 from bandanna.core.report import LinearReport
-from bandanna.protocols.base import PROTECTS
+from bandanna.protocols.base import PROTECTS, a_domain
 
 
 def calibrate(domain: Domain, budget: Budget, batch: int, participations: int, calibration: str) -> BinomialNoise:
     """Least noise (A.4); `paper`: the printed g, b, p [000, Thms C.1 and E.5]."""
+    a_domain(domain)
     if require.one_of("calibration", calibration, ("tight", "paper")) == "paper":
         features = domain.features if isinstance(domain, LinearReport) else domain.dim
         return paper.binomial_noise(

@@ -14,11 +14,12 @@ from bandanna.core import require
 from bandanna.core.domain import Domain
 from bandanna.core.report import LinearReport
 from bandanna.errors import InvalidArgument
-from bandanna.protocols.base import PROTECTS
+from bandanna.protocols.base import PROTECTS, a_domain
 
 
 def calibrate(domain: Domain, budget: Budget, batch: int, participations: int, calibration: str) -> float:
     """Least std per report; `paper`: [000, Thms 3.2 and E.3], for reports of features and rewards in the unit ball."""
+    a_domain(domain)
     if require.one_of("calibration", calibration, ("tight", "paper")) == "paper":
         if not (isinstance(domain, LinearReport) and domain.reward_bound == 1.0):
             raise InvalidArgument("domain", domain, "LinearReport with rewards in [-1, 1]: the paper's statistic")
@@ -31,7 +32,7 @@ def calibrate(domain: Domain, budget: Budget, batch: int, participations: int, c
 
 def event(report: GaussianEvent, batch: int) -> ShuffledGaussianEvent | ClearEvent:
     """A batch of reports; what the grid costs a report (rounding, discrete noise) is charged to its sensitivity."""
-    price = gaussian_price(report, 1e-40 * report.dim)
+    price = gaussian_price(report, 1e-60 * report.dim)
     if math.isinf(price.mu):  # next to no noise: nothing is proven
         return ClearEvent()
     return ShuffledGaussianEvent(
