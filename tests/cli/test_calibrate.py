@@ -77,7 +77,7 @@ def test_the_table_shows_every_protocol(tight: dict[str, dict[str, Any]], width:
     for name in NAMES:
         (line,) = [line for line in shown.splitlines() if name in line.split()]
         if width >= 80:
-            assert f"{tight[name]['std']:.4g}" in line
+            assert f"{tight[name]['std']:.5g}" in line
     assert "inf" in shown  # the clear protocol's epsilon
 
 

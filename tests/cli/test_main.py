@@ -28,7 +28,7 @@ GOOD = {"--dim": "5", "--epsilon": "1", "--delta": "1e-5", "--batch": "20"}
 @pytest.mark.parametrize(
     ("option", "value", "words"),
     [
-        ("--dim", "0", ("features = 0", "whole number >= 1")),
+        ("--dim", "0", ("--dim = 0", "whole number >= 1")),
         ("--epsilon", "0", ("epsilon = 0.0", "> 0")),
         ("--epsilon", "-1", ("epsilon = -1.0", "> 0")),
         ("--epsilon", "nan", ("epsilon = nan", "> 0")),

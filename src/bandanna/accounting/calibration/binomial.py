@@ -137,9 +137,11 @@ def _meets(
 
 
 def noise_of_std(std: float, *, sensitivity: float, dim: int, users: int, composed: bool) -> BinomialNoise:
-    """The first lattice of A.4, and coins whose batch sum has (to one coin) the given std, rounding included."""
+    """The first lattice of A.4 on which some coins give the batch sum the std, rounding included, within 0.1 %."""
     for scale in _scales(sensitivity, dim, users, std, composed=composed):
         trials = math.floor(((std * scale) ** 2 - users / 4) * 4 / users)
         if trials >= 50:  # fewer coins than that are not near the Gaussian of their std
-            return BinomialNoise(scale=scale, trials=trials, users=users)
+            noise = BinomialNoise(scale=scale, trials=trials, users=users)
+            if noise.std() > (1 - 1e-3) * std:
+                return noise
     raise CalibrationError(f"no lattice gives a batch of {users} a standard deviation of {std:.3g}")
