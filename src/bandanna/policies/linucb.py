@@ -51,8 +51,9 @@ class LinUCB:
     """Optimistic linear contextual bandit with `dim` features over `horizon` rounds.
 
     privacy          `bd.none()`, `bd.central(...)`, `bd.local(...)`, `bd.shuffle(...)`
-    batch            users per batch, or a schedule such as `bd.geometric(first=100, ratio=1.3)`, or "paper" (T^{3/5};
-                     T^{2/3} for returning users); None: every round, "paper" in the shuffle model
+    batch            users per batch, or a schedule such as `bd.geometric(first=100, ratio=1.3)`, or "paper":
+                     T^{3/5} (shuffle; T^{2/3} for returning users), T^{3/4} (local), T^{1/2} (central);
+                     None: every round, "paper" in the shuffle model
     failure          probability with which the confidence set may fail
     width            multiplier of the radius: 1 is the theorem, smaller is what practitioners run; privacy does not
                      depend on it
@@ -97,7 +98,9 @@ class LinUCB:
         if isinstance(batch, Schedule):
             return batch
         if batch == "paper":
-            exponent = 3 / 5 if self.privacy.participations == 1 else 2 / 3
+            exponents = {"none": 1 / 2, "central": 1 / 2, "local": 3 / 4, "shuffle": 3 / 5}
+            returning = self.privacy.model == "shuffle" and self.privacy.participations > 1
+            exponent = 2 / 3 if returning else exponents[self.privacy.model]
             return FixedBatches(size=min(self.horizon, max(2, round(self.horizon**exponent))))
         if isinstance(batch, str):
             raise InvalidArgument("batch", batch, 'a whole number, a schedule, or "paper"')

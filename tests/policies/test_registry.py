@@ -1,0 +1,27 @@
+"""Algorithms by name."""
+
+from __future__ import annotations
+
+import pytest
+
+from bandanna.errors import InvalidArgument
+from bandanna.policies.registry import ALGORITHMS, make
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_every_name_makes_what_it_says(name: str) -> None:
+    """An algorithm has another trust model, or other noise, than its entry says."""
+    budget = {} if name == "LinUCB" else {"epsilon": 1.0, "delta": 1e-5}
+    policy = make(name, dim=2, horizon=400, **budget)
+    assert policy.guarantee.trust == ALGORITHMS[name].trust
+    assert policy.channel.sizes[0] == {"LinUCB-SDP-Amp": 36, "LinUCB-SDP-Vec": 36, "LinUCB-JDP-batched": 20}.get(
+        name, 89 if name == "LinUCB-LDP-batched" else 1
+    )
+
+
+def test_unknown_names_and_arguments() -> None:
+    """A misspelt name or argument does not list what is allowed."""
+    with pytest.raises(InvalidArgument, match="LinUCB-SDP-Vec"):
+        make("LinUCB-SDP", dim=2, horizon=10)
+    with pytest.raises(InvalidArgument, match="arguments"):
+        make("LinUCB", dim=2, horizon=10, epsilon=1.0)
