@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, fields, replace
+from os import PathLike
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bandanna.accounting.guarantee import Guarantee
+from bandanna.core import require
+from bandanna.errors import InvalidArgument
+from bandanna.simulation import figures, storage
 
 Floats = NDArray[np.float64]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Result:
-    """Regret against the true means at `checkpoints`, for every seed."""
+    """Regret against the true means at `checkpoints`, for every seed.
+
+    users             users whose report was released, in one run; None: every round's
+    numbers_per_user  real numbers in one report before it is encoded; None: not recorded
+    bits_per_user     bits of the longest report as sent
+    """
 
     checkpoints: NDArray[np.int64]  # (C,)
     regret: Floats  # (S, C)
@@ -26,13 +37,122 @@ class Result:
     guarantee: Guarantee
     seconds: float
     seeds: tuple[int, ...]
+    name: str = ""
+    users: int | None = None
+    numbers_per_user: int | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "seeds", tuple(int(seed) for seed in self.seeds))
+        n_seeds = require.whole("number of seeds", len(self.seeds))
+        self._shaped("checkpoints", (require.whole("number of checkpoints", np.size(self.checkpoints)),), np.int64)
+        self._shaped("regret", (n_seeds, len(self.checkpoints)), np.float64)
+        self._shaped("rewards", (n_seeds,), np.float64)
+        self._shaped("clipped", (n_seeds,), np.int64)
+        self._shaped("repairs", (n_seeds,), np.int64)
+
+    def _shaped(self, field: str, shape: tuple[int, ...], kind: type[np.generic]) -> None:
+        values = np.asarray(getattr(self, field), dtype=kind)
+        if values.shape != shape:
+            raise InvalidArgument(f"shape of {field}", values.shape, f"{shape}, from the seeds and checkpoints")
+        object.__setattr__(self, field, values)
+
+    def __eq__(self, other: object) -> bool:
+        """Every field, array by array; NaN equals NaN."""
+        if not isinstance(other, Result):
+            return NotImplemented
+        return all(_same(getattr(self, field.name), getattr(other, field.name)) for field in fields(self))
+
+    @property
+    def n_seeds(self) -> int:
+        """Independent runs."""
+        return len(self.seeds)
+
+    @property
+    def horizon(self) -> int:
+        """The last checkpoint: rounds in a run."""
+        return int(self.checkpoints[-1])
 
     @property
     def final_regret(self) -> Floats:
         """Regret at the horizon, (S,)."""
         return self.regret[:, -1]
 
+    def mean(self) -> Floats:
+        """Mean regret over the seeds at every checkpoint, (C,)."""
+        return np.asarray(np.mean(self.regret, axis=0))
+
+    def stderr(self) -> Floats:
+        """Standard error of `mean()`, (C,): sample deviation (n - 1) / sqrt(n); NaN for a single seed."""
+        if self.n_seeds == 1:
+            return np.full(len(self.checkpoints), math.nan)
+        return np.asarray(np.std(self.regret, axis=0, ddof=1) / math.sqrt(self.n_seeds))
+
+    def summary(self) -> dict[str, Any]:
+        """Plain values for JSON. Clips and repairs are sums over the seeds, communication is that of one run.
+
+        What is unknown is None: the standard error of one seed, numbers that were not recorded, infinities.
+        """
+        users = self.horizon if self.users is None else self.users
+        stderr = float(self.stderr()[-1])
+        return {
+            "name": self.name,
+            "mean": float(self.mean()[-1]),
+            "stderr": None if math.isnan(stderr) else stderr,
+            "median": float(np.median(self.final_regret)),
+            "n_seeds": self.n_seeds,
+            "horizon": self.horizon,
+            "releases": self.releases,
+            "clipped": int(np.sum(self.clipped)),
+            "repairs": int(np.sum(self.repairs)),
+            "communication": {
+                "users": users,
+                "bits_per_user": self.bits_per_user,
+                "bits": users * self.bits_per_user,
+                "numbers": None if self.numbers_per_user is None else users * self.numbers_per_user,
+            },
+            "seconds": self.seconds,
+            "guarantee": self.guarantee.to_dict(),
+        }
+
+    def __str__(self) -> str:
+        """One line of numbers, and the guarantee's first sentence."""
+        spread = "" if self.n_seeds == 1 else f" ± {figures.number(float(self.stderr()[-1]))}"
+        seeds = "one seed" if self.n_seeds == 1 else f"mean ± standard error of {self.n_seeds:,} seeds"
+        line = (
+            f"{self.name or self.guarantee.trust}: regret {figures.number(float(self.mean()[-1]))}{spread} ({seeds}) "
+            f"after {self.horizon:,} rounds; {self.releases:,} releases, {self.bits_per_user:,} bits per user, "
+            f"{self.seconds:.3g} s."
+        )
+        promise = str(replace(self.guarantee, observers=())).partition(" Against the shuffler itself")[0]
+        return f"{line}\n{promise}"
+
+    def plot(self, path: str | PathLike[str] | None = None, *, title: str | None = None, log: bool = False) -> Any:
+        """A matplotlib `Figure` of mean regret with a band of two standard errors; saved to `path` if there is one."""
+        return figures.plot_regret([self], path, title=title, log=log)
+
+    def to_csv(self, path: str | PathLike[str]) -> None:
+        """Columns seed, round, regret, under a first line `# {...}` with everything else; `load` reads it back."""
+        storage.write_csv(path, self._fields())
+
+    def to_parquet(self, path: str | PathLike[str]) -> None:
+        """Columns seed, round, regret, and everything else as metadata; needs the extra `results`."""
+        storage.write_parquet(path, self._fields())
+
+    @classmethod
+    def load(cls, path: str | PathLike[str]) -> Result:
+        """What `to_csv` or `to_parquet` wrote, equal in every field; a damaged file is refused by name."""
+        return storage.read(path, cls)
+
+    def _fields(self) -> dict[str, Any]:
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
 
 def checkpoints_for(horizon: int, wanted: int) -> NDArray[np.int64]:
     """Up to `wanted` rounds, evenly spaced, the horizon among them."""
     return np.unique(np.ceil(np.linspace(0, horizon, min(wanted, horizon) + 1)[1:]).astype(np.int64))
+
+
+def _same(one: Any, other: Any) -> bool:
+    if isinstance(one, np.ndarray):
+        return np.array_equal(one, other, equal_nan=one.dtype.kind == "f")
+    return bool(one == other)
