@@ -8,7 +8,7 @@ JOBS ?= auto
 
 # One line per set of extras; the stamp $(VENV)/.installed-<set> is as old as its last installation.
 EXTRAS_run :=
-EXTRAS_test := [test,secure]
+EXTRAS_test := [test,secure,plot,results]
 EXTRAS_check := [check]
 EXTRAS_docs := [docs]
 

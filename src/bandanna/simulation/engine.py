@@ -99,6 +99,8 @@ def simulate(
         guarantee=policy.guarantee,
         seconds=time.perf_counter() - began,
         seeds=streams.seeds,
+        users=sum(sizes[: state.running.batches]),
+        numbers_per_user=policy.domain.dim,
     )
 
 
