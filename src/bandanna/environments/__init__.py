@@ -2,8 +2,28 @@
 
 from __future__ import annotations
 
+from bandanna.environments.arrays import ArrayEnvironment, ArrayWorld, CallableEnvironment, CallableWorld
 from bandanna.environments.base import Environment, World
-from bandanna.environments.linear import LinearContextual, LinearWorld
+from bandanna.environments.drifting import DriftingContexts, DriftingWorld
+from bandanna.environments.linear import FixedArms, FreshArms, LinearContextual, LinearWorld
+from bandanna.environments.published import PublishedLinear
 from bandanna.environments.rewards import Bernoulli, Bounded, RewardLaw
 
-__all__ = ["Bernoulli", "Bounded", "Environment", "LinearContextual", "LinearWorld", "RewardLaw", "World"]
+__all__ = [
+    "ArrayEnvironment",
+    "ArrayWorld",
+    "Bernoulli",
+    "Bounded",
+    "CallableEnvironment",
+    "CallableWorld",
+    "DriftingContexts",
+    "DriftingWorld",
+    "Environment",
+    "FixedArms",
+    "FreshArms",
+    "LinearContextual",
+    "LinearWorld",
+    "PublishedLinear",
+    "RewardLaw",
+    "World",
+]

@@ -1,4 +1,24 @@
-"""The world: contexts and rewards. Its true means are for measuring regret only; no policy sees them."""
+"""The world: contexts and rewards. Its true means are for measuring regret only; no policy sees them.
+
+A world of one's own: pass arrays (`ArrayEnvironment`) or functions (`CallableEnvironment`), or, for the full speed of
+many seeds at once, subclass both classes below. The environment is the frozen description; the world holds what was
+drawn for each of S seeds and says what the arms are and what they are worth:
+
+    @dataclass(frozen=True, kw_only=True)
+    class Quadrant(Environment):
+        def begin(self, streams: Streams) -> World:
+            return QuadrantWorld(environment=self, streams=streams)
+
+    class QuadrantWorld(World):
+        def contexts(self, start: int, rounds: int) -> Floats:
+            uniform = self.streams.uniform("contexts", (rounds, self.n_arms, self.environment.dim))
+            return uniform / np.sqrt(self.environment.dim)          # (S, rounds, K, d), norm at most 1
+
+        def means(self, contexts: Floats) -> Floats:
+            return np.mean(contexts**2, axis=-1)                    # (S, rounds, K), in [0, 1]
+
+All randomness comes from `streams`, one name per purpose: then seed s is the same world in any company.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +30,7 @@ from numpy.typing import NDArray
 
 from bandanna.core import require
 from bandanna.core.streams import Streams
+from bandanna.environments.rewards import Bernoulli, RewardLaw
 
 Floats = NDArray[np.float64]
 
@@ -20,6 +41,7 @@ class Environment(ABC):
 
     dim: int
     n_arms: int
+    reward: RewardLaw = Bernoulli()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "dim", require.whole("dim", self.dim))
@@ -31,24 +53,33 @@ class Environment(ABC):
 
 
 class World(ABC):
-    """Worlds of several seeds side by side, S of them, read round by round in blocks."""
+    """Worlds of several seeds side by side, S of them, read once, in order of the rounds, in blocks of any size."""
 
     n_arms: int
     binary: bool = False  # rewards are 0 or 1
-    fixed: bool = False  # the same arms in every round, contexts(...) has a rounds axis of length 1
+    fixed: bool = False  # the same arms and means in every round, contexts(...) has a rounds axis of length 1
+
+    def __init__(self, *, environment: Environment, streams: Streams, fixed: bool = False) -> None:
+        self.environment = environment
+        self.streams = streams
+        self.n_arms = environment.n_arms
+        self.binary = environment.reward.binary
+        self.fixed = fixed
 
     @abstractmethod
     def contexts(self, start: int, rounds: int) -> Floats:
-        """Feature vectors of rounds start, ..., start + rounds - 1: (S, rounds, K, d); (S, 1, K, d) if `fixed`."""
+        """Features of `rounds` rounds from `start` on, counted from 0: (S, rounds, K, d); (S, 1, K, d) if `fixed`."""
 
     @abstractmethod
     def means(self, contexts: Floats) -> Floats:
-        """True mean rewards: (S, rounds, K, d) -> (S, rounds, K)."""
+        """True means, in [0, 1], of the block that `contexts` returned last: (S, rounds, K, d) -> (S, rounds, K)."""
 
-    @abstractmethod
     def rewards(self, means: Floats) -> Floats:
-        """Rewards of chosen arms with these means, one per round: (S, rounds) -> (S, rounds)."""
+        """Rewards of chosen arms with these means, one per round, by the law `reward`: (S, rounds) -> (S, rounds)."""
+        return self.environment.reward.draw(means, self.streams)
 
     def reward_sums(self, means: Floats, rounds: int) -> Floats:
-        """Sums of the rewards of `rounds` rounds on one arm: means (S,) -> (S,), in the law of summing `rewards`."""
+        """Sums of `rounds` rewards of one arm, in the law of summing `rewards`: means (S,) -> (S,)."""
+        if self.binary:
+            return np.asarray(self.streams.binomial("reward sums", rounds, means), dtype=float)
         return np.asarray(np.sum(self.rewards(np.repeat(means[:, None], rounds, axis=1)), axis=1))

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
 from bandanna.core.streams import Streams
 from bandanna.environments.base import Environment, Floats, World
-from bandanna.environments.rewards import Bernoulli, RewardLaw
 
 _HALF = math.sqrt(0.5)
 
@@ -18,64 +17,64 @@ _HALF = math.sqrt(0.5)
 class LinearContextual(Environment):
     """Features and theta of norm 1: a uniform direction of norm 1/sqrt 2 in d-1 dimensions and a last entry 1/sqrt 2.
 
-    Means are (1 + cos angle)/2. With `fixed`, arms are drawn once per run; otherwise anew in every round.
+    Means are (1 + cos angle)/2. With `fixed`, arms are drawn once per run; otherwise anew in every round. In dim = 1
+    only the last entry is left: all arms are equal, with mean 1/2.
     """
 
     fixed: bool = False
-    reward: RewardLaw = field(default_factory=Bernoulli)
 
     def begin(self, streams: Streams) -> LinearWorld:
-        """theta (and fixed arms) from the stream "instance"."""
-        theta = _with_half(_directions(streams.normal("instance", (self.dim - 1,))) * _HALF)  # (S, d)
-        arms = None
-        if self.fixed:
-            arms = _with_half(_directions(streams.normal("arms", (self.n_arms, self.dim - 1))) * _HALF)  # (S, K, d)
-        return LinearWorld(environment=self, streams=streams, theta=theta, arms=arms)
+        """theta from the stream "instance", fixed arms from "arms", fresh ones from "contexts"."""
+        theta = appended(_HALF * directions(streams.normal("instance", (self.dim - 1,))), _HALF)  # (S, d)
+        if not self.fixed:
+            return FreshArms(environment=self, streams=streams, theta=theta)
+        arms = appended(_HALF * directions(streams.normal("arms", (self.n_arms, self.dim - 1))), _HALF)  # (S, K, d)
+        return FixedArms(environment=self, streams=streams, theta=theta, arms=arms)
 
 
 class LinearWorld(World):
-    """Worlds of `LinearContextual`."""
+    """Worlds with one theta per seed; subclasses say what the arms are."""
 
-    def __init__(self, *, environment: LinearContextual, streams: Streams, theta: Floats, arms: Floats | None) -> None:
-        self.environment = environment
-        self.streams = streams
+    def __init__(self, *, environment: Environment, streams: Streams, theta: Floats, fixed: bool = False) -> None:
+        super().__init__(environment=environment, streams=streams, fixed=fixed)
         self.theta = theta  # (S, d)
-        self.arms = arms  # (S, K, d) or None
-        self.fixed = arms is not None
-        self.n_arms = environment.n_arms
-        self.binary = environment.reward.binary
-
-    def contexts(self, start: int, rounds: int) -> Floats:
-        """Uniform directions from the stream "contexts", or the fixed arms."""
-        if self.arms is not None:
-            return self.arms[:, None]
-        normals = self.streams.normal("contexts", (rounds, self.environment.n_arms, self.environment.dim - 1))
-        return _with_half(_directions(normals) * _HALF)
 
     def means(self, contexts: Floats) -> Floats:
-        """<x, theta>."""
-        return np.asarray((contexts @ self.theta[:, None, :, None])[..., 0])
-
-    def rewards(self, means: Floats) -> Floats:
-        """By the environment's law."""
-        return self.environment.reward.draw(means, self.streams)
-
-    def reward_sums(self, means: Floats, rounds: int) -> Floats:
-        """One binomial for binary rewards."""
-        if self.environment.reward.binary:
-            return np.asarray(self.streams.binomial("reward sums", rounds, means), dtype=float)
-        return super().reward_sums(means, rounds)
+        """<x, theta>; rounding errors beyond [0, 1] are cut off."""
+        means = np.asarray((contexts @ self.theta[:, None, :, None])[..., 0])
+        return np.clip(means, 0.0, 1.0, out=means)
 
 
-def _directions(normals: Floats) -> Floats:
-    """Uniform on the sphere: normalised Gaussian vectors."""
+class FixedArms(LinearWorld):
+    """The same arms in every round."""
+
+    def __init__(self, *, environment: Environment, streams: Streams, theta: Floats, arms: Floats) -> None:
+        super().__init__(environment=environment, streams=streams, theta=theta, fixed=True)
+        self.arms = arms  # (S, K, d)
+
+    def contexts(self, start: int, rounds: int) -> Floats:
+        """The arms, once."""
+        return self.arms[:, None]
+
+
+class FreshArms(LinearWorld):
+    """Arms drawn anew in every round, as `LinearContextual` says."""
+
+    def contexts(self, start: int, rounds: int) -> Floats:
+        """Uniform directions from the stream "contexts"."""
+        normals = self.streams.normal("contexts", (rounds, self.n_arms, self.environment.dim - 1))
+        return appended(_HALF * directions(normals), _HALF)
+
+
+def directions(normals: Floats) -> Floats:
+    """Uniform on the unit sphere: normalised Gaussian vectors."""
     norms = np.sqrt(np.einsum("...i,...i->...", normals, normals))
     return np.asarray(normals / np.maximum(norms, 1e-300)[..., None])
 
 
-def _with_half(vectors: Floats) -> Floats:
-    """A last entry of 1/sqrt 2."""
+def appended(vectors: Floats, last: float) -> Floats:
+    """The vectors with one more entry."""
     full = np.empty((*vectors.shape[:-1], vectors.shape[-1] + 1))
     full[..., :-1] = vectors
-    full[..., -1] = _HALF
+    full[..., -1] = last
     return full

@@ -2,26 +2,37 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from bandanna.core import require
 from bandanna.core.streams import Streams
+from bandanna.errors import InvalidArgument
 
 Floats = NDArray[np.float64]
 
 
 class RewardLaw(Protocol):
-    """How a reward is drawn around its mean."""
+    """How a reward is drawn around its mean; any object with these two members will do (a frozen dataclass is best).
 
-    binary: bool
+    The rewards lie in [0, 1], have the given means, and are independent given the means. They come from named streams
+    only, read in order of the rounds: so a seed gives the same rewards in any company.
+    """
+
+    @property
+    def binary(self) -> bool:
+        """Rewards are 0 or 1: then a sum of n of them with one mean is drawn as one binomial number."""
+        ...
 
     def draw(self, means: Floats, streams: Streams) -> Floats:
-        """One reward per mean: (S, ...) -> (S, ...)."""
+        """One reward per mean, rounds on the second axis: (S, rounds, ...) -> (S, rounds, ...)."""
         ...
 
 
+@dataclass(frozen=True, kw_only=True)
 class Bernoulli:
     """1 with probability `mean`, else 0: standard deviation at most 1/2."""
 
@@ -32,13 +43,18 @@ class Bernoulli:
         return np.asarray(streams.uniform("rewards", means.shape[1:]) < means, dtype=float)
 
 
+@dataclass(frozen=True, kw_only=True)
 class Bounded:
-    """mean + width U, U uniform on [-1, 1], the width shrunk where the reward would leave [0, 1]."""
+    """mean + width U, U uniform on [-1, 1], the width (0 to 1/2) shrunk where the reward would leave [0, 1]."""
+
+    width: float = 0.25
 
     binary = False
 
-    def __init__(self, width: float = 0.25) -> None:
-        self.width = width
+    def __post_init__(self) -> None:
+        if require.non_negative("width", self.width) > 0.5:
+            raise InvalidArgument("width", self.width, "a number in [0, 1/2]")
+        object.__setattr__(self, "width", float(self.width))
 
     def draw(self, means: Floats, streams: Streams) -> Floats:
         """Uniform noise around the mean."""

@@ -1,0 +1,155 @@
+"""A user's own world: arrays and functions."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from bandanna.core.streams import Streams
+from bandanna.environments import ArrayEnvironment, Bounded, CallableEnvironment
+from bandanna.errors import InvalidArgument, InvalidStatistic
+from bandanna.policies.linucb import LinUCB
+from bandanna.simulation.engine import simulate
+
+ARMS = np.array([[1.0, 0.0], [0.6, 0.8], [0.0, 0.5]])
+SETS = np.stack([ARMS, ARMS[::-1], 0.5 * ARMS, ARMS])  # (4, 3, 2)
+ROWS = np.arange(12).reshape(4, 3) / 12
+
+
+def test_fixed_arms_are_detected() -> None:
+    """Arms and means without a rounds axis are not simulated as fixed, or those with one are."""
+    for fixed, env in [
+        (True, ArrayEnvironment(arms=ARMS, theta=[0.5, 0.5])),
+        (True, ArrayEnvironment(arms=ARMS.tolist(), means=[0, 1, 0.5])),
+        (False, ArrayEnvironment(arms=SETS, theta=[0.5, 0.5])),
+        (False, ArrayEnvironment(arms=SETS, means=[0.1, 0.2, 0.3])),
+        (False, ArrayEnvironment(arms=ARMS, means=ROWS)),
+    ]:
+        assert (env.dim, env.n_arms) == (2, 3)
+        assert env.rounds == (None if fixed else 4)
+        assert env.begin(Streams([0])).fixed is fixed
+
+
+def test_rounds_are_those_of_the_arrays() -> None:
+    """Round t does not show row t of the arms and of the means, for every seed."""
+    for env, means in [
+        (ArrayEnvironment(arms=SETS, theta=[0.5, 0.25]), SETS @ [0.5, 0.25]),
+        (ArrayEnvironment(arms=SETS, means=ROWS), ROWS),
+        (ArrayEnvironment(arms=SETS, means=ROWS[1]), np.stack([ROWS[1]] * 4)),
+    ]:
+        world = env.begin(Streams([4, 9]))
+        for start, count in [(0, 1), (1, 3)]:
+            contexts = world.contexts(start, count)
+            np.testing.assert_array_equal(contexts, np.stack([SETS[start : start + count]] * 2))
+            np.testing.assert_allclose(world.means(contexts), np.stack([means[start : start + count]] * 2))
+
+
+def test_regret_is_against_the_given_means() -> None:
+    """A single arm beside a better one of the same features does not cost the difference of their means per round."""
+    env = ArrayEnvironment(arms=[[1.0], [1.0]], means=[0.25, 0.75], reward=Bounded(width=0.0))
+    result = simulate(LinUCB(dim=1, horizon=40), env, n_seeds=2)  # ties go to the first arm
+    np.testing.assert_allclose(result.final_regret, 40 * 0.5)
+    np.testing.assert_allclose(result.rewards, 40 * 0.25)
+
+
+def test_a_run_beyond_the_arrays_is_refused() -> None:
+    """A horizon above T is not refused by name."""
+    with pytest.raises(InvalidArgument, match=r"horizon = 5 .* 4 rounds"):
+        simulate(LinUCB(dim=2, horizon=5), ArrayEnvironment(arms=SETS, theta=[0.5, 0.5]))
+    simulate(LinUCB(dim=2, horizon=4), ArrayEnvironment(arms=SETS, theta=[0.5, 0.5]))
+
+
+def test_the_arrays_are_copied() -> None:
+    """Changing the array that was passed, or the one inside, changes the world."""
+    mine = ARMS.copy()
+    env = ArrayEnvironment(arms=mine, theta=[0.5, 0.5])
+    mine[:] = 0
+    np.testing.assert_array_equal(env.arms, ARMS)
+    with pytest.raises(ValueError, match="read-only"):
+        np.asarray(env.arms)[0, 0] = 2
+
+
+def test_equality_is_by_value() -> None:
+    """Environments of equal arms and means differ, or of other ones do not."""
+    env = ArrayEnvironment(arms=ARMS, theta=[0.5, 0.5])
+    assert env == ArrayEnvironment(arms=ARMS, means=ARMS @ [0.5, 0.5])
+    assert env != ArrayEnvironment(arms=ARMS, theta=[0.5, 0.4])
+    assert env != replace(env, reward=Bounded())
+    assert env != "arms"
+
+
+def test_rounding_errors_of_means_are_cut_off() -> None:
+    """A mean of 1 + 1e-12 is refused, or kept."""
+    assert ArrayEnvironment(arms=[[1.0]], means=[1 + 1e-12]).true_means == 1.0
+
+
+@pytest.mark.parametrize(
+    ("bad", "named"),
+    [
+        ({"arms": [1.0, 2.0]}, "arms: shape"),
+        ({"arms": np.zeros((0, 2))}, "arms: shape"),
+        ({"arms": "arms"}, "arms"),
+        ({"arms": [[1.0, 2.0], [1.0]]}, "arms"),
+        ({"arms": [[1.0, 0.0], [0.0, np.nan]]}, r"arms\[1, 1\] = nan"),
+        ({"theta": [0.5]}, "theta: shape"),
+        ({"theta": [0.5, np.inf]}, r"theta\[1\]"),
+        ({"theta": [1.5, 0.5]}, r"arms @ theta\[0\] = 1.5"),
+        ({"theta": None}, "theta, means"),
+        ({"means": [0.1, 0.2, 0.3]}, "theta, means"),
+        ({"theta": None, "means": [0.1, 0.2]}, "means: shape"),
+        ({"theta": None, "means": [0.1, 0.2, -0.3]}, r"means\[2\] = -0.3"),
+        ({"arms": SETS, "theta": None, "means": ROWS[:3]}, r"means = \(3, 3\)"),
+    ],
+)
+def test_bad_arrays(bad: dict[str, Any], named: str) -> None:
+    """Arrays of wrong shape, not finite, or with means outside [0, 1] are not refused with the wrong entry's name."""
+    with pytest.raises(InvalidArgument, match=named):
+        ArrayEnvironment(**{"arms": ARMS, "theta": [0.5, 0.5], **bad})
+
+
+def test_functions_see_the_round_and_their_own_generator() -> None:
+    """A function is not called once per round, in order, with a generator of the seed."""
+    env = CallableEnvironment(
+        dim=1,
+        n_arms=2,
+        contexts=lambda t, rng: [[t / 10], [rng.random()]],
+        mean=lambda features: features[:, 0] ** 2,
+    )
+    world = env.begin(Streams([3, 8]))
+    contexts = world.contexts(0, 10)
+    np.testing.assert_allclose(contexts[..., 0, 0], np.stack([np.arange(10) / 10] * 2))
+    np.testing.assert_allclose(world.means(contexts), contexts[..., 0] ** 2)
+    alone = env.begin(Streams([8])).contexts(0, 10)
+    np.testing.assert_array_equal(contexts[1], alone[0])
+    assert not np.any(contexts[0, :, 1] == contexts[1, :, 1])
+
+
+@pytest.mark.parametrize(
+    ("bad", "named"),
+    [
+        ({"contexts": lambda t, rng: [[0.5, 0.5]]}, r"contexts\(0, rng\): shape = \(1, 2\)"),
+        (
+            {"contexts": lambda t, rng: [[0.5, 0.5]] * 2 if t < 3 else [[0.5, np.inf]] * 2},
+            r"contexts\(3, rng\)\[0, 1\]",
+        ),
+        ({"contexts": lambda t, rng: None}, r"contexts\(0, rng\)"),
+        ({"mean": lambda features: 0.5}, r"mean\(features\): shape"),
+        ({"mean": lambda features: [0.5, np.nan]}, r"mean\(features\)\[1\] = nan"),
+        ({"mean": lambda features: [0.5, 1.2]}, r"mean\(features\)\[1\] = 1.2"),
+    ],
+)
+def test_bad_answers_of_functions(bad: dict[str, Any], named: str) -> None:
+    """A wrong answer of a user's function is not refused with its name, round and entry."""
+    good: dict[str, Any] = {"contexts": lambda t, rng: rng.random((2, 2)) / 2, "mean": lambda x: x.sum(axis=1)}
+    env = CallableEnvironment(dim=2, n_arms=2, **{**good, **bad})
+    with pytest.raises(InvalidStatistic, match=named):
+        simulate(LinUCB(dim=2, horizon=10), env)
+
+
+def test_functions_that_are_none() -> None:
+    """What is not a function is not refused by name."""
+    with pytest.raises(InvalidArgument, match="mean"):
+        CallableEnvironment(dim=1, n_arms=1, contexts=lambda t, rng: [[0.5]], mean=0.5)  # type: ignore[arg-type]
