@@ -7,7 +7,7 @@ PY := $(VENV)/bin/python
 JOBS ?= auto
 
 # One line per set of extras; the stamp $(VENV)/.installed-<set> is as old as its last installation.
-EXTRAS_run :=
+EXTRAS_run := [plot]
 EXTRAS_test := [test,secure,plot,results]
 EXTRAS_check := [check]
 EXTRAS_docs := [docs]
@@ -20,8 +20,9 @@ EXTRAS_docs := [docs]
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
-demo: $(VENV)/.installed-run ## the noise each trust model needs, tight and as the papers print it
-	@echo "Least noise that keeps the promise:"
+demo: $(VENV)/.installed-run ## what privacy costs under each trust model: a simulation, a figure, and the noise behind it
+	@$(VENV)/bin/bandanna demo
+	@echo "The noise behind it - the least that keeps the promise, for a batch of 200:"
 	@$(VENV)/bin/bandanna calibrate --dim 5 --epsilon 1 --delta 1e-5 --batch 200
 	@echo "The papers' printed constants, same promise:"
 	@$(VENV)/bin/bandanna calibrate --dim 5 --epsilon 1 --delta 1e-5 --batch 200 --calibration paper

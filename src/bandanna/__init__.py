@@ -27,14 +27,24 @@ _HOMES = {
     "FastNoise": "bandanna.mechanisms.sources",
     "NoiseSource": "bandanna.mechanisms.sources",
     "SecureNoise": "bandanna.mechanisms.sources",
+    "LinUCB": "bandanna.policies.linucb",
+    "make": "bandanna.policies.registry",
+    "geometric": "bandanna.policies.schedules",
     "CentralContinual": "bandanna.protocols",
     "CentralGaussian": "bandanna.protocols",
     "Clear": "bandanna.protocols",
     "LocalGaussian": "bandanna.protocols",
     "ShuffleBinomial": "bandanna.protocols",
     "ShuffleGaussian": "bandanna.protocols",
+    "Privacy": "bandanna.protocols.trust",
+    "central": "bandanna.protocols.trust",
+    "local": "bandanna.protocols.trust",
+    "none": "bandanna.protocols.trust",
+    "shuffle": "bandanna.protocols.trust",
+    "simulate": "bandanna.simulation.engine",
+    "Result": "bandanna.simulation.result",
 }
-_FOLDERS = ("accounting", "core", "errors", "mechanisms", "protocols")
+_FOLDERS = ("accounting", "core", "environments", "errors", "mechanisms", "policies", "protocols", "simulation")
 
 __all__ = [
     "Accountant",
@@ -51,12 +61,15 @@ __all__ = [
     "Guarantee",
     "Ledger",
     "LedgerStore",
+    "LinUCB",
     "LinearReport",
     "LocalGaussian",
     "MemoryStore",
     "NoiseSource",
+    "Privacy",
     "PureDP",
     "RenyiDP",
+    "Result",
     "SecureNoise",
     "ShuffleBinomial",
     "ShuffleGaussian",
@@ -64,14 +77,24 @@ __all__ = [
     "ZCDP",
     "__version__",
     "accounting",
+    "central",
     "core",
+    "environments",
     "errors",
+    "geometric",
+    "local",
+    "make",
     "mechanisms",
+    "none",
+    "policies",
     "protocols",
+    "shuffle",
+    "simulate",
+    "simulation",
 ]
 
 if TYPE_CHECKING:
-    from bandanna import accounting, core, errors, mechanisms, protocols
+    from bandanna import accounting, core, environments, errors, mechanisms, policies, protocols, simulation
     from bandanna.accounting.accountant import Accountant
     from bandanna.accounting.budgets import ZCDP, ApproxDP, PureDP, RenyiDP
     from bandanna.accounting.guarantee import Guarantee
@@ -81,6 +104,9 @@ if TYPE_CHECKING:
     from bandanna.core.report import LinearReport
     from bandanna.errors import BandannaError
     from bandanna.mechanisms.sources import FastNoise, NoiseSource, SecureNoise
+    from bandanna.policies.linucb import LinUCB
+    from bandanna.policies.registry import make
+    from bandanna.policies.schedules import geometric
     from bandanna.protocols import (
         CentralContinual,
         CentralGaussian,
@@ -89,6 +115,9 @@ if TYPE_CHECKING:
         ShuffleBinomial,
         ShuffleGaussian,
     )
+    from bandanna.protocols.trust import Privacy, central, local, none, shuffle
+    from bandanna.simulation.engine import simulate
+    from bandanna.simulation.result import Result
 
 
 def __getattr__(name: str) -> Any:

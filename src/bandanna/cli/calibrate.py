@@ -89,6 +89,7 @@ _CAPTION = (
 def _print_table(rows: list[Row], explain: bool) -> None:
     from rich import box
     from rich.console import Console
+    from rich.markup import escape
     from rich.table import Table
 
     console = Console()
@@ -118,6 +119,6 @@ def _print_table(rows: list[Row], explain: bool) -> None:
     console.print(table)
     for row in rows:
         if row.note:
-            console.print(f"[bold]{row.protocol}[/bold]: {row.note}", soft_wrap=True, highlight=False)
+            console.print(f"[bold]{row.protocol}[/bold]: {escape(row.note)}", soft_wrap=True, highlight=False)
         elif explain and row.guarantee is not None:
             console.print(f"[bold]{row.protocol}[/bold]: {row.guarantee}", soft_wrap=True, highlight=False)

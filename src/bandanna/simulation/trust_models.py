@@ -1,0 +1,52 @@
+"""What privacy costs: LinUCB under every trust model on one problem, each on the schedule of its paper."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from bandanna.environments.linear import LinearContextual
+from bandanna.policies.linucb import LinUCB
+from bandanna.protocols.trust import central, local, none, shuffle
+from bandanna.simulation.engine import simulate
+from bandanna.simulation.result import Result
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """A trust model's run, and the standard deviation of the noise in its last released sum."""
+
+    result: Result
+    noise_std: float
+
+
+def trust_models(
+    *,
+    dim: int = 5,
+    n_arms: int = 100,
+    horizon: int = 20_000,
+    epsilon: float = 1.0,
+    delta: float = 1e-5,
+    width: float = 0.2,
+    n_seeds: int = 20,
+    seed: int = 0,
+    progress: Callable[[str], None] = lambda name: None,
+) -> dict[str, Outcome]:
+    """No privacy, a central server, a shuffler and nobody trusted, with fixed arms and the same worlds for all.
+
+    Batches: T^{1/2} (no privacy, central), T^{3/5} (shuffle), T^{3/4} (local).
+    """
+    env = LinearContextual(dim=dim, n_arms=n_arms, fixed=True)
+    models = {
+        "no privacy": none(),
+        "central": central(epsilon=epsilon, delta=delta),
+        "shuffle": shuffle(epsilon=epsilon, delta=delta),
+        "local": local(epsilon=epsilon, delta=delta),
+    }
+    outcomes = {}
+    for name, privacy in models.items():
+        progress(name)
+        policy = LinUCB(dim=dim, horizon=horizon, privacy=privacy, batch="paper", width=width)
+        result = simulate(policy, env, n_seeds=n_seeds, seed=seed)
+        outcomes[name] = Outcome(result=result, noise_std=float(policy.channel.prefix_std()[-1]))
+    return outcomes
