@@ -9,6 +9,7 @@ import typer
 
 import bandanna
 from bandanna.cli.calibrate import calibrate
+from bandanna.cli.run import run
 
 app = typer.Typer(
     help="Differentially private bandits in every trust model.",
@@ -17,6 +18,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command()(calibrate)
+app.command()(run)
 
 
 def _version(wanted: bool) -> None:

@@ -1,0 +1,115 @@
+"""`bandanna run`: any comparison, described by a TOML file."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+
+def run(
+    file: Annotated[Path, typer.Argument(help="The experiment, a TOML file.", metavar="FILE")],
+    jobs: Annotated[int | None, typer.Option(help="Processes (default: as many as there are cores).")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Directory for results (default: FILE's name with -results).", metavar="DIR")
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue what an earlier run left in DIR.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+) -> None:
+    """Run an experiment: progress bar, results, figure and a summary table; killed runs resume.
+
+    The regret is that against the true means, mean and standard error over the seeds.
+    """
+    from bandanna.simulation import outputs, sweep
+    from bandanna.simulation.experiment import Experiment
+
+    experiment = Experiment.from_toml(file)
+    directory = Path(f"{file.stem}-results") if out is None else out
+    workers = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    try:
+        with _Bar(shown=not as_json) as bar:
+            results = sweep.run(
+                experiment, directory, jobs=workers if jobs is None else jobs, resume=resume, progress=bar
+            )
+    except KeyboardInterrupt:
+        typer.secho(f"stopped; finished blocks are kept, continue with --resume --out {directory}", err=True)
+        raise typer.Exit(130) from None
+    notes = outputs.write(experiment, results, directory)
+    rows = outputs.rows(experiment, results)
+    if as_json:
+        typer.echo(json.dumps({"rows": rows}, allow_nan=False))
+    else:
+        _print_table(experiment.title, rows, directory)
+    for note in notes:
+        typer.secho(f"note: {note}", err=True)
+
+
+class _Bar:
+    """A progress bar on standard error; only where a person looks on."""
+
+    def __init__(self, *, shown: bool) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+        console = Console(stderr=True)
+        self._bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeRemainingColumn(),
+            console=console,
+            disable=not shown or not console.is_terminal,
+            transient=True,
+        )
+        self._task = self._bar.add_task("running", total=None)
+
+    def __enter__(self) -> _Bar:
+        self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.stop()
+
+    def __call__(self, progress: Any) -> None:
+        words = f"{progress.found} found" if not progress.label and progress.found else progress.label or "running"
+        self._bar.update(self._task, completed=progress.done, total=progress.total, description=words[:40])
+
+
+def _print_table(title: str, rows: list[dict[str, Any]], directory: Path) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    console = Console()
+    if console.width < 100 or not console.is_terminal:
+        console = Console(width=max(100, console.width))  # digits matter more than the margin
+    table = Table(
+        box=box.SIMPLE, title=escape(title), caption=f"{rows[0]['n_seeds']} seeds; in {escape(str(directory))}"
+    )
+    table.add_column("algorithm", overflow="fold")
+    for name in ("regret", "± s.e.", "epsilon", "delta", "trust", "bits/user", "seconds"):
+        table.add_column(name, justify="left" if name == "trust" else "right", no_wrap=True)
+    for row in rows:
+        table.add_row(
+            escape(row["label"]),
+            f"{row['mean']:,.1f}",
+            "" if row["stderr"] is None else f"{row['stderr']:,.1f}",
+            "none" if row["epsilon"] is None else _up(row["epsilon"], 4),
+            "" if row["delta"] is None else _up(row["delta"], 3),
+            row["trust"],
+            f"{row['bits_per_user']:,}",
+            f"{row['seconds']:.1f}",
+        )
+    console.print(table)
+
+
+def _up(value: float, digits: int) -> str:
+    """A few significant digits, rounded up: a printed guarantee holds too."""
+    from decimal import ROUND_CEILING, Context
+
+    rounded = Context(prec=digits, rounding=ROUND_CEILING).create_decimal(repr(float(value)))
+    return f"{float(rounded):.{digits}g}"

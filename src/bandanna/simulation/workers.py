@@ -1,0 +1,78 @@
+"""Worker processes: one thread each, the same numbers whatever their number, and none that outlives its parent."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import threading
+from collections.abc import Generator, Iterator, Mapping
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from multiprocessing.synchronize import Event
+from typing import Any, TypeVar
+
+from bandanna.errors import BandannaError
+from bandanna.simulation.engine import simulate
+from bandanna.simulation.result import Result
+
+_THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
+
+Key = TypeVar("Key")
+
+
+def simulate_all(tasks: Mapping[Key, Mapping[str, Any]], *, jobs: int) -> Generator[tuple[Key, Result], None, None]:
+    """`simulate(**arguments)` for every task, in up to `jobs` processes; results with their keys, as they end.
+
+    Whoever stops listening (an error, Ctrl-C) stops the workers too, in the middle of what they do.
+    """
+    if not tasks:
+        return
+    context = multiprocessing.get_context("spawn")
+    stop = context.Event()
+    with (
+        _single_threaded(),
+        ProcessPoolExecutor(min(jobs, len(tasks)), mp_context=context, initializer=_prepare, initargs=(stop,)) as pool,
+    ):
+        pending: dict[Future[Result], Key] = {pool.submit(simulate, **task): key for key, task in tasks.items()}
+        try:
+            for future in as_completed(pending):
+                yield pending[future], future.result()
+        except BrokenProcessPool as error:
+            raise BandannaError(
+                "a worker process died (out of memory, or started by a script without `if __name__ == '__main__':`); "
+                "finished blocks are kept, continue with --resume"
+            ) from error
+        except BaseException:
+            stop.set()
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+def _prepare(stop: Event) -> None:
+    """In a worker: end at once when told to, with Ctrl-C, and with the process that started it."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    parent = multiprocessing.parent_process()
+
+    def follow(wait: Any) -> None:
+        wait()
+        os._exit(1)
+
+    for wait in (stop.wait, *(() if parent is None else (parent.join,))):
+        threading.Thread(target=follow, args=(wait,), daemon=True).start()
+
+
+@contextmanager
+def _single_threaded() -> Iterator[None]:
+    """Processes started inside use one thread for linear algebra: they share the cores, and their sums one order."""
+    before = {name: os.environ.get(name) for name in _THREADS}
+    os.environ.update(dict.fromkeys(_THREADS, "1"))
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
