@@ -19,7 +19,9 @@ it is below 7. So Delta_2 = sqrt 8.
     LinUCB-LDP      exact: sqrt(12)/sigma in Gaussian DP, of a user's own report.
     LinUCB-JDP      none: two releases in a row carry the same draws, so their difference is the raw report, except at
                     the few rounds at which a new draw joins (and there the noise is that of one draw).
-    LinUCB-SDP-Amp  lower bound: shuffled reports, one of x' among those of x, or all of x; see `shuffled_delta`.
+    LinUCB-SDP-Amp  lower bound: shuffled reports, one of x' among those of x, or all of x; see `shuffled_delta`. A
+                    user's vector and matrix are shuffled as one report (the published code shuffles nothing); if they
+                    were shuffled apart, the matrices alone have Delta_2 = sqrt 8, and the bound is a little lower.
     LinUCB-SDP-Vec  upper bound: Theorem A for Bin(B floor(b), 1/4) in steps of L/g, random rounding included; where it
                     proves no epsilon at the nominal delta (epsilon = 10), the lower bound of `binomial_delta` instead.
                     None at all where b < 1, at large epsilon: no bit is added. (The bias is no matter of privacy.)
