@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -54,6 +55,18 @@ def timeless(results: dict[str, Result]) -> dict[str, Result]:
 def identity(directory: Path) -> dict[str, tuple[int, int]]:
     """Inode and time of every block file: a file written again would have others."""
     return {file.name: (file.stat().st_ino, file.stat().st_mtime_ns) for file in directory.glob("blocks/*.csv")}
+
+
+def started(file: Path, out: Path) -> subprocess.Popen[str]:
+    """A run in a process group of its own, as a shell starts it, whose first block has just ended."""
+    file.write_text(TOML, encoding="utf-8")
+    command = [*SHELL, str(file), "--jobs", "2", "--out", str(out)]
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    while not identity(out) and process.poll() is None:
+        time.sleep(0.01)
+    return process
 
 
 def test_results_do_not_depend_on_the_number_of_processes(tmp_path: Path) -> None:
@@ -161,10 +174,7 @@ def test_without_extras_the_rest_is_written(tmp_path: Path, monkeypatch: pytest.
 def test_a_killed_run_resumes_without_repeating(tmp_path: Path) -> None:
     """After SIGKILL no worker lives on, finished blocks stay untouched, and results equal an undisturbed run's."""
     file, out = tmp_path / "mine.toml", tmp_path / "killed"
-    file.write_text(TOML, encoding="utf-8")
-    process = subprocess.Popen([*SHELL, str(file), "--jobs", "1", "--out", str(out)], stdout=subprocess.PIPE)
-    while not identity(out) and process.poll() is None:
-        time.sleep(0.01)
+    process = started(file, out)
     process.kill()
     process.communicate(timeout=60)  # ends when the workers, who share the pipe, have ended
     kept = identity(out)
@@ -176,3 +186,19 @@ def test_a_killed_run_resumes_without_repeating(tmp_path: Path) -> None:
     after = identity(out)
     assert {name: after[name] for name in kept} == kept
     assert timeless(results) == timeless(sweep.run(experiment, tmp_path / "whole", jobs=2))
+
+
+@pytest.mark.parametrize("everyone", [True, False], ids=["group", "parent"])
+def test_an_interrupted_run_ends_at_once_and_says_how_to_continue(tmp_path: Path, everyone: bool) -> None:
+    """Ctrl-C (to all processes) or SIGINT (to the parent) ends all of them with code 130 and one hint, no traceback."""
+    file, out = tmp_path / "mine.toml", tmp_path / "stopped"
+    process = started(file, out)
+    if everyone:
+        os.killpg(process.pid, signal.SIGINT)
+    else:
+        process.send_signal(signal.SIGINT)
+    shown, hint = process.communicate(timeout=60)
+    assert (process.returncode, shown) == (130, "")
+    assert "--resume" in hint
+    assert "Traceback" not in hint
+    assert 0 < len(identity(out)) < len(sweep.blocks(Experiment.from_toml(file)))

@@ -10,7 +10,7 @@ from collections.abc import Generator, Iterator, Mapping
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from multiprocessing.synchronize import Event
+from multiprocessing.connection import Connection, wait
 from typing import Any, TypeVar
 
 from bandanna.errors import BandannaError
@@ -30,10 +30,14 @@ def simulate_all(tasks: Mapping[Key, Mapping[str, Any]], *, jobs: int) -> Genera
     if not tasks:
         return
     context = multiprocessing.get_context("spawn")
-    stop = context.Event()
+    reader, writer = context.Pipe(duplex=False)  # nothing is sent: workers end when its only writer is gone
     with (
+        reader,
+        writer,
         _single_threaded(),
-        ProcessPoolExecutor(min(jobs, len(tasks)), mp_context=context, initializer=_prepare, initargs=(stop,)) as pool,
+        ProcessPoolExecutor(
+            min(jobs, len(tasks)), mp_context=context, initializer=_prepare, initargs=(reader,)
+        ) as pool,
     ):
         pending: dict[Future[Result], Key] = {pool.submit(simulate, **task): key for key, task in tasks.items()}
         try:
@@ -45,22 +49,20 @@ def simulate_all(tasks: Mapping[Key, Mapping[str, Any]], *, jobs: int) -> Genera
                 "finished blocks are kept, continue with --resume"
             ) from error
         except BaseException:
-            stop.set()
+            writer.close()
             pool.shutdown(wait=False, cancel_futures=True)
             raise
 
 
-def _prepare(stop: Event) -> None:
-    """In a worker: end at once when told to, with Ctrl-C, and with the process that started it."""
+def _prepare(lifeline: Connection) -> None:
+    """In a worker: end at once with Ctrl-C, and when the parent closes its end of the pipe, or dies."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    parent = multiprocessing.parent_process()
 
-    def follow(wait: Any) -> None:
-        wait()
+    def follow() -> None:
+        wait([lifeline])
         os._exit(1)
 
-    for wait in (stop.wait, *(() if parent is None else (parent.join,))):
-        threading.Thread(target=follow, args=(wait,), daemon=True).start()
+    threading.Thread(target=follow, daemon=True).start()
 
 
 @contextmanager
