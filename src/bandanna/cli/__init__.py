@@ -8,7 +8,10 @@ from typing import Annotated
 import typer
 
 import bandanna
+from bandanna.cli.algorithms import algorithms
 from bandanna.cli.calibrate import calibrate
+from bandanna.cli.demo import demo
+from bandanna.cli.paper import paper
 from bandanna.cli.run import run
 
 app = typer.Typer(
@@ -17,8 +20,11 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+app.command()(demo)
 app.command()(calibrate)
 app.command()(run)
+app.command()(paper)
+app.command("list")(algorithms)
 
 
 def _version(wanted: bool) -> None:

@@ -1,0 +1,33 @@
+"""`bandanna list`: every algorithm by its name."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+import typer
+
+
+def algorithms(
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+) -> None:
+    """List the algorithms: name, paper, whom their users trust, and what is protected."""
+    from bandanna.policies.registry import ALGORITHMS
+
+    rows = [
+        {"name": entry.name, "paper": entry.paper, "trust": entry.trust, "protects": entry.protects}
+        for entry in ALGORITHMS.values()
+    ]
+    if as_json:
+        typer.echo(json.dumps({"rows": rows}))
+        return
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE)
+    for name in ("name", "paper", "trust", "protects"):
+        table.add_column(name, no_wrap=True)
+    for row in rows:
+        table.add_row(*row.values())
+    Console().print(table)
