@@ -30,7 +30,8 @@ from bandanna.simulation.outputs import plain, stem, write_json
 from bandanna.simulation.result import Result
 from bandanna.simulation.workers import simulate_all
 
-_TASKS, _SEEDS = 16, 50  # at least so many tasks where there are seeds for it; at most so many seeds in a block
+_TASKS = 8  # to share among processes, where there are seeds for it
+_LEAST, _MOST = 10, 50  # seeds in a block: beside fewer, the cost that all seeds of a block share weighs too much
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,8 +56,8 @@ class Progress:
 
 def blocks(experiment: Experiment) -> tuple[Block, ...]:
     """All blocks, first blocks of all curves first; the number of processes has no part in it."""
-    parts = max(math.ceil(_TASKS / len(experiment.curves)), math.ceil(experiment.seeds / _SEEDS))
-    size = math.ceil(experiment.seeds / min(parts, experiment.seeds))
+    shared = min(math.ceil(_TASKS / len(experiment.curves)), experiment.seeds // _LEAST)
+    size = math.ceil(experiment.seeds / max(1, shared, math.ceil(experiment.seeds / _MOST)))
     return tuple(
         Block(
             curve=index,
