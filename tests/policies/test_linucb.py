@@ -58,6 +58,14 @@ def test_indefinite_matrices_are_shifted_and_counted() -> None:
     np.testing.assert_allclose(restored[1], v[1])
 
 
+def test_a_repair_does_not_touch_other_seeds() -> None:
+    """A matrix with a small positive eigenvalue is shifted because its neighbour is indefinite."""
+    v = np.stack([np.diag([1.0, -2.0]), np.diag([3.0, 0.1])])
+    lower, repaired = _cholesky(v, floor=0.5)
+    np.testing.assert_array_equal(repaired, [1, 0])
+    np.testing.assert_array_equal(lower[1], _cholesky(v[1:], floor=0.5)[0][0])
+
+
 def test_schedules() -> None:
     """Batch sizes exceed the horizon, or a growing schedule does not grow."""
     assert FixedBatches(size=30).sizes(100) == (30, 30, 30)

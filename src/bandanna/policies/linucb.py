@@ -180,7 +180,17 @@ def _cholesky(v: Floats, floor: float) -> tuple[Floats, NDArray[np.int64]]:
     try:
         return np.asarray(np.linalg.cholesky(v)), np.zeros(v.shape[:-2], dtype=np.int64)
     except np.linalg.LinAlgError:
-        least = np.linalg.eigvalsh(v)[..., 0]
-        shift = np.where(least < floor, (floor - least) * (1 + 1e-9), 0.0)
-        shifted = v + shift[..., None, None] * np.eye(v.shape[-1])
-        return np.asarray(np.linalg.cholesky(shifted)), np.asarray(shift > 0, dtype=np.int64)
+        pairs = [
+            _repaired(one, floor) for one in v.reshape(-1, *v.shape[-2:])
+        ]  # each by itself: seeds stay independent
+    lower = np.stack([pair[0] for pair in pairs]).reshape(v.shape)
+    return lower, np.array([pair[1] for pair in pairs], dtype=np.int64).reshape(v.shape[:-2])
+
+
+def _repaired(v: Floats, floor: float) -> tuple[Floats, int]:
+    """The lower factor of one matrix, and whether it had to be shifted."""
+    try:
+        return np.asarray(np.linalg.cholesky(v)), 0
+    except np.linalg.LinAlgError:
+        shift = (floor - float(np.linalg.eigvalsh(v)[0])) * (1 + 1e-9)
+        return np.asarray(np.linalg.cholesky(v + shift * np.eye(len(v)))), 1
