@@ -1,8 +1,8 @@
 """Rates: how regret grows with the horizon, where the privacy term dominates.
 
-Instance: `DriftingContexts(turns=0)`, fixed arms whose gaps have every scale (angles h/2^k from the best direction). Slopes of
-the mean final regret of 10 seeds between horizons ten times apart; the theorems give 1/2 (no privacy, central), 3/5 (shuffle with
-B = T^{3/5}) and 3/4 (local), the tolerance is 0.08.
+Instance: `DriftingContexts(turns=0)`, fixed arms whose gaps have every scale (angles h/2^k from the best direction).
+Slopes of the mean final regret of 10 seeds between horizons ten times apart; the theorems give 1/2 (no privacy,
+central), 3/5 (shuffle with B = T^{3/5}) and 3/4 (local), the tolerance is 0.08.
 """
 
 from __future__ import annotations
