@@ -1,8 +1,7 @@
 """What we promise about speed, as ratios of two things measured in one run on one machine.
 
 A benchmark is a file in this folder with a function `measure() -> list[Ratio]`; `python -m benchmarks` finds and runs
-all of them, or those that are named: `python -m benchmarks imports`. The next one, `calibration.py`, is the first
-calibration of each protocol beside the same one read from the cache (promise: 2 s).
+all of them, or those that are named: `python -m benchmarks imports`.
 """
 
 from __future__ import annotations
