@@ -97,3 +97,13 @@ def test_bad_configuration(changes: dict) -> None:
     """A configuration that cannot run is not refused by the name of its argument."""
     with pytest.raises(InvalidArgument, match=next(iter(changes))):
         LinUCB(**{"dim": 3, "horizon": 100, **changes})
+
+
+def test_clipped_features_and_rewards_are_counted() -> None:
+    """A reward or a feature vector that had to be clipped is not counted."""
+    policy = LinUCB(dim=2, horizon=10)
+    features = np.array([[[3.0, 0.0], [0.1, 0.0], [0.1, 0.0]]])
+    report = policy.statistic(features, np.array([[0.5, -0.2, 1.7]]))
+    np.testing.assert_array_equal(report.clipped, [3])
+    vector, _ = policy.domain.unpack(report.total())
+    np.testing.assert_allclose(vector[0], [0.6, 0.0])  # 1 * 0.5 + 0.1 * 0 + 0.1 * 1

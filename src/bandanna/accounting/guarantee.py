@@ -68,11 +68,11 @@ class Guarantee:
             if self.unit == "event"
             else f"all of a user's at most {self.participations} participations{', one in a batch' * self.batches}"
         )
-        zcdp = f" ({_up(self.rho)}-zCDP)" if math.isfinite(self.rho) else ""
+        zcdp = f" ({rounded_up(self.rho)}-zCDP)" if math.isfinite(self.rho) else ""
         return (
-            f"{self.trust.capitalize()} differential privacy with epsilon = {_up(self.epsilon)}, "
-            f"delta = {_up(self.delta, 3)}{zcdp} for {self.protects}, in {unit}, under {self.adjacency}, against an "
-            f"adversary who {ADVERSARIES[self.adversary]}."
+            f"{self.trust.capitalize()} differential privacy with epsilon = {rounded_up(self.epsilon)}, "
+            f"delta = {rounded_up(self.delta, 3)}{zcdp} for {self.protects}, in {unit}, under {self.adjacency}, "
+            f"against an adversary who {ADVERSARIES[self.adversary]}."
         )
 
     def _sight(self) -> str:
@@ -92,7 +92,7 @@ class Guarantee:
             )
         return (
             f"Against the shuffler itself, if it kept single reports, (epsilon, delta) = "
-            f"({_up(self.shuffler.epsilon)}, {_up(self.shuffler.delta, 3)}) is left."
+            f"({rounded_up(self.shuffler.epsilon)}, {rounded_up(self.shuffler.delta, 3)}) is left."
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -104,7 +104,7 @@ class Guarantee:
         }
 
 
-def _up(value: float, digits: int = 4) -> str:
+def rounded_up(value: float, digits: int = 4) -> str:
     """A few significant digits, rounded up: what is printed holds too."""
     rounded = Context(prec=digits, rounding=ROUND_CEILING).create_decimal(repr(float(value)))
     return f"{float(rounded):.{digits}g}"

@@ -92,6 +92,8 @@ def _print_table(rows: list[Row], explain: bool) -> None:
     from rich.markup import escape
     from rich.table import Table
 
+    from bandanna.accounting.guarantee import rounded_up
+
     console = Console()
     if console.width < 80 or not console.is_terminal:
         console = Console(width=max(80, console.width))  # digits matter more than the margin
@@ -106,14 +108,14 @@ def _print_table(rows: list[Row], explain: bool) -> None:
             continue
         left = "" if stated.trust != "shuffle" else "none"
         if stated.shuffler is not None:
-            left = f"{stated.shuffler.epsilon:.3g}"
+            left = rounded_up(stated.shuffler.epsilon, 3)
         table.add_row(
             row.protocol,
             f"{row.std:.5g}",
             "" if row.ratio_to_central is None else f"{row.ratio_to_central:.3f}",
             f"{row.bits_per_user:,}",
-            f"{stated.epsilon:.4g}",
-            f"{stated.delta:.3g}",
+            rounded_up(stated.epsilon),
+            rounded_up(stated.delta, 3),
             left,
         )
     console.print(table)

@@ -54,6 +54,8 @@ def _print(console: Console, outcomes: dict[str, Outcome]) -> None:
     from rich import box
     from rich.table import Table
 
+    from bandanna.accounting.guarantee import rounded_up
+
     table = Table(box=box.SIMPLE, caption="noise: std of each coordinate of the last released sum; bits: per user")
     table.add_column("trust", no_wrap=True)
     for name in ("regret", "+-", "noise", "bits", "epsilon", "delta"):
@@ -66,8 +68,8 @@ def _print(console: Console, outcomes: dict[str, Outcome]) -> None:
             f"{float(result.stderr()[-1]):,.0f}",
             f"{outcome.noise_std:.4g}",
             f"{result.bits_per_user:,}",
-            f"{stated.epsilon:.4g}",
-            f"{stated.delta:.3g}",
+            rounded_up(stated.epsilon),
+            rounded_up(stated.delta, 3),
         )
     console.print(table)
 

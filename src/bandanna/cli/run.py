@@ -84,6 +84,8 @@ def _print_table(title: str, rows: list[dict[str, Any]], directory: Path) -> Non
     from rich.markup import escape
     from rich.table import Table
 
+    from bandanna.accounting.guarantee import rounded_up
+
     console = Console()
     if console.width < 100 or not console.is_terminal:
         console = Console(width=max(100, console.width))  # digits matter more than the margin
@@ -98,18 +100,10 @@ def _print_table(title: str, rows: list[dict[str, Any]], directory: Path) -> Non
             escape(row["label"]),
             f"{row['mean']:,.1f}",
             "" if row["stderr"] is None else f"{row['stderr']:,.1f}",
-            "none" if row["epsilon"] is None else _up(row["epsilon"], 4),
-            "" if row["delta"] is None else _up(row["delta"], 3),
+            "none" if row["epsilon"] is None else rounded_up(row["epsilon"], 4),
+            "" if row["delta"] is None else rounded_up(row["delta"], 3),
             row["trust"],
             f"{row['bits_per_user']:,}",
             f"{row['seconds']:.1f}",
         )
     console.print(table)
-
-
-def _up(value: float, digits: int) -> str:
-    """A few significant digits, rounded up: a printed guarantee holds too."""
-    from decimal import ROUND_CEILING, Context
-
-    rounded = Context(prec=digits, rounding=ROUND_CEILING).create_decimal(repr(float(value)))
-    return f"{float(rounded):.{digits}g}"

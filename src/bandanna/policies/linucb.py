@@ -9,7 +9,7 @@ Deviations: one stacked report instead of two half budgets, tight noise, radius 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -161,8 +161,14 @@ class LinUCB:
         return State(running=running, repairs=state.repairs)
 
     def statistic(self, features: Floats, rewards: Floats) -> Statistic:
-        """Device: the report, clipped."""
-        return self.domain.statistic(features, np.clip(rewards, 0.0, 1.0))
+        """Device: the report; features and rewards that had to be clipped are counted, each by itself."""
+        report = self.domain.statistic(features, np.clip(rewards, 0.0, 1.0))
+        return replace(report, clipped=report.clipped + clipped_rewards(rewards))
+
+
+def clipped_rewards(rewards: Floats) -> NDArray[np.int64]:
+    """How many rewards of each replicate lie outside of [0, 1]: (*R, rounds) -> (*R)."""
+    return np.asarray(np.sum((rewards < -1e-9) | (rewards > 1 + 1e-9), axis=-1), dtype=np.int64)
 
 
 def scores(snapshot: Snapshot, contexts: Floats) -> Floats:

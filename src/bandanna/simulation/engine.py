@@ -19,7 +19,7 @@ from bandanna.core.streams import Streams
 from bandanna.environments.base import Environment, World
 from bandanna.errors import InvalidArgument
 from bandanna.mechanisms.sources.replicated import ReplicatedNoise
-from bandanna.policies.linucb import LinUCB, Snapshot
+from bandanna.policies.linucb import LinUCB, Snapshot, clipped_rewards
 from bandanna.simulation.result import Result, checkpoints_for
 
 Floats = NDArray[np.float64]
@@ -157,7 +157,7 @@ class _FixedArms:
             return policy.domain.sealed(values, clipped=clipped, counts=np.stack([ones, rounds - ones], axis=1))
         rewards = world.rewards(np.broadcast_to(chosen[:, None], (len(chosen), rounds)))
         tally.rewards += np.sum(rewards, axis=1)
-        return policy.domain.sealed(self._scaled(policy, report, rewards), clipped=clipped)
+        return policy.domain.sealed(self._scaled(policy, report, rewards), clipped=clipped + clipped_rewards(rewards))
 
     @staticmethod
     def _scaled(policy: LinUCB, report: Floats, rewards: Floats) -> Floats:

@@ -68,13 +68,6 @@ def parameter(argument: str, value: Any) -> float:
     return float(value)
 
 
-def chance(probability: Any) -> float:
-    """A probability strictly between 0 and 1."""
-    if not 0 < require.positive("probability", probability) < 1:
-        raise InvalidArgument("probability", probability, "a number in (0, 1)")
-    return float(probability)
-
-
 def shape(size: Size) -> tuple[int, ...]:
     """A size as a shape: 3 means (3,)."""
     axes = size if isinstance(size, tuple) else (size,)

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from bandanna.core import require
 from bandanna.errors import InvalidArgument
-from bandanna.mechanisms.sources.base import NoiseSource, Size, chance, finite, parameter, shape
+from bandanna.mechanisms.sources.base import NoiseSource, Size, finite, parameter, shape
 
 
 class FastNoise(NoiseSource):
@@ -71,7 +71,9 @@ class FastNoise(NoiseSource):
 
     def binomial(self, *, trials: int, probability: float, size: Size) -> NDArray[np.int64]:
         """Bin(trials, probability) by NumPy's sampler."""
-        draws = self._rng.binomial(require.whole("trials", trials, least=0), chance(probability), shape(size))
+        draws = self._rng.binomial(
+            require.whole("trials", trials, least=0), require.chance("probability", probability), shape(size)
+        )
         return np.asarray(draws, dtype=np.int64)
 
     def coins(self, counts: NDArray[np.int64], chances: NDArray[np.float64]) -> NDArray[np.int64]:

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from bandanna.core import require
 from bandanna.errors import InsecureSource, InvalidArgument, InvalidStatistic, MissingExtra
-from bandanna.mechanisms.sources.base import NoiseSource, Size, chance, finite, parameter, shape
+from bandanna.mechanisms.sources.base import NoiseSource, Size, finite, parameter, shape
 
 _ONES = np.array([byte.bit_count() for byte in range(256)], dtype=np.uint8)  # ones in each byte
 _CHUNK = 1 << 20  # bytes of entropy held at a time
@@ -65,7 +65,7 @@ class SecureNoise(NoiseSource):
 
     def binomial(self, *, trials: int, probability: float, size: Size) -> NDArray[np.int64]:
         """Counts of ones among random bits, in bounded memory; probabilities a / 2^m with m <= 8 only."""
-        bits = _binary_digits(chance(probability))
+        bits = _binary_digits(require.chance("probability", probability))
         wanted, trials = shape(size), require.whole("trials", trials, least=0)
         counts = np.zeros(math.prod(wanted), dtype=np.int64)
         for begin in range(0, trials, 8 * _CHUNK):  # a draw of many trials: its bits in pieces

@@ -11,13 +11,13 @@ from bandanna.accounting.guarantee import Guarantee
 from bandanna.core import require
 from bandanna.core.domain import Domain
 from bandanna.mechanisms.sources import NoiseSource
-from bandanna.protocols.base import BatchProtocol, Floats, exact_batch, stated_delta
+from bandanna.protocols.base import Floats, exact_batch, stated_delta
 from bandanna.protocols.local_gaussian import GaussianReports
 from bandanna.protocols.shuffle_gaussian import privacy, shuffler
 
 
 @dataclass(frozen=True, kw_only=True)
-class ShuffleGaussian(GaussianReports, BatchProtocol):
+class ShuffleGaussian(GaussianReports):
     """The local protocol with a shuffler: noisy reports of exactly `batch` users, permuted uniformly, then summed.
 
     Privacy: the analyzer's view by the clones bound (`privacy`), the shuffler's by the local Gaussian mechanism.
