@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bandanna.core.streams import Streams
-from bandanna.environments.base import Environment
+from bandanna.environments.base import Environment, Floats
 from bandanna.environments.linear import FixedArms, LinearWorld, appended, directions
 
 
@@ -28,7 +28,7 @@ class PublishedLinear(Environment):
     >>> PublishedLinear(dim=5, normalised=True)
     PublishedLinear(dim=5, n_arms=100, reward=Bernoulli(), normalised=True)
 
-    Reference: Chowdhury and Zhou 2022 [000], section 5 and figures 1 and 2. How v is drawn is our reading.
+    Reference: Chowdhury and Zhou 2022 [000], section 5 and figures 1 and 2.
     """
 
     n_arms: int = 100
@@ -37,9 +37,14 @@ class PublishedLinear(Environment):
     def begin(self, streams: Streams) -> LinearWorld:
         """theta from the stream "instance", arms from "arms"."""
         scale = math.sqrt(2) if self.normalised else 1.0
-        theta = appended(0.5 * directions(streams.normal("instance", (self.dim - 1,))), 0.5)  # (S, d)
-        arms = appended(directions(streams.normal("arms", (self.n_arms, self.dim - 1))), 1.0)  # (S, K, d)
+        v, u = self.normals(streams)
+        theta = appended(0.5 * directions(v), 0.5)  # (S, d)
+        arms = appended(directions(u), 1.0)  # (S, K, d)
         basis = np.eye(self.dim)[: self.n_arms]
         basis[:, -1] = 1.0
         arms[:, : self.dim] = basis
         return FixedArms(environment=self, streams=streams, theta=scale * theta, arms=arms / scale)
+
+    def normals(self, streams: Streams) -> tuple[Floats, Floats]:
+        """Normal numbers whose directions are those of v and u: (S, d-1) and (S, K, d-1)."""
+        return streams.normal("instance", (self.dim - 1,)), streams.normal("arms", (self.n_arms, self.dim - 1))

@@ -48,15 +48,27 @@ def plot_regret(
     Returns the matplotlib `Figure`, and saves it if there is a `path` (.png or .svg). Needs the extra `plot`.
     """
     curves = _labelled(results)
-    kind = None if path is None else require.one_of("suffix of path", Path(path).suffix.lower(), (".png", ".svg"))
-    matplotlib = _matplotlib("", "plotting")
-    with matplotlib.rc_context(_STYLE):
+    if path is not None:
+        _kind(path)  # before the work
+    with _matplotlib("").rc_context(_STYLE):
         figure = _draw(curves, title=title, log=log)
-        if path is not None and kind is not None:
-            paper: dict[str, Any] = {"format": kind[1:], "dpi": 160, "bbox_inches": "tight", "pad_inches": 0.2}
-            paper |= {"facecolor": "white", "metadata": {"Date": None} if kind == ".svg" else None}
-            write_whole(path, lambda beside: figure.savefig(beside, **paper))
+    if path is not None:
+        save_figure(figure, path)
     return figure
+
+
+def save_figure(figure: Any, path: str | PathLike[str]) -> None:
+    """A matplotlib `Figure` as .png or .svg: whole or not at all, and the same figure as the same file."""
+    kind = _kind(path)
+    paper: dict[str, Any] = {"format": kind[1:], "dpi": 160, "bbox_inches": "tight", "pad_inches": 0.2}
+    paper |= {"facecolor": "white", "metadata": {"Date": None} if kind == ".svg" else None}
+    with _matplotlib("").rc_context(_STYLE):
+        write_whole(path, lambda beside: figure.savefig(beside, **paper))
+
+
+def _kind(path: str | PathLike[str]) -> str:
+    """The format, from the file's name."""
+    return require.one_of("suffix of path", Path(path).suffix.lower(), (".png", ".svg"))
 
 
 def number(value: float) -> str:

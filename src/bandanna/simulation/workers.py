@@ -6,7 +6,7 @@ import multiprocessing
 import os
 import signal
 import threading
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
@@ -20,12 +20,21 @@ from bandanna.simulation.result import Result
 _THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 
 Key = TypeVar("Key")
+Value = TypeVar("Value")
 
 
 def simulate_all(tasks: Mapping[Key, Mapping[str, Any]], *, jobs: int) -> Generator[tuple[Key, Result], None, None]:
-    """`simulate(**arguments)` for every task, in up to `jobs` processes; results with their keys, as they end.
+    """`simulate(**arguments)` for every task, as `call_all` does it."""
+    return call_all(simulate, tasks, jobs=jobs)
 
-    Whoever stops listening (an error, Ctrl-C) stops the workers too, in the middle of what they do.
+
+def call_all(
+    function: Callable[..., Value], tasks: Mapping[Key, Mapping[str, Any]], *, jobs: int
+) -> Generator[tuple[Key, Value], None, None]:
+    """`function(**arguments)` for every task, in up to `jobs` processes; values with their keys, as they end.
+
+    The function must be importable, arguments and values such that they can be pickled. Whoever stops
+    listening (an error, Ctrl-C) stops the workers too, in the middle of what they do.
     """
     if not tasks:
         return
@@ -39,7 +48,7 @@ def simulate_all(tasks: Mapping[Key, Mapping[str, Any]], *, jobs: int) -> Genera
             min(jobs, len(tasks)), mp_context=context, initializer=_prepare, initargs=(reader,)
         ) as pool,
     ):
-        pending: dict[Future[Result], Key] = {pool.submit(simulate, **task): key for key, task in tasks.items()}
+        pending: dict[Future[Value], Key] = {pool.submit(function, **task): key for key, task in tasks.items()}
         try:
             for future in as_completed(pending):
                 yield pending[future], future.result()
