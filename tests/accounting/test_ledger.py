@@ -7,6 +7,8 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,6 +25,7 @@ from bandanna.accounting.events import (
     LaplaceEvent,
 )
 from bandanna.accounting.ledger import Entry, Ledger, LedgerStore, MemoryStore
+from bandanna.accounting.stores import SQLiteStore
 from bandanna.core.domain import Ball
 from bandanna.errors import (
     BandannaError,
@@ -33,17 +36,28 @@ from bandanna.errors import (
     UnknownEvent,
 )
 
-# Every implementation of LedgerStore is registered here: a name, and how to make an empty one.
-STORES: dict[str, Callable[[], LedgerStore]] = {"memory": MemoryStore}
+
+class PlainStore(MemoryStore):
+    """A store of somebody's own, with nothing but the methods that it must have."""
+
+    tasks, named, appearances = LedgerStore.tasks, LedgerStore.named, LedgerStore.appearances
+
+
+# Every implementation of LedgerStore is registered here: a name, and how to make an empty one in a folder.
+STORES: dict[str, Callable[[Path], LedgerStore]] = {
+    "memory": lambda folder: MemoryStore(),
+    "plain": lambda folder: PlainStore(),
+    "sqlite": lambda folder: SQLiteStore(folder / f"{len(list(folder.iterdir()))}.ledger"),
+}
 
 EVENT = GaussianEvent(std=2.0, sensitivity=1.0)  # mu = 1/2
 BUDGET = ApproxDP(epsilon=gdp.epsilon(1e-5, 0.5) * (1 + 1e-9), delta=1e-5)  # exactly one such release
 
 
 @pytest.fixture(params=STORES)
-def make_store(request: pytest.FixtureRequest) -> Callable[[], LedgerStore]:
+def make_store(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], LedgerStore]:
     """How to make an empty store, one implementation after the other."""
-    return STORES[request.param]
+    return partial(STORES[request.param], tmp_path)
 
 
 @pytest.fixture
@@ -144,6 +158,28 @@ def test_store_lists_are_copies(store: LedgerStore) -> None:
     store.commit(entry())
     store.entries().clear()
     assert store.entries() == [entry()]
+
+
+def test_store_summaries(store: LedgerStore) -> None:
+    """What a store says about its entries at a glance is not what its entries say."""
+    assert store.tasks() == {}
+    assert store.named("t") is None
+    assert store.appearances("t", ["a"]) == {"a": 0}
+    dear = GaussianEvent(std=1.0, sensitivity=1.0)
+    for one in (
+        entry("t", "1", members=("a", "b")),
+        entry("t", "2", members=("b",), release=(1.5,)),
+        entry("u", "1"),
+        entry("t", "3", members=("c",), event=dear),
+    ):
+        store.commit(one)
+    assert store.tasks() == {"t": Counter({EVENT: 2, dear: 1}), "u": Counter({EVENT: 1})}
+    store.tasks()["t"].clear()  # a copy
+    assert store.tasks()["t"][EVENT] == 2
+    assert (store.named("t"), store.named("u"), store.named("v")) == (True, False, None)
+    assert store.appearances("t", ["b", "a", "z"]) == {"b": 2, "a": 1, "z": 0}
+    assert store.appearances("u", ["b"]) == {"b": 0}
+    assert store.find("t", "2").release == (1.5,)
 
 
 def test_store_lock_is_exclusive(store: LedgerStore) -> None:

@@ -11,14 +11,10 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import secrets
-import threading
-from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager
 from copy import deepcopy
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -27,87 +23,12 @@ from numpy.typing import ArrayLike
 from bandanna.accounting import accountant, parallel
 from bandanna.accounting.budgets import ApproxDP, Budget
 from bandanna.accounting.events import ContinualEvent, Event
+from bandanna.accounting.stores import Entry, LedgerStore, MemoryStore
 from bandanna.core import require
 from bandanna.core.domain import Statistic
 from bandanna.errors import BudgetExceeded, ConflictingRelease, InvalidArgument, InvalidStatistic
 
-
-@dataclass(frozen=True, kw_only=True)
-class Entry:
-    """One committed expense; `release` is None until the noisy result is stored, then a one-tuple with it."""
-
-    task: str
-    batch: str
-    event: Event
-    fingerprint: str
-    members: tuple[str, ...] = ()
-    release: tuple[Any] | None = None
-
-
-class LedgerStore(ABC):
-    """Where entries live. Every method is durable when it returns; `lock` makes check-and-commit one step."""
-
-    @abstractmethod
-    def lock(self) -> AbstractContextManager[Any]:
-        """Exclusive access, across all processes that share the store."""
-
-    @abstractmethod
-    def secret(self) -> bytes:
-        """A random key made with the store: fingerprints of small data must not be guessable."""
-
-    @abstractmethod
-    def entries(self) -> list[Entry]:
-        """All entries, in the order of their commitment."""
-
-    @abstractmethod
-    def find(self, task: str, batch: str) -> Entry | None:
-        """The entry under an id."""
-
-    @abstractmethod
-    def commit(self, entry: Entry) -> None:
-        """Record an expense under a new id."""
-
-    @abstractmethod
-    def keep(self, task: str, batch: str, release: Any) -> None:
-        """Store the release of a committed entry, once."""
-
-
-class MemoryStore(LedgerStore):
-    """A store that lives as long as the process."""
-
-    def __init__(self) -> None:
-        self._entries: dict[tuple[str, str], Entry] = {}
-        self._lock = threading.RLock()
-        self._secret = secrets.token_bytes(32)
-
-    def lock(self) -> AbstractContextManager[Any]:
-        """A re-entrant lock between threads."""
-        return self._lock
-
-    def secret(self) -> bytes:
-        """Drawn when the store is made."""
-        return self._secret
-
-    def entries(self) -> list[Entry]:
-        """In order of commitment."""
-        return list(self._entries.values())
-
-    def find(self, task: str, batch: str) -> Entry | None:
-        """The entry or None."""
-        return self._entries.get((task, batch))
-
-    def commit(self, entry: Entry) -> None:
-        """Refuses an id that is taken."""
-        if (entry.task, entry.batch) in self._entries:
-            raise ConflictingRelease(f"task {entry.task!r}, batch {entry.batch!r} is committed already")
-        self._entries[entry.task, entry.batch] = entry
-
-    def keep(self, task: str, batch: str, release: Any) -> None:
-        """Refuses to replace a release."""
-        entry = self._entries[task, batch]
-        if entry.release is not None:
-            raise ConflictingRelease(f"task {task!r}, batch {batch!r} is released already")
-        self._entries[task, batch] = replace(entry, release=(release,))
+__all__ = ["Entry", "Ledger", "LedgerStore", "MemoryStore"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -171,16 +92,10 @@ class Ledger:
     def spent(self) -> float:
         """Smallest epsilon, at the budget's delta (or 1e-6), of what anybody can have paid so far."""
         delta = self.budget.delta if isinstance(self.budget, ApproxDP) else 1e-6
-        return parallel.spent(self._tasks(), self.participations, delta)
-
-    def _tasks(self) -> dict[str, parallel.Batches]:
-        tasks: dict[str, parallel.Batches] = {}
-        for entry in self.store.entries():
-            tasks.setdefault(entry.task, Counter())[entry.event] += 1
-        return tasks
+        return parallel.spent(self.store.tasks(), self.participations, delta)
 
     def _check_budget(self, task: str, event: Event) -> None:
-        tasks = self._tasks()
+        tasks = self.store.tasks()
         tasks.setdefault(task, Counter())[event] += 1
         if not parallel.within(tasks, self.participations, self.budget):
             delta = self.budget.delta if isinstance(self.budget, ApproxDP) else 1e-6
@@ -191,7 +106,7 @@ class Ledger:
             )
 
     def _check_streams(self, task: str, event: Event) -> None:
-        steps = sum(1 for entry in self.store.entries() if entry.task == task and entry.event == event)
+        steps = self.store.tasks().get(task, Counter())[event]
         for atom in accountant.atoms(event):
             if isinstance(atom, ContinualEvent) and atom.participations < self.participations:
                 allowed = f"at least the ledger's {self.participations}: a stream's price covers its own participations"
@@ -200,18 +115,17 @@ class Ledger:
                 raise BudgetExceeded(f"the stream of task {task!r} is priced for {atom.factorisation.horizon} steps")
 
     def _check_members(self, task: str, batch: str, people: tuple[str, ...]) -> None:
-        named = [bool(entry.members) for entry in self.store.entries() if entry.task == task]
-        if named and any(named) != bool(people):
+        named = self.store.named(task)
+        if named is not None and named != bool(people):
             allowed = f"given for all batches of task {task!r}, or for none"
             raise InvalidArgument("members", list(people), allowed)
         twice = [person for person, count in Counter(people).items() if count > 1]
         if twice:
             raise InvalidArgument("members", twice[0], f"each person at most once in batch {batch!r}")
-        seen = Counter(person for entry in self.store.entries() if entry.task == task for person in entry.members)
-        for person in people:
-            if seen[person] >= self.participations:
+        for person, seen in self.store.appearances(task, people).items():
+            if seen >= self.participations:
                 allowed = f"at most {self.participations} batches of task {task!r} for each person"
-                raise BudgetExceeded(f"member {person!r} has been in {seen[person]}; allowed are {allowed}")
+                raise BudgetExceeded(f"member {person!r} has been in {seen}; allowed are {allowed}")
 
     def _fingerprint(self, data: Statistic | ArrayLike | bytes, event: Event) -> str:
         if isinstance(data, bytes):

@@ -1,0 +1,224 @@
+"""Entries in an SQLite file: durable, and exclusive across threads and processes."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import sqlite3
+import threading
+import weakref
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from bandanna.accounting.encoding import EVENTS, Encoding
+from bandanna.accounting.events import Event
+from bandanna.accounting.stores.base import Entry, LedgerStore
+from bandanna.errors import BandannaError, ConflictingRelease
+
+APPLICATION, VERSION = 0x62616E64, 1  # marks the file as ours: "band"
+_PATIENCE = 30.0  # seconds to wait for another process's lock
+_SCHEMA = """
+create table if not exists meta (key text primary key, value blob) without rowid;
+create table if not exists events (id integer primary key, event text unique not null);
+create table if not exists entries (
+    number integer primary key, task text not null, batch text not null, event integer not null,
+    fingerprint text not null, release text, unique (task, batch));
+create table if not exists members (
+    entry integer, place integer, task text not null, member text not null, primary key (entry, place)) without rowid;
+create index if not exists people on members (task, member);
+create table if not exists tallies (task text, event integer, count integer, primary key (task, event)) without rowid;
+"""
+_ENTRY = """
+select number, task, batch, events.event, fingerprint, release
+from entries join events on events.id = entries.event
+"""
+
+
+class SQLiteStore(LedgerStore):
+    """A store in one file, made with mode 0600. What happens inside a lock is one transaction, synced when it is left.
+
+    Releases may be numbers, texts, arrays, lists, tuples, dictionaries and `Estimate`s.
+    """
+
+    def __init__(self, path: str | PathLike[str], *, create: bool = True, encoding: Encoding | None = None) -> None:
+        self.path = Path(path).absolute()
+        self._encoding = encoding or Encoding(EVENTS)
+        self._guard, self._depth = threading.RLock(), 0
+        self._known: dict[str, Event] = {}  # decoded events by their text
+        with self._errors():
+            if create:
+                _touch(self.path)
+            elif not self.path.is_file():
+                raise BandannaError(f"{self.path} does not exist")
+            self._sql = sqlite3.connect(
+                self.path, timeout=_PATIENCE, isolation_level=None, check_same_thread=False, cached_statements=64
+            )
+            self.close = weakref.finalize(self, self._sql.close)
+            self._open(create)
+            self._secret = bytes(self._get("secret"))
+
+    def _open(self, create: bool) -> None:
+        mark = self._sql.execute("pragma application_id").fetchone()[0]
+        version = self._sql.execute("pragma user_version").fetchone()[0]
+        empty = not self._sql.execute("select count(*) from sqlite_master").fetchone()[0]
+        if not (mark == APPLICATION and version == VERSION) and not (empty and create):
+            self.close()
+            raise BandannaError(f"{self.path} is not a ledger's file of version {VERSION}")
+        self._sql.execute("pragma journal_mode = truncate")
+        self._sql.execute("pragma synchronous = full")
+        if empty:
+            with self.lock():
+                for statement in _SCHEMA.split(";"):
+                    self._sql.execute(statement)
+                self._sql.execute("insert or ignore into meta values ('secret', ?)", (secrets.token_bytes(32),))
+                self._sql.execute(f"pragma application_id = {APPLICATION}")
+                self._sql.execute(f"pragma user_version = {VERSION}")
+
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        """A write transaction; re-entrant. What was done stays done if the block raises, as in any other store."""
+        self.begin()
+        try:
+            yield
+        finally:
+            self.end()
+
+    def begin(self) -> None:
+        """Enter a transaction, waiting for other threads and processes."""
+        self._guard.acquire()
+        try:
+            if not self._depth:
+                with self._errors():
+                    self._sql.execute("begin immediate")
+            self._depth += 1
+        except BaseException:
+            self._guard.release()
+            raise
+
+    def end(self, *, undo: bool = False) -> None:
+        """Leave it: what was done becomes durable, or is undone."""
+        try:
+            self._depth -= 1
+            if not self._depth:
+                with self._errors():
+                    try:
+                        self._sql.execute("rollback" if undo else "commit")
+                    except BaseException:
+                        with suppress(sqlite3.Error):
+                            self._sql.execute("rollback")
+                        raise
+        finally:
+            self._guard.release()
+
+    def secret(self) -> bytes:
+        """Drawn when the file was made."""
+        return self._secret
+
+    def entries(self) -> list[Entry]:
+        """In order of commitment."""
+        people: dict[int, list[str]] = {}
+        with self._guard, self._errors():
+            for number, member in self._sql.execute("select entry, member from members order by entry, place"):
+                people.setdefault(number, []).append(member)
+            return [self._entry(row, people.get(row[0], [])) for row in self._sql.execute(_ENTRY + " order by number")]
+
+    def find(self, task: str, batch: str) -> Entry | None:
+        """The entry or None."""
+        with self._guard, self._errors():
+            row = self._sql.execute(_ENTRY + " where task = ? and batch = ?", (task, batch)).fetchone()
+            if row is None:
+                return None
+            members = self._sql.execute("select member from members where entry = ? order by place", (row[0],))
+            return self._entry(row, [member for (member,) in members])
+
+    def _entry(self, row: tuple[Any, ...], members: list[str]) -> Entry:
+        _, task, batch, event, fingerprint, release = row
+        return Entry(
+            task=task,
+            batch=batch,
+            event=self._event(event),
+            fingerprint=fingerprint,
+            members=tuple(members),
+            release=None if release is None else (self._encoding.loads(release),),
+        )
+
+    def _event(self, text: str) -> Event:
+        if text not in self._known:
+            self._known[text] = self._encoding.loads(text)
+        return self._known[text]
+
+    def commit(self, entry: Entry) -> None:
+        """Refuses an id that is taken."""
+        text = self._encoding.dumps(entry.event)
+        release = None if entry.release is None else self._encoding.dumps(entry.release[0])
+        with self.lock(), self._errors():
+            if self._sql.execute(_ENTRY + " where task = ? and batch = ?", (entry.task, entry.batch)).fetchone():
+                raise ConflictingRelease(f"task {entry.task!r}, batch {entry.batch!r} is committed already")
+            self._sql.execute("insert or ignore into events (event) values (?)", (text,))
+            (event,) = self._sql.execute("select id from events where event = ?", (text,)).fetchone()
+            row = entry.task, entry.batch, event, entry.fingerprint, release
+            number = self._sql.execute(
+                "insert into entries (task, batch, event, fingerprint, release) values (?, ?, ?, ?, ?)", row
+            ).lastrowid
+            people = ((number, place, entry.task, member) for place, member in enumerate(entry.members))
+            self._sql.executemany("insert into members values (?, ?, ?, ?)", people)
+            self._sql.execute(
+                "insert into tallies values (?, ?, 1) on conflict do update set count = count + 1", (entry.task, event)
+            )
+
+    def keep(self, task: str, batch: str, release: Any) -> None:
+        """Refuses to replace a release."""
+        text = self._encoding.dumps(release)
+        with self.lock(), self._errors():
+            entry = self.find(task, batch)
+            if entry is None:
+                raise LookupError(f"task {task!r}, batch {batch!r} is not committed")
+            if entry.release is not None:
+                raise ConflictingRelease(f"task {task!r}, batch {batch!r} is released already")
+            self._sql.execute("update entries set release = ? where task = ? and batch = ?", (text, task, batch))
+
+    def tasks(self) -> dict[str, Counter[Event]]:
+        """Kept up to date in a table."""
+        tasks: dict[str, Counter[Event]] = {}
+        query = "select task, events.event, count from tallies join events on events.id = tallies.event"
+        with self._guard, self._errors():
+            for task, event, count in self._sql.execute(query):
+                tasks.setdefault(task, Counter())[self._event(event)] = count
+        return tasks
+
+    def named(self, task: str) -> bool | None:
+        """Looked up in an index."""
+        query = "select exists (select 1 from members where task = ?), exists (select 1 from tallies where task = ?)"
+        with self._guard, self._errors():
+            named, begun = self._sql.execute(query, (task, task)).fetchone()
+        return bool(named) if begun else None
+
+    def appearances(self, task: str, people: Iterable[str]) -> dict[str, int]:
+        """Looked up in an index."""
+        query = "select count(*) from members where task = ? and member = ?"
+        with self._guard, self._errors():
+            return {person: self._sql.execute(query, (task, person)).fetchone()[0] for person in people}
+
+    def _get(self, key: str) -> Any:
+        row = self._sql.execute("select value from meta where key = ?", (key,)).fetchone()
+        if row is None:
+            raise BandannaError(f"{self.path} has no {key!r}: the file is damaged")
+        return row[0]
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        """Errors of SQLite and of the file, as ours."""
+        try:
+            yield
+        except (sqlite3.Error, OSError) as error:
+            raise BandannaError(f"{self.path} cannot be used as a ledger's file: {error}") from error
+
+
+def _touch(path: Path) -> None:
+    """Make an empty file that only its owner can read, unless it is there."""
+    with suppress(FileExistsError):
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))

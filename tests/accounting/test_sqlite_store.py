@@ -1,0 +1,129 @@
+"""The durable store: what survives the process, and what other processes see (conformance: test_ledger)."""
+
+from __future__ import annotations
+
+import os
+import signal
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bandanna.accounting.budgets import ApproxDP
+from bandanna.accounting.events import GaussianEvent
+from bandanna.accounting.ledger import Entry, Ledger
+from bandanna.accounting.stores import SQLiteStore
+from bandanna.core.estimate import Estimate
+from bandanna.errors import BandannaError, BudgetExceeded, ConflictingRelease, InvalidArgument
+
+EVENT = GaussianEvent(std=4.0, sensitivity=1.0, grid=0.1)
+BUDGET = ApproxDP(epsilon=1.6, delta=1e-5)  # two tasks
+
+
+def release(store: SQLiteStore, batch: int = 1, value: float = 0.1, task: str = "t") -> np.ndarray:
+    """One batch through a ledger."""
+    ledger = Ledger(budget=BUDGET, store=store)
+    data = np.full((3, 2), float(batch))
+    return ledger.release(EVENT, task=task, batch=batch, data=data, draw=lambda: np.array([value, 1 / 3]))
+
+
+def test_a_file_is_read_again(tmp_path: Path) -> None:
+    """After a restart entries, releases or the secret are other ones, or not bit for bit the same."""
+    first = SQLiteStore(tmp_path / "l")
+    drawn = release(first)
+    kept, secret = first.entries(), first.secret()
+    first.close()
+    again = SQLiteStore(tmp_path / "l", create=False)
+    assert again.secret() == secret
+    assert [one.fingerprint for one in again.entries()] == [one.fingerprint for one in kept]
+    np.testing.assert_array_equal(release(again, value=9.0), drawn)  # asked again, nothing is drawn
+    release(again, task="u")
+    with pytest.raises(BudgetExceeded):
+        release(again, task="v")
+
+
+def test_only_the_owner_can_read(tmp_path: Path) -> None:
+    """Others on the machine can read the ledger's secret."""
+    SQLiteStore(tmp_path / "l")
+    assert stat.S_IMODE(os.stat(tmp_path / "l").st_mode) == 0o600
+
+
+def test_two_handles_are_one_store(tmp_path: Path) -> None:
+    """A second process does not see what the first has committed, or releases the batch again."""
+    first, second = SQLiteStore(tmp_path / "l"), SQLiteStore(tmp_path / "l")
+    drawn = release(first, value=1.0)
+    np.testing.assert_array_equal(release(second, value=2.0), drawn)
+    with pytest.raises(ConflictingRelease):
+        Ledger(budget=BUDGET, store=second).release(EVENT, task="t", batch=1, data=b"other", draw=lambda: 1.0)
+
+
+def test_estimates_are_releases(tmp_path: Path) -> None:
+    """The release of a protocol cannot be stored, or comes back changed."""
+    store = SQLiteStore(tmp_path / "l")
+    store.commit(Entry(task="t", batch="1", event=EVENT, fingerprint="f"))
+    store.keep("t", "1", Estimate(total=np.array([0.1, -np.inf]), count=3, variance=0.7))
+    (kept,) = store.find("t", "1").release
+    assert (kept.count, kept.variance, kept.total.tolist()) == (3, 0.7, [0.1, -np.inf])
+
+
+def test_what_cannot_be_stored_is_refused(tmp_path: Path) -> None:
+    """An object that the file cannot hold passes for a stored release."""
+    store = SQLiteStore(tmp_path / "l")
+    store.commit(Entry(task="t", batch="1", event=EVENT, fingerprint="f"))
+    with pytest.raises(InvalidArgument, match="object"):
+        store.keep("t", "1", object())
+    assert store.find("t", "1").release is None
+
+
+@pytest.mark.parametrize("content", [b"hello, this is a letter" * 50, b"SQLite format 3\0" + b"x" * 200])
+def test_foreign_files_are_refused(tmp_path: Path, content: bytes) -> None:
+    """A file of somebody else is overwritten, or taken for a ledger."""
+    (tmp_path / "l").write_bytes(content)
+    with pytest.raises(BandannaError, match="ledger's file"):
+        SQLiteStore(tmp_path / "l")
+    assert (tmp_path / "l").read_bytes() == content
+
+
+def test_another_database_is_refused(tmp_path: Path) -> None:
+    """A database of another program is taken for a ledger."""
+    import sqlite3
+
+    other = sqlite3.connect(tmp_path / "l")
+    other.execute("create table cats (name text)")
+    other.close()
+    with pytest.raises(BandannaError, match="not a ledger's file"):
+        SQLiteStore(tmp_path / "l")
+
+
+def test_a_missing_file_is_not_made_unless_asked(tmp_path: Path) -> None:
+    """A lost ledger is replaced by an empty one without a word."""
+    with pytest.raises(BandannaError, match="does not exist"):
+        SQLiteStore(tmp_path / "l", create=False)
+    assert not (tmp_path / "l").exists()
+
+
+CHILD = """
+import sys, numpy as np, os, signal
+from bandanna.accounting.ledger import Ledger
+from bandanna.accounting.budgets import ApproxDP
+from bandanna.accounting.events import GaussianEvent
+from bandanna.accounting.stores import SQLiteStore
+ledger = Ledger(budget=ApproxDP(epsilon=1.6, delta=1e-5), store=SQLiteStore(sys.argv[1]))
+event = GaussianEvent(std=4.0, sensitivity=1.0, grid=0.1)
+ledger.release(event, task="t", batch=1, data=b"1", draw=lambda: np.array([0.5]))
+ledger.release(event, task="t", batch=2, data=b"2", draw=lambda: os.kill(os.getpid(), signal.SIGKILL))
+"""
+
+
+def test_killed_while_drawing(tmp_path: Path) -> None:
+    """A process that dies before its release could be seen leaves half a release, or takes earlier ones with it."""
+    done = subprocess.run([sys.executable, "-c", CHILD, str(tmp_path / "l")], capture_output=True)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    store = SQLiteStore(tmp_path / "l")
+    (kept,) = store.entries()
+    assert (kept.batch, kept.release[0].tolist()) == ("1", [0.5])
+    ledger = Ledger(budget=BUDGET, store=store)
+    assert ledger.release(EVENT, task="t", batch=2, data=b"2", draw=lambda: 7.0) == 7.0
