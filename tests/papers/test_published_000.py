@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import tracemalloc
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from bandanna.core.streams import Streams
 from bandanna.environments.published import PublishedLinear
 from bandanna.errors import InvalidArgument
 from bandanna.papers import published_000
+from bandanna.papers.instances_000 import AuthorsInstances
 from bandanna.papers.published_000 import ALGORITHMS, Setting, run
 from bandanna.papers.setting_000 import LENGTH
 
@@ -24,6 +26,13 @@ REFERENCE = {
     "LinUCB-LDP": ((6008, 563), (3846, 233), (1604, 44)),
 }
 EPSILONS = (0.2, 1.0, 10.0)
+
+
+def five(algorithm: str, epsilon: float, *, times: int = 10) -> tuple[float, float]:
+    """Mean regret on the reference's own five instances, and the spread of such a mean from run to run."""
+    env = AuthorsInstances(dim=5, cycle=5)
+    means = run(algorithm, epsilon=epsilon, seeds=range(5 * times), env=env).final_regret.reshape(times, 5).mean(axis=1)
+    return float(np.mean(means)), float(np.std(means, ddof=1))
 
 
 def assert_agrees(algorithm: str, epsilon: float, seeds: range) -> None:
@@ -57,6 +66,71 @@ def test_regret_as_published(algorithm: str, epsilon: float, n_seeds: int) -> No
 def test_regret_as_published_everywhere(algorithm: str, epsilon: float) -> None:
     """Over fifty instances the regret is not the one that the authors' code gives."""
     assert_agrees(algorithm, epsilon, range(50))
+
+
+@pytest.mark.parametrize(("algorithm", "epsilon"), [("LinUCB-SDP-Amp", 1.0), ("LinUCB-SDP-Amp", 10.0)])
+def test_regret_on_the_same_instances(algorithm: str, epsilon: float) -> None:
+    """On the reference's own instances the regret is not the authors', up to what differs from run to run."""
+    assert_same(algorithm, epsilon)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("epsilon", EPSILONS)
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_regret_on_the_same_instances_everywhere(algorithm: str, epsilon: float) -> None:
+    """On the reference's own instances some regret is not the authors', up to what differs from run to run."""
+    assert_same(algorithm, epsilon)
+
+
+def assert_same(algorithm: str, epsilon: float) -> None:
+    """Three standard deviations of one run of five (t with 9 degrees of freedom: a false alarm in 70)."""
+    mean, spread = five(algorithm, epsilon)
+    reference, _ = REFERENCE[algorithm][EPSILONS.index(epsilon)]
+    assert abs(mean - reference) <= 3 * spread * math.sqrt(1 + 1 / 10), (mean, spread)
+
+
+@pytest.mark.full
+def test_the_instances_are_the_authors_own() -> None:
+    """LinUCB in a plain loop, with the authors' stream of rewards, does not have the reference's very regrets."""
+    world, lost = AuthorsInstances(dim=5).begin(Streams(range(5))), []
+    setting = Setting(algorithm="LinUCB", epsilon=1.0)
+    for seed, (arms, theta) in enumerate(zip(world.contexts(0, 1)[:, 0], world.theta, strict=True)):
+        rewards, means = np.random.RandomState(seed), arms @ theta
+        gram, vector, total, best = setting.ridge * np.eye(5), np.zeros(5), 0.0, int(np.argmax(means))
+        for _ in range(20_000):
+            drawn = rewards.random_sample(100) < means
+            inverse = np.linalg.inv(gram)
+            width = np.sqrt(np.einsum("ki,ij,kj->k", arms, inverse, arms))
+            arm = int(np.argmax(arms @ inverse @ vector + setting.radius * width))
+            gram, vector = gram + np.outer(arms[arm], arms[arm]), vector + drawn[arm] * arms[arm]
+            total += float(drawn[best]) - float(drawn[arm])
+        lost.append(total)
+    assert round(np.mean(lost)) == 584
+    assert math.ceil(np.std(lost, ddof=1) / math.sqrt(5)) == 38
+
+
+def test_instances_of_a_seed_do_not_depend_on_its_company() -> None:
+    """Instance 3 is another one alone, in company, beyond a cycle, or normalised."""
+    alone, among, again = (
+        AuthorsInstances(dim=4, n_arms=20, cycle=cycle).begin(Streams(seeds))
+        for seeds, cycle in (([3], None), ([0, 3, 1], None), ([8], 5))
+    )
+    np.testing.assert_array_equal(alone.theta[0], among.theta[1])
+    np.testing.assert_array_equal(alone.theta[0], again.theta[0])
+    np.testing.assert_array_equal(alone.contexts(0, 1)[0], among.contexts(0, 1)[1])
+    scaled = AuthorsInstances(dim=4, n_arms=20, normalised=True).begin(Streams([3]))
+    np.testing.assert_allclose(scaled.means(scaled.contexts(0, 1)), alone.means(alone.contexts(0, 1)), atol=1e-15)
+
+
+def test_memory_does_not_grow_with_the_horizon() -> None:
+    """A run of six times as many rounds needs more memory than what its 200 checkpoints and drawn blocks take."""
+    peaks = []
+    for horizon in (10_000, 60_000):
+        tracemalloc.start()
+        run("LinUCB-SDP-Amp", epsilon=1.0, horizon=horizon, seeds=range(4))
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert peaks[1] < 1.2 * peaks[0]
 
 
 def test_constants() -> None:
@@ -93,7 +167,8 @@ def test_the_same_as_a_plain_loop() -> None:
     """Side by side and with packed matrices, the algorithm is not the one of a plain loop over rounds (JDP)."""
     setting = Setting(algorithm="LinUCB-JDP", epsilon=1.0, dim=4, horizon=400)
     streams = Streams([7])
-    world = PublishedLinear(dim=4, n_arms=30).begin(streams)
+    env = PublishedLinear(dim=4, n_arms=30)
+    world = env.begin(streams)
     arms, theta = world.contexts(0, 1)[0, 0], world.theta[0]
     draws, uniform = [], streams.uniform("rewards", (400, 2))[0]
     for packed in streams.normal("noise", (math.floor(math.log(400)) + 1, 14))[0]:
@@ -110,7 +185,7 @@ def test_the_same_as_a_plain_loop() -> None:
         reward = float(uniform[t, 0] < arms[arm] @ theta)
         lost += 0.0 if arm == best else float(uniform[t, 1] < arms[best] @ theta) - reward
         vector, matrix = vector + reward * arms[arm], matrix + np.outer(arms[arm], arms[arm])
-    assert run("LinUCB-JDP", epsilon=1.0, dim=4, horizon=400, n_arms=30, seeds=[7]).final_regret[0] == lost
+    assert run("LinUCB-JDP", epsilon=1.0, dim=4, horizon=400, env=env, seeds=[7]).final_regret[0] == lost
 
 
 def test_an_indefinite_matrix_is_not_repaired() -> None:

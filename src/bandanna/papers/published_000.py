@@ -12,7 +12,8 @@ The disturbed V may be indefinite: |x|^2 < 0 then gives a NaN index, and the fir
 What this noise promises is another matter: see `bandanna.papers.privacy_000`. Not for use with people's data.
 
 Reference: Chowdhury and Zhou 2022 [000], section 5; algorithms as in its authors' public code.
-Deviations: sums over a batch of Gaussian noise are drawn as one Gaussian (the same law); a last batch shorter than B is
+Deviations: rewards and noise come from our streams, rewards of the chosen and the best arm only (the others are not
+looked at); sums over a batch of Gaussian noise are drawn as one Gaussian (the same law); a last batch shorter than B is
 played but not released.
 """
 
@@ -29,6 +30,7 @@ from numpy.typing import NDArray
 from bandanna.core.streams import Streams
 from bandanna.environments.linear import LinearWorld
 from bandanna.environments.published import PublishedLinear
+from bandanna.papers.instances_000 import AuthorsInstances
 from bandanna.papers.setting_000 import ALGORITHMS, LENGTH, Setting
 from bandanna.simulation.result import checkpoints_for
 
@@ -61,27 +63,50 @@ def run(
     batch: int = 20,
     delta: float = 0.1,
     seeds: Sequence[int] = range(50),
-    n_arms: int = 100,
+    env: PublishedLinear | None = None,
 ) -> PublishedRun:
-    """One instance (arms, theta, rewards, noise) per seed, all seeds side by side; LinUCB ignores the budget."""
+    """One instance (arms, theta, rewards, noise) per seed, all seeds side by side; LinUCB ignores the budget.
+
+    Arms and theta are the authors' own unless `env` says otherwise; rewards and noise are drawn anew.
+    """
     began = time.perf_counter()
     setting = Setting(algorithm=algorithm, epsilon=epsilon, delta=delta, dim=dim, horizon=horizon, batch=batch)
     streams = Streams(seeds)
-    problem = _Problem(PublishedLinear(dim=setting.dim, n_arms=n_arms).begin(streams))
-    noise = _NOISES[algorithm](setting, streams)
+    world = (AuthorsInstances(dim=setting.dim) if env is None else env).begin(streams)
+    problem, noise = _Problem(world), _NOISES[algorithm](setting, streams)
     statistic = noise.initial  # (S, D)
-    lost, gaps = np.empty((2, len(streams.seeds), setting.horizon))
+    tally = _Tally(checkpoints_for(setting.horizon, 200), len(streams.seeds))
     for start in range(0, setting.horizon, setting.every):
-        rounds = slice(start, min(start + setting.every, setting.horizon))
+        rounds = min(setting.every, setting.horizon - start)
         actions = problem.choose(statistic, setting)  # (S,)
-        uniform = streams.uniform("rewards", (rounds.stop - start, 2))
-        rewards, lost[:, rounds] = problem.play(actions, uniform)  # (S, rounds)
-        gaps[:, rounds] = problem.gaps[problem.seeds, actions, None]
-        if rewards.shape[1] == setting.every:
-            statistic = statistic + noise.release(problem.reports[problem.seeds, actions], rewards, rounds.stop)
-    marks = checkpoints_for(setting.horizon, 200)
-    regret, pseudo = (np.cumsum(each, axis=1)[:, marks - 1] for each in (lost, gaps))
-    return PublishedRun(checkpoints=marks, regret=regret, pseudo=pseudo, seconds=time.perf_counter() - began)
+        rewards, lost = problem.play(actions, streams.uniform("rewards", (rounds, 2)))  # (S, rounds)
+        tally.add(lost, problem.gaps[problem.seeds, actions])
+        if rounds == setting.every:
+            statistic = statistic + noise.release(problem.reports[problem.seeds, actions], rewards, start + rounds)
+    regret, pseudo = tally.curves
+    return PublishedRun(checkpoints=tally.marks, regret=regret, pseudo=pseudo, seconds=time.perf_counter() - began)
+
+
+class _Tally:
+    """Sums of what was lost and of the gaps, kept at the checkpoints only: memory does not grow with the horizon."""
+
+    def __init__(self, marks: NDArray[np.int64], n_seeds: int) -> None:
+        self.marks = marks
+        self.curves = np.zeros((2, n_seeds, len(marks)))
+        self.sums = np.zeros((2, n_seeds))
+        self.done = self.passed = 0  # rounds, checkpoints
+
+    def add(self, lost: Floats, gaps: Floats) -> None:
+        """Some rounds with one action per seed: (S, rounds), (S,)."""
+        rounds = lost.shape[1]
+        while self.passed < len(self.marks) and self.marks[self.passed] <= self.done + rounds:
+            part = self.marks[self.passed] - self.done
+            self.curves[0, :, self.passed] = self.sums[0] + np.sum(lost[:, :part], axis=1)
+            self.curves[1, :, self.passed] = self.sums[1] + part * gaps
+            self.passed += 1
+        self.sums[0] += np.sum(lost, axis=1)
+        self.sums[1] += rounds * gaps
+        self.done += rounds
 
 
 class _Problem:

@@ -14,8 +14,8 @@ with one beta for the whole run; LinUCB has Gamma = 1 in beta and ridge 1e-4. Re
 
 Symbols: d `dim`, T `horizon`, B `batch`, beta `radius`, Gamma `spread`, g `steps`, b `bits`, c `factor`.
 Reference: Chowdhury and Zhou 2022 [000], section 5; constants as in its authors' public code.
-Deviations: c for epsilons that were not published is ours (1 below epsilon = 1). That Vec's range is [-L, L] (and not
-[-1, 1]) is our reading; with it the noise is private to the degree that was measured.
+Deviations: c for epsilons that were not published is ours (1 below epsilon = 1). Vec's entries are taken to lie in
+[-L, L], as its authors' code does.
 """
 
 from __future__ import annotations
