@@ -56,7 +56,7 @@ def plain_loop(std: float, every: int) -> None:
 def fixed(name: str, privacy: Privacy, batch: int, std: float) -> Ratio:
     """Fixed arms: ours for all seeds beside the plain loop of as many."""
     policy = LinUCB(dim=DIM, horizon=ROUNDS, privacy=privacy, batch=batch)
-    _ = policy.confidence  # calibration is measured elsewhere
+    _ = policy.radii  # calibration is measured elsewhere
     env = LinearContextual(dim=DIM, n_arms=ARMS, fixed=True)
     ours = timed(lambda: simulate(policy, env, n_seeds=SEEDS))
     theirs = timed(lambda: plain_loop(std, batch)) * SEEDS * ROUNDS / PLAIN
@@ -67,7 +67,7 @@ def fresh() -> Ratio:
     """Fresh contexts: ours beside drawing contexts and rewards alone."""
     env = LinearContextual(dim=DIM, n_arms=ARMS)
     policy = LinUCB(dim=DIM, horizon=ROUNDS, privacy=shuffle(**BUDGET), batch=200)
-    _ = policy.confidence
+    _ = policy.radii
 
     def draw() -> None:
         world = env.begin(Streams(range(SEEDS)))

@@ -27,6 +27,8 @@ _HOMES = {
     "FastNoise": "bandanna.mechanisms.sources",
     "NoiseSource": "bandanna.mechanisms.sources",
     "SecureNoise": "bandanna.mechanisms.sources",
+    "Anytime": "bandanna.policies.anytime",
+    "PaperConfidence": "bandanna.policies.confidence",
     "LinUCB": "bandanna.policies.linucb",
     "make": "bandanna.policies.registry",
     "geometric": "bandanna.policies.schedules",
@@ -48,6 +50,7 @@ _FOLDERS = ("accounting", "core", "environments", "errors", "mechanisms", "polic
 
 __all__ = [
     "Accountant",
+    "Anytime",
     "ApproxDP",
     "Ball",
     "BandannaError",
@@ -66,6 +69,7 @@ __all__ = [
     "LocalGaussian",
     "MemoryStore",
     "NoiseSource",
+    "PaperConfidence",
     "Privacy",
     "PureDP",
     "RenyiDP",
@@ -104,6 +108,8 @@ if TYPE_CHECKING:
     from bandanna.core.report import LinearReport
     from bandanna.errors import BandannaError
     from bandanna.mechanisms.sources import FastNoise, NoiseSource, SecureNoise
+    from bandanna.policies.anytime import Anytime
+    from bandanna.policies.confidence import PaperConfidence
     from bandanna.policies.linucb import LinUCB
     from bandanna.policies.registry import make
     from bandanna.policies.schedules import geometric

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 
+from bandanna.errors import InvalidArgument
 from bandanna.policies import confidence
-from bandanna.policies.confidence import noise_bounds, radii
+from bandanna.policies.confidence import PaperConfidence, noise_bounds, radii
+from bandanna.policies.linucb import LinUCB
+from bandanna.protocols.trust import central, none, shuffle
 
 
 def paths(batches: int, dim: int, draws: int) -> tuple[np.ndarray, np.ndarray]:
@@ -69,3 +74,45 @@ def test_no_noise_leaves_ridge_regression() -> None:
 def test_mean_norm_is_above_the_mean() -> None:
     """In one dimension E|N| is sqrt(2/pi); the constant in use is not above it, or is far above."""
     assert np.sqrt(2 / np.pi) < confidence.mean_norm(1) < np.sqrt(2 / np.pi) + 0.1
+
+
+def test_the_printed_form() -> None:
+    """lambda, lambda_min or the radius as printed differs from Lemma A.4 computed by hand, or ignores a constant."""
+    std, users = np.array([1.0, 2.0]), np.array([0.0, 50.0, 100.0])
+    got = PaperConfidence(matrix=3.0, vector=0.5).radii(std, users, dim=4, failure=0.1, ridge=1.0, parameter_bound=1.0)
+    spread = 2.0 * (2.0 + math.sqrt(math.log(2 / 0.1)))
+    assert got.ridge[0] == pytest.approx(6 * spread)
+    assert got.smallest == pytest.approx(3 * spread)
+    growth = 2 * math.log(2 / 0.1) + 4 * math.log1p(100 / (4 * 3 * spread))
+    expected = math.sqrt(growth) + math.sqrt(9 * spread) + 0.5 * math.sqrt(spread)
+    assert got.radius[-1] == pytest.approx(expected)
+    clear = PaperConfidence().radii(np.zeros(2), users, dim=4, failure=0.1, ridge=1.0, parameter_bound=1.0)
+    assert clear.ridge[0] == 1.0
+    assert clear.smallest == 1.0
+
+
+def test_the_best_batch_has_the_least_bound() -> None:
+    """A batch size beside the best one has a smaller regret bound, or the size is none that the protocol takes."""
+    for privacy in (none(), shuffle(epsilon=1.0, delta=1e-5), central(epsilon=1.0, delta=1e-5)):
+        policy = LinUCB(dim=3, horizon=3000, privacy=privacy, batch="best")
+        size = policy.channel.sizes[0]
+        bounds = {
+            other: LinUCB(dim=3, horizon=3000, privacy=privacy, batch=other).regret_bound
+            for other in (max(2, size // 2), size, 2 * size, 4 * size)
+        }
+        assert min(bounds, key=bounds.__getitem__) == size or bounds[size] <= min(bounds.values()) * 1.0001
+        assert policy.regret_bound == bounds[size]
+
+
+def test_confidence_by_name() -> None:
+    """The printed form is not reachable from a policy, an unknown one is accepted, or a growing one as printed."""
+    privacy = shuffle(epsilon=1.0, delta=1e-5)
+    exact = LinUCB(dim=3, horizon=3000, privacy=privacy)
+    printed = LinUCB(dim=3, horizon=3000, privacy=privacy, confidence="paper")
+    constant = LinUCB(dim=3, horizon=3000, privacy=privacy, confidence=PaperConfidence(matrix=2.0))
+    assert exact.radii.radius[-1] != printed.radii.radius[-1] < constant.radii.radius[-1]
+    assert exact.guarantee == printed.guarantee
+    with pytest.raises(InvalidArgument, match="confidence"):
+        LinUCB(dim=3, horizon=10, confidence="bold")
+    with pytest.raises(InvalidArgument, match="growing"):
+        LinUCB(dim=3, horizon=10, confidence="paper", growing=True)

@@ -67,6 +67,19 @@ class LinearReport(Domain):
         rows, columns = np.triu_indices(self.features, 1)
         return rows, columns
 
+    @cached_property
+    def _place(self) -> NDArray[np.intp]:
+        """Where in the stack each entry of the matrix stands, (d, d)."""
+        d, (rows, columns) = self.features, self._above
+        place = np.diag(np.arange(d, 2 * d))
+        place[rows, columns] = place[columns, rows] = 2 * d + np.arange(len(rows))
+        return place
+
+    @cached_property
+    def _unscaled(self) -> Floats:
+        """What undoes the scaling of each entry of the stack."""
+        return self._stack(1.0, 1.0, math.sqrt(0.5))
+
     def _stack(self, vector: float, diagonal: float, above: float) -> Floats:
         d = self.features
         return np.concatenate([np.full(d, vector), np.full(d, diagonal), np.full(d * (d - 1) // 2, above)])
@@ -98,10 +111,7 @@ class LinearReport(Domain):
         d = self.features
         if np.ndim(stacked) < 1 or np.shape(stacked)[-1] != self.dim:
             raise InvalidStatistic("stacked", f"array of shape {np.shape(stacked)}", f"shape (..., {self.dim})")
-        matrix = np.zeros((*stacked.shape[:-1], d, d))
-        rows, columns = self._above
-        matrix[..., np.arange(d), np.arange(d)] = stacked[..., d : 2 * d]
-        matrix[..., rows, columns] = matrix[..., columns, rows] = stacked[..., 2 * d :] / math.sqrt(2)
+        matrix = (stacked * self._unscaled)[..., self._place]  # (..., d, d)
         return stacked[..., :d], matrix
 
     def project(self, values: Floats) -> Floats:

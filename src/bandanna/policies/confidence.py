@@ -12,6 +12,11 @@ deviation 1 has sup_x x^T N x with variance 1 in every direction, so |N|, the su
 its mean by more than sqrt(2 log(1/p)) with probability at most p (Borell-TIS), and |h| is chi-distributed. For sums
 of independent symmetric batches, Levy's inequality P(max_m |N_m| > x) <= 2 P(|N_M| > x) lets one quantile serve all
 m; continual releases take a union over m.
+
+As printed (`PaperConfidence`), with sigma the noise's largest standard deviation and two constants left open,
+
+    Sigma = c1 sigma (sqrt d + sqrt(log(M/a))),  nu = c2 sqrt(sigma (sqrt d + sqrt(log(M/a)))),
+    beta_m = sqrt(2 log(2/a) + d log(1 + t_m / (d lambda_min))) + S sqrt(lambda_max) + nu          [000, Lemma A.4]
 """
 
 from __future__ import annotations
@@ -24,6 +29,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
+from bandanna.core import require
+
 Floats = NDArray[np.float64]
 
 
@@ -33,6 +40,38 @@ class Confidence:
 
     ridge: Floats
     radius: Floats
+    smallest: float  # lambda_min
+
+    def bound(self, *, horizon: int, batch: int, dim: int, width: float = 1.0) -> float:
+        """d B log(1 + T/(d lambda_min)) / log 2 + 8 beta_M sqrt(d T log(1 + T/(d lambda_min))) [000, Lemma A.2]."""
+        growth = math.log1p(horizon / (dim * self.smallest))
+        delay = dim * batch * growth / math.log(2)
+        return delay + 8 * width * float(self.radius[-1]) * math.sqrt(dim * horizon * growth)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PaperConfidence:
+    """Regulariser and radius as printed, with the constants c1 `matrix` and c2 `vector` that the paper leaves open."""
+
+    matrix: float = 1.0
+    vector: float = 1.0
+
+    def __post_init__(self) -> None:
+        require.positive("matrix", self.matrix)
+        require.positive("vector", self.vector)
+
+    def radii(
+        self, prefix_std: Floats, users: Floats, *, dim: int, failure: float, ridge: float, parameter_bound: float
+    ) -> Confidence:
+        """Regulariser and radius for `users` t_0 = 0, t_1, ..., t_M [000, Lemma A.4]."""
+        sigma = float(np.max(prefix_std, initial=0.0))
+        spread = sigma * (math.sqrt(dim) + math.sqrt(math.log(max(1, len(prefix_std)) / failure)))
+        matrix, vector = self.matrix * spread, self.vector * math.sqrt(spread)  # Sigma, nu
+        regulariser = max(ridge, 2 * matrix)
+        smallest = regulariser - matrix
+        log_det = 2 * math.log(2 / failure) + dim * np.log1p(users / (dim * smallest))
+        radius = np.sqrt(log_det) + parameter_bound * math.sqrt(regulariser + matrix) + vector
+        return Confidence(ridge=np.full(len(users), regulariser), radius=radius, smallest=smallest)
 
 
 @lru_cache(maxsize=256)
@@ -97,4 +136,4 @@ def radii(
     parts = 3 if np.any(sigma > 0) else 1
     log_det = 2 * math.log(parts / failure) + dim * np.log1p(users / (dim * np.min(smallest)))
     radius = reward_std * np.sqrt(log_det) + parameter_bound * np.sqrt(regulariser + sigma) + noise / np.sqrt(smallest)
-    return Confidence(ridge=regulariser, radius=radius)
+    return Confidence(ridge=regulariser, radius=radius, smallest=float(np.min(smallest)))

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,11 +19,13 @@ from numpy.typing import NDArray
 from bandanna.accounting.guarantee import Guarantee
 from bandanna.core import require
 from bandanna.core.domain import Statistic
+from bandanna.core.linalg import first_best, positive_inverse, upper
 from bandanna.core.report import LinearReport
 from bandanna.errors import InvalidArgument
 from bandanna.mechanisms.sources import NoiseSource
-from bandanna.policies.confidence import Confidence, radii
-from bandanna.policies.schedules import FixedBatches, Schedule
+from bandanna.policies.base import Episode
+from bandanna.policies.confidence import Confidence, PaperConfidence, radii
+from bandanna.policies.schedules import FixedBatches, Schedule, best_batch
 from bandanna.protocols.channel import Channel, Running, open_channel
 from bandanna.protocols.trust import Privacy, none
 
@@ -34,8 +37,16 @@ class Snapshot:
     """All that a device needs to act: public, because it is computed from releases only. R = replicate axes."""
 
     theta: Floats  # (*R, d)
-    root: Floats  # (*R, d, d): V_m^{-1} = root root^T
+    inverse: Floats  # (*R, d, d): V_m^{-1}
     radius: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Arms:
+    """Features of a fixed set of arms, tabulated so that an index is two small products. R = replicate axes."""
+
+    linear: Floats  # (*R, d, K)
+    squares: Floats  # (*R, d(d+1)/2, K): x_i x_j, doubled above the diagonal
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,14 +63,15 @@ class LinUCB:
 
     privacy          `bd.none()`, `bd.central(...)`, `bd.local(...)`, `bd.shuffle(...)`
     batch            users per batch, or a schedule such as `bd.geometric(first=100, ratio=1.3)`, or "paper":
-                     T^{3/5} (shuffle; T^{2/3} for returning users), T^{3/4} (local), T^{1/2} (central);
-                     None: every round, "paper" in the shuffle model
+                     T^{3/5} (shuffle; T^{2/3} for returning users), T^{3/4} (local), T^{1/2} (central), or "best":
+                     the size with the least regret bound; None: every round, "paper" in the shuffle model
     failure          probability with which the confidence set may fail
     width            multiplier of the radius: 1 is the theorem, smaller is what practitioners run; privacy does not
                      depend on it
     ridge            least regulariser
     parameter_bound  bound on |theta|
     growing          let the regulariser grow with the noise released so far
+    confidence       "exact": quantiles of the noise that is added; "paper" or `bd.PaperConfidence(...)`: as printed
 
     Features are clipped to the unit ball and rewards to [0, 1] before a statistic is formed.
     """
@@ -73,6 +85,7 @@ class LinUCB:
     ridge: float = 1.0
     parameter_bound: float = 1.0
     growing: bool = False
+    confidence: str | PaperConfidence = "exact"
 
     def __post_init__(self) -> None:
         require.whole("dim", self.dim)
@@ -82,7 +95,12 @@ class LinUCB:
         require.non_negative("width", self.width)
         if not 0 < self.failure < 1:
             raise InvalidArgument("failure", self.failure, "a number in (0, 1)")
-        _ = self.schedule
+        if not isinstance(self.confidence, PaperConfidence):
+            require.one_of("confidence", self.confidence, ("exact", "paper"))
+        if self.growing and self.confidence != "exact":
+            raise InvalidArgument("growing", self.growing, 'False, or confidence="exact"')
+        if self.batch != "best":  # found when it is needed: it calibrates many sizes
+            _ = self.schedule
 
     @cached_property
     def domain(self) -> LinearReport:
@@ -90,21 +108,28 @@ class LinUCB:
         return LinearReport(features=self.dim)
 
     @cached_property
+    def _identity(self) -> Floats:
+        return np.eye(self.dim)
+
+    @cached_property
     def schedule(self) -> Schedule:
         """When the policy learns."""
-        batch = self.batch
+        batch, least = self.batch, 2 if self.privacy.model == "shuffle" else 1
         if batch is None:
             batch = "paper" if self.privacy.model == "shuffle" else 1
         if isinstance(batch, Schedule):
             return batch
+        if batch == "best":
+            size = best_batch(lambda size: replace(self, batch=size).regret_bound, least=least, most=self.horizon)
+            return FixedBatches(size=size)
         if batch == "paper":
             exponents = {"none": 1 / 2, "central": 1 / 2, "local": 3 / 4, "shuffle": 3 / 5}
             returning = self.privacy.model == "shuffle" and self.privacy.participations > 1
             exponent = 2 / 3 if returning else exponents[self.privacy.model]
             return FixedBatches(size=min(self.horizon, max(2, round(self.horizon**exponent))))
         if isinstance(batch, str):
-            raise InvalidArgument("batch", batch, 'a whole number, a schedule, or "paper"')
-        return FixedBatches(size=require.whole("batch", batch, least=2 if self.privacy.model == "shuffle" else 1))
+            raise InvalidArgument("batch", batch, 'a whole number, a schedule, "paper" or "best"')
+        return FixedBatches(size=require.whole("batch", batch, least=least))
 
     @cached_property
     def channel(self) -> Channel:
@@ -115,20 +140,32 @@ class LinUCB:
         return open_channel(self.privacy, domain=self.domain, sizes=sizes)
 
     @cached_property
-    def confidence(self) -> Confidence:
+    def radii(self) -> Confidence:
         """Regulariser and radius after every batch: public, known before the first round."""
         users = np.concatenate([[0.0], np.cumsum(self.channel.sizes)])
+        shared: dict[str, Any] = {
+            "dim": self.dim,
+            "failure": self.failure,
+            "ridge": self.ridge,
+            "parameter_bound": self.parameter_bound,
+        }
+        if self.confidence != "exact":
+            printed = self.confidence if isinstance(self.confidence, PaperConfidence) else PaperConfidence()
+            return printed.radii(self.channel.prefix_std(), users, **shared)
         return radii(
             self.channel.prefix_std(),
             users,
-            dim=self.dim,
-            failure=self.failure,
-            ridge=self.ridge,
-            parameter_bound=self.parameter_bound,
             reward_std=0.5,
             independent=self.channel.continual is None,
             growing=self.growing,
+            **shared,
         )
+
+    @property
+    def regret_bound(self) -> float:
+        """What Lemma A.2 of [000] promises at the horizon, with this radius: the measure of `batch="best"`."""
+        largest = max(self.channel.sizes)
+        return self.radii.bound(horizon=self.horizon, batch=largest, dim=self.dim, width=self.width)
 
     @property
     def guarantee(self) -> Guarantee:
@@ -139,21 +176,45 @@ class LinUCB:
         """Nothing released yet."""
         return State(running=self.channel.begin(replicates), repairs=np.zeros(replicates, dtype=np.int64))
 
+    def episode(self, state: State) -> Episode | None:
+        """The next batch of the schedule, then what is left of the horizon; None when there is nothing left."""
+        sizes, m = self.channel.sizes, state.running.batches
+        if m < len(sizes):
+            return Episode(users=sizes[m])
+        left = self.horizon - sum(sizes)
+        return Episode(users=left, released=False) if left else None
+
     def publish(self, state: State) -> tuple[State, Snapshot]:
-        """Ridge regression on the released sums; a matrix that noise made indefinite is shifted, counted, reported."""
-        m = state.running.batches
-        vector, gram = self.domain.unpack(state.running.estimate.total)
-        ridge = self.confidence.ridge[m]
-        v = gram + ridge * np.eye(self.dim)  # V_m
-        lower, repaired = _cholesky(v, floor=1e-3 * ridge)
-        root: Floats = np.swapaxes(np.linalg.inv(lower), -1, -2)
-        theta = (root @ (vector[..., None, :] @ root).swapaxes(-1, -2))[..., 0]  # V^{-1} u
-        snapshot = Snapshot(theta=theta, root=root, radius=self.width * float(self.confidence.radius[m]))
+        """The snapshot after the batches so far; a matrix that noise made indefinite is shifted, counted, reported."""
+        snapshot, repaired = self.estimate(state.running.estimate.total, state.running.batches)
         return State(running=state.running, repairs=state.repairs + repaired), snapshot
+
+    def estimate(self, total: Floats, batches: int) -> tuple[Snapshot, NDArray[np.int64]]:
+        """Ridge regression on the released sums (*R, dim) of so many batches, and which matrices were shifted (*R)."""
+        vector, gram = self.domain.unpack(total)
+        ridge = self.radii.ridge[batches]
+        inverse, repaired = positive_inverse(gram + ridge * self._identity, floor=1e-3 * ridge)  # V_m^{-1}
+        theta = (inverse @ vector[..., None])[..., 0]
+        return Snapshot(theta=theta, inverse=inverse, radius=self.width * float(self.radii.radius[batches])), repaired
 
     def act(self, snapshot: Snapshot, contexts: Floats) -> NDArray[np.int64]:
         """Device: the first arm with the largest index; (*R, rounds, K, d) -> (*R, rounds)."""
-        return np.asarray(np.argmax(scores(snapshot, contexts), axis=-1))
+        return first_best(scores(snapshot, contexts))
+
+    def choose(self, snapshot: Snapshot, arms: Arms) -> NDArray[np.int64]:
+        """The same for one tabulated set of arms: (*R)."""
+        weights = snapshot.radius**2 * snapshot.inverse[..., *upper(self.dim)]  # (*R, d(d+1)/2)
+        spread = weights[..., None, :] @ arms.squares  # (*R, 1, K): radius^2 x^T V^{-1} x
+        np.sqrt(np.maximum(spread, 0.0, out=spread), out=spread)
+        spread += snapshot.theta[..., None, :] @ arms.linear
+        return first_best(spread[..., 0, :])
+
+    def tabulate(self, features: Floats) -> Arms:
+        """Arms that stay: (*R, K, d)."""
+        rows, columns = upper(self.dim)
+        products = features[..., rows] * features[..., columns] * np.where(rows == columns, 1.0, 2.0)
+        linear, squares = (np.ascontiguousarray(np.swapaxes(each, -1, -2)) for each in (features, products))
+        return Arms(linear=linear, squares=squares)
 
     def learn(self, state: State, statistic: Statistic, source: NoiseSource, *, path: str) -> State:
         """Server: release the batch through the channel."""
@@ -175,28 +236,7 @@ def scores(snapshot: Snapshot, contexts: Floats) -> Floats:
     """<x, theta> + radius |x|_{V^{-1}} for every arm: (*R, rounds, K, d) -> (*R, rounds, K)."""
     rounds, arms, d = contexts.shape[-3:]
     flat = contexts.reshape(*contexts.shape[:-3], rounds * arms, d)
-    columns = np.concatenate([snapshot.theta[..., None], snapshot.radius * snapshot.root], axis=-1)  # (*R, d, 1 + d)
+    columns = np.concatenate([snapshot.theta[..., None], snapshot.radius**2 * snapshot.inverse], axis=-1)
     projected = flat @ columns  # (*R, rounds K, 1 + d)
-    spread = np.einsum("...i,...i->...", projected[..., 1:], projected[..., 1:])
-    return np.asarray((projected[..., 0] + np.sqrt(spread)).reshape(contexts.shape[:-1]))
-
-
-def _cholesky(v: Floats, floor: float) -> tuple[Floats, NDArray[np.int64]]:
-    """Lower factors of the matrices; indefinite ones are shifted so that no eigenvalue is below `floor`, counted."""
-    try:
-        return np.asarray(np.linalg.cholesky(v)), np.zeros(v.shape[:-2], dtype=np.int64)
-    except np.linalg.LinAlgError:
-        pairs = [
-            _repaired(one, floor) for one in v.reshape(-1, *v.shape[-2:])
-        ]  # each by itself: seeds stay independent
-    lower = np.stack([pair[0] for pair in pairs]).reshape(v.shape)
-    return lower, np.array([pair[1] for pair in pairs], dtype=np.int64).reshape(v.shape[:-2])
-
-
-def _repaired(v: Floats, floor: float) -> tuple[Floats, int]:
-    """The lower factor of one matrix, and whether it had to be shifted."""
-    try:
-        return np.asarray(np.linalg.cholesky(v)), 0
-    except np.linalg.LinAlgError:
-        shift = (floor - float(np.linalg.eigvalsh(v)[0])) * (1 + 1e-9)
-        return np.asarray(np.linalg.cholesky(v + shift * np.eye(len(v)))), 1
+    spread = np.einsum("...i,...i->...", projected[..., 1:], flat)  # radius^2 x^T V^{-1} x
+    return np.asarray((projected[..., 0] + np.sqrt(np.maximum(spread, 0.0))).reshape(contexts.shape[:-1]))

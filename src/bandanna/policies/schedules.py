@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from bandanna.core import require
@@ -66,3 +67,16 @@ class GeometricBatches(Schedule):
 def geometric(*, first: int, ratio: float) -> GeometricBatches:
     """Batches of first, first ratio, first ratio^2, ... users."""
     return GeometricBatches(first=first, ratio=ratio)
+
+
+def best_batch(bound: Callable[[int], float], *, least: int, most: int) -> int:
+    """The batch size with the least `bound`, in steps of a quarter; a bound falls with the size, then rises."""
+    sizes = sorted({min(most, max(least, round(least * 1.25**i))) for i in range(math.ceil(math.log(most, 1.25)) + 1)})
+    low, high = 0, len(sizes) - 1
+    while low < high:  # the minimum is in low, ..., high
+        middle = (low + high) // 2
+        if bound(sizes[middle]) <= bound(sizes[middle + 1]):
+            high = middle
+        else:
+            low = middle + 1
+    return sizes[low]

@@ -75,7 +75,7 @@ class Curve:
         """The same with its noise, radii and guarantee computed, ready to be sent to other processes."""
         policy = self.policy(dim=dim, horizon=horizon)
         with inside(f"{self.table}."):
-            _ = policy.channel, policy.confidence, policy.guarantee
+            _ = policy.channel, policy.radii, policy.guarantee
         return policy
 
 

@@ -33,11 +33,16 @@ def begin(factorisation: BLT, shape: tuple[int, ...]) -> BLTState:
 def advance(factorisation: BLT, state: BLTState, value: Array, release: Callable[[Array], Array]) -> BLTState:
     """One element in, one number per coordinate released, one prefix estimated: B y = prefix sums of C^{-1} y."""
     released = release(value + state.sums @ factorisation.weights)  # y_t = (C x)_t + z_t
-    increment = released - state.pulls @ factorisation.inverse_weights  # (C^{-1} y)_t
+    pulls, increment = undo(factorisation, state.pulls, released)  # (C^{-1} y)_t
     sums, carry = _decay(factorisation, state, value)
-    pulls = np.asarray(factorisation.theta_hat) * state.pulls + released[..., None]
     total = state.total + increment
     return BLTState(step=state.step + 1, sums=sums, carry=carry, pulls=pulls, total=total)
+
+
+def undo(factorisation: BLT, pulls: Array, released: Array) -> tuple[Array, Array]:
+    """One step of C^{-1}: the next pulls (*R, dim, n), and (C^{-1} y)_t, (*R, dim)."""
+    increment = released - pulls @ factorisation.inverse_weights
+    return np.asarray(factorisation.theta_hat) * pulls + released[..., None], increment
 
 
 def _decay(factorisation: BLT, state: BLTState, value: Array) -> tuple[Array, Array]:

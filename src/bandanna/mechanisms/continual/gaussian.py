@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial
 
@@ -13,7 +13,7 @@ from bandanna.accounting.events import ContinualEvent
 from bandanna.accounting.factorisation import BLT, BinaryTree, Factorisation
 from bandanna.accounting.grid import fine_grid
 from bandanna.core import require
-from bandanna.errors import InvalidArgument, InvalidStatistic
+from bandanna.errors import InsecureSource, InvalidArgument, InvalidStatistic
 from bandanna.mechanisms.base import noise_source
 from bandanna.mechanisms.continual import blt, tree
 from bandanna.mechanisms.sources import NoiseSource
@@ -111,6 +111,26 @@ class ContinualGaussian:
         release = partial(noise_source(source).gaussian, std=self.std, grid=self.spacing)
         following = self._advance(state, element, release)
         return following, following.total.copy()
+
+    def prefix_noise(self, source: NoiseSource, replicates: tuple[int, ...] = ()) -> Iterator[NDArray[np.float64]]:
+        """What noise alone makes of the prefix sums, step by step: prefix = exact sum + this, in the law of `step`.
+
+        For simulation with a fast source, which ignores the grid; a secure source is refused.
+        """
+        if noise_source(source).secure:
+            raise InsecureSource("noise without its data is a shortcut for simulation; a secure source runs every step")
+        nothing = np.zeros((*replicates, self.dim))
+        if not isinstance(self.factorisation, BLT):
+            state = self.begin(replicates)
+            for _ in range(self.factorisation.horizon):
+                state, prefix = self.step(state, nothing, source)
+                yield prefix
+            return
+        pulls, total = blt.begin(self.factorisation, nothing.shape).pulls, nothing
+        for _ in range(self.factorisation.horizon):
+            pulls, increment = blt.undo(self.factorisation, pulls, source.gaussian(nothing, std=self.std, grid=0.0))
+            total = total + increment
+            yield total
 
     def _advance(self, state: State, element: blt.Array, release: Callable[[blt.Array], blt.Array]) -> State:
         """By the factorisation's own stream."""

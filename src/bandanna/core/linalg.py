@@ -1,0 +1,63 @@
+"""Linear algebra of many small matrices side by side, and the rule for ties."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+_TIE = 1e-10  # relative to the largest index: above rounding errors, below anything that matters
+
+
+def positive_inverse(matrices: Floats, floor: float) -> tuple[Floats, NDArray[np.int64]]:
+    """Inverses of symmetric matrices, (*R, d, d); those not positive definite are shifted by a multiple of I first.
+
+    A shifted matrix has no eigenvalue below `floor` > 0; the second result counts shifts, (*R). Gauss-Jordan sweeps, on
+    all matrices at once: the pivots are those of the Cholesky factorisation, all positive iff the matrix is definite.
+    A matrix gives the same inverse in any company.
+    """
+    shape, d = matrices.shape, matrices.shape[-1]
+    flat = matrices.reshape(-1, d, d)
+    inverse, definite = _sweep(np.array(flat.transpose(1, 2, 0), order="C"))  # replicates last: whole rows at once
+    if not definite.all():
+        for i in np.flatnonzero(~definite):
+            inverse[..., i] = _shifted_inverse(flat[i], floor)
+    repaired = np.asarray(~definite, dtype=np.int64).reshape(shape[:-2])
+    return np.ascontiguousarray(inverse.transpose(2, 0, 1)).reshape(shape), repaired
+
+
+@np.errstate(all="ignore")  # indefinite matrices are dealt with by the caller
+def _sweep(a: Floats) -> tuple[Floats, NDArray[np.bool_]]:
+    """Sweep every pivot, in place: (d, d, R) -> inverses (d, d, R), and which matrices are positive definite, (R,)."""
+    definite = np.ones(a.shape[-1], dtype=bool)
+    for k in range(len(a)):
+        pivot = a[k, k].copy()  # (R,)
+        definite &= pivot > 0
+        row = a[k] / pivot  # (d, R)
+        a -= a[:, k, None] * row
+        a[k] = a[:, k] = row
+        a[k, k] = -1 / pivot
+    return np.negative(a, out=a), definite
+
+
+def _shifted_inverse(matrix: Floats, floor: float) -> Floats:
+    values, vectors = np.linalg.eigh(matrix)
+    shift = max(0.0, floor - float(values[0])) * (1 + 1e-9)
+    return np.asarray((vectors / (values + shift)) @ vectors.T)
+
+
+def first_best(index: Floats) -> NDArray[np.int64]:
+    """The tie rule: the first arm whose index is the largest, up to rounding: (..., K) -> (...)."""
+    best = index.max(axis=-1, keepdims=True)
+    best -= _TIE * np.abs(best)
+    return np.asarray((index >= best).argmax(axis=-1))
+
+
+@lru_cache(maxsize=64)
+def upper(dim: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Rows and columns of the upper triangle, diagonal included."""
+    rows, columns = np.triu_indices(dim)
+    return rows, columns

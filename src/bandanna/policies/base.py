@@ -1,0 +1,13 @@
+"""What every policy is to the runners: freeze, collect, release, learn."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class Episode:
+    """How long the policy stays frozen: `users` decisions; a last episode too short for a batch is not released."""
+
+    users: int
+    released: bool = True

@@ -1,0 +1,44 @@
+"""Regret and reward so far, sampled at the checkpoints: memory does not grow with the horizon."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(kw_only=True)
+class Tally:
+    """Cumulative regret of S seeds, kept at `checkpoints` only; cumulative reward."""
+
+    checkpoints: NDArray[np.int64]
+    n_seeds: int
+    done: int = 0  # rounds
+    passed: int = 0  # checkpoints
+    regret: Floats = field(init=False)  # (S, checkpoints)
+    total: Floats = field(init=False)  # (S,): regret so far
+    rewards: Floats = field(init=False)  # (S,)
+
+    def __post_init__(self) -> None:
+        self.regret = np.zeros((self.n_seeds, len(self.checkpoints)))
+        self.total, self.rewards = np.zeros(self.n_seeds), np.zeros(self.n_seeds)
+
+    def steady(self, gaps: Floats, rounds: int) -> None:
+        """`rounds` rounds with the same expected loss each: (S,)."""
+        while self.passed < len(self.checkpoints) and self.checkpoints[self.passed] <= self.done + rounds:
+            self.regret[:, self.passed] = self.total + gaps * (self.checkpoints[self.passed] - self.done)
+            self.passed += 1
+        self.total = self.total + (gaps if rounds == 1 else gaps * rounds)
+        self.done += rounds
+
+    def varying(self, gaps: Floats) -> None:
+        """Rounds with losses (S, rounds)."""
+        running = self.total[:, None] + np.cumsum(gaps, axis=1)
+        while self.passed < len(self.checkpoints) and self.checkpoints[self.passed] <= self.done + gaps.shape[1]:
+            self.regret[:, self.passed] = running[:, self.checkpoints[self.passed] - self.done - 1]
+            self.passed += 1
+        self.total = running[:, -1]
+        self.done += gaps.shape[1]

@@ -1,0 +1,45 @@
+"""Many small matrices at once, and ties."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bandanna.core.linalg import first_best, positive_inverse
+
+
+def test_inverses_are_inverses() -> None:
+    """A positive definite matrix is not inverted to rounding error, or is counted as repaired."""
+    rng = np.random.default_rng(0)
+    for d in (1, 2, 5, 12):
+        a = rng.normal(size=(3, 4, d, d))
+        v = a @ np.swapaxes(a, -1, -2) + 0.1 * np.eye(d)
+        inverse, repaired = positive_inverse(v, floor=0.5)
+        np.testing.assert_allclose(inverse @ v, np.broadcast_to(np.eye(d), v.shape), atol=1e-8)
+        assert inverse.shape == v.shape
+        assert repaired.shape == (3, 4)
+        assert not np.any(repaired)
+
+
+def test_indefinite_matrices_are_shifted_and_counted() -> None:
+    """A released matrix that noise made indefinite is inverted as it is, or not counted."""
+    for least in (-2.0, 0.0):
+        v = np.stack([np.diag([1.0, least]), np.diag([3.0, 1.0]), np.array([[1.0, 2.0], [2.0, 1.0]])])
+        inverse, repaired = positive_inverse(v, floor=0.5)
+        np.testing.assert_array_equal(repaired, [1, 0, 1])
+        assert np.min(np.linalg.eigvalsh(np.linalg.inv(inverse))) >= 0.5 - 1e-12
+        np.testing.assert_allclose(inverse[1], np.diag([1 / 3, 1.0]))
+
+
+def test_a_repair_does_not_touch_other_seeds() -> None:
+    """A matrix with a small positive eigenvalue is shifted because its neighbour is indefinite."""
+    v = np.stack([np.diag([1.0, -2.0]), np.diag([3.0, 0.1])])
+    inverse, repaired = positive_inverse(v, floor=0.5)
+    np.testing.assert_array_equal(repaired, [1, 0])
+    np.testing.assert_array_equal(inverse[1], positive_inverse(v[1:], floor=0.5)[0][0])
+
+
+def test_ties_up_to_rounding_go_to_the_first_arm() -> None:
+    """Two arms whose indices differ by rounding errors only are not decided by their order."""
+    index = np.array([[0.3, 1.0, 1.0 + 1e-15], [-1.0, -1.0 + 1e-15, -2.0], [0.0, 0.0, 0.0]])
+    np.testing.assert_array_equal(first_best(index), [1, 0, 0])
+    assert first_best(np.array([1.0, 1.0 + 1e-6])) == 1

@@ -1,0 +1,70 @@
+"""LinUCB without a horizon: doubling."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from bandanna.environments.linear import LinearContextual
+from bandanna.errors import InvalidArgument
+from bandanna.mechanisms.sources import FastNoise
+from bandanna.policies.anytime import Anytime
+from bandanna.policies.linucb import LinUCB
+from bandanna.protocols.trust import Privacy, central, local, none, shuffle
+from bandanna.simulation.engine import simulate
+
+BUDGET = {"epsilon": 1.0, "delta": 1e-5}
+
+
+def test_phases_double_and_begin_from_nothing() -> None:
+    """A phase is not twice as long as the one before, keeps what the one before has learned, or shares its failure."""
+    policy = Anytime(first=LinUCB(dim=2, horizon=40, batch=20, failure=0.04))
+    state, source, rng = policy.init(()), FastNoise(np.random.default_rng(0)), np.random.default_rng(1)
+    seen = []
+    for _ in range(6):  # 2 + 4 batches
+        seen.append((state.phase, policy.episode(state).users))
+        state = policy.learn(state, policy.statistic(rng.random((20, 2)) / 2, rng.random(20)), source, path="law")
+    assert seen == [(0, 20), (0, 20), (1, 20), (1, 20), (1, 20), (1, 20)]
+    assert state.phase == 2
+    assert not np.any(state.running.estimate.total)
+    assert [policy.phase(j).horizon for j in range(3)] == [40, 80, 160]
+    assert sum(policy.phase(j).failure for j in range(60)) <= 0.04
+
+
+@pytest.mark.parametrize("privacy", [none(), central(**BUDGET), local(**BUDGET), shuffle(**BUDGET)])
+def test_every_phase_keeps_the_budget(privacy: Privacy) -> None:
+    """A later phase is less private than the guarantee of the whole."""
+    policy = Anytime(first=LinUCB(dim=2, horizon=100, batch=20, privacy=privacy))
+    for j in range(4):
+        assert policy.phase(j).guarantee.epsilon <= policy.guarantee.epsilon
+    assert policy.guarantee.epsilon <= 1.0 or privacy.model == "none"
+
+
+@pytest.mark.parametrize("fixed", [True, False])
+@pytest.mark.parametrize("privacy", [none(), central(**BUDGET), shuffle(**BUDGET)])
+def test_it_can_be_stopped_at_any_time(fixed: bool, privacy: Privacy) -> None:
+    """The regret before round t depends on when the run is stopped after it."""
+    policy = Anytime(first=LinUCB(dim=3, horizon=64, batch=16, privacy=privacy))
+    env = LinearContextual(dim=3, n_arms=7, fixed=fixed)
+    long = simulate(policy, env, n_seeds=2, seed=3, horizon=400, checkpoints=400)
+    short = simulate(policy, env, n_seeds=2, seed=3, horizon=150, checkpoints=150)
+    np.testing.assert_allclose(long.regret[:, :150], short.regret, rtol=1e-9)
+    assert long.releases == 25  # 4 + 8 batches of phases 0 and 1, 13 of phase 2
+
+
+def test_a_horizon_must_be_given_and_may_not_be_exceeded() -> None:
+    """A simulation of unknown length starts, or one beyond the horizon that the noise was made for."""
+    env = LinearContextual(dim=3, n_arms=7)
+    with pytest.raises(InvalidArgument, match="horizon"):
+        simulate(Anytime(first=LinUCB(dim=3, horizon=64)), env)
+    with pytest.raises(InvalidArgument, match="at most the policy's, 64"):
+        simulate(LinUCB(dim=3, horizon=64), env, horizon=65)
+    assert simulate(LinUCB(dim=3, horizon=64), env, horizon=30).horizon == 30
+
+
+def test_returning_users_where_their_price_covers_one_phase_only() -> None:
+    """A person in two phases pays more than the budget, unnoticed."""
+    for privacy in (central(**BUDGET, participations=2), shuffle(**BUDGET, participations=2, protocol="gaussian")):
+        with pytest.raises(InvalidArgument, match="participations"):
+            Anytime(first=LinUCB(dim=2, horizon=100, batch=20, privacy=privacy))
+    Anytime(first=LinUCB(dim=2, horizon=100, batch=20, privacy=local(**BUDGET, participations=2)))
