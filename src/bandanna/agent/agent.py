@@ -1,0 +1,204 @@
+"""A policy inside one's own program: `act` for every user, `observe` what came of it, in any order, or never."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import secrets
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from bandanna.accounting.guarantee import Guarantee
+from bandanna.accounting.ledger import Ledger
+from bandanna.agent import saving
+from bandanna.agent.contexts import Contexts, arms_of, many_arms_of
+from bandanna.agent.decisions import Decision, recognise
+from bandanna.agent.journal import Journals, journal_of
+from bandanna.agent.loop import Loop, Sets
+from bandanna.agent.plan import Policy
+from bandanna.agent.releases import calibrations, choose, recalibrate, reward_of
+from bandanna.agent.slots import Slots
+from bandanna.agent.users import hashed
+from bandanna.core import require
+from bandanna.errors import BandannaError, InvalidArgument
+
+
+class Agent:
+    """Decides, learns and saves: one policy in one process. Safe to use from several threads.
+
+    policy  what to run: `bd.LinUCB(...)` or an anytime policy
+    grace   how many further decisions a complete batch waits for late rewards
+    test    seeded noise, which protects nobody; needs `seed`
+
+    A batch is complete after as many decisions as the public schedule says, and closed at the first decision after
+    `grace` more: by count, never by who answered. A slot without a reward is a report of zeros, noised in full.
+    Noise comes from the operating system. Everything released goes through `ledger`, which is None where the policy
+    promises nothing (`bd.none()`, epsilon = infinity): there nobody is counted and no journal is kept.
+    """
+
+    def __init__(self, *, policy: Policy, grace: int = 0, test: bool = False, seed: int | None = None) -> None:
+        if not isinstance(policy, Policy):
+            raise InvalidArgument("policy", type(policy).__name__, "bd.LinUCB(...) or an anytime policy")
+        if bool(test) != (seed is not None):
+            raise InvalidArgument("seed", seed, "a whole number with test=True, None without: noise is secure")
+        self._seed, self._pid, self._lock = seed, os.getpid(), threading.RLock()
+        self._name = secrets.token_hex(16)
+        secret = secrets.token_bytes(32) if seed is None else hashlib.sha256(f"agent {seed}".encode()).digest()
+        session = secrets.token_hex(8) if seed is None else secret.hex()[:16]
+        self._loop = Loop(policy, require.whole("grace", grace, least=0), seed, secret, session)
+        self._loop.open_ledger(Journals(agent=self._name, secret=secret))
+
+    @property
+    def policy(self) -> Policy:
+        """What runs."""
+        policy: Policy = self._loop.policy
+        return policy
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """What is promised, to whom, against whom."""
+        return self.policy.guarantee
+
+    @property
+    def ledger(self) -> Ledger | None:
+        """What was released and spent; None where nothing is promised."""
+        return self._loop.ledger
+
+    @property
+    def decisions(self) -> int:
+        """How many decisions were made: public."""
+        return self._loop.made
+
+    @property
+    def releases(self) -> int:
+        """How many batches were released: public."""
+        return self._loop.closed
+
+    @property
+    def late(self) -> int:
+        """Rewards that came after their batch was closed. Not protected: do not publish."""
+        return self._loop.late
+
+    @property
+    def missing(self) -> int:
+        """Slots that were closed without a reward. Not protected: do not publish."""
+        return self._loop.missing
+
+    @property
+    def clipped(self) -> int:
+        """Features and rewards out of range, in closed batches. Not protected: do not publish."""
+        return self._loop.clipped
+
+    def __repr__(self) -> str:
+        return f"<Agent of {self.policy!r}: {self.decisions} decisions, {self.releases} batches released>"
+
+    def act(self, contexts: Contexts, user: str | int | None = None) -> Decision:
+        """Decide for one user among these arms: a mapping from ids to features, or an array (arms, d)."""
+        return self._decide([arms_of(contexts, self.policy.dim)], [user], ["user"])[0]
+
+    def act_many(self, contexts: Any, users: Sequence[str | int | None] | None = None) -> list[Decision]:
+        """Decide for several users in order, as `act` one by one: an array (users, arms, d) or a list of sets of arms.
+
+        Everything is checked before anything is recorded. Where the users go beyond a batch, it is closed on the way,
+        and those of this call who are in it cannot answer any more, unless there is grace.
+        """
+        sets = many_arms_of(contexts, self.policy.dim)
+        people = [None] * len(sets) if users is None else list(users)
+        if len(people) != len(sets):
+            raise InvalidArgument("users", f"{len(people)} users", f"{len(sets)}, one for each set of arms")
+        return self._decide(sets, people, [f"users[{i}]" for i in range(len(sets))])
+
+    def _decide(self, sets: Sets, people: Sequence[Any], names: Sequence[str]) -> list[Decision]:
+        with self._alone():
+            pairs = zip(people, names, strict=True)
+            users = [None if user is None else hashed(self._loop.secret, user, name) for user, name in pairs]
+            return self._loop.decide(sets, users, names)
+
+    def recommend(self, contexts: Contexts) -> Any:
+        """The arm that the newest snapshot favours, without a slot: nothing is recorded, nothing learned from it.
+
+        For users who may not take part, or not any more, and after the horizon. It uses released numbers only.
+        """
+        ids, features = arms_of(contexts, self.policy.dim)
+        with self._lock:
+            return ids[choose(self.policy, self._loop.snapshot, [features])[0][0]]
+
+    def observe(self, decision_id: str, reward: float) -> bool:
+        """The reward of a decision, once; False if it came too late, and was dropped and counted."""
+        value = reward_of(reward)
+        with self._alone():
+            return self._loop.answer(*recognise(self._loop.secret, decision_id), value)
+
+    def close(self) -> None:
+        """No more decisions: release the complete batches without waiting for grace; an incomplete one never is.
+
+        Rewards that come after this are late.
+        """
+        with self._alone():
+            self._loop.close(lambda batch: batch.end <= self._loop.made)
+            self._loop.over = True
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write everything to `path`, whole or not at all, and from now on every release to `path`.journal first.
+
+        Both files hold raw data and secrets, and are readable by their owner only.
+        """
+        file, loop = Path(path), self._loop
+        with self._alone():
+            if loop.ledger is not None:
+                loop.journals.attach(journal_of(file), {"state": loop.state, "source": loop.randomness()})
+            content = {
+                "name": self._name,
+                "policy": loop.policy,
+                "calibrations": calibrations(loop.policy),
+                "grace": loop.grace,
+                "seed": self._seed,
+                "secret": loop.secret.hex(),
+                "source": loop.randomness(),
+                "slots": loop.slots.to_columns(),
+            }
+            saving.write(file, content | {name: getattr(loop, name) for name in Loop.PLAIN})
+
+    @classmethod
+    def load(cls, path: str | PathLike[str]) -> Agent:
+        """The agent that was saved at `path`. What it has released since then is taken from the journal."""
+        file = Path(path)
+        content = saving.read(file)
+        recalibrate(content["policy"], content["calibrations"])
+        seed = content["seed"]
+        agent = cls(policy=content["policy"], grace=content["grace"], test=seed is not None, seed=seed)
+        agent._restore(file, content)
+        return agent
+
+    def _restore(self, file: Path, content: dict[str, Any]) -> None:
+        loop, newest, self._name = self._loop, content, content["name"]
+        for name in Loop.PLAIN:
+            setattr(loop, name, content[name])
+        loop.secret, loop.slots = (
+            bytes.fromhex(content["secret"]),
+            Slots.from_columns(loop.policy.dim, content["slots"]),
+        )
+        if loop.ledger is not None:
+            journals, latest = Journals.load(journal_of(file), agent=self._name, secret=loop.secret)
+            loop.open_ledger(journals)
+            if journals.count() < loop.closed:
+                raise BandannaError(f"{journal_of(file)} is older than {file}: it lacks releases")
+            newest = content if journals.count() == loop.closed else latest
+            while loop.closed < journals.count():
+                loop.skip()
+        if loop.rng is not None:
+            loop.rng.bit_generator.state = newest["source"]
+        loop.state = newest["state"]
+        _, loop.snapshot = loop.policy.publish(loop.state)
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """One thread at a time, in the process that made the agent."""
+        if os.getpid() != self._pid:
+            raise BandannaError("an agent lives in the process that made it: load a save in this one instead")
+        with self._lock:
+            yield

@@ -1,0 +1,68 @@
+"""What a caller says about the arms: ids and features, checked before anything is recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from bandanna.errors import InvalidArgument, InvalidStatistic
+
+Floats = NDArray[np.float64]
+Contexts = Mapping[Any, ArrayLike] | ArrayLike
+
+
+def arms_of(contexts: Contexts, dim: int, name: str = "contexts") -> tuple[Sequence[Hashable], Floats]:
+    """Ids and features (K, d) of one set of arms: a mapping from ids to features, or an array with ids 0..K-1."""
+    if isinstance(contexts, Mapping):
+        ids: Sequence[Hashable] = tuple(contexts)
+        if not ids:
+            raise InvalidArgument(name, contexts, "at least one arm")
+        features = _mapped(contexts, dim, name)
+    else:
+        features = _numbers(contexts, name, f"an array of shape (arms, {dim}), or a mapping from ids to features")
+        if features.ndim != 2 or features.shape[0] < 1 or features.shape[1] != dim:
+            raise InvalidStatistic(name, f"array of shape {features.shape}", f"shape (arms, {dim}), at least one arm")
+        ids = range(len(features))
+    _finite(features, ids, name)
+    return ids, features
+
+
+def many_arms_of(contexts: Any, dim: int) -> list[tuple[Sequence[Hashable], Floats]]:
+    """The sets of several users: an array (users, arms, d), or an iterable of sets as above."""
+    if isinstance(contexts, Mapping | str) or not isinstance(contexts, Iterable):
+        allowed = f"one set of arms for each user: an array of shape (users, arms, {dim}) or a list of sets"
+        raise InvalidArgument("contexts", type(contexts).__name__, allowed)
+    return [arms_of(one, dim, f"contexts[{i}]") for i, one in enumerate(contexts)]
+
+
+def _mapped(contexts: Mapping[Any, ArrayLike], dim: int, name: str) -> Floats:
+    try:
+        features = np.array(list(contexts.values()), dtype=np.float64)
+    except (TypeError, ValueError):
+        features = np.empty(0)
+    if features.shape == (len(contexts), dim) and not any(np.iscomplexobj(row) for row in contexts.values()):
+        return features
+    for arm, row in contexts.items():  # name the one that is wrong
+        given = _numbers(row, f"{name}[{arm!r}]", f"{dim} numbers")
+        if given.shape != (dim,):
+            raise InvalidStatistic(f"{name}[{arm!r}]", f"array of shape {given.shape}", f"{dim} numbers")
+    raise InvalidStatistic(name, "features of several shapes", f"{dim} numbers for every arm")
+
+
+def _numbers(values: ArrayLike, name: str, allowed: str) -> Floats:
+    try:
+        array = np.asarray(values)
+    except ValueError:
+        raise InvalidStatistic(name, "rows of several lengths", allowed) from None
+    if array.dtype.kind not in "biuf":
+        raise InvalidStatistic(name, f"array of dtype {array.dtype}", allowed)
+    return array.astype(np.float64)  # a copy: the caller may reuse his
+
+
+def _finite(features: Floats, ids: Sequence[Hashable], name: str) -> None:
+    if not np.isfinite(features).all():
+        arm, place = (int(i) for i in np.argwhere(~np.isfinite(features))[0])
+        raise InvalidStatistic(f"{name}[{ids[arm]!r}][{place}]", float(features[arm, place]), "finite numbers")

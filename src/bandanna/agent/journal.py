@@ -1,0 +1,200 @@
+"""The release journal beside a save: what was released since stays released, whichever save is loaded.
+
+A release is one transaction: the expense, the noisy result and the policy's new state become durable together, before
+anybody sees them. If the process dies earlier, nothing was released; if it dies later, everything is there.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from bandanna.accounting.events import Event
+from bandanna.accounting.stores import Entry, LedgerStore, MemoryStore, SQLiteStore
+from bandanna.agent.kinds import ENCODING
+from bandanna.errors import BandannaError, ConflictingRelease
+
+
+class Journal(SQLiteStore):
+    """One journal: a ledger's file that belongs to an agent and knows the newest state of its policy."""
+
+    def __init__(self, path: Path, *, create: bool) -> None:
+        super().__init__(path, create=create, encoding=ENCODING)
+
+    def count(self) -> int:
+        """How many releases it holds."""
+        with self._errors():
+            return int(self._sql.execute("select coalesce(max(number), 0) from entries").fetchone()[0])
+
+    def note(self, key: str) -> Any:
+        """What was noted under a key, or None."""
+        with self._errors():
+            row = self._sql.execute("select value from meta where key = ?", (key,)).fetchone()
+        return None if row is None else ENCODING.loads(row[0])
+
+    def write(self, key: str, value: Any) -> None:
+        """Note a value."""
+        with self._errors():
+            self._sql.execute("insert or replace into meta values (?, ?)", (key, ENCODING.dumps(value)))
+
+    def catch_up(self, entries: Sequence[Entry], notes: dict[str, Any]) -> None:
+        """Bring it to exactly these entries, of which it has a first part."""
+        with self.lock():
+            mine = self.entries()
+            same = [one.fingerprint for one in mine] == [one.fingerprint for one in entries[: len(mine)]]
+            if not same or len(mine) > len(entries):
+                raise ConflictingRelease(f"{self.path} has releases that this agent does not know: load the agent anew")
+            for entry in entries[len(mine) :]:
+                self.commit(entry)
+            for key, value in notes.items():
+                self.write(key, value)
+
+
+class Journals(LedgerStore):
+    """The ledger's store of an agent: in memory, and in the journals of all paths at which the agent was saved."""
+
+    def __init__(self, *, agent: str, secret: bytes) -> None:
+        self._agent, self._secret = agent, secret
+        self._memory = MemoryStore()
+        self._files: dict[Path, Journal] = {}
+        self._pending: Entry | None = None
+        self._depth = 0
+
+    @classmethod
+    def load(cls, path: Path, *, agent: str, secret: bytes) -> tuple[Journals, Any]:
+        """The journals of an agent that was saved at `path`, all brought up to the newest, and its state."""
+        made, first = cls(agent=agent, secret=secret), _owned(path, agent)
+        others = [Path(name) for name in first.note("siblings") or [] if Path(name) != first.path]
+        files = [first, *(_owned(other, agent) for other in others if other.is_file())]
+        newest = max(files, key=Journal.count)
+        entries, notes = newest.entries(), {key: newest.note(key) for key in ("agent", "siblings", "state")}
+        for file in files:
+            file.catch_up(entries, notes)
+        for entry in entries:
+            made._memory.commit(entry)
+        made._files = {file.path: file for file in files}
+        return made, notes["state"]
+
+    def attach(self, path: Path, state: Any) -> None:
+        """Write every release to a journal at `path` too, from the first one on."""
+        path = path.absolute()
+        if path in self._files and path.is_file():
+            return
+        file = Journal(path, create=True)
+        owner = file.note("agent")
+        if owner not in (None, self._agent):
+            raise BandannaError(f"{path} is the journal of another agent: save elsewhere, or remove it with its save")
+        with self._memory.lock():
+            siblings = [str(one) for one in {**self._files, path: file}]
+            file.catch_up(self.entries(), {"agent": self._agent, "siblings": siblings, "state": state})
+            self._files[path] = file
+        with self.lock():
+            for one in self._files.values():
+                one.write("siblings", siblings)
+
+    def count(self) -> int:
+        """How many releases there are."""
+        return sum(sum(events.values()) for events in self._memory.tasks().values())
+
+    def advance(self, state: Any) -> None:
+        """Note the newest state, as part of the release that is being made."""
+        for file in self._files.values():
+            file.write("state", state)
+
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        """One transaction in all journals: it takes place as a whole, or - if the block raises - not at all."""
+        with self._memory.lock():
+            self._depth += 1
+            begun: list[Journal] = []
+            try:
+                if self._depth == 1:
+                    self._begin(begun)
+                yield
+                if self._depth == 1:
+                    self._end(begun)
+            except BaseException:
+                self._pending = None if self._depth == 1 else self._pending
+                while begun:
+                    begun.pop().end(undo=True)
+                raise
+            finally:
+                self._depth -= 1
+
+    def _begin(self, begun: list[Journal]) -> None:
+        mine = self.count()
+        for path in sorted(self._files):  # in one order, so that two processes do not wait for each other
+            self._files[path].begin()
+            begun.append(self._files[path])
+            if self._files[path].count() != mine:
+                raise ConflictingRelease(
+                    f"{path} has a release by another process that runs this agent too; nothing was released here. "
+                    "Load the agent anew, and run it once"
+                )
+
+    def _end(self, begun: list[Journal]) -> None:
+        while begun:
+            begun.pop(0).end()
+        if self._pending is not None:
+            self._memory.commit(self._pending)
+            self._pending = None
+
+    def secret(self) -> bytes:
+        """The agent's."""
+        return self._secret
+
+    def entries(self) -> list[Entry]:
+        """In order of commitment."""
+        return self._memory.entries() + ([self._pending] if self._pending is not None else [])
+
+    def find(self, task: str, batch: str) -> Entry | None:
+        """The entry or None."""
+        if self._pending is not None and (self._pending.task, self._pending.batch) == (task, batch):
+            return self._pending
+        return self._memory.find(task, batch)
+
+    def commit(self, entry: Entry) -> None:
+        """In all journals; in memory when they have it."""
+        with self.lock():
+            if self.find(entry.task, entry.batch) is not None or self._pending is not None:
+                raise ConflictingRelease(f"task {entry.task!r}, batch {entry.batch!r} is committed already")
+            for file in self._files.values():
+                file.commit(entry)
+            self._pending = entry
+
+    def keep(self, task: str, batch: str, release: Any) -> None:
+        """In all journals; in memory when they have it."""
+        entry = self._pending
+        if entry is None or (entry.task, entry.batch) != (task, batch) or entry.release is not None:
+            raise ConflictingRelease(f"task {task!r}, batch {batch!r} is not being released")
+        for file in self._files.values():
+            file.keep(task, batch, release)
+        self._pending = replace(entry, release=(release,))
+
+    def tasks(self) -> dict[str, Counter[Event]]:
+        """From memory."""
+        return self._memory.tasks()
+
+    def named(self, task: str) -> bool | None:
+        """From memory."""
+        return self._memory.named(task)
+
+    def appearances(self, task: str, people: Iterable[str]) -> dict[str, int]:
+        """From memory."""
+        return self._memory.appearances(task, people)
+
+
+def journal_of(save: Path) -> Path:
+    """The journal stands beside the save."""
+    return save.with_name(save.name + ".journal").absolute()
+
+
+def _owned(path: Path, agent: str) -> Journal:
+    file = Journal(path, create=False)
+    if file.note("agent") != agent:
+        raise BandannaError(f"{path} is the journal of another agent")
+    return file

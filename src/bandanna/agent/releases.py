@@ -1,0 +1,85 @@
+"""What an agent asks of its policy: arms, noise, calibrated protocols, and whether the budget pays for them."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from numbers import Real
+from typing import Any
+
+import numpy as np
+
+from bandanna.accounting import parallel
+from bandanna.accounting.ledger import Ledger
+from bandanna.agent.contexts import Floats
+from bandanna.agent.plan import Policy, channel_of
+from bandanna.core import require
+from bandanna.errors import BudgetExceeded, InvalidStatistic
+from bandanna.mechanisms.sources import FastNoise, NoiseSource, SecureNoise
+from bandanna.policies.anytime import Anytime
+from bandanna.policies.linucb import Snapshot
+from bandanna.protocols.channel import Channel
+from bandanna.protocols.shuffle_binomial import ShuffleBinomial
+
+TASK = "agent"  # the agent's releases in its ledger
+
+
+def choose(policy: Policy, snapshot: Snapshot, sets: Sequence[Floats]) -> list[tuple[int, float]]:
+    """The action for each set of arms (K, d) and its probability, sets of one size at a time.
+
+    LinUCB plays its best arm: probability 1.
+    """
+    actions = np.zeros(len(sets), dtype=np.int64)
+    sizes: dict[int, list[int]] = {}
+    for place, arms in enumerate(sets):
+        sizes.setdefault(len(arms), []).append(place)
+    for places in sizes.values():
+        actions[places] = policy.act(snapshot, np.stack([sets[place] for place in places]))  # (users, K, d)
+    return [(int(action), 1.0) for action in actions]
+
+
+def noise_for(policy: Policy, seed: int | None) -> tuple[NoiseSource, np.random.Generator | None]:
+    """Secure noise, whose extra must be there from the start; or seeded noise and its generator."""
+    if seed is not None:
+        rng = np.random.Generator(np.random.PCG64(require.whole("seed", seed, least=0)))
+        return FastNoise(rng), rng
+    source = SecureNoise()
+    protocols = channel_of(policy, 0).protocols.values()
+    if policy.privacy.noisy and not all(isinstance(protocol, ShuffleBinomial) for protocol in protocols):
+        source.discrete_gaussian(std=1.0, size=1)  # raises MissingExtra now, not after the first batch
+    return source, None
+
+
+def affordable(policy: Policy, ledger: Ledger) -> None:
+    """Refuse a policy whose noise is not enough for its own budget, such as a paper's printed constants."""
+    channel = channel_of(policy, 0)
+    counts = Counter(channel.sizes)
+    events = Counter({protocol.event: counts[size] for size, protocol in channel.protocols.items()})
+    if not parallel.within({TASK: events}, ledger.participations, ledger.budget):
+        raise BudgetExceeded(
+            f"the policy's noise is not proven to keep {ledger.budget} for {ledger.participations} participations: "
+            'use calibration="tight", and batches of one size for returning users'
+        )
+
+
+def reward_of(reward: Any) -> float:
+    """A finite number; True and False are 1 and 0."""
+    value = float(reward) if isinstance(reward, Real | np.bool_) else math.nan
+    if not math.isfinite(value):
+        raise InvalidStatistic("reward", reward, "a finite number; the slot is still open")
+    return value
+
+
+def calibrations(policy: Policy) -> dict[int, Channel]:
+    """The calibrated protocols in use, by phase: a search elsewhere might find others, of the same budget."""
+    if isinstance(policy, Anytime):
+        return {phase: one.channel for phase, one in policy._phases.items() if "channel" in vars(one)}
+    return {0: policy.channel}
+
+
+def recalibrate(policy: Policy, channels: dict[int, Channel]) -> None:
+    """Make a policy use these protocols; what they guarantee is computed from them anew."""
+    for phase, channel in channels.items():
+        owner = policy.phase(phase) if isinstance(policy, Anytime) else policy
+        vars(owner)["channel"] = channel  # where its cached property looks first
