@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from bandanna.cli.bars import Bar, cores
+
+if TYPE_CHECKING:
+    from bandanna.simulation.sweep import Progress
 
 
 def run(
@@ -28,11 +32,14 @@ def run(
 
     experiment = Experiment.from_toml(file)
     directory = Path(f"{file.stem}-results") if out is None else out
-    workers = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     try:
-        with _Bar(shown=not as_json) as bar:
+        with Bar(shown=not as_json) as bar:
             results = sweep.run(
-                experiment, directory, jobs=workers if jobs is None else jobs, resume=resume, progress=bar
+                experiment,
+                directory,
+                jobs=cores() if jobs is None else jobs,
+                resume=resume,
+                progress=lambda now: bar(now.done, now.total, _words(now)),
             )
     except KeyboardInterrupt:
         typer.secho(f"stopped; finished blocks are kept, continue with --resume --out {directory}", err=True)
@@ -47,35 +54,8 @@ def run(
         typer.secho(f"note: {note}", err=True)
 
 
-class _Bar:
-    """A progress bar on standard error; only where a person looks on."""
-
-    def __init__(self, *, shown: bool) -> None:
-        from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-        console = Console(stderr=True)
-        self._bar = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeRemainingColumn(),
-            console=console,
-            disable=not shown or not console.is_terminal,
-            transient=True,
-        )
-        self._task = self._bar.add_task("running", total=None)
-
-    def __enter__(self) -> _Bar:
-        self._bar.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._bar.stop()
-
-    def __call__(self, progress: Any) -> None:
-        words = f"{progress.found} found" if not progress.label and progress.found else progress.label or "running"
-        self._bar.update(self._task, completed=progress.done, total=progress.total, description=words[:40])
+def _words(progress: Progress) -> str:
+    return progress.label or (f"{progress.found} found" if progress.found else "")
 
 
 def _print_table(title: str, rows: list[dict[str, Any]], directory: Path) -> None:

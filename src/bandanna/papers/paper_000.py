@@ -3,90 +3,71 @@
 *Published*: the authors' noise, regulariser and radius (`published_000`), realised regret, features of norm sqrt 2.
 *Ours*: the same instances with features scaled to norm 1, tight noise for the nominal budget, the theorem's radius,
 and the regret of the true means. What each noise really guarantees stands in the row.
+Both on the authors' own instances (`instances_000`). Users who come back: `returning_000`; rates: `scaling_000`.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from bandanna.accounting import accountant
 from bandanna.accounting.guarantee import Guarantee
 from bandanna.core import require
-from bandanna.environments.published import PublishedLinear
-from bandanna.papers import published_000
+from bandanna.papers import published_000, returning_000
+from bandanna.papers.curves_000 import Curve, Progress, gather, silent, true_numbers
+from bandanna.papers.instances_000 import AuthorsInstances
 from bandanna.papers.privacy_000 import true_privacy
 from bandanna.papers.setting_000 import ALGORITHMS, Setting
 from bandanna.policies.registry import make
 from bandanna.simulation.engine import simulate
 from bandanna.simulation.result import Result
 
-DELTA, BATCH = 0.1, 20
-FIGURES = {"fig1": ((5, 0.2), (5, 1.0), (5, 10.0)), "fig2": ((10, 1.0), (15, 1.0))}  # (d, epsilon) of each panel
-
-
-@dataclass(frozen=True, kw_only=True)
-class Curve:
-    """One algorithm in one panel: what was run, and what its noise really gives."""
-
-    algorithm: str
-    variant: str
-    dim: int
-    epsilon: float
-    delta: float
-    true_epsilon: float | None
-    true_delta: float | None
-    true_kind: str | None
-    result: Result
-
-    def row(self) -> dict[str, Any]:
-        """Plain values for JSON; infinities are None."""
-        epsilon = self.true_epsilon
-        return {
-            "algorithm": self.algorithm,
-            "variant": self.variant,
-            "dim": self.dim,
-            "epsilon": self.epsilon,
-            "delta": self.delta,
-            "true_epsilon": None if epsilon is None or math.isinf(epsilon) else epsilon,
-            "true_delta": self.true_delta,
-            "true_kind": self.true_kind,
-            "mean": float(self.result.mean()[-1]),
-            "stderr": float(self.result.stderr()[-1]),
-            "n_seeds": self.result.n_seeds,
-            "horizon": self.result.horizon,
-        }
+DELTA, BATCH, HORIZON = 0.1, 20, 20_000
+PANELS = {"fig1": ((5, 0.2), (5, 1.0), (5, 10.0)), "fig2": ((10, 1.0), (15, 1.0))}  # (d, epsilon) of each panel
+FIGURES = (*PANELS, "returning")
 
 
 def curves(
     figure: str,
     *,
     n_seeds: int = 50,
-    horizon: int = 20_000,
+    horizon: int | None = None,
     seed: int = 0,
-    progress: Callable[[str], None] = lambda what: None,
+    jobs: int = 1,
+    progress: Progress = silent,
 ) -> list[Curve]:
-    """All curves of a figure, published and ours."""
-    require.one_of("figure", figure, tuple(FIGURES))
-    found: list[Curve] = []
-    clear: dict[
-        tuple[str, int], Curve
-    ] = {}  # LinUCB without privacy does not depend on epsilon: run once per dimension
-    for dim, epsilon in FIGURES[figure]:
-        for algorithm in ALGORITHMS:
-            for variant, run in (("published", _published), ("ours", _ours)):
-                if algorithm == "LinUCB" and (variant, dim) in clear:
-                    found.append(replace(clear[variant, dim], epsilon=epsilon))
-                    continue
-                progress(f"{algorithm}, d = {dim}, epsilon = {epsilon:g}, {variant}")
-                found.append(run(algorithm, dim, epsilon, horizon, n_seeds, seed))
-                if algorithm == "LinUCB":
-                    clear[variant, dim] = found[-1]
-    return found
+    """All curves of a figure, published and ours; `horizon` None: the figure's own. More `jobs`: more processes."""
+    require.one_of("figure", figure, FIGURES)
+    shared: dict[str, Any] = {"n_seeds": require.whole("seeds", n_seeds), "seed": seed}
+    if figure == "returning":
+        long = returning_000.HORIZON if horizon is None else horizon
+        return returning_000.curves(horizon=long, jobs=jobs, progress=progress, **shared)
+    shared["horizon"] = require.whole("horizon", HORIZON if horizon is None else horizon, least=BATCH)
+    wanted = [(a, v, d, e) for d, e in PANELS[figure] for a in ALGORITHMS for v in ("published", "ours")]
+    once = {_what(*each): each for each in reversed(wanted)}  # LinUCB does not depend on epsilon: once per dimension
+    tasks = [dict(zip(("algorithm", "variant", "dim", "epsilon"), once[what], strict=True)) | shared for what in once]
+    found = dict(zip(once, gather(curve, tasks, jobs=jobs, progress=progress, label=_label), strict=True))
+    return [replace(found[_what(*each)], epsilon=each[3]) for each in wanted]
+
+
+def _what(algorithm: str, variant: str, dim: int, epsilon: float) -> tuple[str, str, int, float]:
+    return algorithm, variant, dim, math.inf if algorithm == "LinUCB" else epsilon
+
+
+def _label(task: Mapping[str, Any]) -> str:
+    return f"{task['algorithm']}, d = {task['dim']}, epsilon = {task['epsilon']:g}, {task['variant']}"
+
+
+def curve(
+    *, algorithm: str, variant: str, dim: int, epsilon: float, horizon: int, n_seeds: int, seed: int = 0
+) -> Curve:
+    """One curve of figure 1 or 2."""
+    run = _published if require.one_of("variant", variant, ("published", "ours")) == "published" else _ours
+    return run(algorithm, dim, epsilon, horizon, n_seeds, seed)
 
 
 def _published(algorithm: str, dim: int, epsilon: float, horizon: int, n_seeds: int, seed: int) -> Curve:
@@ -124,18 +105,13 @@ def _ours(algorithm: str, dim: int, epsilon: float, horizon: int, n_seeds: int, 
     budget = {} if algorithm == "LinUCB" else {"epsilon": epsilon, "delta": DELTA}
     batch = {"batch": BATCH} if "SDP" in algorithm else {}
     policy = make(algorithm, dim=dim, horizon=horizon, **budget, **batch)
-    env = PublishedLinear(dim=dim, normalised=True)
-    result = simulate(policy, env, n_seeds=n_seeds, seed=seed)
-    private = bool(budget)
-    event = policy.channel.protocols[policy.channel.sizes[0]].event  # one batch size, unique users
+    result = simulate(policy, AuthorsInstances(dim=dim, normalised=True), n_seeds=n_seeds, seed=seed)
     return Curve(
         algorithm=algorithm,
         variant="ours",
         dim=dim,
         epsilon=epsilon,
         delta=DELTA,
-        true_epsilon=policy.guarantee.epsilon if private else None,
-        true_delta=accountant.delta_near(event, epsilon, DELTA) if private else None,
-        true_kind=("upper" if "SDP" in algorithm else "exact") if private else None,
+        **true_numbers(policy, epsilon, DELTA),
         result=result,
     )

@@ -1,0 +1,84 @@
+"""`bandanna paper`: every figure at a small scale, as JSON, as a table and as files."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from bandanna.cli import app
+from bandanna.errors import InvalidArgument
+
+SCALES = {"fig1": "60", "fig2": "40", "returning": "1000", "scaling": "10000"}
+FIGURE = {
+    "algorithm", "variant", "epsilon", "delta", "true_epsilon", "true_delta", "true_kind", "mean", "stderr", "n_seeds",
+    "horizon", "dim",
+}  # fmt: skip
+ROWS = {
+    "fig1": FIGURE,
+    "fig2": FIGURE,
+    "returning": FIGURE | {"participations", "note"},
+    "scaling": {"algorithm", "horizon", "mean", "stderr", "n_seeds"},
+}
+OTHERS = {"returning": {"random_play"}, "scaling": {"slopes"}}
+FILES = {"fig1": 6, "fig2": 4, "returning": 2 * 4, "scaling": 1}  # returning: M = 1, 4, 10, and a figure across them
+
+
+def run(figure: str, *arguments: str) -> Result:
+    """The command at a small scale, in this process."""
+    small = ["paper", "000", figure, "--seeds", "2", "--horizon", SCALES[figure], "--jobs", "1"]
+    return CliRunner(env={"COLUMNS": "120", "NO_COLOR": "1"}).invoke(app, [*small, *arguments])
+
+
+def strict(text: str) -> dict[str, Any]:
+    """Strict JSON, and nothing else."""
+
+    def constant(word: str) -> None:
+        raise AssertionError(f"{word} is not JSON")
+
+    document: dict[str, Any] = json.loads(text, parse_constant=constant)
+    return document
+
+
+@pytest.mark.parametrize("figure", SCALES)
+def test_json_is_what_was_agreed(figure: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The JSON is not strict, has other keys than agreed, or something else is printed or written beside it."""
+    monkeypatch.chdir(tmp_path)
+    done = run(figure, "--json")
+    assert done.exit_code == 0
+    assert done.stderr == ""
+    document = strict(done.stdout)
+    assert document.keys() == {"rows"} | OTHERS.get(figure, set())
+    for row in document["rows"]:
+        assert row.keys() == ROWS[figure]
+        assert row.get("true_kind") in ("exact", "upper", "lower", "none", None)
+    for line in document.get("slopes", []):
+        assert line.keys() == {"algorithm", "slope", "theory"}
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("figure", SCALES)
+def test_a_table_and_figures(figure: str, tmp_path: Path) -> None:
+    """The table has no row for an algorithm, or a panel is not there as PNG and as SVG."""
+    done = run(figure, "--out", str(tmp_path / "figures"))
+    assert done.exit_code == 0
+    assert "LinUCB-SDP-Vec" in done.stdout
+    assert f"Figures: {tmp_path / 'figures'}" in done.stdout.replace("\n", "")
+    for suffix in ("png", "svg"):
+        assert len(list((tmp_path / "figures").glob(f"{figure}*.{suffix}"))) == FILES[figure]
+
+
+def test_json_with_a_folder_draws_too(tmp_path: Path) -> None:
+    """With --json and --out, JSON alone is printed, but there are no figures."""
+    done = run("fig2", "--json", "--out", str(tmp_path))
+    strict(done.stdout)
+    assert len(list(tmp_path.glob("fig2-*.svg"))) == 4
+
+
+def test_what_is_not_there_is_named() -> None:
+    """Another paper or figure is not refused by its name, or before anything is run."""
+    for words in (["000", "fig3"], ["017", "fig1"]):
+        assert isinstance(CliRunner().invoke(app, ["paper", *words]).exception, InvalidArgument)
