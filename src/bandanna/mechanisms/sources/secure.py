@@ -5,7 +5,9 @@ from __future__ import annotations
 import importlib
 import math
 import os
+import threading
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -51,10 +53,8 @@ class SecureNoise(NoiseSource):
 
     def discrete_gaussian(self, *, std: float, size: Size) -> NDArray[np.int64]:
         """OpenDP's exact sampler (Canonne, Kamath and Steinke 2020), one call for the whole array."""
-        parameter("std", std)
         opendp = _opendp("discrete Gaussian noise from SecureNoise")
-        space = opendp.vector_domain(opendp.atom_domain(T="i64")), opendp.l2_distance(T="i64")
-        return _noise(opendp.m.make_gaussian(*space, scale=float(std)), shape(size))
+        return _noise(_gaussian(opendp, parameter("std", std), threading.get_ident()), shape(size))
 
     def discrete_laplace(self, *, scale: float, size: Size) -> NDArray[np.int64]:
         """OpenDP's exact sampler, one call for the whole array."""
@@ -103,9 +103,12 @@ def on_grid(value: ArrayLike, grid: float) -> NDArray[np.int64]:
         )
     if math.frexp(grid)[0] == 0.5:  # a power of two: the division is exact
         return np.rint(exact / grid).astype(np.int64)
-    step = Fraction(grid)
-    steps = [round(Fraction(entry) / step) for entry in exact.ravel().tolist()]
-    return np.array(steps, dtype=np.int64).reshape(exact.shape)
+    quotient = exact / grid  # wrong by at most |quotient| 2^-53: that decides nothing unless a half is near
+    near = np.abs(np.abs(quotient - np.rint(quotient)) - 0.5) <= np.abs(quotient) * 2.0**-51
+    steps = np.rint(quotient).astype(np.int64)
+    for place in zip(*np.nonzero(near), strict=True):
+        steps[place] = round(Fraction(float(exact[place])) / Fraction(grid))
+    return steps
 
 
 def at_least(argument: str, scale: float, grid: float) -> float:
@@ -123,6 +126,13 @@ def _opendp(needed_for: str) -> Any:
         raise MissingExtra("secure", needed_for) from None
     opendp.enable_features("contrib")
     return opendp
+
+
+@lru_cache(maxsize=64)
+def _gaussian(opendp: Any, std: float, thread: int) -> Any:
+    """OpenDP's mechanism, kept for the thread that made it: a stream asks for the same one at every step."""
+    space = opendp.vector_domain(opendp.atom_domain(T="i64")), opendp.l2_distance(T="i64")
+    return opendp.m.make_gaussian(*space, scale=std)
 
 
 def _noise(measurement: Any, wanted: tuple[int, ...]) -> NDArray[np.int64]:
