@@ -2,7 +2,7 @@
 
 Three routes, in this order of preference:
 
-* one binomial release: Theorem A with the rounding bound for a single release (A.3), not composable;
+* one binomial release: exact for one integer, else Theorem A with the rounding bound for a single release (A.3);
 * everything with a Gaussian price: squares of mu and tails add, the conversion to (epsilon, delta) is exact;
 * anything else that is known (Laplace, shuffled Gaussians): numerical composition of privacy loss distributions.
 
@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
-from bandanna.accounting import amplification, events, gdp, loss, rounding
+from bandanna.accounting import amplification, events, exact, gdp, loss, rounding
 from bandanna.accounting.budgets import ZCDP, ApproxDP, Budget, PureDP, RenyiDP
 from bandanna.accounting.gdp import Price
 from bandanna.accounting.prices import binomial_unit, concentrated_price, gaussian_price, pure_price
@@ -181,7 +181,12 @@ def tail_for(target: float, epsilon: float) -> float:
 
 
 def single_binomial_delta(event: events.BinomialEvent, epsilon: float, tail: float) -> float:
-    """Theorem A with the rounding bound of one release at one epsilon (A.3): tighter than the composable price."""
+    """Exact for one integer; else Theorem A with the rounding bound of one release at one epsilon (A.3).
+
+    Either is tighter than the composable price.
+    """
+    if event.dim == 1 and not event.rounded and event.trials <= exact.MOST_TRIALS:
+        return exact.binomial_delta(event.trials, event.probability, math.ceil(event.shift), epsilon)
     unit = binomial_unit(event, tail)
     if unit is None:
         return 1.0

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from bandanna.protocols.base import BatchProtocol, Protocol
+from bandanna.protocols.base import BatchProtocol, Protocol, StreamProtocol
 from bandanna.protocols.central_continual import CentralContinual
 from bandanna.protocols.central_gaussian import CentralGaussian
 from bandanna.protocols.clear import Clear
+from bandanna.protocols.concurrent_shuffle import ConcurrentShuffle
 from bandanna.protocols.local_gaussian import LocalGaussian
 from bandanna.protocols.shuffle_binomial import ShuffleBinomial
+from bandanna.protocols.shuffle_bits import ShuffleBits
 from bandanna.protocols.shuffle_gaussian import ShuffleGaussian
 
 __all__ = [
@@ -15,8 +17,11 @@ __all__ = [
     "CentralContinual",
     "CentralGaussian",
     "Clear",
+    "ConcurrentShuffle",
     "LocalGaussian",
     "Protocol",
     "ShuffleBinomial",
+    "ShuffleBits",
     "ShuffleGaussian",
+    "StreamProtocol",
 ]

@@ -98,18 +98,58 @@ class BatchProtocol(Protocol):
 
         Leading axes are independent replicates. path="messages" runs every message, path="law" is the simulator's way.
         """
-        require.one_of("path", path, ("messages", "law"))
-        noise_source(source)
+        checked_path(path, source)
         statistic = self.admit(statistics, clip=clip)
         self.check_users(statistic.users)
-        if path == "messages":
-            return self.analyze(self.shuffle(self.randomize(statistic, source), source), source)
-        if source.secure:
-            raise InsecureSource('path="law" is a shortcut for simulation; a secure source runs path="messages"')
-        return self.law(statistic, source)
+        if path == "law":
+            return self.law(statistic, source)
+        return self.analyze(self.shuffle(self.randomize(statistic, source), source), source)
 
     def check_users(self, users: int) -> None:
         """Whether a batch of this size may be released; any size unless the protocol's noise belongs to one."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StreamProtocol(Protocol):
+    """A protocol for a whole stream of users: estimates of the sum of everybody so far, priced as one release.
+
+    `begin` gives a state and `release` the next one with the new estimate; states are values, nothing is changed in
+    place. Whoever restarts a stream from an old state must return the stored release instead of drawing again.
+    """
+
+    @abstractmethod
+    def prefix_std(self) -> Floats:
+        """Standard deviation of each coordinate of the estimate after every step; known in advance."""
+
+    @abstractmethod
+    def begin(self, replicates: tuple[int, ...] = ()) -> Any:
+        """The state before the first user."""
+
+    @abstractmethod
+    def release(
+        self,
+        state: Any,
+        statistics: Statistic | ArrayLike,
+        source: NoiseSource,
+        *,
+        path: str = "messages",
+        clip: bool = True,
+    ) -> tuple[Any, Estimate]:
+        """One more step, (..., users, dim): the next state and the estimate of everything released so far."""
+
+    @abstractmethod
+    def prefixes(
+        self, statistics: Statistic | ArrayLike, source: NoiseSource, *, path: str = "messages", clip: bool = True
+    ) -> Floats:
+        """A whole stream at once: (..., users, dim) -> estimates after every single user, (..., users, dim)."""
+
+
+def checked_path(path: str, source: NoiseSource) -> str:
+    """One of the two paths; the simulator's is refused to a secure source."""
+    require.one_of("path", path, ("messages", "law"))
+    if noise_source(source).secure and path == "law":
+        raise InsecureSource('path="law" is a shortcut for simulation; a secure source runs path="messages"')
+    return path
 
 
 def a_domain(domain: Domain) -> Domain:

@@ -1,7 +1,8 @@
 """A channel: running sums of the users' statistics, as a policy's server gets to see them after every batch.
 
-Batch protocols release every batch by itself and the noisy sums are added up; the continual protocol releases the
-running sum directly. Either way `release` returns an estimate of the sum of everybody so far.
+Batch protocols release every batch by itself and the noisy sums are added up; stream protocols (the continual one,
+concurrent shufflers) release the running sum directly. Either way `release` returns an estimate of the sum of everybody
+so far.
 """
 
 from __future__ import annotations
@@ -16,11 +17,12 @@ from numpy.typing import NDArray
 from bandanna.accounting.guarantee import Guarantee
 from bandanna.core.domain import Domain, Statistic
 from bandanna.core.estimate import Estimate
-from bandanna.errors import InvalidArgument
+from bandanna.errors import InvalidArgument, InvalidBudget
 from bandanna.mechanisms.sources import NoiseSource
-from bandanna.protocols.base import BatchProtocol, Protocol
+from bandanna.protocols.base import BatchProtocol, Protocol, StreamProtocol
 from bandanna.protocols.central_continual import CentralContinual
 from bandanna.protocols.clear import Clear
+from bandanna.protocols.concurrent_shuffle import ConcurrentShuffle, plan_tree
 from bandanna.protocols.local_gaussian import LocalGaussian
 from bandanna.protocols.shuffle_binomial import ShuffleBinomial
 from bandanna.protocols.shuffle_gaussian import ShuffleGaussian
@@ -29,7 +31,7 @@ from bandanna.protocols.trust import Privacy
 
 @dataclass(frozen=True, kw_only=True)
 class Running:
-    """How far a channel is: batches released, the estimate so far, the continual stream's own state if there is one."""
+    """How far a channel is: batches released, the estimate so far, the stream protocol's own state if there is one."""
 
     batches: int
     estimate: Estimate
@@ -40,14 +42,19 @@ class Running:
 class Channel:
     """Running sums over a public schedule of batch `sizes`; a shorter last batch is never released."""
 
-    protocols: dict[int, Protocol] = field(hash=False)  # by batch size; the continual protocol under every size
+    protocols: dict[int, Protocol] = field(hash=False)  # by batch size; a stream protocol under every size
     sizes: tuple[int, ...]
 
     @cached_property
-    def continual(self) -> CentralContinual | None:
-        """The continual protocol, where there is one."""
+    def stream(self) -> StreamProtocol | None:
+        """The protocol of the whole stream, where there is one: its prefixes are not sums of independent batches."""
         first = next(iter(self.protocols.values()))
-        return first if isinstance(first, CentralContinual) else None
+        return first if isinstance(first, StreamProtocol) else None
+
+    @property
+    def continual(self) -> CentralContinual | None:
+        """The central continual protocol, where there is one."""
+        return self.stream if isinstance(self.stream, CentralContinual) else None
 
     @property
     def guarantee(self) -> Guarantee:
@@ -61,8 +68,8 @@ class Channel:
 
     def prefix_std(self) -> NDArray[np.float64]:
         """Noise of the running sum per scaled coordinate after 1, ..., M batches: public, known in advance."""
-        if self.continual is not None:
-            return np.asarray(np.sqrt(self.continual.mechanism.variances))
+        if self.stream is not None:
+            return self.stream.prefix_std()
         variances = [self._batch_protocol(size).std(size) ** 2 for size in self.sizes]
         return np.asarray(np.sqrt(np.cumsum(variances)))
 
@@ -70,7 +77,7 @@ class Channel:
         """Before the first batch."""
         dim = next(iter(self.protocols.values())).domain.dim
         nothing = Estimate(total=np.zeros((*replicates, dim)), count=0, variance=0.0)
-        stream = self.continual.begin(replicates) if self.continual is not None else None
+        stream = self.stream.begin(replicates) if self.stream is not None else None
         return Running(batches=0, estimate=nothing, stream=stream)
 
     def release(self, state: Running, statistic: Statistic, source: NoiseSource, *, path: str) -> Running:
@@ -78,8 +85,8 @@ class Channel:
         if state.batches >= len(self.sizes) or statistic.users != self.sizes[state.batches]:
             planned = self.sizes[state.batches] if state.batches < len(self.sizes) else "no further batch"
             raise InvalidArgument("batch", statistic.users, f"{planned}: the public schedule decides")
-        if self.continual is not None:
-            stream, estimate = self.continual.release(state.stream, statistic, source)
+        if self.stream is not None:
+            stream, estimate = self.stream.release(state.stream, statistic, source, path=path)
             return Running(batches=state.batches + 1, estimate=estimate, stream=stream)
         batch = self._batch_protocol(statistic.users).release(statistic, source, path=path)
         return Running(batches=state.batches + 1, estimate=state.estimate + batch)
@@ -92,6 +99,8 @@ class Channel:
 
 def open_channel(privacy: Privacy, *, domain: Domain, sizes: tuple[int, ...]) -> Channel:
     """Calibrate for a statistic and a schedule: noise belongs to a batch size, so every size has its own protocol."""
+    if privacy.model == "concurrent" and privacy.noisy:
+        return Channel(protocols={sizes[0]: _concurrent(privacy, domain, sizes)}, sizes=sizes)
     return Channel(protocols={size: _protocol(privacy, domain, size, len(sizes)) for size in set(sizes)}, sizes=sizes)
 
 
@@ -111,3 +120,34 @@ def _protocol(privacy: Privacy, domain: Domain, size: int, steps: int) -> Protoc
     if privacy.protocol == "gaussian":
         return ShuffleGaussian.calibrate(batch=size, **shared)
     return ShuffleBinomial.calibrate(batch=size, **shared)
+
+
+def lowest_batch(privacy: Privacy, *, domain: Domain, horizon: int) -> int:
+    """Users in a lowest batch of the concurrent shufflers' tree: the batch size that suits a channel over `horizon`."""
+    if privacy.budget is None:
+        raise InvalidBudget("budget", None, "an (epsilon, delta)")
+    tree = plan_tree(
+        domain,
+        privacy.budget,
+        horizon,
+        shufflers=privacy.shufflers,
+        degrees=privacy.degrees,
+        averaging=privacy.calibration == "tight",
+    )
+    return tree.sizes[0]
+
+
+def _concurrent(privacy: Privacy, domain: Domain, sizes: tuple[int, ...]) -> ConcurrentShuffle:
+    """Concurrent shufflers whose lowest batches are those of the schedule, which must be of one size."""
+    if len(set(sizes)) != 1:
+        raise InvalidArgument("batch", sorted(set(sizes)), "one size: the lowest batches of concurrent shufflers")
+    assert privacy.budget is not None
+    return ConcurrentShuffle.calibrate(
+        domain=domain,
+        budget=privacy.budget,
+        horizon=sum(sizes),
+        shufflers=privacy.shufflers,
+        degrees=privacy.degrees,
+        calibration=privacy.calibration,
+        lowest=sizes[0],
+    )

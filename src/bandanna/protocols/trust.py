@@ -1,4 +1,4 @@
-"""Whom a user trusts, and what is promised: `none()`, `central(...)`, `local(...)`, `shuffle(...)`."""
+"""Whom a user trusts, and what is promised: `none()`, `central()`, `local()`, `shuffle()`, `concurrent()`."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ class Privacy:
     """A trust model with its budget; policies turn it into a channel for their own statistics and schedule.
 
     `participations`: how many batches (central model: rounds) one user may take part in.
+    `shufflers` and `degrees`: of concurrent shufflers, see `concurrent`.
     """
 
     model: str
@@ -23,13 +24,19 @@ class Privacy:
     protocol: str = "binomial"
     calibration: str = "tight"
     participations: int = 1
+    shufflers: int | str = 1
+    degrees: str | tuple[int, ...] = "best"
 
     def __post_init__(self) -> None:
-        require.one_of("model", self.model, ("none", "central", "local", "shuffle"))
+        require.one_of("model", self.model, ("none", "central", "local", "shuffle", "concurrent"))
         require.one_of("mechanism", self.mechanism, ("blt", "tree", "honaker"))
         require.one_of("protocol", self.protocol, ("binomial", "gaussian"))
         require.one_of("calibration", self.calibration, ("tight", "paper"))
         require.whole("participations", self.participations)
+        if self.shufflers != "best":
+            require.whole("shufflers", self.shufflers)
+        if isinstance(self.degrees, str):
+            require.one_of("degrees", self.degrees, ("best", "paper"))
 
     @property
     def noisy(self) -> bool:
@@ -84,6 +91,25 @@ def shuffle(
     return Privacy(
         model="shuffle", budget=budget, protocol=protocol, calibration=calibration, participations=participations
     )
+
+
+def concurrent(
+    *,
+    epsilon: float,
+    delta: float,
+    shufflers: int | str = "best",
+    degrees: str | tuple[int, ...] = "best",
+    calibration: str = "tight",
+) -> Privacy:
+    """Several shufflers at work at once, one for each level of a tree of batches; k = 1 is the sequential model.
+
+    shufflers    k, or "best" for the number with the least error
+    degrees      "best", "paper" (n^{1/(2k+1)} users in a lowest batch, n^{2/(2k+1)} batches in one above), or
+                 (d_low, d_2, ..., d_k)
+    calibration  "tight": prices of the levels compose in Gaussian DP; "paper": (epsilon/k, delta/k) for each level
+    """
+    budget = _budget(epsilon, delta, None)
+    return Privacy(model="concurrent", budget=budget, shufflers=shufflers, degrees=degrees, calibration=calibration)
 
 
 def _budget(epsilon: float | None, delta: float | None, rho: float | None) -> Budget:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from bandanna.accounting.budgets import Budget
@@ -15,15 +16,16 @@ from bandanna.accounting.guarantee import Guarantee
 from bandanna.core import require
 from bandanna.core.domain import Domain, Statistic
 from bandanna.core.estimate import Estimate
+from bandanna.errors import InvalidArgument
 from bandanna.mechanisms.continual import ContinualGaussian
 from bandanna.mechanisms.sources import NoiseSource
-from bandanna.protocols.base import Protocol, stated_delta
-from bandanna.protocols.central_continual import analyzer, privacy
+from bandanna.protocols.base import Floats, StreamProtocol, checked_path, stated_delta
+from bandanna.protocols.central_continual import analyzer, law, privacy
 from bandanna.protocols.central_continual.analyzer import Running
 
 
 @dataclass(frozen=True, kw_only=True)
-class CentralContinual(Protocol):
+class CentralContinual(StreamProtocol):
     """Prefix sums of the stream of batch sums, through a factorisation A = B C of the prefix-sum matrix.
 
     Privacy: mu = M0 Delta_2 |C| / std for all prefixes together, M0 participations in the stream.
@@ -84,12 +86,43 @@ class CentralContinual(Protocol):
         """Standard deviation of each coordinate of the worst prefix."""
         return self.noise_std * self.factorisation.error()
 
+    def prefix_std(self) -> Floats:
+        """After 1, 2, ..., horizon steps."""
+        return np.asarray(np.sqrt(self.mechanism.variances))
+
     def begin(self, replicates: tuple[int, ...] = ()) -> Running:
         """State before the first step; it holds raw sums and stays with the server."""
         return Running(stream=self.mechanism.begin(replicates), count=0)
 
     def release(
-        self, state: Running, statistics: Statistic | ArrayLike, source: NoiseSource, *, clip: bool = True
+        self,
+        state: Running,
+        statistics: Statistic | ArrayLike,
+        source: NoiseSource,
+        *,
+        path: str = "messages",
+        clip: bool = True,
     ) -> tuple[Running, Estimate]:
-        """One more step of one or more users, (..., users, dim): the next state and the estimate of the prefix."""
+        """One more step of one or more users, (..., users, dim): the next state and the estimate of the prefix.
+
+        There are no messages to shorten: a step is the same along both paths.
+        """
+        require.one_of("path", path, ("messages", "law"))
         return analyzer.analyze(state, self.admit(statistics, clip=clip), self.mechanism, source)
+
+    def prefixes(
+        self, statistics: Statistic | ArrayLike, source: NoiseSource, *, path: str = "messages", clip: bool = True
+    ) -> Floats:
+        """Steps of one user each, (..., users, dim): step by step, or the noise of all prefixes from their law."""
+        checked_path(path, source)
+        values = self.admit(statistics, clip=clip).rows()
+        if values.shape[-2] > self.factorisation.horizon:
+            allowed = f"at most the horizon {self.factorisation.horizon}: the noise is priced for no more steps"
+            raise InvalidArgument("steps", values.shape[-2], allowed)
+        if path == "law":
+            return law.prefixes(values, self.mechanism, source)
+        stream, estimates = self.mechanism.begin(values.shape[:-2]), []
+        for step in range(values.shape[-2]):
+            stream, prefix = self.mechanism.step(stream, values[..., step, :], source)
+            estimates.append(prefix)
+        return np.stack(estimates, axis=-2)

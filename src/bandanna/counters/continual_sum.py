@@ -1,0 +1,162 @@
+"""A running sum of a stream of users' values, released after every user or full batch, in any trust model."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from bandanna.accounting.guarantee import Guarantee
+from bandanna.core import require
+from bandanna.core.domain import Box, Domain, Statistic, reals
+from bandanna.core.shapes import SymmetricMatrix
+from bandanna.counters.models import open_protocol
+from bandanna.errors import InvalidArgument, InvalidStatistic
+from bandanna.mechanisms.base import noise_source
+from bandanna.mechanisms.sources import NoiseSource
+from bandanna.protocols.base import BatchProtocol, StreamProtocol, a_domain, checked_path
+from bandanna.protocols.central_continual import CentralContinual
+from bandanna.protocols.concurrent_shuffle import ConcurrentShuffle
+from bandanna.protocols.trust import Privacy
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(kw_only=True, eq=False)
+class ContinualSum:
+    """Private running sums over at most `horizon` users, one value each.
+
+    horizon  how many users there may be
+    privacy  `bd.none()`, `bd.central(...)` ("blt", "honaker", "tree"), `bd.local(...)`, `bd.shuffle(...)` (one shuffler
+             at a time), `bd.concurrent(..., shufflers=k)`
+    values   what is summed: `bd.Bits()`, numbers in [0, 1] (`bd.Box(dim=1)`, the default), vectors in a `bd.Box` or
+             `bd.Ball`, matrices in a `bd.SymmetricMatrix`
+    source   where noise comes from: `bd.SecureNoise()` for people, `bd.FastNoise(rng)` for simulation
+
+    `update(value)` counts one more user; `run(values)` computes all estimates of whole streams, any number side by
+    side. A value outside of its domain is refused, and nothing changes. Numbers in and out have the shape of one value:
+    () for bits and numbers, (dim,) for vectors, (size, size) for matrices.
+
+    Error: `predicted_std` is that of the worst prefix, per number (off the diagonal of a matrix 1/sqrt 2 of it); in the
+    shuffle models the last users, at most `delay`, are not yet in the estimate.
+    """
+
+    horizon: int
+    privacy: Privacy
+    values: Domain = Box(dim=1)
+    source: NoiseSource | None = None
+    _users: int = field(default=0, init=False, repr=False)
+    _state: Any = field(default=None, init=False, repr=False)  # of a stream protocol
+    _total: Floats = field(init=False, repr=False)  # (dim,)
+
+    def __post_init__(self) -> None:
+        require.whole("horizon", self.horizon)
+        if not isinstance(self.privacy, Privacy):
+            raise InvalidArgument("privacy", self.privacy, "bd.none(), central(), local(), shuffle() or concurrent()")
+        self._total = np.zeros(a_domain(self.values).dim)
+        _ = self.protocol
+
+    @cached_property
+    def protocol(self) -> StreamProtocol | BatchProtocol:
+        """The calibrated protocol: of the whole stream, or (local, none) of every user by himself."""
+        return open_protocol(self.privacy, self.values, self.horizon)
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """What is promised, to whom, against whom."""
+        return self.protocol.guarantee
+
+    @property
+    def predicted_std(self) -> float:
+        """Standard deviation of the noise in the worst prefix, per packed coordinate."""
+        if isinstance(self.protocol, CentralContinual | ConcurrentShuffle):
+            return self.protocol.std()
+        assert isinstance(self.protocol, BatchProtocol)
+        return self.protocol.std(1) * math.sqrt(self.horizon)
+
+    @property
+    def delay(self) -> int:
+        """Most users who have arrived and are not yet in the estimate."""
+        return self.protocol.delay if isinstance(self.protocol, ConcurrentShuffle) else 0
+
+    @property
+    def predicted_error(self) -> float:
+        """`predicted_std` + `delay` times the largest value: what degrees="best" makes least."""
+        bound = float(np.max(np.maximum(np.abs(self.values.lower), np.abs(self.values.upper))))
+        return self.predicted_std + self.delay * bound
+
+    @property
+    def users(self) -> int:
+        """How many users have been counted by `update`."""
+        return self._users
+
+    @property
+    def estimate(self) -> Any:
+        """The released running sum after the last `update`."""
+        return self._shaped(self._total)
+
+    def __str__(self) -> str:
+        """The guarantee, the predicted error and the delay."""
+        return (
+            f"{self.guarantee} The worst of {self.horizon} running sums has noise of standard deviation "
+            f"{self.predicted_std:.4g}; the last users, at most {self.delay}, are not yet in it."
+        )
+
+    def update(self, value: ArrayLike) -> Any:
+        """One more user: the estimate of the running sum. A refused value leaves everything as it was."""
+        source = noise_source(self.source)
+        if self._users >= self.horizon:
+            raise InvalidArgument("updates", self._users + 1, f"at most the horizon {self.horizon}")
+        statistic = self._admitted(np.asarray(reals("value", value))[None])
+        if isinstance(self.protocol, StreamProtocol):
+            before = self.protocol.begin() if self._state is None else self._state
+            self._state, released = self.protocol.release(before, statistic, source)
+            self._total = released.total
+        else:
+            self._total = self._total + self.protocol.release(statistic, source).total
+        self._users += 1
+        return self.estimate
+
+    def run(self, values: ArrayLike, *, path: str = "law") -> Floats:
+        """Estimates after every user of whole streams, independent of `update`: (*R, users, *value) -> the same shape.
+
+        R are streams side by side. path="law" draws batches from their law and is for simulation; path="messages"
+        runs every message, as a secure source must.
+        """
+        source = noise_source(self.source)
+        checked_path(path, source)
+        statistic = self._admitted(reals("values", values))
+        if statistic.values.shape[-2] > self.horizon:
+            raise InvalidArgument("users", statistic.values.shape[-2], f"at most the horizon {self.horizon}")
+        if isinstance(self.protocol, StreamProtocol):
+            return np.asarray(self._shaped(self.protocol.prefixes(statistic, source, path=path)))
+        messages = self.protocol.randomize(statistic, source)  # each user by himself: nothing to shorten
+        return np.asarray(self._shaped(np.cumsum(messages, axis=-2)))
+
+    def _admitted(self, values: Floats) -> Statistic:
+        """Values (*R, users, *value) as rows of the domain, (*R, users, dim); refused if one lies outside."""
+        if isinstance(self.values, SymmetricMatrix):
+            packed = self.values.pack(values)
+        elif self._scalar:
+            packed = values[..., None]
+        else:
+            packed = values
+        if packed.ndim < 2:
+            raise InvalidStatistic("values", f"array of shape {values.shape}", "one value for each user")
+        return self.values.admit(packed, clip=False)
+
+    @property
+    def _scalar(self) -> bool:
+        return isinstance(self.values, Box) and self.values.dim == 1
+
+    def _shaped(self, rows: Floats) -> Any:
+        """(..., dim) in the shape of values; a single number as a float."""
+        if isinstance(self.values, SymmetricMatrix):
+            return self.values.unpack(rows)
+        if not self._scalar:
+            return rows.copy()
+        return float(rows[0]) if rows.ndim == 1 else rows[..., 0]

@@ -1,0 +1,115 @@
+"""Privacy of the concurrent shufflers: a user is in one batch of each level, so the k releases compose.
+
+Levels have prices mu_j with sum mu_j^2 = mu(epsilon, delta)^2 (Gaussian DP, exact for Gaussians, proven for binomial
+noise up to tails); the composed event of the calibrated integers is priced by the accountant, and noise is raised until
+it meets the budget. Paper mode gives each level (epsilon/k, delta/k) [002, Theorem 3.4] and states what that really is.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+from bandanna.accounting import accountant
+from bandanna.accounting.budgets import ApproxDP, Budget
+from bandanna.accounting.calibration.binomial import BinomialNoise, binomial_noise, noise_of_std
+from bandanna.accounting.calibration.bits import bit_event, bit_noise, bit_noise_of_std
+from bandanna.accounting.calibration.gaussian import finite_mu
+from bandanna.accounting.events import BinomialEvent, CompositionEvent
+from bandanna.accounting.guarantee import Guarantee, guarantee_of
+from bandanna.core.domain import Domain
+from bandanna.core.shapes import Bits
+from bandanna.errors import CalibrationError, InvalidBudget
+from bandanna.protocols.base import PROTECTS
+from bandanna.protocols.concurrent_shuffle.schedule import BatchTree
+from bandanna.protocols.concurrent_shuffle.split import shares
+from bandanna.protocols.shuffle_binomial import privacy as vectors
+from bandanna.protocols.shuffle_bits import privacy as bits
+
+
+def approximate(budget: Budget) -> ApproxDP:
+    """A budget with a delta: binomial noise has bounded support."""
+    if not isinstance(budget, ApproxDP) or budget.delta == 0.0:
+        raise InvalidBudget("budget", budget, "ApproxDP(epsilon, delta) with delta > 0")
+    return budget
+
+
+def calibrate(
+    domain: Domain, budget: Budget, tree: BatchTree, *, averaging: bool, calibration: str
+) -> tuple[BinomialNoise, ...]:
+    """Noise of every level, lowest first."""
+    whole = approximate(budget)
+    exact = isinstance(domain, Bits) or not _is_box(domain)  # one level: the profile of one release is tighter
+    if calibration == "paper" or (tree.levels == 1 and exact):
+        k = tree.levels
+        share = ApproxDP(epsilon=whole.epsilon / k, delta=whole.delta / k)  # simple composition [002, Thm 3.4]
+        return tuple(_single(domain, share, size) for size in tree.sizes)
+    split = shares(tree, averaging)
+    mu, factor = finite_mu(whole), 1.0
+    stds = [domain.sensitivity / (mu * math.sqrt(share)) for share in split]  # Delta_2 / mu_j
+    for _ in range(60):
+        noises = [_of_std(domain, factor * std, size) for std, size in zip(stds, tree.sizes, strict=True)]
+        composed = event(domain, noises)
+        if accountant.satisfies(composed, whole):
+            return tuple(noises)
+        paid = accountant.price(composed, accountant.tail_for(whole.delta, whole.epsilon)).mu
+        factor *= max(1.0005, min(paid / mu, 2.0))
+    raise CalibrationError(f"no noise of {tree.levels} shufflers meets {budget}")
+
+
+def _single(domain: Domain, budget: ApproxDP, size: int) -> BinomialNoise:
+    """Least noise of one level by itself."""
+    if isinstance(domain, Bits):
+        return bit_noise(users=size, budget=budget)
+    return binomial_noise(sensitivity=domain.sensitivity, reach=domain.reach, dim=domain.dim, users=size, budget=budget)
+
+
+def _of_std(domain: Domain, std: float, size: int) -> BinomialNoise:
+    """Noise of one level with a given std."""
+    if isinstance(domain, Bits):
+        return bit_noise_of_std(std, users=size)
+    composed = not _is_box(domain)  # a box pays nothing for rounding, see `level_event`
+    return noise_of_std(std, sensitivity=domain.sensitivity, dim=domain.dim, users=size, composed=composed)
+
+
+def _is_box(domain: Domain) -> bool:
+    """Whether the l2 diameter is that of the box around the domain."""
+    return domain.sensitivity >= domain.reach * math.sqrt(domain.dim) * (1 - 1e-12)
+
+
+def level_event(domain: Domain, noise: BinomialNoise, users: int | None = None) -> BinomialEvent:
+    """One level's view of `users` (a whole batch unless told).
+
+    Encodings lie in {0, ..., ceil(s reach)}: in a box they never differ by more than sqrt(D) ceil(s reach) in l2,
+    whatever the rounding, and that is a sure bound in place of A.3b's.
+    """
+    if isinstance(domain, Bits):
+        return bit_event(noise, users)
+    many = noise if users is None else replace(noise, users=users)
+    view = vectors.event(domain, many)
+    return replace(view, shift=view.reach * math.sqrt(view.dim), rounded=False) if _is_box(domain) else view
+
+
+def event(domain: Domain, noises: Sequence[BinomialNoise]) -> CompositionEvent:
+    """All that is released about one user: a batch of every level."""
+    return CompositionEvent(events=tuple(level_event(domain, noise) for noise in noises))
+
+
+def guarantee(domain: Domain, noises: Sequence[BinomialNoise], delta: float) -> Guarantee:
+    """What the analyzer sees is the totals of all batches; a shuffler sees every user's counts for its level."""
+    alone = [level_event(domain, noise, users=1) for noise in noises]
+    sure = [bits.exposed(noise) if isinstance(domain, Bits) else vectors.exposed(domain, noise) for noise in noises]
+    shufflers = "the shuffler" if len(noises) == 1 else f"each of the {len(noises)} shufflers"
+    return guarantee_of(
+        event(domain, noises),
+        delta=delta,
+        trust="shuffle",
+        protects=bits.PROTECTS if isinstance(domain, Bits) else PROTECTS,
+        observers=(
+            (shufflers, "every user's noisy counts for its level"),
+            ("the analyzer and everybody else", "the totals of every full batch of every level"),
+        ),
+        local=CompositionEvent(events=tuple(alone)),  # all shufflers together
+        exposed=max(sure),
+    )

@@ -1,0 +1,102 @@
+"""Shuffle model for bits: every user sends its value bit in some copies and some fair bits, forwarded as one total."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from bandanna.accounting.budgets import Budget
+from bandanna.accounting.calibration.binomial import BinomialNoise
+from bandanna.accounting.calibration.bits import bit_std
+from bandanna.accounting.events import BinomialEvent
+from bandanna.accounting.guarantee import Guarantee
+from bandanna.core import require
+from bandanna.core.domain import Domain, Statistic
+from bandanna.core.estimate import Estimate
+from bandanna.core.shapes import Bits
+from bandanna.errors import InvalidArgument
+from bandanna.mechanisms.sources import NoiseSource
+from bandanna.protocols.base import BatchProtocol, exact_batch, stated_delta
+from bandanna.protocols.shuffle_bits import analyzer, law, privacy, randomizer, shuffler
+from bandanna.protocols.shuffle_bits.randomizer import Integers
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShuffleBits(BatchProtocol):
+    """Each user sends c copies of its bit and b fair bits; the analyzer sees how many ones a batch sent.
+
+        total = c sum_i x_i + Bin(B b, 1/2),      estimate = (total - B b / 2) / c
+
+    Symbols: c `noise.scale`, b `noise.trials`, B `noise.users`. Privacy: neighbours' totals differ by c; the profile of
+    Bin(B b, 1/2) against its shift is computed exactly, so no sum of this form has less noise at the same budget.
+    Reference: Tenenbaum, Kaplan, Mansour and Stemmer 2021, Algorithm 3 (value bit and noise bits). Deviations: fair
+    bits for every user and exact calibration instead of printed constants; copies, so that large batches are tight.
+    """
+
+    domain: Domain = Bits()
+    noise: BinomialNoise
+
+    name: ClassVar[str] = "shuffle_bits"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require.whole("batch", self.noise.users, least=2)
+        require.whole("copies", self.noise.scale)
+        if not isinstance(self.domain, Bits) or self.noise.probability != 0.5:
+            raise InvalidArgument("domain, probability", (self.domain, self.noise.probability), "Bits() and fair coins")
+
+    @classmethod
+    def calibrate(cls, *, budget: Budget, batch: int, participations: int = 1) -> ShuffleBits:
+        """Least noise for batches of exactly `batch` users."""
+        noise = privacy.calibrate(budget, batch, participations)
+        return cls(noise=noise, participations=participations, delta=stated_delta(budget))
+
+    @property
+    def batch(self) -> int:
+        """Users per batch."""
+        return self.noise.users
+
+    @property
+    def event(self) -> BinomialEvent:
+        """What the analyzer sees of one batch."""
+        return privacy.event(self.noise)
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """Shuffle differential privacy, and what is left against the shuffler."""
+        return privacy.guarantee(self.noise, self.delta, self.participations)
+
+    @property
+    def bits_per_user(self) -> int:
+        """One integer count: as many bits as the largest one, c + b, has."""
+        return (int(self.noise.scale) + self.noise.trials).bit_length()
+
+    @property
+    def unary_bits_per_user(self) -> int:
+        """The same message as single bits, the paper's form."""
+        return int(self.noise.scale) + self.noise.trials
+
+    def std(self, users: int) -> float:
+        """sqrt(B b) / (2 c)."""
+        exact_batch(self.batch, users)
+        return bit_std(self.noise)
+
+    def check_users(self, users: int) -> None:
+        """Exactly the calibrated batch."""
+        exact_batch(self.batch, users)
+
+    def randomize(self, statistic: Statistic, source: NoiseSource) -> Integers:
+        """Device: how many ones it sends."""
+        return randomizer.randomize(statistic.rows(), self.noise, source)
+
+    def shuffle(self, messages: Integers, source: NoiseSource) -> Integers:
+        """Shuffler: the total only."""
+        return shuffler.totals(messages)
+
+    def analyze(self, view: Integers, source: NoiseSource) -> Estimate:
+        """The total, recentred and rescaled."""
+        return analyzer.analyze(view, self.noise)
+
+    def law(self, statistic: Statistic, source: NoiseSource) -> Estimate:
+        """One binomial for the whole batch."""
+        return analyzer.analyze(law.totals(statistic, self.noise, source), self.noise)

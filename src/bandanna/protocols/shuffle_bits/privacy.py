@@ -1,0 +1,51 @@
+"""Privacy of the bit sum: exact, since binomial noise on one integer has a profile that can be summed."""
+
+from __future__ import annotations
+
+from scipy import special
+
+from bandanna.accounting.budgets import Budget
+from bandanna.accounting.calibration.binomial import BinomialNoise
+from bandanna.accounting.calibration.bits import bit_event, bit_noise
+from bandanna.accounting.events import BinomialEvent
+from bandanna.accounting.guarantee import Guarantee, guarantee_of
+
+PROTECTS = "a user's bit"
+
+
+def calibrate(budget: Budget, batch: int, participations: int) -> BinomialNoise:
+    """Fewest fair bits whose exact profile meets the budget."""
+    return bit_noise(users=batch, budget=budget, participations=participations)
+
+
+def event(noise: BinomialNoise) -> BinomialEvent:
+    """The analyzer's view of one batch: a total with Bin(B b, 1/2) noise."""
+    return bit_event(noise)
+
+
+def local_event(noise: BinomialNoise) -> BinomialEvent:
+    """The shuffler's view of one user: a count with Bin(b, 1/2) noise only."""
+    return bit_event(noise, users=1)
+
+
+def exposed(noise: BinomialNoise) -> float:
+    """With this probability the shuffler is sure of the bit: c + Bin(b, 1/2) lies above b, that is above all of a 0."""
+    copies = int(noise.scale)
+    return 1.0 if copies > noise.trials else float(special.bdtrc(noise.trials - copies, noise.trials, 0.5))
+
+
+def guarantee(noise: BinomialNoise, delta: float, participations: int) -> Guarantee:
+    """What the analyzer sees is a total; what the shuffler sees is every user's count."""
+    return guarantee_of(
+        event(noise),
+        delta=delta,
+        trust="shuffle",
+        protects=PROTECTS,
+        participations=participations,
+        observers=(
+            ("the shuffler", "every user's noisy count"),
+            ("the analyzer and everybody else", "the total of a batch"),
+        ),
+        local=local_event(noise),
+        exposed=exposed(noise),
+    )
