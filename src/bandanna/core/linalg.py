@@ -21,26 +21,25 @@ def positive_inverse(matrices: Floats, floor: float) -> tuple[Floats, NDArray[np
     """
     shape, d = matrices.shape, matrices.shape[-1]
     flat = matrices.reshape(-1, d, d)
-    inverse, definite = _sweep(np.array(flat.transpose(1, 2, 0), order="C"))  # replicates last: whole rows at once
-    if not definite.all():
-        for i in np.flatnonzero(~definite):
-            inverse[..., i] = _shifted_inverse(flat[i], floor)
-    repaired = np.asarray(~definite, dtype=np.int64).reshape(shape[:-2])
-    return np.ascontiguousarray(inverse.transpose(2, 0, 1)).reshape(shape), repaired
+    inverse, pivots = _sweep(np.array(flat.transpose(1, 2, 0), order="C"))  # replicates last: whole rows at once
+    repaired = np.zeros(len(flat), dtype=np.int64)
+    if not pivots.min(initial=1.0) > 0:
+        for i in np.flatnonzero(~(pivots > 0).all(axis=0)):
+            inverse[..., i], repaired[i] = _shifted_inverse(flat[i], floor), 1
+    return inverse.transpose(2, 0, 1).reshape(shape), repaired.reshape(shape[:-2])
 
 
 @np.errstate(all="ignore")  # indefinite matrices are dealt with by the caller
-def _sweep(a: Floats) -> tuple[Floats, NDArray[np.bool_]]:
-    """Sweep every pivot, in place: (d, d, R) -> inverses (d, d, R), and which matrices are positive definite, (R,)."""
-    definite = np.ones(a.shape[-1], dtype=bool)
-    for k in range(len(a)):
-        pivot = a[k, k].copy()  # (R,)
-        definite &= pivot > 0
+def _sweep(a: Floats) -> tuple[Floats, Floats]:
+    """Sweep every pivot, in place: (d, d, R) -> inverses (d, d, R), pivots (d, R)."""
+    pivots, product = np.empty(a.shape[1:]), np.empty(a.shape)
+    for k, pivot in enumerate(pivots):
+        pivot[:] = a[k, k]
         row = a[k] / pivot  # (d, R)
-        a -= a[:, k, None] * row
+        a -= np.multiply(a[:, k, None], row, out=product)
         a[k] = a[:, k] = row
         a[k, k] = -1 / pivot
-    return np.negative(a, out=a), definite
+    return np.negative(a, out=a), pivots
 
 
 def _shifted_inverse(matrix: Floats, floor: float) -> Floats:

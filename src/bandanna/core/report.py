@@ -78,7 +78,7 @@ class LinearReport(Domain):
     @cached_property
     def _unscaled(self) -> Floats:
         """What undoes the scaling of each entry of the stack."""
-        return self._stack(1.0, 1.0, math.sqrt(0.5))
+        return self._stack(1.0, 1.0, math.sqrt(0.5))[:, None]
 
     def _stack(self, vector: float, diagonal: float, above: float) -> Floats:
         d = self.features
@@ -111,8 +111,8 @@ class LinearReport(Domain):
         d = self.features
         if np.ndim(stacked) < 1 or np.shape(stacked)[-1] != self.dim:
             raise InvalidStatistic("stacked", f"array of shape {np.shape(stacked)}", f"shape (..., {self.dim})")
-        matrix = (stacked * self._unscaled)[..., self._place]  # (..., d, d)
-        return stacked[..., :d], matrix
+        flat = np.reshape(stacked, (-1, self.dim)).T * self._unscaled  # replicates last in memory: quick to invert
+        return stacked[..., :d], flat[self._place].transpose(2, 0, 1).reshape(*stacked.shape[:-1], d, d)
 
     def project(self, values: Floats) -> Floats:
         """The report of the features and reward that a stacked vector shows; a report that is one already stays.

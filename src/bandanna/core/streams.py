@@ -54,6 +54,12 @@ class Streams:
         draws = [rng.binomial(n, p) for rng, n, p in zip(self.generators(name), trials, chance, strict=True)]
         return np.asarray(draws, dtype=np.int64)
 
+    def coins(self, name: str, trials: int, chance: float, shape: tuple[int, ...]) -> NDArray[np.int64]:
+        """Bin(trials, chance) with one law for all, (seeds, *shape); every law has a stream of its own."""
+        own = f"{name} {trials} {chance!r}"
+        drawn = self._take(own, shape, lambda rng, out: np.copyto(out, rng.binomial(trials, chance, len(out))))
+        return drawn.astype(np.int64)  # exact: below 2^53
+
     def _take(self, name: str, shape: tuple[int, ...], fill: Callable[[np.random.Generator, Floats], object]) -> Floats:
         wanted = math.prod(shape)
         ahead = self._ahead.get(name)

@@ -16,6 +16,7 @@ from bandanna.simulation.tally import Tally
 Floats = NDArray[np.float64]
 
 _BLOCK = 1 << 20  # rewards drawn at once
+_FEW = 100  # users who are drawn faster one by one than as groups
 
 
 class FixedArms:
@@ -47,7 +48,7 @@ class FixedArms:
         before = self.clipped.copy()
         place = self._choose(policy, snapshot, rounds, tally)
         report = self.reports[place]
-        if grouped and self.world.binary and rounds > 1:
+        if grouped and self.world.binary and rounds > _FEW:
             ones = self._reward_sums(place, rounds, tally).astype(np.int64)  # (S,)
             values = np.stack([report, self._scaled(report, np.zeros((len(ones), 1)))[:, 0]], axis=1)
             counts = np.stack([ones, rounds - ones], axis=1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -33,16 +33,28 @@ def begin(factorisation: BLT, shape: tuple[int, ...]) -> BLTState:
 def advance(factorisation: BLT, state: BLTState, value: Array, release: Callable[[Array], Array]) -> BLTState:
     """One element in, one number per coordinate released, one prefix estimated: B y = prefix sums of C^{-1} y."""
     released = release(value + state.sums @ factorisation.weights)  # y_t = (C x)_t + z_t
-    pulls, increment = undo(factorisation, state.pulls, released)  # (C^{-1} y)_t
+    increment = released - state.pulls @ factorisation.inverse_weights  # (C^{-1} y)_t
     sums, carry = _decay(factorisation, state, value)
+    pulls = np.asarray(factorisation.theta_hat) * state.pulls + released[..., None]
     total = state.total + increment
     return BLTState(step=state.step + 1, sums=sums, carry=carry, pulls=pulls, total=total)
 
 
-def undo(factorisation: BLT, pulls: Array, released: Array) -> tuple[Array, Array]:
-    """One step of C^{-1}: the next pulls (*R, dim, n), and (C^{-1} y)_t, (*R, dim)."""
-    increment = released - pulls @ factorisation.inverse_weights
-    return np.asarray(factorisation.theta_hat) * pulls + released[..., None], increment
+def prefix_noise(factorisation: BLT, draws: Iterable[Array]) -> Iterator[Array]:
+    """What `advance` makes of noise z alone: prefix sums of C^{-1} z, (*R, dim) each."""
+    weights, decay = factorisation.inverse_weights, np.asarray(factorisation.theta_hat)[:, None]
+    total, pulls = np.zeros(()), np.zeros(())
+    for z in draws:
+        flat = z.reshape(-1)
+        if not total.ndim:
+            total, pulls = (
+                np.zeros(z.shape),
+                np.zeros((factorisation.buffers, flat.size)),
+            )  # buffers first: few, long rows
+        total = total + (flat - weights @ pulls).reshape(z.shape)
+        pulls *= decay
+        pulls += flat
+        yield total
 
 
 def _decay(factorisation: BLT, state: BLTState, value: Array) -> tuple[Array, Array]:

@@ -126,11 +126,8 @@ class ContinualGaussian:
                 state, prefix = self.step(state, nothing, source)
                 yield prefix
             return
-        pulls, total = blt.begin(self.factorisation, nothing.shape).pulls, nothing
-        for _ in range(self.factorisation.horizon):
-            pulls, increment = blt.undo(self.factorisation, pulls, source.gaussian(nothing, std=self.std, grid=0.0))
-            total = total + increment
-            yield total
+        draws = (source.gaussian(nothing, std=self.std, grid=0.0) for _ in range(self.factorisation.horizon))
+        yield from blt.prefix_noise(self.factorisation, draws)
 
     def _advance(self, state: State, element: blt.Array, release: Callable[[blt.Array], blt.Array]) -> State:
         """By the factorisation's own stream."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from bandanna.core import require
 from bandanna.core.streams import Streams
 from bandanna.mechanisms.sources.base import NoiseSource, Size, shape
 from bandanna.mechanisms.sources.fast import FastNoise
@@ -40,9 +41,9 @@ class ReplicatedNoise(NoiseSource):
         return np.stack([s.discrete_laplace(scale=scale, size=rest) for s in self._sources("discrete laplace")])
 
     def binomial(self, *, trials: int, probability: float, size: Size) -> NDArray[np.int64]:
-        """By each seed's own generator."""
-        rest = self._rest(size)
-        return np.stack([s.binomial(trials=trials, probability=probability, size=rest) for s in self._sources("coins")])
+        """From the stream "coins" of this law."""
+        trials, chance = require.whole("trials", trials, least=0), require.chance("probability", probability)
+        return self._streams.coins("coins", trials, chance, self._rest(size))
 
     def coins(self, counts: NDArray[np.int64], chances: NDArray[np.float64]) -> NDArray[np.int64]:
         """By each seed's own generator."""
