@@ -9,7 +9,7 @@ from bandanna.accounting.ledger import Ledger
 from bandanna.agent.contexts import Floats
 from bandanna.agent.decisions import Decision, issue
 from bandanna.agent.journal import Journals
-from bandanna.agent.plan import Batch, Plan, Policy
+from bandanna.agent.plan import Batch, Plan
 from bandanna.agent.releases import TASK, affordable, choose, noise_for
 from bandanna.agent.slots import Slot, Slots
 from bandanna.agent.users import admit
@@ -23,8 +23,8 @@ class Loop:
 
     PLAIN = "state", "made", "filling", "closed", "late", "missing", "clipped", "over"
 
-    def __init__(self, policy: Policy, grace: int, seed: int | None, secret: bytes, session: str) -> None:
-        self.policy: Any = policy
+    def __init__(self, policy: Any, grace: int, seed: int | None, secret: bytes, session: str) -> None:
+        self.policy = policy  # LinUCB or Anytime, whose states differ
         self.grace, self.secret, self.session = grace, secret, session
         self.source, self.rng = noise_for(policy, seed)
         self.plan, self.slots = Plan(policy), Slots(policy.dim)

@@ -1,0 +1,311 @@
+"""Deciding and observing: the same policy as in the simulator, one user at a time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import bandanna as bd
+from bandanna.agent import Agent
+from bandanna.core.streams import Streams
+from bandanna.environments import Bounded, LinearContextual
+from bandanna.errors import BandannaError, InvalidArgument, InvalidStatistic
+from bandanna.mechanisms.sources.base import NoiseSource, Size, shape
+from bandanna.mechanisms.sources.replicated import ReplicatedNoise
+from bandanna.policies.anytime import Anytime
+
+BUDGET: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-5}
+POLICIES = {
+    "none": {"batch": 8},
+    "none-every-round": {},
+    "central-blt": {"privacy": bd.central(**BUDGET), "batch": 5},
+    "central-tree": {"privacy": bd.central(**BUDGET, mechanism="tree")},
+    "local": {"privacy": bd.local(**BUDGET), "batch": 7},
+    "shuffle": {"privacy": bd.shuffle(**BUDGET), "batch": 20},
+    "shuffle-gaussian": {"privacy": bd.shuffle(**BUDGET, protocol="gaussian"), "batch": 20},
+    "geometric": {"privacy": bd.shuffle(**BUDGET), "batch": bd.geometric(first=10, ratio=2.0)},
+}
+each = pytest.mark.parametrize("name", POLICIES)
+
+
+def policy(name: str = "none", **changes: Any) -> bd.LinUCB:
+    """A small policy in one of the trust models."""
+    return bd.LinUCB(**{"dim": 3, "horizon": 90, **POLICIES[name], **changes})
+
+
+def contexts(seed: int = 0, users: int = 90, arms: int = 4, dim: int = 3) -> NDArray[np.float64]:
+    """Sets of arms, (users, arms, dim)."""
+    return np.random.default_rng(seed).normal(size=(users, arms, dim)) / 3
+
+
+class OneSeed(NoiseSource):
+    """The simulator's noise for one seed, without the axis of the seeds."""
+
+    secure = False
+
+    def __init__(self, streams: Streams) -> None:
+        self._noise = ReplicatedNoise(streams)
+
+    def gaussian(self, value: Any, *, std: float, grid: float) -> NDArray[np.float64]:
+        """As the simulator draws it."""
+        return self._noise.gaussian(np.asarray(value)[None], std=std, grid=grid)[0]
+
+    def binomial(self, *, trials: int, probability: float, size: Size) -> NDArray[np.int64]:
+        """As the simulator draws it."""
+        return self._noise.binomial(trials=trials, probability=probability, size=(1, *shape(size)))[0]
+
+    def uniform(self, size: Size) -> NDArray[np.float64]:
+        """As the simulator draws it."""
+        return self._noise.uniform((1, *shape(size)))[0]
+
+    def permutation(self, n: int, size: Size = ()) -> NDArray[np.int64]:
+        """As the simulator draws it."""
+        return self._noise.permutation(n, (1, *shape(size)))[0]
+
+    laplace = discrete_gaussian = discrete_laplace = coins = None  # no protocol here asks for them
+
+
+OneSeed.__abstractmethods__ = frozenset()
+
+
+def simulated_actions(run: Any, env: LinearContextual, monkeypatch: pytest.MonkeyPatch, **how: Any) -> list[int]:
+    """The actions of the simulator's run of seed 5."""
+    actions: list[int] = []
+    act = bd.LinUCB.act
+
+    def recorded(self: bd.LinUCB, snapshot: Any, given: NDArray[np.float64]) -> NDArray[np.int64]:
+        chosen = act(self, snapshot, given)
+        actions.extend(chosen.ravel().tolist())
+        return chosen
+
+    with monkeypatch.context() as patch:
+        patch.setattr(bd.LinUCB, "act", recorded)
+        bd.simulate(run, env, n_seeds=1, seed=5, path="messages", **how)
+    return actions
+
+
+@pytest.mark.parametrize("name", [*POLICIES, "anytime"])
+def test_simulator_and_agent_decide_alike(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Given the same world and the same noise, an agent takes another action than the simulator."""
+    env = LinearContextual(dim=3, n_arms=4, reward=Bounded(width=0.2))
+    run: Any = Anytime(first=policy("local", horizon=21)) if name == "anytime" else policy(name)
+    expected = simulated_actions(run, env, monkeypatch, **({"horizon": 90} if name == "anytime" else {}))
+    streams = Streams([5])
+    world, agent = env.begin(streams), Agent(policy=run, test=True, seed=0)
+    agent._loop.source = OneSeed(streams)
+    for i in range(90):
+        arms = world.contexts(i, 1)
+        decision = agent.act(arms[0, 0])
+        assert decision.arm == expected[i], i
+        reward = world.rewards(world.means(arms)[:, :, decision.arm])
+        assert agent.observe(decision.id, float(reward[0, 0]))
+    assert len(expected) == 90
+    assert agent.late == agent.missing == 0
+
+
+@each
+def test_many_at_once_are_as_one_by_one(name: str) -> None:
+    """`act_many` decides, counts or closes otherwise than `act` for one user after the other."""
+    sets = contexts()
+    one, many = (Agent(policy=policy(name), test=True, seed=3) for _ in range(2))
+    alone = [one.act(arms) for arms in sets]
+    together = [*many.act_many(sets[:33]), *many.act_many(list(sets[33:34])), *many.act_many(sets[34:])]
+    assert together == alone
+    assert (many.releases, many.missing) == (one.releases, one.missing)
+    assert many.act_many([]) == []
+
+
+def test_sets_of_several_sizes() -> None:
+    """Sets with different numbers of arms, or different ids, get mixed up."""
+    sets: list[Any] = [contexts(i, 1, arms=1 + i % 3)[0] for i in range(12)]
+    sets[4] = dict(zip("abc", contexts(8, 1, arms=3)[0], strict=True))
+    one, many = Agent(policy=policy()), Agent(policy=policy())
+    alone = [one.act(arms) for arms in sets]
+    together = many.act_many(sets)
+    assert [d.arm for d in together] == [d.arm for d in alone]
+    assert together[4].arm in "abc"
+    assert together[0].arm == 0  # K = 1
+
+
+def test_rewards_in_any_order() -> None:
+    """The order in which rewards come changes what is learned."""
+    sets, rng = contexts(), np.random.default_rng(1)
+    rewards = rng.random(90)
+    agents = []
+    for order in (np.arange(8), np.arange(8)[::-1], rng.permutation(8)):
+        agent = Agent(policy=policy())
+        for begin in range(0, 88, 8):
+            decisions = [agent.act(arms) for arms in sets[begin : begin + 8]]
+            for i in order:
+                agent.observe(decisions[i].id, rewards[begin + i])
+        agents.append(agent)
+    for other in agents[1:]:
+        np.testing.assert_array_equal(
+            other._loop.state.running.estimate.total, agents[0]._loop.state.running.estimate.total
+        )
+
+
+def test_arms_have_names() -> None:
+    """The chosen arm is not called as in the mapping, or the order of the mapping decides."""
+    features = {"tea": [0.9, 0.0, 0.0], ("a", 1): [0.1, 0.0, 0.0], 7: np.array([0.2, 0.1, 0.0])}
+    agent = Agent(policy=policy())
+    assert agent.act(features).arm == "tea"
+    assert agent.act(dict(reversed(features.items()))).arm == "tea"
+    assert agent.act([[0.1, 0, 0], [0.9, 0, 0]]).arm == 1
+    assert agent.recommend(features) == "tea"
+
+
+def test_a_decision_says_what_it_is() -> None:
+    """Probability or episode of a decision are wrong, or two decisions share an id."""
+    agent = Agent(policy=policy())
+    decisions = [agent.act(arms) for arms in contexts(users=20)]
+    assert [d.probability for d in decisions] == [1.0] * 20
+    assert [d.episode for d in decisions] == [i // 8 for i in range(20)]
+    assert len({d.id for d in decisions}) == 20
+
+
+def test_one_arm_one_feature() -> None:
+    """K = 1 or d = 1 does not run."""
+    agent = Agent(policy=bd.LinUCB(dim=1, horizon=10, privacy=bd.local(**BUDGET)), test=True, seed=0)
+    for _ in range(10):
+        decision = agent.act({"only": [0.5]})
+        assert decision.arm == "only"
+        assert agent.observe(decision.id, True)
+    agent.close()
+    assert agent.releases == 10
+
+
+@pytest.mark.parametrize(
+    ("bad", "named"),
+    [
+        ({}, "contexts"),
+        ([], "contexts"),
+        ([[1.0, 2.0]], "contexts"),
+        ([1.0, 2.0, 3.0], "contexts"),
+        ({"a": [1.0, 2.0]}, r"contexts\['a'\]"),
+        ({"a": [0.0, 0.0, 0.0], "b": [0.0, np.nan, 0.0]}, r"contexts\['b'\]\[1\] = nan"),
+        ([[0.0, 0.0, 0.0], [0.0, 0.0, np.inf]], r"contexts\[1\]\[2\] = inf"),
+        ({"a": ["x", "y", "z"]}, r"contexts\['a'\]"),
+        ({"a": [1j, 0, 0]}, r"contexts\['a'\]"),
+        ([[1.0, 2.0, 3.0], [1.0]], "contexts"),
+        ("abc", "contexts"),
+        (None, "contexts"),
+    ],
+)
+def test_bad_contexts(bad: Any, named: str) -> None:
+    """Contexts that cannot be used are not refused by name, or leave a slot."""
+    agent = Agent(policy=policy())
+    with pytest.raises(InvalidArgument, match=named):
+        agent.act(bad)
+    with pytest.raises(InvalidArgument, match=named.replace("contexts", r"contexts\[1\]", 1)):
+        agent.act_many([contexts()[0], bad])
+    with pytest.raises(InvalidArgument, match="contexts"):
+        agent.act_many({"a": [0.0, 0.0, 0.0]})
+    assert agent.decisions == 0
+
+
+@pytest.mark.parametrize("reward", [np.nan, np.inf, "1", None, 1j, [1.0]])
+def test_bad_rewards(reward: Any) -> None:
+    """A reward that is not a finite number is kept, or the slot is lost."""
+    agent = Agent(policy=policy())
+    decision = agent.act(contexts()[0])
+    with pytest.raises(InvalidStatistic, match="reward"):
+        agent.observe(decision.id, reward)
+    assert agent.observe(decision.id, 0.5)
+
+
+@pytest.mark.parametrize("given", ["", "0", "0-0-0", "17-" + "0" * 16 + "-" + "0" * 16, None, 0, "0" * 999])
+def test_unknown_ids(given: Any) -> None:
+    """An id that nobody was given is taken for a decision."""
+    agent = Agent(policy=policy())
+    other = Agent(policy=policy()).act(contexts()[0]).id
+    mine = agent.act(contexts()[0]).id
+    for unknown in (given, other, mine.replace(mine[-1], "0" if mine[-1] != "0" else "1")):
+        with pytest.raises(InvalidArgument, match="decision id"):
+            agent.observe(unknown, 1.0)
+    assert agent.late == 0
+
+
+def test_one_reward_for_each_decision() -> None:
+    """A second reward replaces the first."""
+    agent = Agent(policy=policy())
+    decision = agent.act(contexts()[0])
+    assert agent.observe(decision.id, 0.0)
+    with pytest.raises(InvalidArgument, match="no reward yet"):
+        agent.observe(decision.id, 1.0)
+
+
+def test_out_of_range_is_clipped_and_counted() -> None:
+    """Rewards or features out of range go into the sums as they are, or are not counted."""
+    agent = Agent(policy=policy(batch=3, horizon=6))
+    rows = ([3.0, 0.0, 0.0], 0.5), ([0.6, 0.0, 0.0], 7.0), ([0.0, 0.5, 0.0], -1.0)
+    for features, reward in rows:
+        agent.observe(agent.act([features]).id, reward)
+    agent.close()
+    assert agent.clipped == 3
+    total = agent._loop.state.running.estimate.total
+    np.testing.assert_allclose(total[:6], [1.1, 0.0, 0.0, 1.36, 0.25, 0.0])
+
+
+def test_the_horizon() -> None:
+    """Beyond the horizon the agent decides, loses rewards, or does not say what is allowed."""
+    agent = Agent(policy=policy(horizon=20))
+    decisions = agent.act_many(contexts(users=18))
+    with pytest.raises(InvalidArgument, match=r"decisions = 21 .* at most 20"):
+        agent.act_many(contexts(users=3))
+    decisions += agent.act_many(contexts(users=2))
+    with pytest.raises(InvalidArgument, match=r"decisions = 21 .* at most 20"):
+        agent.act(contexts()[0])
+    assert agent.releases == 2  # the last four are too few for a batch
+    assert agent.observe(decisions[-1].id, 1.0)
+    assert not agent.observe(decisions[15].id, 1.0)
+    assert agent.recommend(contexts()[0]) in range(4)
+    agent.close()
+    assert agent.releases == 2
+
+
+def test_closing() -> None:
+    """`close` keeps complete batches back, releases incomplete ones, or lets the agent go on."""
+    agent = Agent(policy=policy(), grace=50)
+    decisions = agent.act_many(contexts(users=20))
+    assert agent.releases == 0
+    agent.close()
+    assert agent.releases == 2
+    with pytest.raises(BandannaError, match="closed"):
+        agent.act(contexts()[0])
+    assert not agent.observe(decisions[0].id, 1.0)
+    assert not agent.observe(decisions[19].id, 1.0)
+    assert agent.late == 2
+    agent.close()
+    assert agent.releases == 2
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"policy": "LinUCB"}, "policy"),
+        ({"grace": -1}, "grace"),
+        ({"grace": 0.5}, "grace"),
+        ({"test": True}, "seed"),
+        ({"seed": 1}, "seed"),
+        ({"test": True, "seed": -1}, "seed"),
+    ],
+)
+def test_bad_arguments(changes: dict[str, Any], named: str) -> None:
+    """An agent is made from arguments that make no sense; above all a seed outside of tests."""
+    with pytest.raises(InvalidArgument, match=named):
+        Agent(**{"policy": policy(), **changes})
+
+
+def test_repr_shows_nothing_that_is_not_public() -> None:
+    """What an agent prints of itself depends on who answered what."""
+    quiet, loud = Agent(policy=policy()), Agent(policy=policy())
+    for agent in (quiet, loud):
+        for decision in agent.act_many(contexts(users=10)):
+            if agent is loud:
+                agent.observe(decision.id, 9.0)
+    assert repr(quiet) == repr(loud)
+    assert loud.late == 8
