@@ -156,7 +156,7 @@ class LinUCB:
             self.channel.prefix_std(),
             users,
             reward_std=0.5,
-            independent=self.channel.continual is None,
+            independent=self.channel.stream is None,
             growing=self.growing,
             **shared,
         )
