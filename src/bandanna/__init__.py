@@ -23,6 +23,9 @@ _HOMES = {
     "Statistic": "bandanna.core.domain",
     "Estimate": "bandanna.core.estimate",
     "LinearReport": "bandanna.core.report",
+    "Bits": "bandanna.core.shapes",
+    "SymmetricMatrix": "bandanna.core.shapes",
+    "ContinualSum": "bandanna.counters",
     "BandannaError": "bandanna.errors",
     "FastNoise": "bandanna.mechanisms.sources",
     "NoiseSource": "bandanna.mechanisms.sources",
@@ -35,18 +38,31 @@ _HOMES = {
     "CentralContinual": "bandanna.protocols",
     "CentralGaussian": "bandanna.protocols",
     "Clear": "bandanna.protocols",
+    "ConcurrentShuffle": "bandanna.protocols",
     "LocalGaussian": "bandanna.protocols",
     "ShuffleBinomial": "bandanna.protocols",
+    "ShuffleBits": "bandanna.protocols",
     "ShuffleGaussian": "bandanna.protocols",
     "Privacy": "bandanna.protocols.trust",
     "central": "bandanna.protocols.trust",
+    "concurrent": "bandanna.protocols.trust",
     "local": "bandanna.protocols.trust",
     "none": "bandanna.protocols.trust",
     "shuffle": "bandanna.protocols.trust",
     "simulate": "bandanna.simulation.engine",
     "Result": "bandanna.simulation.result",
 }
-_FOLDERS = ("accounting", "core", "environments", "errors", "mechanisms", "policies", "protocols", "simulation")
+_FOLDERS = (
+    "accounting",
+    "core",
+    "counters",
+    "environments",
+    "errors",
+    "mechanisms",
+    "policies",
+    "protocols",
+    "simulation",
+)
 
 __all__ = [
     "Accountant",
@@ -54,10 +70,13 @@ __all__ = [
     "ApproxDP",
     "Ball",
     "BandannaError",
+    "Bits",
     "Box",
     "CentralContinual",
     "CentralGaussian",
     "Clear",
+    "ConcurrentShuffle",
+    "ContinualSum",
     "Domain",
     "Estimate",
     "FastNoise",
@@ -76,13 +95,17 @@ __all__ = [
     "Result",
     "SecureNoise",
     "ShuffleBinomial",
+    "ShuffleBits",
     "ShuffleGaussian",
     "Statistic",
+    "SymmetricMatrix",
     "ZCDP",
     "__version__",
     "accounting",
     "central",
+    "concurrent",
     "core",
+    "counters",
     "environments",
     "errors",
     "geometric",
@@ -98,7 +121,7 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from bandanna import accounting, core, environments, errors, mechanisms, policies, protocols, simulation
+    from bandanna import accounting, core, counters, environments, errors, mechanisms, policies, protocols, simulation
     from bandanna.accounting.accountant import Accountant
     from bandanna.accounting.budgets import ZCDP, ApproxDP, PureDP, RenyiDP
     from bandanna.accounting.guarantee import Guarantee
@@ -106,6 +129,8 @@ if TYPE_CHECKING:
     from bandanna.core.domain import Ball, Box, Domain, Statistic
     from bandanna.core.estimate import Estimate
     from bandanna.core.report import LinearReport
+    from bandanna.core.shapes import Bits, SymmetricMatrix
+    from bandanna.counters import ContinualSum
     from bandanna.errors import BandannaError
     from bandanna.mechanisms.sources import FastNoise, NoiseSource, SecureNoise
     from bandanna.policies.anytime import Anytime
@@ -117,11 +142,13 @@ if TYPE_CHECKING:
         CentralContinual,
         CentralGaussian,
         Clear,
+        ConcurrentShuffle,
         LocalGaussian,
         ShuffleBinomial,
+        ShuffleBits,
         ShuffleGaussian,
     )
-    from bandanna.protocols.trust import Privacy, central, local, none, shuffle
+    from bandanna.protocols.trust import Privacy, central, concurrent, local, none, shuffle
     from bandanna.simulation.engine import simulate
     from bandanna.simulation.result import Result
 

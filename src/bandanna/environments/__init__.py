@@ -5,6 +5,7 @@ from __future__ import annotations
 from bandanna.environments.arrays import ArrayEnvironment, ArrayWorld, CallableEnvironment, CallableWorld
 from bandanna.environments.base import Environment, World
 from bandanna.environments.drifting import DriftingContexts, DriftingWorld
+from bandanna.environments.hard_bits import HardBits
 from bandanna.environments.linear import FixedArms, FreshArms, LinearContextual, LinearWorld
 from bandanna.environments.published import PublishedLinear
 from bandanna.environments.rewards import Bernoulli, Bounded, RewardLaw
@@ -21,6 +22,7 @@ __all__ = [
     "Environment",
     "FixedArms",
     "FreshArms",
+    "HardBits",
     "LinearContextual",
     "LinearWorld",
     "PublishedLinear",

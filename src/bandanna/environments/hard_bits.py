@@ -1,0 +1,72 @@
+"""Hard inputs for counters: streams of bits on which every concurrent shuffle counter must err.
+
+After a start of at most r equal bits, a single fair bit and r copies of another fair bit alternate, with
+
+    r = rep_{n,k} = n^{1/(2k+1)} c^{2k/(2k+1)} / 2,      c = e^epsilon / (e^{2 epsilon} + 1).
+
+A batch that is large enough to hide the single bits leaves the counter blind for r copies; smaller ones add up noise.
+Reference: Tenenbaum, Kaplan, Mansour and Stemmer 2023 [002], section 4 and Theorem 4.1 (error Omega(rep_{n,k})).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bandanna.core import require
+from bandanna.core.streams import Streams
+from bandanna.errors import InvalidArgument
+
+
+@dataclass(frozen=True, kw_only=True)
+class HardBits:
+    """The family Delta_{n,k}: n = `horizon`, k = `shufflers`, and a start of `start` bits that are all `first`."""
+
+    horizon: int
+    shufflers: int
+    epsilon: float = 1.0
+    start: int = 0
+    first: int = 0
+
+    def __post_init__(self) -> None:
+        require.whole("horizon", self.horizon)
+        require.whole("shufflers", self.shufflers)
+        require.epsilon(self.epsilon)
+        if not 0 <= require.whole("start", self.start, least=0) <= self.repeats:
+            raise InvalidArgument("start", self.start, f"at most {self.repeats} bits")
+        if self.first not in (0, 1):
+            raise InvalidArgument("first", self.first, "0 or 1")
+
+    @property
+    def variance(self) -> float:
+        """c_epsilon = e^epsilon / (e^{2 epsilon} + 1), written without overflow."""
+        return 1 / (2 * math.cosh(min(self.epsilon, 700.0)))
+
+    @property
+    def lower_bound(self) -> float:
+        """rep_{n,k}: the order of the error that no concurrent shuffle counter can avoid [002, Theorem 4.1]."""
+        power = 1 / (2 * self.shufflers + 1)
+        return 0.5 * self.horizon**power * self.variance ** (2 * self.shufflers * power)  # [002, section 4]
+
+    @property
+    def repeats(self) -> int:
+        """r as a whole number, at least 1."""
+        return max(1, round(self.lower_bound))
+
+    def proven(self, delta: float) -> bool:
+        """Whether Theorem 4.1's conditions hold: delta < min(epsilon, 1)/(40 n (k+1)) and n c^2 > 200^2 Big_{n,k}."""
+        n, k, c = self.horizon, self.shufflers, self.variance
+        big = n ** ((2 * k - 1) / (2 * k + 1)) * c ** (2 / (2 * k + 1))  # Big_{n,k}
+        return require.delta(delta) < min(self.epsilon, 1.0) / (40 * n * (k + 1)) and n * c**2 > 200**2 * big
+
+    def draw(self, streams: Streams) -> NDArray[np.float64]:
+        """One stream of bits for each seed, from the stream "hard bits": (S, n)."""
+        period = 1 + self.repeats
+        blocks = -(-self.horizon // period)
+        fair = streams.uniform("hard bits", (blocks, 2)) < 0.5  # (S, blocks, 2): the single bit, the copied one
+        each = np.repeat(fair, (1, self.repeats), axis=-1).reshape(len(streams.seeds), -1)  # (S, blocks * period)
+        start = np.full((len(streams.seeds), self.start), bool(self.first))
+        return np.concatenate([start, each], axis=1)[:, : self.horizon].astype(float)
