@@ -149,8 +149,6 @@ class Agent:
         """
         file, loop = Path(path), self._loop
         with self._alone():
-            if loop.ledger is not None:
-                loop.journals.attach(journal_of(file), {"state": loop.state, "source": loop.randomness()})
             content = {
                 "name": self._name,
                 "policy": loop.policy,
@@ -161,7 +159,10 @@ class Agent:
                 "source": loop.randomness(),
                 "slots": loop.slots.to_columns(),
             }
-            saving.write(file, content | {name: getattr(loop, name) for name in Loop.PLAIN})
+            text = saving.text_of(content | {name: getattr(loop, name) for name in Loop.PLAIN})
+            if loop.ledger is not None:
+                loop.journals.attach(journal_of(file), {"state": loop.state, "source": loop.randomness()})
+            saving.write(file, text)
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> Agent:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
+from itertools import groupby
 from numbers import Real
 from typing import Any
 
@@ -71,15 +73,23 @@ def reward_of(reward: Any) -> float:
     return value
 
 
-def calibrations(policy: Policy) -> dict[int, Channel]:
-    """The calibrated protocols in use, by phase: a search elsewhere might find others, of the same budget."""
-    if isinstance(policy, Anytime):
-        return {phase: one.channel for phase, one in policy._phases.items() if "channel" in vars(one)}
-    return {0: policy.channel}
+def calibrations(policy: Policy) -> dict[int, tuple[Channel, list[int]]]:
+    """The calibrated protocols in use, by phase: a search elsewhere might find others, of the same budget.
+
+    The batch sizes stand beside the channel as runs: size, how often, size, how often, ...
+    """
+    phases = policy._phases if isinstance(policy, Anytime) else {0: policy}
+    channels = {phase: one.channel for phase, one in phases.items() if "channel" in vars(one)}
+    return {phase: (replace(channel, sizes=()), _runs(channel.sizes)) for phase, channel in channels.items()}
 
 
-def recalibrate(policy: Policy, channels: dict[int, Channel]) -> None:
+def recalibrate(policy: Policy, saved: dict[int, tuple[Channel, list[int]]]) -> None:
     """Make a policy use these protocols; what they guarantee is computed from them anew."""
-    for phase, channel in channels.items():
+    for phase, (channel, runs) in saved.items():
+        sizes = tuple(size for size, times in zip(runs[::2], runs[1::2], strict=True) for _ in range(times))
         owner = policy.phase(phase) if isinstance(policy, Anytime) else policy
-        vars(owner)["channel"] = channel  # where its cached property looks first
+        vars(owner)["channel"] = replace(channel, sizes=sizes)  # where its cached property looks first
+
+
+def _runs(sizes: tuple[int, ...]) -> list[int]:
+    return [number for size, run in groupby(sizes) for number in (size, len(list(run)))]

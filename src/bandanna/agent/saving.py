@@ -16,15 +16,20 @@ from bandanna.errors import BandannaError
 FORMAT, VERSION = "bandanna agent", 1
 
 
-def write(path: Path, content: dict[str, Any]) -> None:
-    """Write beside the target, sync, rename: a crash leaves the old file or the new one."""
+def text_of(content: dict[str, Any]) -> str:
+    """A line that says what the file is, with a checksum, and a line with the content."""
     text = ENCODING.dumps(content)
     header = {"format": FORMAT, "version": VERSION, "sha256": hashlib.sha256(text.encode()).hexdigest()}
+    return json.dumps(header) + "\n" + text + "\n"
+
+
+def write(path: Path, text: str) -> None:
+    """Write beside the target, sync, rename: a crash leaves the old file or the new one."""
     beside = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     try:
         handle = os.open(beside, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
         with open(handle, "w", encoding="utf-8", newline="\n") as file:
-            file.write(json.dumps(header) + "\n" + text + "\n")
+            file.write(text)
             file.flush()
             os.fsync(file.fileno())
         os.replace(beside, path)
