@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 _HOMES = {
+    "Agent": "bandanna.agent",
+    "Decision": "bandanna.agent",
     "Accountant": "bandanna.accounting.accountant",
     "ApproxDP": "bandanna.accounting.budgets",
     "PureDP": "bandanna.accounting.budgets",
@@ -17,6 +19,7 @@ _HOMES = {
     "Ledger": "bandanna.accounting.ledger",
     "LedgerStore": "bandanna.accounting.ledger",
     "MemoryStore": "bandanna.accounting.ledger",
+    "SQLiteStore": "bandanna.accounting.stores",
     "Ball": "bandanna.core.domain",
     "Box": "bandanna.core.domain",
     "Domain": "bandanna.core.domain",
@@ -54,6 +57,7 @@ _HOMES = {
 }
 _FOLDERS = (
     "accounting",
+    "agent",
     "core",
     "counters",
     "environments",
@@ -66,6 +70,7 @@ _FOLDERS = (
 
 __all__ = [
     "Accountant",
+    "Agent",
     "Anytime",
     "ApproxDP",
     "Ball",
@@ -77,6 +82,7 @@ __all__ = [
     "Clear",
     "ConcurrentShuffle",
     "ContinualSum",
+    "Decision",
     "Domain",
     "Estimate",
     "FastNoise",
@@ -94,6 +100,7 @@ __all__ = [
     "RenyiDP",
     "Result",
     "SecureNoise",
+    "SQLiteStore",
     "ShuffleBinomial",
     "ShuffleBits",
     "ShuffleGaussian",
@@ -102,6 +109,7 @@ __all__ = [
     "ZCDP",
     "__version__",
     "accounting",
+    "agent",
     "central",
     "concurrent",
     "core",
@@ -121,11 +129,24 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from bandanna import accounting, core, counters, environments, errors, mechanisms, policies, protocols, simulation
+    from bandanna import (
+        accounting,
+        agent,
+        core,
+        counters,
+        environments,
+        errors,
+        mechanisms,
+        policies,
+        protocols,
+        simulation,
+    )
     from bandanna.accounting.accountant import Accountant
     from bandanna.accounting.budgets import ZCDP, ApproxDP, PureDP, RenyiDP
     from bandanna.accounting.guarantee import Guarantee
     from bandanna.accounting.ledger import Ledger, LedgerStore, MemoryStore
+    from bandanna.accounting.stores import SQLiteStore
+    from bandanna.agent import Agent, Decision
     from bandanna.core.domain import Ball, Box, Domain, Statistic
     from bandanna.core.estimate import Estimate
     from bandanna.core.report import LinearReport
