@@ -46,6 +46,7 @@ def result(**changes: Any) -> Result:
         "name": "LinUCB",
         "users": 18,
         "numbers_per_user": 9,
+        "counts": {"switches": np.array([2, 3, 7])},
     }
     return Result(**{**fields, **changes})
 
@@ -53,7 +54,7 @@ def result(**changes: Any) -> Result:
 def one_seed() -> Result:
     """The first run alone."""
     arrays = {name: getattr(result(), name)[:1] for name in ("regret", "rewards", "clipped", "repairs", "seeds")}
-    return replace(result(), **arrays)
+    return replace(result(), **arrays, counts={"switches": np.array([2])})
 
 
 def test_statistics_are_those_of_the_standard_library() -> None:
@@ -79,6 +80,7 @@ def test_summary_of_a_known_result() -> None:
         "releases": 2,
         "clipped": 4,
         "repairs": 1,
+        "counts": {"switches": 4.0},
         "communication": {"users": 18, "bits_per_user": 7, "bits": 126, "numbers": 162},
         "seconds": 0.25,
         "guarantee": PROMISE.to_dict(),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from os import PathLike
 from typing import Any
 
@@ -25,6 +25,7 @@ class Result:
     users             users whose report was released, in one run; None: every round's
     numbers_per_user  real numbers in one report before it is encoded; None: not recorded
     bits_per_user     bits of the longest report as sent
+    counts            what else the policy counts, by name, for every seed
     """
 
     checkpoints: NDArray[np.int64]  # (C,)
@@ -40,6 +41,7 @@ class Result:
     name: str = ""
     users: int | None = None
     numbers_per_user: int | None = None
+    counts: dict[str, NDArray[np.int64]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "seeds", tuple(int(seed) for seed in self.seeds))
@@ -49,18 +51,23 @@ class Result:
         self._shaped("rewards", (n_seeds,), np.float64)
         self._shaped("clipped", (n_seeds,), np.int64)
         self._shaped("repairs", (n_seeds,), np.int64)
+        counts = {name: np.asarray(values, dtype=np.int64) for name, values in self.counts.items()}
+        object.__setattr__(self, "counts", counts)
+        for name, values in counts.items():
+            if values.shape != (n_seeds,):
+                raise InvalidArgument(f"shape of counts[{name!r}]", values.shape, f"({n_seeds},), from the seeds")
 
-    def _shaped(self, field: str, shape: tuple[int, ...], kind: type[np.generic]) -> None:
-        values = np.asarray(getattr(self, field), dtype=kind)
+    def _shaped(self, name: str, shape: tuple[int, ...], kind: type[np.generic]) -> None:
+        values = np.asarray(getattr(self, name), dtype=kind)
         if values.shape != shape:
-            raise InvalidArgument(f"shape of {field}", values.shape, f"{shape}, from the seeds and checkpoints")
-        object.__setattr__(self, field, values)
+            raise InvalidArgument(f"shape of {name}", values.shape, f"{shape}, from the seeds and checkpoints")
+        object.__setattr__(self, name, values)
 
     def __eq__(self, other: object) -> bool:
         """Every field, array by array; NaN equals NaN."""
         if not isinstance(other, Result):
             return NotImplemented
-        return all(_same(getattr(self, field.name), getattr(other, field.name)) for field in fields(self))
+        return all(_same(getattr(self, each.name), getattr(other, each.name)) for each in fields(self))
 
     @property
     def n_seeds(self) -> int:
@@ -88,7 +95,7 @@ class Result:
         return np.asarray(np.std(self.regret, axis=0, ddof=1) / math.sqrt(self.n_seeds))
 
     def summary(self) -> dict[str, Any]:
-        """Plain values for JSON. Clips and repairs are sums over the seeds, communication is that of one run.
+        """Plain values for JSON. Clips and repairs are sums over the seeds, counts means; communication is of one run.
 
         What is unknown is None: the standard error of one seed, numbers that were not recorded, infinities.
         """
@@ -104,6 +111,7 @@ class Result:
             "releases": self.releases,
             "clipped": int(np.sum(self.clipped)),
             "repairs": int(np.sum(self.repairs)),
+            "counts": {name: float(np.mean(values)) for name, values in self.counts.items()},
             "communication": {
                 "users": users,
                 "bits_per_user": self.bits_per_user,
@@ -144,7 +152,7 @@ class Result:
         return storage.read(path, cls)
 
     def _fields(self) -> dict[str, Any]:
-        return {field.name: getattr(self, field.name) for field in fields(self)}
+        return {each.name: getattr(self, each.name) for each in fields(self)}
 
 
 def checkpoints_for(horizon: int, wanted: int) -> NDArray[np.int64]:
@@ -155,4 +163,6 @@ def checkpoints_for(horizon: int, wanted: int) -> NDArray[np.int64]:
 def _same(one: Any, other: Any) -> bool:
     if isinstance(one, np.ndarray):
         return np.array_equal(one, other, equal_nan=one.dtype.kind == "f")
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(_same(one[name], other[name]) for name in one)
     return bool(one == other)
