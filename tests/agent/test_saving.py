@@ -32,6 +32,7 @@ POLICIES: dict[str, Any] = {
     "local": {"privacy": bd.local(**BUDGET, participations=2)},
     "shuffle": {"privacy": bd.shuffle(**BUDGET)},
     "shuffle-gaussian": {"privacy": bd.shuffle(**BUDGET, protocol="gaussian")},
+    "concurrent": {"privacy": bd.concurrent(**BUDGET, shufflers=2), "horizon": 64},
     "geometric": {"privacy": bd.shuffle(**BUDGET), "batch": bd.geometric(first=4, ratio=1.5)},
 }
 each = pytest.mark.parametrize("name", [*POLICIES, "anytime"])

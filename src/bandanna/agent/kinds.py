@@ -15,6 +15,8 @@ from bandanna.protocols.central_continual import CentralContinual
 from bandanna.protocols.central_continual import analyzer as central
 from bandanna.protocols.channel import Channel, Running
 from bandanna.protocols.clear import Clear
+from bandanna.protocols.concurrent_shuffle import BatchTree, ConcurrentShuffle
+from bandanna.protocols.concurrent_shuffle import Running as ConcurrentRunning
 from bandanna.protocols.local_gaussian import LocalGaussian
 from bandanna.protocols.shuffle_binomial import ShuffleBinomial
 from bandanna.protocols.shuffle_gaussian import ShuffleGaussian
@@ -40,11 +42,14 @@ ENCODING = Encoding(
         "LocalGaussian": LocalGaussian,
         "ShuffleGaussian": ShuffleGaussian,
         "ShuffleBinomial": ShuffleBinomial,
+        "ConcurrentShuffle": ConcurrentShuffle,
+        "BatchTree": BatchTree,
         "BinomialNoise": BinomialNoise,
         "State": linucb.State,
         "AnytimeState": anytime.State,
         "Running": Running,
         "CentralRunning": central.Running,
+        "ConcurrentRunning": ConcurrentRunning,
         "BLTState": BLTState,
         "TreeState": TreeState,
         "Node": Node,

@@ -22,6 +22,8 @@ from bandanna.mechanisms.sources import FastNoise, NoiseSource, SecureNoise
 from bandanna.policies.anytime import Anytime
 from bandanna.policies.linucb import Snapshot
 from bandanna.protocols.channel import Channel
+from bandanna.protocols.clear import Clear
+from bandanna.protocols.concurrent_shuffle import ConcurrentShuffle
 from bandanna.protocols.shuffle_binomial import ShuffleBinomial
 
 TASK = "agent"  # the agent's releases in its ledger
@@ -48,7 +50,7 @@ def noise_for(policy: Policy, seed: int | None) -> tuple[NoiseSource, np.random.
         return FastNoise(rng), rng
     source = SecureNoise()
     protocols = channel_of(policy, 0).protocols.values()
-    if policy.privacy.noisy and not all(isinstance(protocol, ShuffleBinomial) for protocol in protocols):
+    if not all(isinstance(protocol, Clear | ShuffleBinomial | ConcurrentShuffle) for protocol in protocols):
         source.discrete_gaussian(std=1.0, size=1)  # raises MissingExtra now, not after the first batch
     return source, None
 
