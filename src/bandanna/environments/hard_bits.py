@@ -49,7 +49,7 @@ class HardBits:
     def lower_bound(self) -> float:
         """rep_{n,k}: the order of the error that no concurrent shuffle counter can avoid [002, Theorem 4.1]."""
         power = 1 / (2 * self.shufflers + 1)
-        return 0.5 * self.horizon**power * self.variance ** (2 * self.shufflers * power)  # [002, section 4]
+        return float(0.5 * self.horizon**power * self.variance ** (2 * self.shufflers * power))  # [002, section 4]
 
     @property
     def repeats(self) -> int:

@@ -1,13 +1,14 @@
 """Which tree: the degrees with the least error.
 
 The variance falls with equal degrees (2 sinh(x/2) and sqrt(e^x - 1), e^x >= 2, are convex in x = log d): only degrees
-that differ by at most one are tried, beside every lowest degree.
+that differ by at most one are tried, beside every lowest degree. From the best of them, single degrees are changed and
+exchanged as long as that helps: what the horizon leaves over at its end is not in the convex bound.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 
 import numpy as np
@@ -25,6 +26,7 @@ from bandanna.protocols.concurrent_shuffle.split import unit_std
 Floats = NDArray[np.float64]
 
 _SHORTLIST = 24
+_NEAR = 1.05  # numbers of levels whose first tree is within this factor of the best are looked at more closely
 
 
 def plan_tree(
@@ -98,11 +100,38 @@ def best_tree(
     shufflers="best" chooses k as well; `lowest` fixes d_low.
     """
     ks = _counts(horizon, shufflers, lowest or 2)
-    shortlist = (tree for k in ks for tree in _shortlist(horizon, k, noise, bound, averaging, lowest))
-    found = min(shortlist, key=lambda tree: _error(tree, noise, bound, averaging), default=None)
-    if found is None:
+
+    def error(tree: BatchTree) -> float:
+        return _error(tree, noise, bound, averaging)
+
+    shortlists = [list(_shortlist(horizon, k, noise, bound, averaging, lowest)) for k in ks]
+    firsts = [min(trees, key=error) for trees in shortlists if trees]
+    if not firsts:
         raise InvalidArgument("shufflers", shufflers, f"fewer: {horizon} users do not fill a batch of every level")
-    return found
+    least = min(map(error, firsts))
+    return min((_climbed(tree, error, lowest) for tree in firsts if error(tree) <= _NEAR * least), key=error)
+
+
+def _climbed(tree: BatchTree, error: Callable[[BatchTree], float], lowest: int | None) -> BatchTree:
+    """Change a degree by one, or exchange two neighbours, as long as the error falls."""
+    while True:
+        around = [BatchTree(horizon=tree.horizon, degrees=degrees) for degrees in _around(tree, lowest)]
+        best = min([tree, *around], key=error)
+        if best is tree:
+            return tree
+        tree = best
+
+
+def _around(tree: BatchTree, lowest: int | None) -> Iterator[tuple[int, ...]]:
+    first = 0 if lowest is None else 1
+    for j in range(first, tree.levels):
+        for step in (-1, 1):
+            changed = (*tree.degrees[:j], tree.degrees[j] + step, *tree.degrees[j + 1 :])
+            if min(changed) >= 2 and math.prod(changed) <= tree.horizon:
+                yield changed
+    for j in range(first, tree.levels - 1):
+        if tree.degrees[j] != tree.degrees[j + 1]:
+            yield (*tree.degrees[:j], tree.degrees[j + 1], tree.degrees[j], *tree.degrees[j + 2 :])
 
 
 def _shortlist(

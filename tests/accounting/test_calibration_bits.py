@@ -1,0 +1,95 @@
+"""Sums of bits: the exact profile of binomial noise, and the least noise that meets a budget by it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import mpmath
+import numpy as np
+import pytest
+from scipy import stats
+
+from bandanna.accounting import accountant, lattice
+from bandanna.accounting.budgets import ZCDP, ApproxDP
+from bandanna.accounting.calibration.bits import bit_event, bit_noise, bit_noise_of_std, bit_std
+from bandanna.accounting.events import BinomialEvent
+from bandanna.accounting.exact import binomial_delta
+from bandanna.accounting.gdp import Price
+from bandanna.errors import InvalidArgument, InvalidBudget
+
+BUDGETS = [ApproxDP(epsilon=e, delta=d) for e in (0.2, 1.0, 5.0) for d in (0.1, 1e-5)]
+
+
+@pytest.mark.parametrize("shift", [1, 3])
+@pytest.mark.parametrize("probability", [0.5, 0.25])
+def test_profile_is_the_enumerated_one(shift: int, probability: float) -> None:
+    """The exact delta differs from the sum over all outcomes, in 40 digits."""
+    trials, epsilon = 60, 0.7
+    with mpmath.workdps(40):
+        p = mpmath.mpf(probability)
+        mass = [mpmath.binomial(trials, j) * p**j * (1 - p) ** (trials - j) for j in range(trials + 1)]
+        zero = [mpmath.mpf(0)] * shift
+        pair = (zero + mass, mass + zero)
+        factor = mpmath.e ** mpmath.mpf(epsilon)
+        both = [sum(max(a - factor * b, mpmath.mpf(0)) for a, b in zip(*q, strict=True)) for q in (pair, pair[::-1])]
+    found = binomial_delta(trials, probability, shift, epsilon)
+    assert 1.0 <= found / float(max(both)) < 1 + 1e-8
+
+
+def test_profile_of_many_coins_is_the_summed_one() -> None:
+    """For a window of a large binomial the delta differs from SciPy's tails at the best threshold."""
+    trials, shift, epsilon = 2_000_000, 250, 0.8
+    law = stats.binom(trials, 0.5)
+    thresholds = np.arange(trials // 2, trials // 2 + 8000)
+    tails = law.sf(thresholds - shift - 1) - math.exp(epsilon) * law.sf(thresholds - 1)
+    assert binomial_delta(trials, 0.5, shift, epsilon) == pytest.approx(float(np.max(tails)), rel=1e-7)
+
+
+def test_profile_lies_below_theorem_a() -> None:
+    """Theorem A understates the exact delta, or the accountant does not use the smaller, exact one."""
+    for trials in (60, 400, 20_000):
+        event = BinomialEvent(trials=trials, shift=2, reach=2, rounded=False)
+        unit = lattice.binomial_price(trials, 0.5, 6.0)
+        for epsilon in (0.3, 1.0, 2.0):
+            bound = Price(mu=unit.mu * 2, tail=unit.tail).delta(epsilon)
+            exact = accountant.delta_near(event, epsilon, 1e-5)
+            assert exact == binomial_delta(trials, 0.5, 2, epsilon) <= bound
+
+
+@pytest.mark.parametrize("budget", BUDGETS, ids=str)
+@pytest.mark.parametrize("users", [2, 7, 61, 3000])
+def test_least_noise(budget: ApproxDP, users: int) -> None:
+    """The noise misses its budget, is more than 1 % above the Gaussian's, or 20 % less would do as well."""
+    noise = bit_noise(users=users, budget=budget)
+    exact = binomial_delta(users * noise.trials, 0.5, int(noise.scale), budget.epsilon)
+    assert exact <= budget.delta
+    assert bit_std(noise) < 1.01 / budget.mu()
+    weaker = replace(noise, trials=max(1, round(0.64 * noise.trials)))
+    if weaker.trials < noise.trials:
+        assert binomial_delta(users * weaker.trials, 0.5, int(weaker.scale), budget.epsilon) > budget.delta
+
+
+def test_returning_users_pay_for_every_batch() -> None:
+    """The noise of a user in several batches is priced as if it were in one."""
+    budget = ApproxDP(epsilon=1.0, delta=1e-5)
+    noise = bit_noise(users=50, budget=budget, participations=4)
+    assert 2 / budget.mu() <= bit_std(noise) < 2.06 / budget.mu()
+
+
+@pytest.mark.parametrize("std", [0.7, 3.7, 12.0, 400.0])
+@pytest.mark.parametrize("users", [2, 9, 1000, 10**6])
+def test_noise_of_a_given_std(std: float, users: int) -> None:
+    """A level has less noise than planned, or more than 0.1 % more."""
+    noise = bit_noise_of_std(std, users=users)
+    assert std * (1 - 1e-9) <= bit_std(noise) <= 1.001 * std
+    assert bit_event(noise).trials == users * noise.trials
+    assert bit_event(noise, users=1).trials == noise.trials
+
+
+def test_bad_input() -> None:
+    """A budget without delta, or a batch of one user, is calibrated all the same."""
+    with pytest.raises(InvalidBudget):
+        bit_noise(users=5, budget=ZCDP(rho=0.1))
+    with pytest.raises(InvalidArgument):
+        bit_noise(users=1, budget=BUDGETS[0])

@@ -1,0 +1,41 @@
+"""Prefix sums from block sums, beside a plain loop."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bandanna.core import trees
+
+
+@given(st.integers(1, 60), st.lists(st.integers(2, 5), max_size=3), st.integers(0, 2**31))
+def test_prefixes_are_sums_of_maximal_blocks(lowest: int, degrees: list[int], seed: int) -> None:
+    """A prefix is built of other blocks than the largest complete ones, or in the wrong average."""
+    rng = np.random.default_rng(seed)
+    counts = [lowest]
+    for degree in degrees:
+        if counts[-1] // degree < 1:
+            break
+        counts.append(counts[-1] // degree)
+    degrees = degrees[: len(counts) - 1]
+    own = [rng.normal(size=(2, count, 1)) for count in counts]
+    weights = [1.0, *rng.uniform(0.2, 1.0, len(counts) - 1)]
+    blocks = trees.averaged(own, degrees, weights)
+    found = trees.prefixes(blocks, degrees)
+    for q in range(1, lowest + 1):
+        left, total, sizes = 0, np.zeros((2, 1)), np.cumprod([1, *degrees])
+        for level in reversed(range(len(counts))):
+            while left + sizes[level] <= q:
+                total = total + estimate(own, degrees, weights, level, left // sizes[level])
+                left += sizes[level]
+        assert np.allclose(found[:, q - 1], total)
+
+
+def estimate(own: list, degrees: list[int], weights: list[float], level: int, block: int) -> np.ndarray:
+    """A block's estimate by recursion."""
+    if level == 0:
+        return own[0][:, block]
+    degree = degrees[level - 1]
+    parts = [estimate(own, degrees, weights, level - 1, block * degree + i) for i in range(degree)]
+    return weights[level] * own[level][:, block] + (1 - weights[level]) * sum(parts)
