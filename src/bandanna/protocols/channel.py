@@ -7,13 +7,15 @@ so far.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections import Counter
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from bandanna.accounting import parallel
 from bandanna.accounting.guarantee import Guarantee
 from bandanna.core.domain import Domain, Statistic
 from bandanna.core.estimate import Estimate
@@ -58,8 +60,13 @@ class Channel:
 
     @property
     def guarantee(self) -> Guarantee:
-        """That of the batch size with the largest epsilon; sizes differ only by the granularity of their noise."""
-        return max((protocol.guarantee for protocol in self.protocols.values()), key=lambda stated: stated.epsilon)
+        """That of the batch size with the largest epsilon; for returning users, of the dearest choice of batches."""
+        stated = max((protocol.guarantee for protocol in self.protocols.values()), key=lambda each: each.epsilon)
+        if stated.participations == 1 or len(self.protocols) == 1:
+            return stated
+        batches = Counter(self.protocols[size].event for size in self.sizes)
+        spent = parallel.spent({"": batches}, stated.participations, stated.delta)
+        return replace(stated, epsilon=max(stated.epsilon, spent))
 
     @property
     def bits_per_user(self) -> int:
@@ -99,6 +106,10 @@ class Channel:
 
 def open_channel(privacy: Privacy, *, domain: Domain, sizes: tuple[int, ...]) -> Channel:
     """Calibrate for a statistic and a schedule: noise belongs to a batch size, so every size has its own protocol."""
+    returning = privacy.noisy and privacy.participations > 1
+    if returning and privacy.model == "shuffle" and privacy.protocol == "gaussian" and len(set(sizes)) > 1:
+        allowed = "batches of one size: shuffled Gaussians of several sizes do not compose within the budget"
+        raise InvalidArgument("batch", sorted(set(sizes)), allowed)
     if privacy.model == "concurrent" and privacy.noisy:
         return Channel(protocols={sizes[0]: _concurrent(privacy, domain, sizes)}, sizes=sizes)
     return Channel(protocols={size: _protocol(privacy, domain, size, len(sizes)) for size in set(sizes)}, sizes=sizes)
