@@ -15,13 +15,13 @@ import math
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, replace
+from importlib.metadata import version
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-import bandanna
 from bandanna.core import require
 from bandanna.errors import BandannaError
 from bandanna.policies.linucb import LinUCB
@@ -123,7 +123,7 @@ def merged(parts: list[Result]) -> Result:
 
 def _claim(experiment: Experiment, directory: Path, *, resume: bool) -> None:
     """The directory belongs to one experiment, whose description it carries."""
-    record, ours = directory / "experiment.json", {"bandanna": bandanna.__version__, **plain(experiment.to_dict())}
+    record, ours = directory / "experiment.json", {"bandanna": version("bandanna"), **plain(experiment.to_dict())}
     if not record.exists():
         if any(directory.glob("blocks/*.csv")):
             raise BandannaError(f"{directory} holds blocks without their experiment.json: choose another directory")
