@@ -126,9 +126,7 @@ class Domain(ABC):
             raise InvalidStatistic("statistics", f"array of shape {array.shape}", f"shape (..., users, {self.dim})")
         if array.shape[-2] < 1:
             raise InvalidStatistic("statistics", f"array of shape {array.shape}", "at least one user")
-        if not np.all(np.isfinite(array)):
-            place = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
-            raise InvalidStatistic(f"statistics[{_index(place)}]", float(array[place]), "finite numbers")
+        all_finite("statistics", array)
         inside = self.project(array)
         if not np.all(np.isfinite(inside)):
             raise InvalidStatistic(
@@ -229,6 +227,13 @@ def reals(argument: str, values: ArrayLike) -> Floats:
     except (TypeError, ValueError):
         pass
     raise InvalidStatistic(argument, type(values).__name__, "an array of real numbers")
+
+
+def all_finite(argument: str, array: Floats) -> None:
+    """Raise an error that names the place of the first number that is not finite."""
+    if not np.all(np.isfinite(array)):
+        place = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
+        raise InvalidStatistic(f"{argument}[{_index(place)}]", float(array[place]), "finite numbers")
 
 
 def clip_norm(values: Floats, bound: float) -> Floats:

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from bandanna.core import require
-from bandanna.core.domain import Domain, Statistic, clip_norm, reals
+from bandanna.core.domain import Domain, Statistic, all_finite, clip_norm, reals
 from bandanna.errors import InvalidStatistic
 
 Floats = NDArray[np.float64]
@@ -91,10 +91,8 @@ class LinearReport(Domain):
             raise InvalidStatistic("features", f"array of shape {x.shape}", f"shape (..., users, {self.features})")
         if y.shape != x.shape[:-1]:
             raise InvalidStatistic("rewards", f"array of shape {y.shape}", f"shape {x.shape[:-1]}, as the features")
-        for name, array in (("features", x), ("rewards", y)):
-            if not np.all(np.isfinite(array)):
-                place = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
-                raise InvalidStatistic(f"{name}{list(place)}", float(array[place]), "finite numbers")
+        all_finite("features", x)
+        all_finite("rewards", y)
         inside_x = clip_norm(x, 1.0)
         inside_y = np.clip(y, -self.reward_bound, self.reward_bound)
         moved = np.any(np.abs(inside_x - x) > 1e-9, axis=-1) | (np.abs(inside_y - y) > 1e-9 * self.reward_bound)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from bandanna.accounting.guarantee import Guarantee
 from bandanna.core import require
-from bandanna.core.domain import Statistic
+from bandanna.core.domain import Statistic, all_finite
 from bandanna.core.linalg import first_best, positive_inverse, upper
 from bandanna.core.report import LinearReport
 from bandanna.errors import InvalidArgument
@@ -199,7 +199,11 @@ class LinUCB:
 
     def act(self, snapshot: Snapshot, contexts: Floats) -> NDArray[np.int64]:
         """Device: the first arm with the largest index; (*R, rounds, K, d) -> (*R, rounds)."""
-        return first_best(scores(snapshot, contexts))
+        with np.errstate(invalid="ignore", over="ignore"):  # what is not finite is named below
+            index = scores(snapshot, contexts)
+        if not np.isfinite(np.sum(index)):
+            all_finite("contexts", contexts)
+        return first_best(index)
 
     def choose(self, snapshot: Snapshot, arms: Arms) -> NDArray[np.int64]:
         """The same for one tabulated set of arms: (*R)."""

@@ -1,0 +1,107 @@
+"""The simulator at its edges: one arm, one dimension, short horizons, bad numbers from one's own world."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+
+from bandanna.core.streams import Streams
+from bandanna.environments import Bounded, LinearContextual
+from bandanna.environments.arrays import ArrayEnvironment
+from bandanna.environments.base import Environment, World
+from bandanna.errors import InvalidArgument, InvalidStatistic
+from bandanna.policies.linucb import LinUCB
+from bandanna.protocols.trust import Privacy, central, local, none, shuffle
+from bandanna.simulation.engine import simulate
+
+BUDGET: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-5}
+MODELS = [none(), central(**BUDGET), local(**BUDGET), shuffle(**BUDGET), shuffle(**BUDGET, protocol="gaussian")]
+models = pytest.mark.parametrize("privacy", MODELS, ids=lambda privacy: f"{privacy.model}-{privacy.protocol}")
+paths = pytest.mark.parametrize("path", ["law", "messages"])
+
+
+@models
+@paths
+@pytest.mark.parametrize("fixed", [True, False])
+def test_one_arm_has_no_regret(privacy: Privacy, path: str, fixed: bool) -> None:
+    """With a single arm there is regret, or the run fails."""
+    policy = LinUCB(dim=3, horizon=40, privacy=privacy, batch=20)
+    result = simulate(policy, LinearContextual(dim=3, n_arms=1, fixed=fixed), n_seeds=2, path=path)
+    assert not np.any(result.regret)
+
+
+@models
+@pytest.mark.parametrize("fixed", [True, False])
+def test_one_dimension(privacy: Privacy, fixed: bool) -> None:
+    """A world of one dimension, where all arms are equal, has regret, or the run fails."""
+    policy = LinUCB(dim=1, horizon=40, privacy=privacy, batch=20)
+    result = simulate(policy, LinearContextual(dim=1, n_arms=5, fixed=fixed), n_seeds=2)
+    assert np.max(result.regret) < 1e-9
+
+
+@models
+def test_a_horizon_shorter_than_a_batch_is_refused_by_name(privacy: Privacy) -> None:
+    """A policy that would never learn starts; a horizon of one batch does not."""
+    with pytest.raises(InvalidArgument, match="horizon"):
+        simulate(LinUCB(dim=2, horizon=19, privacy=privacy, batch=20), LinearContextual(dim=2, n_arms=3))
+    assert (
+        simulate(LinUCB(dim=2, horizon=20, privacy=privacy, batch=20), LinearContextual(dim=2, n_arms=3)).releases == 1
+    )
+
+
+class Broken(World):
+    """Arms of which one has a feature that is not finite, in round 7."""
+
+    def contexts(self, start: int, rounds: int) -> np.ndarray:
+        """Zeros elsewhere."""
+        features = np.zeros((len(self.streams.seeds), rounds, self.n_arms, 2))
+        if start <= 7 < start + rounds:
+            features[:, 7 - start, 2, 1] = BAD[0]
+        return features
+
+    def means(self, contexts: np.ndarray) -> np.ndarray:
+        """All alike."""
+        return np.full(contexts.shape[:-1], 0.5)
+
+
+BAD = [np.nan]
+
+
+@dataclass(frozen=True, kw_only=True)
+class BrokenEnvironment(Environment):
+    """Made of `Broken` worlds."""
+
+    def begin(self, streams: Streams) -> World:
+        """One per seed."""
+        return Broken(environment=self, streams=streams)
+
+
+@models
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_numbers_that_are_not_finite_are_named(privacy: Privacy, bad: float) -> None:
+    """A feature that is not finite decides an action, even of another arm, or the error does not say where it was."""
+    BAD[0] = bad
+    with pytest.raises(InvalidStatistic, match=r"contexts\[0, 7, 2, 1\]"):
+        simulate(LinUCB(dim=2, horizon=40, privacy=privacy, batch=20), BrokenEnvironment(dim=2, n_arms=4))
+
+
+@models
+def test_features_out_of_range_are_clipped_and_counted(privacy: Privacy) -> None:
+    """Features beyond the unit ball are not clipped, or not counted, with fixed arms or arms of every round."""
+    for arms in (np.full((3, 2), 2.0), np.full((40, 3, 2), 2.0)):
+        env = ArrayEnvironment(arms=arms, means=np.full(3, 0.5))
+        result = simulate(LinUCB(dim=2, horizon=40, privacy=privacy, batch=20), env)
+        assert int(result.clipped[0]) == 40
+
+
+def test_sums_plus_noise_are_the_released_sums() -> None:
+    """Fixed arms by exact sums and noise drawn by itself act otherwise than release by release (rewards one by one)."""
+    env = LinearContextual(dim=3, n_arms=6, fixed=True, reward=Bounded(width=0.1))
+    for privacy in (none(), central(**BUDGET), central(**BUDGET, mechanism="tree"), local(epsilon=50.0, delta=1e-5)):
+        policy = LinUCB(dim=3, horizon=300, privacy=privacy, batch=1, width=0.1)
+        law = simulate(policy, env, n_seeds=3, path="law")
+        messages = simulate(policy, env, n_seeds=3, path="messages")  # one user per batch: the same draws in one order
+        np.testing.assert_allclose(law.regret, messages.regret, rtol=1e-9)
