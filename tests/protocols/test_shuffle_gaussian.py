@@ -20,6 +20,7 @@ from bandanna.core.report import LinearReport
 from bandanna.errors import InvalidArgument, InvalidBudget, OutsideTheorem
 from bandanna.mechanisms.sources import FastNoise
 from bandanna.protocols import LocalGaussian, ShuffleBinomial, ShuffleGaussian
+from bandanna.protocols.shuffle_gaussian import privacy, shuffler
 
 REPORT = LinearReport(features=5)
 
@@ -213,3 +214,14 @@ def test_what_it_cannot_do_is_refused() -> None:
     for domain in (Ball(dim=3), LinearReport(features=3, reward_bound=2.0)):
         with pytest.raises(InvalidArgument, match="LinearReport"):
             ShuffleGaussian.calibrate(domain=domain, budget=budget, batch=20, calibration="paper")
+
+
+def test_a_single_user_is_the_local_model() -> None:
+    """Shuffling one report changes it, or is charged otherwise than the local mechanism."""
+    local = LocalGaussian.calibrate(domain=REPORT, budget=ApproxDP(epsilon=1.0, delta=1e-5))
+    alone = privacy.event(local.event, 1)
+    assert accountant.epsilon(alone, 1e-5) == pytest.approx(accountant.epsilon(local.event, 1e-5), rel=1e-4)
+    source, report = FastNoise(np.random.default_rng(0)), np.zeros((1, REPORT.dim)) + 0.1
+    np.testing.assert_array_equal(shuffler.shuffle(report, source), report)
+    with pytest.raises(InvalidArgument, match="batch"):
+        ShuffleGaussian.calibrate(domain=REPORT, budget=ApproxDP(epsilon=1.0, delta=1e-5), batch=1)
