@@ -395,18 +395,15 @@ for i in range(8000):
 @pytest.mark.parametrize("model", ["central", "shuffle"])
 def test_killed(model: str, tmp_path: Path) -> None:
     """After SIGKILL in the middle of a run, a release that was used is not there, or is noised again."""
-    child = subprocess.Popen(
-        [sys.executable, "-c", CHILD, str(tmp_path / "agent"), model], stdout=subprocess.PIPE, text=True
-    )
-    used = 0
-    for line in child.stdout:
-        used = int(line)
-        if used >= 25:
-            os.kill(child.pid, signal.SIGKILL)
-            break
-    used = max([used, *(int(line) for line in child.stdout if line.endswith("\n"))])
-    assert child.wait() == -signal.SIGKILL
-    child.stdout.close()
+    command = [sys.executable, "-c", CHILD, str(tmp_path / "agent"), model]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as child:
+        used = 0
+        while used < 25 and (line := child.stdout.readline()):
+            used = int(line)
+        child.kill()  # SIGKILL, wherever it is now
+        rest, said = child.communicate()
+    assert child.returncode == -signal.SIGKILL, said
+    used = max([used, *(int(line) for line in rest.splitlines(keepends=True) if line.endswith("\n"))])
     agent = Agent.load(tmp_path / "agent")
     before = journal(tmp_path / "agent")
     assert agent.releases == len(before) >= used

@@ -75,8 +75,9 @@ class Ledger:
             if entry is None:
                 people = tuple(str(member) for member in members or ())
                 self._check_members(task, batch, people)
-                self._check_streams(task, event)
-                self._check_budget(task, event)
+                tasks = self.store.tasks()
+                self._check_streams(task, event, steps=tasks.get(task, Counter())[event])
+                self._check_budget(task, event, tasks)
                 entry = Entry(task=task, batch=batch, event=event, fingerprint=mark, members=people)
                 self.store.commit(entry)
             elif not hmac.compare_digest(entry.fingerprint, mark):
@@ -94,8 +95,7 @@ class Ledger:
         delta = self.budget.delta if isinstance(self.budget, ApproxDP) else 1e-6
         return parallel.spent(self.store.tasks(), self.participations, delta)
 
-    def _check_budget(self, task: str, event: Event) -> None:
-        tasks = self.store.tasks()
+    def _check_budget(self, task: str, event: Event, tasks: dict[str, parallel.Batches]) -> None:
         tasks.setdefault(task, Counter())[event] += 1
         if not parallel.within(tasks, self.participations, self.budget):
             delta = self.budget.delta if isinstance(self.budget, ApproxDP) else 1e-6
@@ -105,8 +105,7 @@ class Ledger:
                 f"budget is {self.budget}; nothing was spent or released"
             )
 
-    def _check_streams(self, task: str, event: Event) -> None:
-        steps = self.store.tasks().get(task, Counter())[event]
+    def _check_streams(self, task: str, event: Event, steps: int) -> None:
         for atom in accountant.atoms(event):
             if isinstance(atom, ContinualEvent) and atom.participations < self.participations:
                 allowed = f"at least the ledger's {self.participations}: a stream's price covers its own participations"

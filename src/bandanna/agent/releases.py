@@ -34,6 +34,8 @@ def choose(policy: Policy, snapshot: Snapshot, sets: Sequence[Floats]) -> list[t
 
     LinUCB plays its best arm: probability 1.
     """
+    if len(sets) == 1:
+        return [(int(policy.act(snapshot, sets[0][None])[0]), 1.0)]
     actions = np.zeros(len(sets), dtype=np.int64)
     sizes: dict[int, list[int]] = {}
     for place, arms in enumerate(sets):

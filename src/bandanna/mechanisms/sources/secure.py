@@ -111,6 +111,7 @@ def on_grid(value: ArrayLike, grid: float) -> NDArray[np.int64]:
     return steps
 
 
+@lru_cache(maxsize=64)
 def at_least(argument: str, scale: float, grid: float) -> float:
     """scale / grid as a float that is never below the real quotient: rounding may only add noise."""
     ratio = parameter(f"{argument} / grid", scale / grid)
