@@ -188,6 +188,7 @@ def test_one_arm_one_feature() -> None:
         ([1.0, 2.0, 3.0], "contexts"),
         ({"a": [1.0, 2.0]}, r"contexts\['a'\]"),
         ({"a": [0.0, 0.0, 0.0], "b": [0.0, np.nan, 0.0]}, r"contexts\['b'\]\[1\] = nan"),
+        ([[0.0, 0.0, 0.0], [0.0, 1e101, 0.0]], r"contexts\[1\]\[1\] = 1e\+101"),
         ([[0.0, 0.0, 0.0], [0.0, 0.0, np.inf]], r"contexts\[1\]\[2\] = inf"),
         ({"a": ["x", "y", "z"]}, r"contexts\['a'\]"),
         ({"a": [1j, 0, 0]}, r"contexts\['a'\]"),
@@ -242,7 +243,7 @@ def test_one_reward_for_each_decision() -> None:
 def test_out_of_range_is_clipped_and_counted() -> None:
     """Rewards or features out of range go into the sums as they are, or are not counted."""
     agent = Agent(policy=policy(batch=3, horizon=6))
-    rows = ([3.0, 0.0, 0.0], 0.5), ([0.6, 0.0, 0.0], 7.0), ([0.0, 0.5, 0.0], -1.0)
+    rows = ([1e99, 0.0, 0.0], 0.5), ([0.6, 0.0, 0.0], 7.0), ([0.0, 0.5, 0.0], -1.0)
     for features, reward in rows:
         agent.observe(agent.act([features]).id, reward)
     agent.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import signal
@@ -336,6 +337,28 @@ def test_damaged_and_foreign_files(damage: Any, message: str, tmp_path: Path) ->
         Agent.load(tmp_path / "agent")
     with pytest.raises(BandannaError, match="cannot be read"):
         Agent.load(tmp_path / "nowhere")
+
+
+def test_a_save_of_another_program(tmp_path: Path) -> None:
+    """A whole save with parts that this program does not know fails with something else than a clear error."""
+    content = '{"dict": [["policy", {"kind": "TomorrowsPolicy", "fields": {}}]]}'
+    header = {"format": "bandanna agent", "version": 1, "sha256": hashlib.sha256(content.encode()).hexdigest()}
+    (tmp_path / "agent").write_text(json.dumps(header) + "\n" + content + "\n")
+    with pytest.raises(BandannaError, match="TomorrowsPolicy"):
+        Agent.load(tmp_path / "agent")
+
+
+@pytest.mark.parametrize("keep", [0, 100, 9000])
+def test_a_damaged_journal(keep: int, tmp_path: Path) -> None:
+    """A journal that was cut off is taken for a whole one."""
+    agent = Agent(policy=policy("shuffle"))
+    agent.act_many(SETS[:41])
+    agent.save(tmp_path / "agent")
+    whole = (tmp_path / "agent.journal").read_bytes()
+    assert len(whole) > 9000
+    (tmp_path / "agent.journal").write_bytes(whole[:keep])
+    with pytest.raises(BandannaError, match="journal"):
+        Agent.load(tmp_path / "agent")
 
 
 def test_a_failed_save_leaves_the_old_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 from bandanna.errors import InvalidArgument, InvalidStatistic
 
 Floats = NDArray[np.float64]
+_LARGEST = 1e100  # whose square is a number too
+
 Contexts = Mapping[Any, ArrayLike] | ArrayLike
 
 
@@ -63,6 +65,8 @@ def _numbers(values: ArrayLike, name: str, allowed: str) -> Floats:
 
 
 def _finite(features: Floats, ids: Sequence[Hashable], name: str) -> None:
-    if not np.isfinite(features).all():
-        arm, place = (int(i) for i in np.argwhere(~np.isfinite(features))[0])
-        raise InvalidStatistic(f"{name}[{ids[arm]!r}][{place}]", float(features[arm, place]), "finite numbers")
+    fine = np.abs(features) <= _LARGEST  # False for NaN
+    if not fine.all():
+        arm, place = (int(i) for i in np.argwhere(~fine)[0])
+        allowed = f"finite numbers, at most {_LARGEST:g} in size"
+        raise InvalidStatistic(f"{name}[{ids[arm]!r}][{place}]", float(features[arm, place]), allowed)

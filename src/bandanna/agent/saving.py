@@ -60,9 +60,10 @@ def read(path: Path) -> dict[str, Any]:
     text = lines[1] if len(lines) > 1 else ""
     if hashlib.sha256(text.encode()).hexdigest() != header.get("sha256"):
         raise BandannaError(f"{path} is damaged: its checksum does not agree")
-    content = ENCODING.loads(text)
-    assert isinstance(content, dict)
-    return content
+    try:
+        return dict(ENCODING.loads(text))
+    except (LookupError, TypeError, ValueError) as error:
+        raise BandannaError(f"{path} holds something that this program does not know: {error}") from error
 
 
 def _sync_folder(folder: Path) -> None:
