@@ -111,7 +111,10 @@ class ContinualSum:
         source = noise_source(self.source)
         if self._users >= self.horizon:
             raise InvalidArgument("updates", self._users + 1, f"at most the horizon {self.horizon}")
-        statistic = self._admitted(np.asarray(reals("value", value))[None])
+        array = reals("value", value)
+        if array.shape != np.shape(self.estimate):
+            raise InvalidStatistic("value", f"array of shape {array.shape}", f"shape {np.shape(self.estimate)}")
+        statistic = self._admitted(array[None])
         if isinstance(self.protocol, StreamProtocol):
             before = self.protocol.begin() if self._state is None else self._state
             self._state, released = self.protocol.release(before, statistic, source)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from bandanna.core.domain import Domain
 from bandanna.errors import InvalidArgument
 from bandanna.protocols.base import BatchProtocol, StreamProtocol
@@ -12,6 +14,7 @@ from bandanna.protocols.local_gaussian import LocalGaussian
 from bandanna.protocols.trust import Privacy
 
 
+@lru_cache(maxsize=128)  # protocols are values: counters of the same kind share one
 def open_protocol(privacy: Privacy, domain: Domain, horizon: int) -> StreamProtocol | BatchProtocol:
     """Least noise for a stream of `horizon` users, one value each."""
     if privacy.budget is None or not privacy.noisy:

@@ -20,7 +20,7 @@ from bandanna.core import require
 from bandanna.core.domain import Domain, Statistic
 from bandanna.core.estimate import Estimate
 from bandanna.core.shapes import Bits
-from bandanna.errors import InvalidArgument
+from bandanna.errors import InvalidArgument, InvalidStatistic
 from bandanna.mechanisms.sources import NoiseSource
 from bandanna.protocols.base import Floats, StreamProtocol, a_domain, checked_path, stated_delta
 from bandanna.protocols.concurrent_shuffle import analyzer, law, privacy, randomizer, shuffler, whole
@@ -164,6 +164,9 @@ class ConcurrentShuffle(StreamProtocol):
         checked_path(path, source)
         statistic = self.admit(statistics, clip=clip)
         self._check_room(state.users, statistic.users)
+        if statistic.values.shape[:-2] != state.sums[0].shape[:-1]:
+            allowed = f"replicates {state.sums[0].shape[:-1]}, as the stream began with"
+            raise InvalidStatistic("statistics", f"array of shape {statistic.values.shape}", allowed)
         for part in self._parts(state.users, statistic):
             state = self._collect(state, part, source, path)
         count = state.users // self.tree.sizes[0] * self.tree.sizes[0]

@@ -1,0 +1,215 @@
+"""Counters in every trust model: the stated noise, the same law one by one and at once, refusals that change nothing.
+
+Fixed seeds; over seeds each comparison would raise a false alarm with probability below 1e-6.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy import stats
+
+import bandanna as bd
+from bandanna.errors import InsecureSource, InvalidArgument, InvalidStatistic
+
+Floats = NDArray[np.float64]
+
+BUDGET: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-5}
+MODELS = {
+    "none": bd.none(),
+    "central, blt": bd.central(**BUDGET),
+    "central, tree": bd.central(**BUDGET, mechanism="tree"),
+    "central, honaker": bd.central(**BUDGET, mechanism="honaker"),
+    "central, zcdp": bd.central(rho=0.1),
+    "local": bd.local(**BUDGET),
+    "shuffle": bd.shuffle(**BUDGET),
+    "2 shufflers": bd.concurrent(**BUDGET, shufflers=2),
+    "best shufflers": bd.concurrent(**BUDGET),
+    "paper": bd.concurrent(**BUDGET, shufflers=2, degrees="paper", calibration="paper"),
+}
+DOMAINS = {
+    "bits": bd.Bits(),
+    "numbers": bd.Box(dim=1),
+    "vectors": bd.Ball(dim=2, bound=0.5),
+    "matrices": bd.SymmetricMatrix(size=2),
+}
+each_model = pytest.mark.parametrize("privacy", MODELS.values(), ids=MODELS.keys())
+each_domain = pytest.mark.parametrize("domain", DOMAINS.values(), ids=DOMAINS.keys())
+USERS, DRAWS = 40, 4000
+BAND = math.sqrt(-math.log(1e-6 / 2) / 2)
+
+
+def counter(privacy: bd.Privacy, domain: bd.Domain, seed: int = 1, horizon: int = USERS) -> bd.ContinualSum:
+    """A counter with seeded noise."""
+    source = bd.FastNoise(np.random.default_rng(seed))
+    return bd.ContinualSum(horizon=horizon, privacy=privacy, values=domain, source=source)
+
+
+def stream(domain: bd.Domain, users: int = USERS) -> Floats:
+    """Values in their own shape: (users, *value)."""
+    rng = np.random.default_rng(2)
+    if isinstance(domain, bd.Bits):
+        return (rng.random(users) < 0.6).astype(float)
+    if isinstance(domain, bd.SymmetricMatrix):
+        raw = rng.uniform(-0.4, 0.4, (users, domain.size, domain.size))
+        return np.asarray((raw + np.swapaxes(raw, 1, 2)) / 2)
+    if isinstance(domain, bd.Ball):
+        return rng.uniform(-0.3, 0.3, (users, domain.dim))
+    return rng.random(users)
+
+
+@each_domain
+@each_model
+def test_errors_are_the_predicted_ones(privacy: bd.Privacy, domain: bd.Domain) -> None:
+    """A prefix is biased, noisier than predicted, or the worst one is less than 85 % as noisy."""
+    count, values = counter(privacy, domain), stream(domain)
+    found = count.run(np.broadcast_to(values, (DRAWS, *values.shape)))
+    assert found.shape == (DRAWS, *values.shape)
+    low = count.delay + 1
+    exact = np.cumsum(values, axis=0)
+    worst = 0.0
+    for t in range(1, USERS + 1):
+        full = t // low * low
+        truth = exact[full - 1] if full else np.zeros_like(exact[0])
+        errors = (found[:, t - 1] - truth).reshape(DRAWS, -1)[:, 0]  # a diagonal entry of a matrix
+        assert abs(float(np.mean(errors))) <= 5 * count.predicted_std / math.sqrt(DRAWS)
+        worst = max(worst, float(np.std(errors)))
+    assert 0.85 * count.predicted_std <= worst <= count.predicted_std * (1 + 7 / math.sqrt(2 * DRAWS))
+    if privacy.noisy:
+        assert count.guarantee.epsilon <= 1.00001 or math.isfinite(count.guarantee.rho)
+        assert count.predicted_error >= count.predicted_std > 0
+
+
+@each_domain
+@each_model
+def test_one_by_one_has_the_law_of_the_whole(privacy: bd.Privacy, domain: bd.Domain) -> None:
+    """Updates and runs differ in law, or a run by messages from one by the law."""
+    values = stream(domain)[:20]
+    few = 120
+    singles = np.stack([[u.update(v) for v in values] for u in (counter(privacy, domain, s, 20) for s in range(few))])
+    assert singles.shape == (few, *values.shape)
+    wide = np.broadcast_to(values, (DRAWS, *values.shape))
+    law = counter(privacy, domain, 500, 20).run(wide)
+    messages = counter(privacy, domain, 501, 20).run(wide, path="messages")
+    for t in (5, 11, 19):
+        one, many, sent = (a.reshape(len(a), 20, -1)[:, t, -1] for a in (singles, law, messages))
+        if not privacy.noisy:
+            assert np.allclose(one, np.cumsum(values, axis=0)[t].reshape(-1)[-1])
+            continue
+        assert math.sqrt(few * DRAWS / (few + DRAWS)) * stats.ks_2samp(one, many).statistic < BAND
+        assert math.sqrt(DRAWS / 2) * stats.ks_2samp(sent, many).statistic < BAND
+
+
+def test_estimates_have_the_shape_of_a_value() -> None:
+    """A counter of numbers does not return numbers, or one of matrices not symmetric ones."""
+    for name, domain in DOMAINS.items():
+        count, values = counter(bd.central(**BUDGET), domain), stream(domain)
+        assert np.shape(count.estimate) == values.shape[1:]
+        estimate = count.update(values[0])
+        assert np.shape(estimate) == values.shape[1:]
+        assert np.array_equal(estimate, count.estimate)
+        assert count.users == 1
+        if name in ("bits", "numbers"):
+            assert isinstance(estimate, float)
+        if name == "matrices":
+            assert np.array_equal(estimate, estimate.T)
+
+
+def test_an_estimate_stands_until_a_batch_is_full() -> None:
+    """A shuffle counter answers for users of an unfinished batch, or with fresh noise on the same batches."""
+    count = counter(bd.concurrent(**BUDGET, shufflers=2, degrees=(4, 3)), bd.Bits())
+    found = [count.update(1) for _ in range(USERS)]
+    assert count.delay == 3
+    assert found[:3] == [0.0] * 3
+    for start in range(3, USERS - 4, 4):
+        assert len(set(found[start : start + 4])) == 1
+        assert found[start] != found[start + 4]
+
+
+@each_model
+def test_refused_updates_change_nothing(privacy: bd.Privacy) -> None:
+    """After a refused value, or one too many, the counter is not what it was."""
+    values = stream(bd.Box(dim=1))
+    disturbed, calm = counter(privacy, bd.Box(dim=1)), counter(privacy, bd.Box(dim=1))
+    for t, value in enumerate(values):
+        for wrong in (-0.1, 1.1, math.nan, "one", [0.5, 0.5], None):
+            with pytest.raises(InvalidStatistic):
+                disturbed.update(wrong)
+        assert disturbed.update(value) == calm.update(value)
+        assert disturbed.users == t + 1
+    before = disturbed.estimate
+    with pytest.raises(InvalidArgument, match="horizon"):
+        disturbed.update(0.5)
+    assert (disturbed.estimate, disturbed.users) == (before, USERS)
+    with pytest.raises(InvalidArgument, match="horizon"):
+        disturbed.run(np.zeros(USERS + 1))
+    with pytest.raises(InvalidStatistic):
+        disturbed.run([0.5, 2.0])
+    with pytest.raises(InvalidStatistic):
+        disturbed.run(0.5)
+
+
+def test_bits_and_matrices_are_checked() -> None:
+    """Half a bit, or a matrix that is not symmetric, is counted."""
+    with pytest.raises(InvalidStatistic):
+        counter(bd.central(**BUDGET), bd.Bits()).update(0.5)
+    with pytest.raises(InvalidStatistic):
+        counter(bd.central(**BUDGET), bd.SymmetricMatrix(size=2)).update([[0.0, 0.1], [0.0, 0.0]])
+    with pytest.raises(InvalidStatistic):
+        counter(bd.central(**BUDGET), bd.Ball(dim=2)).update([0.9, 0.9])
+
+
+def test_bad_configuration() -> None:
+    """Arguments without meaning are accepted: k too large, a horizon of none, no source, models without a counter."""
+    with pytest.raises(InvalidArgument, match="shufflers"):
+        counter(bd.concurrent(**BUDGET, shufflers=6), bd.Bits())
+    with pytest.raises(InvalidArgument, match="shufflers"):
+        bd.concurrent(**BUDGET, shufflers=0)
+    with pytest.raises(InvalidArgument, match="degrees"):
+        bd.concurrent(**BUDGET, degrees="fair")
+    with pytest.raises(InvalidArgument, match="horizon"):
+        counter(bd.none(), bd.Bits(), horizon=0)
+    with pytest.raises(InvalidArgument, match="privacy"):
+        counter(None, bd.Bits())  # type: ignore[arg-type]
+    with pytest.raises(InvalidArgument, match="domain"):
+        bd.ContinualSum(horizon=5, privacy=bd.none(), values=1)  # type: ignore[arg-type]
+    with pytest.raises(InvalidArgument, match="participations"):
+        counter(bd.shuffle(**BUDGET, participations=2), bd.Bits())
+    with pytest.raises(InvalidArgument, match="protocol"):
+        counter(bd.shuffle(**BUDGET, protocol="gaussian"), bd.Bits())
+    silent = bd.ContinualSum(horizon=5, privacy=bd.central(**BUDGET))
+    assert silent.predicted_std > 0
+    for call in (lambda: silent.update(0.5), lambda: silent.run([0.5])):
+        with pytest.raises(InvalidArgument, match="source"):
+            call()
+
+
+def test_people_get_secure_noise() -> None:
+    """A secure source cannot run a counter, or is used for the simulator's shortcut."""
+    count = bd.ContinualSum(
+        horizon=8, privacy=bd.concurrent(**BUDGET, shufflers=2), values=bd.Bits(), source=bd.SecureNoise()
+    )
+    assert count.update(1) == 0.0
+    with pytest.raises(InsecureSource):
+        count.run([1, 0, 1])
+    assert count.run([1, 0, 1], path="messages").shape == (3,)
+
+
+def test_it_says_what_it_is() -> None:
+    """The text lacks the promise, the error or the delay."""
+    text = str(counter(bd.concurrent(**BUDGET, shufflers=2, degrees=(4, 3)), bd.Bits()))
+    assert text.startswith("Shuffle differential privacy")
+    assert "at most 3" in text
+    assert "standard deviation" in text
+
+
+def test_infinite_epsilon_is_the_plain_sum() -> None:
+    """A counter without privacy is not exact."""
+    for privacy in (bd.none(), bd.concurrent(epsilon=math.inf, delta=1e-5), bd.central(epsilon=math.inf, delta=0.1)):
+        count = counter(privacy, bd.Box(dim=1))
+        assert np.allclose(count.run(stream(bd.Box(dim=1))), np.cumsum(stream(bd.Box(dim=1))))
+        assert (count.predicted_std, count.delay) == (0.0, 0)
