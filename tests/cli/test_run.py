@@ -30,7 +30,7 @@ delta = 1e-5
 """
 FIELDS = {
     "label", "algorithm", "arguments", "trust", "epsilon", "delta", "mean", "stderr", "median", "n_seeds", "horizon",
-    "releases", "clipped", "repairs", "communication", "bits_per_user", "seconds", "guarantee",
+    "releases", "clipped", "counts", "repairs", "communication", "bits_per_user", "seconds", "guarantee",
 }  # fmt: skip
 
 

@@ -11,13 +11,11 @@ import typer
 def algorithms(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
-    """List the algorithms: name, paper, whom their users trust, and what is protected."""
+    """List the algorithms: name, paper, whom their users trust, what is protected and what is guaranteed."""
     from bandanna.policies.registry import ALGORITHMS
 
-    rows = [
-        {"name": entry.name, "paper": entry.paper, "trust": entry.trust, "protects": entry.protects}
-        for entry in ALGORITHMS.values()
-    ]
+    columns = ("name", "paper", "trust", "protects", "guarantee")
+    rows = [{column: getattr(entry, column) for column in columns} for entry in ALGORITHMS.values()]
     if as_json:
         typer.echo(json.dumps({"rows": rows}))
         return
@@ -25,8 +23,8 @@ def algorithms(
     from rich.console import Console
     from rich.table import Table
 
-    table = Table(box=box.SIMPLE)
-    for name in ("name", "paper", "trust", "protects"):
+    table = Table(box=box.SIMPLE, padding=(0, 1), pad_edge=False)
+    for name in columns:
         table.add_column(name, no_wrap=True)
     for row in rows:
         table.add_row(*row.values())

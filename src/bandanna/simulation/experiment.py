@@ -43,6 +43,7 @@ from bandanna.policies.linucb import LinUCB
 from bandanna.policies.registry import ALGORITHMS, make
 from bandanna.policies.schedules import geometric
 from bandanna.protocols import trust
+from bandanna.simulation.engine import Policy
 from bandanna.simulation.tables import inside, keys, suggest, typed
 
 ENVIRONMENTS: dict[str, type[Environment]] = {
@@ -61,7 +62,7 @@ class Curve:
     arguments: Mapping[str, Any]
     table: str = field(compare=False)
 
-    def policy(self, *, dim: int, horizon: int) -> LinUCB:
+    def policy(self, *, dim: int, horizon: int) -> Any:
         """The algorithm for this problem; errors name the table."""
         chosen = dict(self.arguments)
         if isinstance(chosen.get("batch"), Mapping):
@@ -71,11 +72,11 @@ class Curve:
         with inside(f"{self.table}."):
             return make(self.algorithm, dim=dim, horizon=horizon, **chosen)
 
-    def calibrated(self, *, dim: int, horizon: int) -> LinUCB:
+    def calibrated(self, *, dim: int, horizon: int) -> Policy:
         """The same with its noise, radii and guarantee computed, ready to be sent to other processes."""
-        policy = self.policy(dim=dim, horizon=horizon)
+        policy: Policy = self.policy(dim=dim, horizon=horizon)
         with inside(f"{self.table}."):
-            _ = policy.channel, policy.radii, policy.guarantee
+            _ = policy.guarantee, policy.radii if isinstance(policy, LinUCB) else None
         return policy
 
 

@@ -1,0 +1,19 @@
+"""What it takes to be known by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, kw_only=True)
+class Algorithm:
+    """A name, where it comes from, whom its users trust, what it protects, what it guarantees, and how it is made."""
+
+    name: str
+    paper: str
+    trust: str
+    protects: str
+    guarantee: str
+    make: Callable[..., Any]
