@@ -1,0 +1,88 @@
+"""Nearest points of balls, ellipsoids and their intersection, for many points at once."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bandanna.core.domain import clip_norm
+
+Floats = NDArray[np.float64]
+
+
+def onto_ball(points: Floats, radius: float) -> Floats:
+    """The nearest point of {|y| <= radius}: (..., d) -> (..., d)."""
+    return clip_norm(points, radius)
+
+
+def onto_ball_in_norm(points: Floats, matrix: Floats, radius: float) -> Floats:
+    """argmin |y - p|_A over |y| <= radius, A = `matrix` positive definite: (..., d), (..., d, d) -> (..., d).
+
+    (A + nu I) y = A p; in the eigenvectors of A, y_i = a_i p_i / (a_i + nu), with nu >= 0 the root of |y| = radius.
+    """
+    values, vectors = np.linalg.eigh(matrix)
+    rotated = _rotate(vectors, points)
+    return _back(vectors, _secular(values, np.ones_like(values), rotated, np.asarray(radius, dtype=float)))
+
+
+def onto_ellipsoid(points: Floats, centre: Floats, matrix: Floats, radius: float | Floats) -> Floats:
+    """The nearest point of {|y - centre|_A <= radius}: (..., d), (..., d), (..., d, d), (...) -> (..., d).
+
+    y - c = (I + nu A)^{-1} (p - c), with nu >= 0 the root of |y - c|_A = radius.
+    """
+    values, vectors = np.linalg.eigh(matrix)
+    rotated = _rotate(vectors, points - centre)
+    return np.asarray(
+        centre + _back(vectors, _secular(np.ones_like(values), values, rotated, np.asarray(radius, dtype=float)))
+    )
+
+
+def onto_both(
+    points: Floats, *, ball: float, centre: Floats, matrix: Floats, radius: float | Floats, sweeps: int = 100
+) -> Floats:
+    """The nearest point of a ball around 0 and an ellipsoid at once, by Dykstra's alternating projections.
+
+    The last projection is onto the ball, so the answer lies in the ball in any case; where the two do not meet it is
+    the ball's point near the ellipsoid.
+    """
+    y, p, q = points, np.zeros_like(points), np.zeros_like(points)
+    for _ in range(sweeps):
+        before = y
+        inside = onto_ellipsoid(y + p, centre, matrix, radius)
+        p = y + p - inside
+        y = onto_ball(inside + q, ball)
+        q = inside + q - y
+        if float(np.max(np.abs(y - before), initial=0.0)) <= 1e-13 * ball:
+            break
+    return y
+
+
+def _rotate(vectors: Floats, points: Floats) -> Floats:
+    return np.asarray((points[..., None, :] @ vectors)[..., 0, :])
+
+
+def _back(vectors: Floats, points: Floats) -> Floats:
+    return np.asarray((vectors @ points[..., None])[..., 0])
+
+
+def _secular(p: Floats, q: Floats, t: Floats, radius: Floats) -> Floats:
+    """argmin sum p_i (y_i - t_i)^2 over sum q_i y_i^2 <= radius^2: y_i = p_i t_i / (p_i + nu q_i), nu by bisection.
+
+    sum q y^2 falls with nu; nu <= max(p) |t|_q / (radius min q) bounds the root. The answer is scaled into the set at
+    the end, so rounding never leaves it outside.
+    """
+    q = np.maximum(q, 0.0)
+    length = np.sqrt(np.sum(q * t**2, axis=-1))  # (...)
+    outside = length > radius
+    least = np.maximum(np.min(q, axis=-1), 1e-300)
+    high = np.where(outside, np.max(p, axis=-1) / least * length / np.maximum(radius, 1e-300), 0.0)
+    low = np.zeros_like(high)
+    for _ in range(100):
+        nu = np.where(low > 0, np.sqrt(low) * np.sqrt(high), high / 2**20)
+        far = np.sum(q * (p * t / (p + nu[..., None] * q)) ** 2, axis=-1) > radius**2
+        low, high = np.where(far & outside, nu, low), np.where(far | ~outside, high, nu)
+        if np.all((high - low <= 1e-14 * high) | ~outside):
+            break
+    y = p * t / (p + high[..., None] * q)
+    excess = np.sqrt(np.sum(q * y**2, axis=-1)) / np.maximum(radius, 1e-300)
+    return np.asarray(np.where(outside[..., None], y / np.maximum(excess, 1.0)[..., None], t))

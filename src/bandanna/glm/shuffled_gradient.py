@@ -1,0 +1,129 @@
+"""Private estimation in the shuffle model: every gradient is a shuffled vector sum (paper [003], Algorithm 7).
+
+All n users of a batch take part in each of N rounds: in round j they receive theta_j, form their clipped gradients, and
+the binomial vector sum (`protocols.shuffle_binomial`) turns these into a noisy total. The regulariser and the
+projection are the analyzer's. Deviations: our tight binomial noise with its composable price (calibration.md A.3b)
+instead of the printed constants, numerical composition over the rounds instead of advanced composition, and sums.
+
+Privacy: one release of a batch is a BinomialEvent; a user is in N of them (and in one for the batch's matrix), which
+the accountant composes; batches have disjoint users.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bandanna.accounting.events import RepetitionEvent
+from bandanna.core.domain import Ball, Statistic, clip_norm
+from bandanna.core.shapes import SymmetricMatrix
+from bandanna.glm.descent import Project, descend
+from bandanna.glm.likelihood import linear_parts
+from bandanna.glm.links import Link
+from bandanna.mechanisms.sources import NoiseSource
+from bandanna.protocols.shuffle_binomial import ShuffleBinomial
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class OuterProducts(SymmetricMatrix):
+    """Positive semi-definite matrices of Frobenius norm at most `bound`, such as w x x^T with |x| <= 1, w <= bound.
+
+    Two of them have <A, B> >= 0, so |A - B|^2 <= |A|^2 + |B|^2: sensitivity sqrt 2 bound, not 2 bound.
+    """
+
+    @property
+    def sensitivity(self) -> float:
+        """sqrt 2 times the bound."""
+        return math.sqrt(2) * self.bound
+
+    @property
+    def lower(self) -> Floats:
+        """0 on the diagonal; above it |sqrt 2 A_ij| <= bound / sqrt 2."""
+        above = self.dim - self.size
+        return np.concatenate([np.zeros(self.size), np.full(above, -self.bound / math.sqrt(2))])
+
+    @property
+    def upper(self) -> Floats:
+        """The bound on the diagonal."""
+        above = self.dim - self.size
+        return np.concatenate([np.full(self.size, self.bound), np.full(above, self.bound / math.sqrt(2))])
+
+    def project(self, values: Floats) -> Floats:
+        """Negative eigenvalues are cut off, then the norm."""
+        eigenvalues, vectors = np.linalg.eigh(self.unpack(values))
+        positive = (vectors * np.maximum(eigenvalues, 0.0)[..., None, :]) @ np.swapaxes(vectors, -1, -2)
+        return clip_norm(self.pack((positive + np.swapaxes(positive, -1, -2)) / 2), self.bound)
+
+    def statistic(self, features: Floats, weights: Floats) -> Statistic:
+        """w x x^T of features (..., users, d) and weights (..., users), both clipped before it is formed."""
+        x, w = clip_norm(features, 1.0), np.clip(weights, 0.0, self.bound)
+        rows, columns = self._above
+        stacked = np.concatenate([x * x, math.sqrt(2) * x[..., rows] * x[..., columns]], axis=-1) * w[..., None]
+        moved = np.any(np.abs(x - features) > 1e-9, axis=-1) | (np.abs(w - weights) > 1e-9 * self.bound)
+        return self.sealed(stacked, clipped=np.sum(moved, axis=-1, dtype=np.int64))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShuffledGradient:
+    """`steps` shuffled gradient sums of one batch; `protocol` is the calibrated vector sum on the ball of radius G."""
+
+    link: Link
+    parameter_bound: float
+    steps: int
+    protocol: ShuffleBinomial
+
+    @staticmethod
+    def domain(link: Link, dim: int, parameter_bound: float) -> Ball:
+        """Where one user's gradient lies: |clip(mu - r) x| <= G."""
+        return Ball(dim=dim, bound=link.residual_bound(parameter_bound))
+
+    @property
+    def event(self) -> RepetitionEvent:
+        """What one user of the batch pays."""
+        return RepetitionEvent(event=self.protocol.event, times=self.steps)
+
+    def statistic(self, theta: Floats, features: Floats, rewards: Floats) -> Statistic:
+        """Device: the clipped gradient at theta: (*R, users, d), (*R, users)."""
+        domain = self.protocol.domain
+        assert isinstance(domain, Ball)
+        residuals = np.clip(self.link.mean(linear_parts(features, theta)) - rewards, -domain.bound, domain.bound)
+        values = clip_norm(residuals[..., None] * clip_norm(features, 1.0), domain.bound)
+        return domain.sealed(values, clipped=np.zeros(values.shape[:-2], dtype=np.int64))
+
+    def minimise(
+        self,
+        features: Floats,
+        rewards: Floats,
+        source: NoiseSource,
+        *,
+        ridge: float,
+        start: Floats | None = None,
+        matrix: Floats | None = None,
+        project: Project | None = None,
+        path: str = "law",
+    ) -> Floats:
+        """theta (*R, d) from one batch of features (*R, n, d) and rewards (*R, n); n is the public batch size.
+
+        Steps as in `descent`: the lemma's, or Newton steps with a public positive definite `matrix`.
+        """
+
+        def noisy_sum(theta: Floats) -> Floats:
+            return self.protocol.release(self.statistic(theta, features, rewards), source, path=path).total
+
+        shape = (*features.shape[:-2], features.shape[-1])
+        return descend(
+            noisy_sum,
+            np.zeros(shape) if start is None else np.array(start, dtype=float),
+            steps=self.steps,
+            ridge=ridge,
+            count=features.shape[-2],
+            residual_bound=self.link.residual_bound(self.parameter_bound),
+            parameter_bound=self.parameter_bound,
+            matrix=matrix,
+            project=project,
+        )

@@ -1,0 +1,100 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import optimize
+
+from bandanna.glm import (
+    Binomial,
+    Linear,
+    Link,
+    Logistic,
+    Probit,
+    TruncatedPoisson,
+    loss,
+    loss_gradient,
+    maximum_likelihood,
+)
+
+ALL = [Logistic(), Probit(), Binomial(trials=4), TruncatedPoisson(most=5), Linear()]
+
+
+def sample() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """200 rows, Bernoulli rewards and counts up to 4, from one fixed generator."""
+    rng = np.random.default_rng(7)
+    x = rng.normal(size=(200, 3))
+    x /= np.maximum(1, np.linalg.norm(x, axis=1))[:, None]
+    theta = np.array([1.5, -1.0, 0.5])
+    y = (rng.random(200) < 1 / (1 + np.exp(-x @ theta))).astype(float)
+    counts = rng.poisson(np.exp(x @ theta)).clip(0, 4).astype(float)
+    return x, y, counts
+
+
+def test_optimum_agrees_with_scikit_learn_and_statsmodels() -> None:
+    """The minimum would not be the penalised likelihood's.
+
+    LogisticRegression(C=1/0.7, fit_intercept=False, tol=1e-12) of scikit-learn 1.9.1, and GLM(Binomial()) and OLS of
+    statsmodels 0.15.0, were run once on this sample; their answers stand here to the digits that they print.
+    """
+    x, y, counts = sample()
+    ridge = maximum_likelihood(Logistic(), x, y, ridge=0.7).theta
+    np.testing.assert_allclose(ridge, [0.98659863, -1.50597818, 0.06076937], atol=1e-6)
+    plain = maximum_likelihood(Logistic(), x, y, ridge=1e-10).theta
+    np.testing.assert_allclose(plain, [1.05019373, -1.62272781, 0.04694593], atol=1e-7)
+    binomial = maximum_likelihood(Binomial(trials=4), x, counts, ridge=1e-10).theta
+    np.testing.assert_allclose(binomial, [2.42342327, -1.32975938, 0.46364144], atol=1e-7)
+    linear = maximum_likelihood(Linear(), x, y, ridge=1e-10).theta
+    np.testing.assert_allclose(linear, [-0.00177483, -0.43527781, -0.06412591], atol=1e-7)
+
+
+@pytest.mark.parametrize("link", ALL, ids=lambda link: link.name)
+def test_optimum_by_a_second_route(link: Link) -> None:
+    """Newton's answer would differ from that of a quasi-Newton method of SciPy."""
+    x, y, counts = sample()
+    rewards = y if link.reward_bound == 1 else np.minimum(counts, link.reward_bound)
+    other = optimize.minimize(
+        lambda t: float(loss(link, t, x, rewards, ridge=0.5)),
+        np.zeros(3),
+        jac=lambda t: loss_gradient(link, t, x, rewards, ridge=0.5),
+        tol=1e-12,
+    )
+    found = maximum_likelihood(link, x, rewards, ridge=0.5)
+    assert np.all(found.converged)
+    np.testing.assert_allclose(found.theta, other.x, atol=1e-5)
+
+
+@pytest.mark.parametrize("link", ALL, ids=lambda link: link.name)
+@pytest.mark.parametrize("ridge", [1e-5, 1.0])
+def test_separable_data_have_a_finite_answer(link: Link, ridge: float) -> None:
+    """Data that a plane separates, or rewards all at the end of their range, would give an infinity or a warning."""
+    x = np.concatenate([np.full((8, 2), 0.6), np.full((8, 2), -0.6)])
+    for rewards in (np.repeat([link.reward_bound, 0.0], 8), np.full(16, link.reward_bound), np.zeros(16)):
+        found = maximum_likelihood(link, x, rewards, ridge=ridge)
+        assert np.all(np.isfinite(found.theta))
+        assert np.all(found.converged)
+        assert np.linalg.norm(loss_gradient(link, found.theta, x, rewards, ridge=ridge)) < 1e-6
+
+
+def test_no_data_and_equal_arms_give_finite_answers() -> None:
+    """No rows, or rows all equal, would fail."""
+    none = maximum_likelihood(Probit(), np.zeros((2, 0, 3)), np.zeros((2, 0)), ridge=1.0)
+    np.testing.assert_array_equal(none.theta, np.zeros((2, 3)))
+    equal = maximum_likelihood(Probit(), np.tile([0.5, 0.5, 0.0], (9, 1)), np.ones(9), ridge=1e-5)
+    assert np.all(np.isfinite(equal.theta))
+    far = maximum_likelihood(
+        Logistic(), np.tile([0.5, 0.5, 0.0], (9, 1)), np.ones(9), ridge=1.0, start=np.full(3, 400.0)
+    )
+    np.testing.assert_allclose(
+        far.theta,
+        maximum_likelihood(Logistic(), np.tile([0.5, 0.5, 0.0], (9, 1)), np.ones(9), ridge=1.0).theta,
+        atol=1e-8,
+    )
+
+
+def test_replicates_and_weights_change_nothing() -> None:
+    """A replicate would depend on its company, or a row of weight 0 would count."""
+    x, y, _ = sample()
+    alone = maximum_likelihood(Probit(), x[:150], y[:150], ridge=0.5).theta
+    weights = np.stack([np.arange(200) < 150, np.arange(200) < 90]).astype(float)
+    both = maximum_likelihood(Probit(), np.stack([x, x]), np.stack([y, 1 - y]), ridge=0.5, weights=weights).theta
+    np.testing.assert_allclose(both[0], alone, atol=1e-9)

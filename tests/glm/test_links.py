@@ -1,0 +1,102 @@
+from __future__ import annotations
+
+import mpmath
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bandanna.errors import InvalidArgument
+from bandanna.glm import Binomial, Linear, Link, Logistic, Probit, TruncatedPoisson, link_of
+from bandanna.glm.likelihood import loss, loss_gradient, loss_hessian
+
+ALL = [Logistic(), Probit(), Binomial(trials=4), TruncatedPoisson(most=5), Linear()]
+CURVED = ALL[:-1]
+
+
+@pytest.mark.parametrize("link", ALL, ids=lambda link: link.name)
+def test_extreme_arguments_are_finite(link: Link) -> None:
+    """A saturated link would return an infinity, a NaN or a warning."""
+    z = np.array([-1e9, -500.0, -40.0, 0.0, 40.0, 500.0, 1e9])
+    for values in (link.mean(z), link.slope(z), link.potential(z)):
+        assert np.all(np.isfinite(values))
+    if not isinstance(link, Linear):
+        assert np.all((link.mean(z) >= 0) & (link.mean(z) <= link.reward_bound))
+
+
+@pytest.mark.parametrize("link", ALL, ids=lambda link: link.name)
+def test_derivatives_agree_with_differences(link: Link) -> None:
+    """mu would not be the derivative of b, or mu' not that of mu."""
+    z, h = np.linspace(-5, 5, 41), 1e-5
+    np.testing.assert_allclose((link.potential(z + h) - link.potential(z - h)) / (2 * h), link.mean(z), atol=1e-8)
+    np.testing.assert_allclose((link.mean(z + h) - link.mean(z - h)) / (2 * h), link.slope(z), atol=1e-8)
+
+
+@pytest.mark.parametrize("link", ALL, ids=lambda link: link.name)
+def test_bounds_of_slope_and_its_derivative_hold(link: Link) -> None:
+    """L_mu or the self-concordance constant would be too small."""
+    bound, h = 4.0, 1e-4
+    z = np.linspace(-bound, bound, 2001)
+    assert np.max(link.slope(z)) <= link.slope_bound * (1 + 1e-12)
+    second = np.abs(link.slope(z + h) - link.slope(z - h)) / (2 * h)
+    assert np.all(second <= link.concordance(bound) * link.slope(z) * (1 + 1e-3) + 1e-7)
+
+
+def test_concordance_of_the_probit_is_not_r() -> None:
+    """The printed constant R would do for the probit link too (erratum P8)."""
+    z, h = np.array([3.0]), 1e-5
+    second = abs(float(Probit().slope(z + h)[0] - Probit().slope(z - h)[0]) / (2 * h))
+    assert second > 2.9 * float(Probit().slope(z)[0])
+
+
+def test_probit_potential_by_a_second_route() -> None:
+    """z Phi + phi would lose its digits."""
+    z = np.array([-8.0, -2.0, 0.0, 3.0, 20.0])
+    exact = [float(mpmath.mpf(x) * mpmath.ncdf(x) + mpmath.npdf(x)) for x in z]
+    np.testing.assert_allclose(Probit().potential(z), exact, rtol=1e-12, atol=1e-16)
+
+
+def test_kappa_has_its_closed_forms() -> None:
+    """kappa(S) would differ from the table of the specification."""
+    assert Logistic().kappa(3.0) == pytest.approx(2 + np.exp(3) + np.exp(-3))
+    assert Probit().kappa(2.0) == pytest.approx(np.sqrt(2 * np.pi) * np.exp(2))
+    assert Binomial(trials=4).kappa(1.0) == pytest.approx((2 + np.exp(1) + np.exp(-1)) / 4)
+    assert Probit().kappa(1e3) == np.inf
+
+
+@pytest.mark.parametrize("link", [Binomial(trials=4), TruncatedPoisson(most=5)], ids=lambda link: link.name)
+def test_drawn_counts_have_their_mean_and_variance(link: Link) -> None:
+    """A count would be drawn from another law (false alarm below 1e-6: 5 standard errors)."""
+    z = np.full(200_000, 0.4)
+    means = link.mean(z)
+    counts = link.draw(means, np.random.default_rng(3).random(len(z)))
+    error = float(np.sqrt(link.slope(z[:1])[0] / len(z)))
+    assert abs(float(np.mean(counts)) - float(means[0])) < 5 * error
+    assert float(np.var(counts)) == pytest.approx(float(link.slope(z[:1])[0]), rel=0.03)
+    assert counts.min() >= 0
+    assert counts.max() <= link.reward_bound
+
+
+@given(
+    link=st.sampled_from(ALL), theta=st.lists(st.floats(-3, 3), min_size=3, max_size=3), seed=st.integers(0, 2**31 - 1)
+)
+def test_gradient_and_hessian_agree_with_differences(link: Link, theta: list[float], seed: int) -> None:
+    """The gradient of the loss, or its Hessian, would be wrong somewhere."""
+    rng = np.random.default_rng(seed)
+    x, r = rng.uniform(-0.5, 0.5, (7, 3)), rng.random(7) * link.reward_bound
+    at, h = np.asarray(theta), 1e-5
+    sides = [(at + h * e, at - h * e) for e in np.eye(3)]
+    slopes = [float(loss(link, a, x, r, ridge=0.3) - loss(link, b, x, r, ridge=0.3)) / (2 * h) for a, b in sides]
+    np.testing.assert_allclose(loss_gradient(link, at, x, r, ridge=0.3), slopes, atol=1e-6)
+    bends = [
+        (loss_gradient(link, a, x, r, ridge=0.3) - loss_gradient(link, b, x, r, ridge=0.3)) / (2 * h) for a, b in sides
+    ]
+    np.testing.assert_allclose(loss_hessian(link, at, x, ridge=0.3), bends, atol=1e-6)
+
+
+def test_links_have_names() -> None:
+    """A link could not be asked for by its name, or a wrong name would pass."""
+    assert link_of("probit") == Probit()
+    assert link_of(Binomial(trials=2)).reward_bound == 2
+    with pytest.raises(InvalidArgument, match="cloglog"):
+        link_of("cloglog")

@@ -1,0 +1,169 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from dp_accounting.pld import privacy_loss_distribution as pld
+
+from bandanna.accounting import accountant
+from bandanna.accounting.budgets import ApproxDP
+from bandanna.accounting.calibration.binomial import noise_of_std
+from bandanna.glm import (
+    Linear,
+    Link,
+    Logistic,
+    NoisyGradient,
+    OuterProducts,
+    Probit,
+    ShuffledGradient,
+    loss,
+    maximum_likelihood,
+)
+from bandanna.glm.noisy_gradient import lemma_steps
+from bandanna.mechanisms.sources import FastNoise
+from bandanna.protocols.shuffle_binomial import ShuffleBinomial
+
+
+def data(link: Link, replicates: int, n: int, seed: int = 5) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Features in the unit ball, rewards of the link, and the unit vectors that they come from."""
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(replicates, n, 3))
+    x *= (rng.random((replicates, n)) ** (1 / 3) / np.linalg.norm(x, axis=-1))[..., None]
+    theta = rng.normal(size=(replicates, 3))
+    theta /= np.linalg.norm(theta, axis=-1)[:, None]
+    r = link.draw(link.mean((x @ theta[..., None])[..., 0]), rng.random((replicates, n)))
+    return x, r, theta
+
+
+@pytest.mark.parametrize("link", [Logistic(), Probit()], ids=lambda link: link.name)
+def test_excess_loss_is_within_the_lemma(link: Link) -> None:
+    """The private estimate's mean excess over 40 random instances would be above Lemma U.4's bound."""
+    n, rho, ridge = 400, 0.05, 1.0
+    steps = lemma_steps(rho=rho, count=n, dim=3, failure=0.1)
+    optimiser = NoisyGradient.priced(link=link, dim=3, parameter_bound=1.5, steps=steps, mu=math.sqrt(2 * rho))
+    x, r, _ = data(link, 40, n)
+    theta = optimiser.minimise(x, r, FastNoise(np.random.default_rng(1)), count=n, ridge=ridge)
+    best = maximum_likelihood(link, x, r, ridge=ridge).theta  # the minimum over all theta is below that over the ball
+    excess = (loss(link, theta, x, r, ridge=ridge) - loss(link, best, x, r, ridge=ridge)) / n
+    assert np.all(excess >= -1e-9)
+    assert float(np.mean(excess)) <= optimiser.excess_bound(count=n, ridge=ridge)
+    lemma = 2.13 * 2 * 1.5 * (1 + ridge * 1.5 / n) * math.sqrt(3 + math.log(10)) / (n * math.sqrt(rho))
+    assert optimiser.excess_bound(count=n, ridge=ridge) <= lemma * 1.01
+
+
+def test_price_is_the_budget_and_less_noise_is_noticed() -> None:
+    """All calls together would not cost mu, or noise of 20 % less would cost the same."""
+    mu = 1.3
+    optimiser = NoisyGradient.priced(link=Probit(), dim=3, parameter_bound=2.0, steps=7, mu=mu, calls=5)
+    exact = pld.from_gaussian_mechanism(1 / mu, value_discretization_interval=1e-4).get_epsilon_for_delta(1e-5)
+    stated = accountant.epsilon(optimiser.event, 1e-5)
+    assert stated == pytest.approx(exact, rel=2e-3)
+    composed = pld.from_gaussian_mechanism(
+        optimiser.std / (2 * optimiser.residual_bound), value_discretization_interval=1e-4
+    ).self_compose(35)
+    assert composed.get_epsilon_for_delta(1e-5) <= stated * 1.002
+    quieter = NoisyGradient(link=Probit(), dim=3, parameter_bound=2.0, steps=7, calls=5, std=0.8 * optimiser.std)
+    assert accountant.epsilon(quieter.event, 1e-5) > 1.2 * exact
+    assert accountant.rho(optimiser.half_event) == pytest.approx(accountant.rho(optimiser.event) / 4, rel=1e-3)
+
+
+@pytest.mark.parametrize("link", [Logistic(), Probit(), Linear()], ids=lambda link: link.name)
+def test_one_user_moves_the_sum_by_at_most_the_sensitivity(link: Link) -> None:
+    """Some user's replacement, however extreme, would move a gradient sum by more than 2G."""
+    optimiser = NoisyGradient.priced(link=link, dim=3, parameter_bound=1.0, steps=1, mu=1.0)
+    x, r, theta = data(link, 1, 30)
+    bound = optimiser.mechanism.sensitivity
+    rng = np.random.default_rng(2)
+    largest = 0.0
+    for _ in range(300):
+        worst = np.where(rng.random(3) < 0.5, -1, 1) * 10.0 ** rng.integers(-1, 6)
+        other_x, other_r = x.copy(), r.copy()
+        other_x[0, 0], other_r[0, 0] = worst, rng.choice([-1e6, 0.0, 1.0, 1e6])
+        moved = [
+            optimiser.clipped_sum(theta[:1], each / np.maximum(1, np.linalg.norm(each, axis=-1))[..., None], rewards)
+            for each, rewards in ((x, r), (other_x, other_r))
+        ]
+        largest = max(largest, float(np.linalg.norm(moved[0] - moved[1])))
+    assert largest <= bound + 1e-9
+
+
+def test_clipping_happens_inside_the_call() -> None:
+    """Features or rewards out of range would reach the released sum: a huge row would move theta without bound."""
+    quiet = NoisyGradient(link=Logistic(), dim=2, parameter_bound=1.0, steps=1, std=1e-9)
+    x, r = np.zeros((1, 2)), np.zeros(1)
+    start = np.zeros(2)
+    calm = quiet.minimise(
+        x, r, FastNoise(np.random.default_rng(0)), count=1000, ridge=0.1, start=start, matrix=np.eye(2) * 100
+    )
+    wild = quiet.minimise(
+        np.full((1, 2), 1e9),
+        np.full(1, -1e9),
+        FastNoise(np.random.default_rng(0)),
+        count=1000,
+        ridge=0.1,
+        start=start,
+        matrix=np.eye(2) * 100,
+    )
+    assert np.linalg.norm(wild - calm) <= 1.0 / 100 + 1e-9
+
+
+def test_newton_steps_reach_the_minimum_without_noise() -> None:
+    """With hardly any noise and a matrix above the Hessian the answer would not be the minimum."""
+    x, r, _ = data(Logistic(), 3, 500)
+    gram = np.swapaxes(x, -1, -2) @ x / 4 + np.eye(3)
+    optimiser = NoisyGradient(link=Logistic(), dim=3, parameter_bound=5.0, steps=120, std=1e-8)
+    theta = optimiser.minimise(x, r, FastNoise(np.random.default_rng(0)), count=500, ridge=1.0, matrix=gram)
+    np.testing.assert_allclose(theta, maximum_likelihood(Logistic(), x, r, ridge=1.0).theta, atol=1e-4)
+
+
+def shuffled(link: Link, n: int, steps: int, std: float) -> ShuffledGradient:
+    """A vector sum of the given standard deviation on gradients of three coordinates."""
+    domain = ShuffledGradient.domain(link, 3, 1.5)
+    noise = noise_of_std(std, sensitivity=domain.sensitivity, dim=3, users=n, composed=True)
+    protocol = ShuffleBinomial(domain=domain, noise=noise, delta=1e-5)
+    return ShuffledGradient(link=link, parameter_bound=1.5, steps=steps, protocol=protocol)
+
+
+def test_shuffled_estimate_is_near_the_minimum() -> None:
+    """The shuffle-private optimiser would not approach the minimum, by either path."""
+    x, r, _ = data(Logistic(), 2, 2000)
+    optimiser = shuffled(Logistic(), 2000, 12, 20.0)
+    gram = np.swapaxes(x, -1, -2) @ x / 4 + np.eye(3)
+    best = maximum_likelihood(Logistic(), x, r, ridge=1.0).theta
+    for path in ("law", "messages"):
+        theta = optimiser.minimise(x, r, FastNoise(np.random.default_rng(4)), ridge=1.0, matrix=gram, path=path)
+        assert np.max(np.abs(theta - best)) < 6 * 20.0 / 90  # noise 20 over a curvature of at least 90
+    plain = optimiser.minimise(x, r, FastNoise(np.random.default_rng(4)), ridge=1.0)
+    excess = (loss(Logistic(), plain, x, r, ridge=1.0) - loss(Logistic(), best, x, r, ridge=1.0)) / 2000
+    assert np.all(excess < 2 * 1.5 / math.sqrt(12) + 1.5 * 3 * (20.0 / 2000) ** 2 / math.sqrt(12))
+
+
+def test_shuffled_price_notices_less_noise() -> None:
+    """N shuffled sums would cost less than the Gaussian of their noise, or coins of 20 % less spread as little."""
+    optimiser, std = shuffled(Logistic(), 2000, 12, 20.0), 20.0
+    gaussian = pld.from_gaussian_mechanism(std / 2, value_discretization_interval=1e-4).self_compose(12)
+    floor = gaussian.get_epsilon_for_delta(1e-5)
+    stated = accountant.epsilon(optimiser.event, 1e-5)
+    assert floor * 0.99 <= stated <= 1.1 * floor
+    assert accountant.epsilon(shuffled(Logistic(), 2000, 12, 0.8 * std).event, 1e-5) > 1.15 * stated
+    assert accountant.satisfies(optimiser.event, ApproxDP(epsilon=stated * 1.001, delta=1e-5))
+
+
+def test_outer_products_move_a_sum_by_root_two() -> None:
+    """Two weighted outer products would lie farther apart than the stated sensitivity, or never come near it."""
+    domain = OuterProducts(size=3, bound=0.4)
+    rng = np.random.default_rng(8)
+    x = rng.normal(size=(2, 4000, 3)) * 10.0 ** rng.integers(-1, 3, (2, 4000, 1))
+    x[:, 0] = [[1.0, 0, 0], [0, 1.0, 0]]
+    rows = [domain.statistic(each, rng.choice([0.0, 0.2, 0.4, 9.0], 4000)).values for each in x]
+    distances = np.linalg.norm(rows[0] - rows[1], axis=-1)
+    assert np.max(distances) <= domain.sensitivity + 1e-12
+    ends = [domain.statistic(each[:1], np.array([0.4])).values for each in x]
+    assert float(np.linalg.norm(ends[0] - ends[1])) == pytest.approx(domain.sensitivity)
+    assert np.all(rows[0] >= domain.lower - 1e-12)
+    assert np.all(rows[0] <= domain.upper + 1e-12)
+    inside = domain.project(rng.normal(size=(500, 6)))
+    pairs = np.linalg.norm(inside[:250] - inside[250:], axis=-1)
+    assert np.max(pairs) <= domain.sensitivity + 1e-9
+    np.testing.assert_allclose(domain.project(rows[0][:50]), rows[0][:50], atol=1e-12)
