@@ -17,7 +17,7 @@ from bandanna.accounting.events import BinomialEvent, RepetitionEvent
 from bandanna.core import require, search
 from bandanna.errors import CalibrationError, InvalidBudget
 
-_WITHIN = 1.002  # fewer copies are preferred if the std is within this factor of the least one
+_WITHIN = 1.002  # the fewest copies with a std within this factor of the Gaussian's are taken
 _LATTICES = 24
 
 
@@ -40,11 +40,16 @@ def bit_noise(*, users: int, budget: Budget, participations: int = 1) -> Binomia
         raise InvalidBudget("budget", budget, "ApproxDP(epsilon, delta): binomial noise has bounded support")
     users, times = require.whole("batch", users, least=2), require.whole("participations", participations)
     central = math.sqrt(times) / finite_mu(budget)
-    found = [noise for copies in _copies(users, central) if (noise := _least(copies, users, budget, times, central))]
-    if not found:
+    best: BinomialNoise | None = None
+    for copies in _copies(users, central):
+        noise = _least(copies, users, budget, times, central)
+        if noise is not None and (best is None or bit_std(noise) < bit_std(best)):
+            best = noise
+            if bit_std(best) <= _WITHIN * central:
+                return best
+    if best is None:
         raise CalibrationError(f"no binomial noise meets {budget}, batch {users}")
-    best = min(bit_std(noise) for noise in found)
-    return next(noise for noise in found if bit_std(noise) <= _WITHIN * best)
+    return best
 
 
 def bit_noise_of_std(std: float, *, users: int) -> BinomialNoise:
