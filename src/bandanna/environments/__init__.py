@@ -5,10 +5,13 @@ from __future__ import annotations
 from bandanna.environments.arrays import ArrayEnvironment, ArrayWorld, CallableEnvironment, CallableWorld
 from bandanna.environments.base import Environment, World
 from bandanna.environments.drifting import DriftingContexts, DriftingWorld
+from bandanna.environments.finite import FiniteArms, FiniteWorld
 from bandanna.environments.hard_bits import HardBits
+from bandanna.environments.levels import ClippedGaussian, Levels, TwoPoint
 from bandanna.environments.linear import FixedArms, FreshArms, LinearContextual, LinearWorld
 from bandanna.environments.published import PublishedLinear
 from bandanna.environments.rewards import Bernoulli, Bounded, RewardLaw
+from bandanna.environments.sphere import SphereArms, SphereContexts, SphereContextsWorld, SphereWorld
 
 __all__ = [
     "ArrayEnvironment",
@@ -17,15 +20,24 @@ __all__ = [
     "Bounded",
     "CallableEnvironment",
     "CallableWorld",
+    "ClippedGaussian",
     "DriftingContexts",
     "DriftingWorld",
     "Environment",
+    "FiniteArms",
+    "FiniteWorld",
     "FixedArms",
     "FreshArms",
     "HardBits",
+    "Levels",
     "LinearContextual",
     "LinearWorld",
     "PublishedLinear",
     "RewardLaw",
+    "SphereArms",
+    "SphereContexts",
+    "SphereContextsWorld",
+    "SphereWorld",
+    "TwoPoint",
     "World",
 ]

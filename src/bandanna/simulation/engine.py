@@ -11,14 +11,19 @@ from bandanna.environments.base import Environment
 from bandanna.errors import InvalidArgument
 from bandanna.policies.anytime import Anytime
 from bandanna.policies.linucb import LinUCB
-from bandanna.simulation import contextual
+from bandanna.policies.ucb_episodes import UCBEpisodes
+from bandanna.simulation import contextual, episodes
 from bandanna.simulation.result import Result, checkpoints_for
 from bandanna.simulation.run import Run
 from bandanna.simulation.tally import Tally
 
-Policy = LinUCB | Anytime
+Policy = LinUCB | Anytime | UCBEpisodes
 
-_RUNNERS: dict[type, Callable[..., Run]] = {LinUCB: contextual.run, Anytime: contextual.run}
+_RUNNERS: dict[type, Callable[..., Run]] = {
+    LinUCB: contextual.run,
+    Anytime: contextual.run,
+    UCBEpisodes: episodes.run,
+}
 
 
 def simulate(
@@ -39,8 +44,9 @@ def simulate(
     runner = _RUNNERS.get(type(policy))
     if runner is None:
         raise InvalidArgument("policy", policy, "one of " + ", ".join(sorted(kind.__name__ for kind in _RUNNERS)))
-    if env.dim != policy.dim:
-        raise InvalidArgument("env.dim", env.dim, f"the policy's dim, {policy.dim}")
+    size = "n_arms" if hasattr(policy, "n_arms") else "dim"  # finite-armed policies count arms, linear ones features
+    if getattr(env, size) != getattr(policy, size):
+        raise InvalidArgument(f"env.{size}", getattr(env, size), f"the policy's {size}, {getattr(policy, size)}")
     require.one_of("path", path, ("law", "messages"))
     rounds = _rounds(policy, horizon)
     began = time.perf_counter()

@@ -1,0 +1,150 @@
+"""Rewards on a scale: laws with finitely many values, whose sums are drawn at once, however many there are.
+
+The counts of the values among n rewards with one mean are multinomial; so a sum of 10^12 of them is one draw, exact in
+law. Every law here has the mean that it is given, in a range [low, high] of its own.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import special
+
+from bandanna.core import require
+from bandanna.core.streams import Streams
+from bandanna.errors import InvalidArgument
+
+Floats = NDArray[np.float64]
+
+_REACH = 9.0  # centres are searched up to so many standard deviations outside of the range
+_TABLE = 4096
+
+
+@dataclass(frozen=True, kw_only=True)
+class Levels(ABC):
+    """A law of rewards that takes the `values` v_0 < ... < v_n in [low, high] only."""
+
+    low: float = 0.0
+    high: float = 1.0
+
+    binary = False
+
+    def __post_init__(self) -> None:
+        for name in ("low", "high"):
+            object.__setattr__(self, name, float(getattr(self, name)))
+        if not -np.inf < self.low < self.high < np.inf:
+            raise InvalidArgument("low, high", (self.low, self.high), "finite numbers with low < high")
+
+    @property
+    @abstractmethod
+    def values(self) -> Floats:
+        """The scale, (V,)."""
+
+    @abstractmethod
+    def chances(self, means: Floats) -> Floats:
+        """Probabilities of the values: (...) -> (..., V)."""
+
+    @abstractmethod
+    def draw(self, means: Floats, streams: Streams) -> Floats:
+        """One reward per mean, rounds on the second axis: (S, rounds, ...) -> (S, rounds, ...)."""
+
+    def checked(self, means: Floats) -> Floats:
+        """Means in the range; rounding errors are cut off, anything else is refused."""
+        slack = 1e-9 * (self.high - self.low)
+        if np.any((means < self.low - slack) | (means > self.high + slack) | np.isnan(means)):
+            worst = means.ravel()[np.argmax(np.abs(means - (self.low + self.high) / 2))]
+            raise InvalidArgument("mean", float(worst), f"a mean reward in [{self.low:g}, {self.high:g}]")
+        return np.clip(means, self.low, self.high)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TwoPoint(Levels):
+    """`high` with the probability that gives the mean, else `low`: of all laws in the range, the most variance."""
+
+    @property
+    def values(self) -> Floats:
+        """The two ends."""
+        return np.array([self.low, self.high])
+
+    def chances(self, means: Floats) -> Floats:
+        """1 - p and p."""
+        upper = (self.checked(means) - self.low) / (self.high - self.low)
+        return np.stack([1 - upper, upper], axis=-1)
+
+    def draw(self, means: Floats, streams: Streams) -> Floats:
+        """A uniform number below p."""
+        upper = (self.checked(means) - self.low) / (self.high - self.low)
+        return np.where(streams.uniform("rewards", means.shape[1:]) < upper, self.high, self.low)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClippedGaussian(Levels):
+    """clip(c + std Z, low, high), Z ~ N(0, 1), rounded at random to one of `levels` values, without bias.
+
+    The centre c is the one with which the *clipped* reward has the given mean: so a linear model stays linear.
+    `std` is the noise before clipping. Rounding adds at most (high - low)^2 / (4 (levels - 1)^2) of variance.
+    """
+
+    std: float = 1.0
+    levels: int = 101
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "std", require.positive("std", self.std))
+        object.__setattr__(self, "levels", require.whole("levels", self.levels, least=2))
+
+    @cached_property
+    def values(self) -> Floats:
+        """Equally spaced."""
+        return np.linspace(self.low, self.high, self.levels)
+
+    @property
+    def step(self) -> float:
+        """Distance of two values."""
+        return (self.high - self.low) / (self.levels - 1)
+
+    @cached_property
+    def _table(self) -> tuple[Floats, Floats]:
+        """Means of the clipped reward at many centres."""
+        centres = np.linspace(self.low - _REACH * self.std, self.high + _REACH * self.std, _TABLE)
+        return centres, self._clipped_mean(centres)
+
+    def _above(self, centre: Floats, threshold: Floats | float) -> Floats:
+        """E (c + std Z - v)^+ = (c - v) Phi(u) + std phi(u), u = (c - v)/std."""
+        u = (centre - threshold) / self.std
+        density = np.exp(-u * u / 2) / np.sqrt(2 * np.pi)
+        return np.asarray((centre - threshold) * special.ndtr(u) + self.std * density)
+
+    def _clipped_mean(self, centre: Floats) -> Floats:
+        return self.low + self._above(centre, self.low) - self._above(centre, self.high)
+
+    def centre(self, means: Floats) -> Floats:
+        """The c whose clipped reward has this mean: a table, then Newton steps."""
+        centres, table = self._table
+        wanted = self.checked(means)
+        c = np.interp(wanted, table, centres)
+        for _ in range(3):
+            slope = special.ndtr((c - self.low) / self.std) - special.ndtr((c - self.high) / self.std)
+            move = (wanted - self._clipped_mean(c)) / np.maximum(slope, 1e-12)
+            c = np.clip(c + np.clip(move, -self.std, self.std), centres[0], centres[-1])
+        return c
+
+    def chances(self, means: Floats) -> Floats:
+        """Second differences of E (X - v)^+ over the step: what random rounding makes of the clipped X."""
+        c = self.centre(np.asarray(means, dtype=float))[..., None]
+        tail = self._above(c, self.values) - self._above(c, self.high)  # E (X - v_k)^+
+        fall = np.clip((tail[..., :-1] - tail[..., 1:]) / self.step, 0.0, 1.0)  # E of the ramp from v_k to v_{k+1}
+        ends = np.concatenate([np.ones_like(c), fall, np.zeros_like(c)], axis=-1)
+        chances = np.maximum(ends[..., :-1] - ends[..., 1:], 0.0)
+        return np.asarray(chances / np.sum(chances, axis=-1, keepdims=True))
+
+    def draw(self, means: Floats, streams: Streams) -> Floats:
+        """Clip, then round down or up at random."""
+        noise = streams.normal("reward noise", means.shape[1:])
+        clipped = np.clip(self.centre(means) + self.std * noise, self.low, self.high)
+        below = np.floor((clipped - self.low) / self.step + streams.uniform("rewards", means.shape[1:]))
+        return self.values[np.minimum(below.astype(np.int64), self.levels - 1)]

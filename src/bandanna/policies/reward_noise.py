@@ -1,0 +1,106 @@
+"""Noise on statistics of rewards: one mechanism for every release of a policy, and what it promises.
+
+A policy that forgets releases every reward in exactly one statistic: one episode's sum, one phase's estimate. Which
+episode that is follows from earlier releases only, so a changed reward changes one release, and the promise is that of
+a single one, against an adversary who sees all of them and chooses later data accordingly
+(Azize and Basu 2024 [004], appendix D). The noise is drawn once, when the statistic is released, and kept.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bandanna.accounting.budgets import ZCDP, ApproxDP, Budget, PureDP, RenyiDP
+from bandanna.accounting.calibration.gaussian import gaussian_std, laplace_scale
+from bandanna.accounting.events import ClearEvent, Event
+from bandanna.accounting.guarantee import Guarantee, guarantee_of
+from bandanna.core import require
+from bandanna.core.domain import Box
+from bandanna.errors import InvalidArgument, InvalidBudget
+from bandanna.mechanisms.gaussian import Gaussian
+from bandanna.mechanisms.laplace import Laplace
+from bandanna.mechanisms.sources import NoiseSource
+from bandanna.protocols.base import stated_delta
+
+Floats = NDArray[np.float64]
+
+PROTECTS = "a user's reward"
+SIGHT = (("the trusted server", "every user's reward"), ("everybody else", "actions, chosen from noisy statistics"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class RewardNoise:
+    """Least noise for statistics whose neighbours differ by at most `sensitivity`, in l2 (l1 for a pure budget).
+
+    Gaussian for zCDP, (epsilon, delta) and Renyi budgets, Laplace for a pure one; none without a budget or with an
+    infinite one. rho-zCDP: std = sensitivity / sqrt(2 rho), plus the grid's share.
+    """
+
+    budget: Budget | None
+    sensitivity: float
+    dim: int = 1
+
+    def __post_init__(self) -> None:
+        if self.budget is not None and not isinstance(self.budget, PureDP | ApproxDP | ZCDP | RenyiDP):
+            raise InvalidBudget("budget", self.budget, "ZCDP, ApproxDP, RenyiDP, PureDP or None")
+        require.positive("sensitivity", self.sensitivity)
+        require.whole("dim", self.dim)
+
+    @property
+    def noisy(self) -> bool:
+        """False without a budget, and for an infinite one."""
+        return self.budget is not None and not math.isinf(_size(self.budget))
+
+    @cached_property
+    def mechanism(self) -> Gaussian | Laplace | None:
+        """Sampler and price of every release."""
+        if self.budget is None or not self.noisy:
+            return None
+        if isinstance(self.budget, PureDP) or (isinstance(self.budget, ApproxDP) and self.budget.delta == 0.0):
+            scale = laplace_scale(sensitivity=self.sensitivity, dim=self.dim, budget=self.budget)
+            return Laplace(scale=scale, sensitivity=self.sensitivity, dim=self.dim)
+        std = gaussian_std(sensitivity=self.sensitivity, dim=self.dim, budget=self.budget)
+        return Gaussian(std=std, sensitivity=self.sensitivity, dim=self.dim)
+
+    @property
+    def std(self) -> float:
+        """Standard deviation per coordinate."""
+        return 0.0 if self.mechanism is None else math.sqrt(self.mechanism.variance)
+
+    @property
+    def event(self) -> Event:
+        """What one release is."""
+        return ClearEvent() if self.mechanism is None else self.mechanism.event
+
+    def release(self, values: Floats, source: NoiseSource) -> Floats:
+        """Statistics with fresh noise: (*R, dim) -> (*R, dim)."""
+        return values if self.mechanism is None else np.asarray(self.mechanism.release(values, source))
+
+    @cached_property
+    def guarantee(self) -> Guarantee:
+        """What is promised for a reward."""
+        if self.budget is None or self.mechanism is None:
+            observers = (("everybody", "actions, chosen from exact statistics"),)
+            return Guarantee(trust="none", epsilon=math.inf, delta=0.0, protects=PROTECTS, observers=observers)
+        delta = 0.0 if isinstance(self.mechanism, Laplace) else stated_delta(self.budget)
+        return guarantee_of(self.event, delta=delta, trust="central", protects=PROTECTS, observers=SIGHT)
+
+
+def reward_box(reward_range: tuple[float, float]) -> Box:
+    """The declared range of the rewards: they are clipped into it before any statistic is formed."""
+    try:
+        low, high = (float(end) for end in reward_range)
+    except (TypeError, ValueError):
+        raise InvalidArgument("reward_range", reward_range, "two numbers, low < high") from None
+    if not -math.inf < low < high < math.inf:
+        raise InvalidArgument("reward_range", reward_range, "two finite numbers, low < high")
+    return Box(dim=1, low=low, high=high)
+
+
+def _size(budget: Budget) -> float:
+    return budget.rho if isinstance(budget, ZCDP) else float(getattr(budget, "epsilon", math.nan))
