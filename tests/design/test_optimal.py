@@ -1,0 +1,106 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from bandanna.design import near_optimal_design, optimal_design, support_limit
+from bandanna.design.optimal import Design
+from bandanna.errors import BandannaError, InvalidArgument
+
+
+def sphere(arms: int, dim: int, seed: int) -> NDArray[np.float64]:
+    """Uniform directions."""
+    rows = np.random.default_rng(seed).standard_normal((arms, dim))
+    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+
+
+def measured_g(arms: NDArray[np.float64], design: Design) -> float:
+    """g by a second route: the pseudo-inverse of V in the original coordinates."""
+    chosen = arms[design.support]
+    inverse = np.linalg.pinv((chosen * design.weights[:, None]).T @ chosen, hermitian=True, rcond=1e-12)
+    return float(np.max(np.einsum("ij,jk,ik->i", arms, inverse, arms)))
+
+
+@pytest.mark.parametrize(("arms", "dim"), [(1000, 20), (300, 50), (200, 2), (40, 7), (7, 7), (3, 9), (50, 1)])
+def test_designs_keep_their_bounds(arms: int, dim: int) -> None:
+    """A design is worse than promised, has too many arms, or certifies a g that is not its own."""
+    x = sphere(arms, dim, seed=arms)
+    rank = min(arms, dim)
+    near, best = near_optimal_design(x), optimal_design(x)
+    assert near.rank == best.rank == rank
+    assert near.g <= 2 * rank * (1 + 1e-8)
+    assert len(near.support) <= support_limit(rank)
+    assert best.g <= rank * 1.001
+    assert len(best.support) <= max(rank, rank * (rank + 1) // 2)
+    for design in (near, best):
+        assert design.g >= rank * (1 - 1e-9)  # Kiefer and Wolfowitz: no design is better
+        assert np.sum(design.weights) == pytest.approx(1, abs=1e-12)
+        assert np.all(design.weights > 0)
+        assert measured_g(x, design) == pytest.approx(design.g, rel=1e-6)
+
+
+def test_known_optimum() -> None:
+    """The optimal design of the axes, or of a regular polygon, is not the one that is known."""
+    axes = optimal_design(np.eye(4))
+    np.testing.assert_allclose(axes.weights, 0.25)
+    turns = np.pi * np.arange(5) / 5
+    polygon = np.stack([np.cos(turns), np.sin(turns)], axis=1)
+    assert optimal_design(polygon, tolerance=1e-6).g == pytest.approx(2, rel=2e-6)
+
+
+@given(
+    rank=st.integers(1, 4), extra=st.integers(0, 4), copies=st.integers(1, 3), seed=st.integers(0, 10_000),
+    scale=st.sampled_from([1e-6, 1.0, 1e3]),
+)  # fmt: skip
+@settings(max_examples=60, deadline=None)
+def test_sets_that_do_not_span(rank: int, extra: int, copies: int, seed: int, scale: float) -> None:
+    """Duplicate arms, zero arms or a span of fewer dimensions break the design or change its value."""
+    rng = np.random.default_rng(seed)
+    low = rng.standard_normal((rank + 3, rank))
+    basis = np.linalg.qr(rng.standard_normal((rank + extra, rank)))[0].T  # (rank, rank + extra)
+    x = scale * np.vstack([low @ basis] * copies + [np.zeros((1, rank + extra))])
+    for design, limit in ((near_optimal_design(x), 2.0), (optimal_design(x), 1.001)):
+        assert design.rank == rank
+        assert rank * (1 - 1e-9) <= design.g <= limit * rank * (1 + 1e-8)
+
+
+def test_designs_do_not_depend_on_the_basis() -> None:
+    """An invertible map of the arms, even an ill-conditioned one, changes g or the chosen arms' number."""
+    x = sphere(60, 3, seed=5)
+    stretched = x @ np.diag([1.0, 1e-4, 1e-8])
+    assert near_optimal_design(stretched).rank == 3
+    assert near_optimal_design(stretched).g == pytest.approx(near_optimal_design(x).g, rel=0.6)
+    assert optimal_design(stretched).g <= 3 * 1.001
+
+
+def test_plays_are_rounded_up() -> None:
+    """An arm is played less often than its share, or a share that is whole is rounded up by rounding errors."""
+    design = Design(support=np.arange(3), weights=np.array([0.5, 0.3, 0.2]), g=1.0, rank=1)
+    np.testing.assert_array_equal(design.plays(10), [5, 3, 2])
+    np.testing.assert_array_equal(design.plays(11), [6, 4, 3])
+
+
+def test_support_limit() -> None:
+    """The limit is not 4 d log log d + 16, or falls below d, or fails where log log d does not exist."""
+    assert support_limit(20) == math.floor(80 * math.log(math.log(20)) + 16) == 103
+    assert [support_limit(d) for d in (1, 2, 3)] == [16, 16, 17]
+
+
+@pytest.mark.parametrize("arms", [np.zeros((3, 2)), np.zeros((0, 2)), [[1.0, math.nan]], [1.0, 2.0], "arms"])
+def test_bad_arms_are_refused(arms: object) -> None:
+    """Arms that are no finite matrix, or all zero, are taken."""
+    with pytest.raises(BandannaError, match="arms"):
+        near_optimal_design(arms)  # type: ignore[arg-type]
+
+
+def test_bad_targets_are_refused() -> None:
+    """A target that no design can meet is tried."""
+    with pytest.raises(InvalidArgument, match="factor"):
+        near_optimal_design(np.eye(2), factor=1.0)
+    with pytest.raises(InvalidArgument, match="tolerance"):
+        optimal_design(np.eye(2), tolerance=0.0)
