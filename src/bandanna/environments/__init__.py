@@ -6,6 +6,7 @@ from bandanna.environments.arrays import ArrayEnvironment, ArrayWorld, CallableE
 from bandanna.environments.base import Environment, World
 from bandanna.environments.drifting import DriftingContexts, DriftingWorld
 from bandanna.environments.finite import FiniteArms, FiniteWorld
+from bandanna.environments.glm import FreshGLM, GeneralisedLinear, GLMWorld, PublishedGLM
 from bandanna.environments.hard_bits import HardBits
 from bandanna.environments.levels import ClippedGaussian, Levels, TwoPoint
 from bandanna.environments.linear import FixedArms, FreshArms, LinearContextual, LinearWorld
@@ -28,10 +29,14 @@ __all__ = [
     "FiniteWorld",
     "FixedArms",
     "FreshArms",
+    "FreshGLM",
+    "GLMWorld",
+    "GeneralisedLinear",
     "HardBits",
     "Levels",
     "LinearContextual",
     "LinearWorld",
+    "PublishedGLM",
     "PublishedLinear",
     "RewardLaw",
     "SphereArms",

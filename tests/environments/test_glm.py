@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from bandanna.core.streams import Streams
+from bandanna.environments.glm import GeneralisedLinear, PublishedGLM
+from bandanna.errors import InvalidArgument
+from bandanna.glm import Binomial, TruncatedPoisson
+
+
+@pytest.mark.parametrize(
+    ("link", "dim", "norm", "rounds", "kappa"),
+    [
+        ("probit", 3, 2.0, 5000, 18.39),
+        ("probit", 3, 2.5, 5000, 56.44),
+        ("probit", 3, 3.0, 5000, 222.15),
+        ("logistic", 5, 3.5, 15000, 33.76),
+        ("probit", 5, 3.0, 5000, 193.18),
+    ],
+)
+def test_published_instances_have_their_kappa(link: str, dim: int, norm: float, rounds: int, kappa: float) -> None:
+    """These would not be the instances on which paper 003 was run."""
+    env = PublishedGLM(dim=dim, link=link, norm=norm, rounds=rounds)
+    assert round(env.kappa, 2) == kappa
+    assert env.least_kappa == pytest.approx(4.0 if link == "logistic" else np.sqrt(2 * np.pi), rel=1e-6)
+    assert np.linalg.norm(env.theta) == pytest.approx(norm)
+    assert np.max(np.linalg.norm(env.arms, axis=-1)) <= 1 + 1e-12
+
+
+def test_a_seed_is_the_same_world_in_any_company() -> None:
+    """Seed 3 would see other arms or rewards beside seed 2, or in blocks of another size."""
+    env = GeneralisedLinear(dim=4, n_arms=5, link="probit", norm=2.0)
+    alone, both = env.begin(Streams([3])), env.begin(Streams([2, 3]))
+    x = alone.contexts(0, 6)
+    y = np.concatenate([both.contexts(0, 2), both.contexts(2, 4)], axis=1)
+    np.testing.assert_array_equal(x[0], y[1])
+    np.testing.assert_array_equal(
+        alone.rewards(alone.means(x))[0],
+        np.concatenate([both.rewards(both.means(y[:, :4])), both.rewards(both.means(y[:, 4:]))], axis=1)[1],
+    )
+
+
+@pytest.mark.parametrize("link", [Binomial(trials=3), TruncatedPoisson(most=4), "linear"])
+def test_rewards_stay_in_their_range_and_have_their_mean(link: Binomial | TruncatedPoisson | str) -> None:
+    """A reward would leave [0, R] or its mean be another (false alarm below 1e-6: 5 standard errors)."""
+    env = GeneralisedLinear(dim=2, n_arms=3, link=link, norm=1.0)
+    world = env.begin(Streams([1]))
+    means = world.means(world.contexts(0, 20_000))
+    rewards = world.rewards(means)
+    bound = world.link.reward_bound
+    assert rewards.min() >= 0
+    assert rewards.max() <= bound
+    assert abs(float(np.mean(rewards - means))) < 5 * bound / 2 / np.sqrt(rewards.size)
+
+
+def test_an_instance_ends() -> None:
+    """Rounds beyond the published ones would be invented."""
+    world = PublishedGLM(rounds=10).begin(Streams([0]))
+    with pytest.raises(InvalidArgument, match="10 rounds"):
+        world.contexts(5, 6)
+    with pytest.raises(InvalidArgument, match="link"):
+        GeneralisedLinear(dim=2, n_arms=3, link="tobit")
