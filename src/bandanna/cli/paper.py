@@ -18,9 +18,14 @@ if TYPE_CHECKING:
     from bandanna.papers.scaling_000 import Scaling
 
 
+_FIGURES = {"000": ("fig1", "fig2", "returning", "scaling"), "004": ("definitions",)}
+
+
 def paper(
-    number: Annotated[str, typer.Argument(help="The paper: 000.")],
-    figure: Annotated[str, typer.Argument(help="Its figure: fig1, fig2, returning or scaling.")],
+    number: Annotated[str, typer.Argument(help="The paper: 000 or 004.")],
+    figure: Annotated[
+        str, typer.Argument(help="Its figure: fig1, fig2, returning or scaling (000), definitions (004).")
+    ],
     seeds: Annotated[int, typer.Option(help="Instances.")] = 50,
     horizon: Annotated[
         int | None,
@@ -31,13 +36,21 @@ def paper(
         Path | None, typer.Option(help="Folder for the figures (default: paper-000; with --json: none).", metavar="DIR")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON only.")] = False,
+    epsilon: Annotated[float, typer.Option(help="004 definitions: where delta is found.")] = 0.95,
+    delta: Annotated[float, typer.Option(help="004 definitions: where epsilon is found.")] = 0.17,
 ) -> None:
     """Redo a figure: each curve as its authors ran it (with the true privacy of that noise), and ours beside it.
 
     fig1 and fig2 are the paper's; returning: users who come back (its section 4); scaling: the rates of its theorems.
+    004 definitions: the policy that is View DP and not Table DP.
     """
-    require.one_of("number", number, ("000",))
-    require.one_of("figure", figure, ("fig1", "fig2", "returning", "scaling"))
+    require.one_of("number", number, tuple(_FIGURES))
+    require.one_of("figure", figure, _FIGURES[number])
+    if figure == "definitions":
+        from bandanna.cli.paper_definitions import show_definitions
+
+        show_definitions(epsilon=epsilon, delta=delta, as_json=as_json)
+        return
     shared: dict[str, Any] = {"n_seeds": seeds, "jobs": cores() if jobs is None else jobs}
     if horizon is not None:
         shared["horizon"] = horizon
