@@ -7,8 +7,9 @@ import pytest
 
 from bandanna.errors import InvalidArgument
 from bandanna.policies.linucb import LinUCB, Snapshot, scores
+from bandanna.policies.registry import make
 from bandanna.policies.schedules import FixedBatches, geometric
-from bandanna.protocols.trust import central, local, shuffle
+from bandanna.protocols.trust import central, concurrent, local, shuffle
 
 
 def test_index_is_mean_plus_width_times_norm() -> None:
@@ -92,3 +93,14 @@ def test_clipped_features_and_rewards_are_counted() -> None:
     np.testing.assert_array_equal(report.clipped, [3])
     vector, _ = policy.domain.unpack(report.total())
     np.testing.assert_allclose(vector[0], [0.6, 0.0])  # 1 * 0.5 + 0.1 * 0 + 0.1 * 1
+
+
+def test_concurrent_shufflers_learn_at_every_lowest_batch() -> None:
+    """LinUCB over concurrent shufflers does not learn whenever a lowest batch is full, or takes another batch size."""
+    policy = make("LinUCB-CSDP", dim=2, horizon=500, epsilon=1.0, delta=1e-5, shufflers=2)
+    tree = policy.channel.stream.tree
+    assert policy.channel.sizes == (tree.sizes[0],) * (500 // tree.sizes[0])
+    assert len(tree.degrees) == 2
+    assert policy.guarantee.epsilon <= 1.0
+    other = LinUCB(dim=2, horizon=500, privacy=concurrent(epsilon=1.0, delta=1e-5, shufflers=2), batch=20)
+    assert other.channel.sizes[0] == 20

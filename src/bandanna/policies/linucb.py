@@ -26,7 +26,7 @@ from bandanna.mechanisms.sources import NoiseSource
 from bandanna.policies.base import Episode
 from bandanna.policies.confidence import Confidence, PaperConfidence, radii
 from bandanna.policies.schedules import FixedBatches, Schedule, best_batch
-from bandanna.protocols.channel import Channel, Running, open_channel
+from bandanna.protocols.channel import Channel, Running, lowest_batch, open_channel
 from bandanna.protocols.trust import Privacy, none
 
 Floats = NDArray[np.float64]
@@ -61,10 +61,11 @@ class State:
 class LinUCB:
     """Optimistic linear contextual bandit with `dim` features over `horizon` rounds.
 
-    privacy          `bd.none()`, `bd.central(...)`, `bd.local(...)`, `bd.shuffle(...)`
+    privacy          `bd.none()`, `bd.central(...)`, `bd.local(...)`, `bd.shuffle(...)`, `bd.concurrent(...)`
     batch            users per batch, or a schedule such as `bd.geometric(first=100, ratio=1.3)`, or "paper":
                      T^{3/5} (shuffle; T^{2/3} for returning users), T^{3/4} (local), T^{1/2} (central), or "best":
-                     the size with the least regret bound; None: every round, "paper" in the shuffle model
+                     the size with the least regret bound; None: every round, "paper" in the shuffle models, which
+                     for concurrent shufflers means the lowest batch of their tree
     failure          probability with which the confidence set may fail
     width            multiplier of the radius: 1 is the theorem, smaller is what practitioners run; privacy does not
                      depend on it
@@ -114,18 +115,20 @@ class LinUCB:
     @cached_property
     def schedule(self) -> Schedule:
         """When the policy learns."""
-        batch, least = self.batch, 2 if self.privacy.model == "shuffle" else 1
+        model, batch = self.privacy.model, self.batch
+        least = 2 if model in ("shuffle", "concurrent") else 1
         if batch is None:
-            batch = "paper" if self.privacy.model == "shuffle" else 1
+            batch = "paper" if least > 1 else 1
         if isinstance(batch, Schedule):
             return batch
         if batch == "best":
             size = best_batch(lambda size: replace(self, batch=size).regret_bound, least=least, most=self.horizon)
             return FixedBatches(size=size)
+        if batch == "paper" and model == "concurrent" and self.privacy.noisy:
+            return FixedBatches(size=lowest_batch(self.privacy, domain=self.domain, horizon=self.horizon))
         if batch == "paper":
-            exponents = {"none": 1 / 2, "central": 1 / 2, "local": 3 / 4, "shuffle": 3 / 5}
-            returning = self.privacy.model == "shuffle" and self.privacy.participations > 1
-            exponent = 2 / 3 if returning else exponents[self.privacy.model]
+            exponents = {"none": 1 / 2, "central": 1 / 2, "local": 3 / 4, "shuffle": 3 / 5, "concurrent": 1 / 3}
+            exponent = 2 / 3 if model == "shuffle" and self.privacy.participations > 1 else exponents[model]
             return FixedBatches(size=min(self.horizon, max(2, round(self.horizon**exponent))))
         if isinstance(batch, str):
             raise InvalidArgument("batch", batch, 'a whole number, a schedule, "paper" or "best"')

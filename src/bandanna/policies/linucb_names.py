@@ -7,7 +7,7 @@ from typing import Any
 
 from bandanna.policies.linucb import LinUCB
 from bandanna.policies.named import Algorithm
-from bandanna.protocols.trust import central, local, none, shuffle
+from bandanna.protocols.trust import central, concurrent, local, none, shuffle
 
 _OPTIONS = ("epsilon", "delta", "rho", "mechanism", "protocol", "calibration", "participations", "shufflers", "degrees")
 
@@ -39,4 +39,5 @@ LINUCB = (
     _private("LinUCB-LDP-batched", "local", _LOCAL, _linucb(local, batch="paper")),
     _private("LinUCB-SDP-Amp", "shuffle", _SHUFFLE, _linucb(shuffle, batch="paper", protocol="gaussian")),
     _private("LinUCB-SDP-Vec", "shuffle", _SHUFFLE, _linucb(shuffle, batch="paper", protocol="binomial")),
+    _private("LinUCB-CSDP", "concurrent shuffle", _SHUFFLE, _linucb(concurrent, batch="paper"), paper="002"),
 )
