@@ -21,7 +21,7 @@ from bandanna.accounting.events import ClearEvent, Event
 from bandanna.accounting.guarantee import Guarantee, guarantee_of
 from bandanna.core import require
 from bandanna.core.domain import Box
-from bandanna.errors import InvalidArgument, InvalidBudget
+from bandanna.errors import InvalidArgument, InvalidBudget, InvalidStatistic
 from bandanna.mechanisms.gaussian import Gaussian
 from bandanna.mechanisms.laplace import Laplace
 from bandanna.mechanisms.sources import NoiseSource
@@ -104,3 +104,15 @@ def reward_box(reward_range: tuple[float, float]) -> Box:
 
 def _size(budget: Budget) -> float:
     return budget.rho if isinstance(budget, ZCDP) else float(getattr(budget, "epsilon", math.nan))
+
+
+def checked_sums(sums: Floats, users: NDArray[np.int64] | int, domain: Box) -> Floats:
+    """Sums of `users` rewards that were clipped into the range; any other number is refused."""
+    values = np.asarray(sums, dtype=float)
+    slack = 1e-9 * (np.asarray(users) * max(abs(domain.low), abs(domain.high), domain.sensitivity) + 1)
+    wrong = ~((values >= users * domain.low - slack) & (values <= users * domain.high + slack))
+    if np.any(wrong):
+        place = tuple(int(i) for i in np.argwhere(wrong)[0])
+        allowed = f"a sum of rewards in [{domain.low:g}, {domain.high:g}]: clip them first, `domain.project`"
+        raise InvalidStatistic("sums" + "".join(f"[{i}]" for i in place), float(values[place]), allowed)
+    return values

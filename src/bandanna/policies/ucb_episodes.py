@@ -29,7 +29,7 @@ from bandanna.core.domain import Box
 from bandanna.core.linalg import first_best
 from bandanna.mechanisms.laplace import Laplace
 from bandanna.mechanisms.sources import NoiseSource
-from bandanna.policies.reward_noise import RewardNoise, reward_box
+from bandanna.policies.reward_noise import RewardNoise, checked_sums, reward_box
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -113,10 +113,11 @@ class UCBEpisodes:
     def learn(
         self, state: State, sums: Floats, source: NoiseSource, *, ended: NDArray[np.bool_] | None = None
     ) -> State:
-        """Release the sums (*R) of the episodes that `episode` named; where not `ended`, nothing is released."""
+        """Release the sums (*R) of clipped rewards of the episodes that `episode` named; only where `ended`."""
         arms, users = self.episode(state)
-        noisy = self.noise.release(np.asarray(sums, dtype=float)[..., None], source)  # once per arm and episode
         keep = np.ones(arms.shape, dtype=bool) if ended is None else ended
+        exact = checked_sums(np.where(keep, sums, users * self.domain.low), users, self.domain)
+        noisy = self.noise.release(exact[..., None], source)  # once per arm and episode
         played = (np.arange(self.n_arms) == arms[..., None]) & keep[..., None]  # (*R, K)
         count = users[..., None]
         return State(

@@ -10,19 +10,27 @@ from bandanna.core.streams import Streams
 from bandanna.environments.base import Environment
 from bandanna.errors import InvalidArgument
 from bandanna.policies.anytime import Anytime
+from bandanna.policies.elimination import Elimination
+from bandanna.policies.ldp_ucb import LDPUCB
 from bandanna.policies.linucb import LinUCB
+from bandanna.policies.thompson import Thompson
+from bandanna.policies.ucb1 import UCB1
 from bandanna.policies.ucb_episodes import UCBEpisodes
-from bandanna.simulation import contextual, episodes
+from bandanna.simulation import contextual, elimination, episodes, every_round
 from bandanna.simulation.result import Result, checkpoints_for
 from bandanna.simulation.run import Run
 from bandanna.simulation.tally import Tally
 
-Policy = LinUCB | Anytime | UCBEpisodes
+Policy = LinUCB | Anytime | UCB1 | Thompson | LDPUCB | UCBEpisodes | Elimination
 
 _RUNNERS: dict[type, Callable[..., Run]] = {
     LinUCB: contextual.run,
     Anytime: contextual.run,
+    UCB1: every_round.run,
+    Thompson: every_round.run,
+    LDPUCB: every_round.run,
     UCBEpisodes: episodes.run,
+    Elimination: elimination.run,
 }
 
 

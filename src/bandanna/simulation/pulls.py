@@ -3,7 +3,7 @@ where the law of the sum is known exactly."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,7 +40,8 @@ class Pulls:
         seeds = np.arange(len(arms))
         self._regret(seeds, self.gaps[seeds, arms], rounds)
         if self._scale is None:
-            return np.array([self._one_by_one(int(s), int(arms[s]), int(rounds[s])) for s in seeds])
+            each = (self._blocks(int(s), int(arms[s]), int(rounds[s])) for s in seeds)
+            return np.array([float(sum(np.sum(block) for block in blocks)) for blocks in each])
         values, chances = self._scale
         chance = chances(self.means[seeds, arms])
         if len(values) == 2:
@@ -51,15 +52,51 @@ class Pulls:
 
     def one(self, seed: int, arm: int, rounds: int) -> float:
         """The same for a single seed (its place among the seeds)."""
-        place = np.array([seed])
-        self._regret(place, self.gaps[seed, [arm]], np.array([rounds]))
+        self._regret(np.array([seed]), self.gaps[seed, [arm]], np.array([rounds]))
+        return self.sum(seed, arm, rounds)
+
+    def turns(self, seed: int, arms: NDArray[np.int64], rounds: int) -> Integers:
+        """Arms in turn, so many rounds in all: notes the regret, and says how often each arm is played, (k,)."""
+        k, late = len(arms), np.arange(len(arms))[:, None]
+        passed = np.clip(self.tally.checkpoints - self.played[seed], 0, rounds)
+        self.tally.regret[seed] += self.gaps[seed, arms] @ ((passed + k - 1 - late) // k)
+        played = (rounds + k - 1 - late[:, 0]) // k
+        self.tally.total[seed] += self.gaps[seed, arms] @ played
+        self.played[seed] += rounds
+        return np.asarray(played)
+
+    def sum(self, seed: int, arm: int, rounds: int) -> float:
+        """Sum of clipped rewards of one arm of one seed; its regret is noted elsewhere."""
         if self._scale is None:
-            return self._one_by_one(seed, arm, rounds)
-        values, chances = self._scale
-        rng = self.world.streams.generators("reward sums")[seed]
-        chance = chances(self.means[seed, arm])
-        counts = rng.multinomial(rounds, chance)
-        return float(self._sums(place, counts[None], values)[0])
+            return float(sum(np.sum(block) for block in self._blocks(seed, arm, rounds)))
+        return float(self._sums(np.array([seed]), self._counts(seed, arm, rounds)[None], self._values)[0])
+
+    def ones(self, seed: int, arm: int, rounds: int) -> int:
+        """The same if every clipped reward is rounded at random to an end of the range, without bias: how many ones."""
+        if self._scale is None:
+            return int(np.count_nonzero(self.bits(seed, arm, rounds)))
+        counts = self._counts(seed, arm, rounds)
+        self._sums(np.array([seed]), counts[None], self._values)
+        share = (np.clip(self._values, self.low, self.high) - self.low) / (self.high - self.low)
+        return int(np.sum(self.world.streams.generators("rounded rewards")[seed].binomial(counts, share)))
+
+    def bits(self, seed: int, arm: int, rounds: int) -> NDArray[np.bool_]:
+        """The bits themselves, (rounds,)."""
+        rng = self.world.streams.generators("rounded rewards")[seed]
+        blocks = self._blocks(seed, arm, rounds)
+        rounded = [rng.random(len(block)) < (block - self.low) / (self.high - self.low) for block in blocks]
+        return np.concatenate([np.zeros(0, dtype=bool), *rounded])
+
+    def _counts(self, seed: int, arm: int, rounds: int) -> Integers:
+        """How often each value of the scale occurs."""
+        assert self._scale is not None
+        chance = self._scale[1](self.means[seed, arm])
+        return np.asarray(self.world.streams.generators("reward sums")[seed].multinomial(rounds, chance))
+
+    @property
+    def _values(self) -> Floats:
+        assert self._scale is not None
+        return self._scale[0]
 
     def _sums(self, seeds: NDArray[np.int64], counts: Integers, values: Floats) -> Floats:
         """Sums of clipped rewards from how often each value occurred, (S', V)."""
@@ -68,18 +105,16 @@ class Pulls:
         self.tally.rewards[seeds] += counts @ values
         return np.asarray(counts @ inside)
 
-    def _one_by_one(self, seed: int, arm: int, rounds: int) -> float:
-        """Every single reward, from the seed's own streams."""
+    def _blocks(self, seed: int, arm: int, rounds: int) -> Iterator[Floats]:
+        """Every single reward, clipped, from the seed's own streams."""
         if seed not in self._own:
             self._own[seed] = self.world.environment.begin(Streams([self.world.streams.seeds[seed]]))
-        total = 0.0
         for begin in range(0, rounds, _BLOCK):
             rewards = self._own[seed].rewards(np.full((1, min(_BLOCK, rounds - begin)), self.means[seed, arm]))[0]
             inside = np.clip(rewards, self.low, self.high)
             self.clipped[seed] += np.count_nonzero(np.abs(rewards - inside) > 1e-9)
             self.tally.rewards[seed] += np.sum(rewards)
-            total += float(np.sum(inside))
-        return total
+            yield inside
 
     def _regret(self, seeds: NDArray[np.int64], gaps: Floats, rounds: Integers) -> None:
         """Seeds are at different rounds: each adds to the checkpoints that lie in, or behind, its episode."""

@@ -1,0 +1,94 @@
+"""LDP-UCB: every device sends one randomized bit about its reward; nobody is trusted.
+
+    P(bit = 1 | y) = (1 - q) + (2q - 1) (y - low)/w,   q = e^epsilon / (1 + e^epsilon)
+    I_a(t) = low + w (mean of arm a's N bits - (1 - q)) / (2q - 1) + w / (2q - 1) sqrt(b log t / (2N))
+
+The reward is rounded to a bit at random (unbiased) and the bit goes through randomized response; both in one coin.
+Privacy: pure epsilon, local. Randomized response is "x + Z >= 1" with Z two-sided geometric, P(Z >= 0) = q: that
+release, of which it is a function, is the event that the accountant prices.
+Reference: Ren, Zhou, Liu and Shroff 2020 (LDP-UCB with Bernoulli responses).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bandanna.accounting.events import DiscreteLaplaceEvent
+from bandanna.accounting.guarantee import Guarantee, guarantee_of
+from bandanna.core import require
+from bandanna.core.domain import Box, all_finite
+from bandanna.errors import InvalidBudget
+from bandanna.mechanisms.sources import NoiseSource
+from bandanna.policies.reward_noise import PROTECTS, reward_box
+from bandanna.policies.ucb1 import State, optimistic
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LDPUCB:
+    """Finite-armed UCB on randomized bits, over `horizon` rounds; rewards are clipped into `reward_range`."""
+
+    n_arms: int
+    horizon: int
+    epsilon: float
+    reward_range: tuple[float, float] = (0.0, 1.0)
+    optimism: float = 4.0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "n_arms", require.whole("n_arms", self.n_arms))
+        object.__setattr__(self, "horizon", require.whole("horizon", self.horizon))
+        require.positive("optimism", self.optimism)
+        if not math.isfinite(require.epsilon(self.epsilon)):
+            raise InvalidBudget("epsilon", self.epsilon, "a finite number > 0 (UCB1 is the policy without noise)")
+        _ = self.domain
+
+    @cached_property
+    def domain(self) -> Box:
+        """The declared range."""
+        return reward_box(self.reward_range)
+
+    @property
+    def truth(self) -> float:
+        """2q - 1 = tanh(epsilon/2): how much of the bit survives."""
+        return math.tanh(self.epsilon / 2)
+
+    @property
+    def event(self) -> DiscreteLaplaceEvent:
+        """A bit with two-sided geometric noise, of which the message is a function."""
+        return DiscreteLaplaceEvent(scale=1 / self.epsilon, shift=1.0)
+
+    @cached_property
+    def guarantee(self) -> Guarantee:
+        """Pure local differential privacy."""
+        sight = (("the server and everybody else", "one randomized bit per user"),)
+        return guarantee_of(self.event, delta=0.0, trust="local", protects=PROTECTS, observers=sight)
+
+    def init(self, replicates: tuple[int, ...] = ()) -> State:
+        """Nothing played yet."""
+        return State.empty(replicates, self.n_arms)
+
+    def chance(self, rewards: Floats) -> Floats:
+        """Device: the probability of sending a 1: 1/2 + (2q - 1)(y - 1/2), y in [0, 1]."""
+        share = (self.domain.project(rewards) - self.domain.low) / self.domain.sensitivity
+        return np.asarray(0.5 + self.truth * (share - 0.5))
+
+    def randomize(self, rewards: Floats, source: NoiseSource) -> Floats:
+        """Device: one bit per reward, (*R)."""
+        all_finite("rewards", np.asarray(rewards, dtype=float))
+        return np.asarray(source.uniform(np.shape(rewards)) < self.chance(rewards), dtype=float)
+
+    def act(self, state: State) -> NDArray[np.int64]:
+        """Every arm once, then the first with the largest index: (*R)."""
+        # b' = (bit - (1 - q)) / (2q - 1) has mean (y - low)/w; the index is w I + low, and the argmax that of I
+        unbiased = (state.sums - 0.5 * (1 - self.truth) * state.pulls) / self.truth
+        return optimistic(state, unbiased, self.optimism / (2 * self.truth**2))
+
+    def learn(self, state: State, arms: NDArray[np.int64], rewards: Floats, source: NoiseSource) -> State:
+        """Every device randomizes its own reward, (*R)."""
+        return state.plus(arms, self.randomize(rewards, source))
