@@ -54,7 +54,7 @@ class ContinualSum:
     _total: Floats = field(init=False, repr=False)  # (dim,)
 
     def __post_init__(self) -> None:
-        require.whole("horizon", self.horizon)
+        self.horizon = require.whole("horizon", self.horizon)
         if not isinstance(self.privacy, Privacy):
             raise InvalidArgument("privacy", self.privacy, "bd.none(), central(), local(), shuffle() or concurrent()")
         self._total = np.zeros(a_domain(self.values).dim)

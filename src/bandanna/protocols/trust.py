@@ -109,7 +109,8 @@ def concurrent(
     calibration  "tight": prices of the levels compose in Gaussian DP; "paper": (epsilon/k, delta/k) for each level
     """
     budget = _budget(epsilon, delta, None)
-    return Privacy(model="concurrent", budget=budget, shufflers=shufflers, degrees=degrees, calibration=calibration)
+    given = degrees if isinstance(degrees, str) else tuple(degrees)
+    return Privacy(model="concurrent", budget=budget, shufflers=shufflers, degrees=given, calibration=calibration)
 
 
 def _budget(epsilon: float | None, delta: float | None, rho: float | None) -> Budget:
