@@ -11,17 +11,19 @@ from bandanna.environments.base import Environment
 from bandanna.errors import InvalidArgument
 from bandanna.policies.anytime import Anytime
 from bandanna.policies.elimination import Elimination
+from bandanna.policies.gope import GOPE
 from bandanna.policies.ldp_ucb import LDPUCB
 from bandanna.policies.linucb import LinUCB
+from bandanna.policies.phased_elimination import PhasedElimination
 from bandanna.policies.thompson import Thompson
 from bandanna.policies.ucb1 import UCB1
 from bandanna.policies.ucb_episodes import UCBEpisodes
-from bandanna.simulation import contextual, elimination, episodes, every_round
+from bandanna.simulation import contextual, elimination, episodes, every_round, gope, phased
 from bandanna.simulation.result import Result, checkpoints_for
 from bandanna.simulation.run import Run
 from bandanna.simulation.tally import Tally
 
-Policy = LinUCB | Anytime | UCB1 | Thompson | LDPUCB | UCBEpisodes | Elimination
+Policy = LinUCB | Anytime | UCB1 | Thompson | LDPUCB | UCBEpisodes | Elimination | GOPE | PhasedElimination
 
 _RUNNERS: dict[type, Callable[..., Run]] = {
     LinUCB: contextual.run,
@@ -30,7 +32,9 @@ _RUNNERS: dict[type, Callable[..., Run]] = {
     Thompson: every_round.run,
     LDPUCB: every_round.run,
     UCBEpisodes: episodes.run,
+    PhasedElimination: phased.run,
     Elimination: elimination.run,
+    GOPE: gope.run,
 }
 
 
