@@ -1,0 +1,82 @@
+"""Central model, pure: a trusted server sums the users' statistics on a lattice and adds discrete Laplace noise."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar
+
+from bandanna.accounting.budgets import Budget
+from bandanna.accounting.events import DiscreteLaplaceEvent
+from bandanna.accounting.guarantee import Guarantee
+from bandanna.core import require
+from bandanna.core.domain import Domain, Statistic
+from bandanna.core.estimate import Estimate
+from bandanna.mechanisms.laplace import DiscreteLaplace
+from bandanna.mechanisms.sources import NoiseSource
+from bandanna.protocols.base import BatchProtocol, Floats
+from bandanna.protocols.central_laplace import analyzer, privacy
+
+
+@dataclass(frozen=True, kw_only=True)
+class CentralLaplace(BatchProtocol):
+    """h (round(sum_i x_i / h) + Z), Z_k discrete Laplace of `scale` lattice steps, added by the server.
+
+    The lattice has `steps` steps in the domain's widest coordinate: h = reach / steps. Noise is drawn as integers by
+    every source, so the release is pure in simulations too, and the rounding moves the sum by at most h/2.
+    Privacy: epsilon = M shift / scale with delta = 0, for M participations; `shift` is the most by which one user
+    changes the rounded sum in l1 (see `privacy.shift`).
+    """
+
+    scale: float
+    steps: int = 2**20
+    delta: float = 0.0
+
+    name: ClassVar[str] = "central_laplace"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require.positive("scale", self.scale)
+        require.whole("steps", self.steps)
+
+    @classmethod
+    def calibrate(
+        cls, *, domain: Domain, budget: Budget, participations: int = 1, steps: int = 2**20
+    ) -> CentralLaplace:
+        """Least noise for a pure budget; one of (epsilon, delta) is kept as epsilon alone."""
+        scale = privacy.calibrate(domain, budget, participations, steps)
+        return cls(domain=domain, scale=scale, steps=steps, participations=participations)
+
+    @property
+    def step(self) -> float:
+        """h."""
+        return self.domain.reach / self.steps
+
+    @cached_property
+    def mechanism(self) -> DiscreteLaplace:
+        """Sampler and price of the noise, in lattice steps."""
+        shift = privacy.shift(self.domain, self.steps)
+        return DiscreteLaplace(scale=self.scale, shift=shift, dim=self.domain.dim)
+
+    @property
+    def event(self) -> DiscreteLaplaceEvent:
+        """One discrete Laplace release."""
+        return self.mechanism.event
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """Central differential privacy, pure."""
+        return privacy.guarantee(self.event, self.delta, self.participations)
+
+    def std(self, users: int) -> float:
+        """The same for every batch size."""
+        return self.step * math.sqrt(self.mechanism.variance)
+
+    def analyze(self, view: Floats, source: NoiseSource) -> Estimate:
+        """Sum, rounding and noise."""
+        return analyzer.analyze(view, self.step, self.mechanism, source)
+
+    def law(self, statistic: Statistic, source: NoiseSource) -> Estimate:
+        """Already one draw per batch."""
+        return analyzer.noisy(statistic.total(), statistic.users, self.step, self.mechanism, source)

@@ -1,0 +1,47 @@
+"""Privacy of the central Laplace protocol: pure, and exactly so, since noise and sums are integers."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from bandanna.accounting.budgets import ApproxDP, Budget, PureDP
+from bandanna.accounting.events import DiscreteLaplaceEvent
+from bandanna.accounting.guarantee import Guarantee, guarantee_of
+from bandanna.core import require
+from bandanna.core.domain import Domain
+from bandanna.errors import InvalidBudget
+from bandanna.protocols.base import PROTECTS, a_domain
+
+
+def shift(domain: Domain, steps: int) -> float:
+    """Most by which one user changes the rounded sum, in l1 and lattice steps.
+
+    |round(a) - round(b)| <= |a - b| + 1 in each coordinate, and at most as many steps as the coordinate has, plus 1:
+    Delta_1 / h + dim. The added step covers the rounding errors of the sum too.
+    """
+    step = domain.reach / require.whole("steps", steps)
+    ranges = float(np.sum(np.ceil((domain.upper - domain.lower) / step * (1 - 1e-12))))
+    return min(ranges, math.ceil(domain.l1_sensitivity / step * (1 - 1e-12))) + domain.dim
+
+
+def calibrate(domain: Domain, budget: Budget, participations: int, steps: int) -> float:
+    """scale = M shift / epsilon, in lattice steps (Ghosh, Roughgarden and Sundararajan 2009)."""
+    a_domain(domain)
+    if not isinstance(budget, PureDP | ApproxDP) or math.isinf(budget.epsilon):
+        raise InvalidBudget("budget", budget, "PureDP(epsilon) with a finite epsilon")
+    scale = require.whole("participations", participations) * shift(domain, steps) / budget.epsilon
+    return scale * (1 + 1e-15)  # rounded up: what is stated is never above the budget
+
+
+def guarantee(event: DiscreteLaplaceEvent, delta: float, participations: int) -> Guarantee:
+    """M releases compose: epsilon = M shift / scale."""
+    return guarantee_of(
+        event,
+        delta=delta,
+        trust="central",
+        protects=PROTECTS,
+        participations=participations,
+        observers=(("the trusted server", "every user's statistic"), ("everybody else", "the noisy sums")),
+    )

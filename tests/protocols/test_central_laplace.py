@@ -1,0 +1,94 @@
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from bandanna.accounting.budgets import ZCDP, ApproxDP, PureDP
+from bandanna.core.domain import Ball, Box
+from bandanna.errors import InvalidBudget
+from bandanna.mechanisms.sources import FastNoise, SecureNoise
+from bandanna.protocols.central_laplace import CentralLaplace
+
+
+def worst_ratio(protocol: CentralLaplace, grid: np.ndarray, users: int) -> float:
+    """Largest log ratio of output probabilities over all neighbours with entries on `grid`, exactly.
+
+    The noise has independent coordinates with P(Z = j) proportional to exp(-|j|/scale): the log ratio at an output is
+    a sum over coordinates, largest where every output lies beyond both totals.
+    """
+    worst = 0.0
+    rows = [np.array(row) for row in itertools.product(grid, repeat=protocol.domain.dim)]
+    others = [sum(rest) for rest in itertools.product(rows, repeat=users - 1)]
+    for one, another, rest in itertools.product(rows, rows, others):
+        totals = [np.rint((rest + row) / protocol.step) for row in (one, another)]
+        outputs = np.arange(min(map(np.min, totals)) - 3, max(map(np.max, totals)) + 4)
+        ratios = np.abs(outputs[:, None] - totals[1]) - np.abs(outputs[:, None] - totals[0])
+        worst = max(worst, float(np.sum(np.max(ratios, axis=0))) / protocol.scale)
+    return worst
+
+
+@pytest.mark.parametrize("dim", [1, 2])
+def test_pure_exactly(dim: int) -> None:
+    """Some output is more than e^epsilon times as likely for a neighbour: then the variant is not pure, delta = 0.
+
+    Every pair of neighbours of two users on a fine grid of values; also fails if the noise were 20 % smaller.
+    """
+    protocol = CentralLaplace.calibrate(domain=Box(dim=dim, low=-1.0, high=1.0), budget=PureDP(epsilon=0.7), steps=8)
+    grid = np.linspace(-1, 1, 33 if dim == 1 else 9)
+    worst = worst_ratio(protocol, grid, users=2)
+    assert worst <= protocol.guarantee.epsilon <= 0.7
+    assert protocol.guarantee.delta == 0.0
+    weaker = dataclasses.replace(protocol, scale=0.8 * protocol.scale)
+    assert worst_ratio(weaker, grid, users=2) > 0.7
+    assert weaker.guarantee.epsilon > 0.7
+
+
+def test_fine_lattice_costs_nothing() -> None:
+    """The lattice of the default makes the noise more than one part in 10^5 larger than 2 B s / epsilon."""
+    protocol = CentralLaplace.calibrate(domain=Box(dim=25, low=-1.0, high=1.0), budget=PureDP(epsilon=2.0))
+    assert protocol.step * protocol.scale == pytest.approx(50 / 2.0, rel=1e-5)
+    assert protocol.std(10) == pytest.approx(math.sqrt(2) * 25, rel=1e-5)
+
+
+def test_ball_uses_its_own_diameter() -> None:
+    """A ball is charged for the corners of the box around it."""
+    ball = CentralLaplace.calibrate(domain=Ball(dim=9), budget=PureDP(epsilon=1.0))
+    assert ball.step * ball.scale == pytest.approx(2 * 3, rel=1e-4)
+
+
+def test_noise_has_its_law() -> None:
+    """The noise drawn is not discrete Laplace of the stated scale (Kolmogorov-Smirnov, false alarm 1e-4)."""
+    protocol = CentralLaplace.calibrate(domain=Box(dim=1, low=-1.0, high=1.0), budget=PureDP(epsilon=1.0))
+    values = np.full((20_000, 3, 1), 0.25)
+    for path in ("messages", "law"):
+        released = protocol.release(values, FastNoise(np.random.default_rng(3)), path=path)
+        noise = released.total[:, 0] - 0.75
+        assert stats.kstest(noise, stats.laplace(scale=2.0).cdf).pvalue > 1e-4
+        assert stats.kstest(noise, stats.laplace(scale=1.6).cdf).pvalue < 1e-4
+        assert released.variance == pytest.approx(8.0, rel=1e-5)
+
+
+def test_secure_source_and_participations() -> None:
+    """The secure source cannot draw this noise, or returning users are not charged."""
+    protocol = CentralLaplace.calibrate(
+        domain=Box(dim=2, low=0.0, high=1.0), budget=PureDP(epsilon=1.0), participations=3
+    )
+    assert protocol.release(np.ones((4, 2)), SecureNoise()).total.shape == (2,)
+    assert protocol.guarantee.epsilon == pytest.approx(1.0)
+    assert protocol.guarantee.epsilon <= 1.0
+    assert protocol.guarantee.unit == "user"
+
+
+def test_budgets() -> None:
+    """A budget that Laplace noise does not meet is taken."""
+    with pytest.raises(InvalidBudget):
+        CentralLaplace.calibrate(domain=Ball(dim=1), budget=ZCDP(rho=1.0))
+    with pytest.raises(InvalidBudget):
+        CentralLaplace.calibrate(domain=Ball(dim=1), budget=PureDP(epsilon=math.inf))
+    kept = CentralLaplace.calibrate(domain=Ball(dim=1), budget=ApproxDP(epsilon=1.0, delta=1e-5))
+    assert kept.guarantee.delta == 0.0
