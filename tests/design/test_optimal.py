@@ -80,7 +80,7 @@ def test_designs_do_not_depend_on_the_basis() -> None:
 
 def test_plays_are_rounded_up() -> None:
     """An arm is played less often than its share, or a share that is whole is rounded up by rounding errors."""
-    design = Design(support=np.arange(3), weights=np.array([0.5, 0.3, 0.2]), g=1.0, rank=1)
+    design = Design(support=np.arange(3), weights=np.array([0.5, 0.3, 0.2]), g=1.0, rank=1, coordinates=np.ones((3, 1)))
     np.testing.assert_array_equal(design.plays(10), [5, 3, 2])
     np.testing.assert_array_equal(design.plays(11), [6, 4, 3])
 

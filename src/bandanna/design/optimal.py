@@ -19,7 +19,7 @@ ellipsoids, chapter 3.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -37,12 +37,16 @@ _STEPS = 200_000
 
 @dataclass(frozen=True, kw_only=True)
 class Design:
-    """`weights` on the arms `support`; `g` is max_x |x|^2_{V^{-1}} over all arms of the set, of span `rank`."""
+    """`weights` on the arms `support`; `g` is max_x |x|^2_{V^{-1}} over all arms of the set, of span `rank`.
+
+    `coordinates` are those of all arms in their span, as `span_coordinates` gives them.
+    """
 
     support: NDArray[np.int64]  # (s,): places in the set, increasing
     weights: Floats  # (s,), positive, of sum 1
     g: float
     rank: int
+    coordinates: Floats = field(repr=False)  # (K, r)
 
     def plays(self, total: float) -> NDArray[np.int64]:
         """ceil(total pi(x)) for every arm of the support."""
@@ -135,5 +139,9 @@ def _certified(z: Floats, weights: Floats) -> Design:
     _, squares = _leverages(z, weights)
     support = np.flatnonzero(weights)
     return Design(
-        support=support, weights=weights[support], g=float(np.max(squares)) * (1 + 1e-9), rank=int(z.shape[1])
+        support=support,
+        weights=weights[support],
+        g=float(np.max(squares)) * (1 + 1e-9),
+        rank=int(z.shape[1]),
+        coordinates=z,
     )

@@ -1,0 +1,191 @@
+"""A population that feels one action at a time, and of which only a few clients answer (paper 001).
+
+    theta_u = theta* + xi_u,   xi_u ~ N(0, sigma^2 I) for every user u;   global reward of x: <theta*, x>
+
+A client's local rewards of x have the mean <theta_u, x> and two values, the ends of their range [-B, B]: they are
+bounded by construction, and the sum of n of them is one binomial number. A client whose mean leaves the range is moved
+to its end, and counted. Clients are drawn when they are asked, never stored, and never asked twice; so a population may
+be of any size.
+
+Reference: Li, Zhou and Ji 2024 [001], section II.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import special
+
+from bandanna.core import require
+from bandanna.core.streams import Streams
+from bandanna.design.span import arms_matrix
+from bandanna.environments.base import Environment, Floats, World
+from bandanna.environments.levels import TwoPoint
+from bandanna.environments.linear import directions
+from bandanna.environments.rewards import RewardLaw
+from bandanna.errors import InvalidArgument
+
+Integers = NDArray[np.int64]
+
+_BLOCK = 1 << 15  # local averages drawn at once: few enough to stay in a core's cache
+
+
+@dataclass(frozen=True, kw_only=True)
+class Population(Environment):
+    """`size` users (None: as many as are asked) with a linear model each, around a global one.
+
+    sigma   standard deviation of a user's model around the global one, per coordinate
+    reward  `TwoPoint(low=-B, high=B)`
+    arms    (K, d) of norm at most 1, the same for every seed, and then `dim` and `n_arms` follow; None: `n_arms`
+            uniform directions for every seed
+    theta   (d,), norm at most 1; None: a uniform direction for every seed
+    """
+
+    dim: int = 0
+    n_arms: int = 0
+    reward: RewardLaw = TwoPoint(low=-1.0, high=1.0)
+    sigma: float = 0.1
+    size: int | None = None
+    arms: ArrayLike | None = None
+    theta: ArrayLike | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "sigma", require.non_negative("sigma", self.sigma))
+        if self.size is not None:
+            object.__setattr__(self, "size", require.whole("size", self.size))
+        if not isinstance(self.reward, TwoPoint) or self.reward.low != -self.reward.high:
+            allowed = "TwoPoint(low=-B, high=B): sums of its rewards are drawn at once"
+            raise InvalidArgument("reward", self.reward, allowed)
+        if self.arms is not None:
+            rows = _in_ball("arms", arms_matrix(self.arms))
+            for name, derived in (("dim", rows.shape[1]), ("n_arms", len(rows))):
+                if getattr(self, name) not in (0, derived):
+                    raise InvalidArgument(name, getattr(self, name), f"that of the arms, {derived}")
+                object.__setattr__(self, name, derived)
+            object.__setattr__(self, "arms", tuple(map(tuple, rows.tolist())))
+        super().__post_init__()
+        if self.theta is not None:
+            theta = _in_ball("theta", arms_matrix(np.asarray(self.theta)[None]))
+            if theta.shape[1] != self.dim:
+                raise InvalidArgument("theta: shape", theta.shape[1:], f"({self.dim},)")
+            object.__setattr__(self, "theta", tuple(theta[0].tolist()))
+
+    @property
+    def bound(self) -> float:
+        """B: no local reward is larger."""
+        assert isinstance(self.reward, TwoPoint)
+        return self.reward.high
+
+    def begin(self, streams: Streams) -> PopulationWorld:
+        """theta* from the stream "instance" and arms from "arms", where they are not given."""
+        seeds, given_theta, given_arms = len(streams.seeds), self.theta, self.arms
+        if given_theta is None:
+            theta = directions(streams.normal("instance", (self.dim,)))  # (S, d)
+        else:
+            theta = np.broadcast_to(np.asarray(given_theta, dtype=float), (seeds, self.dim))
+        if given_arms is None:
+            arms = directions(streams.normal("arms", (self.n_arms, self.dim)))  # (S, K, d)
+        else:
+            arms = np.broadcast_to(np.asarray(given_arms, dtype=float), (seeds, self.n_arms, self.dim))
+        return PopulationWorld(environment=self, streams=streams, theta=theta, arms=arms)
+
+
+class PopulationWorld(World):
+    """Worlds of `Population`: global models and arms of S seeds, and clients who can be asked."""
+
+    environment: Population
+
+    def __init__(self, *, environment: Population, streams: Streams, theta: Floats, arms: Floats) -> None:
+        super().__init__(environment=environment, streams=streams, fixed=True)
+        self.theta, self.arms = theta, arms  # (S, d), (S, K, d)
+
+    def contexts(self, start: int, rounds: int) -> Floats:
+        """Not for contextual policies, which learn from rewards in [0, 1] of one user at a time."""
+        raise InvalidArgument("env", self.environment, "OneClientPerRound(population=...) for a contextual policy")
+
+    def means(self, contexts: Floats) -> Floats:
+        """See `contexts`."""
+        return self.contexts(0, 1)
+
+    def global_means(self) -> Floats:
+        """<theta*, x>, (S, K)."""
+        return np.asarray((self.arms @ self.theta[..., None])[..., 0])
+
+    def clients(self, index: int, arms: Floats, plays: Integers, count: int, *, each: bool = False) -> ClientBlocks:
+        """`count` fresh clients of seed number `index`: averages of `plays` local rewards of `arms`, in blocks.
+
+        With `each` every reward is drawn by itself; otherwise a client's sum is one binomial number.
+        """
+        return ClientBlocks(self, index, arms, plays, count, each=each)
+
+    def strangers(self, index: int, arms: Floats, plays: Integers) -> tuple[Floats, int]:
+        """Averages of rewards that come from a fresh client each, (s,), and how many clients had to be clipped.
+
+        The clients of an arm beyond either end of the range are multinomial; the others' rewards are one binomial,
+        with the mean of those clients.
+        """
+        population, rng = self.environment, self.streams.generators("clients one by one")[index]
+        bound, centres = population.bound, arms @ self.theta[index]
+        lower, upper, inside = clipped_normal(centres, population.sigma * np.linalg.norm(arms, axis=1), bound)
+        chances = np.maximum(np.stack([lower, upper, 1 - lower - upper], axis=1), 0.0)
+        beyond = rng.multinomial(plays, chances / np.sum(chances, axis=1, keepdims=True))  # (s, 3)
+        ones = beyond[:, 1] + rng.binomial(beyond[:, 2], np.clip((1 + inside / bound) / 2, 0.0, 1.0))
+        return bound * (2 * ones / plays - 1), int(np.sum(beyond[:, :2]))
+
+
+class ClientBlocks:
+    """Fresh clients' averages, (block, s) at a time; `clipped` counts entries whose mean left the range, so far."""
+
+    def __init__(
+        self, world: PopulationWorld, index: int, arms: Floats, plays: Integers, count: int, *, each: bool
+    ) -> None:
+        self.population, self.plays, self.count, self.each = world.environment, plays, count, each
+        self.centres = arms @ world.theta[index]  # (s,)
+        left, values, _ = np.linalg.svd(arms, full_matrices=False)
+        self.factor = (self.population.sigma * left * values).T  # <xi_u, x> jointly: r normal numbers a client
+        self.models = world.streams.generators("clients")[index]
+        self.rewards = world.streams.generators("local rewards")[index]
+        self.clipped = 0
+
+    def __iter__(self) -> Any:
+        """Blocks of clients; how many are in one does not change the numbers."""
+        bound, size = self.population.bound, max(1, _BLOCK // len(self.plays))
+        for begin in range(0, self.count, size):
+            chances = np.broadcast_to(self.centres, (min(size, self.count - begin), len(self.plays)))
+            if self.population.sigma:
+                chances = chances + self.models.standard_normal((len(chances), len(self.factor))) @ self.factor
+            chances = np.multiply(chances, 0.5 / bound)
+            chances += 0.5  # (1 + <theta_u, x>/B)/2
+            outside = np.count_nonzero(np.abs(chances - 0.5) > 0.5)
+            self.clipped += int(outside)
+            ones = self._ones(np.clip(chances, 0.0, 1.0, out=chances) if outside else chances)
+            yield ones * (2 * bound / self.plays) - bound
+
+    def _ones(self, chances: Floats) -> Integers:
+        if not self.each:
+            return np.asarray(self.rewards.binomial(self.plays, chances))
+        rounds = [
+            np.sum(self.rewards.random((len(chances), n)) < chances[:, [x]], axis=1) for x, n in enumerate(self.plays)
+        ]
+        return np.stack(rounds, axis=1)
+
+
+def clipped_normal(centres: Floats, spread: Floats, bound: float) -> tuple[Floats, Floats, Floats]:
+    """N(centre, spread^2) cut at both bounds: the chances to be below and above, and the mean of what is inside."""
+    spread = np.maximum(spread, 1e-300)
+    low, high = (-bound - centres) / spread, (bound - centres) / spread
+    lower, upper = special.ndtr(low), special.ndtr(-high)
+    density = [np.exp(-(np.minimum(np.abs(z), 1e10) ** 2) / 2) / np.sqrt(2 * np.pi) for z in (low, high)]
+    inside = centres + spread * (density[0] - density[1]) / np.maximum(1 - lower - upper, 1e-300)
+    return lower, upper, np.clip(inside, -bound, bound)
+
+
+def _in_ball(name: str, rows: Floats) -> Floats:
+    norms = np.linalg.norm(rows, axis=1)
+    if np.any(norms > 1 + 1e-9):
+        place = int(np.argmax(norms))
+        raise InvalidArgument(f"norm of {name}" + f"[{place}]" * (name == "arms"), float(norms[place]), "at most 1")
+    return rows

@@ -1,0 +1,208 @@
+"""Phased elimination with fresh clients in every phase: DPE and its private forms, DP-DPE.
+
+Phase l, h_l = 2^l, over the actions that may still be the best:
+
+    pi_l      near-G-optimal design of the active actions, in their span; x is played T_l(x) = ceil(h_l pi_l(x)) times
+    clients   ceil(2^{alpha l}) of them, each reports its average reward of every played action, privately
+    estimate  V_l = sum_x T_l(x) x x^T,   theta_l = V_l^{-1} sum_x T_l(x) x y_l(x)
+    leave     x with max_b <theta_l, b - x> > 2 W_l
+
+A phase that the horizon cuts short is not released. Symbols: alpha `alpha`, sigma `sigma`, B `bound`, beta `failure`.
+Privacy: a client is in one phase and sends one report; see `privatizers`.
+Reference: Li, Zhou and Ji 2024 [001], Algorithm 1.
+Deviations: W_l from the design and noise in use (`confidence="exact"`); tight noise; for delta = 0 the
+Laplace noise is discrete.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from bandanna.accounting.guarantee import Guarantee
+from bandanna.core import require
+from bandanna.core.domain import Box
+from bandanna.design import near_optimal_design, optimal_design, support_limit
+from bandanna.design.span import arms_matrix
+from bandanna.errors import InvalidArgument
+from bandanna.policies.elimination_width import Uncertainty, exact_width, printed_width
+from bandanna.policies.privatizers import check_model, confirm, promise, protocol_of
+from bandanna.protocols.base import BatchProtocol
+from bandanna.protocols.trust import Privacy, none
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class State:
+    """Of one run: the actions, which of them may still be the best, and the number of the next phase.
+
+    There are no replicate axes: different runs have different actions left.
+    """
+
+    arms: Floats  # (K, d)
+    active: Integers  # places of the actions that are left, increasing
+    number: int = 1  # l
+
+
+@dataclass(frozen=True, kw_only=True)
+class Phase:
+    """What is done in one phase: public, decided before it begins."""
+
+    number: int  # l
+    support: Integers  # (s,): places of the played actions
+    plays: Integers  # (s,): T_l
+    clients: int
+    gain: Floats  # (active, s): least-squares estimates of the active actions are gain @ averages
+    g: float  # of the design
+
+    @property
+    def length(self) -> int:
+        """Rounds."""
+        return int(np.sum(self.plays))
+
+
+@dataclass(frozen=True, kw_only=True)
+class PhasedElimination:
+    """Phased elimination over a finite set of actions with `dim` features, for `horizon` rounds.
+
+    privacy     `bd.none()`, `bd.central(...)` (with delta=0.0: pure, by discrete Laplace noise), `bd.local(...)`,
+                `bd.shuffle(...)`
+    alpha       phase l has ceil(2^{alpha l}) clients: more clients, less regret, more communication
+    clients     a fixed number of clients in every phase instead (DPE-FixedU)
+    per_round   every round has a client of its own, who reports one reward in the clear (PE)
+    sigma       how far clients are from the global model; 0: all are alike
+    noise       sub-Gaussian constant of a local reward, B for rewards in [-B, B]
+    bound       B: reports are clipped to [-B, B]; the privacy noise scales with it
+    failure     probability with which a width may fail, per action and phase; None: 1/(K T)
+    confidence  "exact": widths of the design and noise in use; "paper": as printed
+    width       multiplier of the width: 1 is the theorem; privacy does not depend on it
+    design      "near": few actions, g <= 2d; "optimal": g <= 1.001 d, up to d(d+1)/2 actions
+    """
+
+    dim: int
+    horizon: int
+    privacy: Privacy = none()
+    alpha: float = 0.8
+    clients: int | None = None
+    per_round: bool = False
+    sigma: float = 0.1
+    noise: float = 1.0
+    bound: float = 1.0
+    failure: float | None = None
+    confidence: str = "exact"
+    width: float = 1.0
+    design: str = "near"
+
+    def __post_init__(self) -> None:
+        for name in ("dim", "horizon"):
+            object.__setattr__(self, name, require.whole(name, getattr(self, name)))
+        check_model(self.privacy)
+        require.positive("alpha", self.alpha)
+        for name in ("noise", "bound"):
+            require.positive(name, getattr(self, name))
+        for name in ("sigma", "width"):
+            require.non_negative(name, getattr(self, name))
+        if self.clients is not None:
+            least = 2 if self.privacy.model == "shuffle" else 1
+            object.__setattr__(self, "clients", require.whole("clients", self.clients, least=least))
+        if self.failure is not None:
+            require.chance("failure", self.failure)
+        require.one_of("confidence", self.confidence, ("exact", "paper"))
+        require.one_of("design", self.design, ("near", "optimal"))
+        if self.per_round and self.privacy.noisy:
+            raise InvalidArgument("per_round", True, "False, or privacy none(): single rewards are sent in the clear")
+
+    def clients_in(self, number: int) -> int:
+        """|U_l| = ceil(2^{alpha l}); not of a policy with a client for every round."""
+        return math.ceil(2 ** (self.alpha * number) * (1 - 1e-12)) if self.clients is None else self.clients
+
+    @property
+    def phases(self) -> int:
+        """Most phases that the horizon can complete: each has at least 2^l rounds."""
+        return max(0, (self.horizon + 2).bit_length() - 2)
+
+    @property
+    def clients_needed(self) -> int:
+        """Most clients that the schedule can ask, each once: what a population must have."""
+        if self.per_round:
+            return self.horizon
+        return sum(self.clients_in(number) for number in range(1, self.phases + 1))
+
+    @cached_property
+    def guarantee(self) -> Guarantee:
+        """What every client is promised, whatever happens."""
+        most = max(self.clients_in(1), self.clients_in(max(1, self.phases)))
+        limit = support_limit(self.dim) if self.design == "near" else self.dim * (self.dim + 1) // 2
+        return promise(self.privacy, most_actions=limit, most_clients=most, bound=self.bound)
+
+    def begin(self, arms: ArrayLike) -> State:
+        """All actions, (K, d) of norm at most 1, may be the best."""
+        rows = arms_matrix(arms)
+        if rows.shape[1] != self.dim:
+            raise InvalidArgument("arms", f"array of shape {rows.shape}", f"shape (K, {self.dim})")
+        return State(arms=rows, active=np.arange(len(rows)))
+
+    def plan(self, state: State) -> Phase:
+        """The next phase."""
+        arms = state.arms[state.active]
+        if not np.any(arms):  # nothing but the zero action is left: play it
+            design_support, plays, g = np.zeros(1, dtype=np.int64), np.array([2**state.number]), 0.0
+            gain = np.zeros((len(arms), 1))
+        else:
+            design = near_optimal_design(arms) if self.design == "near" else optimal_design(arms)
+            design_support, plays, g = design.support, design.plays(2.0**state.number), design.g
+            z = design.coordinates
+            played = z[design_support] * np.sqrt(plays)[:, None]  # (s, r)
+            gain = z @ np.linalg.pinv(played) * np.sqrt(plays)  # b V^{-1} x T(x), in the span
+        return Phase(
+            number=state.number,
+            support=state.active[design_support],
+            plays=plays,
+            clients=int(np.sum(plays)) if self.per_round else self.clients_in(state.number),
+            gain=gain,
+            g=g,
+        )
+
+    def protocol(self, phase: Phase) -> BatchProtocol:
+        """How the phase's reports are collected, confirmed to be within the guarantee."""
+        protocol = protocol_of(self.privacy, actions=len(phase.support), clients=phase.clients, bound=self.bound)
+        confirm(protocol, self.privacy, self.guarantee)
+        return protocol
+
+    def domain(self, phase: Phase) -> Box:
+        """Reports of the phase: averages in [-B, B]."""
+        return Box(dim=len(phase.support), low=-self.bound, high=self.bound)
+
+    def width_of(self, state: State, phase: Phase) -> float:
+        """W_l."""
+        log = math.log(len(state.arms) * self.horizon) if self.failure is None else math.log(1 / self.failure)
+        known = Uncertainty(
+            gain=phase.gain,
+            plays=phase.plays,
+            lengths=np.linalg.norm(state.arms[state.active], axis=1),
+            played=np.linalg.norm(state.arms[phase.support], axis=1),
+            clients=phase.clients,
+            sigma=self.sigma,
+            noise=self.noise,
+        )
+        if self.per_round:
+            single = float(np.max(known.one_by_one()))
+            if self.confidence == "paper":
+                single = 2 * self.dim * (self.noise**2 + self.sigma**2) / 2.0**phase.number
+            return self.width * math.sqrt(2 * single * log)
+        protocol = self.protocol(phase)
+        if self.confidence == "paper":
+            return self.width * printed_width(known, protocol, log, dim=self.dim, scale=2.0**phase.number)
+        return self.width * exact_width(known, protocol, log)
+
+    def learn(self, state: State, phase: Phase, averages: Floats) -> State:
+        """Leave out what cannot be the best, by the released averages (s,) of the phase."""
+        estimates = phase.gain @ averages
+        kept = np.max(estimates) - estimates <= 2 * self.width_of(state, phase)
+        return replace(state, active=state.active[kept], number=state.number + 1)

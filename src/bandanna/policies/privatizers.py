@@ -1,0 +1,147 @@
+"""How the clients' averages of one phase reach the server: a protocol for every trust model, and one promise for all.
+
+An average per played action, in [-B, B]: the report of a client is a point of the box [-B, B]^s, of l2 diameter
+2 B sqrt s and l1 diameter 2 B s. Clients are fresh in every phase, so each is in one release, and the promise to each
+is that of the phase with the largest price: `promise` states it in advance, and no protocol is opened that the
+accountant does not find within it.
+
+    model      protocol                                    noise on the mean of U clients
+    none       clear                                       -
+    central    Gaussian; discrete Laplace for delta = 0    2 B sqrt s / (mu U);  scale 2 B s / (epsilon U)
+    local      Gaussian on every report                    2 B sqrt s / (mu sqrt U)
+    shuffle    binomial vector sum                         within 2 % of the central one
+
+Reference: Li, Zhou and Ji 2024 [001], section IV; derivations in docs/calibration.md.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any
+
+from bandanna.accounting import accountant
+from bandanna.accounting.budgets import ApproxDP, Budget, PureDP
+from bandanna.accounting.calibration.binomial import noise_of_std
+from bandanna.accounting.guarantee import Guarantee
+from bandanna.core.domain import Box
+from bandanna.errors import CalibrationError, CommunicationWarning, InvalidBudget
+from bandanna.protocols.base import BatchProtocol
+from bandanna.protocols.central_gaussian import CentralGaussian
+from bandanna.protocols.central_laplace import CentralLaplace
+from bandanna.protocols.clear import Clear
+from bandanna.protocols.local_gaussian import LocalGaussian
+from bandanna.protocols.shuffle_binomial import ShuffleBinomial
+from bandanna.protocols.trust import Privacy
+
+PROTECTS = "a client's local rewards"
+
+_ROOM = 1e-3  # phases of other sizes may cost so much more than those at the ends
+_FIRST_TRY = (1.011, 1.017)  # times the central noise: mostly enough, and one check instead of a search
+
+
+def check_model(privacy: Privacy) -> Privacy:
+    """A trust model that phases can use, or an error that says what is missing."""
+    if privacy.model == "concurrent" or (privacy.model == "shuffle" and privacy.protocol != "binomial"):
+        allowed = 'none(), central(...), local(...) or shuffle(..., protocol="binomial")'
+        raise InvalidBudget("privacy", privacy, allowed)
+    if privacy.participations != 1:
+        raise InvalidBudget("participations", privacy.participations, "1: clients are fresh in every phase")
+    if privacy.noisy and _pure(privacy) and (privacy.model != "central" or privacy.calibration == "paper"):
+        raise InvalidBudget(
+            "delta", 0.0, "a number in (0, 1), or the central model with tight noise, which can be pure"
+        )
+    return privacy
+
+
+def protocol_of(privacy: Privacy, *, actions: int, clients: int, bound: float) -> BatchProtocol:
+    """The calibrated protocol for reports of `actions` averages in [-bound, bound]."""
+    sized = clients if privacy.model == "shuffle" else 0  # other noise does not depend on the number of clients
+    return _opened(privacy, actions, sized, bound)
+
+
+@lru_cache(maxsize=8192)
+def _opened(privacy: Privacy, actions: int, clients: int, bound: float) -> BatchProtocol:
+    domain = Box(dim=actions, low=-bound, high=bound)
+    budget = privacy.budget
+    if budget is None or not privacy.noisy:
+        return Clear(domain=domain)
+    shared: dict[str, Any] = {"domain": domain, "budget": budget}
+    if _pure(privacy):
+        return CentralLaplace.calibrate(**shared)
+    shared["calibration"] = privacy.calibration
+    if privacy.model == "central":
+        return CentralGaussian.calibrate(**shared)
+    if privacy.model == "local":
+        return LocalGaussian.calibrate(**shared)
+    with warnings.catch_warnings():  # messages are counted in every result
+        warnings.simplefilter("ignore", CommunicationWarning)
+        found = _near_central(domain, budget, clients) if privacy.calibration == "tight" else None
+        return found or ShuffleBinomial.calibrate(batch=clients, **shared)
+
+
+def _near_central(domain: Box, budget: Budget, clients: int) -> ShuffleBinomial | None:
+    """Binomial noise a little above the central one, if the accountant finds it enough: quicker than the least one."""
+    assert isinstance(budget, ApproxDP)
+    central = domain.sensitivity / _mu(budget)
+    for factor in _FIRST_TRY:
+        std = factor * central
+        noise = noise_of_std(std, sensitivity=domain.sensitivity, dim=domain.dim, users=clients, composed=False)
+        protocol = ShuffleBinomial(domain=domain, noise=noise, delta=budget.delta)
+        if accountant.satisfies(protocol.event, budget):
+            return protocol
+    return None
+
+
+@lru_cache(maxsize=64)
+def _mu(budget: Budget) -> float:
+    return budget.mu()
+
+
+def promise(privacy: Privacy, *, most_actions: int, most_clients: int, bound: float) -> Guarantee:
+    """What every client is promised, whatever phase it is in and however many actions that has.
+
+    Tight noise: the budget's numbers, which the accountant confirms for each protocol before it runs. Printed noise:
+    the largest epsilon of the smallest and the largest phase that can come. What the shuffler could learn is stated for
+    the largest phase, whose clients add the fewest coins each.
+    """
+    printed = privacy.calibration == "paper"
+    found = [
+        protocol_of(privacy, actions=actions, clients=max(2, clients), bound=bound).guarantee
+        for clients in ({2, most_clients} if printed else {most_clients})
+        for actions in ({1, most_actions} if printed else {most_actions})
+    ]
+    stated = max(found, key=lambda each: (each.exposed, each.epsilon))
+    epsilon, rho = max(each.epsilon for each in found), max(each.rho for each in found)
+    if not printed and isinstance(privacy.budget, ApproxDP | PureDP) and privacy.noisy:
+        epsilon = privacy.budget.epsilon
+    else:
+        epsilon *= 1 + _ROOM
+    return replace(stated, epsilon=epsilon, rho=rho, protects=PROTECTS, observers=_observers(privacy))
+
+
+def confirm(protocol: BatchProtocol, privacy: Privacy, promised: Guarantee) -> None:
+    """An error unless the accountant finds the protocol within what was promised."""
+    if not privacy.noisy or privacy.budget is None:
+        return
+    stated = ApproxDP(epsilon=promised.epsilon, delta=promised.delta)
+    if not accountant.satisfies(protocol.event, privacy.budget if privacy.calibration == "tight" else stated):
+        raise CalibrationError(f"{protocol.name} for {protocol.domain} is not within the promise: {promised}")
+
+
+def _pure(privacy: Privacy) -> bool:
+    return isinstance(privacy.budget, PureDP) or (isinstance(privacy.budget, ApproxDP) and privacy.budget.delta == 0.0)
+
+
+def _observers(privacy: Privacy) -> tuple[tuple[str, str], ...]:
+    everybody = ("everybody else", "the actions")
+    return {
+        "none": (("the server", "every client's averages"), everybody),
+        "central": (("the trusted server", "every client's averages"), ("everybody else", "noisy sums and actions")),
+        "local": (("the server", "every client's noisy averages"), everybody),
+        "shuffle": (
+            ("the shuffler", "every client's noisy counts"),
+            ("the server and everybody else", "totals of a phase and actions"),
+        ),
+    }[privacy.model]
