@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from bandanna.core import require
 from bandanna.errors import InvalidArgument, MissingExtra
+from bandanna.simulation.bound_lines import BoundLine, bound_lines, note_of
 from bandanna.simulation.storage import write_whole
 
 if TYPE_CHECKING:
@@ -41,17 +42,20 @@ def plot_regret(
     *,
     title: str | None = None,
     log: bool = False,
+    bounds: bool = False,
 ) -> Any:
     """Mean regret with a band of two standard errors for every result, labelled at the curve's end.
 
     Labels are the mapping's keys, or the results' names. `log` makes both axes logarithmic, so that a slope is a rate.
+    `bounds` adds what the papers prove about each result as thin lines in its colour, on logarithmic axes: bounds whose
+    constants are known as they are; rates, whose are not, through the measured end.
     Returns the matplotlib `Figure`, and saves it if there is a `path` (.png or .svg). Needs the extra `plot`.
     """
     curves = _labelled(results)
     if path is not None:
         _kind(path)  # before the work
     with _matplotlib("").rc_context(_STYLE):
-        figure = _draw(curves, title=title, log=log)
+        figure = _draw(curves, title=title, log=log or bounds, lines=bound_lines(curves) if bounds else [])
     if path is not None:
         save_figure(figure, path)
     return figure
@@ -92,16 +96,22 @@ def _labelled(results: Mapping[str, Result] | Sequence[Result]) -> list[tuple[st
     return curves
 
 
-def _draw(curves: list[tuple[str, Result]], *, title: str | None, log: bool) -> Any:
+def _draw(curves: list[tuple[str, Result]], *, title: str | None, log: bool, lines: list[BoundLine]) -> Any:
     figure = _matplotlib("figure").Figure(figsize=(8.4, 5.2), layout=None)
     _matplotlib("backends.backend_agg").FigureCanvasAgg(figure)
     axes = figure.add_axes((0.12, 0.13, 0.66, 0.72))
     for index, (_, result) in enumerate(curves):
         _curve(axes, result, index, log=log, shade=min(0.18, 0.8 / len(curves)))
-    _scales(axes, [result for _, result in curves], log=log)
-    _furnish(axes, [result for _, result in curves], title)
-    _labels(axes, curves)
+    for line in lines:
+        axes.plot(line.rounds, line.values, color=_colour(line.index), linestyle=line.dashes, linewidth=1.2)
+    _scales(axes, [result for _, result in curves], log=log, others=[line.values for line in lines])
+    _furnish(axes, [result for _, result in curves], title, note=note_of(lines))
+    _labels(axes, curves, lines)
     return figure
+
+
+def _colour(index: int) -> str:
+    return PALETTE[index % len(PALETTE)]
 
 
 def _curve(axes: Any, result: Result, index: int, *, log: bool, shade: float) -> None:
@@ -110,7 +120,7 @@ def _curve(axes: Any, result: Result, index: int, *, log: bool, shade: float) ->
     if not log:  # every run begins at nothing
         rounds, mean, spread = (np.concatenate([[0.0], values]) for values in (rounds, mean, spread))
     shown = mean > 0 if log else np.isfinite(mean)
-    colour, dashes = PALETTE[index % len(PALETTE)], _DASHES[index // len(PALETTE) % len(_DASHES)]
+    colour, dashes = _colour(index), _DASHES[index // len(PALETTE) % len(_DASHES)]
     axes.plot(rounds[shown], mean[shown], color=colour, linestyle=dashes, linewidth=2.4, solid_capstyle="round")
     if result.n_seeds > 1:
         low, high = (mean - spread)[shown], (mean + spread)[shown]
@@ -118,12 +128,13 @@ def _curve(axes: Any, result: Result, index: int, *, log: bool, shade: float) ->
         axes.fill_between(rounds[shown], low, high, color=colour, alpha=shade, linewidth=0)
 
 
-def _scales(axes: Any, results: list[Result], *, log: bool) -> None:
+def _scales(axes: Any, results: list[Result], *, log: bool, others: Sequence[Floats] = ()) -> None:
     """Limits and ticks: thousands separators on both axes, nothing cut off, zero in sight."""
     ticker = _matplotlib("ticker")
     horizon = max(result.horizon for result in results)
     tops = [result.mean() + (2 * result.stderr() if result.n_seeds > 1 else 0.0) for result in results]
-    means = np.concatenate([result.mean() for result in results])
+    tops += list(others)
+    means = np.concatenate([*(result.mean() for result in results), *others])
     top = float(np.nanmax(np.concatenate(tops), initial=0.0)) or 1.0
     if log and np.any(means > 0):
         axes.set_xscale("log")
@@ -145,7 +156,7 @@ def _scales(axes: Any, results: list[Result], *, log: bool) -> None:
         axis.set_major_formatter(ticker.FuncFormatter(lambda value, _: f"{value:,.10g}".replace("-", "\N{MINUS SIGN}")))
 
 
-def _furnish(axes: Any, results: list[Result], title: str | None) -> None:
+def _furnish(axes: Any, results: list[Result], title: str | None, *, note: str = "") -> None:
     """Axis names, a light grid, and what the band means."""
     axes.set_xlabel("rounds", color=_INK, labelpad=8)
     axes.set_ylabel("regret", color=_INK, labelpad=8)
@@ -158,30 +169,34 @@ def _furnish(axes: Any, results: list[Result], title: str | None) -> None:
     axes.tick_params(which="both", color="#A0A0A0", labelcolor=_INK, labelsize=12, length=4)
     least, most = min(result.n_seeds for result in results), max(result.n_seeds for result in results)
     seeds = f"{most:,}" if least == most else f"{least:,} to {most:,}"
-    note = f"mean of {seeds} seeds; band: ± 2 standard errors" if most > 1 else "one seed"
+    note = (f"mean of {seeds} seeds; band: ± 2 standard errors" if most > 1 else "one seed") + note
     above = {"xycoords": "axes fraction", "textcoords": "offset points", "va": "bottom", "parse_math": False}
     axes.annotate(note, (0, 1), (0, 8), fontsize=11, color=_FAINT, **above)
     if title:
         axes.annotate(title, (0, 1), (0, 27), fontsize=17, fontweight="bold", color=_INK, **above)
 
 
-def _labels(axes: Any, curves: list[tuple[str, Result]]) -> None:
-    """Name and final regret at the right end of every curve, moved apart where curves end close to each other."""
+def _labels(axes: Any, curves: list[tuple[str, Result]], lines: Sequence[BoundLine] = ()) -> None:
+    """Name and final value at the right end of every curve and line, moved apart where they end close together."""
     gap = 18 / 72 / (axes.figure.get_figheight() * axes.get_position().height)  # one line of text, in axes heights
     data = axes.transData + axes.transAxes.inverted()
+    named = [
+        (f"{label}  {number(float(result.mean()[-1]))}", result.horizon, float(result.mean()[-1]), index, "bold")
+        for index, (label, result) in enumerate(curves)
+    ]
+    named += [(line.text, int(line.rounds[-1]), float(line.values[-1]), line.index, "normal") for line in lines]
     ends = []
-    for _, result in curves:
-        x, y = data.transform((result.horizon, max(float(result.mean()[-1]), axes.get_ylim()[0])))
+    for _, horizon, value, _, _ in named:
+        x, y = data.transform((horizon, max(value, axes.get_ylim()[0])))
         ends.append((float(x), float(y)))
-    for index, height in enumerate(_apart([y for _, y in ends], gap)):
-        label, result = curves[index]
-        colour = PALETTE[index % len(PALETTE)]
-        x, y = ends[index]
+    for place, height in enumerate(_apart([y for _, y in ends], gap)):
+        text, _, _, index, weight = named[place]
+        colour = _colour(index)
+        x, y = ends[place]
         axes.plot(
             [x, max(x, 1.0) + 0.03], [y, height], transform=axes.transAxes, color=colour, linewidth=1, clip_on=False
         )
-        text = f"{label}  {number(float(result.mean()[-1]))}"
-        style = {"color": colour, "fontweight": "bold", "va": "center", "clip_on": False, "parse_math": False}
+        style = {"color": colour, "fontweight": weight, "va": "center", "clip_on": False, "parse_math": False}
         axes.text(max(x, 1.0) + 0.04, height, text, transform=axes.transAxes, **style)
 
 

@@ -14,6 +14,7 @@ from bandanna.accounting.guarantee import Guarantee
 from bandanna.core import require
 from bandanna.errors import InvalidArgument
 from bandanna.simulation import figures, storage
+from bandanna.theory.lookup import Curve, bounds_for
 
 Floats = NDArray[np.float64]
 
@@ -26,6 +27,7 @@ class Result:
     numbers_per_user  real numbers in one report before it is encoded; None: not recorded
     bits_per_user     bits of the longest report as sent
     counts            what else the policy counts, by name, for every seed
+    setting           what `simulate` notes of policy and world, for `bounds`
     """
 
     checkpoints: NDArray[np.int64]  # (C,)
@@ -42,6 +44,7 @@ class Result:
     users: int | None = None
     numbers_per_user: int | None = None
     counts: dict[str, NDArray[np.int64]] = field(default_factory=dict)
+    setting: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "seeds", tuple(int(seed) for seed in self.seeds))
@@ -134,9 +137,24 @@ class Result:
         promise = str(replace(self.guarantee, observers=())).partition(" Against the shuffler itself")[0]
         return f"{line}\n{promise}"
 
-    def plot(self, path: str | PathLike[str] | None = None, *, title: str | None = None, log: bool = False) -> Any:
-        """A matplotlib `Figure` of mean regret with a band of two standard errors; saved to `path` if there is one."""
-        return figures.plot_regret([self], path, title=title, log=log)
+    def bounds(self) -> list[Curve]:
+        """What the papers prove about this policy on such problems, at every checkpoint (`bandanna.theory`)."""
+        promised = {name: getattr(self.guarantee, name) for name in ("trust", "epsilon", "delta", "rho")}
+        return bounds_for({**self.setting, **promised}, self.checkpoints)
+
+    def plot(
+        self,
+        path: str | PathLike[str] | None = None,
+        *,
+        title: str | None = None,
+        log: bool = False,
+        bounds: bool = False,
+    ) -> Any:
+        """A matplotlib `Figure` of mean regret with a band of two standard errors; saved to `path` if there is one.
+
+        `bounds` adds what the papers prove, on logarithmic axes: see `plot_regret`.
+        """
+        return figures.plot_regret([self], path, title=title, log=log, bounds=bounds)
 
     def to_csv(self, path: str | PathLike[str]) -> None:
         """Columns seed, round, regret, under a first line `# {...}` with everything else; `load` reads it back."""

@@ -1,0 +1,44 @@
+"""What a result remembers of policy and world, as plain values: enough to say which bounds belong to it."""
+
+from __future__ import annotations
+
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+from bandanna.core.domain import Box
+from bandanna.environments.base import Environment
+from bandanna.policies.linucb import LinUCB
+
+
+def setting_of(policy: Any, env: Environment) -> dict[str, Any]:
+    """The policy's class and numbers, dimension and arms of the world, and where they are known the gaps."""
+    noted: dict[str, Any] = {"policy": type(policy).__name__, "dim": env.dim, "arms": env.n_arms}
+    if is_dataclass(policy):
+        noted |= {
+            f.name: value for f in fields(policy) if isinstance(value := getattr(policy, f.name), int | float | str)
+        }
+    if isinstance(domain := getattr(policy, "domain", None), Box):
+        noted["reward_width"] = domain.high - domain.low
+    means = getattr(env, "means", None)
+    if isinstance(means, tuple):
+        noted["gaps"] = tuple(max(means) - mean for mean in means)
+    if isinstance(policy, LinUCB):
+        noted |= _linucb(policy)
+    return noted
+
+
+def _shufflers(policy: LinUCB) -> int | None:
+    """k of concurrent shufflers, where it was chosen."""
+    chosen = policy.privacy.shufflers if policy.privacy.model == "concurrent" else None
+    return chosen if isinstance(chosen, int) else None
+
+
+def _linucb(policy: LinUCB) -> dict[str, Any]:
+    """The numbers of Lemma A.2 [000]."""
+    return {
+        "batch": max(policy.channel.sizes),
+        "radius": policy.width * float(policy.radii.radius[-1]),
+        "smallest": policy.radii.smallest,
+        "participations": policy.privacy.participations,
+        "shufflers": _shufflers(policy),
+    }

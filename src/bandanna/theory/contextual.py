@@ -1,0 +1,193 @@
+"""Linear contextual bandits with private contexts and rewards: LinUCB in every trust model.
+
+Symbols: T `horizon`, d `dim`, B `batch`, epsilon, delta, alpha of the paper `failure`, M `batches` that a returning
+user may be in, k `shufflers`, sigma `reward_std`.
+`linucb_lemma` and `regular_linucb` have all their constants; the theorems for each trust model put the noise's size
+into them and keep rates only, so `constant` multiplies those.
+References: Chowdhury and Zhou 2022 [000]; Tenenbaum, Kaplan, Mansour and Stemmer 2023 [002].
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from bandanna.theory.catalogue import Floats, above, plain, states, within
+
+_ARBITRARY = "arbitrary contexts, features and theta in the unit ball; except with probability `failure`"
+
+
+@states(
+    "upper", "000", "Lemma A.2", explicit=True, holds="LinUCB in batches, any noise within its bounds; " + _ARBITRARY
+)
+def linucb_lemma(*, horizon: Any, dim: int, batch: float, radius: Any, smallest: float) -> Any:
+    """d B log(1 + T/(d l)) / log 2 + 8 beta sqrt(d T log(1 + T/(d l))), l = lambda_min `smallest`, beta `radius`."""
+    t = above("horizon", horizon, 0)
+    growth = np.log1p(t / (dim * above("smallest", smallest, 0)))
+    return plain(dim * batch * growth / math.log(2) + 8 * np.asarray(radius) * np.sqrt(dim * t * growth))  # Lemma A.2
+
+
+@states("upper", "002", "Theorem C.2", explicit=True, holds="LinUCB that learns every round; " + _ARBITRARY)
+def regular_linucb(
+    *,
+    horizon: Any,
+    dim: int,
+    smallest: float,
+    largest: float,
+    shift: float,
+    failure: float,
+    reward_std: float = 0.5,
+    reward_bound: float = 1.0,
+    parameter_bound: float = 1.0,
+) -> Any:
+    """B sqrt(8 T) (s (2 log(2/a) + d log(l'/l + T/(d l))) + (S sqrt(l') + g) sqrt(d log(1 + T/(d l)))).
+
+    l = rho_min `smallest`, l' = rho_max `largest`, g = gamma `shift`, s `reward_std`, B `reward_bound`,
+    S `parameter_bound` (Shariff and Sheffet 2018).
+    """
+    t, least = above("horizon", horizon, 0), float(above("smallest", smallest, 0))
+    certain = 2 * math.log(2 / float(within("failure", failure, 0, 1)))
+    rewards = reward_std * (certain + dim * np.log(largest / least + t / (dim * least)))
+    noise = (parameter_bound * math.sqrt(largest) + shift) * np.sqrt(dim * np.log1p(t / (dim * least)))
+    return plain(reward_bound * np.sqrt(8 * t) * (rewards + noise))  # Theorem C.2
+
+
+@states("upper", "000", "Lemma 3.9", explicit=False, holds="LinUCB in batches without noise; " + _ARBITRARY)
+def linucb_rate(*, horizon: Any, dim: int, batch: float = 1.0, constant: float = 1.0) -> Any:
+    """d B + d sqrt(T), logarithms left out."""
+    return plain(constant * (dim * batch + dim * np.sqrt(above("horizon", horizon, 0))))
+
+
+@states("upper", "000", "Proposition F.3", explicit=False, holds="LinUCB-JDP, batched or not; " + _ARBITRARY)
+def linucb_jdp_rate(
+    *, horizon: Any, dim: int, epsilon: Any, delta: Any, failure: float, batch: float = 1.0, constant: float = 1.0
+) -> Any:
+    """d B + sqrt(T) d^(3/4) log(1/delta)^(1/4) log(T/alpha) / sqrt(epsilon)."""
+    t, privacy = _private(horizon, epsilon, np.log(1 / within("delta", delta, 0, 1)) ** 0.25)
+    return plain(constant * (dim * batch + np.sqrt(t) * dim**0.75 * privacy * np.log(t / failure)))
+
+
+@states("upper", "000", "Proposition F.1", explicit=False, holds="LinUCB-LDP, batched or not; " + _ARBITRARY)
+def linucb_ldp_rate(
+    *, horizon: Any, dim: int, epsilon: Any, delta: Any, failure: float, batch: float = 1.0, constant: float = 1.0
+) -> Any:
+    """d B + T^(3/4) d^(3/4) log(1/delta)^(1/4) log(T/alpha) / sqrt(epsilon)."""
+    t, privacy = _private(horizon, epsilon, np.log(1 / within("delta", delta, 0, 1)) ** 0.25)
+    return plain(constant * (dim * batch + t**0.75 * dim**0.75 * privacy * np.log(t / failure)))
+
+
+@states("upper", "000", "Theorem 3.2 (B.1)", explicit=False, holds="LinUCB-SDP-Amp, nominal epsilon; " + _ARBITRARY)
+def linucb_sdp_amp_rate(
+    *, horizon: Any, dim: int, batch: float, epsilon: Any, delta: Any, failure: float, constant: float = 1.0
+) -> Any:
+    """d B log T + log(B/delta)^(1/4) log(2/delta)^(1/4) d^(3/4) T^(3/4) log T log(T/alpha) / (epsilon^(1/2) B^(1/4)).
+
+    As restated in appendix B; proven for epsilon <= sqrt(log(2/delta)/B), and for O(epsilon, delta) only.
+    """
+    tail = within("delta", delta, 0, 1)
+    t, privacy = _private(horizon, epsilon, (np.log(batch / tail) * np.log(2 / tail)) ** 0.25)
+    return plain(constant * _batched(t, dim, batch, privacy, failure))
+
+
+@states("upper", "000", "Theorem 3.5 (C.1)", explicit=False, holds="LinUCB-SDP-Vec; " + _ARBITRARY)
+def linucb_sdp_vec_rate(
+    *, horizon: Any, dim: int, batch: float, epsilon: Any, delta: Any, failure: float, constant: float = 1.0
+) -> Any:
+    """d B log T + log(d^2/delta)^(1/2) d^(3/4) T^(3/4) log T log(T/alpha) / (epsilon^(1/2) B^(1/4))."""
+    t, privacy = _private(horizon, epsilon, np.sqrt(np.log(dim**2 / within("delta", delta, 0, 1))))
+    return plain(constant * _batched(t, dim, batch, privacy, failure))
+
+
+@states("upper", "000", "Corollary B.2", explicit=False, holds="LinUCB-SDP-Amp, best batch; " + _ARBITRARY)
+def linucb_sdp_amp_best_rate(*, horizon: Any, dim: int, epsilon: Any, delta: Any, constant: float = 1.0) -> Any:
+    """d^(4/5) T^(3/5) epsilon^(-2/5) (log(T/delta) log(2/delta))^(1/5), other logarithms left out."""
+    t, tail = above("horizon", horizon, 0), within("delta", delta, 0, 1)
+    logs = (np.log(t / tail) * np.log(2 / tail)) ** 0.2
+    return plain(constant * dim**0.8 * t**0.6 * above("epsilon", epsilon, 0) ** -0.4 * logs)
+
+
+@states("upper", "000", "Corollary C.2", explicit=False, holds="LinUCB-SDP-Vec, best batch; " + _ARBITRARY)
+def linucb_sdp_vec_best_rate(*, horizon: Any, dim: int, epsilon: Any, delta: Any, constant: float = 1.0) -> Any:
+    """d^(4/5) T^(3/5) epsilon^(-2/5) log(d^2/delta)^(2/5), other logarithms left out."""
+    logs = np.log(dim**2 / within("delta", delta, 0, 1)) ** 0.4
+    return plain(
+        constant * dim**0.8 * above("horizon", horizon, 0) ** 0.6 * above("epsilon", epsilon, 0) ** -0.4 * logs
+    )
+
+
+@states("upper", "000", "Theorem 4.2(i) (E.3)", explicit=False, holds="LinUCB-SDP-Amp, returning users; " + _ARBITRARY)
+def linucb_sdp_amp_returning_rate(
+    *, horizon: Any, dim: int, batches: float, epsilon: Any, delta: Any, failure: float, constant: float = 1.0
+) -> Any:
+    """d T log(T)/M + sqrt(M T/epsilon) d^(3/4) log(T/delta)^(1/4) log(2/delta)^(1/2) log T log(T/alpha)."""
+    tail = within("delta", delta, 0, 1)
+    t, privacy = _private(horizon, epsilon, np.log(2 / tail) ** 0.5)
+    privacy = privacy * np.log(t / tail) ** 0.25
+    return plain(constant * _returning(t, dim, batches, privacy, failure))
+
+
+@states("upper", "000", "Theorem 4.2(ii) (E.5)", explicit=False, holds="LinUCB-SDP-Vec, returning users; " + _ARBITRARY)
+def linucb_sdp_vec_returning_rate(
+    *, horizon: Any, dim: int, batches: float, epsilon: Any, delta: Any, failure: float, constant: float = 1.0
+) -> Any:
+    """d T log(T)/M + sqrt(M T/epsilon) d^(3/4) log(d^2 M/delta)^(3/4) log T log(T/alpha)."""
+    t, privacy = _private(horizon, epsilon, np.log(dim**2 * batches / within("delta", delta, 0, 1)) ** 0.75)
+    return plain(constant * _returning(t, dim, batches, privacy, failure))
+
+
+@states("upper", "000", "Corollaries E.4 and E.6", explicit=False, holds="returning users, best batch; " + _ARBITRARY)
+def linucb_returning_best_rate(*, horizon: Any, dim: int, epsilon: Any, delta: Any, constant: float = 1.0) -> Any:
+    """d^(5/6) T^(2/3) epsilon^(-1/3) log(d^2 T/delta)^(1/2) (Vec; log(T/delta) for Amp), other logarithms left out."""
+    t = above("horizon", horizon, 0)
+    logs = np.sqrt(np.log(dim**2 * t / within("delta", delta, 0, 1)))
+    return plain(constant * dim ** (5 / 6) * t ** (2 / 3) * above("epsilon", epsilon, 0) ** (-1 / 3) * logs)
+
+
+@states("upper", "000", "Proposition 4.3 (E.7)", explicit=False, holds="LinUCB-JDP per user of M rounds; " + _ARBITRARY)
+def linucb_jdp_returning_rate(
+    *, horizon: Any, dim: int, batches: float, epsilon: Any, delta: Any, constant: float = 1.0
+) -> Any:
+    """d sqrt(T) + sqrt(M T/epsilon) d^(3/4) log(1/delta)^(1/4), other logarithms left out."""
+    t, privacy = _private(horizon, epsilon, np.log(1 / within("delta", delta, 0, 1)) ** 0.25)
+    return plain(constant * (dim * np.sqrt(t) + np.sqrt(batches * t) * dim**0.75 * privacy))
+
+
+@states(
+    "upper", "002", "Theorem 5.1", explicit=False, holds="LinUCB with k concurrent shufflers, epsilon < 1; expectation"
+)
+def linucb_concurrent_rate(
+    *, horizon: Any, dim: int, shufflers: int, epsilon: Any, reward_std: float = 0.5, constant: float = 1.0
+) -> Any:
+    """k^(3/4) T^((k+1)/(2k+1)) (sigma + d) / sqrt(epsilon), logarithms left out; Corollary 5.2 is k = log T."""
+    t, privacy = _private(horizon, epsilon, 1.0)
+    k = float(above("shufflers", shufflers, 1, strict=False))
+    return plain(constant * k**0.75 * t ** ((k + 1) / (2 * k + 1)) * privacy * (reward_std + dim))
+
+
+@states(
+    "lower", "000", "introduction (Chu et al. 2011)", explicit=False, holds="every policy, private or not; K < infinity"
+)
+def contextual_lower_rate(*, horizon: Any, dim: int, constant: float = 1.0) -> Any:
+    """sqrt(d T)."""
+    return plain(constant * np.sqrt(dim * above("horizon", horizon, 0)))
+
+
+def _private(horizon: Any, epsilon: Any, logs: Any) -> tuple[Floats, Floats]:
+    """T, and logs / sqrt(epsilon)."""
+    return above("horizon", horizon, 1, strict=False), np.asarray(logs / np.sqrt(above("epsilon", epsilon, 0)))
+
+
+def _batched(t: Floats, dim: int, batch: float, privacy: Floats, failure: float) -> Floats:
+    """d B log T + privacy d^(3/4) T^(3/4) log T log(T/alpha) / B^(1/4)."""
+    size = above("batch", batch, 1, strict=False)
+    slow = privacy * dim**0.75 * t**0.75 * np.log(t) * np.log(t / within("failure", failure, 0, 1)) / size**0.25
+    return np.asarray(dim * size * np.log(t) + slow)
+
+
+def _returning(t: Floats, dim: int, batches: float, privacy: Floats, failure: float) -> Floats:
+    """d T log(T)/M + sqrt(M T) privacy d^(3/4) log T log(T/alpha)."""
+    m = above("batches", batches, 1, strict=False)
+    slow = np.sqrt(m * t) * privacy * dim**0.75 * np.log(t) * np.log(t / within("failure", failure, 0, 1))
+    return np.asarray(dim * t * np.log(t) / m + slow)

@@ -1,0 +1,107 @@
+"""Finite arms with rho-Interactive zCDP: AdaC-UCB from above, every private policy from below.
+
+Symbols: T `horizon`, K `arms`, Delta_a `gaps`, rho, beta `optimism`, w `width` of the rewards' range. The theorems are
+for rewards in [0, 1]; a range of width w is that problem with gaps Delta_a / w, and regret times w.
+Reference: Azize and Basu 2024 [004], Tables I and II, appendices C and G.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from bandanna.theory.catalogue import Floats, above, plain, states
+
+_ADAC = "AdaC-UCB (and, with rho = infinity, UCB in doubling episodes), rewards in a range of width w, in expectation"
+
+
+@states("upper", "004", "Theorem 10", explicit=True, holds=_ADAC)
+def adac_ucb_gaps(*, horizon: Any, gaps: Any, rho: Any, optimism: float, width: float = 1.0) -> Any:
+    """sum_{a : Delta_a > 0} (8 beta log T / Delta_a + 8 sqrt(beta log T / rho) + 2 beta / (beta - 3))."""
+    log_t, beta = np.log(above("horizon", horizon, 1, strict=False)), above("optimism", optimism, 3)
+    total: Any = 0.0
+    for gap in _unit(gaps, width):
+        learning = 8 * beta * log_t / gap
+        privacy = 8 * np.sqrt(beta * log_t / above("rho", rho, 0))
+        total = total + learning + privacy + 2 * beta / (beta - 3)  # Theorem 10
+    return plain(width * total)
+
+
+@states("upper", "004", "Theorem 11", explicit=True, holds=_ADAC)
+def adac_ucb_worst(*, horizon: Any, arms: int, rho: Any, optimism: float, width: float = 1.0) -> Any:
+    """4 sqrt(2 beta K T log T) + 8 K sqrt(beta log T / rho) + 3 beta (K - 1) / (beta - 3), for any gaps.
+
+    The constants are those of the theorem's proof; gaps sum to at most K - 1 in units of the range.
+    """
+    t, beta = above("horizon", horizon, 1, strict=False), above("optimism", optimism, 3)
+    arms = int(above("arms", arms, 1, strict=False))
+    learning = 4 * np.sqrt(2 * beta * arms * t * np.log(t))
+    privacy = 8 * arms * np.sqrt(beta * np.log(t) / above("rho", rho, 0))
+    return plain(width * (learning + privacy + 3 * beta * (arms - 1) / (beta - 3)))  # Theorem 11
+
+
+@states("upper", "004", "Table I (Theorem 11)", explicit=False, holds=_ADAC)
+def adac_ucb_rate(*, horizon: Any, arms: int, rho: Any, constant: float = 1.0) -> Any:
+    """sqrt(K T log T) + K sqrt(log T / rho)."""
+    t = above("horizon", horizon, 1, strict=False)
+    return plain(constant * (np.sqrt(arms * t * np.log(t)) + arms * np.sqrt(np.log(t) / above("rho", rho, 0))))
+
+
+@states(
+    "upper",
+    "004",
+    "Table II (from Azize and Basu 2022, Theorem 7)",
+    explicit=False,
+    holds="a pure-DP algorithm at epsilon = sqrt(2 rho), as Table II quotes it",
+)
+def converted_ucb_gaps(*, horizon: Any, gaps: Any, rho: Any, optimism: float, constant: float = 1.0) -> Any:
+    """sum_{a : Delta_a > 0} (8 beta log T / Delta_a + 8 sqrt(beta / rho) log T): sqrt(log T) more than Theorem 10."""
+    log_t, beta = np.log(above("horizon", horizon, 1, strict=False)), above("optimism", optimism, 0)
+    private = 8 * np.sqrt(beta / above("rho", rho, 0)) * log_t
+    return plain(constant * sum(8 * beta * log_t / gap + private for gap in _unit(gaps, 1.0)))
+
+
+@states(
+    "upper",
+    "004",
+    "Table II (from Azize and Basu 2022, Theorem 12)",
+    explicit=False,
+    holds="a pure-DP algorithm at epsilon = sqrt(2 rho), as Table II quotes it",
+)
+def converted_ucb_rate(*, horizon: Any, arms: int, rho: Any, constant: float = 1.0) -> Any:
+    """sqrt(K T log T) + K log T / sqrt(rho)."""
+    t = above("horizon", horizon, 1, strict=False)
+    return plain(constant * (np.sqrt(arms * t * np.log(t)) + arms * np.log(t) / np.sqrt(above("rho", rho, 0))))
+
+
+@states(
+    "lower",
+    "004",
+    "Theorem 17",
+    explicit=True,
+    holds="every rho-zCDP policy, worst over arms with Gaussian rewards of variance 1 and any means; K > 1, T >= K - 1",
+)
+def finite_lower(*, horizon: Any, arms: int, rho: Any = np.inf) -> Any:
+    """max(sqrt(T (K - 1)) / 27, sqrt((K - 1) / rho) / 124); the second part is proven for rho <= 1, and 0 above.
+
+    0 where nothing is proven, T < K - 1. The hard instances have means (D, 0, ..., 0) and (D, 0, ..., 2 D, ..., 0):
+    see `hard_gap` for the private part's D.
+    """
+    t, others = above("horizon", horizon, 0), float(above("arms", arms, 1)) - 1
+    budget = above("rho", rho, 0)
+    private = np.where(budget <= 1, np.sqrt(others / budget) / 124, 0.0)
+    return plain(np.where(t >= others, np.maximum(np.sqrt(t * others) / 27, private), 0.0))
+
+
+def hard_gap(*, horizon: float, arms: int, rho: float) -> float:
+    """D of Theorem 17's proof: 1/sqrt(b) - c/(2 b), b = rho T^2 / (K - 1) (1 + 1/(K - 1)), c = rho T / (K - 1)."""
+    others = float(above("arms", arms, 1)) - 1
+    b, c = rho * horizon**2 / others * (1 + 1 / others), rho * horizon / others
+    return float(1 / np.sqrt(b) - c / (2 * b))
+
+
+def _unit(gaps: Any, width: float) -> Floats:
+    """Positive gaps, in units of the range."""
+    values = above("gaps", gaps, 0, strict=False).ravel() / float(above("width", width, 0))
+    return values[values > 0]

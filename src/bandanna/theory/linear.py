@@ -1,0 +1,107 @@
+"""Linear bandits with a fixed set of arms and rho-Interactive zCDP: AdaC-GOPE from above, every policy from below.
+
+Symbols: T `horizon`, K `arms`, d `dim`, rho, delta of the paper `failure`, w `width` of the rewards' range (2 in the
+paper: rewards in [-1, 1]).
+Reference: Azize and Basu 2024 [004], Tables I and II, Theorems 4 and 9, appendices E and G.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from bandanna.core import require
+from bandanna.theory.catalogue import above, plain, states
+
+_LARGEST_PHASES = 64
+
+
+@states(
+    "upper",
+    "004",
+    "Theorem 4, with the constants of its proof",
+    explicit=True,
+    holds="AdaC-GOPE with c_l plays as printed, any gaps; except with probability `failure`",
+)
+def adac_gope_proof(
+    *,
+    horizon: Any,
+    arms: int,
+    dim: int,
+    rho: float,
+    failure: float,
+    width: float = 2.0,
+    reward_std: float = 1.0,
+    support: int | None = None,
+) -> Any:
+    """min_L sum_{l=1}^L 4 beta_{l-1} T_l + 4 beta_L T, with beta_l = s 2^-l and T_l <= support + c_l.
+
+    c_l = (8 d s^2 / beta_l^2) log(4 / p_l) + (w d / beta_l) sqrt((2/rho) f(d, p_l)), p_l = failure / (K l (l + 1)),
+    f(d, p) = d + 2 sqrt(d log(2/p)) + 2 log(2/p). Step 3 of the proof for every number of phases L instead of one
+    Delta: arms that are left after phase l have gaps of at most 4 beta_l, and of at most w. `support` bounds the arms
+    of a design, d (d + 1) / 2 by default; s = `reward_std` is 1 in the paper.
+    """
+    t = above("horizon", horizon, 1, strict=False)
+    require.chance("failure", failure)
+    above("rho", rho, 0)
+    most = dim * (dim + 1) // 2 if support is None else support
+    spent, best = np.zeros_like(t), width * t
+    for phase in range(1, _LARGEST_PHASES):
+        beta, share = reward_std * 2.0**-phase, failure / (arms * phase * (phase + 1))
+        rounds = most + phase_length(
+            beta=beta, dim=dim, rho=rho, failure=share, width=width, reward_std=reward_std
+        )  # Step 4
+        spent = spent + min(4 * 2 * beta, width) * np.minimum(rounds, t)
+        best = np.minimum(best, spent + 4 * beta * t)  # Step 3
+    return plain(best)
+
+
+def phase_length(
+    *, beta: float, dim: int, rho: float, failure: float, width: float = 2.0, reward_std: float = 1.0
+) -> float:
+    """c_l of [004, (4)]: plays after which every arm's value is known up to beta, except with probability `failure`."""
+    log = math.log(2 / failure)
+    norm = dim + 2 * math.sqrt(dim * log) + 2 * log  # f(d, delta)
+    return 8 * dim * (reward_std / beta) ** 2 * math.log(4 / failure) + width * dim / beta * math.sqrt(2 * norm / rho)
+
+
+@states("upper", "004", "Table I (Theorem 4)", explicit=False, holds="AdaC-GOPE with failure = 1/T, in expectation")
+def adac_gope_rate(*, horizon: Any, arms: int, dim: int, rho: Any, constant: float = 1.0) -> Any:
+    """sqrt(d T log(K T)) + d log(K T)^(3/2) / sqrt(rho)."""
+    t = above("horizon", horizon, 1, strict=False)
+    log = np.log(arms * t)
+    return plain(constant * (np.sqrt(dim * t * log) + dim * log**1.5 / np.sqrt(above("rho", rho, 0))))
+
+
+@states(
+    "upper",
+    "004",
+    "Table II (from Hanna et al. 2022, (17))",
+    explicit=False,
+    holds="a pure-DP algorithm at epsilon = sqrt(2 rho), noise in the beginning, as Table II quotes it",
+)
+def converted_gope_rate(*, horizon: Any, arms: int, dim: int, rho: Any, constant: float = 1.0) -> Any:
+    """sqrt(d T log(K T)) + d^2 log(K T)^2 / sqrt(rho)."""
+    t = above("horizon", horizon, 1, strict=False)
+    log = np.log(arms * t)
+    return plain(constant * (np.sqrt(dim * t * log) + dim**2 * log**2 / np.sqrt(above("rho", rho, 0))))
+
+
+@states(
+    "lower",
+    "004",
+    "Theorem 9",
+    explicit=True,
+    holds="every rho-Interactive zCDP policy, worst over theta in R^d, arms [-1, 1]^d, Gaussian rewards of variance 1",
+)
+def linear_lower(*, horizon: Any, dim: int, rho: Any = np.inf, as_printed: bool = False) -> Any:
+    """max(e^-2 d sqrt(T) / 8, e^-2.25 d / (8 sqrt(rho))); the second part is proven for rho <= 1, and 0 above.
+
+    The paper prints e^-2.25 / 4 (`as_printed`): its Step 1 applies Markov's inequality at T/2 and drops the factor 1/2
+    that the non-private part keeps. Hard instances: theta in {-1, 1}^d / (T sqrt(rho)), or / sqrt(T) without privacy.
+    """
+    t, budget = above("horizon", horizon, 0), above("rho", rho, 0)
+    private = math.exp(-2.25) / (4 if as_printed else 8) * dim / np.sqrt(budget)
+    return plain(np.maximum(math.exp(-2) / 8 * dim * np.sqrt(t), np.where(budget <= 1, private, 0.0)))
