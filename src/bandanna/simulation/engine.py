@@ -21,6 +21,7 @@ from bandanna.policies.ucb_episodes import UCBEpisodes
 from bandanna.simulation import contextual, elimination, episodes, every_round, gope, phased
 from bandanna.simulation.result import Result, checkpoints_for
 from bandanna.simulation.run import Run
+from bandanna.simulation.setting import setting_of
 from bandanna.simulation.tally import Tally
 
 Policy = LinUCB | Anytime | UCB1 | Thompson | LDPUCB | UCBEpisodes | Elimination | GOPE | PhasedElimination
@@ -80,6 +81,7 @@ def simulate(
         users=run.users,
         numbers_per_user=run.numbers_per_user,
         counts=run.counts,
+        setting=setting_of(policy, env),
     )
 
 
