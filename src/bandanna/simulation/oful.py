@@ -1,0 +1,79 @@
+"""Runs policies that rarely switch, each seed by itself: actions of the frozen policy for a chunk of rounds in one
+matrix product, cut at the first switch. What comes after the cut is decided anew; contexts are never drawn twice."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bandanna.core.streams import Streams
+from bandanna.environments.base import World
+from bandanna.mechanisms.sources import FastNoise
+from bandanna.policies.oful import OFUL
+from bandanna.protocols.base import FLOAT_BITS
+from bandanna.simulation.run import Run
+from bandanna.simulation.tally import Tally
+
+Floats = NDArray[np.float64]
+
+_CHUNK = 1 << 18  # numbers in a chunk of contexts: small enough for a cache
+_SHARE = 4  # a chunk is at most the rounds so far over this: an episode grows with them, so few switches fall in it
+
+
+def run(policy: OFUL, world: World, tally: Tally, rounds: int, *, path: str) -> Run:
+    """Play `rounds` rounds; path="messages" decides round by round."""
+    switches, users, clipped = (np.zeros(tally.n_seeds, dtype=np.int64) for _ in range(3))
+    most = max(1, _CHUNK // (world.n_arms * policy.dim)) if path == "law" else 1
+    for place, (seed, rng) in enumerate(zip(world.streams.seeds, world.streams.generators("oful"), strict=True)):
+        own = Player(world.environment.begin(Streams([seed])), tally, place)
+        source, state = FastNoise(rng), policy.init()
+        while own.played < rounds:
+            contexts, means = own.look(min(most, rounds - own.played, max(16, own.played // _SHARE)))
+            while len(contexts):
+                actions = policy.act(state, contexts)
+                features = contexts[np.arange(len(actions)), actions]
+                cut = policy.crossing(state, features)
+                n = len(actions) if cut is None else cut
+                state, count = policy.absorb(state, features[:n], own.play(means[:n], actions[:n]))
+                clipped[place] += count
+                if cut is not None:
+                    state, users[place] = policy.learn(state, source), own.played
+                contexts, means = contexts[n:], means[n:]
+        switches[place] = state.switches
+    return Run(
+        guarantee=policy.guarantee,
+        releases=int(np.max(switches)),
+        users=int(np.max(users)),
+        clipped=clipped,
+        repairs=np.zeros(tally.n_seeds, dtype=np.int64),
+        bits_per_user=FLOAT_BITS * (policy.dim + 1),
+        numbers_per_user=policy.dim + 1,
+        counts={"switches": switches},
+    )
+
+
+class Player:
+    """One seed's world, read in order; regret and rewards go to its row of the tally."""
+
+    def __init__(self, world: World, tally: Tally, place: int) -> None:
+        self.world, self.tally, self.place, self.played, self._seen = world, tally, place, 0, 0
+
+    def look(self, rounds: int) -> tuple[Floats, Floats]:
+        """Contexts (rounds, K, d) and true means (rounds, K) of the next rounds."""
+        contexts = self.world.contexts(self._seen, rounds)
+        means = self.world.means(contexts)
+        self._seen += rounds
+        k, d = contexts.shape[2:]
+        return np.broadcast_to(contexts[0], (rounds, k, d)), np.broadcast_to(means[0], (rounds, k))
+
+    def play(self, means: Floats, actions: NDArray[np.int64]) -> Floats:
+        """Rewards of these actions, (rounds,)."""
+        chosen = means[np.arange(len(actions)), actions]
+        rewards = self.world.rewards(chosen[None])[0]
+        tally, running = self.tally, self.tally.total[self.place] + np.cumsum(np.max(means, axis=1) - chosen)
+        first, last = np.searchsorted(tally.checkpoints, [self.played + 1, self.played + len(actions) + 1])
+        tally.regret[self.place, first:last] = running[tally.checkpoints[first:last] - self.played - 1]
+        tally.total[self.place] = running[-1]
+        tally.rewards[self.place] += np.sum(rewards)
+        self.played += len(actions)
+        return np.asarray(rewards)
