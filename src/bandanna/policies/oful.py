@@ -8,7 +8,7 @@
 
 Symbols: C `growth`, lambda `ridge`, a `failure`, S `parameter_bound`, s_r `reward_std` (sub-Gaussian, w/2 unless told),
 q_l the chi quantile of d coordinates at a/(2 l (l+1)), s noise: an episode's sum moves by at most w L when one reward
-is replaced (w width of the range, L `feature_bound`), so rho-zCDP is s^2 = (w L)^2/(2 rho). Contexts are public: so is V.
+is replaced (w width of the range, L `feature_bound`), so rho-zCDP is s^2 = (w L)^2/(2 rho). V is public.
 Privacy: episodes end by a rule on V alone; each releases its own rewards once (`reward_noise`). Nothing is forgotten:
 the sum of all releases so far is used.
 References: Azize and Basu 2024 [004], Algorithm 3 and appendix F; Abbasi-Yadkori, Pal and Szepesvari 2011 (RS-OFUL).
@@ -42,7 +42,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, kw_only=True)
 class State:
-    """One run. Public: `gram` V, `vector` (all releases), `snapshot`; `pending` stays with the server until it is due."""
+    """One run. Public: `gram` V, `vector` (all releases), `snapshot`; `pending` is the server's until it is due."""
 
     gram: Floats  # (d, d)
     vector: Floats  # (d,)
@@ -148,8 +148,8 @@ class OFUL:
         """Rounds of the running episode, (n, d) and (n,); how many features and rewards had to be clipped."""
         x, y = clip_norm(features, self.feature_bound), self.domain.project(rewards)
         norms = np.einsum("ij,ij->i", features, features)
-        clipped = np.count_nonzero(norms > self.feature_bound**2 * (1 + 1e-9))
-        clipped += np.count_nonzero(np.abs(rewards - y) > 1e-9)
+        clipped = int(np.count_nonzero(norms > self.feature_bound**2 * (1 + 1e-9)))
+        clipped += int(np.count_nonzero(np.abs(rewards - y) > 1e-9))
         grown = replace(state, gram=state.gram + x.T @ x, pending=state.pending + x.T @ y, rounds=state.rounds + len(x))
         return grown, clipped
 
@@ -168,7 +168,7 @@ class OFUL:
         )
 
     def _snapshot(self, gram: Floats, vector: Floats, log_det: float, *, switches: int, rounds: int) -> Snapshot:
-        inverse = np.linalg.inv(gram)
+        inverse: Floats = np.asarray(np.linalg.inv(gram), dtype=float)
         grown = max(0.0, log_det - self.dim * math.log(self.ridge))  # log(det V / lambda^d)
         radius = self.subgaussian * math.sqrt(2 * math.log(2 / self.failure) + grown)  # Lemma 11 of [004]
         radius += self.parameter_bound * math.sqrt(self.ridge)

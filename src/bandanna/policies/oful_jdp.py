@@ -8,7 +8,7 @@ episode; an episode ends after a batch at which the *released* matrix has grown,
     beta = s_r sqrt(2 log(3/a) + d log(1 + t/(d l_min))) + S sqrt(l_max) + sqrt(l) s q_l / sqrt(l_min)
 
 Symbols: Sigma bounds the matrix noise in norm for all batches except with probability a/3 (exact quantile, union),
-lambda_0 = max(`ridge`, 2 Sigma), l_min = lambda_0 - Sigma, l_max = lambda_0 + Sigma; C `growth`, a `failure`, q_l the chi
+lambda_0 = max(`ridge`, 2 Sigma), l_min = lambda_0 - Sigma, l_max = lambda_0 + Sigma; C `growth`, a `failure`, q_l chi
 quantile at a/(3 l (l+1)), S `parameter_bound`, s_r `reward_std`.
 Privacy: one user's (x, r) is in one batch of the matrix's stream and in one episode's vector. Both are Gaussian, so
 their prices add: mu^2 = mu_matrix^2 + mu_vector^2, `share` of it for the matrix. Episodes follow from releases alone.
@@ -188,10 +188,10 @@ class OFULJDP:
         return first_best(scores(state.snapshot, contexts))
 
     def learn(self, state: State, features: Floats, rewards: Floats, source: NoiseSource) -> tuple[State, int]:
-        """One public batch, (B, d) and (B,): release the matrix; if *it* has grown, the vector too. And how many clips."""
+        """One public batch, (B, d) and (B,): release the matrix; if *it* has grown, the vector too. And clips."""
         x, y = clip_norm(features, 1.0), self.domain.project(rewards)
-        clipped = np.count_nonzero(np.einsum("ij,ij->i", features, features) > 1 + 1e-9)
-        clipped += np.count_nonzero(np.abs(rewards - y) > 1e-9)
+        clipped = int(np.count_nonzero(np.einsum("ij,ij->i", features, features) > 1 + 1e-9))
+        clipped += int(np.count_nonzero(np.abs(rewards - y) > 1e-9))
         outer = self.matrix.domain
         assert isinstance(outer, Outer)
         rows = outer.sealed(outer.pack(x[:, :, None] * x[:, None, :]), clipped=np.zeros((), dtype=np.int64))

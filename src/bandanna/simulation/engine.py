@@ -14,17 +14,19 @@ from bandanna.policies.elimination import Elimination
 from bandanna.policies.gope import GOPE
 from bandanna.policies.ldp_ucb import LDPUCB
 from bandanna.policies.linucb import LinUCB
+from bandanna.policies.oful import OFUL
+from bandanna.policies.oful_jdp import OFULJDP
 from bandanna.policies.phased_elimination import PhasedElimination
 from bandanna.policies.thompson import Thompson
 from bandanna.policies.ucb1 import UCB1
 from bandanna.policies.ucb_episodes import UCBEpisodes
-from bandanna.simulation import contextual, elimination, episodes, every_round, gope, phased
+from bandanna.simulation import contextual, elimination, episodes, every_round, gope, oful, oful_jdp, phased
 from bandanna.simulation.result import Result, checkpoints_for
 from bandanna.simulation.run import Run
 from bandanna.simulation.setting import setting_of
 from bandanna.simulation.tally import Tally
 
-Policy = LinUCB | Anytime | UCB1 | Thompson | LDPUCB | UCBEpisodes | Elimination | GOPE | PhasedElimination
+Policy = LinUCB | Anytime | UCB1 | Thompson | LDPUCB | UCBEpisodes | Elimination | GOPE | OFUL | OFULJDP | PhasedElimination
 
 _RUNNERS: dict[type, Callable[..., Run]] = {
     LinUCB: contextual.run,
@@ -36,6 +38,8 @@ _RUNNERS: dict[type, Callable[..., Run]] = {
     PhasedElimination: phased.run,
     Elimination: elimination.run,
     GOPE: gope.run,
+    OFUL: oful.run,
+    OFULJDP: oful_jdp.run,
 }
 
 
