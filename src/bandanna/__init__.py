@@ -36,10 +36,12 @@ _HOMES = {
     "Anytime": "bandanna.policies.anytime",
     "PaperConfidence": "bandanna.policies.confidence",
     "LinUCB": "bandanna.policies.linucb",
+    "PhasedElimination": "bandanna.policies.phased_elimination",
     "make": "bandanna.policies.registry",
     "geometric": "bandanna.policies.schedules",
     "CentralContinual": "bandanna.protocols",
     "CentralGaussian": "bandanna.protocols",
+    "CentralLaplace": "bandanna.protocols",
     "Clear": "bandanna.protocols",
     "ConcurrentShuffle": "bandanna.protocols",
     "LocalGaussian": "bandanna.protocols",
@@ -60,6 +62,7 @@ _FOLDERS = (
     "agent",
     "core",
     "counters",
+    "design",
     "environments",
     "errors",
     "mechanisms",
@@ -79,6 +82,7 @@ __all__ = [
     "Box",
     "CentralContinual",
     "CentralGaussian",
+    "CentralLaplace",
     "Clear",
     "ConcurrentShuffle",
     "ContinualSum",
@@ -95,6 +99,7 @@ __all__ = [
     "MemoryStore",
     "NoiseSource",
     "PaperConfidence",
+    "PhasedElimination",
     "Privacy",
     "PureDP",
     "RenyiDP",
@@ -114,6 +119,7 @@ __all__ = [
     "concurrent",
     "core",
     "counters",
+    "design",
     "environments",
     "errors",
     "geometric",
@@ -134,6 +140,7 @@ if TYPE_CHECKING:
         agent,
         core,
         counters,
+        design,
         environments,
         errors,
         mechanisms,
@@ -157,11 +164,13 @@ if TYPE_CHECKING:
     from bandanna.policies.anytime import Anytime
     from bandanna.policies.confidence import PaperConfidence
     from bandanna.policies.linucb import LinUCB
+    from bandanna.policies.phased_elimination import PhasedElimination
     from bandanna.policies.registry import make
     from bandanna.policies.schedules import geometric
     from bandanna.protocols import (
         CentralContinual,
         CentralGaussian,
+        CentralLaplace,
         Clear,
         ConcurrentShuffle,
         LocalGaussian,

@@ -10,6 +10,8 @@ from bandanna.environments.glm import FreshGLM, GeneralisedLinear, GLMWorld, Pub
 from bandanna.environments.hard_bits import HardBits
 from bandanna.environments.levels import ClippedGaussian, Levels, TwoPoint
 from bandanna.environments.linear import FixedArms, FreshArms, LinearContextual, LinearWorld
+from bandanna.environments.one_client import OneClientPerRound, OneClientWorld
+from bandanna.environments.population import Population, PopulationWorld
 from bandanna.environments.published import PublishedLinear
 from bandanna.environments.rewards import Bernoulli, Bounded, RewardLaw
 from bandanna.environments.sphere import SphereArms, SphereContexts, SphereContextsWorld, SphereWorld
@@ -36,6 +38,10 @@ __all__ = [
     "Levels",
     "LinearContextual",
     "LinearWorld",
+    "OneClientPerRound",
+    "OneClientWorld",
+    "Population",
+    "PopulationWorld",
     "PublishedGLM",
     "PublishedLinear",
     "RewardLaw",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bandanna.protocols.base import BatchProtocol, Protocol, StreamProtocol
 from bandanna.protocols.central_continual import CentralContinual
 from bandanna.protocols.central_gaussian import CentralGaussian
+from bandanna.protocols.central_laplace import CentralLaplace
 from bandanna.protocols.clear import Clear
 from bandanna.protocols.concurrent_shuffle import ConcurrentShuffle
 from bandanna.protocols.local_gaussian import LocalGaussian
@@ -16,6 +17,7 @@ __all__ = [
     "BatchProtocol",
     "CentralContinual",
     "CentralGaussian",
+    "CentralLaplace",
     "Clear",
     "ConcurrentShuffle",
     "LocalGaussian",
