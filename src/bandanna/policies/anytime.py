@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bandanna.accounting.budgets import ApproxDP
+from bandanna.accounting.budgets import ZCDP, ApproxDP
 from bandanna.accounting.guarantee import Guarantee
 from bandanna.core.domain import Statistic
 from bandanna.core.report import LinearReport
@@ -17,6 +18,7 @@ from bandanna.mechanisms.sources import NoiseSource
 from bandanna.policies.base import Episode
 from bandanna.policies.linucb import Arms, LinUCB, Snapshot
 from bandanna.policies.linucb import State as PhaseState
+from bandanna.policies.schedules import FixedBatches
 from bandanna.protocols.trust import Privacy
 
 Floats = NDArray[np.float64]
@@ -81,9 +83,20 @@ class Anytime:
 
     @property
     def guarantee(self) -> Guarantee:
-        """The budget itself, which every phase keeps."""
+        """The budget itself, which every phase keeps.
+
+        What is left against the shuffler is stated only where all phases have the same batches: larger ones need less
+        noise of each user, and batches that grow from phase to phase leave nothing in the end.
+        """
         stated, budget = self.first.guarantee, self.privacy.budget
-        return replace(stated, epsilon=budget.epsilon, delta=budget.delta) if isinstance(budget, ApproxDP) else stated
+        if self.privacy.model == "concurrent" or not isinstance(self.first.batch, int | FixedBatches):
+            stated = replace(stated, shuffler=None)
+        if isinstance(budget, ApproxDP):
+            rho = math.inf if self.privacy.model == "central" else stated.rho  # streams of several lengths: not bounded
+            return replace(stated, epsilon=budget.epsilon, delta=budget.delta, rho=rho)
+        if isinstance(budget, ZCDP) and self.privacy.noisy:
+            return replace(stated, epsilon=budget.to_approx(stated.delta).epsilon, rho=budget.rho)
+        return stated
 
     def phase(self, number: int) -> LinUCB:
         """The policy of a phase."""

@@ -60,13 +60,23 @@ class Channel:
 
     @property
     def guarantee(self) -> Guarantee:
-        """That of the batch size with the largest epsilon; for returning users, of the dearest choice of batches."""
-        stated = max((protocol.guarantee for protocol in self.protocols.values()), key=lambda each: each.epsilon)
-        if stated.participations == 1 or len(self.protocols) == 1:
+        """Of every number the worst over all batch sizes; for returning users, the dearest choice of batches.
+
+        A large batch needs less noise of each user, so it is there that the shuffler itself learns most.
+        """
+        each = [protocol.guarantee for protocol in self.protocols.values()]
+        stated = max(each, key=lambda one: one.epsilon)
+        if len(each) == 1:
+            return stated
+        left = [one.shuffler for one in each if one.shuffler is not None]
+        worst = max(left, key=lambda one: one.epsilon) if len(left) == len(each) else None
+        rho, exposed = max(one.rho for one in each), max(one.exposed for one in each)
+        stated = replace(stated, rho=rho, shuffler=worst, exposed=exposed)
+        if stated.participations == 1:
             return stated
         batches = Counter(self.protocols[size].event for size in self.sizes)
         spent = parallel.spent({"": batches}, stated.participations, stated.delta)
-        return replace(stated, epsilon=max(stated.epsilon, spent))
+        return replace(stated, epsilon=max(stated.epsilon, spent), shuffler=None)  # sizes mix: not computed
 
     @property
     def bits_per_user(self) -> int:

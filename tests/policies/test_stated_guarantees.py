@@ -1,0 +1,82 @@
+"""What a policy states where batches have several sizes, or phases follow one another: the worst of them all."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from bandanna.accounting.budgets import ZCDP
+from bandanna.policies.anytime import Anytime
+from bandanna.policies.linucb import LinUCB
+from bandanna.policies.schedules import geometric
+from bandanna.protocols.trust import Privacy, central, concurrent, local, shuffle
+
+BUDGET: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-5}
+GROWING = geometric(first=50, ratio=2)
+
+
+@pytest.mark.parametrize("protocol", ["binomial", "gaussian"])
+@pytest.mark.parametrize("horizon", [300, 4000])
+def test_what_the_shuffler_learns_from_the_least_protected_batch(protocol: str, horizon: int) -> None:
+    """A user of a large batch, whose own noise is small, is told what is left against the shuffler in a small one."""
+    policy = LinUCB(dim=2, horizon=horizon, privacy=shuffle(**BUDGET, protocol=protocol), batch=GROWING)
+    each = [one.guarantee for one in policy.channel.protocols.values()]
+    left = [math.inf if one.shuffler is None else one.shuffler.epsilon for one in each]
+    stated = policy.guarantee
+    assert len(set(left)) > 1
+    assert (math.inf if stated.shuffler is None else stated.shuffler.epsilon) == max(left)
+    assert stated.exposed == max(one.exposed for one in each)
+    assert stated.epsilon == max(one.epsilon for one in each)
+
+
+def test_nothing_is_stated_against_the_shuffler_where_nothing_is_computed() -> None:
+    """A user in batches of several sizes is told what the shuffler learns from batches of one size."""
+    sizes = geometric(first=20, ratio=2)
+    once, twice = (
+        LinUCB(dim=2, horizon=60, privacy=shuffle(**BUDGET, participations=m), batch=sizes).guarantee for m in (1, 2)
+    )
+    assert once.shuffler is not None
+    assert twice.shuffler is None
+
+
+@pytest.mark.parametrize("batch", [None, GROWING, 20])
+@pytest.mark.parametrize("protocol", ["binomial", "gaussian"])
+def test_a_later_phase_shows_the_shuffler_no_more_than_is_stated(protocol: str, batch: Any) -> None:
+    """An anytime policy states what the shuffler learns in its first phase, whose batches are the smallest."""
+    policy = Anytime(first=LinUCB(dim=2, horizon=100, batch=batch, privacy=shuffle(**BUDGET, protocol=protocol)))
+    stated = policy.guarantee.shuffler
+    assert (stated is not None) == (batch == 20)
+    if stated is not None:
+        for j in range(3):
+            later = policy.phase(j).guarantee.shuffler
+            assert later is not None
+            assert later.epsilon <= stated.epsilon
+
+
+def test_concurrent_shufflers_of_later_phases() -> None:
+    """The trees of later phases are taller: what their shufflers learn is stated as in the first."""
+    assert Anytime(first=LinUCB(dim=2, horizon=32, batch=4, privacy=concurrent(**BUDGET))).guarantee.shuffler is None
+
+
+@pytest.mark.parametrize(
+    "privacy", [central(rho=0.1), central(rho=0.1, mechanism="tree"), local(rho=0.1), local(rho=0.1, participations=3)]
+)
+def test_phases_under_a_zcdp_budget(privacy: Privacy) -> None:
+    """A later phase costs more than the epsilon or rho that an anytime policy states for all of them."""
+    policy = Anytime(first=LinUCB(dim=2, horizon=100, batch=20, privacy=privacy))
+    stated = policy.guarantee
+    assert stated.rho == 0.1
+    assert stated.epsilon == ZCDP(rho=0.1).to_approx(stated.delta).epsilon
+    for j in range(5):
+        assert policy.phase(j).guarantee.rho <= stated.rho
+        assert policy.phase(j).guarantee.epsilon <= stated.epsilon
+
+
+@pytest.mark.parametrize("privacy", [central(**BUDGET), local(**BUDGET)])
+def test_concentration_in_later_phases(privacy: Privacy) -> None:
+    """The rho beside (epsilon, delta) is that of the first phase, and a later one exceeds it."""
+    policy = Anytime(first=LinUCB(dim=2, horizon=100, batch=20, privacy=privacy))
+    for j in range(5):
+        assert policy.phase(j).guarantee.rho <= policy.guarantee.rho
