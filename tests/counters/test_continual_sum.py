@@ -202,7 +202,7 @@ def test_people_get_secure_noise() -> None:
 def test_it_says_what_it_is() -> None:
     """The text lacks the promise, the error or the delay."""
     text = str(counter(bd.concurrent(**BUDGET, shufflers=2, degrees=(4, 3)), bd.Bits()))
-    assert text.startswith("Shuffle differential privacy")
+    assert text.startswith("Concurrent shuffle differential privacy")
     assert "at most 3" in text
     assert "standard deviation" in text
 

@@ -8,15 +8,25 @@ from bandanna.errors import InvalidArgument
 from bandanna.policies.registry import ALGORITHMS, make
 
 
-@pytest.mark.parametrize("name", ALGORITHMS)
+LINUCB = {
+    "LinUCB": 1,
+    "LinUCB-JDP": 1,
+    "LinUCB-JDP-batched": 20,
+    "LinUCB-LDP": 1,
+    "LinUCB-LDP-batched": 89,
+    "LinUCB-SDP-Amp": 36,
+    "LinUCB-SDP-Vec": 36,
+    "LinUCB-CSDP": 9,
+}
+
+
+@pytest.mark.parametrize("name", LINUCB)
 def test_every_name_makes_what_it_says(name: str) -> None:
-    """An algorithm has another trust model, or other noise, than its entry says."""
+    """A LinUCB has another trust model, or another batch size, than its entry says."""
     budget = {} if name == "LinUCB" else {"epsilon": 1.0, "delta": 1e-5}
     policy = make(name, dim=2, horizon=400, **budget)
     assert policy.guarantee.trust == ALGORITHMS[name].trust
-    assert policy.channel.sizes[0] == {"LinUCB-SDP-Amp": 36, "LinUCB-SDP-Vec": 36, "LinUCB-JDP-batched": 20}.get(
-        name, 89 if name == "LinUCB-LDP-batched" else 1
-    )
+    assert policy.channel.sizes[0] == LINUCB[name]
 
 
 def test_unknown_names_and_arguments() -> None:

@@ -230,7 +230,7 @@ def loss(trials: int, shift: int) -> pld.PrivacyLossDistribution:
 def test_guarantee_covers_all_shufflers() -> None:
     """What is left against the shufflers is that of one level only, or nobody is told who sees what."""
     stated = ConcurrentShuffle.calibrate(domain=Bits(), budget=TIGHT, horizon=12, shufflers=2, degrees=(2, 2)).guarantee
-    assert stated.trust == "shuffle"
+    assert stated.trust == "concurrent shuffle"
     assert dict(stated.observers).keys() == {"each of the 2 shufflers", "the analyzer and everybody else"}
     assert stated.shuffler is not None
     assert stated.shuffler.epsilon > stated.epsilon

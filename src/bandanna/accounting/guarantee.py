@@ -18,14 +18,15 @@ ADVERSARIES = {
     "table": "sees every release and fixes all rewards in advance",
     "interactive": "sees every release and may choose later data accordingly",
 }
-TRUST_MODELS = ("none", "central", "local", "shuffle")
+TRUST_MODELS = ("none", "central", "local", "shuffle", "concurrent shuffle")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Guarantee:
     """What is promised to one person, computed by the accountant for what really runs.
 
-    trust           "none", "central" (a trusted server adds the noise), "local" (the device does) or "shuffle"
+    trust           "none", "central" (a trusted server adds the noise), "local" (the device does), "shuffle",
+                    "concurrent shuffle" (several shufflers at once)
     epsilon, delta  the numbers, infinity where there is no guarantee; `rho` beside them where zCDP holds
     protects        which data of the person
     unit            "event": one participation; "user": all of at most `participations`
@@ -80,7 +81,7 @@ class Guarantee:
         return f"Who sees what - {sights}." if sights else ""
 
     def _shuffler(self) -> str:
-        if self.trust != "shuffle":
+        if "shuffle" not in self.trust:
             return ""
         if self.shuffler is None and self.exposed <= self.delta:
             return "Against the shuffler itself no guarantee is proven."

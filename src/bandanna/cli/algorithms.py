@@ -28,4 +28,5 @@ def algorithms(
         table.add_column(name, no_wrap=True)
     for row in rows:
         table.add_row(*row.values())
-    Console().print(table)
+    console = Console()
+    (console if console.width >= 100 else Console(width=100)).print(table)  # names matter more than the margin

@@ -104,7 +104,7 @@ def guarantee(domain: Domain, noises: Sequence[BinomialNoise], delta: float) -> 
     return guarantee_of(
         event(domain, noises),
         delta=delta,
-        trust="shuffle",
+        trust="concurrent shuffle",
         protects=bits.PROTECTS if isinstance(domain, Bits) else PROTECTS,
         observers=(
             (shufflers, "every user's noisy counts for its level"),

@@ -1,0 +1,1 @@
+"""`bandanna paper`, one file per paper: each has `show(figure, options) -> Shown`."""
