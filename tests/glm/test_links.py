@@ -67,12 +67,12 @@ def test_kappa_has_its_closed_forms() -> None:
 @pytest.mark.parametrize("link", [Binomial(trials=4), TruncatedPoisson(most=5)], ids=lambda link: link.name)
 def test_drawn_counts_have_their_mean_and_variance(link: Link) -> None:
     """A count would be drawn from another law (false alarm below 1e-6: 5 standard errors)."""
-    z = np.full(200_000, 0.4)
+    z = np.full(40_000, 0.4)
     means = link.mean(z)
     counts = link.draw(means, np.random.default_rng(3).random(len(z)))
     error = float(np.sqrt(link.slope(z[:1])[0] / len(z)))
     assert abs(float(np.mean(counts)) - float(means[0])) < 5 * error
-    assert float(np.var(counts)) == pytest.approx(float(link.slope(z[:1])[0]), rel=0.03)
+    assert float(np.var(counts)) == pytest.approx(float(link.slope(z[:1])[0]), rel=0.06)
     assert counts.min() >= 0
     assert counts.max() <= link.reward_bound
 

@@ -74,7 +74,7 @@ def maximum_likelihood(
     tolerance: float = 1e-9,
     most_steps: int = 200,
 ) -> Estimated:
-    """argmin L by theta <- theta - t N, N the Newton step, until |N| <= tolerance (1 + |theta|) everywhere.
+    """argmin L by theta <- theta - t N, N the Newton step, until the next one would be at most tolerance (1 + |theta|) everywhere.
 
     t = log(1 + s)/s with s = M |N| decreases a loss with |mu''| <= M mu' and |x| <= 1 in every step, without a line
     search (Sun and Tran-Dinh 2019, generalised self-concordance of order 2); it tends to 1 near the minimum. A step
@@ -88,13 +88,11 @@ def maximum_likelihood(
         return Estimated(theta=np.zeros_like(theta), steps=0, converged=np.ones(theta.shape[:-1], dtype=bool))
     small = np.zeros(theta.shape[:-1], dtype=bool)
     for step in range(1, most_steps + 1):
-        gradient = loss_gradient(link, theta, features, rewards, ridge=ridge, weights=weights)
-        hessian = loss_hessian(link, theta, features, ridge=ridge, weights=weights)
-        newton = np.linalg.solve(hessian, gradient[..., None])[..., 0]
+        newton = _newton_step(link, theta, features, rewards, ridge, weights)
         length = np.sqrt(np.sum(newton**2, axis=-1))  # (*R)
         size = np.sqrt(np.sum(theta**2, axis=-1))
-        small = length <= tolerance * (1 + size)
         reach = link.concordance(float(np.max(size, initial=0.0))) * length  # s = M |N|
+        small = length * np.where(reach < 0.1, reach, 1.0) <= tolerance * (1 + size)  # near: the next step is s |N|
         damping = np.where(reach > 1e-6, np.log1p(reach) / np.maximum(reach, 1e-6), 1.0)
         move = damping[..., None] * newton
         if np.any(reach > 0.5):
@@ -103,6 +101,19 @@ def maximum_likelihood(
         if np.all(small):
             return Estimated(theta=theta, steps=step, converged=small)
     return Estimated(theta=theta, steps=most_steps, converged=small)
+
+
+def _newton_step(
+    link: Link, theta: Floats, features: Floats, rewards: Floats, ridge: float, weights: Floats | None
+) -> Floats:
+    """Hessian^{-1} gradient, both from one pass over the data."""
+    z = linear_parts(features, theta)
+    residuals, slopes = link.mean(z) - rewards, link.slope(z)
+    if weights is not None:
+        residuals, slopes = residuals * weights, slopes * weights
+    gradient = (residuals[..., None, :] @ features)[..., 0, :] + ridge * theta
+    hessian = np.swapaxes(features * slopes[..., None], -1, -2) @ features + ridge * np.eye(features.shape[-1])
+    return np.asarray(np.linalg.solve(hessian, gradient[..., None])[..., 0])
 
 
 def _halved(

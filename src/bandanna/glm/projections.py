@@ -66,23 +66,24 @@ def _back(vectors: Floats, points: Floats) -> Floats:
 
 
 def _secular(p: Floats, q: Floats, t: Floats, radius: Floats) -> Floats:
-    """argmin sum p_i (y_i - t_i)^2 over sum q_i y_i^2 <= radius^2: y_i = p_i t_i / (p_i + nu q_i), nu by bisection.
+    """argmin sum p_i (y_i - t_i)^2 over sum q_i y_i^2 <= radius^2: y_i = p_i t_i / (p_i + nu q_i).
 
-    sum q y^2 falls with nu; nu <= max(p) |t|_q / (radius min q) bounds the root. The answer is scaled into the set at
-    the end, so rounding never leaves it outside.
+    nu is the root of the secular equation |y|_q = radius, by Newton's method on 1/|y|_q, which climbs to it from 0
+    without passing it (More and Sorensen 1983). The answer is scaled into the set at the end: never outside by rounding.
     """
     q = np.maximum(q, 0.0)
-    length = np.sqrt(np.sum(q * t**2, axis=-1))  # (...)
-    outside = length > radius
-    least = np.maximum(np.min(q, axis=-1), 1e-300)
-    high = np.where(outside, np.max(p, axis=-1) / least * length / np.maximum(radius, 1e-300), 0.0)
-    low = np.zeros_like(high)
+    outside = np.sqrt(np.sum(q * t**2, axis=-1)) > radius  # (...)
+    bound = np.maximum(radius, 1e-300)
+    nu = np.zeros(outside.shape)
     for _ in range(100):
-        nu = np.where(low > 0, np.sqrt(low) * np.sqrt(high), high / 2**20)
-        far = np.sum(q * (p * t / (p + nu[..., None] * q)) ** 2, axis=-1) > radius**2
-        low, high = np.where(far & outside, nu, low), np.where(far | ~outside, high, nu)
-        if np.all((high - low <= 1e-14 * high) | ~outside):
+        scale = p + nu[..., None] * q
+        y = p * t / scale
+        length = np.sqrt(np.sum(q * y**2, axis=-1))
+        excess = np.where(outside, length / bound - 1, 0.0)
+        if np.all(excess <= 1e-12):
             break
-    y = p * t / (p + high[..., None] * q)
-    excess = np.sqrt(np.sum(q * y**2, axis=-1)) / np.maximum(radius, 1e-300)
-    return np.asarray(np.where(outside[..., None], y / np.maximum(excess, 1.0)[..., None], t))
+        slope = np.sum((q * y) ** 2 / scale, axis=-1)
+        nu = nu + np.maximum(excess, 0.0) * length**2 / np.maximum(slope, 1e-300)
+    y = p * t / (p + nu[..., None] * q)
+    over = np.sqrt(np.sum(q * y**2, axis=-1)) / bound
+    return np.asarray(np.where(outside[..., None], y / np.maximum(over, 1.0)[..., None], t))

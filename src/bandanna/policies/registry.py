@@ -7,11 +7,12 @@ from typing import Any
 from bandanna.errors import InvalidArgument
 from bandanna.policies.concentrated_names import CONCENTRATED
 from bandanna.policies.elimination_names import ELIMINATION
+from bandanna.policies.glm.names import GENERALISED
 from bandanna.policies.linucb_names import LINUCB
 from bandanna.policies.named import Algorithm
 
 ALGORITHMS: dict[str, Algorithm] = {
-    algorithm.name: algorithm for family in (LINUCB, ELIMINATION, CONCENTRATED) for algorithm in family
+    algorithm.name: algorithm for family in (LINUCB, ELIMINATION, CONCENTRATED, GENERALISED) for algorithm in family
 }
 
 

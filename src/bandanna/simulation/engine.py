@@ -11,6 +11,7 @@ from bandanna.environments.base import Environment
 from bandanna.errors import InvalidArgument
 from bandanna.policies.anytime import Anytime
 from bandanna.policies.elimination import Elimination
+from bandanna.policies.glm import GLMPolicy
 from bandanna.policies.gope import GOPE
 from bandanna.policies.ldp_ucb import LDPUCB
 from bandanna.policies.linucb import LinUCB
@@ -20,13 +21,26 @@ from bandanna.policies.phased_elimination import PhasedElimination
 from bandanna.policies.thompson import Thompson
 from bandanna.policies.ucb1 import UCB1
 from bandanna.policies.ucb_episodes import UCBEpisodes
-from bandanna.simulation import contextual, elimination, episodes, every_round, gope, oful, oful_jdp, phased
+from bandanna.simulation import contextual, elimination, episodes, every_round, glm, gope, oful, oful_jdp, phased
 from bandanna.simulation.result import Result, checkpoints_for
 from bandanna.simulation.run import Run
 from bandanna.simulation.setting import setting_of
 from bandanna.simulation.tally import Tally
 
-Policy = LinUCB | Anytime | UCB1 | Thompson | LDPUCB | UCBEpisodes | Elimination | GOPE | OFUL | OFULJDP | PhasedElimination
+Policy = (
+    LinUCB
+    | Anytime
+    | UCB1
+    | Thompson
+    | LDPUCB
+    | UCBEpisodes
+    | Elimination
+    | GOPE
+    | OFUL
+    | OFULJDP
+    | PhasedElimination
+    | GLMPolicy
+)
 
 _RUNNERS: dict[type, Callable[..., Run]] = {
     LinUCB: contextual.run,
@@ -40,6 +54,7 @@ _RUNNERS: dict[type, Callable[..., Run]] = {
     GOPE: gope.run,
     OFUL: oful.run,
     OFULJDP: oful_jdp.run,
+    **dict.fromkeys(glm.KINDS, glm.run),
 }
 
 

@@ -1,0 +1,97 @@
+"""GLOC: an online Newton step a round, turned into a confidence set (Jun, Bhargava, Nowak and Willett 2017).
+
+    V += x x^T,   g = (mu(<x, theta>) - r) x,   B += |g|^2_{V^{-1}} / (2c),   z += <x, theta> x,
+    theta <- Proj( theta - V^{-1} g / c ),         c = 1/kappa,   V_0 = lambda I,   B_0 = 2 c S^2 lambda,   lambda = d,
+    radius^2 = 1 + (4/c) B + 8 (q/c)^2 log( (2/failure) sqrt(1 + 2B/c + 4 (q/c)^4 / failure^2) ).
+
+Presets: `published`, as run by the authors of [003]: index mu(<x, theta>) + radius |x|_{V^{-1}} of the Newton iterate,
+q = L_mu^2, and theta always rescaled to the sphere |theta| = S; `corrected`: index <x, V^{-1} z> + radius |x|, q = R/2
+(rewards in [0, R]), and the projection onto the ball in the norm of V.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bandanna.core import require
+from bandanna.glm.projections import onto_ball_in_norm
+from bandanna.policies.glm.base import PRESETS, Floats, GLMPolicy, optimistic, quadratic, rank_one
+
+
+@dataclass(frozen=True, kw_only=True)
+class GLOCState:
+    """V and its inverse, the Newton iterate, z and the online regret bound B."""
+
+    matrix: Floats  # (*R, d, d)
+    inverse: Floats  # (*R, d, d)
+    theta: Floats  # (*R, d)
+    vector: Floats  # (*R, d)
+    bound: Floats  # (*R)
+
+
+@dataclass(frozen=True, kw_only=True)
+class GLOC(GLMPolicy):
+    """GLOC with the constants of a preset."""
+
+    preset: str = "corrected"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require.one_of("preset", self.preset, PRESETS)
+
+    def init(self, replicates: tuple[int, ...] = ()) -> GLOCState:
+        """lambda = d."""
+        eye = np.broadcast_to(np.eye(self.dim), (*replicates, self.dim, self.dim))
+        first = 2 / self.curvature * self.parameter_bound**2 * self.dim  # B_0
+        return GLOCState(
+            matrix=self.dim * eye,
+            inverse=eye / self.dim,
+            theta=np.zeros((*replicates, self.dim)),
+            vector=np.zeros((*replicates, self.dim)),
+            bound=np.full(replicates, first),
+        )
+
+    def radius(self, bound: Floats) -> Floats:
+        """From B, (*R)."""
+        kappa, link = self.curvature, self.model
+        q = link.slope_bound**2 if self.preset == "published" else link.reward_bound / 2
+        inside = 1 + 2 * kappa * bound + 4 * (q * kappa) ** 4 / self.failure**2
+        log = math.log(2 / self.failure) + 0.5 * np.log(inside)
+        return np.asarray(np.sqrt(1 + 4 * kappa * bound + 8 * (q * kappa) ** 2 * log))  # Jun et al. 2017, Theorem 1
+
+    def act(self, state: GLOCState, contexts: Floats) -> NDArray[np.int64]:
+        """(*R, K, d) -> (*R)."""
+        if self.preset == "published":
+            values = self.model.mean((contexts @ state.theta[..., None])[..., 0])
+        else:
+            values = (contexts @ (state.inverse @ state.vector[..., None]))[..., 0]
+        return optimistic(values, self.radius(state.bound)[..., None] * np.sqrt(quadratic(contexts, state.inverse)))
+
+    def learn(self, state: GLOCState, features: Floats, rewards: Floats) -> GLOCState:
+        """One online Newton step."""
+        z = np.sum(features * state.theta, axis=-1)
+        inverse = rank_one(state.inverse, features)
+        residual = self.model.mean(z) - rewards
+        step = (inverse @ features[..., None])[..., 0]  # V^{-1} x
+        gained = residual**2 * np.sum(step * features, axis=-1)  # |g|^2_{V^{-1}}
+        theta = state.theta - self.curvature * residual[..., None] * step
+        matrix = state.matrix
+        if self.preset == "published":
+            length = np.sqrt(np.sum(theta**2, axis=-1, keepdims=True))
+            theta = self.parameter_bound * theta / np.maximum(length, 1e-300)
+        else:
+            matrix = matrix + features[..., :, None] * features[..., None, :]
+            outside = np.sum(theta**2, axis=-1) > self.parameter_bound**2
+            if np.any(outside):
+                theta[outside] = onto_ball_in_norm(theta[outside], matrix[outside], self.parameter_bound)
+        return GLOCState(
+            matrix=matrix,
+            inverse=inverse,
+            theta=theta,
+            vector=state.vector + z[..., None] * features,
+            bound=state.bound + gained * self.curvature / 2,
+        )

@@ -1,0 +1,139 @@
+"""Runs rarely switching policies in blocks.
+
+Between two events nothing that decides changes, so whole blocks of rounds are decided at once and accepted up to the
+first event; seeds stand at rounds of their own. An event is an explored round (V changes) or a renewed estimate. What is
+decided in a block after its first event is thrown away and decided anew: the decisions are exactly those of a loop over
+rounds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bandanna.core.domain import clip_norm
+from bandanna.environments.base import World
+from bandanna.policies.glm.base import GLMPolicy
+from bandanna.simulation.tally import Tally
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+_LONGEST = 256  # rounds decided at once, per seed
+
+
+@dataclass(kw_only=True)
+class Chunk:
+    """Rounds `start` to `stop` of all seeds: what can be seen, and what would be earned by every arm."""
+
+    start: int
+    stop: int
+    contexts: Floats  # (S, n, K, d), features clipped to the unit ball
+    means: Floats  # (S, n, K)
+    outcomes: Floats  # (S, n, K)
+
+
+class History:
+    """Played features and rewards of every seed, and which rounds explored."""
+
+    def __init__(self, seeds: int, rounds: int, dim: int) -> None:
+        self.features = np.zeros((seeds, rounds, dim))
+        self.rewards = np.zeros((seeds, rounds))
+        self.explored = np.zeros((seeds, rounds), dtype=bool)
+        self.losses = np.zeros((seeds, rounds))
+
+
+def chunks(policy: GLMPolicy, world: World, rounds: int, seeds: int, most_bytes: int = 64 << 20) -> list[range]:
+    """Ranges of rounds whose outcomes fit in memory."""
+    size = max(1, most_bytes // (8 * seeds * world.n_arms * (policy.dim + 2)))
+    return [range(begin, min(begin + size, rounds)) for begin in range(0, rounds, size)]
+
+
+def read(world: World, span: range, reward_bound: float) -> Chunk:
+    """Contexts, means and the outcomes of all arms: drawing those that nobody will see changes no law."""
+    contexts = world.contexts(span.start, len(span))
+    means = world.means(contexts)
+    outcomes = np.clip(world.rewards(means), 0.0, reward_bound)
+    return Chunk(start=span.start, stop=span.stop, contexts=_clipped(contexts), means=means, outcomes=outcomes)
+
+
+def _clipped(contexts: Floats) -> Floats:
+    if contexts.strides[0] == 0:  # the same for all seeds
+        return np.broadcast_to(clip_norm(contexts[0], 1.0), contexts.shape)
+    return clip_norm(contexts, 1.0)
+
+
+@dataclass(kw_only=True)
+class Block:
+    """The next rounds of every seed, from its own position: B rounds, those with `valid` False do not exist."""
+
+    seeds: Ints  # (s,): which seeds
+    rounds: Ints  # (s, B)
+    valid: NDArray[np.bool_]  # (s, B)
+    contexts: Floats  # (s, B, K, d)
+
+
+def block(chunk: Chunk, seeds: Ints, position: Ints, length: int) -> Block:
+    """`length` rounds of the given seeds from their positions (s,)."""
+    rounds = position[:, None] + np.arange(length)
+    valid = rounds < chunk.stop
+    places = np.minimum(rounds, chunk.stop - 1) - chunk.start
+    shared = chunk.contexts.strides[0] == 0
+    contexts = chunk.contexts[0][places] if shared else chunk.contexts[seeds[:, None], places]
+    return Block(seeds=seeds, rounds=rounds, valid=valid, contexts=contexts)
+
+
+def norms_of(contexts: Floats, inverse: Floats) -> Floats:
+    """|x|^2_{V^{-1}}: (s, B, K, d), (s, 1 or B, d, d) -> (s, B, K)."""
+    if inverse.shape[1] == 1:
+        flat = contexts.reshape(len(contexts), -1, contexts.shape[-1])
+        return np.asarray(np.einsum("...i,...i->...", flat @ inverse[:, 0], flat).reshape(contexts.shape[:-1]))
+    return np.asarray(np.einsum("...i,...i->...", contexts @ inverse, contexts))
+
+
+def first_true(flags: NDArray[np.bool_]) -> Ints:
+    """Index of the first True in each row, the row's length where there is none: (s, B) -> (s,)."""
+    found = np.argmax(flags, axis=1)
+    return np.asarray(np.where(flags[np.arange(len(flags)), found], found, flags.shape[1]), dtype=np.int64)
+
+
+def record(
+    history: History, chunk: Chunk, played: Block, actions: Ints, taken: Ints, *, explored: bool = False
+) -> None:
+    """Keep the first `taken` (s,) rounds of a block with their actions (s, B)."""
+    rows, columns = np.nonzero(np.arange(actions.shape[1]) < taken[:, None])
+    seeds, rounds, arms = played.seeds[rows], played.rounds[rows, columns], actions[rows, columns]
+    places = rounds - chunk.start
+    history.features[seeds, rounds] = played.contexts[rows, columns, arms]
+    history.rewards[seeds, rounds] = chunk.outcomes[seeds, places, arms]
+    history.explored[seeds, rounds] = explored
+    means = chunk.means[seeds, places]
+    history.losses[seeds, rounds] = np.max(means, axis=-1) - means[np.arange(len(arms)), arms]
+
+
+def play(
+    policy: GLMPolicy,
+    world: World,
+    tally: Tally,
+    rounds: int,
+    advance: Callable[[History, Chunk, Ints, Ints, int], Ints],
+) -> History:
+    """Advance all seeds to the end of every chunk; `advance` moves the given seeds by at least a round or an event."""
+    history = History(tally.n_seeds, rounds, policy.dim)
+    for span in chunks(policy, world, rounds, tally.n_seeds):
+        chunk = read(world, span, policy.model.reward_bound)
+        position, length = np.full(tally.n_seeds, span.start), 16
+        while True:
+            seeds = np.flatnonzero(position < span.stop)
+            if not len(seeds):
+                break
+            before = position[seeds]
+            position[seeds] = advance(history, chunk, seeds, before, length)
+            typical = float(np.median(position[seeds] - before))
+            length = int(np.clip(2 * typical, 8, _LONGEST))
+        tally.varying(history.losses[:, span.start : span.stop])
+        tally.rewards += np.sum(history.rewards[:, span.start : span.stop], axis=1)
+    return history

@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from bandanna.core.streams import Streams
+from bandanna.environments.arrays import ArrayEnvironment
+from bandanna.environments.glm import GeneralisedLinear, PublishedGLM
+from bandanna.policies.glm import GLMUCB, GLOC, ECOLog, RSGLinUCB
+from bandanna.simulation.engine import simulate
+from benchmarks.glm_loops import learning_loop, rs_glinucb_loop
+
+PROBIT = {"dim": 3, "horizon": 400, "link": "probit", "parameter_bound": 2.5, "kappa": 56.44, "failure": 0.02}
+LOGISTIC = {"dim": 4, "horizon": 300, "link": "logistic", "parameter_bound": 2.0}
+
+
+def outcomes_of(
+    env: PublishedGLM | GeneralisedLinear, seed: int, rounds: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Arms, means and outcomes of one seed, as the simulator draws them."""
+    world = env.begin(Streams([seed]))
+    contexts = world.contexts(0, rounds)
+    means = world.means(contexts)
+    return contexts[0], means[0], world.rewards(means)[0]
+
+
+@pytest.mark.parametrize("preset", ["published", "corrected"])
+def test_blocks_decide_as_a_loop_over_rounds(preset: str) -> None:
+    """RS-GLinUCB in blocks of rounds and seeds would decide otherwise than a plain loop of one seed."""
+    env = PublishedGLM(norm=2.5, rounds=400)
+    policy = RSGLinUCB(**PROBIT, preset=preset, constants="published")
+    result = simulate(policy, env, n_seeds=3, seed=1)
+    for place, seed in enumerate(result.seeds):
+        arms, means, outcomes = outcomes_of(env, seed, 400)
+        played, explored, switches = rs_glinucb_loop(policy, arms, outcomes)
+        losses = means.max(axis=1) - means[np.arange(400), played]
+        assert result.regret[place, -1] == pytest.approx(losses.sum(), rel=1e-9)
+        assert result.counts["explorations"][place] == explored
+        assert result.counts["switches"][place] == switches
+        assert switches > 0
+        assert explored > 0
+
+
+def test_blocks_with_fresh_contexts_decide_as_a_loop() -> None:
+    """The same with contexts of every seed's own, and a logistic link."""
+    env = GeneralisedLinear(dim=4, n_arms=6, link="logistic", norm=2.0)
+    policy = RSGLinUCB(**LOGISTIC, constants="published")
+    result = simulate(policy, env, n_seeds=2, seed=5)
+    for place, seed in enumerate(result.seeds):
+        arms, means, outcomes = outcomes_of(env, seed, 300)
+        played, *_ = rs_glinucb_loop(policy, arms, outcomes)
+        losses = means.max(axis=1) - means[np.arange(300), played]
+        assert result.regret[place, -1] == pytest.approx(losses.sum(), rel=1e-9)
+
+
+@pytest.mark.parametrize("preset", ["published", "corrected"])
+@pytest.mark.parametrize("kind", [GLMUCB, GLOC, ECOLog])
+def test_seeds_side_by_side_are_single_seeds(kind: type, preset: str) -> None:
+    """A seed would depend on its company."""
+    env = GeneralisedLinear(dim=4, n_arms=6, link="logistic", norm=2.0)
+    policy = kind(**LOGISTIC, preset=preset)
+    result = simulate(policy, env, n_seeds=2, seed=5)
+    for place, seed in enumerate(result.seeds):
+        arms, means, outcomes = outcomes_of(env, seed, 300)
+        played = learning_loop(policy, arms, outcomes)
+        losses = means.max(axis=1) - means[np.arange(300), played]
+        assert result.regret[place, -1] == pytest.approx(losses.sum(), rel=1e-6)
+
+
+def test_published_exploration_counts() -> None:
+    """The published rule would not explore in 13 of 5000 rounds at S = 2, as the authors' runs did."""
+    env = PublishedGLM(norm=2.0)
+    policy = RSGLinUCB(
+        dim=3, horizon=5000, link="probit", parameter_bound=2.0, kappa=env.kappa, failure=0.02, preset="published"
+    )
+    assert simulate(policy, env, n_seeds=1).counts["explorations"].tolist() == [13]
+
+
+@pytest.mark.parametrize("kind", [GLMUCB, GLOC, ECOLog, RSGLinUCB])
+@pytest.mark.parametrize("preset", ["published", "corrected"])
+def test_equal_arms_and_certain_rewards_are_harmless(kind: type, preset: str) -> None:
+    """All arms equal, rewards all 0 or all 1 (separable data, saturated links): a NaN or a warning would appear."""
+    arms = np.tile([0.6, 0.8], (4, 1))
+    for value in (0.0, 1.0):
+        env = ArrayEnvironment(arms=np.tile(arms, (60, 1, 1)), means=np.full((60, 4), value))
+        policy = kind(dim=2, horizon=60, link="logistic", parameter_bound=4.0, preset=preset)
+        result = simulate(policy, env, n_seeds=2)
+        np.testing.assert_allclose(result.regret, 0.0, atol=1e-12)
+    mixed = ArrayEnvironment(arms=np.tile([[1.0, 0.0], [-1.0, 0.0]], (80, 1, 1)), means=np.tile([1.0, 0.0], (80, 1)))
+    policy = kind(dim=2, horizon=80, link="logistic", parameter_bound=4.0, preset=preset)
+    assert np.all(np.isfinite(simulate(policy, mixed, n_seeds=2).regret))
