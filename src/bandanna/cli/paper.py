@@ -16,6 +16,7 @@ from bandanna.errors import MissingExtra
 
 FIGURES = {  # shown by bandanna.cli.papers.paper_<number>
     "000": ("fig1", "fig2", "returning", "scaling"),
+    "001": ("fig2a", "fig2b", "fig2c", "fig3", "table2", "scaling"),
     "004": ("definitions",),
 }
 _HELP = "; ".join(f"{number}: {', '.join(figures)}" for number, figures in FIGURES.items())

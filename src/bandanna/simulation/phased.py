@@ -3,6 +3,9 @@
 A client's rewards of an action have one mean while the phase lasts, so their sum is one binomial number; the sum of the
 clients' reports is all that the clear, central and local protocols need, and the binomial one rounds each report.
 Seeds have different actions left, so each is run by itself, from streams of its own.
+
+Counted for every seed: released phases, actions played in them (sum of N_l), clients who answered, real numbers and
+bits that they sent, communication C(T) = sum of |U_l| N_l [001, (2)], actions left, and whether the best is among them.
 """
 
 from __future__ import annotations
@@ -25,7 +28,7 @@ from bandanna.simulation.tally import Tally
 
 Floats = NDArray[np.float64]
 
-_COUNTED = ("phases", "clients", "numbers", "bits", "communication", "active", "best_kept")
+_COUNTED = ("phases", "actions", "clients", "numbers", "bits", "communication", "active", "best_kept")
 
 
 @dataclass(kw_only=True)
@@ -82,7 +85,7 @@ def _run_seed(
         if complete:  # a phase that the horizon cuts short is never released
             averages = _collect(policy, world, index, state, phase, seed, source, path)
             state = policy.learn(state, phase, averages)
-            seed.counts["phases"] += 1
+            seed.counts.update({"phases": 1, "actions": len(phase.support)})
         elif policy.per_round:  # whoever was asked has answered
             _count(seed, rounds - began, numbers=1, bits=64, communicated=1)
     seed.counts["active"] = len(state.active)
