@@ -1,9 +1,9 @@
 """Runs rarely switching policies in blocks.
 
 Between two events nothing that decides changes, so whole blocks of rounds are decided at once and accepted up to the
-first event; seeds stand at rounds of their own. An event is an explored round (V changes) or a renewed estimate. What is
-decided in a block after its first event is thrown away and decided anew: the decisions are exactly those of a loop over
-rounds.
+first event; seeds stand at rounds of their own. An event is an explored round (V changes) or a renewed estimate. What
+is decided in a block after its first event is thrown away and decided anew: the decisions are exactly those of a loop
+over rounds.
 """
 
 from __future__ import annotations

@@ -9,6 +9,6 @@ from bandanna.policies.glm.rs_glinucb import RSGLinUCB
 from bandanna.policies.named import Algorithm
 
 GENERALISED = tuple(
-    Algorithm(name=name, paper="003", trust="none", protects="nothing", make=kind)
+    Algorithm(name=name, paper="003", trust="none", protects="nothing", guarantee="none", make=kind)
     for name, kind in (("GLM-UCB", GLMUCB), ("GLOC", GLOC), ("ECOLog", ECOLog), ("RS-GLinUCB", RSGLinUCB))
 )
