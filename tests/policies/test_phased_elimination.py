@@ -1,0 +1,228 @@
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from bandanna.accounting import accountant
+from bandanna.accounting.budgets import ApproxDP, PureDP
+from bandanna.errors import BandannaError, CalibrationError, InvalidArgument, InvalidBudget
+from bandanna.mechanisms.sources import FastNoise
+from bandanna.policies.phased_elimination import PhasedElimination
+from bandanna.policies.privatizers import confirm, protocol_of
+from bandanna.policies.registry import ALGORITHMS, make
+from bandanna.protocols.trust import central, concurrent, local, none, shuffle
+
+BUDGET = {"epsilon": 1.0, "delta": 1e-5}
+NAMES: dict[str, dict[str, Any]] = {
+    "DPE": {},
+    "CDP-DPE": BUDGET,
+    "LDP-DPE": BUDGET,
+    "SDP-DPE": BUDGET,
+    "Laplace-DPE": {"epsilon": 1.0},
+    "DPE-FixedU": {},
+    "PE": {},
+}
+
+
+def sphere(arms: int, dim: int, seed: int = 0) -> np.ndarray:
+    """Uniform directions."""
+    rows = np.random.default_rng(seed).standard_normal((arms, dim))
+    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_names(name: str) -> None:
+    """A registered name makes another trust model, or promises another budget, than its entry says."""
+    policy = make(name, dim=4, horizon=10_000, **NAMES[name])
+    assert isinstance(policy, PhasedElimination)
+    assert policy.guarantee.trust == ALGORITHMS[name].trust
+    if policy.privacy.noisy:
+        assert policy.guarantee.epsilon == 1.0
+        assert policy.guarantee.delta == (0.0 if name == "Laplace-DPE" else 1e-5)
+        assert "local rewards" in str(policy.guarantee)
+    else:
+        assert math.isinf(policy.guarantee.epsilon)
+
+
+def test_clients_of_table_2() -> None:
+    """The clients of the 14 phases that 5 10^4 rounds complete are not those of the paper's Table II."""
+    for alpha, printed in ((0.5, 0.04), (0.6, 0.10), (0.7, 0.23), (0.8, 0.55), (0.9, 1.34)):
+        policy = PhasedElimination(dim=20, horizon=50_000, alpha=alpha)
+        assert policy.phases == 14
+        assert round(policy.clients_needed / 1e4, 2) == printed
+
+
+@pytest.mark.parametrize(("horizon", "phases"), [(1, 0), (2, 1), (5, 1), (6, 2), (13, 2), (14, 3), (10**6, 18)])
+def test_phases_that_fit(horizon: int, phases: int) -> None:
+    """More phases of 2, 4, 8, ... rounds fit into the horizon, or fewer, than the schedule plans for."""
+    assert PhasedElimination(dim=2, horizon=horizon).phases == phases
+
+
+@pytest.mark.parametrize("arms", [sphere(60, 5), np.vstack([sphere(5, 2)] * 3), sphere(8, 3) @ np.eye(3, 6)])
+def test_gain_is_least_squares(arms: np.ndarray) -> None:
+    """Estimates are not those of weighted least squares in the span of the actions."""
+    policy = PhasedElimination(dim=arms.shape[1], horizon=1000)
+    state = dataclasses.replace(policy.begin(arms), number=5)
+    phase = policy.plan(state)
+    x, weights = arms[phase.support], phase.plays.astype(float)
+    np.testing.assert_allclose(phase.gain @ x, arms, atol=1e-9)  # a linear model is reproduced
+    y = np.random.default_rng(1).standard_normal(len(x))
+    theta = np.linalg.lstsq(x * np.sqrt(weights)[:, None], y * np.sqrt(weights), rcond=None)[0]
+    np.testing.assert_allclose(phase.gain @ y, arms @ theta, atol=1e-9)
+    assert phase.g <= 2 * np.linalg.matrix_rank(arms) * (1 + 1e-8)
+    np.testing.assert_array_less(31.999, np.sum(phase.plays))
+
+
+@pytest.mark.parametrize("name", ["DPE", "CDP-DPE", "LDP-DPE", "SDP-DPE", "Laplace-DPE"])
+def test_widths_cover_the_error(name: str) -> None:
+    """An estimate is farther from the truth than the width more often than `failure`, or never near it.
+
+    2000 simulated phases with failure 0.05 for one action (each width is the largest over all actions, so the rate
+    that is seen is far below it); half of the width must be exceeded sometimes, or the width says nothing.
+    """
+    policy = make(name, dim=3, horizon=1000, failure=0.05, sigma=0.2, **NAMES[name])
+    arms = sphere(12, 3, seed=3)
+    state = dataclasses.replace(policy.begin(arms), number=6)
+    phase = policy.plan(state)
+    rng = np.random.default_rng(2)
+    theta = np.array([0.3, -0.2, 0.1])
+    protocol = policy.protocol(phase)
+    errors = np.empty((2000, len(arms)))
+    for run in range(len(errors)):
+        users = theta + 0.2 * rng.standard_normal((phase.clients, 3))
+        means = users @ arms[phase.support].T
+        reports = 2 * rng.binomial(phase.plays, np.clip((1 + means) / 2, 0, 1)) / phase.plays - 1
+        released = protocol.release(reports, FastNoise(rng)).total / phase.clients
+        errors[run] = phase.gain @ released - arms @ theta
+    width = policy.width_of(state, phase)
+    rates = np.mean(errors > width, axis=0)
+    assert np.max(rates) <= 0.05
+    assert np.max(np.mean(np.abs(errors) > width / 2, axis=0)) > 0.01
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_printed_widths_are_wider(name: str) -> None:
+    """The width of the noise in use is above the printed one."""
+    arms = sphere(40, 4)
+    widths = []
+    for confidence in ("exact", "paper"):
+        policy = make(name, dim=4, horizon=1000, confidence=confidence, **NAMES[name])
+        state = dataclasses.replace(policy.begin(arms), number=7)
+        widths.append(policy.width_of(state, policy.plan(state)))
+    assert 0 < widths[0] <= widths[1]
+
+
+def test_printed_width_by_hand() -> None:
+    """The printed width is not equation (3) of the paper."""
+    policy = PhasedElimination(dim=4, horizon=1000, confidence="paper", sigma=0.1)
+    arms = sphere(40, 4)
+    state = dataclasses.replace(policy.begin(arms), number=5)
+    clients = 16
+    expected = (math.sqrt(8 / (clients * 32)) + 0.1 / 4) * math.sqrt(2 * math.log(40 * 1000))
+    assert policy.width_of(state, policy.plan(state)) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("epsilon", [0.2, 1.0, 10.0])
+@pytest.mark.parametrize(("actions", "clients"), [(1, 2), (3, 10), (25, 2), (25, 776), (40, 37_641)])
+def test_shuffled_noise_is_tight(epsilon: float, actions: int, clients: int) -> None:
+    """SDP-DPE adds more than 2 % more noise than CDP-DPE, or its noise is less than its promise needs."""
+    budget = ApproxDP(epsilon=epsilon, delta=0.1)
+    spent = {"epsilon": epsilon, "delta": 0.1}
+    shuffled = protocol_of(shuffle(**spent), actions=actions, clients=clients, bound=1.0)
+    trusted = protocol_of(central(**spent), actions=actions, clients=clients, bound=1.0)
+    assert trusted.std(clients) <= shuffled.std(clients) * (1 + 1e-9)
+    assert shuffled.std(clients) <= 1.02 * trusted.std(clients)
+    for protocol in (shuffled, trusted):
+        assert accountant.satisfies(protocol.event, budget)
+
+
+@pytest.mark.parametrize(
+    "privacy", [central(**BUDGET), local(**BUDGET), shuffle(**BUDGET), central(epsilon=10.0, delta=0.1)]
+)
+def test_less_noise_is_noticed(privacy: Any) -> None:
+    """A protocol with 20 % less noise than it needs would be run."""
+    policy = PhasedElimination(dim=3, horizon=1000, privacy=privacy)
+    protocol: Any = protocol_of(privacy, actions=5, clients=30, bound=1.0)
+    confirm(protocol, privacy, policy.guarantee)
+    if privacy.model == "shuffle":
+        weak = dataclasses.replace(protocol.noise, trials=int(0.64 * protocol.noise.trials))
+        weaker = dataclasses.replace(protocol, noise=weak)
+    else:
+        weaker = dataclasses.replace(protocol, noise_std=0.8 * protocol.noise_std)
+    with pytest.raises(CalibrationError):
+        confirm(weaker, privacy, policy.guarantee)
+
+
+def test_budget_beyond_the_classical_formula() -> None:
+    """At epsilon = 10 the noise is that of sqrt(2 log(1.25/delta))/epsilon, which is too little there."""
+    protocol: Any = protocol_of(central(epsilon=10.0, delta=0.1), actions=20, clients=5, bound=1.0)
+    classical = protocol.domain.sensitivity * math.sqrt(2 * math.log(12.5)) / 10
+    assert protocol.noise_std > 1.2 * classical
+    assert accountant.epsilon(protocol.event, 0.1) == pytest.approx(10, rel=1e-4)
+    printed = dataclasses.replace(protocol, noise_std=classical)
+    assert accountant.epsilon(printed.event, 0.1) > 14
+
+
+def test_pure_is_pure() -> None:
+    """Laplace-DPE needs a delta."""
+    policy = make("Laplace-DPE", dim=3, horizon=1000, epsilon=0.5)
+    arms = sphere(10, 3)
+    protocol = policy.protocol(policy.plan(policy.begin(arms)))
+    assert accountant.epsilon(protocol.event, 0.0) <= 0.5
+    assert accountant.satisfies(protocol.event, PureDP(epsilon=0.5))
+    assert protocol.guarantee.delta == 0.0
+
+
+def test_printed_calibration() -> None:
+    """Printed noise is not that of Theorem 4.2, or its true epsilon is not stated."""
+    policy = make("CDP-DPE", dim=3, horizon=1000, calibration="paper", epsilon=0.5, delta=1e-5)
+    protocol: Any = policy.protocol(policy.plan(policy.begin(sphere(10, 3))))
+    s = protocol.domain.dim
+    assert protocol.noise_std == pytest.approx(2 * math.sqrt(2 * s * math.log(1.25e5)) / 0.5)
+    assert policy.guarantee.epsilon < 0.5
+    assert accountant.epsilon(protocol.event, 1e-5) <= policy.guarantee.epsilon
+
+
+def test_concentrated_budget() -> None:
+    """A zCDP budget is not kept, or not stated."""
+    policy = make("LDP-DPE", dim=3, horizon=1000, rho=0.5)
+    protocol = policy.protocol(policy.plan(policy.begin(sphere(10, 3))))
+    assert accountant.rho(protocol.event) <= 0.5
+    assert accountant.epsilon(protocol.event, policy.guarantee.delta) <= policy.guarantee.epsilon
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"privacy": concurrent(epsilon=1.0, delta=1e-5)},
+        {"privacy": shuffle(epsilon=1.0, delta=1e-5, protocol="gaussian")},
+        {"privacy": central(epsilon=1.0, delta=1e-5, participations=2)},
+        {"privacy": local(epsilon=1.0, delta=0.0)},
+        {"privacy": central(epsilon=1.0, delta=1e-5), "per_round": True},
+        {"privacy": shuffle(epsilon=1.0, delta=1e-5), "clients": 1},
+        {"alpha": 0.0},
+        {"clients": 0},
+        {"sigma": -1.0},
+        {"noise": 0.0},
+        {"bound": math.inf},
+        {"failure": 1.0},
+        {"confidence": "other"},
+        {"design": "other"},
+        {"horizon": 0},
+    ],
+)
+def test_bad_settings_are_refused(arguments: dict[str, Any]) -> None:
+    """A setting that has no meaning is accepted."""
+    with pytest.raises((InvalidArgument, InvalidBudget)):
+        PhasedElimination(**({"dim": 3, "horizon": 100} | arguments))
+
+
+@pytest.mark.parametrize("arms", [np.zeros((2, 2)), [[1.0, math.nan, 0.0]], np.eye(2)])
+def test_bad_actions_are_refused(arms: Any) -> None:
+    """Actions of another dimension, or not finite, or all zero, are taken."""
+    with pytest.raises(BandannaError, match="arms"):
+        PhasedElimination(dim=3, horizon=100, privacy=none()).begin(arms)
