@@ -30,6 +30,7 @@ from numpy.typing import NDArray
 from scipy import special
 
 from bandanna.core import require
+from bandanna.theory.contextual import linucb_lemma
 
 Floats = NDArray[np.float64]
 
@@ -43,10 +44,9 @@ class Confidence:
     smallest: float  # lambda_min
 
     def bound(self, *, horizon: int, batch: int, dim: int, width: float = 1.0) -> float:
-        """d B log(1 + T/(d lambda_min)) / log 2 + 8 beta_M sqrt(d T log(1 + T/(d lambda_min))) [000, Lemma A.2]."""
-        growth = math.log1p(horizon / (dim * self.smallest))
-        delay = dim * batch * growth / math.log(2)
-        return delay + 8 * width * float(self.radius[-1]) * math.sqrt(dim * horizon * growth)
+        """What Lemma A.2 of [000] promises with the last radius."""
+        radius = width * float(self.radius[-1])
+        return float(linucb_lemma(horizon=horizon, dim=dim, batch=batch, radius=radius, smallest=self.smallest))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -42,5 +42,6 @@ def counter_lower_rate(*, horizon: Any, shufflers: int, epsilon: Any, constant: 
     With constant probability some reported count is off by Omega(rep); the theorem leaves the constant open.
     """
     n, k = above("horizon", horizon, 0), int(above("shufflers", shufflers, 0, strict=False))
-    c = 1 / (2 * np.cosh(above("epsilon", epsilon, 0)))  # e^eps / (e^(2 eps) + 1)
+    small = np.exp(-above("epsilon", epsilon, 0))
+    c = small / (1 + small**2)  # e^eps / (e^(2 eps) + 1)
     return plain(constant * n ** (1 / (2 * k + 1)) * c ** (2 * k / (2 * k + 1)) / 2)

@@ -55,7 +55,7 @@ def adac_ucb_rate(*, horizon: Any, arms: int, rho: Any, constant: float = 1.0) -
     explicit=False,
     holds="a pure-DP algorithm at epsilon = sqrt(2 rho), as Table II quotes it",
 )
-def converted_ucb_gaps(*, horizon: Any, gaps: Any, rho: Any, optimism: float, constant: float = 1.0) -> Any:
+def converted_ucb_gaps_rate(*, horizon: Any, gaps: Any, rho: Any, optimism: float, constant: float = 1.0) -> Any:
     """sum_{a : Delta_a > 0} (8 beta log T / Delta_a + 8 sqrt(beta / rho) log T): sqrt(log T) more than Theorem 10."""
     log_t, beta = np.log(above("horizon", horizon, 1, strict=False)), above("optimism", optimism, 0)
     private = 8 * np.sqrt(beta / above("rho", rho, 0)) * log_t

@@ -126,11 +126,24 @@ def _linucb(setting: Setting) -> Found:
 
 
 def _oful(setting: Setting) -> Found:
-    """RS-OFUL and AdaC-OFUL: rates; `public_contexts.adac_oful_proof` needs to know the contexts' law."""
-    if setting.get("joint"):
-        yield public_contexts.adac_oful_joint_rate, {"rho": _rho(setting)}
-    else:
-        yield public_contexts.adac_oful_rate, {"dim": setting["dim"], "rho": _rho(setting)}
+    """RS-OFUL and AdaC-OFUL: with constants where the contexts' least eigenvalue was given, else the rate."""
+    problem = {"dim": setting["dim"], "rho": _rho(setting)}
+    if not setting.get("eigenvalue") or setting.get("width", 1.0) < 1:
+        yield public_contexts.adac_oful_rate, problem
+        return
+    names = ("failure", "ridge", "growth")
+    width = setting.get("reward_width", 2.0)
+    known = {
+        "least_eigenvalue": setting["eigenvalue"],
+        "width": width,
+        "reward_std": setting.get("reward_std") or width / 2,
+    }
+    yield public_contexts.adac_oful_proof, {**problem, **known, **{name: setting[name] for name in names}}
+
+
+def _oful_joint(setting: Setting) -> Found:
+    """AdaC-OFUL-JDP: a rate."""
+    yield public_contexts.adac_oful_joint_rate, {"rho": _rho(setting)}
 
 
 _FAMILIES: dict[str, Callable[[Setting], Found]] = {
@@ -139,6 +152,7 @@ _FAMILIES: dict[str, Callable[[Setting], Found]] = {
     "LDPUCB": _finite_arms,
     "LinUCB": _linucb,
     "OFUL": _oful,
+    "OFULJDP": _oful_joint,
     "PhasedElimination": _phased_elimination,
     "Thompson": _finite_arms,
     "UCB1": _finite_arms,

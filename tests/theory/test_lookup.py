@@ -1,0 +1,141 @@
+"""Which bounds belong to a result, and how a figure shows them."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from bandanna.accounting.budgets import ZCDP, ApproxDP, PureDP
+from bandanna.environments import LinearContextual
+from bandanna.environments.finite import FiniteArms
+from bandanna.environments.sphere import SphereArms
+from bandanna.errors import InvalidArgument
+from bandanna.policies.anytime import Anytime
+from bandanna.policies.gope import GOPE
+from bandanna.policies.linucb import LinUCB
+from bandanna.policies.oful import OFUL
+from bandanna.policies.thompson import Thompson
+from bandanna.policies.ucb_episodes import UCBEpisodes
+from bandanna.protocols.trust import central, concurrent, local, shuffle
+from bandanna.simulation.engine import simulate
+from bandanna.simulation.figures import plot_regret
+from bandanna.simulation.result import Result
+from bandanna.theory import bounds_for
+
+FINITE, CONTEXTS = FiniteArms(means=(0.6, 0.4)), LinearContextual(dim=2, n_arms=4, fixed=True)
+SPHERE = SphereArms(dim=2, n_arms=3)
+LINUCB: dict[str, Any] = {"dim": 2, "horizon": 500, "width": 0.2}
+BUDGET = {"epsilon": 1.0, "delta": 1e-5}
+RHO = ZCDP(rho=1.0)
+
+
+def episodes(**arguments: Any) -> UCBEpisodes:
+    """Two arms, 500 rounds."""
+    return UCBEpisodes(n_arms=2, horizon=500, **arguments)
+
+
+@pytest.mark.parametrize(
+    ("policy", "env", "expected"),
+    [
+        (episodes(optimism=4), FINITE, ["adac_ucb_gaps", "adac_ucb_worst", "finite_lower"]),
+        (episodes(budget=RHO), FINITE, ["adac_ucb_rate", "finite_lower"]),
+        (episodes(budget=PureDP(epsilon=1.0), optimism=4), FINITE, ["converted_ucb_rate", "finite_lower"]),
+        (Thompson(n_arms=2, horizon=500), FINITE, ["finite_lower"]),
+        (GOPE(dim=2, horizon=500, budget=ApproxDP(**BUDGET)), SPHERE, ["adac_gope_proof", "linear_lower"]),
+        (GOPE(dim=2, horizon=500, budget=RHO, noise="beginning"), SPHERE, ["converted_gope_rate", "linear_lower"]),
+        (OFUL(dim=2, horizon=500, budget=RHO), SPHERE, ["adac_oful_rate"]),
+        (OFUL(dim=2, horizon=500, budget=RHO, eigenvalue=0.1), SPHERE, ["adac_oful_proof"]),
+        (LinUCB(dim=2, horizon=500), CONTEXTS, ["linucb_lemma"]),
+        (LinUCB(**LINUCB), CONTEXTS, ["linucb_rate"]),
+        (LinUCB(**LINUCB, privacy=central(**BUDGET)), CONTEXTS, ["linucb_jdp_rate"]),
+        (LinUCB(**LINUCB, privacy=local(**BUDGET)), CONTEXTS, ["linucb_ldp_rate"]),
+        (LinUCB(**LINUCB, privacy=shuffle(**BUDGET)), CONTEXTS, ["linucb_sdp_vec_best_rate"]),
+        (
+            LinUCB(**LINUCB, privacy=shuffle(**BUDGET, participations=2), batch=50),
+            CONTEXTS,
+            ["linucb_returning_best_rate"],
+        ),
+        (LinUCB(**LINUCB, privacy=concurrent(**BUDGET, shufflers=2)), CONTEXTS, ["linucb_concurrent_rate"]),
+    ],
+)
+def test_every_policy_finds_its_bounds(policy: Any, env: Any, expected: list[str]) -> None:
+    """A result would be shown between bounds of another algorithm, or without its own."""
+    found = simulate(policy, env, checkpoints=5).bounds()
+    assert [curve.bound.name for curve in found] == expected
+    assert all(curve.values.shape == (5,) for curve in found)
+
+
+@pytest.mark.parametrize("trust", ["none", "central", "local", "shuffle"])
+def test_distributed_elimination_finds_its_row_of_table_1(trust: str) -> None:
+    """DP-DPE would be given the row of another trust model."""
+    epsilon = math.inf if trust == "none" else 1.0
+    setting = {"policy": "PhasedElimination", "dim": 3, "arms": 10, "alpha": 0.8, "delta": 1e-5}
+    (curve,) = bounds_for({**setting, "trust": trust, "epsilon": epsilon}, [1e4])
+    prefix = {"none": "dpe", "central": "cdp", "local": "ldp", "shuffle": "sdp"}[trust]
+    assert curve.bound.name.startswith(prefix)
+
+
+def test_a_pure_budget_counts_as_half_its_square() -> None:
+    """Pure epsilon would not be taken as epsilon^2/2-zCDP, or no privacy as some."""
+    shared = {"policy": "Thompson", "arms": 5, "dim": 5}
+    pure, without = (
+        bounds_for({**shared, "epsilon": epsilon, "delta": 0.0}, [4.0])[0].values[0] for epsilon in (1e-3, math.inf)
+    )
+    assert pure == pytest.approx(2 * math.sqrt(2) * 1e3 / 124)
+    assert without == pytest.approx(4 / 27)
+
+
+def test_bounds_survive_a_file(tmp_path: Path) -> None:
+    """A saved result would forget which bounds belong to it."""
+    result = simulate(episodes(budget=RHO, optimism=4), FINITE)
+    result.to_csv(tmp_path / "result.csv")
+    again = Result.load(tmp_path / "result.csv")
+    assert again == result
+    for one, other in zip(result.bounds(), again.bounds(), strict=True):
+        np.testing.assert_array_equal(one.values, other.values)
+
+
+def test_the_figure_has_the_bounds_and_says_what_they_are(tmp_path: Path) -> None:
+    """`plot(bounds=True)` would not draw the bounds, not name them, or cut them off."""
+    result = simulate(episodes(budget=RHO, optimism=4), FINITE, n_seeds=3)
+    axes = result.plot(tmp_path / "bounds.svg", bounds=True).axes[0]
+    assert axes.get_yscale() == "log"
+    texts = [text.get_text() for text in axes.texts]
+    for label in ("upper bound, Theorem 10 [004]", "upper bound, Theorem 11 [004]", "lower bound, Theorem 17 [004]"):
+        assert any(text.startswith(label) for text in texts)
+    assert any("for the worst instance" in text for text in texts)
+    low, high = axes.get_ylim()
+    for curve in result.bounds():
+        assert low < np.min(curve.values[curve.values > 0])
+        assert high > np.max(curve.values)
+    assert "Theorem 17" in (tmp_path / "bounds.svg").read_text(encoding="utf-8")
+
+
+def test_a_rate_goes_through_the_measured_end() -> None:
+    """A rate, whose constant is unknown, would be drawn as if it were a bound."""
+    result = simulate(LinUCB(**LINUCB), CONTEXTS, n_seeds=2)
+    axes = result.plot(bounds=True).axes[0]
+    ends = [line.get_ydata()[-1] for line in axes.lines[:2]]
+    assert ends[0] == pytest.approx(ends[1])
+    assert any("scaled to the end" in text.get_text() for text in axes.texts)
+    assert any(text.get_text() == "rate, Lemma 3.9 [000]" for text in axes.texts)
+
+
+def test_the_same_bound_is_drawn_once() -> None:
+    """Two results on one problem would repeat their common lower bound."""
+    results = [simulate(Thompson(n_arms=2, horizon=500), FINITE, seed=seed) for seed in (0, 1)]
+    texts = [text.get_text() for text in plot_regret(results, bounds=True).axes[0].texts]
+    assert sum("Theorem 17" in text for text in texts) == 1
+
+
+def test_no_bound_is_refused_by_name() -> None:
+    """A figure that was asked for bounds would silently have none."""
+    result = simulate(Anytime(first=LinUCB(dim=2, horizon=100)), CONTEXTS, horizon=200)
+    with pytest.raises(InvalidArgument, match=r"bounds.*Anytime"):
+        result.plot(bounds=True)
+    assert result.bounds() == []
+    assert bounds_for({}, [1.0]) == []

@@ -1,0 +1,132 @@
+"""Measured regret between the bounds: below the policy's own, and above those for every policy on their hard worlds."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from itertools import product
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from bandanna.accounting.budgets import ZCDP
+from bandanna.core.streams import Streams
+from bandanna.environments import LinearContextual
+from bandanna.environments.base import Environment, World
+from bandanna.environments.finite import FiniteArms
+from bandanna.environments.levels import ClippedGaussian
+from bandanna.environments.sphere import SphereArms, SphereContexts
+from bandanna.policies.gope import GOPE
+from bandanna.policies.linucb import LinUCB
+from bandanna.policies.oful import OFUL
+from bandanna.policies.ucb_episodes import UCBEpisodes
+from bandanna.protocols.trust import central, none
+from bandanna.simulation.engine import simulate
+from bandanna.simulation.result import Result
+from bandanna.theory import finite, linear
+
+MEANS = (0.75, 0.625, 0.5, 0.375, 0.25)
+WIDE = ClippedGaussian(low=-9.0, high=9.0, std=1.0)  # unit variance, and practically never clipped
+
+
+def keeps_to_its_upper_bounds(result: Result) -> None:
+    """Every run, at every checkpoint."""
+    upper = [curve for curve in result.bounds() if curve.bound.side == "upper" and curve.bound.explicit]
+    assert upper
+    for curve in upper:
+        assert np.all(result.regret <= curve.values), curve.label
+
+
+@pytest.mark.parametrize("rho", [0.01, 1.0, math.inf])
+def test_adac_ucb_stays_below_theorems_10_and_11(rho: float) -> None:
+    """AdaC-UCB would have more regret than its theorems allow."""
+    policy = UCBEpisodes(n_arms=5, horizon=10**6, budget=None if math.isinf(rho) else ZCDP(rho=rho), optimism=3.1)
+    result = simulate(policy, FiniteArms(means=MEANS), n_seeds=20)
+    keeps_to_its_upper_bounds(result)
+    names = [curve.bound.name for curve in result.bounds()]
+    assert names == ["adac_ucb_gaps", "adac_ucb_worst", "finite_lower"]
+
+
+@pytest.mark.parametrize("rho", [0.1, math.inf])
+def test_gope_stays_below_the_proof_of_theorem_4(rho: float) -> None:
+    """AdaC-GOPE would have more regret than the proof of its theorem allows."""
+    policy = GOPE(dim=3, horizon=10**6, budget=None if math.isinf(rho) else ZCDP(rho=rho))
+    keeps_to_its_upper_bounds(simulate(policy, SphereArms(dim=3, n_arms=10), n_seeds=10))
+
+
+@pytest.mark.parametrize("privacy", [none(), central(epsilon=1.0, delta=1e-5)])
+def test_linucb_stays_below_lemma_a2(privacy: object) -> None:
+    """LinUCB would have more regret than the lemma allows with the radius that it ran with."""
+    policy = LinUCB(dim=3, horizon=3000, privacy=privacy, batch="paper")  # type: ignore[arg-type]
+    keeps_to_its_upper_bounds(simulate(policy, LinearContextual(dim=3, n_arms=10, fixed=True), n_seeds=5))
+
+
+@pytest.mark.parametrize("rho", [1.0, math.inf])
+def test_oful_stays_below_the_proof_of_theorem_5(rho: float) -> None:
+    """AdaC-OFUL would have more regret than the proof of its theorem allows."""
+    budget = None if math.isinf(rho) else ZCDP(rho=rho)
+    policy = OFUL(dim=3, horizon=20_000, budget=budget, eigenvalue=0.05)
+    keeps_to_its_upper_bounds(simulate(policy, SphereContexts(dim=3, n_arms=10), n_seeds=3))
+
+
+@pytest.mark.parametrize(("horizon", "rho"), [(2000, 1.0), (2000, 1e-4), (500, 1e-6)])
+def test_the_hard_family_of_theorem_17_costs_what_it_says(horizon: int, rho: float) -> None:
+    """AdaC-UCB would beat the lower bound on every world of its hard family: (D, 0, ...), (D, 0, ..., 2D, ..., 0)."""
+    arms, lower = 4, finite.finite_lower(horizon=horizon, arms=4, rho=rho)
+    gaps = [finite.hard_gap(horizon=horizon, arms=arms, rho=rho), math.sqrt((arms - 1) / (4 * horizon))]
+    policy = UCBEpisodes(n_arms=arms, horizon=horizon, budget=ZCDP(rho=rho), reward_range=(-9.0, 9.0))
+    worst = 0.0
+    for gap in gaps:
+        for raised in (None, 1, 2, 3):
+            means = [gap, 0.0, 0.0, 0.0]
+            if raised is not None:
+                means[raised] = 2 * gap
+            result = simulate(policy, FiniteArms(means=tuple(means), reward=WIDE), n_seeds=10)
+            worst = max(worst, float(result.mean()[-1]))
+    assert worst >= lower
+
+
+@dataclass(frozen=True, kw_only=True)
+class Corners(Environment):
+    """The corners of [-1, 1]^d as arms, a given theta: the hard worlds of Theorem 9."""
+
+    dim: int = field(init=False)
+    n_arms: int = field(init=False)
+    theta: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "dim", len(self.theta))
+        object.__setattr__(self, "n_arms", 2 ** len(self.theta))
+        super().__post_init__()
+
+    def begin(self, streams: Streams) -> World:
+        """Nothing is drawn."""
+        return CornerWorld(environment=self, streams=streams, fixed=True)
+
+
+class CornerWorld(World):
+    """Worlds of `Corners`."""
+
+    environment: Corners
+
+    def contexts(self, start: int, rounds: int) -> NDArray[np.float64]:
+        """All corners."""
+        corners = np.array(list(product((-1.0, 1.0), repeat=self.environment.dim)))
+        return np.broadcast_to(corners, (len(self.streams.seeds), 1, *corners.shape))
+
+    def means(self, contexts: NDArray[np.float64]) -> NDArray[np.float64]:
+        """<x, theta>."""
+        return contexts @ np.array(self.environment.theta)
+
+
+@pytest.mark.parametrize(("horizon", "rho"), [(2000, 1.0), (1000, 1e-4)])
+def test_the_hard_family_of_theorem_9_costs_what_it_says(horizon: int, rho: float) -> None:
+    """AdaC-GOPE would beat the lower bound on every world of its hard family."""
+    policy = GOPE(dim=2, horizon=horizon, budget=ZCDP(rho=rho), reward_range=(-9.0, 9.0), reward_std=1.0)
+    worst = 0.0
+    for size in (1 / (horizon * math.sqrt(rho)), 1 / math.sqrt(horizon)):
+        for signs in product((-1.0, 1.0), repeat=2):
+            env = Corners(theta=tuple(size * sign for sign in signs), reward=WIDE)
+            worst = max(worst, float(simulate(policy, env, n_seeds=5).mean()[-1]))
+    assert worst >= linear.linear_lower(horizon=horizon, dim=2, rho=rho, as_printed=True)
