@@ -15,6 +15,7 @@ _HOMES = {
     "PureDP": "bandanna.accounting.budgets",
     "RenyiDP": "bandanna.accounting.budgets",
     "ZCDP": "bandanna.accounting.budgets",
+    "ExplicitPolicy": "bandanna.accounting.definitions",
     "Guarantee": "bandanna.accounting.guarantee",
     "Ledger": "bandanna.accounting.ledger",
     "LedgerStore": "bandanna.accounting.ledger",
@@ -69,6 +70,7 @@ _FOLDERS = (
     "policies",
     "protocols",
     "simulation",
+    "theory",
 )
 
 __all__ = [
@@ -89,6 +91,7 @@ __all__ = [
     "Decision",
     "Domain",
     "Estimate",
+    "ExplicitPolicy",
     "FastNoise",
     "Guarantee",
     "Ledger",
@@ -132,6 +135,7 @@ __all__ = [
     "shuffle",
     "simulate",
     "simulation",
+    "theory",
 ]
 
 if TYPE_CHECKING:
@@ -147,9 +151,11 @@ if TYPE_CHECKING:
         policies,
         protocols,
         simulation,
+        theory,
     )
     from bandanna.accounting.accountant import Accountant
     from bandanna.accounting.budgets import ZCDP, ApproxDP, PureDP, RenyiDP
+    from bandanna.accounting.definitions import ExplicitPolicy
     from bandanna.accounting.guarantee import Guarantee
     from bandanna.accounting.ledger import Ledger, LedgerStore, MemoryStore
     from bandanna.accounting.stores import SQLiteStore
