@@ -73,7 +73,8 @@ def test_gain_is_least_squares(arms: np.ndarray) -> None:
     y = np.random.default_rng(1).standard_normal(len(x))
     theta = np.linalg.lstsq(x * np.sqrt(weights)[:, None], y * np.sqrt(weights), rcond=None)[0]
     np.testing.assert_allclose(phase.gain @ y, arms @ theta, atol=1e-9)
-    assert phase.g <= 2 * np.linalg.matrix_rank(arms) * (1 + 1e-8)
+    assert phase.design is not None
+    assert phase.design.g <= 2 * np.linalg.matrix_rank(arms) * (1 + 1e-8)
     np.testing.assert_array_less(31.999, np.sum(phase.plays))
 
 

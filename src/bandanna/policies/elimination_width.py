@@ -60,8 +60,8 @@ def exact_width(known: Uncertainty, protocol: BatchProtocol, log: float) -> floa
     squares = np.sum(known.gain**2, axis=1)
     if isinstance(protocol, CentralLaplace):
         scale = protocol.step * protocol.scale / known.clients
-        peaks = scale * np.max(np.abs(known.gain), axis=1)
-        return _laplace_width(variances, peaks, scale**2 * squares / np.maximum(peaks, 1e-300) ** 2, log)
+        peaks = scale * np.maximum(np.max(np.abs(known.gain), axis=1), 1e-100)  # the action 0 has no error at all
+        return _laplace_width(variances, peaks, scale**2 * squares / peaks**2, log)
     std = protocol.std(known.clients) / known.clients
     return math.sqrt(2 * float(np.max(variances + std**2 * squares)) * log)
 
@@ -69,7 +69,7 @@ def exact_width(known: Uncertainty, protocol: BatchProtocol, log: float) -> floa
 def _laplace_width(variances: Floats, peaks: Floats, terms: Floats, log: float) -> float:
     """Chernoff's bound on a grid of multipliers t: each of them gives a valid width."""
     shares = np.linspace(0.02, 0.98, 49)  # t a_b
-    t = shares / np.maximum(peaks, 1e-300)[:, None]  # (K, 49)
+    t = shares / peaks[:, None]  # (K, 49)
     widths = (log + t**2 * variances[:, None] / 2 - terms[:, None] * np.log1p(-(shares**2))) / t
     return float(np.max(np.min(widths, axis=1)))
 

@@ -26,7 +26,7 @@ from numpy.typing import ArrayLike, NDArray
 from bandanna.accounting.guarantee import Guarantee
 from bandanna.core import require
 from bandanna.core.domain import Box
-from bandanna.design import near_optimal_design, optimal_design, support_limit
+from bandanna.design import Design, near_optimal_design, optimal_design, support_limit
 from bandanna.design.span import arms_matrix
 from bandanna.errors import InvalidArgument
 from bandanna.policies.elimination_width import Uncertainty, exact_width, printed_width
@@ -48,6 +48,7 @@ class State:
     arms: Floats  # (K, d)
     active: Integers  # places of the actions that are left, increasing
     number: int = 1  # l
+    design: Design | None = None  # of the active actions, where it is known from the phase before
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +60,7 @@ class Phase:
     plays: Integers  # (s,): T_l
     clients: int
     gain: Floats  # (active, s): least-squares estimates of the active actions are gain @ averages
-    g: float  # of the design
+    design: Design | None  # None: nothing but the action 0 is left
 
     @property
     def length(self) -> int:
@@ -150,23 +151,22 @@ class PhasedElimination:
 
     def plan(self, state: State) -> Phase:
         """The next phase."""
-        arms = state.arms[state.active]
-        if not np.any(arms):  # nothing but the zero action is left: play it
-            design_support, plays, g = np.zeros(1, dtype=np.int64), np.array([2**state.number]), 0.0
+        arms, scale = state.arms[state.active], 2**state.number  # h_l
+        if np.any(arms):
+            design = state.design or (near_optimal_design if self.design == "near" else optimal_design)(arms)
+            support, plays, z = design.support, design.plays(scale), design.coordinates
+            gram = (z[support] * plays[:, None]).T @ z[support]  # V_l, in coordinates of the span
+            gain = z @ np.linalg.solve(gram, (z[support] * plays[:, None]).T)  # b^T V_l^{-1} x T_l(x)
+        else:  # nothing but the action 0 is left: play it
+            design, support, plays = None, np.zeros(1, dtype=np.int64), np.array([scale])
             gain = np.zeros((len(arms), 1))
-        else:
-            design = near_optimal_design(arms) if self.design == "near" else optimal_design(arms)
-            design_support, plays, g = design.support, design.plays(2.0**state.number), design.g
-            z = design.coordinates
-            played = z[design_support] * np.sqrt(plays)[:, None]  # (s, r)
-            gain = z @ np.linalg.pinv(played) * np.sqrt(plays)  # b V^{-1} x T(x), in the span
         return Phase(
             number=state.number,
-            support=state.active[design_support],
+            support=state.active[support],
             plays=plays,
             clients=int(np.sum(plays)) if self.per_round else self.clients_in(state.number),
             gain=gain,
-            g=g,
+            design=design,
         )
 
     def protocol(self, phase: Phase) -> BatchProtocol:
@@ -205,4 +205,5 @@ class PhasedElimination:
         """Leave out what cannot be the best, by the released averages (s,) of the phase."""
         estimates = phase.gain @ averages
         kept = np.max(estimates) - estimates <= 2 * self.width_of(state, phase)
-        return replace(state, active=state.active[kept], number=state.number + 1)
+        same = phase.design if np.all(kept) else None
+        return replace(state, active=state.active[kept], number=state.number + 1, design=same)

@@ -1,0 +1,142 @@
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from bandanna.core.streams import Streams
+from bandanna.environments import OneClientPerRound, Population, TwoPoint
+from bandanna.environments import population as module
+from bandanna.environments.population import clipped_normal
+from bandanna.errors import BandannaError, InvalidArgument
+from bandanna.policies.linucb import LinUCB
+from bandanna.simulation.engine import simulate
+
+ARMS = np.array([[0.8, 0.0], [0.3, 0.5], [0.0, 0.0]])
+THETA = np.array([0.9, -0.3])
+
+
+def averages(seed: int, clients: int, *, each: bool, sigma: float = 0.3) -> np.ndarray:
+    """Reports of fresh clients on all three arms."""
+    world = Population(arms=ARMS, theta=THETA, sigma=sigma).begin(Streams([seed]))
+    return np.concatenate(list(world.clients(0, ARMS, np.array([1, 5, 40]), clients, each=each)))
+
+
+def test_clients_have_the_law_of_their_rewards() -> None:
+    """Averages drawn at once differ in law from averages of rewards drawn one by one.
+
+    Two-sample Kolmogorov-Smirnov on each arm's averages and on a mixture of them, which sees their dependence; false
+    alarm 1e-4 each.
+    """
+    law, plain = averages(1, 6000, each=False), averages(2, 6000, each=True)
+    for direction in (*np.eye(3), np.array([1.0, 1.0, 0.3])):
+        assert stats.ks_2samp(law @ direction, plain @ direction).pvalue > 1e-4
+    assert np.all(np.abs(law) <= 1)
+    np.testing.assert_allclose(np.unique(law[:, 0]), [-1, 1])
+
+
+def test_clients_differ_by_sigma() -> None:
+    """Clients' models are not N(theta*, sigma^2 I): the variance between them is another (within 5 standard errors)."""
+    world = Population(arms=ARMS, theta=THETA, sigma=0.2).begin(Streams([5]))
+    plays = np.full(3, 10**6)
+    reports = np.concatenate(list(world.clients(0, ARMS, plays, 20_000)))
+    spread = 0.2 * np.linalg.norm(ARMS, axis=1)
+    lower, upper, inside = clipped_normal(ARMS @ THETA, spread, 1.0)
+    mean = upper - lower + (1 - lower - upper) * inside
+    np.testing.assert_allclose(np.mean(reports, axis=0), mean, atol=5 * 0.2 / math.sqrt(20_000))
+    assert np.std(reports[:, 1]) == pytest.approx(spread[1], rel=5 / math.sqrt(40_000))
+    assert np.corrcoef(reports[:, 0], reports[:, 1])[0, 1] == pytest.approx(0.3 / math.hypot(0.3, 0.5), abs=0.05)
+
+
+def test_strangers_have_the_law_of_one_client_a_reward() -> None:
+    """Sums over clients who give one reward each differ in law from single clients (KS, false alarm 1e-4)."""
+    plays, arm = np.array([12]), ARMS[:1]
+    world = Population(arms=ARMS, theta=THETA, sigma=0.6).begin(Streams([7]))
+    law = [world.strangers(0, arm, plays) for _ in range(3000)]
+    single = world.clients(0, arm, np.ones(1, dtype=np.int64), 12 * 3000, each=True)
+    plain = np.concatenate(list(single)).reshape(3000, 12).mean(axis=1)
+    drawn = np.array([float(a[0]) for a, _ in law])
+    assert stats.ks_2samp(np.round(drawn, 9), np.round(plain, 9)).pvalue > 1e-4  # equal values are ties
+    rate = single.clipped / (12 * 3000)
+    seen = np.mean([clipped for _, clipped in law]) / 12
+    assert 0.2 < rate < 0.4
+    assert seen == pytest.approx(rate, abs=5 * math.sqrt(2 * rate / 36_000))
+
+
+def test_clients_do_not_depend_on_blocks_or_company(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A seed's clients change with the size of the blocks, or with the other seeds."""
+    alone = averages(3, 100, each=False)
+    monkeypatch.setattr(module, "_BLOCK", 21)
+    np.testing.assert_array_equal(averages(3, 100, each=False), alone)
+    world = Population(arms=ARMS, theta=THETA, sigma=0.3).begin(Streams([9, 3]))
+    both = np.concatenate(list(world.clients(1, ARMS, np.array([1, 5, 40]), 100)))
+    np.testing.assert_array_equal(both, alone)
+
+
+def test_clips_are_counted() -> None:
+    """A client whose mean leaves [-B, B] is not counted, or one is that does not."""
+    world = Population(arms=[[1.0]], theta=[1.0], sigma=1.0).begin(Streams([1]))
+    clients = world.clients(0, np.ones((1, 1)), np.array([3]), 10_000)
+    list(clients)
+    assert clients.clipped / 10_000 == pytest.approx(0.5 + stats.norm.cdf(-2), abs=0.025)
+    world = Population(arms=[[1.0]], theta=[1.0], sigma=0.0).begin(Streams([1]))
+    certain = world.clients(0, np.ones((1, 1)), np.array([3]), 10)
+    np.testing.assert_allclose(np.concatenate(list(certain)), 1.0)
+    assert certain.clipped == 0
+
+
+def test_drawn_instances() -> None:
+    """Arms or models are no unit vectors, or seeds share them."""
+    world = Population(dim=5, n_arms=7).begin(Streams([0, 1]))
+    np.testing.assert_allclose(np.linalg.norm(world.arms, axis=-1), 1)
+    np.testing.assert_allclose(np.linalg.norm(world.theta, axis=-1), 1)
+    assert not np.allclose(world.theta[0], world.theta[1])
+    np.testing.assert_allclose(world.global_means(), np.einsum("skd,sd->sk", world.arms, world.theta))
+
+
+def test_values_are_values() -> None:
+    """Two equal populations differ, or arrays make a population unhashable."""
+    one, other = (Population(arms=ARMS, theta=THETA) for _ in range(2))
+    assert one == other
+    assert hash(one) == hash(other)
+    assert (one.dim, one.n_arms, one.bound) == (2, 3, 1.0)
+
+
+def test_one_client_per_round() -> None:
+    """A contextual policy on the population sees other means than those of a fresh client's reward."""
+    people = Population(arms=ARMS, theta=THETA, sigma=0.5)
+    env = OneClientPerRound(population=people)
+    world = env.begin(Streams([4]))
+    contexts = world.contexts(0, 1)
+    assert contexts.shape == (1, 1, 3, 3)
+    assert np.max(np.linalg.norm(contexts, axis=-1)) <= 1 + 1e-12
+    users = np.random.default_rng(1).normal(THETA, 0.5, (400_000, 2))
+    expected = np.mean(np.clip(users @ ARMS.T, -1, 1), axis=0)
+    np.testing.assert_allclose(world.means(contexts)[0, 0], (1 + expected) / 2, atol=5 * 0.25 / math.sqrt(400_000))
+    result = simulate(LinUCB(dim=3, horizon=200), env, n_seeds=2)
+    assert result.regret.shape == (2, 200)
+    with pytest.raises(InvalidArgument, match="OneClientPerRound"):
+        simulate(LinUCB(dim=2, horizon=200), people)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"dim": 3},
+        {"dim": 3, "n_arms": 2, "sigma": -0.1},
+        {"dim": 3, "n_arms": 2, "size": 0},
+        {"dim": 3, "n_arms": 2, "theta": [1.0, 0.0]},
+        {"dim": 3, "n_arms": 2, "theta": [1.0, 1.0, 0.0]},
+        {"dim": 3, "arms": [[1.0, 0.0]]},
+        {"arms": [[1.0, 0.1]]},
+        {"arms": [[math.nan, 0.1]]},
+        {"dim": 3, "n_arms": 2, "reward": TwoPoint(low=0.0, high=1.0)},
+    ],
+)
+def test_bad_populations_are_refused(arguments: dict[str, Any]) -> None:
+    """A population that has no meaning is accepted."""
+    with pytest.raises(BandannaError):
+        Population(**arguments)

@@ -1,0 +1,181 @@
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from bandanna.core.streams import Streams
+from bandanna.environments import LinearContextual, Population
+from bandanna.errors import InvalidArgument
+from bandanna.mechanisms.sources import FastNoise
+from bandanna.policies.phased_elimination import PhasedElimination
+from bandanna.policies.registry import make
+from bandanna.simulation import phased
+from bandanna.simulation.engine import simulate
+from bandanna.simulation.tally import Tally
+
+BUDGET = {"epsilon": 5.0, "delta": 1e-3}
+NAMES: dict[str, dict[str, Any]] = {
+    "DPE": {},
+    "CDP-DPE": BUDGET,
+    "LDP-DPE": BUDGET,
+    "SDP-DPE": BUDGET,
+    "Laplace-DPE": {"epsilon": 5.0},
+    "PE": {},
+}
+PEOPLE = Population(dim=3, n_arms=8, sigma=0.1)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_law_and_messages(name: str) -> None:
+    """What is released from aggregates differs in law from what single rewards and messages give.
+
+    600 phases each way, two-sample Kolmogorov-Smirnov on every released average and on their sum; false alarm 1e-4.
+    """
+    policy = make(name, dim=3, horizon=1000, bound=0.9 if name != "PE" else 1.0, **NAMES[name])
+    env = Population(arms=np.vstack([0.6 * np.eye(3), [[0.5, 0.5, 0.0]]]), theta=[0.8, 0.1, -0.3], sigma=0.3)
+    found: dict[str, list[np.ndarray]] = {}
+    for first, path in ((0, "law"), (10_000, "messages")):
+        world = env.begin(Streams([first]))
+        state = policy.begin(world.arms[0])
+        phase = policy.plan(type(state)(arms=state.arms, active=state.active, number=3))
+        seed = phased._Seed(tally=Tally(checkpoints=np.array([1]), n_seeds=1))
+        source = FastNoise(np.random.default_rng(first))
+        found[path] = [phased._collect(policy, world, 0, state, phase, seed, source, path) for _ in range(600)]
+    law, messages = np.array(found["law"]), np.array(found["messages"])
+    for direction in (*np.eye(law.shape[1]), np.ones(law.shape[1])):
+        one, other = (np.round(each @ direction, 9) for each in (law, messages))  # equal values are ties
+        assert stats.ks_2samp(one, other).pvalue > 1e-4
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_seeds_are_the_same_in_any_company(name: str) -> None:
+    """A seed gives another run beside other seeds."""
+    policy = make(name, dim=3, horizon=600, **NAMES[name])
+    several, alone = simulate(policy, PEOPLE, n_seeds=3, seed=4), simulate(policy, PEOPLE, n_seeds=1, seed=6)
+    np.testing.assert_array_equal(several.regret[2], alone.regret[0])
+    assert several.counts["clients"][2] == alone.counts["clients"][0]
+
+
+def test_best_action_survives() -> None:
+    """The best action is left out in one of 1000 short runs (the theorem: less often than once in 10^3)."""
+    policy = make("CDP-DPE", dim=3, horizon=2000, **BUDGET)
+    result = simulate(policy, PEOPLE, n_seeds=1000, checkpoints=1)
+    assert np.all(result.counts["best_kept"] == 1)
+    assert np.mean(result.counts["active"]) < 5
+
+
+def test_communication_is_counted() -> None:
+    """Clients, numbers, bits or C(T) are not those of the released phases."""
+    horizon = 700
+    for name in ("DPE", "SDP-DPE"):
+        policy = make(name, dim=3, horizon=horizon, **NAMES[name])
+        result = simulate(policy, PEOPLE, n_seeds=2, seed=1)
+        counts = result.counts
+        for index in range(2):
+            phases = int(counts["phases"][index])
+            assert phases <= policy.phases
+            clients = [policy.clients_in(number) for number in range(1, phases + 1)]
+            assert counts["clients"][index] == sum(clients)
+            assert sum(clients) <= counts["numbers"][index] <= sum(clients) * (result.numbers_per_user or 0)
+        if name == "DPE":
+            np.testing.assert_array_equal(counts["communication"], counts["numbers"])
+            np.testing.assert_array_equal(counts["bits"], 64 * counts["numbers"])
+        else:
+            np.testing.assert_array_equal(counts["communication"], counts["bits"])
+        assert result.summary()["communication"]["users"] == max(counts["clients"])
+    each = simulate(make("PE", dim=3, horizon=horizon), PEOPLE, n_seeds=2)
+    for what in ("clients", "communication", "numbers"):
+        np.testing.assert_array_equal(each.counts[what], horizon)
+
+
+def test_population_must_be_large_enough() -> None:
+    """A schedule that needs more clients than there are is run, or the error does not say how many it needs."""
+    policy = PhasedElimination(dim=3, horizon=1000)
+    needed = policy.clients_needed
+    with pytest.raises(InvalidArgument, match=f"at least {needed} users"):
+        simulate(policy, Population(dim=3, n_arms=8, size=needed - 1))
+    enough = simulate(policy, Population(dim=3, n_arms=8, size=needed))
+    assert enough.counts["clients"][0] <= needed
+    with pytest.raises(InvalidArgument, match="Population"):
+        simulate(policy, LinearContextual(dim=3, n_arms=8))
+
+
+def test_cost_does_not_grow_with_the_rounds() -> None:
+    """10^9 rounds cannot be simulated, or more clients are asked than the schedule says."""
+    policy = make("DPE", dim=3, horizon=10**9, alpha=0.4)
+    result = simulate(policy, PEOPLE, n_seeds=2)
+    assert result.horizon == 10**9
+    assert np.all(result.counts["clients"] <= policy.clients_needed)
+    assert np.all(result.final_regret < 1e-3 * 10**9)
+
+
+@pytest.mark.parametrize("horizon", [1, 2, 3, 30])
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    "arms",
+    [
+        [[0.5]],  # one arm, one dimension
+        [[0.5], [-0.5], [0.2]],
+        [[0.6, 0.0, 0.0]] * 4,  # the same arm again
+        [[0.6, 0.0, 0.0], [0.3, 0.1, 0.0], [0.0, 0.5, 0.0]],  # no third dimension
+        [[0.0, 0.0], [0.5, 0.0]],  # one that is worth nothing
+    ],
+)
+def test_degenerate_sets_and_short_horizons(arms: list[list[float]], name: str, horizon: int) -> None:
+    """A set of actions without full rank, or a horizon shorter than the first phase, breaks a run."""
+    policy = make(name, dim=len(arms[0]), horizon=horizon, **NAMES[name])
+    result = simulate(policy, Population(arms=arms), n_seeds=2)
+    assert result.regret.shape[1] == horizon
+    assert np.all(np.diff(result.regret, axis=1) >= 0)
+    assert np.all(result.counts["best_kept"] == 1)
+
+
+def test_only_the_zero_action_is_left() -> None:
+    """A set from which everything but the action 0 has gone cannot be played on."""
+    arms, theta = [[0.0, 0.0], [0.9, 0.0]], [-1.0, 0.0]
+    result = simulate(make("DPE", dim=2, horizon=5000), Population(arms=arms, theta=theta), n_seeds=2)
+    np.testing.assert_array_equal(result.counts["active"], 1)
+    assert np.all(result.counts["best_kept"] == 1)
+
+
+def test_regret_and_reward_add_up() -> None:
+    """Regret, reward and the best action's reward do not fit together, or regret is not that of the actions played."""
+    people = Population(arms=[[0.5], [0.1]], theta=[1.0], sigma=0.0)
+    result = simulate(make("DPE", dim=1, horizon=400, sigma=0.0), people, n_seeds=3)
+    np.testing.assert_allclose(result.rewards + result.final_regret, 0.5 * 400)
+    np.testing.assert_allclose(result.regret, 0.0)  # the design of one dimension is its longest arm
+
+
+def test_infinite_budget_is_no_privacy() -> None:
+    """A policy with epsilon = infinity differs from the one without privacy."""
+    plain = simulate(make("DPE", dim=3, horizon=3000), PEOPLE, n_seeds=4)
+    for name in ("CDP-DPE", "LDP-DPE", "SDP-DPE"):
+        free = simulate(make(name, dim=3, horizon=3000, epsilon=math.inf, delta=1e-3), PEOPLE, n_seeds=4)
+        np.testing.assert_array_equal(free.regret, plain.regret)
+
+
+def test_trust_costs_what_the_paper_says() -> None:
+    """Regret does not fall with epsilon, or the local model is not the dearest, or shuffling is far from central."""
+    regret = {}
+    for epsilon in (1.0, 10.0):
+        for name in ("CDP-DPE", "SDP-DPE", "LDP-DPE"):
+            policy = make(name, dim=3, horizon=30_000, epsilon=epsilon, delta=0.1)
+            regret[name, epsilon] = float(simulate(policy, PEOPLE, n_seeds=10, checkpoints=1).mean()[-1])
+    for name in ("CDP-DPE", "SDP-DPE", "LDP-DPE"):
+        assert regret[name, 10.0] < regret[name, 1.0]
+    for epsilon in (1.0, 10.0):
+        assert regret["SDP-DPE", epsilon] < 1.3 * regret["CDP-DPE", epsilon]
+        assert regret["LDP-DPE", epsilon] > 2 * regret["SDP-DPE", epsilon]
+
+
+def test_clients_alike_are_a_linear_bandit() -> None:
+    """With sigma = 0, privacy costs more than a lower-order term (privacy for free, section VII-A of the paper)."""
+    alike = Population(dim=3, n_arms=8, sigma=0.0)
+    horizon = 300_000
+    clear = simulate(make("DPE", dim=3, horizon=horizon, sigma=0.0), alike, n_seeds=10, checkpoints=1)
+    private = simulate(make("CDP-DPE", dim=3, horizon=horizon, sigma=0.0, **BUDGET), alike, n_seeds=10, checkpoints=1)
+    assert private.mean()[-1] < 5 * clear.mean()[-1] < 5e-3 * horizon
