@@ -184,6 +184,21 @@ def test_users_may_arrive_in_any_portions(protocol: ConcurrentShuffle) -> None:
     assert gap(estimate.total[:, 0], reference[:, 0]) < BAND
 
 
+@each
+def test_paths_may_alternate_within_a_batch(protocol: ConcurrentShuffle) -> None:
+    """Coins that the law has yet to draw get lost, or are drawn twice, when other users of a batch send messages."""
+    values, draws = stream(protocol.domain), 20_000
+    state, source = protocol.begin((draws,)), fast(10)
+    for t, value in enumerate(values[:12]):
+        path = "law" if t % 3 == 0 else "messages"
+        state, estimate = protocol.release(state, np.broadcast_to(value, (draws, 1, len(value))), source, path=path)
+    assert not any(state.owed[: 1 + protocol.tree.sizes.index(12)])
+    reference = at_once(protocol, values[:12], 11, "messages", draws)[:, -1]
+    less = at_once(weaker(protocol), values[:12], 12, "messages", draws)[:, -1]
+    assert gap(estimate.total[:, 0], reference[:, 0]) < BAND
+    assert gap(estimate.total[:, 0], less[:, 0]) > BAND
+
+
 def test_memory_does_not_grow_with_the_stream() -> None:
     """A state holds more than a few numbers for each level, whatever the number of users."""
     protocol = ConcurrentShuffle.calibrate(domain=Box(dim=1), budget=BUDGET, horizon=10**6, shufflers=6)

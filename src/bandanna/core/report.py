@@ -51,12 +51,12 @@ class LinearReport(Domain):
         d = self.features
         return 2 * (self.reward_bound * math.sqrt(d) + 1 + (d - 1) / math.sqrt(2))
 
-    @property
+    @cached_property
     def lower(self) -> Floats:
         """-Y for the vector, 0 for the diagonal, -1/sqrt 2 above it (|x_i x_j| <= 1/2)."""
         return self._stack(-self.reward_bound, 0.0, -math.sqrt(0.5))
 
-    @property
+    @cached_property
     def upper(self) -> Floats:
         """Y for the vector, 1 for the diagonal, 1/sqrt 2 above it."""
         return self._stack(self.reward_bound, 1.0, math.sqrt(0.5))
@@ -82,7 +82,9 @@ class LinearReport(Domain):
 
     def _stack(self, vector: float, diagonal: float, above: float) -> Floats:
         d = self.features
-        return np.concatenate([np.full(d, vector), np.full(d, diagonal), np.full(d * (d - 1) // 2, above)])
+        stack = np.concatenate([np.full(d, vector), np.full(d, diagonal), np.full(d * (d - 1) // 2, above)])
+        stack.setflags(write=False)  # kept
+        return stack
 
     def statistic(self, features: ArrayLike, rewards: ArrayLike) -> Statistic:
         """Reports of features (..., users, d) and rewards (..., users), clipped before the report is formed."""

@@ -32,11 +32,15 @@ __all__ = ["BatchTree", "ConcurrentShuffle", "Running", "plan_tree"]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Running:
-    """After `users` users: what the shufflers hold (never published), and the analyzer's sums of maximal batches."""
+    """After `users` users: what the shufflers hold (never published), and the analyzer's sums of maximal batches.
+
+    `owed`: of how many users the coins are not yet in `held`, since path="law" draws those of a batch when it is full.
+    """
 
     users: int
     held: tuple[NDArray[np.int64], ...]  # k times (*R, dim)
     sums: tuple[Floats, ...]  # k times (*R, dim)
+    owed: tuple[int, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,7 +153,8 @@ class ConcurrentShuffle(StreamProtocol):
         """Empty shufflers, nothing released."""
         shape = (*replicates, self.domain.dim)
         held = tuple(np.zeros(shape, dtype=np.int64) for _ in self.noises)
-        return Running(users=0, held=held, sums=tuple(np.zeros(shape) for _ in self.noises))
+        sums = tuple(np.zeros(shape) for _ in self.noises)
+        return Running(users=0, held=held, sums=sums, owed=(0,) * self.shufflers)
 
     def release(
         self,
@@ -200,9 +205,11 @@ class ConcurrentShuffle(StreamProtocol):
 
     def _collect(self, state: Running, part: Statistic, source: NoiseSource, path: str) -> Running:
         """Users of one lowest batch: their messages to all shufflers, and the release of every batch that is full."""
+        owed = list(state.owed)
         if path == "law":
-            added = law.totals(part, self.noises, self.domain, source)
+            added = law.encoded(part, self.noises, self.domain, source)
             held = [before + more for before, more in zip(state.held, added, strict=True)]
+            owed = [before + part.users for before in owed]
         else:
             messages = randomizer.randomize(part, self.noises, self.domain, source)
             held = [shuffler.collect(before, counts) for before, counts in zip(state.held, messages, strict=True)]
@@ -211,6 +218,9 @@ class ConcurrentShuffle(StreamProtocol):
             if users % size:
                 break  # sizes divide each other: no higher batch is full either
             totals, held[level] = shuffler.forward(held[level])
+            if owed[level]:
+                totals = totals + law.coins(owed[level], self.noises[level], totals.shape, source)
+                owed[level] = 0
             batch = analyzer.batch_estimate(totals, self.noises[level], self.domain)
             sums = analyzer.take_in(sums, level, batch, self.weights.own)
-        return Running(users=users, held=tuple(held), sums=tuple(sums))
+        return Running(users=users, held=tuple(held), sums=tuple(sums), owed=tuple(owed))

@@ -1,9 +1,12 @@
-"""Aggregate law of the concurrent shufflers: the coins of all users who arrived together in one draw per level."""
+"""Aggregate law of the concurrent shufflers: encoded statistics as users arrive, the coins of a full batch in one draw.
+
+Coins of different users and levels are independent, and nobody sees a batch before it is full: Bin(m b, 1/2) drawn when
+it is released has the law of m users' coins added up one by one.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,17 +15,29 @@ from bandanna.accounting.calibration.binomial import BinomialNoise
 from bandanna.core.domain import Domain, Statistic
 from bandanna.core.shapes import Bits
 from bandanna.mechanisms.sources import NoiseSource
-from bandanna.protocols.shuffle_binomial import law as vectors
-from bandanna.protocols.shuffle_bits import law as bits
+from bandanna.protocols.shuffle_binomial.encoding import encode_groups, encode_sum
 
 Integers = NDArray[np.int64]
 
 
-def totals(
+def encoded(
     statistic: Statistic, noises: Sequence[BinomialNoise], domain: Domain, source: NoiseSource
 ) -> tuple[Integers, ...]:
-    """What the shufflers add for some m users of a batch, Bin(m b, 1/2) each: k times (..., dim)."""
-    some = [replace(noise, users=statistic.users) for noise in noises]
+    """What the shufflers add for some users, without their coins: k times (..., dim)."""
     if isinstance(domain, Bits):
-        return tuple(bits.totals(statistic, noise, source) for noise in some)
-    return tuple(vectors.totals(statistic, noise, domain, source) for noise in some)
+        ones = np.rint(statistic.total()).astype(np.int64)
+        return tuple(int(noise.scale) * ones for noise in noises)
+    if statistic.counts is None:
+        return tuple(encode_sum(statistic.values, noise, domain, source) for noise in noises)
+    return tuple(encode_groups(statistic.values, statistic.counts, noise, domain, source) for noise in noises)
+
+
+def coins(users: int, noise: BinomialNoise, shape: tuple[int, ...], source: NoiseSource) -> Integers:
+    """The coins of so many users: Bin(m b, 1/2)."""
+    return source.binomial(trials=users * noise.trials, probability=noise.probability, size=shape)
+
+
+def totals(statistic: Statistic, noise: BinomialNoise, domain: Domain, source: NoiseSource) -> Integers:
+    """A whole batch of one level, (..., dim)."""
+    (added,) = encoded(statistic, [noise], domain, source)
+    return np.asarray(added + coins(noise.users, noise, added.shape, source))

@@ -53,7 +53,7 @@ def batches(values: Floats, noise: BinomialNoise, domain: Domain, source: NoiseS
         rows = values[..., start * size : stop * size, :].reshape(*replicates, stop - start, size, dim)
         part = domain.sealed(rows, clipped=np.zeros(rows.shape[:-2], dtype=np.int64))
         if path == "law":
-            (totals,) = law.totals(part, [noise], domain, source)
+            totals = law.totals(part, noise, domain, source)
         else:
             (counts,) = randomizer.randomize(part, [noise], domain, source)
             totals = shuffler.collect(np.zeros((*rows.shape[:-2], dim), dtype=np.int64), counts)

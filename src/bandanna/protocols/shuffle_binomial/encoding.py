@@ -20,6 +20,16 @@ def encode(values: NDArray[np.float64], noise: BinomialNoise, domain: Domain, so
     return np.asarray(np.clip(rounded, 0, largest_values(noise, domain)), dtype=np.int64)
 
 
+def encode_sum(values: NDArray[np.float64], noise: BinomialNoise, domain: Domain, source: NoiseSource) -> Integers:
+    """Sum of `encode` over the users, in law: floor(x + U) is floor(x) plus a coin of the fractional part."""
+    scaled = np.maximum(values - domain.lower, 0.0)  # (..., users, dim)
+    scaled *= noise.scale
+    scaled += source.uniform(values.shape)
+    np.floor(scaled, out=scaled)
+    np.minimum(scaled, largest_values(noise, domain), out=scaled)
+    return np.asarray(np.ones(scaled.shape[-2]) @ scaled, dtype=np.int64)  # whole numbers below 2^53: exact
+
+
 def encode_groups(
     values: NDArray[np.float64], counts: Integers, noise: BinomialNoise, domain: Domain, source: NoiseSource
 ) -> Integers:
