@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from bandanna.environments.base import World
-from bandanna.policies.glm import GLMUCB, GLOC, ECOLog, GLMPolicy, RSGLinUCB
-from bandanna.simulation import lockstep, rs_glinucb
+from bandanna.policies.glm import GLMJDP, GLMUCB, GLOC, ECOLog, GLMPolicy, RSGLinUCB
+from bandanna.simulation import glm_jdp, lockstep, rs_glinucb
 from bandanna.simulation.run import Run
 from bandanna.simulation.tally import Tally
 
@@ -15,6 +15,7 @@ _RUNNERS: dict[type, Callable[..., Run]] = {
     GLOC: lockstep.run,
     ECOLog: lockstep.run,
     RSGLinUCB: rs_glinucb.run,
+    GLMJDP: glm_jdp.run,
 }
 
 KINDS = tuple(_RUNNERS)

@@ -101,15 +101,21 @@ def first_true(flags: NDArray[np.bool_]) -> Ints:
 
 
 def record(
-    history: History, chunk: Chunk, played: Block, actions: Ints, taken: Ints, *, explored: bool = False
+    history: History,
+    chunk: Chunk,
+    played: Block,
+    actions: Ints,
+    taken: Ints,
+    *,
+    explored: bool | NDArray[np.bool_] = False,
 ) -> None:
-    """Keep the first `taken` (s,) rounds of a block with their actions (s, B)."""
+    """Keep the first `taken` (s,) rounds of a block with their actions (s, B); `explored`: for all, or by seed (s,)."""
     rows, columns = np.nonzero(np.arange(actions.shape[1]) < taken[:, None])
     seeds, rounds, arms = played.seeds[rows], played.rounds[rows, columns], actions[rows, columns]
     places = rounds - chunk.start
     history.features[seeds, rounds] = played.contexts[rows, columns, arms]
     history.rewards[seeds, rounds] = chunk.outcomes[seeds, places, arms]
-    history.explored[seeds, rounds] = explored
+    history.explored[seeds, rounds] = np.broadcast_to(explored, taken.shape)[rows]
     means = chunk.means[seeds, places]
     history.losses[seeds, rounds] = np.max(means, axis=-1) - means[np.arange(len(arms)), arms]
 

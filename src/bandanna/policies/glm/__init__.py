@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from bandanna.policies.glm.base import GLMPolicy
 from bandanna.policies.glm.ecolog import ECOLog
+from bandanna.policies.glm.glm_jdp import GLMJDP
 from bandanna.policies.glm.glm_ucb import GLMUCB
 from bandanna.policies.glm.gloc import GLOC
+from bandanna.policies.glm.jdp_constants import Constants
 from bandanna.policies.glm.rs_glinucb import RSGLinUCB
 
-__all__ = ["ECOLog", "GLMPolicy", "GLMUCB", "GLOC", "RSGLinUCB"]
+__all__ = ["Constants", "ECOLog", "GLMJDP", "GLMPolicy", "GLMUCB", "GLOC", "RSGLinUCB"]

@@ -1,0 +1,243 @@
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from dp_accounting.pld import privacy_loss_distribution as pld
+
+from bandanna.accounting import accountant
+from bandanna.accounting.budgets import ZCDP, ApproxDP
+from bandanna.core.streams import Streams
+from bandanna.environments.arrays import ArrayEnvironment
+from bandanna.environments.glm import GeneralisedLinear, PublishedGLM
+from bandanna.errors import InvalidBudget
+from bandanna.glm import NoisyGradient
+from bandanna.mechanisms.continual import ContinualGaussian
+from bandanna.policies.glm import GLMJDP, Constants
+from bandanna.policies.registry import make
+from bandanna.simulation import glm_jdp
+from bandanna.simulation.engine import simulate
+from bandanna.simulation.tally import Tally
+
+BUDGET = ApproxDP(epsilon=4.0, delta=1e-3)
+SETTING = {"dim": 3, "horizon": 600, "link": "probit", "parameter_bound": 2.0, "kappa": 18.39, "failure": 0.05}
+BUSY = Constants(
+    share=0.4,
+    steps=3,
+    calls_o=4,
+    calls_tau=5,
+    regulariser_v=12.0,
+    regulariser_h=3.0,
+    ridge=1.0,
+    threshold=1 / 16,
+    elimination=9.0,
+    bonus=1.0,
+)
+
+
+def policy_of(**changes: object) -> GLMJDP:
+    """A policy that explores and refits within 600 rounds."""
+    return GLMJDP(**{**SETTING, "budget": BUDGET, "constants": BUSY, **changes})
+
+
+def exact_epsilon(policy: GLMJDP, calls: int, std: float, delta: float) -> float:
+    """epsilon of the ideal noise by dp-accounting: all prefixes of the matrices, and `calls` estimates."""
+    matrices = policy.mechanisms.matrices
+    change = math.sqrt(2) * matrices.factorisation.sensitivity()
+    loss = pld.from_gaussian_mechanism(matrices.std / change, value_discretization_interval=1e-4)
+    gradients = pld.from_gaussian_mechanism(std / 2, value_discretization_interval=1e-4)
+    return float(loss.compose(gradients.self_compose(calls * policy.used.steps)).get_epsilon_for_delta(delta))
+
+
+@pytest.mark.parametrize("mechanism", ["blt", "tree"])
+def test_the_composed_price_is_the_budget(mechanism: str) -> None:
+    """The accountant's number would differ from the budget, or from dp-accounting's for the same noise."""
+    policy = policy_of(mechanism=mechanism)
+    assert policy.guarantee.epsilon <= BUDGET.epsilon
+    assert policy.guarantee.epsilon == pytest.approx(BUDGET.epsilon, rel=2e-3)
+    for optimiser in (policy.mechanisms.estimate_o, policy.mechanisms.estimate_tau):
+        exact = exact_epsilon(policy, optimiser.calls, optimiser.std, BUDGET.delta)
+        assert exact == pytest.approx(BUDGET.epsilon, rel=2e-3)
+
+
+def test_less_noise_breaks_the_budget() -> None:
+    """Noise of 20 % less in the matrices, or in the estimates, would still be within the budget."""
+    mechanisms = policy_of().mechanisms
+    louder = [
+        replace(mechanisms, matrices=replace(mechanisms.matrices, std=0.8 * mechanisms.matrices.std)),
+        replace(mechanisms, estimate_o=replace(mechanisms.estimate_o, std=0.8 * mechanisms.estimate_o.std)),
+        replace(mechanisms, estimate_tau=replace(mechanisms.estimate_tau, std=0.8 * mechanisms.estimate_tau.std)),
+    ]
+    assert mechanisms.satisfies(BUDGET)
+    for each in louder:
+        assert not each.satisfies(BUDGET)
+        assert each.guarantee(BUDGET.delta).epsilon > 1.04 * BUDGET.epsilon
+
+
+def test_a_flip_of_criterion_one_costs_no_more() -> None:
+    """A user explored in one world only would pay more than one who stays: (mu_o^2 + mu_tau^2)/4 is at most the max."""
+    explored, exploited, flipped = (accountant.rho(life) for life in policy_of().mechanisms.lives)
+    assert explored == pytest.approx(exploited, rel=1e-3)
+    assert flipped < explored
+    matrices = accountant.rho(policy_of().mechanisms.matrices.event)
+    assert flipped - matrices == pytest.approx((explored - matrices) / 2, rel=1e-3)
+
+
+def test_zcdp_budgets_and_names() -> None:
+    """A budget in zCDP would not be met exactly, an infinite one be accepted, or the name make something else."""
+    policy = make("GLM-JDP", **SETTING, rho=0.5)
+    assert max(accountant.rho(life) for life in policy.mechanisms.lives) == pytest.approx(0.5, rel=1e-3)
+    assert policy.mechanisms.satisfies(ZCDP(rho=0.5))
+    assert make("GLM-JDP", **SETTING, epsilon=1.0, delta=1e-5).guarantee.epsilon <= 1.0
+    with pytest.raises(InvalidBudget):
+        GLMJDP(**SETTING, budget=ApproxDP(epsilon=math.inf, delta=0.1))
+    with pytest.raises(InvalidBudget):
+        make("GLM-JDP", **SETTING, epsilon=1.0)
+
+
+def test_leaves_move_by_at_most_root_two() -> None:
+    """Two users' leaves, explored or not, whatever the estimate, would differ by more than the priced sensitivity."""
+    policy, rng = policy_of(), np.random.default_rng(1)
+    x = rng.normal(size=(2, 5000, 3))
+    x /= np.maximum(1, np.linalg.norm(x, axis=-1))[..., None]
+    x[:, 0] = [[1.0, 0, 0], [0, 1.0, 0]]
+    theta = np.zeros(3)
+    leaves = [policy.leaf(each, policy.weights(theta, each), rng.random(5000) < 0.5) for each in x]
+    assert np.max(np.linalg.norm(leaves[0] - leaves[1], axis=-1)) <= policy.mechanisms.matrices.sensitivity + 1e-12
+    ends = [
+        policy.leaf(each[:1], np.full(1, 1e9), np.array([flag])) for each, flag in zip(x, (True, False), strict=True)
+    ]
+    assert float(np.linalg.norm(ends[0] - ends[1])) == pytest.approx(math.sqrt(2))
+    v, h = policy.matrices(ends[0][0] + ends[1][0])
+    np.testing.assert_allclose(v, np.diag([1.0, 0, 0]) + 12 * np.eye(3), atol=1e-12)
+    np.testing.assert_allclose(h, policy.model.slope_bound / math.e * np.diag([0, 1.0, 0]) + 3 * np.eye(3), atol=1e-12)
+    wild = policy.weights(rng.normal(size=3) * 1e6, x[0])
+    assert np.max(wild) <= policy.model.slope_bound / math.e
+
+
+def test_outgrown_is_the_loewner_order() -> None:
+    """The test by pivots would differ from the largest eigenvalue of the ratio."""
+    policy, rng = policy_of(), np.random.default_rng(2)
+    roots = rng.normal(size=(2, 400, 3, 3))
+    matrix, snapshot = roots @ np.swapaxes(roots, -1, -2) + 0.5 * np.eye(3)
+    ratio = np.linalg.eigvals(np.linalg.solve(snapshot, matrix)).real.max(axis=-1)
+    np.testing.assert_array_equal(policy.outgrown(matrix, snapshot), ratio > 2)
+
+
+def canned(monkeypatch: pytest.MonkeyPatch, rounds: int) -> None:
+    """The continual mechanism answers with releases fixed in advance, whatever the data are."""
+    rng = np.random.default_rng(9)
+    steps = rng.normal(size=(rounds, 12)) * 0.2 + np.concatenate([[0.06] * 3, [0] * 3, [0.05] * 3, [0] * 3])
+    totals = np.cumsum(steps, axis=0)
+
+    def step(self: ContinualGaussian, state: int, value: np.ndarray, source: object) -> tuple[int, np.ndarray]:
+        return state + 1, np.broadcast_to(totals[state], value.shape)
+
+    monkeypatch.setattr(ContinualGaussian, "begin", lambda self, replicates=(): 0)
+    monkeypatch.setattr(ContinualGaussian, "step", step)
+
+
+def refits(
+    policy: GLMJDP, env: PublishedGLM, monkeypatch: pytest.MonkeyPatch
+) -> tuple[list[tuple[int, tuple[bool, ...]]], list[int]]:
+    """When which estimate was renewed, and which rounds explored (when the printed rule would call the optimiser)."""
+    seen: list[tuple[int, tuple[bool, ...]]] = []
+    explored: list[int] = []
+    original = glm_jdp._Seeds._refit
+
+    def spy(self: object, history: object, seed: int, position: int, outgrown: np.ndarray) -> None:
+        seen.append((position, tuple(bool(flag) for flag in outgrown)))
+        original(self, history, seed, position, outgrown)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(glm_jdp._Seeds, "_refit", spy)
+    kept = glm_jdp.rarely.play
+
+    def play(*arguments: object) -> object:
+        history = kept(*arguments)  # type: ignore[arg-type]
+        explored.extend(np.flatnonzero(history.explored[0]).tolist())
+        return history
+
+    monkeypatch.setattr(glm_jdp.rarely, "play", play)
+    tally = Tally(checkpoints=np.array([policy.horizon]), n_seeds=1)
+    glm_jdp.run(policy, env.begin(Streams([0])), tally, policy.horizon, path="messages")
+    monkeypatch.setattr(glm_jdp._Seeds, "_refit", original)
+    monkeypatch.setattr(glm_jdp.rarely, "play", kept)
+    return seen, explored
+
+
+def test_refit_times_depend_on_releases_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same releases with other contexts and rewards would lead to other refits: the times would leak raw data.
+
+    The printed rule calls the optimiser in every explored round: these differ, so it would be told apart.
+    """
+    policy = policy_of()
+    canned(monkeypatch, policy.horizon)
+    first, explored = refits(policy, PublishedGLM(n_arms=2, rounds=600, instance=1), monkeypatch)
+    second, others = refits(policy, PublishedGLM(n_arms=2, rounds=600, instance=2), monkeypatch)
+    assert first == second
+    assert {kinds for _, kinds in first} >= {(True, False), (False, True)}
+    assert explored != others
+
+
+def test_both_paths_are_the_same_run() -> None:
+    """Noise drawn apart from the data, in blocks of rounds, would decide otherwise than the mechanism step by step."""
+    policy, env = policy_of(), PublishedGLM(rounds=600)
+    law = simulate(policy, env, n_seeds=2, seed=3)
+    messages = simulate(policy, env, n_seeds=2, seed=3, path="messages")
+    np.testing.assert_allclose(law.regret, messages.regret, rtol=1e-9)
+    for name, counts in law.counts.items():
+        np.testing.assert_array_equal(counts, messages.counts[name])
+    assert np.all(law.counts["explorations"] > 10)
+    assert np.all(law.counts["switches"] > 1)
+    assert np.all(law.counts["refits of theta_o"] > 0)
+    alone = simulate(policy, env, n_seeds=1, seed=4)
+    np.testing.assert_allclose(alone.regret[0], law.regret[1], rtol=1e-9)
+
+
+def test_used_up_budgets_freeze_an_estimate() -> None:
+    """An estimate would be renewed more often than its budget says."""
+    policy = policy_of(
+        constants=replace(BUSY, calls_o=1, calls_tau=2, regulariser_v=2.0, regulariser_h=0.5, threshold=0.2)
+    )
+    counts = simulate(policy, PublishedGLM(rounds=600), n_seeds=3).counts
+    assert counts["refits of theta_o"].tolist() == [1, 1, 1]
+    assert counts["switches"].tolist() == [2, 2, 2]
+
+
+def test_regret_falls_with_epsilon() -> None:
+    """More budget would not help (means of 6 seeds on the paper's first instance; three budgets far apart)."""
+    env = PublishedGLM(norm=2.0, rounds=2500)
+    setting = {**SETTING, "horizon": 2500, "kappa": env.kappa}
+    regrets = [
+        float(np.mean(simulate(make("GLM-JDP", **setting, epsilon=e, delta=0.02), env, n_seeds=6).regret[:, -1]))
+        for e in (1.0, 4.0, 16.0)
+    ]
+    assert regrets == sorted(regrets, reverse=True)
+
+
+@pytest.mark.parametrize("preset", ["tuned", "greedy", "paper"])
+@pytest.mark.parametrize("link", ["logistic", "linear"])
+def test_degenerate_worlds_are_harmless(preset: str, link: str) -> None:
+    """Equal arms, certain rewards or no explored round at all would give a NaN or a warning."""
+    arms = np.tile([0.6, 0.8], (40, 4, 1))
+    policy = GLMJDP(dim=2, horizon=40, link=link, parameter_bound=3.0, budget=BUDGET, preset=preset)
+    for value in (0.0, 1.0):
+        result = simulate(policy, ArrayEnvironment(arms=arms, means=np.full((40, 4), value)), n_seeds=2)
+        np.testing.assert_allclose(result.regret, 0.0, atol=1e-12)
+    fresh = GeneralisedLinear(dim=2, n_arms=3, link="logistic", norm=3.0)
+    assert np.all(np.isfinite(simulate(policy, fresh, n_seeds=2).regret))
+
+
+def test_no_rows_are_an_estimate_of_nothing() -> None:
+    """An estimate without rows would fail, or betray that there are none by its noise."""
+    policy = policy_of()
+    optimiser: NoisyGradient = policy.mechanisms.estimate_o
+    source = glm_jdp.FastNoise(np.random.default_rng(0))
+    theta = policy.estimate(
+        optimiser, np.zeros((0, 3)), np.zeros(0), source, rounds=10, start=np.zeros(3), matrix=20 * np.eye(3)
+    )
+    assert np.all(np.isfinite(theta))
+    assert np.linalg.norm(theta) <= 2.0 + 1e-12
+    assert np.linalg.norm(theta) > 0
