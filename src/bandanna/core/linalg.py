@@ -9,8 +9,6 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 
-_TIE = 1e-10  # relative to the largest index: above rounding errors, below anything that matters
-
 
 def positive_inverse(matrices: Floats, floor: float) -> tuple[Floats, NDArray[np.int64]]:
     """Inverses of symmetric matrices, (*R, d, d); those not positive definite are shifted by a multiple of I first.
@@ -49,10 +47,11 @@ def _shifted_inverse(matrix: Floats, floor: float) -> Floats:
 
 
 def first_best(index: Floats) -> NDArray[np.int64]:
-    """The tie rule: the first arm whose index is the largest, up to rounding: (..., K) -> (...)."""
-    best = index.max(axis=-1, keepdims=True)
-    best -= _TIE * np.abs(best)
-    return np.asarray((index >= best).argmax(axis=-1))
+    """The tie rule: the first arm whose index is the largest in single precision: (..., K) -> (...).
+
+    Indices of equal arms differ by rounding errors, which depend on how many are computed at once; seven digits do not.
+    """
+    return np.asarray(index.astype(np.float32).argmax(axis=-1))
 
 
 @lru_cache(maxsize=64)
