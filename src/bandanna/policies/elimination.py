@@ -111,11 +111,13 @@ class Elimination:
 
     def users(self, epoch: int) -> int:
         """R_e: how often an epoch plays every active arm."""
-        gap = 2.0**-epoch
-        std = self.noise.std
-        if self.shuffled and self.budget is not None:
-            std = _SLACK[-1] / self.budget.mu()  # what calibration will not exceed
-        return max(2, math.ceil(max(32 * self._log(8, epoch) / gap**2, 8 * self._noise_quantile(epoch, std) / gap)))
+        gap, noise = 2.0**-epoch, self._noise_quantile(epoch, self._planned_std)
+        return max(2, math.ceil(max(32 * self._log(8, epoch) / gap**2, 8 * noise / gap)))
+
+    @cached_property
+    def _planned_std(self) -> float:
+        """Noise of a sum that lengths are planned for; in the shuffle model, what calibration hardly ever exceeds."""
+        return _SLACK[-1] / self.budget.mu() if self.shuffled and self.budget is not None else self.noise.std
 
     def protocol(self, users: int) -> ShuffleBits:
         """Shuffle model: the protocol of a batch of this size, calibrated once."""

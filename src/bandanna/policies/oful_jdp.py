@@ -26,6 +26,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bandanna.accounting import accountant
 from bandanna.accounting.budgets import ZCDP, ApproxDP, Budget, PureDP
 from bandanna.accounting.events import CompositionEvent
 from bandanna.accounting.guarantee import Guarantee, guarantee_of
@@ -33,7 +34,7 @@ from bandanna.core import require
 from bandanna.core.domain import Box, clip_norm
 from bandanna.core.linalg import first_best, positive_inverse
 from bandanna.core.shapes import SymmetricMatrix
-from bandanna.errors import InvalidBudget
+from bandanna.errors import CalibrationError, InvalidBudget
 from bandanna.mechanisms.sources import NoiseSource
 from bandanna.policies.confidence import matrix_quantile, vector_quantile
 from bandanna.policies.linucb import Snapshot, scores
@@ -123,24 +124,31 @@ class OFULJDP:
         """The declared range."""
         return reward_box(self.reward_range)
 
-    @property
-    def _rho(self) -> float:
-        """The budget as a Gaussian price: mu^2 / 2."""
-        return self.budget.mu() ** 2 / 2
-
     @cached_property
+    def _parts(self) -> tuple[CentralContinual, RewardNoise]:
+        """Matrix and vector, with the budget's mu^2 split between them; a little less where their tails need room."""
+        assert self.batch is not None
+        steps, largest = max(1, self.horizon // self.batch), max(abs(self.domain.low), abs(self.domain.high))
+        for less in (0.0, 1e-5, 1e-4, 1e-3, 1e-2):
+            rho = (1 - less) * self.budget.mu() ** 2 / 2
+            matrix = CentralContinual.calibrate(
+                domain=Outer(size=self.dim), budget=ZCDP(rho=self.share * rho), horizon=steps
+            )
+            # replacing (x, r) moves an episode's sum of x r by at most 2 max |r|
+            noise = RewardNoise(budget=ZCDP(rho=(1 - self.share) * rho), sensitivity=2 * largest, dim=self.dim)
+            if accountant.satisfies(CompositionEvent(events=(matrix.event, noise.event)), self.budget):
+                return matrix, noise
+        raise CalibrationError(f"no noise for matrix and vector meets {self.budget}")
+
+    @property
     def matrix(self) -> CentralContinual:
         """Running sums of x x^T over the public batches."""
-        assert self.batch is not None
-        steps = max(1, self.horizon // self.batch)
-        budget = ZCDP(rho=self.share * self._rho)
-        return CentralContinual.calibrate(domain=Outer(size=self.dim), budget=budget, horizon=steps)
+        return self._parts[0]
 
-    @cached_property
+    @property
     def noise(self) -> RewardNoise:
-        """Noise on an episode's sum of x r, x private: replacing (x, r) moves it by at most 2 max |r|."""
-        largest = max(abs(self.domain.low), abs(self.domain.high))
-        return RewardNoise(budget=ZCDP(rho=(1 - self.share) * self._rho), sensitivity=2 * largest, dim=self.dim)
+        """Noise on an episode's sum of x r."""
+        return self._parts[1]
 
     @cached_property
     def guarantee(self) -> Guarantee:

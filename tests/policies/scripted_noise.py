@@ -1,0 +1,35 @@
+"""A noise source that is told what to release, and remembers of which exact values: then densities can be computed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from bandanna.mechanisms.sources import FastNoise
+
+
+class Scripted(FastNoise):
+    """Releases the given outputs in turn (the exact values where there are none left)."""
+
+    def __init__(self, outputs: Iterable[Any] = ()) -> None:
+        super().__init__(np.random.default_rng(0))
+        self.outputs, self.log_density, self.releases = iter(outputs), 0.0, list[tuple[NDArray[np.float64], float]]()
+
+    def gaussian(self, value: ArrayLike, *, std: float, grid: float) -> NDArray[np.float64]:
+        """The next output, in the shape of the value."""
+        exact = np.asarray(value, dtype=float)
+        shown = np.asarray(next(self.outputs, exact), dtype=float).reshape(exact.shape)
+        self.releases.append((exact, std))
+        self.log_density = self.log_density - np.sum((shown - exact) ** 2, axis=-1) / (2 * std**2)
+        return shown
+
+    def laplace(self, value: ArrayLike, *, scale: float, grid: float) -> NDArray[np.float64]:
+        """The same for Laplace noise."""
+        exact = np.asarray(value, dtype=float)
+        shown = np.asarray(next(self.outputs, exact), dtype=float).reshape(exact.shape)
+        self.releases.append((exact, scale))
+        self.log_density = self.log_density - np.sum(np.abs(shown - exact), axis=-1) / scale
+        return shown

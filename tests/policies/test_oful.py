@@ -1,0 +1,161 @@
+"""Rarely switching OFUL: prices of its releases, when it switches, and its confidence."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from bandanna.accounting import accountant
+from bandanna.accounting.budgets import ZCDP, ApproxDP, PureDP
+from bandanna.accounting.events import CompositionEvent, ContinualEvent, GaussianEvent
+from bandanna.errors import InvalidArgument, InvalidBudget
+from bandanna.mechanisms.sources import FastNoise
+from bandanna.policies.oful import OFUL
+from bandanna.policies.oful_jdp import OFULJDP, Outer
+
+from .scripted_noise import Scripted
+
+
+def spent(policy: OFUL, features: np.ndarray[tuple[int, ...], np.dtype[np.float64]], user: int) -> float:
+    """rho that an episode's release really spends on one reward, moved from one end of the range to the other."""
+    released = []
+    for end in (policy.domain.low, policy.domain.high):
+        rewards = np.zeros(len(features))
+        rewards[user] = end
+        source = Scripted()
+        state, _ = policy.absorb(policy.init(), features, rewards)
+        policy.learn(state, source)
+        released.append(source.releases[0])
+    (one, std), (two, _) = released
+    return float(np.linalg.norm(one - two) ** 2 / (2 * std**2))
+
+
+def test_an_episode_costs_rho_and_noise_20_percent_smaller_more() -> None:
+    """AdaC-OFUL's vector moves by more, or less, than its noise is made for; or a smaller noise would pass."""
+    features = np.array([[1.0, 0.0], [0.3, 0.4], [3.0, 4.0]])  # the last one is clipped to norm 1
+    for ends in ((-1.0, 1.0), (0.0, 6.0)):
+        policy = OFUL(dim=2, horizon=10, budget=ZCDP(rho=0.3), reward_range=ends)
+        assert 0.3 * (1 - 1e-3) <= spent(policy, features, 0) <= 0.3
+        assert spent(policy, features, 1) <= 0.3 / 4
+        assert spent(policy, features, 2) <= 0.3
+        assert spent(replace(policy, budget=ZCDP(rho=0.3 / 0.64)), features, 0) > 0.3 * 1.5
+        assert policy.guarantee.rho <= 0.3
+        assert policy.guarantee.protects == "a user's reward"
+
+
+def test_clips_are_counted() -> None:
+    """Features or rewards that were clipped are not counted, or enter as they were."""
+    policy = OFUL(dim=2, horizon=10)
+    state, count = policy.absorb(policy.init(), np.array([[3.0, 4.0], [0.6, 0.8]]), np.array([0.5, -7.0]))
+    assert count == 2
+    assert np.allclose(state.pending, 0.5 * np.array([0.6, 0.8]) - np.array([0.6, 0.8]))
+    assert np.allclose(state.gram, np.eye(2) + 2 * np.outer([0.6, 0.8], [0.6, 0.8]))
+
+
+def test_switches_come_from_the_features_alone_and_at_the_first_crossing() -> None:
+    """The bisection finds another round than the first at which det V > (1 + C) det V_tau, or rewards matter."""
+    policy, rng = OFUL(dim=3, horizon=10**4, growth=0.7), np.random.default_rng(0)
+    state, x = policy.init(), rng.normal(size=(200, 3)) / 3
+    x /= np.maximum(1, np.linalg.norm(x, axis=1, keepdims=True))
+    grams = np.eye(3) + np.cumsum(x[:, :, None] * x[:, None, :], axis=0)
+    first = int(np.argmax(np.linalg.det(grams) > 1.7)) + 1
+    assert policy.crossing(state, x) == first
+    assert policy.crossing(state, x[: first - 1]) is None
+    assert policy.crossing(replace(state, pending=np.full(3, 9.0)), x) == first
+
+
+def test_the_radius_holds_the_truth() -> None:
+    """|theta - theta*|_V exceeds the radius more often than `failure` allows, with noise that matters."""
+    policy = OFUL(dim=3, horizon=10**4, budget=ZCDP(rho=0.01), failure=0.1)
+    rng, theta, misses = np.random.default_rng(5), np.array([0.6, 0.0, -0.8]), 0
+    for _ in range(200):
+        state, source = policy.init(), FastNoise(rng)
+        for _ in range(4):
+            x = rng.normal(size=(60, 3))
+            x /= np.linalg.norm(x, axis=1, keepdims=True)
+            rewards = np.where(rng.random(60) < (1 + x @ theta) / 2, 1.0, -1.0)
+            state = policy.learn(policy.absorb(state, x, rewards)[0], source)
+            away = state.snapshot.theta - theta
+            misses += math.sqrt(away @ state.gram @ away) > state.snapshot.radius
+    assert misses <= 0.1 * 200
+
+
+def test_paper_confidence_is_never_below_the_ridge() -> None:
+    """The printed denominator, negative for small t, is used as it stands."""
+    printed = OFUL(dim=3, horizon=10**6, budget=ZCDP(rho=1.0), confidence="paper", eigenvalue=0.1)
+    assert printed._smallest(np.eye(3), 10) == 1.0
+    log = math.log((10**6 + 3) * 3 / 1e-3)
+    expected = 1 + 0.1 * 10**6 / 4 - 8 * log - 2 * math.sqrt(10**6 * log)
+    assert printed._smallest(np.eye(3), 10**6) == pytest.approx(expected)
+    with pytest.raises(InvalidArgument, match="eigenvalue"):
+        OFUL(dim=3, horizon=10, confidence="paper")
+
+
+def test_outer_products_differ_by_at_most_sqrt_2() -> None:
+    """The matrix's sensitivity is not the largest distance of two x x^T; or projection leaves the set."""
+    outer, rng = Outer(size=3), np.random.default_rng(0)
+    x, y = (v / np.linalg.norm(v, axis=1, keepdims=True) for v in rng.normal(size=(2, 2000, 3)))
+    packed = [outer.pack(v[:, :, None] * v[:, None, :]) for v in (x, y)]
+    assert np.max(np.linalg.norm(packed[0] - packed[1], axis=1)) <= outer.sensitivity
+    ends = outer.pack(np.array([np.diag([1.0, 0, 0]), np.diag([0, 1.0, 0])]))
+    assert np.linalg.norm(ends[0] - ends[1]) == pytest.approx(outer.sensitivity)
+    assert np.allclose(outer.project(packed[0]), packed[0])
+    assert np.allclose(outer.project(3 * packed[0]), packed[0])
+    assert np.allclose(outer.project(-packed[0][:1]), 0, atol=1e-12)
+
+
+def test_matrix_and_vector_compose_to_the_budget() -> None:
+    """AdaC-OFUL-JDP spends more than its rho, or less; or noise 20 % smaller on either part would pass."""
+    policy = OFULJDP(dim=2, horizon=400, budget=ZCDP(rho=0.5), share=0.3)
+    assert 0.5 * (1 - 1e-3) <= policy.guarantee.rho <= 0.5
+    matrix, vector = policy.matrix.event, policy.noise.event
+    assert isinstance(vector, GaussianEvent)
+    assert isinstance(matrix, ContinualEvent)
+    for weak in (
+        (replace(matrix, std=0.8 * matrix.std), vector),
+        (matrix, replace(vector, std=0.8 * vector.std)),
+    ):
+        assert accountant.rho(CompositionEvent(events=weak)) > 0.5 * 1.1
+    approx = OFULJDP(dim=2, horizon=400, budget=ApproxDP(epsilon=1.0, delta=1e-5))
+    assert approx.guarantee.epsilon <= 1.0 + 1e-6
+    assert approx.guarantee.delta == 1e-5
+    assert approx.guarantee.protects == "a user's features and reward"
+
+
+def test_the_vector_moves_by_at_most_its_sensitivity_when_a_person_is_replaced() -> None:
+    """Replacing features and reward moves an episode's vector by more than the noise is made for."""
+    policy = OFULJDP(dim=2, horizon=400, budget=ZCDP(rho=0.5), reward_range=(-2.0, 1.0))
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(2, 4000, 2)), rng.uniform(-5, 5, size=(2, 4000))
+    x /= np.maximum(1, np.linalg.norm(x, axis=-1, keepdims=True))
+    sums = x * np.clip(y, -2, 1)[..., None]
+    assert np.max(np.linalg.norm(sums[0] - sums[1], axis=-1)) <= policy.noise.sensitivity
+    assert policy.noise.sensitivity == 4.0  # reached by x = -x', r = r' = -2
+    assert math.isclose(policy.noise.std, 4 / math.sqrt(2 * 0.25), rel_tol=1e-3)
+
+
+def test_switching_looks_at_released_matrices_only() -> None:
+    """The raw Gram matrix or the raw vector decides when the joint variant switches."""
+    policy = OFULJDP(dim=2, horizon=100, budget=ZCDP(rho=0.5), batch=10)
+    state = policy.init()
+    raw, rng = np.ones((10, 2)) / 2, np.random.default_rng(0)
+    after, _ = policy.learn(state, raw, np.ones(10), FastNoise(rng))
+    for released in (after.released, np.diag([1e6, 1e6]), np.diag([-1e6, 1.0])):
+        due = {policy._due(replace(after, released=released, pending=p, stream=None)) for p in (raw[0], 9 * raw[0])}
+        assert len(due) == 1
+    assert policy._due(replace(after, released=np.diag([1e6, 1e6])))
+    assert not policy._due(replace(after, released=np.diag([-1e6, 1.0])))
+
+
+def test_bad_arguments() -> None:
+    """A pure or infinite budget, a share of one or a batch of nothing is accepted."""
+    for wrong in ({"budget": PureDP(epsilon=1.0)}, {"budget": ZCDP(rho=math.inf)}, {"budget": None}):
+        with pytest.raises(InvalidBudget):
+            OFULJDP(dim=2, horizon=10, **wrong)  # type: ignore[arg-type]
+    with pytest.raises(InvalidArgument, match="share"):
+        OFULJDP(dim=2, horizon=10, budget=ZCDP(rho=1.0), share=1.0)
+    with pytest.raises(InvalidArgument, match="budget"):
+        OFUL(dim=2, horizon=10, budget=PureDP(epsilon=1.0))

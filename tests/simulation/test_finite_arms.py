@@ -1,0 +1,166 @@
+"""Runners of finite arms, fixed arms and public contexts: exact in law, the same in any company, sound at the edges."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from bandanna.accounting.budgets import ZCDP, ApproxDP, PureDP
+from bandanna.environments import (
+    Bounded,
+    ClippedGaussian,
+    FiniteArms,
+    LinearContextual,
+    SphereArms,
+    SphereContexts,
+)
+from bandanna.errors import InvalidArgument
+from bandanna.policies.elimination import Elimination
+from bandanna.policies.gope import GOPE
+from bandanna.policies.ldp_ucb import LDPUCB
+from bandanna.policies.oful import OFUL
+from bandanna.policies.oful_jdp import OFULJDP
+from bandanna.policies.thompson import Thompson
+from bandanna.policies.ucb1 import UCB1
+from bandanna.policies.ucb_episodes import UCBEpisodes
+from bandanna.simulation.engine import simulate
+
+FEW = FiniteArms(means=(0.3, 0.7, 0.5))
+APPROX = ApproxDP(epsilon=1.0, delta=1e-2)
+SPHERE, FRESH = SphereArms(dim=2, n_arms=4), SphereContexts(dim=2, n_arms=4)
+POLICIES: list[tuple[Any, Any]] = [
+    (UCB1(n_arms=3, horizon=300), FEW),
+    (Thompson(n_arms=3, horizon=300), FEW),
+    (LDPUCB(n_arms=3, horizon=300, epsilon=1.0), FEW),
+    (UCBEpisodes(n_arms=3, horizon=300), FEW),
+    (UCBEpisodes(n_arms=3, horizon=300, budget=ZCDP(rho=1.0)), FEW),
+    (UCBEpisodes(n_arms=3, horizon=300, budget=PureDP(epsilon=1.0)), FEW),
+    (Elimination(n_arms=3, horizon=12_000, budget=PureDP(epsilon=1.0), failure=0.1), FEW),
+    (Elimination(n_arms=3, horizon=12_000, budget=APPROX, shuffled=True, failure=0.1), FEW),
+    (GOPE(dim=2, horizon=20_000), SPHERE),
+    (GOPE(dim=2, horizon=20_000, budget=ZCDP(rho=0.1)), SPHERE),
+    (GOPE(dim=2, horizon=20_000, budget=ZCDP(rho=0.1), noise="beginning"), SPHERE),
+    (OFUL(dim=2, horizon=300), FRESH),
+    (OFUL(dim=2, horizon=300, budget=ZCDP(rho=0.1)), FRESH),
+    (OFULJDP(dim=2, horizon=300, budget=ZCDP(rho=1.0)), FRESH),
+]
+
+
+@pytest.mark.parametrize(("policy", "env"), POLICIES)
+def test_a_seed_gives_the_same_run_in_any_company(policy: Any, env: Any) -> None:
+    """Seed 6 runs differently alone and among others; or the result is not what a run of that length has."""
+    many, alone = simulate(policy, env, n_seeds=3, seed=5), simulate(policy, env, n_seeds=1, seed=6)
+    assert np.array_equal(many.regret[1], alone.regret[0])
+    assert many.rewards[1] == alone.rewards[0]
+    assert many.horizon == policy.horizon
+    assert np.all(np.diff(many.regret, axis=1) >= -1e-9)
+    assert many.guarantee == policy.guarantee
+
+
+SCALE = FiniteArms(means=(0.1, 0.5), reward=ClippedGaussian(std=0.5, low=-1.0, high=1.0, levels=21))
+
+
+@pytest.mark.parametrize(
+    ("policy", "env"),
+    [
+        (UCBEpisodes(n_arms=3, horizon=150, budget=ZCDP(rho=1.0)), FEW),
+        (UCBEpisodes(n_arms=2, horizon=150, budget=PureDP(epsilon=1.0), reward_range=(-0.5, 0.7)), SCALE),
+        (Elimination(n_arms=2, horizon=2_000, budget=PureDP(epsilon=0.5), failure=0.5, reward_range=(-1, 1)), SCALE),
+        (Elimination(n_arms=2, horizon=2_000, budget=APPROX, shuffled=True, failure=0.5, reward_range=(-1, 1)), SCALE),
+        (GOPE(dim=2, horizon=6_000, budget=ZCDP(rho=0.05), failure=0.5), SPHERE),
+    ],
+)
+def test_episodes_in_one_draw_have_the_law_of_single_rounds(policy: Any, env: Any) -> None:
+    """path="law" has another law than rounds one by one, in regret, rewards or clips; false alarms 1e-4 each."""
+    law = simulate(policy, env, n_seeds=300)
+    rounds = simulate(policy, env, n_seeds=300, seed=10_000, path="messages")
+    for one, two in ((law.final_regret, rounds.final_regret), (law.rewards, rounds.rewards)):
+        assert stats.ks_2samp(one, two, method="asymp").pvalue > 1e-4
+    assert np.any(law.clipped) == np.any(rounds.clipped)
+    if np.any(law.clipped):
+        assert stats.ks_2samp(law.clipped, rounds.clipped, method="asymp").pvalue > 1e-4
+    middle = law.regret.shape[1] // 3
+    assert stats.ks_2samp(law.regret[:, middle], rounds.regret[:, middle], method="asymp").pvalue > 1e-4
+
+
+@pytest.mark.parametrize("budget", [None, ZCDP(rho=0.1)])
+def test_speculative_chunks_are_the_rounds_one_by_one(budget: ZCDP | None) -> None:
+    """A chunk is cut at another round than the first crossing, or what follows is not decided anew."""
+    policy = OFUL(dim=3, horizon=1500, ridge=0.1, budget=budget)
+    env = SphereContexts(dim=3, n_arms=5, reward=ClippedGaussian(low=-1.0, high=1.0))
+    chunks, rounds = simulate(policy, env, n_seeds=2), simulate(policy, env, n_seeds=2, path="messages")
+    assert np.allclose(chunks.regret, rounds.regret)
+    assert np.array_equal(chunks.counts["switches"], rounds.counts["switches"])
+    assert np.all(chunks.counts["switches"] > 5)
+
+
+def test_a_trillion_rounds_are_as_many_steps_as_there_are_episodes() -> None:
+    """A run of 10^12 rounds does not end, overflows, or its regret does not grow like the logarithm."""
+    env = FiniteArms(means=(0.75, 0.625, 0.5))
+    for policy in (
+        UCBEpisodes(n_arms=3, horizon=10**12, budget=ZCDP(rho=1.0)),
+        Elimination(n_arms=3, horizon=10**12, budget=PureDP(epsilon=1.0)),
+    ):
+        result = simulate(policy, env, n_seeds=5)
+        assert result.horizon == 10**12
+        assert np.all(result.final_regret < 20_000)
+    linear = simulate(GOPE(dim=2, horizon=10**12, budget=ZCDP(rho=1.0)), SPHERE, n_seeds=2)
+    assert np.all(linear.final_regret < 10**6)
+
+
+@pytest.mark.parametrize("means", [(0.5,), (0.4, 0.4, 0.4), (0.0, 1.0)])
+@pytest.mark.parametrize("rho", [1e-9, math.inf])
+def test_edges(means: tuple[float, ...], rho: float) -> None:
+    """One arm, equal means, certain rewards, rho near 0 or infinite break a run, or cost regret where there is none."""
+    env, k = FiniteArms(means=means), len(means)
+    for policy in (
+        UCB1(n_arms=k, horizon=100),
+        Thompson(n_arms=k, horizon=100),
+        UCBEpisodes(n_arms=k, horizon=1000, budget=ZCDP(rho=rho)),
+        Elimination(n_arms=k, horizon=1000, budget=PureDP(epsilon=1.0)),
+        GOPE(dim=k, horizon=1000, budget=ZCDP(rho=rho), reward_range=(0, 1)),
+        OFUL(dim=k, horizon=100, budget=ZCDP(rho=rho), reward_range=(0, 1)),
+    ):
+        result = simulate(policy, env, n_seeds=2)
+        assert np.all(np.isfinite(result.regret))
+        if len(set(means)) == 1:
+            assert np.all(result.final_regret == 0)
+
+
+def test_infinite_rho_gives_the_very_runs_without_noise() -> None:
+    """rho to infinity is not the policy without privacy."""
+    for one, two, env in (
+        (UCBEpisodes(n_arms=3, horizon=500), UCBEpisodes(n_arms=3, horizon=500, budget=ZCDP(rho=math.inf)), FEW),
+        (GOPE(dim=2, horizon=20_000), GOPE(dim=2, horizon=20_000, budget=ZCDP(rho=math.inf)), SPHERE),
+        (OFUL(dim=2, horizon=300), OFUL(dim=2, horizon=300, budget=ZCDP(rho=math.inf)), FRESH),
+    ):
+        assert np.array_equal(simulate(one, env, n_seeds=3).regret, simulate(two, env, n_seeds=3).regret)
+
+
+def test_rewards_outside_of_the_declared_range_are_clipped_and_counted() -> None:
+    """An out-of-range reward enters a statistic, or is not counted."""
+    env = FiniteArms(means=(0.0, 0.5), reward=ClippedGaussian(std=1.0, low=-2.0, high=2.0, levels=41))
+    for policy in (
+        UCBEpisodes(n_arms=2, horizon=500, budget=ZCDP(rho=1.0)),
+        UCB1(n_arms=2, horizon=500),
+        LDPUCB(n_arms=2, horizon=500, epsilon=1.0),
+        Elimination(n_arms=2, horizon=500, budget=PureDP(epsilon=1.0)),
+    ):
+        assert np.all(simulate(policy, env, n_seeds=2).clipped > 100)
+    inside = UCBEpisodes(n_arms=2, horizon=500, budget=ZCDP(rho=1.0), reward_range=(-2, 2))
+    assert np.all(simulate(inside, env, n_seeds=2).clipped == 0)
+    assert np.all(simulate(UCB1(n_arms=2, horizon=50), FiniteArms(means=(0.2, 0.6), reward=Bounded())).clipped == 0)
+
+
+def test_worlds_that_do_not_fit() -> None:
+    """Finite-armed policies run in worlds whose arms change, or with another number of arms."""
+    fresh = LinearContextual(dim=3, n_arms=3)
+    for policy in (UCB1(n_arms=3, horizon=10), UCBEpisodes(n_arms=3, horizon=10), GOPE(dim=3, horizon=10)):
+        with pytest.raises(InvalidArgument, match="arms that stay"):
+            simulate(policy, fresh)
+    with pytest.raises(InvalidArgument, match="n_arms"):
+        simulate(UCB1(n_arms=2, horizon=10), FEW)
