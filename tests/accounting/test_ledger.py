@@ -20,10 +20,12 @@ from bandanna.accounting.events import (
     BinomialEvent,
     ClearEvent,
     CompositionEvent,
+    ContinualEvent,
     Event,
     GaussianEvent,
     LaplaceEvent,
 )
+from bandanna.accounting.factorisation import BinaryTree
 from bandanna.accounting.ledger import Entry, Ledger, LedgerStore, MemoryStore
 from bandanna.accounting.stores import SQLiteStore
 from bandanna.core.domain import Ball
@@ -536,3 +538,24 @@ def test_threads_do_not_overspend_together(store: LedgerStore, monkeypatch: pyte
 
     run_threads(work, 6)
     assert len(done) == len(store.entries()) == 1
+
+
+def test_streams_of_one_price(store: LedgerStore) -> None:
+    """A second stream of the same price needs no mention, has more steps than both, or is open to returning people."""
+    event = ContinualEvent(factorisation=BinaryTree(horizon=2), std=20.0, sensitivity=1.0)
+    ledger = Ledger(budget=ApproxDP(epsilon=1.0, delta=1e-5), store=store)
+    step = partial(ledger.release, event, task="t", data=b"", draw=Draw())
+    for batch in (0, 1):
+        step(batch=batch)
+    with pytest.raises(BudgetExceeded, match="priced for 2 steps"):
+        step(batch=2)
+    for batch in (2, 3):
+        step(batch=batch, streams=2)
+    with pytest.raises(BudgetExceeded, match="priced for 2 steps"):
+        step(batch=4, streams=2)
+    returning = Ledger(budget=ApproxDP(epsilon=1.0, delta=1e-5), store=MemoryStore(), participations=2)
+    twice = ContinualEvent(factorisation=BinaryTree(horizon=2), std=20.0, sensitivity=1.0, participations=2)
+    with pytest.raises(InvalidArgument, match="streams"):
+        returning.release(twice, task="t", batch=0, data=b"", draw=Draw(), streams=2)
+    with pytest.raises(InvalidArgument, match="streams"):
+        step(batch=4, streams=0)

@@ -59,16 +59,21 @@ class Ledger:
         data: Statistic | ArrayLike | bytes,
         draw: Callable[[], Any],
         members: Iterable[str] | None = None,
+        streams: int = 1,
     ) -> Any:
         """Release (task, batch) once: `draw` is called at most once per stored result, after the expense is committed.
 
         `data` is what the release is about; only a keyed fingerprint of it is kept. `event` is the price of `draw`.
+        `streams`: how many continual releases with this very price the task has begun, one after the other, for
+        different people; more than one only where each person is in one batch.
         """
         task, batch = str(task), str(batch)
         if not callable(draw):
             raise InvalidArgument("draw", draw, "a function without arguments that draws the release")
         if isinstance(members, str):
             raise InvalidArgument("members", members, "a list of user ids")
+        if require.whole("streams", streams) > 1 and self.participations > 1:
+            raise InvalidArgument("streams", streams, f"1 for {self.participations} participations: nobody is in two")
         mark = self._fingerprint(data, event)
         with self.store.lock():
             entry = self.store.find(task, batch)
@@ -76,7 +81,7 @@ class Ledger:
                 people = tuple(str(member) for member in members or ())
                 self._check_members(task, batch, people)
                 tasks = self.store.tasks()
-                self._check_streams(task, event, steps=tasks.get(task, Counter())[event])
+                self._check_streams(task, event, steps=tasks.get(task, Counter())[event], streams=streams)
                 self._check_budget(task, event, tasks)
                 entry = Entry(task=task, batch=batch, event=event, fingerprint=mark, members=people)
                 self.store.commit(entry)
@@ -105,12 +110,12 @@ class Ledger:
                 f"budget is {self.budget}; nothing was spent or released"
             )
 
-    def _check_streams(self, task: str, event: Event, steps: int) -> None:
+    def _check_streams(self, task: str, event: Event, steps: int, streams: int) -> None:
         for atom in accountant.atoms(event):
             if isinstance(atom, ContinualEvent) and atom.participations < self.participations:
                 allowed = f"at least the ledger's {self.participations}: a stream's price covers its own participations"
                 raise InvalidArgument("event.participations", atom.participations, allowed)
-            if isinstance(atom, ContinualEvent) and steps >= atom.factorisation.horizon:
+            if isinstance(atom, ContinualEvent) and steps >= streams * atom.factorisation.horizon:
                 raise BudgetExceeded(f"the stream of task {task!r} is priced for {atom.factorisation.horizon} steps")
 
     def _check_members(self, task: str, batch: str, people: tuple[str, ...]) -> None:
