@@ -8,6 +8,7 @@ import secrets
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -60,8 +61,11 @@ class Agent:
 
     @property
     def guarantee(self) -> Guarantee:
-        """What is promised, to whom, against whom."""
-        return self.policy.guarantee
+        """What is promised for all that leaves this process, to whom, against whom."""
+        process = ("this process and its files", "every context and reward, without noise")
+        seeded = (("whoever knows the seed", "everything, because this is a test"),) * (self._seed is not None)
+        stated = self.policy.guarantee
+        return replace(stated, observers=(process, *seeded, *stated.observers))
 
     @property
     def ledger(self) -> Ledger | None:
@@ -94,7 +98,8 @@ class Agent:
         return self._loop.clipped
 
     def __repr__(self) -> str:
-        return f"<Agent of {self.policy!r}: {self.decisions} decisions, {self.releases} batches released>"
+        kind = "Agent" if self._seed is None else "Agent for tests"
+        return f"<{kind} of {self.policy!r}: {self.decisions} decisions, {self.releases} batches released>"
 
     def act(self, contexts: Contexts, user: str | int | None = None) -> Decision:
         """Decide for one user among these arms: a mapping from ids to features, or an array (arms, d)."""
@@ -161,7 +166,7 @@ class Agent:
             }
             text = saving.text_of(content | {name: getattr(loop, name) for name in Loop.PLAIN})
             if loop.ledger is not None:
-                loop.journals.attach(journal_of(file), {"state": loop.state, "source": loop.randomness()})
+                loop.journals.attach(journal_of(file), loop.notes(loop.state))
             saving.write(file, text)
 
     @classmethod
@@ -184,13 +189,9 @@ class Agent:
             Slots.from_columns(loop.policy.dim, content["slots"]),
         )
         if loop.ledger is not None:
-            journals, latest = Journals.load(journal_of(file), agent=self._name, secret=loop.secret)
+            journals, notes = Journals.load(journal_of(file), agent=self._name, secret=loop.secret)
             loop.open_ledger(journals)
-            if journals.count() < loop.closed:
-                raise BandannaError(f"{journal_of(file)} is older than {file}: it lacks releases")
-            newest = content if journals.count() == loop.closed else latest
-            while loop.closed < journals.count():
-                loop.skip()
+            newest = content | loop.resume(notes)
         if loop.rng is not None:
             loop.rng.bit_generator.state = newest["source"]
         loop.state = newest["state"]

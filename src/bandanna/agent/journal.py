@@ -6,6 +6,7 @@ anybody sees them. If the process dies earlier, nothing was released; if it dies
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -17,6 +18,8 @@ from bandanna.accounting.events import Event
 from bandanna.accounting.stores import Entry, LedgerStore, MemoryStore, SQLiteStore
 from bandanna.agent.kinds import ENCODING
 from bandanna.errors import BandannaError, ConflictingRelease
+
+NOTES = "agent", "siblings", "state", "calibrations"  # whose, where else, and what is needed to go on
 
 
 class Journal(SQLiteStore):
@@ -40,6 +43,12 @@ class Journal(SQLiteStore):
         """Note a value."""
         with self._errors():
             self._sql.execute("insert or replace into meta values (?, ?)", (key, ENCODING.dumps(value)))
+
+    def abandon(self) -> None:
+        """Undo what an interrupt has left open: inside it, nothing that follows would become durable."""
+        if self._depth or self._sql.in_transaction:
+            self._roll_back()
+            self._guard, self._depth = threading.RLock(), 0
 
     def catch_up(self, entries: Sequence[Entry], notes: dict[str, Any]) -> None:
         """Bring it to exactly these entries, of which it has a first part."""
@@ -65,22 +74,23 @@ class Journals(LedgerStore):
         self._depth = self._count = 0
 
     @classmethod
-    def load(cls, path: Path, *, agent: str, secret: bytes) -> tuple[Journals, Any]:
-        """The journals of an agent that was saved at `path`, all brought up to the newest, and its state."""
+    def load(cls, path: Path, *, agent: str, secret: bytes) -> tuple[Journals, dict[str, Any]]:
+        """The journals of an agent that was saved at `path`, all brought up to the newest, and its notes."""
         made, first = cls(agent=agent, secret=secret), _owned(path, agent)
-        others = [Path(name) for name in first.note("siblings") or [] if Path(name) != first.path]
-        files = [first, *(_owned(other, agent) for other in others if other.is_file())]
+        others = {Path(name).resolve() for name in first.note("siblings") or []} - {first.path}
+        found = [Journal(other, create=False) for other in sorted(others) if other.is_file()]
+        files = [first, *(file for file in found if file.note("agent") == agent)]  # a path may be another's by now
         newest = max(files, key=Journal.count)
-        entries, notes = newest.entries(), {key: newest.note(key) for key in ("agent", "siblings", "state")}
+        entries, notes = newest.entries(), {key: newest.note(key) for key in NOTES}
         for file in files:
             file.catch_up(entries, notes)
         for entry in entries:
             made._memory.commit(entry)
         made._count = len(entries)
         made._files = {file.path: file for file in files}
-        return made, notes["state"]
+        return made, notes
 
-    def attach(self, path: Path, state: Any) -> None:
+    def attach(self, path: Path, notes: dict[str, Any]) -> None:
         """Write every release to a journal at `path` too, from the first one on."""
         path = path.absolute()
         if path in self._files and path.is_file():
@@ -91,7 +101,7 @@ class Journals(LedgerStore):
             raise BandannaError(f"{path} is the journal of another agent: save elsewhere, or remove it with its save")
         with self._memory.lock():
             siblings = [str(one) for one in {**self._files, path: file}]
-            file.catch_up(self.entries(), {"agent": self._agent, "siblings": siblings, "state": state})
+            file.catch_up(self.entries(), {**notes, "agent": self._agent, "siblings": siblings})
             self._files[path] = file
         with self.lock():
             for one in self._files.values():
@@ -101,10 +111,11 @@ class Journals(LedgerStore):
         """How many releases there are."""
         return self._count
 
-    def advance(self, state: Any) -> None:
+    def advance(self, notes: dict[str, Any]) -> None:
         """Note the newest state, as part of the release that is being made."""
         for file in self._files.values():
-            file.write("state", state)
+            for key, value in notes.items():
+                file.write(key, value)
 
     @contextmanager
     def lock(self) -> Iterator[None]:
@@ -129,6 +140,7 @@ class Journals(LedgerStore):
     def _begin(self, begun: list[Journal]) -> None:
         mine = self.count()
         for path in sorted(self._files):  # in one order, so that two processes do not wait for each other
+            self._files[path].abandon()
             self._files[path].begin()
             begun.append(self._files[path])
             if self._files[path].count() != mine:
@@ -190,11 +202,15 @@ class Journals(LedgerStore):
 
 
 def journal_of(save: Path) -> Path:
-    """The journal stands beside the save."""
-    return save.with_name(save.name + ".journal").absolute()
+    """The journal stands beside the save; one file has one name, whatever links lead to it."""
+    return save.with_name(save.name + ".journal").resolve()
 
 
 def _owned(path: Path, agent: str) -> Journal:
+    if not path.is_file():
+        raise BandannaError(
+            f"{path} does not exist: it belongs to the save and knows what was released; keep them together"
+        )
     file = Journal(path, create=False)
     if file.note("agent") != agent:
         raise BandannaError(f"{path} is the journal of another agent")

@@ -10,7 +10,7 @@ from bandanna.agent.contexts import Floats
 from bandanna.agent.decisions import Decision, issue
 from bandanna.agent.journal import Journals
 from bandanna.agent.plan import Batch, Plan
-from bandanna.agent.releases import TASK, affordable, choose, noise_for
+from bandanna.agent.releases import TASK, affordable, calibrated, calibrations, choose, noise_for, recalibrate
 from bandanna.agent.slots import Slot, Slots
 from bandanna.agent.users import admit
 from bandanna.errors import BandannaError, InvalidArgument
@@ -31,6 +31,7 @@ class Loop:
         self.made = self.filling = self.closed = 0  # decisions; the batch of the next one; batches closed
         self.late = self.missing = self.clipped = 0
         self.over = False
+        self.noted = 0  # phases whose calibration all journals have
         self.state, self.snapshot = self.policy.publish(self.policy.init(()))
 
     def open_ledger(self, journals: Journals) -> None:
@@ -100,14 +101,16 @@ class Loop:
         def draw() -> Any:
             learned = self.policy.learn(self.state, statistic, self.source, path="messages")
             after.append(self.policy.publish(learned))
-            self.journals.advance({"state": after[0][0], "source": self.randomness()})
+            self.journals.advance(self.notes(after[0][0], known=self.noted))
             return after[0][0].running.estimate
 
         if self.ledger is None:
             draw()
         else:
             people = self.slots.members(batch)
-            self.ledger.release(batch.event, task=TASK, batch=batch.number, data=statistic, draw=draw, members=people)
+            self.ledger.release(batch.event, task=TASK, batch=batch.number, data=statistic, draw=draw, members=people,
+                                streams=batch.streams)  # fmt: skip
+            self.noted = calibrated(self.policy)
         self.state, self.snapshot = after[0]
         self.closed += 1
         self.slots.drop(batch)
@@ -122,6 +125,29 @@ class Loop:
         self.closed += 1
         self.made = max(self.made, batch.end)
         self.filling = max(self.filling, batch.number + 1)
+
+    def notes(self, state: Any, known: int = 0) -> dict[str, Any]:
+        """What a journal must know to go on from a state; calibrations if there are more phases than it knows."""
+        notes: dict[str, Any] = {"state": {"state": state, "source": self.randomness()}}
+        return notes | ({"calibrations": calibrations(self.policy)} if calibrated(self.policy) > known else {})
+
+    def resume(self, notes: dict[str, Any]) -> dict[str, Any]:
+        """Skip what was released after the save, by the noise with which it was; the newest state, if there is one."""
+        recalibrate(self.policy, notes.get("calibrations") or {})
+        entries = [entry for entry in self.journals.entries() if entry.task == TASK]
+        if len(entries) < self.closed:
+            raise BandannaError("the journal is older than the save: it lacks releases")
+        for number, entry in enumerate(entries):
+            batch = self.plan.batch(number)
+            if batch is None or not batch.released or (str(number), batch.event) != (entry.batch, entry.event):
+                raise BandannaError(
+                    f"batch {entry.batch} in the journal was released with other noise than the save's policy has: "
+                    "half a stream of one noise and half of another has no price"
+                )
+        newest = {} if len(entries) == self.closed else dict(notes["state"])
+        while self.closed < len(entries):
+            self.skip()
+        return newest
 
     def randomness(self) -> Any:
         """Where the seeded generator is; None for secure noise."""

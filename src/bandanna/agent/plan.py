@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 
 from bandanna.accounting.events import Event
@@ -20,6 +21,7 @@ class Batch:
     begin: int
     users: int
     event: Event
+    streams: int = 1  # which continual release of this price it is in
     released: bool = True
 
     @property
@@ -35,6 +37,7 @@ class Plan:
         self._policy = policy
         self._batches: list[Batch] = []
         self._phases = 0
+        self._begun: Counter[Event] = Counter()  # continual releases, one in each phase
         self._extend()
 
     def batch(self, number: int) -> Batch | None:
@@ -50,8 +53,13 @@ class Plan:
         channel = channel_of(self._policy, self._phases)
         events = {size: protocol.event for size, protocol in channel.protocols.items()}
         begin = self._batches[-1].end if self._batches else 0
+        streams = 1
+        if channel.continual is not None:
+            self._begun[channel.continual.event] += 1
+            streams = self._begun[channel.continual.event]
         for size in channel.sizes:
-            self._batches.append(Batch(number=len(self._batches), begin=begin, users=size, event=events[size]))
+            number = len(self._batches)
+            self._batches.append(Batch(number=number, begin=begin, users=size, event=events[size], streams=streams))
             begin += size
         if isinstance(self._policy, LinUCB) and begin < self._policy.horizon:
             last, left = self._batches[-1], self._policy.horizon - begin

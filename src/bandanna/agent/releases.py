@@ -87,11 +87,18 @@ def calibrations(policy: Policy) -> dict[int, tuple[Channel, list[int]]]:
     return {phase: (replace(channel, sizes=()), _runs(channel.sizes)) for phase, channel in channels.items()}
 
 
+def calibrated(policy: Policy) -> int:
+    """How many phases have their protocols."""
+    return sum("channel" in vars(one) for one in policy._phases.values()) if isinstance(policy, Anytime) else 1
+
+
 def recalibrate(policy: Policy, saved: dict[int, tuple[Channel, list[int]]]) -> None:
-    """Make a policy use these protocols; what they guarantee is computed from them anew."""
+    """Make a policy use these protocols, where it has none yet; what they guarantee is computed from them anew."""
     for phase, (channel, runs) in saved.items():
         sizes = tuple(size for size, times in zip(runs[::2], runs[1::2], strict=True) for _ in range(times))
         owner = policy.phase(phase) if isinstance(policy, Anytime) else policy
+        if "channel" in vars(owner):
+            continue
         vars(owner)["channel"] = replace(channel, sizes=sizes)  # where its cached property looks first
 
 

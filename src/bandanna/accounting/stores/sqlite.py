@@ -96,6 +96,8 @@ class SQLiteStore(LedgerStore):
                     self._sql.execute("begin immediate")
             self._depth += 1
         except BaseException:
+            if not self._depth:  # an interrupt after the transaction has begun
+                self._roll_back()
             self._guard.release()
             raise
 
@@ -108,11 +110,14 @@ class SQLiteStore(LedgerStore):
                     try:
                         self._sql.execute("rollback" if undo else "commit")
                     except BaseException:
-                        with suppress(sqlite3.Error):
-                            self._sql.execute("rollback")
+                        self._roll_back()
                         raise
         finally:
             self._guard.release()
+
+    def _roll_back(self) -> None:
+        with suppress(sqlite3.Error):
+            self._sql.execute("rollback")
 
     def secret(self) -> bytes:
         """Drawn when the file was made."""

@@ -1,0 +1,166 @@
+"""What a review for privacy has found in agents: each of these was false once."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import bandanna as bd
+from bandanna.accounting.events import GaussianEvent
+from bandanna.accounting.stores import SQLiteStore
+from bandanna.agent import Agent
+from bandanna.agent.journal import Journal
+from bandanna.agent.kinds import ENCODING
+from bandanna.errors import BandannaError, ConflictingRelease
+from bandanna.policies import linucb
+from bandanna.policies.anytime import Anytime
+
+BUDGET: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-5}
+SETS = np.random.default_rng(0).normal(size=(200, 3, 2)) / 3
+
+
+def policy(**changes: Any) -> bd.LinUCB:
+    """A small policy."""
+    return bd.LinUCB(**{"dim": 2, "horizon": 60, "batch": 4, "privacy": bd.shuffle(**BUDGET), **changes})
+
+
+def search_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Calibration finds other noise than before, within the budget, as another version or machine may."""
+    genuine, less = linucb.open_channel, bd.ApproxDP(epsilon=0.99, delta=1e-5)
+    monkeypatch.setattr(linucb, "open_channel", lambda privacy, **rest: genuine(replace(privacy, budget=less), **rest))
+
+
+@pytest.mark.parametrize("resaved", [False, True])
+def test_a_stream_goes_on_with_its_own_noise(resaved: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a crash, a phase that began since the save goes on with noise that was searched anew.
+
+    A stream of which one half is C x + z and the other C' x + z' has no price.
+    """
+    agent = Agent(policy=Anytime(first=policy(horizon=8, batch=2, privacy=bd.central(**BUDGET))))
+    agent.save(tmp_path / "agent")
+    agent.act_many(SETS[:15])  # 4 batches of phase 0, 3 of the 8 of phase 1
+    if resaved:
+        agent.save(tmp_path / "other")
+        agent.act_many(SETS[15:37])  # into phase 2
+    before = agent.policy.phase(agent._loop.state.phase).channel
+    search_elsewhere(monkeypatch)
+    again = Agent.load(tmp_path / "agent")
+    assert again.policy.phase(agent._loop.state.phase).channel == before
+    again.act_many(SETS[40:45])
+    events = [entry.event for entry in again.ledger.store.entries()]
+    assert len(set(events)) == (3 if resaved else 2)
+    assert len(events) == again.releases == agent.releases + 2
+
+
+def test_a_journal_of_other_noise_is_refused(tmp_path: Path) -> None:
+    """A save is loaded although its journal holds releases that its policy's noise cannot have made."""
+    agent = Agent(policy=policy())
+    agent.save(tmp_path / "agent")
+    agent.act_many(SETS[:5])
+    changed = policy(privacy=bd.shuffle(epsilon=0.9, delta=1e-5))
+    agent._loop.policy, agent._loop.closed = changed, 0  # a save of somebody who has edited it
+    agent.save(tmp_path / "agent")
+    with pytest.raises(BandannaError, match="other noise"):
+        Agent.load(tmp_path / "agent")
+
+
+def test_phases_of_as_many_batches(tmp_path: Path) -> None:
+    """A phase with as many batches as an earlier one is taken for the same stream and refused for ever."""
+    schedule = bd.geometric(first=4, ratio=3)
+    run = Anytime(first=policy(horizon=4, batch=schedule, privacy=bd.central(**BUDGET)))
+    assert [len(run.phase(j).channel.sizes) for j in range(4)] == [1, 1, 2, 2]
+    agent = Agent(policy=run)
+    agent.act_many(SETS[:60])
+    assert agent.releases == 5
+    assert agent.ledger.spent() <= 1.0
+    agent.save(tmp_path / "agent")
+    again = Agent.load(tmp_path / "agent")
+    again.act(SETS[60])
+    assert again.releases == 6
+
+
+def test_two_names_of_one_journal(tmp_path: Path) -> None:
+    """An agent saved through a link waits for itself, and never releases again."""
+    (tmp_path / "real").mkdir()
+    os.symlink(tmp_path / "real", tmp_path / "link")
+    agent = Agent(policy=policy())
+    agent.save(tmp_path / "real" / "agent")
+    agent.save(tmp_path / "link" / "agent")
+    agent.act_many(SETS[:5])
+    assert Agent.load(tmp_path / "link" / "agent").releases == agent.releases == 1
+
+
+def test_a_second_path_that_another_agent_has_taken(tmp_path: Path) -> None:
+    """An agent cannot be loaded any more, because another one is now saved where it once was, too."""
+    agent = Agent(policy=policy())
+    agent.save(tmp_path / "one")
+    agent.save(tmp_path / "two")
+    agent.act_many(SETS[:5])
+    for name in ("two", "two.journal"):
+        (tmp_path / name).unlink()
+    Agent(policy=policy()).save(tmp_path / "two")
+    assert Agent.load(tmp_path / "one").releases == 1
+    assert Agent.load(tmp_path / "two").releases == 0
+
+
+def test_releases_of_others_in_the_ledger(tmp_path: Path) -> None:
+    """Somebody else's release in the agent's ledger counts as a batch of the agent, which is then dropped."""
+    agent = Agent(policy=policy(privacy=bd.shuffle(epsilon=0.5, delta=1e-6)))
+    store = agent.ledger.store
+    agent.save(tmp_path / "agent")
+    wider = bd.Ledger(budget=bd.ApproxDP(epsilon=9.0, delta=1e-5), store=store)
+    wider.release(GaussianEvent(std=9.0, sensitivity=1.0), task="other", batch=0, data=[1.0], draw=lambda: 1.0)
+    decision = agent.act_many(SETS[:2])[0]
+    agent.save(tmp_path / "agent")
+    again = Agent.load(tmp_path / "agent")
+    assert (again.releases, again.decisions) == (0, 2)
+    assert again.observe(decision.id, 1.0)
+
+
+@pytest.mark.parametrize("privacy", [bd.local(**BUDGET), bd.shuffle(**BUDGET), bd.central(**BUDGET)])
+def test_the_guarantee_says_that_the_process_sees_everything(privacy: bd.Privacy) -> None:
+    """An agent's guarantee names a server or shuffler that sees noisy reports only: here it is the same process."""
+    run = policy(privacy=privacy)
+    agent, rehearsal = Agent(policy=run), Agent(policy=run, test=True, seed=0)
+    assert "this process and its files: every context and reward, without noise" in str(agent.guarantee)
+    assert agent.guarantee.observers[1:] == run.guarantee.observers
+    assert replace(agent.guarantee, observers=run.guarantee.observers) == run.guarantee
+    assert "seed" in str(rehearsal.guarantee)
+    assert "test" in repr(rehearsal)
+    assert "seed" not in str(agent.guarantee)
+
+
+@pytest.mark.parametrize("where", ["in begin", "after begin", "in commit", "after commit"])
+def test_an_interrupt_does_not_leave_releases_that_are_not_durable(
+    where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After an interrupt that the program survives, releases are used that are lost when it dies."""
+    agent = Agent(policy=policy())
+    agent.save(tmp_path / "agent")
+    agent.act_many(SETS[:4])
+    step, genuine = where.split()[1], {"begin": Journal.begin, "commit": Journal.end}
+
+    def interrupted(self: Journal, **how: Any) -> None:
+        if where == "in begin":
+            self._sql.execute("begin immediate")  # done in the file, not yet known here
+        elif where != "in commit":
+            genuine[step](self, **how)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Journal, {"begin": "begin", "commit": "end"}[step], interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            agent.act(SETS[4])
+    used = None
+    with suppress(ConflictingRelease):  # it is durable, and must be loaded
+        agent.act(SETS[5])
+        used = agent.ledger.store.entries()[0].release[0].total
+    found = SQLiteStore(f"{tmp_path / 'agent'}.journal", create=False, encoding=ENCODING).entries()  # as if it died now
+    assert len(found) == 1
+    assert used is None or np.array_equal(found[0].release[0].total, used)
