@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 from dataclasses import replace
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from bandanna.accounting.stores import SQLiteStore
 from bandanna.agent import Agent
 from bandanna.agent.journal import Journal
 from bandanna.agent.kinds import ENCODING
-from bandanna.errors import BandannaError, ConflictingRelease
+from bandanna.errors import BandannaError, BudgetExceeded, ConflictingRelease
 from bandanna.policies import linucb
 from bandanna.policies.anytime import Anytime
 
@@ -164,3 +165,18 @@ def test_an_interrupt_does_not_leave_releases_that_are_not_durable(
     found = SQLiteStore(f"{tmp_path / 'agent'}.journal", create=False, encoding=ENCODING).entries()  # as if it died now
     assert len(found) == 1
     assert used is None or np.array_equal(found[0].release[0].total, used)
+
+
+class Name(str, Enum):  # noqa: UP042 - the older way, whose members are formatted as "Name.ANN"
+    """Users, as a program may list them."""
+
+    ANN = "ann"
+
+
+def test_equal_ids_are_one_user() -> None:
+    """An id that equals another one counts as somebody else, who may take part once more."""
+    agent = Agent(policy=policy(privacy=bd.local(**BUDGET), batch=2))
+    agent.act(SETS[0], user=Name.ANN)
+    with pytest.raises(BudgetExceeded):
+        agent.act(SETS[1], user="ann")
+    agent.act(SETS[2], user="\ud800")  # half a character, as careless programs pass on

@@ -17,8 +17,10 @@ from bandanna.errors import BudgetExceeded, InvalidArgument
 def hashed(secret: bytes, user: Any, name: str) -> str:
     """The name under which a user is kept; 17 and "17" are the same."""
     if isinstance(user, bool) or not isinstance(user, str | int) or user == "":
-        raise InvalidArgument(name, type(user).__name__, "a user's id: a text that is not empty, or a whole number")
-    return hmac.digest(secret, f"user {user}".encode(), hashlib.sha256).hex()
+        shown = "" if user == "" else f"a {type(user).__name__}"  # an id does not belong in a message
+        raise InvalidArgument(name, shown, "a user's id: a text that is not empty, or a whole number")
+    plain = str.__str__(user) if isinstance(user, str) else int.__repr__(user)  # an enumeration's member is its value
+    return hmac.digest(secret, f"user {plain}".encode(errors="surrogatepass"), hashlib.sha256).hex()
 
 
 def admit(
