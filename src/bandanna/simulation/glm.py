@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from bandanna.environments.base import World
-from bandanna.policies.glm import GLMJDP, GLMUCB, GLOC, ECOLog, GLMPolicy, RSGLinUCB
-from bandanna.simulation import glm_jdp, lockstep, rs_glinucb
+from bandanna.policies.glm import GLMJDP, GLMSDP, GLMUCB, GLOC, BGLinUCB, ECOLog, GLMPolicy, RSGLinUCB
+from bandanna.simulation import glm_batched, glm_jdp, lockstep, rs_glinucb
 from bandanna.simulation.run import Run
 from bandanna.simulation.tally import Tally
 
@@ -16,6 +16,8 @@ _RUNNERS: dict[type, Callable[..., Run]] = {
     ECOLog: lockstep.run,
     RSGLinUCB: rs_glinucb.run,
     GLMJDP: glm_jdp.run,
+    GLMSDP: glm_batched.run,
+    BGLinUCB: glm_batched.run,
 }
 
 KINDS = tuple(_RUNNERS)

@@ -6,12 +6,19 @@ from typing import Any
 
 from bandanna.accounting.budgets import ZCDP, ApproxDP, Budget
 from bandanna.errors import InvalidBudget
+from bandanna.policies.glm.b_glinucb import BGLinUCB
 from bandanna.policies.glm.ecolog import ECOLog
 from bandanna.policies.glm.glm_jdp import GLMJDP
+from bandanna.policies.glm.glm_sdp import GLMSDP
 from bandanna.policies.glm.glm_ucb import GLMUCB
 from bandanna.policies.glm.gloc import GLOC
 from bandanna.policies.glm.rs_glinucb import RSGLinUCB
 from bandanna.policies.named import Algorithm
+
+
+def _sdp(*, epsilon: float, delta: float, **arguments: Any) -> GLMSDP:
+    """With epsilon and delta beside its own arguments."""
+    return GLMSDP(budget=ApproxDP(epsilon=epsilon, delta=delta), **arguments)
 
 
 def _jdp(**arguments: Any) -> GLMJDP:
@@ -23,7 +30,13 @@ def _jdp(**arguments: Any) -> GLMJDP:
     return GLMJDP(budget=budget, **arguments)
 
 
-_PLAIN = (("GLM-UCB", GLMUCB), ("GLOC", GLOC), ("ECOLog", ECOLog), ("RS-GLinUCB", RSGLinUCB))
+_PLAIN = (
+    ("GLM-UCB", GLMUCB),
+    ("GLOC", GLOC),
+    ("ECOLog", ECOLog),
+    ("RS-GLinUCB", RSGLinUCB),
+    ("B-GLinUCB", BGLinUCB),
+)
 
 GENERALISED = (
     *(
@@ -37,5 +50,13 @@ GENERALISED = (
         protects="contexts and rewards",
         guarantee="(epsilon, delta), rho-zCDP",
         make=_jdp,
+    ),
+    Algorithm(
+        name="GLM-SDP",
+        paper="003",
+        trust="shuffle",
+        protects="contexts and rewards",
+        guarantee="(epsilon, delta)",
+        make=_sdp,
     ),
 )

@@ -1,0 +1,148 @@
+"""What GLM-SDP and B-GLinUCB share: few batches, a design in each, elimination with the estimates of all earlier ones.
+
+    batch 1        x ~ design of X_t;              V = lambda_V I + sum x x^T,   theta_1 from the batch
+    batch k >= 2   X_t without arms that an earlier batch rules out: UCB_j(x) < max LCB_j, j = 1, ..., k-1
+                   x ~ design of the scaled arms sqrt(w(x)) x,   w(x) = mu'(<x, theta_1>) / b(x)
+                   H_k = lambda_H I + sum w(x) x x^T,   theta_k from batch k alone
+    bounds         <x, theta_1> +- gamma sqrt(kappa) |x|_{V^{-1}},      <x, theta_j> +- gamma |x|_{H_j^{-1}}
+    b(x)           exp( M min(2S, gamma sqrt(kappa) |x|_{V^{-1}}) )
+    sizes          tau_1 `warmup`, tau_2 = alpha, tau_k = alpha sqrt(tau_{k-1}), the last one cut off at T;
+                   alpha = T^{1/(2 (1 - 2^{1-B}))} for B batches after the warm-up, 2 sqrt T if there are many
+
+M is the self-concordance constant. Reference: Sawarni et al. 2024, Algorithm 1; paper [003], Algorithm 1.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bandanna.core import require
+from bandanna.core.linalg import positive_inverse
+from bandanna.errors import InvalidArgument
+from bandanna.mechanisms.sources import NoiseSource
+from bandanna.policies.glm.base import Floats, GLMPolicy, quadratic
+from bandanna.policies.glm.designs import designs
+
+
+@dataclass(frozen=True, kw_only=True)
+class BatchEstimate:
+    """What one batch has left: theta_j, the inverse of its released matrix, and how wide its bounds are."""
+
+    theta: Floats  # (*R, d)
+    inverse: Floats  # (*R, d, d)
+    width: float  # in |x|_{inverse}
+    blur: float  # in |inverse x|: the noise of the gradients, by its law
+
+    def middle(self, contexts: Floats) -> Floats:
+        """<x, theta_j>: (*R, n, K, d) -> (*R, n, K)."""
+        return np.asarray((contexts @ self.theta[..., None, :, None])[..., 0])
+
+    def half(self, contexts: Floats) -> Floats:
+        """Half of the distance of the bounds."""
+        inverse = self.inverse[..., None, :, :]
+        spread = self.width * np.sqrt(quadratic(contexts, inverse))
+        return np.asarray(spread + self.blur * np.linalg.norm(contexts @ inverse, axis=-1)) if self.blur else spread
+
+
+@dataclass(frozen=True, kw_only=True)
+class Batched(GLMPolicy):
+    """A batched policy; a subclass says how a batch is turned into an estimate."""
+
+    warmup: int | None = None
+    batches: int | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require.whole("horizon", self.horizon, least=8)
+        if self.warmup is not None and require.whole("warmup", self.warmup, least=2) >= self.horizon:
+            raise InvalidArgument("warmup", self.warmup, f"below the horizon, {self.horizon}")
+        if self.batches is not None:
+            require.whole("batches", self.batches, least=2)
+
+    @property
+    def bits_per_user(self) -> int:
+        """Of all messages of a user; 0 where nothing is encoded."""
+        return 0
+
+    @property
+    @abstractmethod
+    def first(self) -> int:
+        """tau_1."""
+
+    @property
+    @abstractmethod
+    def gamma(self) -> float:
+        """Of the bounds."""
+
+    @cached_property
+    def sizes(self) -> tuple[int, ...]:
+        """tau_1, tau_2, ...: public, known before the first round; they sum to the horizon."""
+        horizon, count = self.horizon, self.batches
+        alpha = 2 * math.sqrt(horizon)
+        if count is not None and 2 <= count - 1 <= math.log2(max(math.log2(horizon), 1.0)):
+            alpha = horizon ** (1 / (2 * (1 - 2.0 ** (2 - count))))  # B = count - 1
+        sizes, size = [min(self.first, horizon)], alpha
+        while sum(sizes) < horizon:
+            last = count is not None and len(sizes) == count - 1
+            left = horizon - sum(sizes)
+            sizes.append(left if last or left - math.ceil(size) < 2 else math.ceil(size))
+            size = alpha * math.sqrt(size)
+        return tuple(sizes)
+
+    @property
+    def concordance(self) -> float:
+        """M."""
+        return max(self.model.reward_bound, self.model.concordance(self.parameter_bound))
+
+    def alive(self, contexts: Floats, earlier: list[BatchEstimate]) -> NDArray[np.bool_]:
+        """Arms that no earlier batch rules out: (*R, n, K, d) -> (*R, n, K); one always stays."""
+        kept = np.ones(contexts.shape[:-1], dtype=bool)
+        for estimate in earlier:
+            middle, half = estimate.middle(contexts), estimate.half(contexts)
+            best = np.max(np.where(kept, middle - half, -np.inf), axis=-1, keepdims=True)
+            kept &= middle + half >= best
+        return kept
+
+    def arm_weights(self, contexts: Floats, first: BatchEstimate) -> Floats:
+        """w(x) = mu'(<x, theta_1>) / b(x), at most L_mu: (*R, n, K, d) -> (*R, n, K)."""
+        slopes = np.minimum(self.model.slope(first.middle(contexts)), self.model.slope_bound)
+        reach = np.minimum(2 * self.parameter_bound, first.half(contexts))
+        return np.asarray(slopes * np.exp(-self.concordance * reach))
+
+    def act(self, contexts: Floats, earlier: list[BatchEstimate], uniforms: Floats) -> NDArray[np.int64]:
+        """A draw from the design of every context: (*R, n, K, d), (*R, n) -> (*R, n)."""
+        shape = contexts.shape[:-1]
+        alive, scaled = self.alive(contexts, earlier), contexts
+        if earlier:
+            scaled = np.sqrt(self.arm_weights(contexts, earlier[0]))[..., None] * contexts
+        flat = scaled.reshape(-1, *scaled.shape[-2:])
+        weights = designs(flat, alive.reshape(-1, shape[-1])).reshape(shape)
+        passed = np.cumsum(weights, axis=-1) <= uniforms[..., None] * np.sum(weights, axis=-1, keepdims=True)
+        drawn = np.minimum(np.sum(passed, axis=-1), shape[-1] - 1)
+        held = np.take_along_axis(weights, drawn[..., None], axis=-1)[..., 0] > 0
+        return np.asarray(np.where(held, drawn, np.argmax(weights, axis=-1)))  # rounding at the end of the sum
+
+    @abstractmethod
+    def learn(
+        self,
+        batch: int,
+        features: Floats,
+        weights: Floats,
+        rewards: Floats,
+        earlier: list[BatchEstimate],
+        source: NoiseSource,
+        *,
+        path: str,
+    ) -> tuple[BatchEstimate, NDArray[np.int64]]:
+        """The estimate of a batch's users (*R, n, d), (*R, n), (*R, n), and which matrices had to be shifted (*R)."""
+
+
+def inverted(matrix: Floats, floor: float) -> tuple[Floats, NDArray[np.int64]]:
+    """The inverse of a released matrix, shifted if noise made it indefinite."""
+    return positive_inverse(matrix, floor=floor)

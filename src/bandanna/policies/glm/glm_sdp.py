@@ -1,0 +1,168 @@
+"""GLM-SDP: generalised linear bandits in the shuffle model, for contexts drawn from one law (paper [003], Algorithm 1).
+
+The batches of `batched`; after a batch its users, and nobody else, take part in N + 1 shuffles: one vector sum of
+w(x) x x^T (for V or H_k) and N of gradients (for theta_k). While a batch is collected nothing changes.
+
+Privacy: users are in one batch each, so batches do not compose. A user's matrix is positive semi-definite of Frobenius
+norm at most 1 (batch 1) or L_mu (later ones; b(x) >= 1, whatever the estimates are): sensitivity sqrt 2 times that;
+a gradient has norm at most G: sensitivity 2G. The N + 1 binomial sums compose in Gaussian DP with their tails
+(calibration.md A.3b): mu_matrix^2 + N mu_gradient^2 = mu^2, `share` of it for the matrix. Unlike in the paper nothing
+rests on a high-probability event, and what a user sends is calibrated exactly instead of by the printed constants.
+
+Constants (`preset`): "tuned", ours and disclosed in docs/glm.md - warm-up T^{2/3}, lambda twice the noise's bound,
+Newton steps with the released matrix, bounds from the law of the noise and a `width` that is not a theorem's; "paper":
+the theorem's form, gamma = 30 R S sqrt(d log T) + S sqrt(lambda) + sqrt(2(1 + MS) nu), with which nothing is ever ruled
+out at a horizon that one can run.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bandanna.accounting.budgets import ApproxDP
+from bandanna.accounting.guarantee import Guarantee
+from bandanna.core import require
+from bandanna.errors import InvalidBudget
+from bandanna.mechanisms.sources import NoiseSource
+from bandanna.policies.glm.base import Floats
+from bandanna.policies.glm.batched import Batched, BatchEstimate, inverted
+from bandanna.policies.glm.sdp_privacy import BatchMechanisms, calibrate
+
+
+@dataclass(frozen=True, kw_only=True)
+class GLMSDP(Batched):
+    """Shuffle differential privacy for contexts and rewards.
+
+    budget   ApproxDP(epsilon=..., delta=...)
+    warmup   tau_1; None: T^{2/3}, at most T/4
+    share    of the squared price for the matrix of a batch; its gradients get the rest
+    steps    N, shuffled gradient sums in one estimate
+    width    of the bounds, in sqrt(d) standard deviations
+    """
+
+    budget: ApproxDP
+    preset: str = "tuned"
+    share: float = 0.5
+    steps: int = 6
+    width: float = 0.25
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not isinstance(self.budget, ApproxDP) or math.isinf(self.budget.epsilon):
+            raise InvalidBudget("budget", self.budget, "a finite ApproxDP(epsilon, delta); B-GLinUCB has no privacy")
+        require.one_of("preset", self.preset, ("tuned", "paper"))
+        require.chance("share", self.share)
+        require.whole("steps", self.steps)
+        require.positive("width", self.width)
+
+    @property
+    def first(self) -> int:
+        """tau_1."""
+        default = math.ceil(self.horizon ** (2 / 3))
+        return max(2, min(self.horizon // 4, default)) if self.warmup is None else self.warmup
+
+    def mechanisms(self, batch: int) -> BatchMechanisms:
+        """The calibrated vector sums of a batch."""
+        return self._calibrated[(self.sizes[batch], batch == 0)]
+
+    @cached_property
+    def _calibrated(self) -> dict[tuple[int, bool], BatchMechanisms]:
+        return {
+            (size, first): calibrate(
+                link=self.model,
+                dim=self.dim,
+                parameter_bound=self.parameter_bound,
+                budget=self.budget,
+                users=size,
+                weight_bound=1.0 if first else self.model.slope_bound,
+                share=self.share,
+                steps=self.steps,
+            )
+            for size, first in {(size, place == 0) for place, size in enumerate(self.released_sizes)}
+        }
+
+    @property
+    def released_sizes(self) -> tuple[int, ...]:
+        """Batches that are released: all but the last, after which nobody would use it."""
+        return self.sizes[:-1]
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """That of the most expensive batch; a user is in one."""
+        return max((each.guarantee for each in self._calibrated.values()), key=lambda stated: stated.epsilon)
+
+    @property
+    def bits_per_user(self) -> int:
+        """Of all N + 1 messages of a user."""
+        return max(each.bits_per_user for each in self._calibrated.values())
+
+    def regulariser(self, batch: int) -> float:
+        """lambda: twice what the matrix's noise reaches in norm, so that half of it is left."""
+        noise = self.mechanisms(batch).matrix_noise(self.dim, self.failure / len(self.sizes))
+        theory = 20 * self.model.reward_bound * self.dim * math.log(self.horizon) if self.preset == "paper" else 1.0
+        return max(2 * noise, theory)
+
+    @property
+    def gamma(self) -> float:
+        """Of the bounds: `width` sqrt(d), or the theorem's form for the first batch."""
+        if self.preset == "tuned":
+            return self.width * math.sqrt(self.dim)
+        r, s = self.model.reward_bound, self.parameter_bound
+        optimiser = self.mechanisms(0).optimiser
+        excess = self.sizes[0] * 4 * s * r / math.sqrt(self.steps)  # Lemma U.3: 2S L / sqrt N per user, twice for noise
+        curved = 2 * (1 + self.concordance * s)
+        return (
+            30 * r * s * math.sqrt(self.dim * math.log(self.horizon))
+            + s * math.sqrt(self.regulariser(0))
+            + math.sqrt(curved * (excess + optimiser.protocol.noise.std()))
+        )
+
+    def learn(
+        self,
+        batch: int,
+        features: Floats,
+        weights: Floats,
+        rewards: Floats,
+        earlier: list[BatchEstimate],
+        source: NoiseSource,
+        *,
+        path: str,
+    ) -> tuple[BatchEstimate, NDArray[np.int64]]:
+        """N + 1 shuffles of the batch's users."""
+        mechanisms, regulariser = self.mechanisms(batch), self.regulariser(batch)
+        gram = mechanisms.matrix.release(mechanisms.outer.statistic(features, weights), source, path=path).total
+        matrix = mechanisms.outer.unpack(gram) + regulariser * np.eye(self.dim)
+        inverse, repaired = inverted(matrix, regulariser / 4)
+        newton = None
+        if self.preset == "tuned":  # batch 1: L_mu V bounds the Hessian; later: twice H_k
+            scale = self.model.slope_bound if batch == 0 else 2.0
+            newton = scale * np.asarray(np.linalg.inv(inverse), dtype=float)
+        theta = mechanisms.optimiser.minimise(
+            features,
+            rewards,
+            source,
+            ridge=1.0,
+            start=None if batch == 0 else earlier[0].theta,
+            matrix=newton,
+            path=path,
+        )
+        steepness = self.curvature if batch == 0 else 1.0
+        estimate = BatchEstimate(
+            theta=theta,
+            inverse=inverse,
+            width=self.gamma * math.sqrt(steepness),
+            blur=self._blur(mechanisms, batch),
+        )
+        return estimate, repaired
+
+    def _blur(self, mechanisms: BatchMechanisms, batch: int) -> float:
+        """Two standard deviations of the averaged gradient noise along H^{-1} x; none in the theorem's form."""
+        if self.preset == "paper":
+            return 0.0
+        steepness = 1 / self.model.slope_bound if batch == 0 else 1.0
+        return 2 * steepness * mechanisms.optimiser.protocol.noise.std() / math.sqrt(max(1, self.steps // 2))

@@ -1,0 +1,126 @@
+"""The price of one batch of GLM-SDP: a shuffled matrix sum and N shuffled gradient sums of the same users."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from bandanna.accounting import accountant
+from bandanna.accounting.budgets import ApproxDP
+from bandanna.accounting.calibration.binomial import noise_of_std
+from bandanna.accounting.calibration.gaussian import finite_mu
+from bandanna.accounting.events import CompositionEvent, Event, RepetitionEvent
+from bandanna.accounting.guarantee import Guarantee, guarantee_of
+from bandanna.core.search import least
+from bandanna.errors import CalibrationError
+from bandanna.glm.links import Link
+from bandanna.glm.shuffled_gradient import OuterProducts, ShuffledGradient
+from bandanna.protocols.shuffle_binomial import ShuffleBinomial
+from bandanna.protocols.shuffle_binomial.privacy import exposed, local_event
+
+_SIGHT = (
+    ("the shuffler", "every user's noisy counts, in every shuffle of the batch"),
+    ("the analyzer and everybody else", "the totals of each shuffle of a batch"),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BatchMechanisms:
+    """The calibrated sums of one batch; `delta` is where the guarantee is stated."""
+
+    matrix: ShuffleBinomial
+    optimiser: ShuffledGradient
+    delta: float
+
+    @property
+    def outer(self) -> OuterProducts:
+        """The domain of the matrices."""
+        domain = self.matrix.domain
+        assert isinstance(domain, OuterProducts)
+        return domain
+
+    @property
+    def event(self) -> Event:
+        """What one user of the batch pays, all N + 1 shuffles together."""
+        return CompositionEvent(events=(self.matrix.event, self.optimiser.event))
+
+    @property
+    def local(self) -> Event:
+        """What the shuffler sees of one user."""
+        gradients = local_event(self.optimiser.protocol.domain, self.optimiser.protocol.noise)
+        return CompositionEvent(
+            events=(
+                local_event(self.outer, self.matrix.noise),
+                RepetitionEvent(event=gradients, times=self.optimiser.steps),
+            )
+        )
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """Shuffle differential privacy, and what is left against the shuffler."""
+        gradients = self.optimiser.protocol
+        return guarantee_of(
+            self.event,
+            delta=self.delta,
+            trust="shuffle",
+            protects="contexts and rewards",
+            observers=_SIGHT,
+            local=self.local,
+            exposed=max(exposed(self.outer, self.matrix.noise), exposed(gradients.domain, gradients.noise)),
+        )
+
+    @property
+    def bits_per_user(self) -> int:
+        """Of all messages of a user."""
+        return self.matrix.bits_per_user + self.optimiser.steps * self.optimiser.protocol.bits_per_user
+
+    def matrix_noise(self, dim: int, failure: float) -> float:
+        """The noise of the matrix stays below this in norm except with probability `failure`.
+
+        s (sqrt(2d) + sqrt(2 log(2/failure))) with s the std of a packed entry: exact for Gaussian noise, which the
+        sum of very many coins is near to; bounds rest on it, privacy does not.
+        """
+        return self.matrix.noise.std() * (math.sqrt(2 * dim) + math.sqrt(2 * math.log(2 / failure)))
+
+
+def calibrate(
+    *,
+    link: Link,
+    dim: int,
+    parameter_bound: float,
+    budget: ApproxDP,
+    users: int,
+    weight_bound: float,
+    share: float,
+    steps: int,
+) -> BatchMechanisms:
+    """Least noise: mu_matrix^2 = share mu^2, steps mu_gradient^2 = (1 - share) mu^2, raised as the accountant asks."""
+    mu = finite_mu(budget)
+    outer = OuterProducts(size=dim, bound=weight_bound)
+    ball = ShuffledGradient.domain(link, dim, parameter_bound)
+    stds = (
+        outer.sensitivity / (mu * math.sqrt(share)),
+        ball.sensitivity * math.sqrt(steps) / (mu * math.sqrt(1 - share)),
+    )
+
+    def mechanisms(raised: float) -> BatchMechanisms:
+        sums = [
+            ShuffleBinomial(
+                domain=domain,
+                noise=noise_of_std(
+                    raised * std, sensitivity=domain.sensitivity, dim=domain.dim, users=users, composed=True
+                ),
+                delta=budget.delta,
+            )
+            for domain, std in zip((outer, ball), stds, strict=True)
+        ]
+        gradient = ShuffledGradient(link=link, parameter_bound=parameter_bound, steps=steps, protocol=sums[1])
+        return BatchMechanisms(matrix=sums[0], optimiser=gradient, delta=budget.delta)
+
+    def meets(raised: float) -> bool:
+        return accountant.satisfies(mechanisms(raised).event, budget)
+
+    high = next((raised for raised in (1.02, 1.05, 1.1, 1.2, 1.5) if meets(raised)), None)
+    if high is None:
+        raise CalibrationError(f"no binomial noise within 50 % of the ideal meets {budget} in a batch of {users}")
+    return mechanisms(least(meets, 1.0, high, relative=1e-4))

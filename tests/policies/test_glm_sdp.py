@@ -1,0 +1,148 @@
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from dp_accounting.pld import privacy_loss_distribution as pld
+
+from bandanna.accounting import accountant
+from bandanna.accounting.budgets import ApproxDP
+from bandanna.core.streams import Streams
+from bandanna.design import near_optimal_design
+from bandanna.environments.arrays import ArrayEnvironment
+from bandanna.environments.glm import GeneralisedLinear
+from bandanna.errors import InvalidArgument, InvalidBudget
+from bandanna.policies.glm import GLMSDP, BGLinUCB
+from bandanna.policies.glm.designs import designs
+from bandanna.policies.registry import make
+from bandanna.simulation.engine import simulate
+
+BUDGET = ApproxDP(epsilon=1.0, delta=1e-5)
+SETTING = {"dim": 3, "horizon": 4000, "link": "logistic", "parameter_bound": 2.0}
+WORLD = GeneralisedLinear(dim=3, n_arms=10, link="logistic", norm=2.0)
+
+
+def policy_of(**changes: object) -> GLMSDP:
+    """At (1, 1e-5), with 4000 rounds."""
+    return GLMSDP(**{**SETTING, "budget": BUDGET, **changes})
+
+
+def test_every_batch_keeps_the_budget() -> None:
+    """A batch's shuffles together would cost more than the budget, or hardly any of it would be used."""
+    policy = policy_of()
+    for batch in range(len(policy.sizes) - 1):
+        mechanisms = policy.mechanisms(batch)
+        spent = accountant.epsilon(mechanisms.event, BUDGET.delta)
+        assert spent <= BUDGET.epsilon
+        assert spent > 0.98 * BUDGET.epsilon
+    assert policy.guarantee.trust == "shuffle"
+    assert policy.guarantee.epsilon <= 1.0
+
+
+def test_less_noise_breaks_the_budget() -> None:
+    """Fewer coins (20 % less spread) in the matrix or in the gradients would still be within the budget."""
+    mechanisms = policy_of().mechanisms(0)
+    fewer = replace(mechanisms.matrix.noise, trials=int(0.64 * mechanisms.matrix.noise.trials))
+    assert not accountant.satisfies(replace(mechanisms, matrix=replace(mechanisms.matrix, noise=fewer)).event, BUDGET)
+    protocol = mechanisms.optimiser.protocol
+    fewer = replace(protocol.noise, trials=int(0.64 * protocol.noise.trials))
+    quieter = replace(mechanisms.optimiser, protocol=replace(protocol, noise=fewer))
+    assert not accountant.satisfies(replace(mechanisms, optimiser=quieter).event, BUDGET)
+
+
+def test_price_is_near_that_of_gaussians_of_the_same_spread() -> None:
+    """The binomial sums would need much more noise than Gaussian ones, or claim to need less."""
+    mechanisms = policy_of().mechanisms(0)
+    matrix, gradient = mechanisms.matrix, mechanisms.optimiser.protocol
+    loss = pld.from_gaussian_mechanism(
+        matrix.noise.std() / matrix.domain.sensitivity, value_discretization_interval=1e-4
+    )
+    other = pld.from_gaussian_mechanism(
+        gradient.noise.std() / gradient.domain.sensitivity, value_discretization_interval=1e-4
+    ).self_compose(mechanisms.optimiser.steps)
+    ideal = loss.compose(other).get_epsilon_for_delta(BUDGET.delta)
+    assert 0.9 * BUDGET.epsilon < ideal <= BUDGET.epsilon * 1.001
+
+
+def test_sizes_are_public_and_complete() -> None:
+    """Batches would not add up to the horizon, or a batch of one user be released."""
+    for horizon in (50, 4000, 100_000):
+        for batches in (None, 2, 4):
+            sizes = policy_of(horizon=horizon, batches=batches).sizes
+            assert sum(sizes) == horizon
+            assert min(sizes) >= 2 or sizes[-1] >= 1
+            assert batches is None or len(sizes) <= batches
+    assert policy_of(warmup=700).sizes[0] == 700
+    with pytest.raises(InvalidArgument, match="warmup"):
+        policy_of(warmup=5000)
+
+
+def test_beats_random_play_at_true_privacy() -> None:
+    """At (1, 1e-5) and T = 4000 the regret would not be below random play's by more than 3 standard errors."""
+    policy = policy_of()
+    regret = simulate(policy, WORLD, n_seeds=8).regret[:, -1]
+    world = WORLD.begin(Streams(range(8)))
+    means = world.means(world.contexts(0, 4000))  # the very same rounds
+    gap = np.sum(np.max(means, axis=2) - np.mean(means, axis=2), axis=1) - regret
+    assert float(np.mean(gap)) > 3 * float(np.std(gap, ddof=1)) / math.sqrt(8)
+
+
+def test_messages_have_the_law_of_the_shortcut() -> None:
+    """Runs by messages and by aggregates would differ in the mean (16 seeds each; false alarm below 1e-3)."""
+    policy = policy_of(horizon=600, warmup=300, batches=3, steps=2)
+    law = simulate(policy, WORLD, n_seeds=16, seed=0).regret[:, -1]
+    messages = simulate(policy, WORLD, n_seeds=16, seed=100, path="messages").regret[:, -1]
+    spread = math.sqrt((np.var(law, ddof=1) + np.var(messages, ddof=1)) / 16)
+    assert abs(float(np.mean(law) - np.mean(messages))) < 4 * spread
+
+
+def test_designs_agree_with_the_design_of_one_set() -> None:
+    """A design of many sets at once would not be near-optimal, or give weight to an arm that is left out."""
+    rng = np.random.default_rng(0)
+    arms = rng.normal(size=(40, 9, 3))
+    alive = rng.random((40, 9)) < 0.8
+    alive[:, 0] = True
+    weights = designs(arms, alive)
+    np.testing.assert_allclose(weights.sum(axis=1), 1.0)
+    assert np.all(weights[~alive] == 0)
+    for each, kept, mass in zip(arms, alive, weights, strict=True):
+        rank = near_optimal_design(each[kept]).rank
+        inverse = np.linalg.pinv((each * mass[:, None]).T @ each)
+        assert np.max(np.einsum("kd,de,ke->k", each[kept], inverse, each[kept])) <= 2 * rank * (1 + 1e-6)
+
+
+def test_designs_of_degenerate_sets() -> None:
+    """Equal arms, arms on a line or arms that are all zero would give a NaN or a warning."""
+    sets = np.stack([np.tile([0.3, 0.4], (4, 1)), np.outer([1, -2, 0.5, 0], [1.0, 1.0]), np.zeros((4, 2))])
+    weights = designs(sets, np.ones((3, 4), dtype=bool))
+    np.testing.assert_allclose(weights.sum(axis=1), 1.0)
+    assert weights[1, 3] == 0
+
+
+@pytest.mark.parametrize("kind", ["tuned", "paper", "published", "corrected"])
+def test_degenerate_worlds_are_harmless(kind: str) -> None:
+    """Equal arms or certain rewards would give a NaN or a warning."""
+    shared = {"dim": 2, "horizon": 120, "link": "logistic", "parameter_bound": 3.0}
+    private = kind in ("tuned", "paper")
+    policy = GLMSDP(**shared, budget=BUDGET, preset=kind) if private else BGLinUCB(**shared, preset=kind)
+    arms = np.tile([0.6, 0.8], (120, 4, 1))
+    for value in (0.0, 1.0):
+        result = simulate(policy, ArrayEnvironment(arms=arms, means=np.full((120, 4), value)), n_seeds=2)
+        np.testing.assert_allclose(result.regret, 0.0, atol=1e-12)
+
+
+def test_without_noise_a_batched_policy_learns() -> None:
+    """B-GLinUCB with narrower bounds would not be far below random play."""
+    narrow = simulate(BGLinUCB(**SETTING, width=0.1, warmup=400), WORLD, n_seeds=4).regret[:, -1]
+    wide = simulate(BGLinUCB(**SETTING, preset="published", warmup=400), WORLD, n_seeds=4).regret[:, -1]
+    assert float(np.max(narrow)) < 0.5 * float(np.min(wide))
+
+
+def test_names_and_budgets() -> None:
+    """The names would make something else, or a budget without noise be accepted."""
+    assert make("GLM-SDP", **SETTING, epsilon=1.0, delta=1e-5) == policy_of()
+    assert isinstance(make("B-GLinUCB", **SETTING), BGLinUCB)
+    with pytest.raises(InvalidBudget):
+        GLMSDP(**SETTING, budget=ApproxDP(epsilon=math.inf, delta=0.1))
