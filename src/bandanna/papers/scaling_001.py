@@ -5,9 +5,8 @@ Instance, the *fan*: actions (cos a, sin a) in the plane at the angles a = 0 and
 width allows, and regret is of the order of its bound. sigma = 0.1, as in the figures: who the clients are is then the
 largest uncertainty, since that of the rewards is smaller by sqrt(2d/h_l)/sigma.
 
-Horizons 2^13, ..., 2^22, each a run of its own; the slope is the least-squares fit to the logarithms of the means. (A
-doubling of the horizon adds at most one phase, so single points lie up to a factor 2 off the line, and fitted slopes
-a few hundredths.)
+Horizons 2^13, ..., 2^22, each a run of its own; the slope is the least-squares fit to the logarithms of the means.
+(Where a horizon ends within a phase moves single points off the line.)
 
 Reference: Li, Zhou and Ji 2024 [001], Theorems 5.1 and 5.2.
 """
