@@ -17,7 +17,7 @@ from bandanna.errors import MissingExtra
 FIGURES = {  # shown by bandanna.cli.papers.paper_<number>
     "000": ("fig1", "fig2", "returning", "scaling"),
     "001": ("fig2a", "fig2b", "fig2c", "fig3", "table2", "scaling"),
-    "004": ("definitions",),
+    "004": ("fig4", "fig5", "definitions"),
 }
 _HELP = "; ".join(f"{number}: {', '.join(figures)}" for number, figures in FIGURES.items())
 
@@ -25,7 +25,9 @@ _HELP = "; ".join(f"{number}: {', '.join(figures)}" for number, figures in FIGUR
 def paper(
     number: Annotated[str, typer.Argument(help=f"The paper: {', '.join(FIGURES)}.")],
     figure: Annotated[str, typer.Argument(help=f"Its figure. {_HELP}.")],
-    seeds: Annotated[int | None, typer.Option(help="Instances (default: the figure's own).")] = None,
+    seeds: Annotated[
+        int | None, typer.Option("--seeds", "--runs", help="Instances (default: the figure's own).")
+    ] = None,
     horizon: Annotated[int | None, typer.Option(help="Rounds (default: the figure's own).")] = None,
     jobs: Annotated[int | None, typer.Option(help="Processes (default: as many as there are cores).")] = None,
     out: Annotated[
