@@ -31,7 +31,7 @@ def test_every_bound_is_documented_and_behaves(name: str) -> None:
     """A bound would lack its formula or its place, not be positive, fall with the horizon, or not take arrays."""
     bound = BOUNDS[name]
     assert bound.side in ("upper", "lower")
-    assert bound.paper in ("000", "001", "002", "004")
+    assert bound.paper in ("000", "001", "002", "003", "004")
     assert bound.statement
     assert bound.holds
     assert bound.formula.__doc__

@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from bandanna.theory import contextual, counting, distributed, finite, linear, public_contexts
+from bandanna.theory import contextual, counting, distributed, finite, generalised, linear, public_contexts
 from bandanna.theory.catalogue import BOUNDS, Bound
 from bandanna.theory.lookup import Curve, bounds_for
 
@@ -21,6 +21,7 @@ __all__ = [
     "counting",
     "distributed",
     "finite",
+    "generalised",
     "linear",
     "public_contexts",
 ]

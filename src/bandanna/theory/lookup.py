@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from bandanna.theory import contextual, distributed, finite, linear, public_contexts
+from bandanna.theory import contextual, distributed, finite, generalised, linear, public_contexts
 from bandanna.theory.catalogue import BOUNDS, Bound, Floats
 
 Setting = Mapping[str, Any]
@@ -146,14 +146,28 @@ def _oful_joint(setting: Setting) -> Found:
     yield public_contexts.adac_oful_joint_rate, {"rho": _rho(setting)}
 
 
+def _generalised(setting: Setting) -> Found:
+    """Generalised linear policies of paper 003: rates."""
+    problem: dict[str, Any] = {"dim": setting["dim"]}
+    private = problem | {"epsilon": setting["epsilon"]}
+    if setting["policy"] == "RSGLinUCB":
+        yield generalised.rs_glinucb_rate, problem
+        return
+    yield (generalised.glm_jdp_rate if setting["policy"] == "GLMJDP" else generalised.glm_sdp_rate), private
+    yield generalised.glm_lower_rate, private
+
+
 _FAMILIES: dict[str, Callable[[Setting], Found]] = {
     "Elimination": _finite_arms,
+    "GLMJDP": _generalised,
+    "GLMSDP": _generalised,
     "GOPE": _gope,
     "LDPUCB": _finite_arms,
     "LinUCB": _linucb,
     "OFUL": _oful,
     "OFULJDP": _oful_joint,
     "PhasedElimination": _phased_elimination,
+    "RSGLinUCB": _generalised,
     "Thompson": _finite_arms,
     "UCB1": _finite_arms,
     "UCBEpisodes": _ucb_episodes,
