@@ -197,9 +197,26 @@ def test_arrays_shorter_than_the_horizon_are_refused_at_once() -> None:
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_every_algorithm_can_be_named(name: str) -> None:
     """Whatever the registry knows can stand in a file."""
-    budget = {} if ALGORITHMS[name].trust == "none" else {"epsilon": 1.0, "delta": 1e-5}
+    entry = ALGORITHMS[name]
+    budget = {} if entry.trust == "none" else {"epsilon": 1.0, "delta": 1e-5}
+    if entry.kind is not None and "delta" not in entry.options:
+        budget.pop("delta", None)  # pure
     experiment = Experiment.from_dict({**GOOD, "algorithm": [{"name": name, **budget}]})
-    assert experiment.curves[0].policy(dim=3, horizon=200).privacy.model == ALGORITHMS[name].trust
+    assert experiment.curves[0].policy(dim=3, horizon=200).guarantee.trust == entry.trust
+
+
+def test_finite_arms_from_a_file() -> None:
+    """A file cannot name finite arms, their law, their policy's own arguments, or what the name says is overruled."""
+    world = {"name": "FiniteArms", "means": [-0.5, 0.5], "reward": {"name": "ClippedGaussian", "low": -1, "high": 1}}
+    table = {"name": "AdaC-UCB", "rho": [0.1, 1.0], "optimism": 3.5, "reward_range": [[-1, 1]]}
+    experiment = Experiment.from_dict({**GOOD, "environment": world, "algorithm": [table]})
+    assert [curve.policy(dim=2, horizon=200).budget.rho for curve in experiment.curves] == [0.1, 1.0]
+    assert experiment.curves[0].calibrated(dim=2, horizon=200).guarantee.rho <= 0.1
+    shuffled = {"name": "SDP-SE", "epsilon": 1.0, "delta": 1e-5, "shuffled": False}
+    with pytest.raises(InvalidArgument, match="shuffled"):
+        Experiment.from_dict({**GOOD, "environment": world, "algorithm": [shuffled]})
+    with pytest.raises(InvalidArgument, match=r"algorithm\[1\]"):
+        Experiment.from_dict({**GOOD, "environment": world, "algorithm": [{"name": "AdaC-UCB", "rho": -1.0}]})
 
 
 def test_plain_values_give_the_same_experiment_back() -> None:

@@ -29,12 +29,11 @@ def draw_prices(prices: Sequence[Price], out: Path) -> list[Path]:
 
 def _empty(title: str, panel: Sequence[Price]) -> tuple[Any, Any]:
     """Axes in the house's style, without lines."""
-    figure = plot_regret({"": panel[0].free.result}, title=title)
+    figure = plot_regret({"": panel[0].free.result})
     axes = figure.axes[0]
     for artist in (*axes.lines, *axes.collections, *axes.texts):
         artist.remove()
-    if axes.get_legend() is not None:
-        axes.get_legend().remove()
+    axes.set_title(title, loc="left", fontweight="bold")
     return figure, axes
 
 

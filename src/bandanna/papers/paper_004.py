@@ -145,7 +145,7 @@ def curve(
 ) -> Curve:
     """One curve."""
     policy, env = problem(setting, variant, rho, horizon, early=early)
-    result = simulate(policy, env, n_seeds=n_seeds, seed=seed)
+    result = simulate(policy, env, n_seeds=n_seeds, seed=seed, checkpoints=1000)
     name = NAMES[setting] + "-early" * early
     free = {"finite": "UCB-episodes", "linear": "GOPE", "contextual": "RS-OFUL"}[setting]
     return Curve(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import fields
 from typing import Any
 
 from bandanna.accounting.budgets import ZCDP, ApproxDP, Budget, PureDP, RenyiDP
@@ -35,10 +36,12 @@ def _budget(arguments: dict[str, Any], allowed: tuple[frozenset[str], ...]) -> B
     return _KINDS[frozenset(given)](**given)
 
 
-def _made(kind: Callable[..., Any], *allowed: frozenset[str], finite: bool = False, **fixed: Any) -> Callable[..., Any]:
+def _made(kind: Callable[..., Any], *allowed: frozenset[str], finite: bool, **fixed: Any) -> Callable[..., Any]:
     """Built from its own arguments and the numbers of its budget; finite arms may be counted by `dim` as well."""
 
     def make(**arguments: Any) -> Any:
+        if set(fixed) & set(arguments):
+            raise TypeError(f"{', '.join(sorted(set(fixed) & set(arguments)))} is what the name says")
         chosen = {**fixed, **arguments}
         if finite and "n_arms" not in chosen and "dim" in chosen:
             chosen["n_arms"] = chosen.pop("dim")  # features of finite arms are unit vectors
@@ -47,27 +50,43 @@ def _made(kind: Callable[..., Any], *allowed: frozenset[str], finite: bool = Fal
     return make
 
 
-def _named(name: str, trust: str, guarantee: str, make: Callable[..., Any], protects: str = "rewards") -> Algorithm:
-    protects = "nothing" if trust == "none" else protects
-    return Algorithm(name=name, paper="004", trust=trust, protects=protects, guarantee=guarantee, make=make)
+def _named(
+    name: str,
+    trust: str,
+    guarantee: str,
+    kind: type[Any],
+    *allowed: frozenset[str],
+    protects: str = "rewards",
+    **fixed: Any,
+) -> Algorithm:
+    return Algorithm(
+        name=name,
+        paper="004",
+        trust=trust,
+        protects="nothing" if trust == "none" else protects,
+        guarantee=guarantee,
+        make=_made(kind, *allowed, finite="n_arms" in {each.name for each in fields(kind)}, **fixed),
+        kind=kind,
+        options=tuple(sorted({option for names in allowed for option in names})),
+    )
 
 
-_PURE, _APPROX = (frozenset({"epsilon"}),), (frozenset({"epsilon", "delta"}),)
+_PURE, _APPROX = frozenset({"epsilon"}), frozenset({"epsilon", "delta"})
 _ZCDP = "zCDP, DP or Renyi DP"
 
 CONCENTRATED = (
-    _named("UCB1", "none", "none", _made(UCB1, finite=True)),
-    _named("Thompson", "none", "none", _made(Thompson, finite=True)),
-    _named("UCB-episodes", "none", "none", _made(UCBEpisodes, finite=True)),
-    _named("AdaC-UCB", "central", _ZCDP, _made(UCBEpisodes, *_ANY, finite=True)),
-    _named("AdaP-UCB", "central", "DP, pure", _made(UCBEpisodes, *_PURE, finite=True)),
-    _named("DP-SE", "central", "DP, pure", _made(Elimination, *_PURE, finite=True)),
-    _named("LDP-UCB", "local", "local DP, pure", _made(LDPUCB, finite=True)),
-    _named("SDP-SE", "shuffle", "shuffle DP", _made(Elimination, *_APPROX, finite=True, shuffled=True)),
-    _named("GOPE", "none", "none", _made(GOPE)),
-    _named("AdaC-GOPE", "central", _ZCDP, _made(GOPE, *_ANY)),
-    _named("AdaC-GOPE-early", "central", _ZCDP, _made(GOPE, *_ANY, noise="beginning")),
-    _named("RS-OFUL", "none", "none", _made(OFUL)),
-    _named("AdaC-OFUL", "central", _ZCDP, _made(OFUL, *_ANY)),
-    _named("AdaC-OFUL-JDP", "central", f"joint {_ZCDP}", _made(OFULJDP, *_ANY), "contexts and rewards"),
+    _named("UCB1", "none", "none", UCB1),
+    _named("Thompson", "none", "none", Thompson),
+    _named("UCB-episodes", "none", "none", UCBEpisodes),
+    _named("AdaC-UCB", "central", _ZCDP, UCBEpisodes, *_ANY),
+    _named("AdaP-UCB", "central", "DP, pure", UCBEpisodes, _PURE),
+    _named("DP-SE", "central", "DP, pure", Elimination, _PURE),
+    _named("LDP-UCB", "local", "local DP, pure", LDPUCB),
+    _named("SDP-SE", "shuffle", "shuffle DP", Elimination, _APPROX, shuffled=True),
+    _named("GOPE", "none", "none", GOPE),
+    _named("AdaC-GOPE", "central", _ZCDP, GOPE, *_ANY),
+    _named("AdaC-GOPE-early", "central", _ZCDP, GOPE, *_ANY, noise="beginning"),
+    _named("RS-OFUL", "none", "none", OFUL),
+    _named("AdaC-OFUL", "central", _ZCDP, OFUL, *_ANY),
+    _named("AdaC-OFUL-JDP", "central", f"joint {_ZCDP}", OFULJDP, *_ANY, protects="contexts and rewards"),
 )

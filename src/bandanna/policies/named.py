@@ -9,7 +9,11 @@ from typing import Any
 
 @dataclass(frozen=True, kw_only=True)
 class Algorithm:
-    """A name, where it comes from, whom its users trust, what it protects, what it guarantees, and how it is made."""
+    """A name, where it comes from, whom its users trust, what it protects, what it guarantees, and how it is made.
+
+    kind     the policy's class, whose arguments a file may set; None: a LinUCB with the options of its trust model
+    options  the numbers of its budget that `make` takes beside those arguments
+    """
 
     name: str
     paper: str
@@ -17,3 +21,5 @@ class Algorithm:
     protects: str
     guarantee: str
     make: Callable[..., Any]
+    kind: type[Any] | None = None
+    options: tuple[str, ...] = ()

@@ -35,9 +35,12 @@ from bandanna.core import require
 from bandanna.environments.arrays import ArrayEnvironment
 from bandanna.environments.base import Environment
 from bandanna.environments.drifting import DriftingContexts
+from bandanna.environments.finite import FiniteArms
+from bandanna.environments.levels import ClippedGaussian, TwoPoint
 from bandanna.environments.linear import LinearContextual
 from bandanna.environments.published import PublishedLinear
 from bandanna.environments.rewards import Bernoulli, Bounded, RewardLaw
+from bandanna.environments.sphere import SphereArms, SphereContexts
 from bandanna.errors import BandannaError, InvalidArgument
 from bandanna.policies.linucb import LinUCB
 from bandanna.policies.registry import ALGORITHMS, make
@@ -47,9 +50,19 @@ from bandanna.simulation.engine import Policy
 from bandanna.simulation.tables import inside, keys, suggest, typed
 
 ENVIRONMENTS: dict[str, type[Environment]] = {
-    kind.__name__: kind for kind in (LinearContextual, PublishedLinear, DriftingContexts, ArrayEnvironment)
+    kind.__name__: kind
+    for kind in (
+        LinearContextual,
+        PublishedLinear,
+        DriftingContexts,
+        ArrayEnvironment,
+        FiniteArms,
+        SphereArms,
+        SphereContexts,
+    )
 }
-REWARDS: dict[str, type[Bernoulli] | type[Bounded]] = {"Bernoulli": Bernoulli, "Bounded": Bounded}
+REWARDS: dict[str, type[Any]] = {kind.__name__: kind for kind in (Bernoulli, Bounded, TwoPoint, ClippedGaussian)}
+_GIVEN = ("dim", "n_arms", "horizon", "budget", "privacy")  # by the experiment, or by the numbers of a budget
 _TOP = ("title", "horizon", "seeds", "seed", "path", "checkpoints", "environment", "algorithm")
 
 
@@ -192,12 +205,25 @@ class _Table:
 
     def of_algorithm(self) -> dict[str, Any]:
         """Checked arguments, lists of values still unexpanded."""
-        privacy = getattr(trust, ALGORITHMS[self.name].trust)
+        entry = ALGORITHMS[self.name]
+        if entry.kind is not None:
+            types = {
+                **typing.get_type_hints(entry.kind),
+                **dict.fromkeys(entry.options, float),
+                "name": str,
+                "label": str,
+            }
+            own = [f.name for f in fields(entry.kind) if f.init and f.name not in _GIVEN]
+            return self._of(types, ("name", "label", *entry.options, *own))
+        privacy = getattr(trust, entry.trust.partition(" ")[0])  # "concurrent shuffle" is `concurrent`
         types = {**typing.get_type_hints(LinUCB), **typing.get_type_hints(privacy), "name": str, "label": str}
         own = [f.name for f in fields(LinUCB) if f.name not in ("dim", "horizon", "privacy")]
         options = [name for name in inspect.signature(privacy).parameters if name != "protocol"]  # the name says which
         needed = ("epsilon", "delta") if "epsilon" in options and not ("rho" in options and "rho" in self.given) else ()
-        given = keys(self.given, self.where, ("name", "label", *options, *own), needed=needed)
+        return self._of(types, ("name", "label", *options, *own), needed=needed)
+
+    def _of(self, types: Mapping[str, Any], known: tuple[str, ...], needed: tuple[str, ...] = ()) -> dict[str, Any]:
+        given = keys(self.given, self.where, known, needed=needed)
         for name, value in given.items():
             several = isinstance(value, list) and name not in ("name", "label")
             if several and not value:
@@ -231,7 +257,8 @@ def _reward(given: Any) -> RewardLaw:
     allowed = {"name", *(f.name for f in fields(kind))}
     chosen = keys(table, "environment.reward", sorted(allowed))
     with inside("environment.reward."):
-        return kind(**{name: value for name, value in chosen.items() if name != "name"})
+        law: RewardLaw = kind(**{name: value for name, value in chosen.items() if name != "name"})
+        return law
 
 
 def _short(value: Any) -> str:
