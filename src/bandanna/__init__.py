@@ -38,6 +38,14 @@ _HOMES = {
     "PaperConfidence": "bandanna.policies.confidence",
     "LinUCB": "bandanna.policies.linucb",
     "PhasedElimination": "bandanna.policies.phased_elimination",
+    "Elimination": "bandanna.policies.elimination",
+    "GOPE": "bandanna.policies.gope",
+    "LDPUCB": "bandanna.policies.ldp_ucb",
+    "OFUL": "bandanna.policies.oful",
+    "OFULJDP": "bandanna.policies.oful_jdp",
+    "Thompson": "bandanna.policies.thompson",
+    "UCB1": "bandanna.policies.ucb1",
+    "UCBEpisodes": "bandanna.policies.ucb_episodes",
     "make": "bandanna.policies.registry",
     "geometric": "bandanna.policies.schedules",
     "CentralContinual": "bandanna.protocols",
@@ -90,10 +98,13 @@ __all__ = [
     "ContinualSum",
     "Decision",
     "Domain",
+    "Elimination",
     "Estimate",
     "ExplicitPolicy",
     "FastNoise",
+    "GOPE",
     "Guarantee",
+    "LDPUCB",
     "Ledger",
     "LedgerStore",
     "LinUCB",
@@ -101,6 +112,8 @@ __all__ = [
     "LocalGaussian",
     "MemoryStore",
     "NoiseSource",
+    "OFUL",
+    "OFULJDP",
     "PaperConfidence",
     "PhasedElimination",
     "Privacy",
@@ -114,6 +127,9 @@ __all__ = [
     "ShuffleGaussian",
     "Statistic",
     "SymmetricMatrix",
+    "Thompson",
+    "UCB1",
+    "UCBEpisodes",
     "ZCDP",
     "__version__",
     "accounting",
@@ -169,10 +185,18 @@ if TYPE_CHECKING:
     from bandanna.mechanisms.sources import FastNoise, NoiseSource, SecureNoise
     from bandanna.policies.anytime import Anytime
     from bandanna.policies.confidence import PaperConfidence
+    from bandanna.policies.elimination import Elimination
+    from bandanna.policies.gope import GOPE
+    from bandanna.policies.ldp_ucb import LDPUCB
     from bandanna.policies.linucb import LinUCB
+    from bandanna.policies.oful import OFUL
+    from bandanna.policies.oful_jdp import OFULJDP
     from bandanna.policies.phased_elimination import PhasedElimination
     from bandanna.policies.registry import make
     from bandanna.policies.schedules import geometric
+    from bandanna.policies.thompson import Thompson
+    from bandanna.policies.ucb1 import UCB1
+    from bandanna.policies.ucb_episodes import UCBEpisodes
     from bandanna.protocols import (
         CentralContinual,
         CentralGaussian,
