@@ -25,7 +25,7 @@ from bandanna.errors import InvalidArgument
 from bandanna.mechanisms.sources import NoiseSource
 from bandanna.policies.base import Episode
 from bandanna.policies.confidence import Confidence, PaperConfidence, radii
-from bandanna.policies.schedules import FixedBatches, Schedule, best_batch
+from bandanna.policies.schedules import FixedBatches, Schedule, best_batch, concurrent_batch
 from bandanna.protocols.channel import Channel, Running, lowest_batch, open_channel
 from bandanna.protocols.trust import Privacy, none
 
@@ -64,8 +64,9 @@ class LinUCB:
     privacy          `bd.none()`, `bd.central(...)`, `bd.local(...)`, `bd.shuffle(...)`, `bd.concurrent(...)`
     batch            users per batch, or a schedule such as `bd.geometric(first=100, ratio=1.3)`, or "paper":
                      T^{3/5} (shuffle; T^{2/3} for returning users), T^{3/4} (local), T^{1/2} (central), or "best":
-                     the size with the least regret bound; None: every round, "paper" in the shuffle models, which
-                     for concurrent shufflers means the lowest batch of their tree
+                     the size with the least regret bound; None: every round, or "paper" in the shuffle model.
+                     For concurrent shufflers a batch is the lowest of their tree: "paper" is the counter's, None the
+                     one that suits bandits (`schedules.concurrent_batch`)
     failure          probability with which the confidence set may fail
     width            multiplier of the radius: 1 is the theorem, smaller is what practitioners run; privacy does not
                      depend on it
@@ -117,6 +118,8 @@ class LinUCB:
         """When the policy learns."""
         model, batch = self.privacy.model, self.batch
         least = 2 if model in ("shuffle", "concurrent") else 1
+        if batch is None and model == "concurrent" and self.privacy.degrees == "best":
+            return FixedBatches(size=concurrent_batch(self.horizon, self.privacy.shufflers))
         if batch is None:
             batch = "paper" if least > 1 else 1
         if isinstance(batch, Schedule):
@@ -159,7 +162,7 @@ class LinUCB:
             self.channel.prefix_std(),
             users,
             reward_std=0.5,
-            independent=self.channel.stream is None,
+            independent=self.channel.independent,
             growing=self.growing,
             **shared,
         )

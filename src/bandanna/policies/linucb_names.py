@@ -39,5 +39,5 @@ LINUCB = (
     _private("LinUCB-LDP-batched", "local", _LOCAL, _linucb(local, batch="paper")),
     _private("LinUCB-SDP-Amp", "shuffle", _SHUFFLE, _linucb(shuffle, batch="paper", protocol="gaussian")),
     _private("LinUCB-SDP-Vec", "shuffle", _SHUFFLE, _linucb(shuffle, batch="paper", protocol="binomial")),
-    _private("LinUCB-CSDP", "concurrent shuffle", _SHUFFLE, _linucb(concurrent, batch="paper"), paper="002"),
+    _private("LinUCB-CSDP", "concurrent shuffle", _SHUFFLE, _linucb(concurrent), paper="002"),
 )

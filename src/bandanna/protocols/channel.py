@@ -54,6 +54,11 @@ class Channel:
         return first if isinstance(first, StreamProtocol) else None
 
     @property
+    def independent(self) -> bool:
+        """Whether the noise of a running sum adds up that of independent batches: also where one shuffler is a tree."""
+        return self.stream is None or (isinstance(self.stream, ConcurrentShuffle) and self.stream.shufflers == 1)
+
+    @property
     def continual(self) -> CentralContinual | None:
         """The central continual protocol, where there is one."""
         return self.stream if isinstance(self.stream, CentralContinual) else None

@@ -1,0 +1,64 @@
+"""Batches of LinUCB over concurrent shufflers."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from bandanna.errors import InvalidArgument
+from bandanna.policies.registry import make
+from bandanna.policies.schedules import concurrent_batch
+from bandanna.protocols.channel import lowest_batch
+from bandanna.protocols.trust import concurrent
+
+BUDGET = {"epsilon": 1.0, "delta": 1e-5}
+
+
+@pytest.mark.parametrize("k", [1, 2, 3, 5])
+def test_the_batch_has_the_least_regret(k: int) -> None:
+    """B + T^{1/2 + 1/(4k)} B^{-1/(4k)} is smaller for a batch that is half or twice as large."""
+    horizon = 10**8
+
+    def bound(size: float) -> float:
+        return size + 4 * k * horizon ** (0.5 + 1 / (4 * k)) * size ** (-1 / (4 * k))  # 4k: the derivatives balance
+
+    size = concurrent_batch(horizon, k)
+    assert size == pytest.approx(horizon ** ((2 * k + 1) / (4 * k + 1)), rel=1e-3)
+    assert bound(size) < min(bound(size / 2), bound(2 * size))
+
+
+def test_every_level_can_fill() -> None:
+    """With many shufflers the lowest batches are so large that the top ones never fill."""
+    for horizon in (2, 3, 10, 500, 2**16):
+        for k in range(1, int(math.log2(horizon)) + 1):
+            assert 2 <= concurrent_batch(horizon, k) <= horizon // 2 ** (k - 1)
+        assert 2 <= concurrent_batch(horizon, "best") <= horizon
+    with pytest.raises(InvalidArgument, match="shufflers"):
+        _ = make("LinUCB-CSDP", dim=2, horizon=100, shufflers=7, **BUDGET).channel
+
+
+def test_which_batches_are_taken() -> None:
+    """Own degrees, the paper's or batch="paper" do not keep the tree's own lowest batch, or the default is another."""
+    given = {"dim": 2, "horizon": 2000, **BUDGET}
+    assert make("LinUCB-CSDP", shufflers=2, **given).channel.sizes[0] == concurrent_batch(2000, 2)
+    papers = make("LinUCB-CSDP", shufflers=2, batch="paper", **given)
+    assert papers.channel.sizes[0] == lowest_batch(
+        concurrent(**BUDGET, shufflers=2), domain=papers.domain, horizon=2000
+    )
+    assert make("LinUCB-CSDP", degrees=(7, 5), **given).channel.stream.tree.degrees == (7, 5)
+    rounded = round(2000**0.2)
+    assert make("LinUCB-CSDP", degrees="paper", shufflers=2, **given).channel.sizes[0] == rounded
+
+
+def test_one_shuffler_is_the_sequential_model_for_linucb() -> None:
+    """With k = 1 and the same batches, noise, regulariser or radius differ from those of LinUCB-SDP-Vec."""
+    given = {"dim": 2, "horizon": 2000, **BUDGET}
+    one, sequential = make("LinUCB-CSDP", shufflers=1, **given), make("LinUCB-SDP-Vec", **given)
+    assert one.channel.sizes == sequential.channel.sizes
+    assert one.channel.independent
+    np.testing.assert_allclose(one.channel.prefix_std(), sequential.channel.prefix_std())
+    np.testing.assert_allclose(one.radii.radius, sequential.radii.radius)
+    np.testing.assert_allclose(one.radii.ridge, sequential.radii.ridge)
+    assert not make("LinUCB-CSDP", shufflers=2, **given).channel.independent
