@@ -54,7 +54,7 @@ def plot_regret(
     curves = _labelled(results)
     if path is not None:
         _kind(path)  # before the work
-    with _matplotlib("").rc_context(_STYLE):
+    with styled():
         figure = _draw(curves, title=title, log=log or bounds, lines=bound_lines(curves) if bounds else [])
     if path is not None:
         save_figure(figure, path)
@@ -66,7 +66,7 @@ def save_figure(figure: Any, path: str | PathLike[str]) -> None:
     kind = _kind(path)
     paper: dict[str, Any] = {"format": kind[1:], "dpi": 160, "bbox_inches": "tight", "pad_inches": 0.2}
     paper |= {"facecolor": "white", "metadata": {"Date": None} if kind == ".svg" else None}
-    with _matplotlib("").rc_context(_STYLE):
+    with styled():
         write_whole(path, lambda beside: figure.savefig(beside, **paper))
 
 
@@ -97,9 +97,7 @@ def _labelled(results: Mapping[str, Result] | Sequence[Result]) -> list[tuple[st
 
 
 def _draw(curves: list[tuple[str, Result]], *, title: str | None, log: bool, lines: list[BoundLine]) -> Any:
-    figure = _matplotlib("figure").Figure(figsize=(8.4, 5.2), layout=None)
-    _matplotlib("backends.backend_agg").FigureCanvasAgg(figure)
-    axes = figure.add_axes((0.12, 0.13, 0.66, 0.72))
+    figure, axes = blank((8.4, 5.2), (0.12, 0.13, 0.66, 0.72))
     for index, (_, result) in enumerate(curves):
         _curve(axes, result, index, log=log, shade=min(0.18, 0.8 / len(curves)))
     for line in lines:
@@ -108,6 +106,35 @@ def _draw(curves: list[tuple[str, Result]], *, title: str | None, log: bool, lin
     _furnish(axes, [result for _, result in curves], title, note=note_of(lines))
     _labels(axes, curves, lines)
     return figure
+
+
+def styled() -> Any:
+    """Within this context, what is drawn has the house's fonts."""
+    return _matplotlib("").rc_context(_STYLE)
+
+
+def blank(size: tuple[float, float], place: tuple[float, float, float, float]) -> tuple[Any, Any]:
+    """A figure of so many inches, and axes at (left, bottom, width, height) in it."""
+    figure = _matplotlib("figure").Figure(figsize=size, layout=None)
+    _matplotlib("backends.backend_agg").FigureCanvasAgg(figure)
+    return figure, figure.add_axes(place)
+
+
+def furnish(axes: Any, title: str | None, note: str, *, across: str, up: str) -> None:
+    """Axis names, a light grid, title and note above."""
+    axes.set_xlabel(across, color=_INK, labelpad=8)
+    axes.set_ylabel(up, color=_INK, labelpad=8)
+    axes.grid(True, which="major", color="#E4E4E4", linewidth=0.8)
+    axes.set_axisbelow(True)
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
+    for side in ("left", "bottom"):
+        axes.spines[side].set_color("#A0A0A0")
+    axes.tick_params(which="both", color="#A0A0A0", labelcolor=_INK, labelsize=12, length=4)
+    above = {"xycoords": "axes fraction", "textcoords": "offset points", "va": "bottom", "parse_math": False}
+    axes.annotate(note, (0, 1), (0, 8), fontsize=11, color=_FAINT, **above)
+    if title:
+        axes.annotate(title, (0, 1), (0, 27), fontsize=17, fontweight="bold", color=_INK, **above)
 
 
 def _colour(index: int) -> str:
@@ -158,46 +185,38 @@ def _scales(axes: Any, results: list[Result], *, log: bool, others: Sequence[Flo
 
 def _furnish(axes: Any, results: list[Result], title: str | None, *, note: str = "") -> None:
     """Axis names, a light grid, and what the band means."""
-    axes.set_xlabel("rounds", color=_INK, labelpad=8)
-    axes.set_ylabel("regret", color=_INK, labelpad=8)
-    axes.grid(True, which="major", color="#E4E4E4", linewidth=0.8)
-    axes.set_axisbelow(True)
-    for side in ("top", "right"):
-        axes.spines[side].set_visible(False)
-    for side in ("left", "bottom"):
-        axes.spines[side].set_color("#A0A0A0")
-    axes.tick_params(which="both", color="#A0A0A0", labelcolor=_INK, labelsize=12, length=4)
     least, most = min(result.n_seeds for result in results), max(result.n_seeds for result in results)
     seeds = f"{most:,}" if least == most else f"{least:,} to {most:,}"
     note = (f"mean of {seeds} seeds; band: ± 2 standard errors" if most > 1 else "one seed") + note
-    above = {"xycoords": "axes fraction", "textcoords": "offset points", "va": "bottom", "parse_math": False}
-    axes.annotate(note, (0, 1), (0, 8), fontsize=11, color=_FAINT, **above)
-    if title:
-        axes.annotate(title, (0, 1), (0, 27), fontsize=17, fontweight="bold", color=_INK, **above)
+    furnish(axes, title, note, across="rounds", up="regret")
 
 
 def _labels(axes: Any, curves: list[tuple[str, Result]], lines: Sequence[BoundLine] = ()) -> None:
     """Name and final value at the right end of every curve and line, moved apart where they end close together."""
-    gap = 18 / 72 / (axes.figure.get_figheight() * axes.get_position().height)  # one line of text, in axes heights
-    data = axes.transData + axes.transAxes.inverted()
     named = [
-        (f"{label}  {number(float(result.mean()[-1]))}", result.horizon, float(result.mean()[-1]), index, "bold")
+        (f"{label}  {number(float(result.mean()[-1]))}", result.horizon, float(result.mean()[-1]), _colour(index), True)
         for index, (label, result) in enumerate(curves)
     ]
-    named += [(line.text, int(line.rounds[-1]), float(line.values[-1]), line.index, "normal") for line in lines]
+    named += [(each.text, int(each.rounds[-1]), float(each.values[-1]), _colour(each.index), False) for each in lines]
+    label_ends(axes, named)
+
+
+def label_ends(axes: Any, named: Sequence[tuple[str, float, float, str, bool]]) -> None:
+    """(text, x, y, colour, bold) to the right of the axes, moved apart where curves end close together."""
+    gap = 18 / 72 / (axes.figure.get_figheight() * axes.get_position().height)  # one line of text, in axes heights
+    data = axes.transData + axes.transAxes.inverted()
     ends = []
-    for _, horizon, value, _, _ in named:
-        x, y = data.transform((horizon, max(value, axes.get_ylim()[0])))
+    for _, across, value, _, _ in named:
+        x, y = data.transform((across, max(value, axes.get_ylim()[0])))
         ends.append((float(x), float(y)))
     for place, height in enumerate(_apart([y for _, y in ends], gap)):
-        text, _, _, index, weight = named[place]
-        colour = _colour(index)
+        text, _, _, colour, bold = named[place]
         x, y = ends[place]
         axes.plot(
             [x, max(x, 1.0) + 0.03], [y, height], transform=axes.transAxes, color=colour, linewidth=1, clip_on=False
         )
-        style = {"color": colour, "fontweight": weight, "va": "center", "clip_on": False, "parse_math": False}
-        axes.text(max(x, 1.0) + 0.04, height, text, transform=axes.transAxes, **style)
+        style = {"color": colour, "fontweight": "bold" if bold else "normal", "va": "center", "clip_on": False}
+        axes.text(max(x, 1.0) + 0.04, height, text, transform=axes.transAxes, parse_math=False, **style)
 
 
 def _apart(heights: Sequence[float], gap: float) -> Floats:
