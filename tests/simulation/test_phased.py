@@ -62,10 +62,10 @@ def test_seeds_are_the_same_in_any_company(name: str) -> None:
 
 def test_best_action_survives() -> None:
     """The best action is left out in one of 1000 short runs (the theorem: less often than once in 10^3)."""
-    policy = make("CDP-DPE", dim=3, horizon=2000, **BUDGET)
+    policy = make("CDP-DPE", dim=3, horizon=600, **BUDGET)
     result = simulate(policy, PEOPLE, n_seeds=1000, checkpoints=1)
     assert np.all(result.counts["best_kept"] == 1)
-    assert np.mean(result.counts["active"]) < 5
+    assert np.mean(result.counts["active"]) < 6  # of 8
 
 
 def test_communication_is_counted() -> None:

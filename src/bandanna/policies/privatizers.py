@@ -99,6 +99,7 @@ def _mu(budget: Budget) -> float:
     return budget.mu()
 
 
+@lru_cache(maxsize=256)
 def promise(privacy: Privacy, *, most_actions: int, most_clients: int, bound: float) -> Guarantee:
     """What every client is promised, whatever phase it is in and however many actions that has.
 
