@@ -116,6 +116,7 @@ def merged(parts: list[Result]) -> Result:
         rewards=np.concatenate([part.rewards for part in parts]),
         clipped=np.concatenate([part.clipped for part in parts]),
         repairs=np.concatenate([part.repairs for part in parts]),
+        counts={name: np.concatenate([part.counts[name] for part in parts]) for name in parts[0].counts},
         seeds=tuple(seed for part in parts for seed in part.seeds),
         seconds=math.fsum(part.seconds for part in parts),
     )
