@@ -17,6 +17,7 @@ from bandanna.errors import MissingExtra
 FIGURES = {  # shown by bandanna.cli.papers.paper_<number>
     "000": ("fig1", "fig2", "returning", "scaling"),
     "001": ("fig2a", "fig2b", "fig2c", "fig3", "table2", "scaling"),
+    "002": ("error", "regret", "tree"),
     "004": ("fig4", "fig5", "definitions"),
 }
 _HELP = "; ".join(f"{number}: {', '.join(figures)}" for number, figures in FIGURES.items())
@@ -37,6 +38,7 @@ def paper(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON only.")] = False,
     epsilon: Annotated[float | None, typer.Option(help="Budget, where a figure has one to choose.")] = None,
     delta: Annotated[float | None, typer.Option(help="Its delta.")] = None,
+    shufflers: Annotated[str | None, typer.Option(help='How many at once, or "best", where it can be chosen.')] = None,
 ) -> None:
     """Redo a figure: each curve as its authors ran it (with the true privacy of that noise), and ours beside it."""
     require.one_of("number", number, tuple(FIGURES))
@@ -49,6 +51,7 @@ def paper(
             jobs=cores() if jobs is None else jobs,
             epsilon=epsilon,
             delta=delta,
+            shufflers=None if shufflers is None else int(shufflers) if shufflers.isdigit() else shufflers,
             progress=bar,
         )
         shown: Shown = show(figure, options)

@@ -17,6 +17,7 @@ class Options:
     jobs: int
     epsilon: float | None
     delta: float | None
+    shufflers: int | str | None = None
     progress: Callable[[int, int, str], None] = field(compare=False)
 
     def given(self, *names: str) -> dict[str, Any]:

@@ -1,0 +1,149 @@
+"""Figures of paper 002, each as PNG and as SVG."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bandanna.papers.error_002 import Kind, Line
+from bandanna.papers.regret_002 import Outcome
+from bandanna.papers.tree_002 import Batch, batches, busiest, covering
+from bandanna.protocols.concurrent_shuffle import BatchTree
+from bandanna.simulation.figures import PALETTE, blank, furnish, label_ends, plot_regret, save_figure, styled
+
+_RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+_COLOURS: dict[object, str] = {
+    "local": PALETTE[6],
+    "central": PALETTE[2],
+    1: PALETTE[1],
+    2: PALETTE[4],
+    3: PALETTE[3],
+    4: PALETTE[5],
+    "best": PALETTE[0],
+}
+_NOTE = "measured standard deviation; in brackets: the theory's slope; dotted: order of the lower bound, Theorem 4.1"
+
+
+def draw_errors(lines: Sequence[Line], out: Path) -> list[Path]:
+    """Std of the worst prefix against n, with fitted slopes; dotted: the order of the lower bound for the same k."""
+    shown = [line for line in lines if line.kind.degrees != "paper" and line.slope is not None]
+    if not shown:
+        return []  # one run has no standard deviation
+    with styled():
+        figure, axes = blank((10.4, 6.2), (0.085, 0.115, 0.61, 0.745))
+        axes.set_xscale("log", base=2)
+        axes.set_yscale("log")
+        ends = [end for line in shown for end in _error_line(axes, line)]
+        first, last = shown[0].points[0].n, shown[0].points[-1].n
+        axes.set_xlim(first / 1.1, last * 1.1)
+        axes.xaxis.set_major_formatter(lambda value, _: _users(value))
+        axes.yaxis.set_major_formatter(lambda value, _: f"{value:,.10g}")
+        title = "k shufflers at work at once: noise in the worst running count"
+        furnish(axes, title, _NOTE, across="users", up="noise of the worst prefix")
+        label_ends(axes, ends)
+    return _saved(figure, out / "error")
+
+
+def _error_line(axes: Any, line: Line) -> list[tuple[str, float, float, str, bool]]:
+    """A measured line, its lower bound if there is one, and their labels."""
+    colour, ns = _COLOURS[line.kind.k or line.kind.model], [point.n for point in line.points]
+    stds = [point.std or 0.0 for point in line.points]
+    axes.plot(ns, stds, color=colour, linewidth=2.4, marker="o", markersize=5, zorder=3)
+    theory = line.kind.theory
+    wanted = "polylog" if theory == 0 else f"1/{round(1 / theory)}"
+    ends = [(f"{_name(line.kind)}: slope {line.slope:.2f} ({wanted})", float(ns[-1]), stds[-1], colour, True)]
+    bounds = [point.lower_bound for point in line.points if point.lower_bound is not None]
+    if bounds:
+        axes.plot(ns, bounds, color=colour, linewidth=1.8, linestyle=(0, (1, 1.6)))
+        ends.append((f"lower bound, k = {line.kind.k}", float(ns[-1]), bounds[-1], colour, False))
+    return ends
+
+
+def _name(kind: Kind) -> str:
+    if kind.k is None:
+        return kind.model
+    return "best k" if kind.k == "best" else f"{kind.k} shuffler{'' if kind.k == 1 else 's'}"
+
+
+def _users(value: float) -> str:
+    """1,024 or 2^20, the latter with a raised exponent."""
+    power = round(float(np.log2(value)))
+    return f"2{str(power).translate(_RAISED)}" if np.isclose(value, 2.0**power) else f"{value:,.4g}"
+
+
+def draw_regrets(outcomes: Sequence[Outcome], out: Path) -> list[Path]:
+    """Regret over time, with our batches and with the counter's."""
+    titles = {"ours": "LinUCB with k shufflers at work at once", "paper": "The same with the batches of a counter"}
+    paths: list[Path] = []
+    for rule, title in titles.items():
+        panel = {
+            each.entry.name: each.result
+            for each in outcomes
+            if each.entry.shufflers is None or each.entry.batches == rule
+        }
+        paths += _saved(plot_regret(panel, title=title), out / f"regret-{rule}")
+    return paths
+
+
+def draw_tree(tree: BatchTree, out: Path) -> list[Path]:
+    """Batches over time, one row for each level's shuffler; bold: what the estimate after some t adds up."""
+    t = busiest(tree)
+    chosen = covering(tree, t)
+    with styled():
+        figure, axes = blank((10.4, 1.9 + 0.62 * tree.levels), _place(tree.levels))
+        for batch in batches(tree):
+            _bar(axes, tree, batch, chosen=batch in chosen)
+        axes.set_xlim(0.5, tree.horizon + 0.5)
+        axes.set_ylim(0.4, tree.levels + 0.6)
+        axes.set_yticks(range(1, tree.levels + 1), [_level(tree, level) for level in range(1, tree.levels + 1)])
+        degrees = " x ".join(map(str, tree.degrees))
+        title = f"{tree.horizon:,} users, {tree.levels} shuffler{'s' if tree.levels > 1 else ''}: batches over time"
+        note = f"degrees {degrees}; dark: the batches that the count after {t:,} users adds up; dashed: never released"
+        furnish(axes, title, note, across="user", up="")
+        axes.grid(False)
+        axes.xaxis.get_major_locator().set_params(integer=True)
+        axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}" if 1 <= value <= tree.horizon else "")
+        axes.axvline(t + 0.5, color="black", linewidth=1.2, linestyle=(0, (4, 3)))
+    return _saved(figure, out / f"tree-n{tree.horizon}-k{tree.levels}")
+
+
+def _place(levels: int) -> tuple[float, float, float, float]:
+    """Of the axes: fixed margins in inches around rows of fixed height."""
+    height = 1.9 + 0.62 * levels
+    return 0.16, 0.8 / height, 0.81, (height - 1.75) / height
+
+
+def _level(tree: BatchTree, level: int) -> str:
+    return f"batches of {tree.sizes[level - 1]:,}"
+
+
+def _bar(axes: Any, tree: BatchTree, batch: Batch, *, chosen: bool) -> None:
+    """One batch as a bar from its first user to its last."""
+    colour = PALETTE[(batch.level - 1) % (len(PALETTE) - 1)]
+    users = batch.last - batch.first + 1
+    margin = min(0.12, 0.1 * users) if tree.horizon <= 400 else 0.0
+    look: dict[str, Any] = {
+        "facecolor": colour,
+        "edgecolor": colour,
+        "linewidth": 1.0,
+        "alpha": 1.0 if chosen else 0.35,
+    }
+    if not batch.released:
+        look = {"facecolor": "white", "edgecolor": colour, "linewidth": 1.2, "linestyle": (0, (3, 2))}
+    axes.barh(batch.level, users - 2 * margin, left=batch.first - 0.5 + margin, height=0.66, zorder=2, **look)
+    if tree.horizon <= 40 and users > 1:
+        text = f"{batch.first}-{batch.last}" if users > 2 else str(batch.last)
+        ink = "white" if chosen else "#333333"
+        middle = (batch.first + batch.last) / 2
+        axes.text(middle, batch.level, text, ha="center", va="center", fontsize=10, color=ink, parse_math=False)
+
+
+def _saved(figure: Any, stem: Path) -> list[Path]:
+    stem.parent.mkdir(parents=True, exist_ok=True)
+    paths = [stem.with_name(f"{stem.name}{suffix}") for suffix in (".png", ".svg")]
+    for path in paths:
+        save_figure(figure, path)
+    return paths
