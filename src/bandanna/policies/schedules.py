@@ -91,6 +91,6 @@ def concurrent_batch(horizon: int, shufflers: int | str) -> int:
     a counter, T^{(k+1)/(2k+1)}. Where k levels would not fill, B is made smaller.
     """
     if isinstance(shufflers, str):
-        return min(horizon, max(2, round(horizon**0.5)))
+        return min(horizon, max(2, round(math.sqrt(horizon))))
     rate = (2 * shufflers + 1) / (4 * shufflers + 1)
-    return max(2, min(round(horizon**rate), horizon >> (shufflers - 1)))
+    return max(2, min(round(math.pow(horizon, rate)), horizon >> (shufflers - 1)))

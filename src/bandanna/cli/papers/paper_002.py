@@ -83,7 +83,7 @@ def _print_errors(lines: list[Line]) -> None:
     first, most = (lines[0].points[index].n for index in (0, -1))
     columns = ["degrees", "first std", "last std", "predicted", "eps/k rule", "bound", "largest", "slope", "theory"]
     caption = (
-        f"std: noise of the worst prefix, measured, at n = {first:,} and {most:,}; eps/k rule: the paper's, same tree;\n"
+        f"std: noise of the worst prefix, measured, at n = {first:,} and {most:,}; eps/k rule: on the same tree;\n"
         "bound: order of Theorem 4.1's; largest: error of any prefix, users of unfinished batches included;\n"
         "slope: of log std in log n, fitted"
     )
