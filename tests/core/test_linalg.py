@@ -43,3 +43,4 @@ def test_ties_up_to_rounding_go_to_the_first_arm() -> None:
     index = np.array([[0.3, 1.0, 1.0 + 1e-15], [-1.0, -1.0 + 1e-15, -2.0], [0.0, 0.0, 0.0]])
     np.testing.assert_array_equal(first_best(index), [1, 0, 0])
     assert first_best(np.array([1.0, 1.0 + 1e-5])) == 1
+    assert first_best(np.array([1e98, 1e99, 1.0])) == 1  # beyond single precision

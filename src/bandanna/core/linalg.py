@@ -51,7 +51,12 @@ def first_best(index: Floats) -> NDArray[np.int64]:
 
     Indices of equal arms differ by rounding errors, which depend on how many are computed at once; seven digits do not.
     """
-    return np.asarray(index.astype(np.float32).argmax(axis=-1))
+    try:
+        with np.errstate(over="raise"):
+            single = index.astype(np.float32)
+    except FloatingPointError:  # beyond 1e38 ties are left to chance
+        return np.asarray(index.argmax(axis=-1))
+    return np.asarray(single.argmax(axis=-1))
 
 
 @lru_cache(maxsize=64)
