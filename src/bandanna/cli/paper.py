@@ -18,6 +18,7 @@ FIGURES = {  # shown by bandanna.cli.papers.paper_<number>
     "000": ("fig1", "fig2", "returning", "scaling"),
     "001": ("fig2a", "fig2b", "fig2c", "fig3", "table2", "scaling"),
     "002": ("error", "regret", "tree"),
+    "003": ("table2", "fig1a", "fig1b"),
     "004": ("fig4", "fig5", "definitions"),
 }
 _HELP = "; ".join(f"{number}: {', '.join(figures)}" for number, figures in FIGURES.items())

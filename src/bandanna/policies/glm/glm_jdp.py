@@ -101,7 +101,7 @@ class GLMJDP(RarelySwitching):
             calls=(self.used.calls_o, self.used.calls_tau),
         )
 
-    @property
+    @cached_property
     def guarantee(self) -> Guarantee:
         """Joint differential privacy, computed for what runs."""
         return self.mechanisms.guarantee(stated_delta(self.budget))

@@ -91,7 +91,7 @@ class GLMSDP(Batched):
         """Batches that are released: all but the last, after which nobody would use it."""
         return self.sizes[:-1]
 
-    @property
+    @cached_property
     def guarantee(self) -> Guarantee:
         """That of the most expensive batch; a user is in one."""
         return max((each.guarantee for each in self._calibrated.values()), key=lambda stated: stated.epsilon)

@@ -51,7 +51,7 @@ class JDPMechanisms:
 
     def guarantee(self, delta: float) -> Guarantee:
         """Of the most expensive life."""
-        dearest = max(self.lives, key=lambda life: accountant.epsilon(life, delta))
+        dearest = max(self.lives, key=accountant.rho)  # all noise is Gaussian: prices are ordered as their squares
         return guarantee_of(dearest, delta=delta, trust="central", protects="contexts and rewards", observers=_SIGHT)
 
 

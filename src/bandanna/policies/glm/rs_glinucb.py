@@ -4,16 +4,18 @@
     theory     d log(T/failure)/R^2   25 R S spread   1/(gamma^2 kappa R^2)      150 spread   2 det H_tau
     published  1/2                    R S spread      1/(0.01 kappa R^4 S^2 d)   4 spread     1.5 det H_tau
 
-with spread = sqrt(d log(T/failure)). `constants` chooses the row, presets choose the rules.
+with spread = sqrt(d log(T/failure)); estimates are penalised by (lambda/2) |theta|^2 by theory, by 1e-5 |theta|^2 as
+published. `constants` chooses the row, presets choose the rules.
 
-`corrected`: theta_o and theta_tau are penalised by (lambda/2) |theta|^2 and projected onto |theta| <= S, theta_tau also
-onto {|theta - theta_o|_V <= gamma sqrt(kappa)} and fitted to the rounds without exploration; the centre of the index is
-theta_tau (theta_o before the first switch); H_tau is a copy.
+`corrected`: theta_o and theta_tau are projected onto |theta| <= S, theta_tau also onto {|theta - theta_o|_V <= gamma
+sqrt(kappa)} and fitted to the rounds without exploration; the centre of the index is theta_tau (theta_o before the
+first switch); H_tau is a copy.
 
-`published`, as run by the authors of [003]: V += x x^T / (1 + |x|^2_{V^{-1}}), a misplaced denominator (erratum K1);
-penalty 1e-5 |theta|^2 and no projection (K10); theta_tau on all rounds, the centre (theta_o + theta_tau)/2; and H_tau
-an alias of H, so that the criterion fires once and the bonus follows H in every round after that (K6). Deviation from
-that run: estimates by Newton's method on the matching loss, where theirs stopped early in some rounds (K7).
+`published`, as run by the authors of [003]: V += x x^T / (1 + |x|^2_{V^{-1}}), a misplaced denominator (erratum K1); no
+projection of estimates that next to nothing penalises (K10); theta_tau on all rounds, the centre
+(theta_o + theta_tau)/2; and H_tau an alias of H, so that the criterion fires once and the bonus follows H in every
+round after that (K6). Deviation from that run: estimates by Newton's method on the matching loss, where theirs stopped
+early in some rounds (K7).
 """
 
 from __future__ import annotations
@@ -97,7 +99,7 @@ class RSGLinUCB(RarelySwitching):
     @property
     def ridge(self) -> float:
         """Of the estimates: (ridge/2) |theta|^2."""
-        return 2e-5 if self.preset == "published" else self.regulariser
+        return 2e-5 if self.constants == "published" else self.regulariser
 
     def explored_weight(self, norms: Floats) -> Floats:
         """1, or the misplaced denominator of K1."""
