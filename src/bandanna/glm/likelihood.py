@@ -74,57 +74,74 @@ def maximum_likelihood(
     tolerance: float = 1e-9,
     most_steps: int = 200,
 ) -> Estimated:
-    """argmin L by theta <- theta - t N, N the Newton step, until the next one would be at most tolerance (1 + |theta|) everywhere.
+    """argmin L by theta <- theta - t N, N the Newton step, until the next one would be below tolerance (1 + |theta|).
 
-    t = log(1 + s)/s with s = M |N| decreases a loss with |mu''| <= M mu' and |x| <= 1 in every step, without a line
-    search (Sun and Tran-Dinh 2019, generalised self-concordance of order 2); it tends to 1 near the minimum. A step
-    that does not decrease the loss all the same (the probit's M is taken at the present |z|) is halved. `ridge` > 0
-    makes the minimum finite and unique on any data, separable or none at all.
+    t = 1 where s = M |N| <= 1/2 (M the self-concordance constant, |x| <= 1): there the loss is nearly its parabola and
+    the next step is about s |N|. Elsewhere t is halved until the loss falls by a part of what the slope promises
+    (Armijo's rule). `ridge` > 0 makes the minimum finite and unique on any data, separable or none at all.
     """
     require.positive("ridge", ridge)
-    d = features.shape[-1]
-    theta = np.zeros((*features.shape[:-2], d)) if start is None else np.array(start, dtype=float)
+    d, replicates = features.shape[-1], features.shape[:-2]
+    begun = np.zeros((*replicates, d)) if start is None else np.array(start, dtype=float)
+    theta, converged = begun.reshape(-1, d), np.ones(begun[..., 0].size, dtype=bool)
     if features.shape[-2] == 0:
-        return Estimated(theta=np.zeros_like(theta), steps=0, converged=np.ones(theta.shape[:-1], dtype=bool))
-    small = np.zeros(theta.shape[:-1], dtype=bool)
-    for step in range(1, most_steps + 1):
-        newton = _newton_step(link, theta, features, rewards, ridge, weights)
-        length = np.sqrt(np.sum(newton**2, axis=-1))  # (*R)
-        size = np.sqrt(np.sum(theta**2, axis=-1))
-        reach = link.concordance(float(np.max(size, initial=0.0))) * length  # s = M |N|
-        small = length * np.where(reach < 0.1, reach, 1.0) <= tolerance * (1 + size)  # near: the next step is s |N|
-        damping = np.where(reach > 1e-6, np.log1p(reach) / np.maximum(reach, 1e-6), 1.0)
-        move = damping[..., None] * newton
-        if np.any(reach > 0.5):
-            move = _halved(link, theta, move, features, rewards, ridge, weights)
-        theta = theta - move
-        if np.all(small):
-            return Estimated(theta=theta, steps=step, converged=small)
-    return Estimated(theta=theta, steps=most_steps, converged=small)
+        return Estimated(theta=np.zeros_like(begun), steps=0, converged=converged.reshape(replicates))
+    rows = _Rows(link, features.reshape(-1, *features.shape[-2:]), rewards, weights, ridge)
+    left, step = np.arange(len(theta)), 0
+    converged[:] = False
+    while len(left) and step < most_steps:
+        step += 1
+        newton, small = _newton_step(rows, theta[left], tolerance)
+        theta[left] -= newton
+        converged[left[small]] = True
+        if np.any(small):
+            left, rows = left[~small], rows.only(~small)
+    return Estimated(theta=theta.reshape(begun.shape), steps=step, converged=converged.reshape(replicates))
 
 
-def _newton_step(
-    link: Link, theta: Floats, features: Floats, rewards: Floats, ridge: float, weights: Floats | None
-) -> Floats:
-    """Hessian^{-1} gradient, both from one pass over the data."""
-    z = linear_parts(features, theta)
-    residuals, slopes = link.mean(z) - rewards, link.slope(z)
-    if weights is not None:
-        residuals, slopes = residuals * weights, slopes * weights
-    gradient = (residuals[..., None, :] @ features)[..., 0, :] + ridge * theta
-    hessian = np.swapaxes(features * slopes[..., None], -1, -2) @ features + ridge * np.eye(features.shape[-1])
-    return np.asarray(np.linalg.solve(hessian, gradient[..., None])[..., 0])
+class _Rows:
+    """The data of some replicates: features (R, n, d), rewards and weights (R, n)."""
+
+    def __init__(self, link: Link, features: Floats, rewards: Floats, weights: Floats | None, ridge: float) -> None:
+        self.link, self.ridge, self.features = link, ridge, features
+        self.rewards = rewards.reshape(features.shape[:2])
+        self.weights = None if weights is None else weights.reshape(features.shape[:2])
+
+    def only(self, kept: NDArray[np.bool_]) -> _Rows:
+        """The rows of some of the replicates."""
+        weights = None if self.weights is None else self.weights[kept]
+        return _Rows(self.link, self.features[kept], self.rewards[kept], weights, self.ridge)
+
+    def loss(self, theta: Floats) -> Floats:
+        """L(theta) of every replicate."""
+        return loss(self.link, theta, self.features, self.rewards, ridge=self.ridge, weights=self.weights)
 
 
-def _halved(
-    link: Link, theta: Floats, move: Floats, features: Floats, rewards: Floats, ridge: float, weights: Floats | None
-) -> Floats:
-    """The move, halved in every replicate until its loss does not rise."""
-    before = loss(link, theta, features, rewards, ridge=ridge, weights=weights)
+def _newton_step(rows: _Rows, theta: Floats, tolerance: float) -> tuple[Floats, NDArray[np.bool_]]:
+    """t N of every replicate (R, d), and where it was the last that is needed (R)."""
+    link, x = rows.link, rows.features
+    z = linear_parts(x, theta)
+    residuals, slopes = link.mean(z) - rows.rewards, link.slope(z)
+    if rows.weights is not None:
+        residuals, slopes = residuals * rows.weights, slopes * rows.weights
+    gradient = (residuals[..., None, :] @ x)[..., 0, :] + rows.ridge * theta
+    hessian = np.swapaxes(x * slopes[..., None], -1, -2) @ x + rows.ridge * np.eye(x.shape[-1])
+    newton = np.asarray(np.linalg.solve(hessian, gradient[..., None])[..., 0], dtype=float)
+    length, size = np.sqrt(np.sum(newton**2, axis=-1)), np.sqrt(np.sum(theta**2, axis=-1))
+    reach = link.concordance(float(np.max(size, initial=0.0))) * length  # s = M |N|
+    small = length * np.where(reach < 0.1, reach, 1.0) <= tolerance * (1 + size)
+    if np.any(reach > 0.5):
+        newton = _backtracked(rows, theta, newton, np.sum(gradient * newton, axis=-1))
+    return newton, small
+
+
+def _backtracked(rows: _Rows, theta: Floats, move: Floats, promised: Floats) -> Floats:
+    """The move, halved in every replicate until the loss falls by 1/10000 of what the slope promises."""
+    before, scale = rows.loss(theta), np.ones(len(theta))
     for _ in range(60):
-        after = loss(link, theta - move, features, rewards, ridge=ridge, weights=weights)
-        worse = after > before + 1e-12 * np.abs(before)
+        after = rows.loss(theta - scale[:, None] * move)
+        worse = after > before - 1e-4 * scale * promised + 1e-12 * np.abs(before)
         if not np.any(worse):
             break
-        move = np.where(worse[..., None], move / 2, move)
-    return move
+        scale = np.where(worse, scale / 2, scale)
+    return scale[:, None] * move

@@ -69,7 +69,8 @@ def _secular(p: Floats, q: Floats, t: Floats, radius: Floats) -> Floats:
     """argmin sum p_i (y_i - t_i)^2 over sum q_i y_i^2 <= radius^2: y_i = p_i t_i / (p_i + nu q_i).
 
     nu is the root of the secular equation |y|_q = radius, by Newton's method on 1/|y|_q, which climbs to it from 0
-    without passing it (More and Sorensen 1983). The answer is scaled into the set at the end: never outside by rounding.
+    without passing it (More and Sorensen 1983). The answer is scaled into the set at the end: rounding
+    never leaves it outside.
     """
     q = np.maximum(q, 0.0)
     outside = np.sqrt(np.sum(q * t**2, axis=-1)) > radius  # (...)

@@ -119,19 +119,22 @@ def _proximal(
         return found
     values, vectors = np.linalg.eigh(matrix[outside])
     c = (centre[outside][..., None, :] @ vectors)[..., 0, :] * values * weight  # w W c in the eigenvectors
-    low, high = np.zeros(len(c)), np.full(len(c), 1.0)
     rotated, rewards = (x[outside][..., None, :] @ vectors)[..., 0, :], r[outside]
-    for step in range(80):
-        nu = high if step < 20 else (low + high) / 2
+
+    def point(nu: Floats) -> tuple[Floats, NDArray[np.bool_]]:
+        """The minimum with the matrix w W + nu I, and whether it is outside."""
         diagonal = 1 / (weight * values + nu[:, None])
         y = _diagonal_line(c * diagonal, diagonal, rotated, rewards, copies / 2)
-        far = np.sum(y**2, axis=-1) > bound**2
-        if step < 20:  # find an upper end first
-            low, high = np.where(far, high, low), np.where(far, 4 * high, high)
-        else:
-            low, high = np.where(far, nu, low), np.where(far, high, nu)
-    diagonal = 1 / (weight * values + high[:, None])
-    y = _diagonal_line(c * diagonal, diagonal, rotated, rewards, copies / 2)
+        return y, np.sum(y**2, axis=-1) > bound**2
+
+    low, high = np.zeros(len(c)), np.ones(len(c))
+    while np.any(far := point(high)[1]):
+        low, high = np.where(far, high, low), np.where(far, 8 * high, high)
+    for _ in range(30):
+        middle = (low + high) / 2
+        far = point(middle)[1]
+        low, high = np.where(far, middle, low), np.where(far, high, middle)
+    y = point(high)[0]
     length = np.sqrt(np.sum(y**2, axis=-1, keepdims=True))
     found[outside] = (vectors @ (y * np.minimum(1.0, bound / length))[..., None])[..., 0]
     return found
@@ -151,7 +154,7 @@ def _diagonal_line(centre: Floats, diagonal: Floats, x: Floats, r: Floats, scale
 def _residual(base: Floats, spread: Floats, r: Floats) -> Floats:
     """s(z) - r at the root of z + spread (s(z) - r) = base: Newton's method, monotone and convex by halves."""
     z = base - spread * (special.expit(base) - r) / (1 + spread / 4)
-    for _ in range(8):
+    for _ in range(6):
         s = special.expit(z)
         z = z - (z + spread * (s - r) - base) / (1 + spread * s * (1 - s))
     return np.asarray(special.expit(z) - r)
