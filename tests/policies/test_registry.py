@@ -16,7 +16,7 @@ LINUCB = {
     "LinUCB-LDP-batched": 89,
     "LinUCB-SDP-Amp": 36,
     "LinUCB-SDP-Vec": 36,
-    "LinUCB-CSDP": 9,
+    "LinUCB-CSDP": 20,
 }
 
 

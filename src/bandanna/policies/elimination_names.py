@@ -23,17 +23,27 @@ def _phased(privacy: Callable[..., Any], *, spends: dict[str, Any] | None = None
     return make
 
 
-def _named(name: str, trust: str, guarantee: str, make: Callable[..., Any]) -> Algorithm:
-    protects = "nothing" if trust == "none" else "local rewards"
-    return Algorithm(name=name, paper="001", trust=trust, protects=protects, guarantee=guarantee, make=make)
+def _named(name: str, trust: str, guarantee: str, make: Callable[..., Any], *options: str) -> Algorithm:
+    return Algorithm(
+        name=name,
+        paper="001",
+        trust=trust,
+        protects="nothing" if trust == "none" else "local rewards",
+        guarantee=guarantee,
+        make=make,
+        kind=PhasedElimination,
+        options=options,
+    )
 
+
+_APPROX = ("epsilon", "delta")
 
 ELIMINATION = (
     _named("DPE", "none", "none", _phased(none)),
-    _named("CDP-DPE", "central", "central DP or zCDP", _phased(central)),
-    _named("LDP-DPE", "local", "local DP or zCDP", _phased(local)),
-    _named("SDP-DPE", "shuffle", "shuffle DP", _phased(shuffle)),
-    _named("Laplace-DPE", "central", "central DP, pure", _phased(central, spends={"delta": 0.0})),
+    _named("CDP-DPE", "central", "central DP or zCDP", _phased(central), *_APPROX, "rho"),
+    _named("LDP-DPE", "local", "local DP or zCDP", _phased(local), *_APPROX, "rho"),
+    _named("SDP-DPE", "shuffle", "shuffle DP", _phased(shuffle), *_APPROX),
+    _named("Laplace-DPE", "central", "central DP, pure", _phased(central, spends={"delta": 0.0}), "epsilon"),
     _named("DPE-FixedU", "none", "none", _phased(none, clients=97)),
     _named("PE", "none", "none", _phased(none, per_round=True)),
 )

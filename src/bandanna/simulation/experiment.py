@@ -38,6 +38,7 @@ from bandanna.environments.drifting import DriftingContexts
 from bandanna.environments.finite import FiniteArms
 from bandanna.environments.levels import ClippedGaussian, TwoPoint
 from bandanna.environments.linear import LinearContextual
+from bandanna.environments.population import Population
 from bandanna.environments.published import PublishedLinear
 from bandanna.environments.rewards import Bernoulli, Bounded, RewardLaw
 from bandanna.environments.sphere import SphereArms, SphereContexts
@@ -57,6 +58,7 @@ ENVIRONMENTS: dict[str, type[Environment]] = {
         DriftingContexts,
         ArrayEnvironment,
         FiniteArms,
+        Population,
         SphereArms,
         SphereContexts,
     )
