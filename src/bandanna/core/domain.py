@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -37,6 +38,11 @@ class Statistic:
     counts: NDArray[np.int64] | None = None  # (..., groups): how many users share each row; None for one each
     seal: object = field(default=None, repr=False, compare=False)  # the very array that the domain has checked
 
+    @property
+    def sealed(self) -> bool:
+        """Whether the domain has checked these very values."""
+        return self.seal is self.values
+
     def rows(self) -> Floats:
         """One row per user, as messages need them."""
         if self.counts is not None:
@@ -52,6 +58,10 @@ class Statistic:
         if len(users) != 1:
             raise InvalidStatistic("counts", users.tolist(), "the same number of users in every replicate")
         return int(users[0])
+
+    def parts(self) -> Iterator[Statistic]:
+        """The batch in parts, whose sums add up to its own: here, itself."""
+        yield self
 
     def total(self) -> Floats:
         """The exact sum over users, (..., dim)."""
@@ -109,7 +119,7 @@ class Domain(ABC):
         """A statistic of this domain, checked again unless the domain itself has made it."""
         if statistic.domain != self:
             raise InvalidStatistic("statistics", f"of {statistic.domain}", f"statistics of {self}")
-        if statistic.seal is statistic.values:
+        if statistic.sealed:
             return statistic
         checked = self.admit(statistic.values, clip=clip)
         counts = statistic.counts

@@ -6,12 +6,14 @@ sum of the rewards matters; for fresh contexts the argmax of a block of users is
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from bandanna.core.arriving import Arriving
 from bandanna.core.domain import Statistic
 from bandanna.environments.base import World
 from bandanna.mechanisms.sources.replicated import ReplicatedNoise
@@ -22,7 +24,8 @@ from bandanna.simulation.noise import running_noise
 from bandanna.simulation.run import Run
 from bandanna.simulation.tally import Tally
 
-_BLOCK_BYTES = 64 << 20  # contexts held at once
+_BLOCK_BYTES = 8 << 20  # contexts held at once
+_PART = 4096  # users whose reports are held at once; the same for any number of seeds, as are then their sums
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,14 +87,25 @@ def _by_releases(policy: LinUCB | Anytime, world: World, tally: Tally, rounds: i
             statistic = arms.statistic(policy, snapshot, playing, tally, grouped=path == "law")
         else:
             statistic = _collect(policy, world, snapshot, playing, tally)
-        if episode.released and playing == episode.users:  # a shorter last batch is never released
-            clipped, users, releases = clipped + statistic.clipped, users + playing, releases + 1
+        if episode.released and playing == episode.users:
             state = policy.learn(state, statistic, source, path=path)
+            clipped, users, releases = clipped + statistic.clipped, users + playing, releases + 1
+        else:  # a shorter last batch is played, but never released
+            deque(statistic.parts(), maxlen=0)
     return _Done(releases=releases, users=users, clipped=clipped, repairs=state.repairs)
 
 
 def _collect(policy: LinUCB | Anytime, world: World, snapshot: Snapshot, rounds: int, tally: Tally) -> Statistic:
-    """One episode with the policy frozen, in blocks of fresh contexts."""
+    """One episode with the policy frozen. Long ones are played while they are read, in parts."""
+    if rounds <= _PART or policy.privacy.model == "concurrent":  # whose shufflers read a batch several times
+        return _part(policy, world, snapshot, rounds, tally)
+    sizes = (min(_PART, rounds - begin) for begin in range(0, rounds, _PART))
+    parts = (_part(policy, world, snapshot, size, tally) for size in sizes)
+    return Arriving(policy.domain, users=rounds, source=parts, replicates=(tally.n_seeds,))
+
+
+def _part(policy: LinUCB | Anytime, world: World, snapshot: Snapshot, rounds: int, tally: Tally) -> Statistic:
+    """Some rounds, in blocks of fresh contexts."""
     block = max(1, _BLOCK_BYTES // (8 * tally.n_seeds * world.n_arms * policy.dim))
     parts = []
     for begin in range(0, rounds, block):

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
+from bandanna.core.arriving import Arriving
 from bandanna.core.domain import Statistic
 from bandanna.environments.base import World
 from bandanna.policies.anytime import Anytime
@@ -15,8 +16,8 @@ from bandanna.simulation.tally import Tally
 
 Floats = NDArray[np.float64]
 
-_BLOCK = 1 << 20  # rewards drawn at once
 _FEW = 100  # users who are drawn faster one by one than as groups
+_PART = 4096  # users who are held at once; the same for any number of seeds, as are then sums over them
 
 
 class FixedArms:
@@ -53,8 +54,27 @@ class FixedArms:
             values = np.stack([report, self._scaled(report, np.zeros((len(ones), 1)))[:, 0]], axis=1)
             counts = np.stack([ones, rounds - ones], axis=1)
             return policy.domain.sealed(values, clipped=self.clipped - before, counts=counts)
-        rewards = self._rewards(place, rounds, tally)
-        return policy.domain.sealed(self._scaled(report, rewards), clipped=self.clipped - before)
+        whole = rounds <= _PART or policy.privacy.model == "concurrent"  # whose shufflers read a batch several times
+        parts = self._one_by_one(policy, place, rounds, rounds if whole else _PART, tally, before)
+        if whole:
+            return next(parts)
+        return Arriving(policy.domain, users=rounds, source=parts, replicates=before.shape)
+
+    def _one_by_one(
+        self,
+        policy: LinUCB | Anytime,
+        place: NDArray[np.int64],
+        rounds: int,
+        most: int,
+        tally: Tally,
+        before: NDArray[np.int64],
+    ) -> Iterator[Statistic]:
+        """Reports of every user, at most so many at once; what was clipped since `before` is counted with them."""
+        for begin in range(0, rounds, most):
+            rewards = self._rewards(place, min(most, rounds - begin), tally)
+            values = self._scaled(self.reports[place], rewards)
+            yield policy.domain.sealed(values, clipped=self.clipped - before)
+            before = self.clipped.copy()
 
     def _choose(self, policy: LinUCB | Anytime, snapshot: Snapshot, rounds: int, tally: Tally) -> NDArray[np.int64]:
         """The chosen arms' places in the tables."""
@@ -83,8 +103,7 @@ class FixedArms:
             return sums
         if rounds == 1:
             return self._rewards(place, 1, tally)[:, 0]
-        block = max(1, _BLOCK // len(place))
-        blocks = (self._rewards(place, min(block, rounds - begin), tally) for begin in range(0, rounds, block))
+        blocks = (self._rewards(place, min(_PART, rounds - begin), tally) for begin in range(0, rounds, _PART))
         return np.asarray(sum(np.sum(part, axis=1) for part in blocks))
 
     def _scaled(self, report: Floats, rewards: Floats) -> Floats:

@@ -12,9 +12,12 @@ from bandanna.protocols.shuffle_binomial.encoding import Integers, encode, encod
 
 def totals(statistic: Statistic, noise: BinomialNoise, domain: Domain, source: NoiseSource) -> Integers:
     """Sum of the encoded statistics plus one Bin(B b, p) per coordinate: (..., users, dim) -> (..., dim)."""
-    if statistic.counts is None:
-        encoded = np.sum(encode(statistic.values, noise, domain, source), axis=-2)
-    else:
-        encoded = encode_groups(statistic.values, statistic.counts, noise, domain, source)
+    encoded = np.asarray(sum(_encoded(part, noise, domain, source) for part in statistic.parts()))
     coins = source.binomial(trials=noise.users * noise.trials, probability=noise.probability, size=encoded.shape)
     return np.asarray(encoded + coins)
+
+
+def _encoded(part: Statistic, noise: BinomialNoise, domain: Domain, source: NoiseSource) -> Integers:
+    if part.counts is None:
+        return np.asarray(np.sum(encode(part.values, noise, domain, source), axis=-2))
+    return encode_groups(part.values, part.counts, noise, domain, source)

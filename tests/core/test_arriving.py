@@ -1,0 +1,68 @@
+"""Batches that arrive in parts."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from bandanna.accounting.budgets import ApproxDP
+from bandanna.core.arriving import Arriving
+from bandanna.core.domain import Ball, Box, Statistic
+from bandanna.core.streams import Streams
+from bandanna.errors import InvalidStatistic
+from bandanna.mechanisms.sources.replicated import ReplicatedNoise
+from bandanna.protocols.shuffle_binomial import ShuffleBinomial
+
+DOMAIN = Ball(dim=3)
+VALUES = np.random.default_rng(0).normal(size=(2, 10, 3))  # two replicates, ten users, some of them clipped
+
+
+def whole() -> Statistic:
+    """All users at once."""
+    return DOMAIN.admit(VALUES)
+
+
+def arriving(users: int = 10) -> Arriving:
+    """Three, three, three and one."""
+    parts = (DOMAIN.admit(VALUES[:, begin : begin + 3]) for begin in range(0, 10, 3))
+    return Arriving(DOMAIN, users=users, source=parts, replicates=(2,))
+
+
+def test_the_parts_are_the_whole() -> None:
+    """Sum, rows, number of users or of clipped ones differ from those of the whole batch."""
+    assert arriving().users == whole().users
+    np.testing.assert_allclose(arriving().total(), whole().total(), rtol=1e-12)
+    np.testing.assert_array_equal(arriving().rows(), whole().rows())
+    read = arriving()
+    read.total()
+    np.testing.assert_array_equal(read.clipped, whole().clipped)
+    assert np.all(read.clipped > 0)
+
+
+def test_it_is_read_once_and_to_the_end() -> None:
+    """A second reading gives nothing instead of an error, or so does a batch with fewer users than announced."""
+    batch = arriving()
+    batch.total()
+    with pytest.raises(InvalidStatistic, match="users = 0"):
+        batch.total()
+    with pytest.raises(InvalidStatistic, match="users = 10"):
+        arriving(users=11).total()
+
+
+def test_every_part_is_checked() -> None:
+    """A part that no domain has checked gets in as it is, or so does one of another domain."""
+    wild = Statistic(domain=DOMAIN, values=np.full((2, 1, 3), 9.0), clipped=np.zeros(2, dtype=np.int64))
+    batch = Arriving(DOMAIN, users=1, source=[wild], replicates=(2,))
+    assert np.linalg.norm(batch.total(), axis=-1) == pytest.approx(1.0)
+    np.testing.assert_array_equal(batch.clipped, [1, 1])
+    other = Box(dim=3).admit(np.zeros((2, 1, 3)))
+    with pytest.raises(InvalidStatistic, match="statistics of"):
+        Arriving(DOMAIN, users=1, source=[other], replicates=(2,)).total()
+
+
+def test_the_law_of_the_vector_sum_does_not_depend_on_the_parts() -> None:
+    """In parts, the binomial vector sum draws other numbers than for the whole batch."""
+    noise = ShuffleBinomial.calibrate(domain=DOMAIN, budget=ApproxDP(epsilon=1.0, delta=1e-5), batch=10)
+    one = noise.release(whole(), ReplicatedNoise(Streams([5, 6])), path="law")
+    other = noise.release(arriving(), ReplicatedNoise(Streams([5, 6])), path="law")
+    np.testing.assert_array_equal(one.total, other.total)

@@ -1,0 +1,62 @@
+"""Memory of a simulation: it holds some users at a time and the checkpoints, however long the run is."""
+
+from __future__ import annotations
+
+import tracemalloc
+from typing import Any
+
+import numpy as np
+import pytest
+
+from bandanna.environments import Bounded, LinearContextual
+from bandanna.policies.linucb import LinUCB
+from bandanna.policies.schedules import Schedule, geometric
+from bandanna.protocols.trust import Privacy, central, local, none, shuffle
+from bandanna.simulation import contextual, fixed_arms
+from bandanna.simulation.engine import simulate
+
+BUDGET: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-5}
+MODELS = [none(), central(**BUDGET), local(**BUDGET), shuffle(**BUDGET), shuffle(**BUDGET, protocol="gaussian")]
+models = pytest.mark.parametrize("privacy", MODELS, ids=lambda privacy: f"{privacy.model}-{privacy.protocol}")
+WORLDS = {
+    "fixed": LinearContextual(dim=2, n_arms=3, fixed=True),
+    "fixed-bounded": LinearContextual(dim=2, n_arms=3, fixed=True, reward=Bounded()),
+    "fresh": LinearContextual(dim=2, n_arms=3),
+}
+
+
+def peak(privacy: Privacy, env: LinearContextual, horizon: int) -> int:
+    """Bytes that a run of a few large batches needs at once."""
+    policy = LinUCB(dim=2, horizon=horizon, privacy=privacy, batch=horizon // 4)
+    _ = policy.radii, policy.guarantee
+    tracemalloc.start()
+    simulate(policy, env, n_seeds=2)
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    return most
+
+
+@models
+@pytest.mark.parametrize("world", WORLDS)
+def test_memory_does_not_grow_with_the_horizon(privacy: Privacy, world: str) -> None:
+    """Eight times as many rounds need more memory: something of every user is kept."""
+    simulate(LinUCB(dim=2, horizon=40, privacy=privacy, batch=10), WORLDS[world], n_seeds=2)  # what is loaded once
+    assert peak(privacy, WORLDS[world], 480_000) < 1.3 * peak(privacy, WORLDS[world], 60_000)
+
+
+@models
+@pytest.mark.parametrize("world", ["fixed-bounded", "fresh"])
+@pytest.mark.parametrize("batch", [150, geometric(first=30, ratio=2.0)], ids=["fixed", "geometric"])
+def test_parts_change_nothing(
+    privacy: Privacy, world: str, batch: int | Schedule, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Batches that are played in parts give another run than whole ones; the last, short batch is lost or released."""
+    env = LinearContextual(dim=3, n_arms=4, fixed=world != "fresh", reward=WORLDS[world].reward)
+    policy = LinUCB(dim=3, horizon=500, privacy=privacy, batch=batch, width=0.2)
+    whole = simulate(policy, env, n_seeds=3)
+    monkeypatch.setattr(contextual, "_PART", 7)
+    monkeypatch.setattr(fixed_arms, "_PART", 7)
+    parts = simulate(policy, env, n_seeds=3)
+    np.testing.assert_allclose(parts.regret, whole.regret, rtol=1e-9)
+    np.testing.assert_allclose(parts.rewards, whole.rewards, rtol=1e-9)
+    assert (parts.releases, parts.users) == (whole.releases, whole.users)
