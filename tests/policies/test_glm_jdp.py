@@ -241,3 +241,37 @@ def test_no_rows_are_an_estimate_of_nothing() -> None:
     assert np.all(np.isfinite(theta))
     assert np.linalg.norm(theta) <= 2.0 + 1e-12
     assert np.linalg.norm(theta) > 0
+
+
+def test_the_noise_that_runs_has_the_priced_spread() -> None:
+    """The simulator would add less noise than is priced: 20 % less is far outside (false alarm below 1e-6)."""
+    policy, env = policy_of(), PublishedGLM(rounds=600)
+    world = env.begin(Streams(range(60)))
+    seeds = glm_jdp._Seeds(policy, world, 60, 600, "law")
+    for step in (1, 40, 600):
+        expected = math.sqrt(float(policy.mechanisms.matrices.prefix_variance(step)))
+        drawn = seeds.noise[:, step].ravel()  # 60 seeds, 12 coordinates
+        assert abs(float(np.std(drawn)) / expected - 1) < 5 / math.sqrt(2 * len(drawn))
+    optimiser = replace(policy.mechanisms.estimate_tau, steps=1, parameter_bound=1e9)
+    nothing = np.zeros((2000, 1, 3))
+    moved = optimiser.minimise(
+        nothing,
+        np.full((2000, 1), 0.5),
+        glm_jdp.FastNoise(np.random.default_rng(0)),
+        count=1,
+        ridge=1e-9,
+        matrix=np.eye(3),
+    )
+    assert abs(float(np.std(moved)) / optimiser.std - 1) < 5 / math.sqrt(2 * moved.size)
+
+
+def test_what_is_out_of_range_is_clipped_and_counted() -> None:
+    """Features beyond the unit ball would enter the leaves as they are, or be clipped without being counted."""
+    arms = np.tile([[3.0, 0.0, 0.0], [0.0, 0.5, 0.0]], (50, 1, 1))
+    env = ArrayEnvironment(arms=arms, means=np.full((50, 2), 0.5))
+    policy = policy_of(horizon=50)
+    wild = simulate(policy, env, n_seeds=2)
+    assert np.all(wild.clipped > 0)
+    calm = simulate(policy, ArrayEnvironment(arms=arms / [[[3.0], [1.0]]], means=np.full((50, 2), 0.5)), n_seeds=2)
+    np.testing.assert_array_equal(calm.clipped, [0, 0])
+    np.testing.assert_array_equal(wild.rewards, calm.rewards)

@@ -14,6 +14,7 @@ from bandanna.design import near_optimal_design
 from bandanna.environments.arrays import ArrayEnvironment
 from bandanna.environments.glm import GeneralisedLinear
 from bandanna.errors import InvalidArgument, InvalidBudget
+from bandanna.mechanisms.sources import FastNoise
 from bandanna.policies.glm import GLMSDP, BGLinUCB
 from bandanna.policies.glm.designs import designs
 from bandanna.policies.registry import make
@@ -146,3 +147,28 @@ def test_names_and_budgets() -> None:
     assert isinstance(make("B-GLinUCB", **SETTING), BGLinUCB)
     with pytest.raises(InvalidBudget):
         GLMSDP(**SETTING, budget=ApproxDP(epsilon=math.inf, delta=0.1))
+
+
+def test_the_noise_that_runs_has_the_priced_spread() -> None:
+    """A batch's sums would carry less noise than is priced: 20 % less is far outside (false alarm below 1e-6)."""
+    mechanisms = policy_of().mechanisms(0)
+    source = FastNoise(np.random.default_rng(1))
+    users = mechanisms.matrix.batch
+    protocol = mechanisms.optimiser.protocol
+    for each, statistic in (
+        (mechanisms.matrix, mechanisms.outer.statistic(np.zeros((300, users, 3)), np.ones((300, users)))),
+        (protocol, protocol.domain.admit(np.zeros((300, users, 3)))),
+    ):
+        drawn = each.release(statistic, source, path="law").total
+        assert abs(float(np.std(drawn)) / each.noise.std() - 1) < 5 / math.sqrt(2 * drawn.size) + 0.01
+
+
+def test_what_is_out_of_range_is_clipped_and_counted() -> None:
+    """Features beyond the unit ball would be clipped without being counted."""
+    arms = np.tile([[3.0, 0.0], [0.0, 0.5]], (60, 1, 1))
+    env = ArrayEnvironment(arms=arms, means=np.full((60, 2), 0.5))
+    for policy in (
+        GLMSDP(dim=2, horizon=60, link="logistic", parameter_bound=1.0, budget=BUDGET),
+        BGLinUCB(dim=2, horizon=60, link="logistic", parameter_bound=1.0),
+    ):
+        assert np.all(simulate(policy, env, n_seeds=2).clipped > 0)

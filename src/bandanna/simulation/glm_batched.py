@@ -23,12 +23,12 @@ def run(policy: GLMSDP | BGLinUCB, world: World, tally: Tally, rounds: int, *, p
     """Play `rounds` rounds; a batch that is not complete, or the last, is not released."""
     source, seeds = ReplicatedNoise(world.streams), tally.n_seeds
     earlier: list[BatchEstimate] = []
-    repairs, users = np.zeros(seeds, dtype=np.int64), 0
+    repairs, users, clipped = np.zeros(seeds, dtype=np.int64), 0, np.zeros(seeds, dtype=np.int64)
     for batch, size in enumerate(policy.sizes):
         playing = min(size, rounds - tally.done)
         if playing <= 0:
             break
-        features, weights, rewards = _collect(policy, world, tally, playing, earlier)
+        features, weights, rewards = _collect(policy, world, tally, playing, earlier, clipped)
         if playing < size or batch == len(policy.sizes) - 1:
             break
         estimate, repaired = policy.learn(batch, features, weights, rewards, earlier, source, path=path)
@@ -37,7 +37,7 @@ def run(policy: GLMSDP | BGLinUCB, world: World, tally: Tally, rounds: int, *, p
         guarantee=policy.guarantee,
         releases=len(earlier),
         users=users,
-        clipped=np.zeros(seeds, dtype=np.int64),
+        clipped=clipped,
         repairs=repairs,
         bits_per_user=policy.bits_per_user,
         counts={
@@ -48,9 +48,14 @@ def run(policy: GLMSDP | BGLinUCB, world: World, tally: Tally, rounds: int, *, p
 
 
 def _collect(
-    policy: GLMSDP | BGLinUCB, world: World, tally: Tally, rounds: int, earlier: list[BatchEstimate]
+    policy: GLMSDP | BGLinUCB,
+    world: World,
+    tally: Tally,
+    rounds: int,
+    earlier: list[BatchEstimate],
+    clipped: NDArray[np.int64],
 ) -> tuple[Floats, Floats, Floats]:
-    """One batch with the policy frozen: features (S, n, d), weights w(x) (S, n) and rewards (S, n)."""
+    """One batch with the policy frozen: features (S, n, d), weights w(x) and rewards (S, n); adds to `clipped`."""
     seeds, every = tally.n_seeds, max(1, _BYTES // (8 * tally.n_seeds * world.n_arms * policy.dim))
     parts = []
     for begin in range(0, rounds, every):
@@ -63,6 +68,8 @@ def _collect(
         weights = policy.arm_weights(x[:, :, None], earlier[0])[..., 0] if earlier else np.ones((seeds, count))
         tally.varying(np.max(chunk.means, axis=2) - means)
         tally.rewards += np.sum(earned, axis=1)
+        if chunk.clips is not None:
+            clipped += np.sum(np.take_along_axis(chunk.clips, actions[..., None], axis=2), axis=(1, 2))
         parts.append((x, weights, earned))
     features, weights, rewards = (np.concatenate(each, axis=1) for each in zip(*parts, strict=True))
     return features, weights, rewards

@@ -146,12 +146,12 @@ class _Seeds:
 def run(policy: GLMJDP, world: World, tally: Tally, rounds: int, *, path: str) -> Run:
     """Play `rounds` rounds; path="messages" runs every step of the continual mechanism."""
     seeds = _Seeds(policy, world, tally.n_seeds, rounds, path)
-    rarely.play(policy, world, tally, rounds, seeds.advance)
+    history = rarely.play(policy, world, tally, rounds, seeds.advance)
     return Run(
         guarantee=policy.guarantee,
         releases=rounds,
         users=rounds,
-        clipped=np.zeros(tally.n_seeds, dtype=np.int64),
+        clipped=history.clipped,
         repairs=seeds.repairs,
         bits_per_user=0,
         numbers_per_user=policy.dim * (policy.dim + 1),

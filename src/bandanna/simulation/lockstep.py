@@ -16,7 +16,7 @@ from bandanna.simulation.tally import Tally
 def run(policy: GLMUCB | GLOC | ECOLog, world: World, tally: Tally, rounds: int, *, path: str) -> Run:
     """Play `rounds` rounds; there are no messages, both paths are the same."""
     seeds, everyone = tally.n_seeds, np.arange(tally.n_seeds)
-    state = policy.init((seeds,))
+    state, clipped = policy.init((seeds,)), np.zeros(seeds, dtype=np.int64)
     for span in rarely.chunks(policy, world, rounds, seeds):
         chunk = rarely.read(world, span, policy.model.reward_bound)
         losses = np.max(chunk.means, axis=2, keepdims=True) - chunk.means  # (S, n, K)
@@ -27,13 +27,14 @@ def run(policy: GLMUCB | GLOC | ECOLog, world: World, tally: Tally, rounds: int,
             rewards = chunk.outcomes[everyone, t, actions]
             gaps[:, t] = losses[everyone, t, actions]
             tally.rewards += rewards
+            clipped += chunk.clipped(everyone, np.full(seeds, t), actions)
             state = policy.learn(state, contexts[everyone, actions], rewards)  # type: ignore[arg-type]
         tally.varying(gaps)
     return Run(
         guarantee=policy.guarantee,
         releases=0,
         users=rounds,
-        clipped=np.zeros(seeds, dtype=np.int64),
+        clipped=clipped,
         repairs=np.zeros(seeds, dtype=np.int64),
         bits_per_user=0,
     )

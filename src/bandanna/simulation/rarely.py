@@ -34,6 +34,11 @@ class Chunk:
     contexts: Floats  # (S, n, K, d), features clipped to the unit ball
     means: Floats  # (S, n, K)
     outcomes: Floats  # (S, n, K)
+    clips: Ints | None  # (S, n, K): how many of an arm's features and reward were clipped; None: nothing anywhere
+
+    def clipped(self, seeds: Ints, places: Ints, arms: Ints) -> Ints:
+        """Of what was played: (m,), (m,), (m,) -> (m,)."""
+        return np.zeros(len(arms), dtype=np.int64) if self.clips is None else self.clips[seeds, places, arms]
 
 
 class History:
@@ -44,6 +49,7 @@ class History:
         self.rewards = np.zeros((seeds, rounds))
         self.explored = np.zeros((seeds, rounds), dtype=bool)
         self.losses = np.zeros((seeds, rounds))
+        self.clipped = np.zeros(seeds, dtype=np.int64)
 
 
 def chunks(policy: GLMPolicy, world: World, rounds: int, seeds: int, most_bytes: int = 64 << 20) -> list[range]:
@@ -56,8 +62,17 @@ def read(world: World, span: range, reward_bound: float) -> Chunk:
     """Contexts, means and the outcomes of all arms: drawing those that nobody will see changes no law."""
     contexts = world.contexts(span.start, len(span))
     means = world.means(contexts)
-    outcomes = np.clip(world.rewards(means), 0.0, reward_bound)
-    return Chunk(start=span.start, stop=span.stop, contexts=_clipped(contexts), means=means, outcomes=outcomes)
+    drawn = world.rewards(means)
+    outcomes = np.clip(drawn, 0.0, reward_bound)
+    clips = np.asarray(np.abs(outcomes - drawn) > 1e-9, dtype=np.int64) + (np.linalg.norm(contexts, axis=-1) > 1 + 1e-9)
+    return Chunk(
+        start=span.start,
+        stop=span.stop,
+        contexts=_clipped(contexts),
+        means=means,
+        outcomes=outcomes,
+        clips=clips if np.any(clips) else None,
+    )
 
 
 def _clipped(contexts: Floats) -> Floats:
@@ -115,6 +130,7 @@ def record(
     places = rounds - chunk.start
     history.features[seeds, rounds] = played.contexts[rows, columns, arms]
     history.rewards[seeds, rounds] = chunk.outcomes[seeds, places, arms]
+    np.add.at(history.clipped, seeds, chunk.clipped(seeds, places, arms))
     history.explored[seeds, rounds] = np.broadcast_to(explored, taken.shape)[rows]
     means = chunk.means[seeds, places]
     history.losses[seeds, rounds] = np.max(means, axis=-1) - means[np.arange(len(arms)), arms]

@@ -122,12 +122,12 @@ class _Seeds:
 def run(policy: RSGLinUCB, world: World, tally: Tally, rounds: int, *, path: str) -> Run:
     """Play `rounds` rounds; there are no messages, both paths are the same."""
     seeds = _Seeds(policy, tally.n_seeds)
-    rarely.play(policy, world, tally, rounds, seeds.advance)
+    history = rarely.play(policy, world, tally, rounds, seeds.advance)
     return Run(
         guarantee=policy.guarantee,
         releases=0,
         users=rounds,
-        clipped=np.zeros(tally.n_seeds, dtype=np.int64),
+        clipped=history.clipped,
         repairs=np.zeros(tally.n_seeds, dtype=np.int64),
         bits_per_user=0,
         counts={"explorations": seeds.explorations, "switches": seeds.switches},
