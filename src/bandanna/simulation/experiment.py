@@ -36,6 +36,7 @@ from bandanna.environments.arrays import ArrayEnvironment
 from bandanna.environments.base import Environment
 from bandanna.environments.drifting import DriftingContexts
 from bandanna.environments.finite import FiniteArms
+from bandanna.environments.glm import GeneralisedLinear, PublishedGLM
 from bandanna.environments.levels import ClippedGaussian, TwoPoint
 from bandanna.environments.linear import LinearContextual
 from bandanna.environments.population import Population
@@ -61,6 +62,8 @@ ENVIRONMENTS: dict[str, type[Environment]] = {
         Population,
         SphereArms,
         SphereContexts,
+        GeneralisedLinear,
+        PublishedGLM,
     )
 }
 REWARDS: dict[str, type[Any]] = {kind.__name__: kind for kind in (Bernoulli, Bounded, TwoPoint, ClippedGaussian)}

@@ -43,7 +43,7 @@ from bandanna.accounting.budgets import Budget
 from bandanna.accounting.guarantee import Guarantee
 from bandanna.core import require
 from bandanna.core.linalg import upper
-from bandanna.errors import InvalidBudget
+from bandanna.errors import InvalidArgument, InvalidBudget
 from bandanna.glm.noisy_gradient import NoisyGradient
 from bandanna.glm.projections import onto_ball, onto_both
 from bandanna.mechanisms.sources import NoiseSource
@@ -78,6 +78,8 @@ class GLMJDP(RarelySwitching):
             raise InvalidBudget("budget", self.budget, "a finite ApproxDP or ZCDP; RS-GLinUCB is without privacy")
         require.one_of("mechanism", self.mechanism, ("blt", "tree", "honaker"))
         require.one_of("preset", self.preset, tuple(CONSTANTS))
+        if self.constants is not None and not isinstance(self.constants, Constants):
+            raise InvalidArgument("constants", self.constants, "Constants(...), or None for those of the preset")
 
     @cached_property
     def used(self) -> Constants:

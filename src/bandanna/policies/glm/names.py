@@ -40,7 +40,7 @@ _PLAIN = (
 
 GENERALISED = (
     *(
-        Algorithm(name=name, paper="003", trust="none", protects="nothing", guarantee="none", make=kind)
+        Algorithm(name=name, paper="003", trust="none", protects="nothing", guarantee="none", make=kind, kind=kind)
         for name, kind in _PLAIN
     ),
     Algorithm(
@@ -50,6 +50,8 @@ GENERALISED = (
         protects="contexts and rewards",
         guarantee="(epsilon, delta), rho-zCDP",
         make=_jdp,
+        kind=GLMJDP,
+        options=("epsilon", "delta", "rho"),
     ),
     Algorithm(
         name="GLM-SDP",
@@ -58,5 +60,7 @@ GENERALISED = (
         protects="contexts and rewards",
         guarantee="(epsilon, delta)",
         make=_sdp,
+        kind=GLMSDP,
+        options=("epsilon", "delta"),
     ),
 )
