@@ -15,7 +15,7 @@ from bandanna.accounting.calibration.binomial import BinomialNoise
 from bandanna.core.domain import Domain, Statistic
 from bandanna.core.shapes import Bits
 from bandanna.mechanisms.sources import NoiseSource
-from bandanna.protocols.shuffle_binomial.encoding import encode_groups, encode_sum
+from bandanna.protocols.shuffle_binomial.encoding import encode_groups, encode_sums
 
 Integers = NDArray[np.int64]
 
@@ -28,7 +28,7 @@ def encoded(
         ones = np.rint(statistic.total()).astype(np.int64)
         return tuple(int(noise.scale) * ones for noise in noises)
     if statistic.counts is None:
-        return tuple(encode_sum(statistic.values, noise, domain, source) for noise in noises)
+        return encode_sums(statistic.values, noises, domain, source)
     return tuple(encode_groups(statistic.values, statistic.counts, noise, domain, source) for noise in noises)
 
 

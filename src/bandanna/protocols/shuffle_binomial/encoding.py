@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -20,14 +22,18 @@ def encode(values: NDArray[np.float64], noise: BinomialNoise, domain: Domain, so
     return np.asarray(np.clip(rounded, 0, largest_values(noise, domain)), dtype=np.int64)
 
 
-def encode_sum(values: NDArray[np.float64], noise: BinomialNoise, domain: Domain, source: NoiseSource) -> Integers:
-    """Sum of `encode` over the users, in law: floor(x + U) is floor(x) plus a coin of the fractional part."""
-    scaled = np.maximum(values - domain.lower, 0.0)  # (..., users, dim)
-    scaled *= noise.scale
-    scaled += source.uniform(values.shape)
-    np.floor(scaled, out=scaled)
-    np.minimum(scaled, largest_values(noise, domain), out=scaled)
-    return np.asarray(np.ones(scaled.shape[-2]) @ scaled, dtype=np.int64)  # whole numbers below 2^53: exact
+def encode_sums(
+    values: NDArray[np.float64], noises: Sequence[BinomialNoise], domain: Domain, source: NoiseSource
+) -> tuple[Integers, ...]:
+    """Sums of `encode` over the users for several lattices, in law: floor(x + U) is floor(x) and a coin of its rest."""
+    above = np.maximum(values - domain.lower, 0.0)  # (..., users, dim)
+    everybody, sums = np.ones(above.shape[-2]), []
+    for noise in noises:
+        rounded = noise.scale * above
+        rounded += source.uniform(above.shape)
+        total = everybody @ np.floor(rounded, out=rounded)  # whole numbers below 2^53: exact
+        sums.append(np.minimum(total, above.shape[-2] * largest_values(noise, domain)).astype(np.int64))
+    return tuple(sums)
 
 
 def encode_groups(
