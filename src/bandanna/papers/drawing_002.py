@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from bandanna.papers.error_002 import Kind, Line
-from bandanna.papers.regret_002 import Outcome
+from bandanna.papers.regret_002 import Entry, Outcome
 from bandanna.papers.tree_002 import Batch, batches, busiest, covering
 from bandanna.protocols.concurrent_shuffle import BatchTree
 from bandanna.simulation.figures import PALETTE, blank, furnish, label_ends, plot_regret, save_figure, styled
 
+_SAME = Entry(algorithm="LinUCB-CSDP", shufflers=1, batches="ours")  # as the sequential model
+_MOST_BARS, _MOST_NAMED = 400, 40  # of a level; users whose batches have room for their numbers
 _RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 _COLOURS: dict[object, str] = {
     "local": PALETTE[6],
@@ -82,63 +85,71 @@ def draw_regrets(outcomes: Sequence[Outcome], out: Path) -> list[Path]:
         panel = {
             each.entry.name: each.result
             for each in outcomes
-            if each.entry.shufflers is None or each.entry.batches == rule
+            if each.entry.shufflers is None or (each.entry.batches == rule and each.entry != _SAME)
         }
         paths += _saved(plot_regret(panel, title=title), out / f"regret-{rule}")
     return paths
 
 
 def draw_tree(tree: BatchTree, out: Path) -> list[Path]:
-    """Batches over time, one row for each level's shuffler; bold: what the estimate after some t adds up."""
-    t = busiest(tree)
+    """Batches over time, one row for each level's shuffler; dark: what the estimate after some t adds up."""
+    t, height = busiest(tree), 1.9 + 0.62 * tree.levels
     chosen = covering(tree, t)
     with styled():
-        figure, axes = blank((10.4, 1.9 + 0.62 * tree.levels), _place(tree.levels))
-        for batch in batches(tree):
+        figure, axes = blank((10.4, height), (0.16, 0.8 / height, 0.81, 1 - 1.75 / height))
+        for batch in _drawn(tree, chosen):
             _bar(axes, tree, batch, chosen=batch in chosen)
-        axes.set_xlim(0.5, tree.horizon + 0.5)
+        axes.set_xlim(0.5, 0.5 + 1.003 * tree.horizon)
         axes.set_ylim(0.4, tree.levels + 0.6)
-        axes.set_yticks(range(1, tree.levels + 1), [_level(tree, level) for level in range(1, tree.levels + 1)])
-        degrees = " x ".join(map(str, tree.degrees))
+        axes.set_yticks(range(1, tree.levels + 1), [f"batches of {size:,}" for size in tree.sizes])
         title = f"{tree.horizon:,} users, {tree.levels} shuffler{'s' if tree.levels > 1 else ''}: batches over time"
+        degrees = _product(tree.degrees)
         note = f"degrees {degrees}; dark: the batches that the count after {t:,} users adds up; dashed: never released"
         furnish(axes, title, note, across="user", up="")
         axes.grid(False)
         axes.xaxis.get_major_locator().set_params(integer=True)
         axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}" if 1 <= value <= tree.horizon else "")
-        axes.axvline(t + 0.5, color="black", linewidth=1.2, linestyle=(0, (4, 3)))
+        axes.axvline(t + 0.5, color="black", linewidth=1.2, linestyle=(0, (4, 3)), zorder=1)
     return _saved(figure, out / f"tree-n{tree.horizon}-k{tree.levels}")
 
 
-def _place(levels: int) -> tuple[float, float, float, float]:
-    """Of the axes: fixed margins in inches around rows of fixed height."""
-    height = 1.9 + 0.62 * levels
-    return 0.16, 0.8 / height, 0.81, (height - 1.75) / height
-
-
-def _level(tree: BatchTree, level: int) -> str:
-    return f"batches of {tree.sizes[level - 1]:,}"
+def _drawn(tree: BatchTree, chosen: list[Batch]) -> list[Batch]:
+    """All batches; those of a level with very many of them as one bar, with the chosen ones on top."""
+    many = {level for level, count in enumerate(tree.batches, start=1) if count > _MOST_BARS}
+    merged = [
+        Batch(level=level, first=1, last=tree.batches[level - 1] * tree.sizes[level - 1], released=True)
+        for level in sorted(many)
+    ]
+    few = [batch for batch in batches(tree) if batch.level not in many or not batch.released]
+    return merged + few + [batch for batch in chosen if batch.level in many]
 
 
 def _bar(axes: Any, tree: BatchTree, batch: Batch, *, chosen: bool) -> None:
     """One batch as a bar from its first user to its last."""
     colour = PALETTE[(batch.level - 1) % (len(PALETTE) - 1)]
     users = batch.last - batch.first + 1
-    margin = min(0.12, 0.1 * users) if tree.horizon <= 400 else 0.0
-    look: dict[str, Any] = {
-        "facecolor": colour,
-        "edgecolor": colour,
-        "linewidth": 1.0,
-        "alpha": 1.0 if chosen else 0.35,
-    }
+    margin = 0.12 if tree.horizon <= _MOST_BARS else 0.0
+    look: dict[str, Any] = {"facecolor": _pale(colour), "edgecolor": colour, "linewidth": 0.8}
+    if chosen:
+        look = {"facecolor": colour, "edgecolor": colour if margin else "white", "linewidth": 0.8}
     if not batch.released:
         look = {"facecolor": "white", "edgecolor": colour, "linewidth": 1.2, "linestyle": (0, (3, 2))}
     axes.barh(batch.level, users - 2 * margin, left=batch.first - 0.5 + margin, height=0.66, zorder=2, **look)
-    if tree.horizon <= 40 and users > 1:
-        text = f"{batch.first}-{batch.last}" if users > 2 else str(batch.last)
-        ink = "white" if chosen else "#333333"
-        middle = (batch.first + batch.last) / 2
-        axes.text(middle, batch.level, text, ha="center", va="center", fontsize=10, color=ink, parse_math=False)
+    if tree.horizon <= _MOST_NAMED:
+        text = f"{batch.first}-{batch.last}" if users > 1 else str(batch.last)
+        place = {"ha": "center", "va": "center", "fontsize": 10, "color": "white" if chosen else "#333333"}
+        axes.text((batch.first + batch.last) / 2, batch.level, text, parse_math=False, **place)
+
+
+def _pale(colour: str) -> str:
+    """A third of the colour, the rest white."""
+    return "#" + "".join(f"{round((int(colour[i : i + 2], 16) + 2 * 255) / 3):02X}" for i in (1, 3, 5))
+
+
+def _product(degrees: Sequence[int]) -> str:
+    """3 x 2² for (3, 2, 2)."""
+    runs = [(degree, len(list(same))) for degree, same in groupby(degrees)]
+    return " x ".join(f"{d}{str(times).translate(_RAISED) if times > 1 else ''}" for d, times in runs)
 
 
 def _saved(figure: Any, stem: Path) -> list[Path]:

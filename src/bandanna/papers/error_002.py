@@ -37,7 +37,7 @@ from bandanna.protocols.trust import Privacy, central, concurrent, local
 
 EPSILON, DELTA, HORIZON, HALVINGS = 1.0, 1e-5, 2**20, 10
 SHUFFLERS: tuple[int | str, ...] = (1, 2, 3, 4, "best")
-_CHUNK = 1 << 22  # bits held at a time
+_CHUNK = 1 << 20  # bits held at a time
 
 
 @dataclass(frozen=True, kw_only=True)
