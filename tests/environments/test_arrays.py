@@ -57,7 +57,7 @@ def test_regret_is_against_the_given_means() -> None:
 
 def test_a_run_beyond_the_arrays_is_refused() -> None:
     """A horizon above T is not refused by name."""
-    with pytest.raises(InvalidArgument, match=r"horizon = 5 .* 4 rounds"):
+    with pytest.raises(InvalidArgument, match=r"round = 5 .* at most 4, .* arrays"):
         simulate(LinUCB(dim=2, horizon=5), ArrayEnvironment(arms=SETS, theta=[0.5, 0.5]))
     simulate(LinUCB(dim=2, horizon=4), ArrayEnvironment(arms=SETS, theta=[0.5, 0.5]))
 

@@ -105,3 +105,50 @@ def test_sums_plus_noise_are_the_released_sums() -> None:
         law = simulate(policy, env, n_seeds=3, path="law")
         messages = simulate(policy, env, n_seeds=3, path="messages")  # one user per batch: the same draws in one order
         np.testing.assert_allclose(law.regret, messages.regret, rtol=1e-9)
+
+
+class Careless(World):
+    """Contexts and means with a mistake."""
+
+    def contexts(self, start: int, rounds: int) -> np.ndarray:
+        """Without an axis for the seeds, if asked to."""
+        features = self.streams.uniform("contexts", (rounds, self.n_arms, 2)) / 2
+        return features[0] if MISTAKE[0] == "seeds" else features
+
+    def means(self, contexts: np.ndarray) -> np.ndarray:
+        """Of one arm, above 1, below 0 or not numbers, if asked to."""
+        means = contexts.sum(axis=-1)
+        wrong = {"arms": means[..., 0], "large": means + 1, "small": means - 1, "nan": means * np.nan}
+        return wrong.get(MISTAKE[0], means)
+
+
+MISTAKE = [""]
+
+
+@dataclass(frozen=True, kw_only=True)
+class CarelessEnvironment(Environment):
+    """Made of `Careless` worlds."""
+
+    fixed: bool = False
+
+    def begin(self, streams: Streams) -> World:
+        """One per seed."""
+        return Careless(environment=self, streams=streams, fixed=self.fixed)
+
+
+@pytest.mark.parametrize("fixed", [True, False])
+@pytest.mark.parametrize(
+    ("mistake", "named"),
+    [
+        ("seeds", r"shape of Careless.contexts = \(.*, 4, 2\) .* \(S, rounds, K, d\) = \(3, .*, 4, 2\)"),
+        ("arms", r"shape of Careless.means = .* \(S, rounds, K\) = \(3, .*, 4\)"),
+        ("large", r"Careless.means = 1\..* means in \[0, 1\]"),
+        ("small", r"Careless.means = -0\..* means in \[0, 1\]"),
+        ("nan", r"Careless.means = nan .* means in \[0, 1\]"),
+    ],
+)
+def test_a_world_with_wrong_shapes_or_means_is_named(mistake: str, named: str, fixed: bool) -> None:
+    """One's own world with a forgotten axis, or a mean that is no probability, runs, or its mistake is not named."""
+    MISTAKE[0] = mistake
+    with pytest.raises(InvalidStatistic, match=named):
+        simulate(LinUCB(dim=2, horizon=40, batch=20), CarelessEnvironment(dim=2, n_arms=4, fixed=fixed), n_seeds=3)

@@ -10,10 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from bandanna.core.streams import Streams
-from bandanna.environments.base import Environment, Floats, World
+from bandanna.environments.base import ROUNDING, Environment, Floats, World
 from bandanna.errors import InvalidArgument, InvalidStatistic
-
-_ROUNDING = 1e-9  # a mean may leave [0, 1] by this much, and is cut off there
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -95,7 +93,10 @@ class ArrayWorld(World):
     def contexts(self, start: int, rounds: int) -> Floats:
         """The same for every seed; not a copy."""
         if self.length is not None and start + rounds > self.length:
-            raise InvalidArgument("horizon", start + rounds, f"at most the {self.length} rounds of the given arrays")
+            allowed = (
+                f"at most {self.length}, the rounds of the given arrays: the policy's horizon is longer than they are"
+            )
+            raise InvalidArgument("round", start + rounds, allowed)
         self.block = slice(start, start + (1 if self.fixed else rounds))
         return self._block(self.arms, each=2)
 
@@ -200,7 +201,7 @@ def _array(
 
 def _in_unit(argument: str, means: Floats, error: type[InvalidArgument]) -> Floats:
     """Means in [0, 1], read-only; rounding errors are cut off."""
-    _refuse(argument, means, (means < -_ROUNDING) | (means > 1 + _ROUNDING), "a mean in [0, 1]", error)
+    _refuse(argument, means, (means < -ROUNDING) | (means > 1 + ROUNDING), "a mean in [0, 1]", error)
     cut = np.clip(means, 0.0, 1.0)
     cut.setflags(write=False)
     return cut

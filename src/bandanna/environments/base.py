@@ -31,8 +31,11 @@ from numpy.typing import NDArray
 from bandanna.core import require
 from bandanna.core.streams import Streams
 from bandanna.environments.rewards import Bernoulli, RewardLaw
+from bandanna.errors import InvalidStatistic
 
 Floats = NDArray[np.float64]
+
+ROUNDING = 1e-9  # a mean may leave [0, 1] by this much
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,3 +86,19 @@ class World(ABC):
         if self.binary:
             return np.asarray(self.streams.binomial("reward sums", rounds, means), dtype=float)
         return np.asarray(np.sum(self.rewards(np.repeat(means[:, None], rounds, axis=1)), axis=1))
+
+
+def read(world: World, start: int, rounds: int) -> tuple[Floats, Floats]:
+    """Contexts (S, rounds, K, d) and means (S, rounds, K) of a block; a world that gives others is refused by name."""
+    shape = (len(world.streams.seeds), 1 if world.fixed else rounds, world.n_arms, world.environment.dim)
+    kind = type(world).__name__
+    contexts = world.contexts(start, rounds)
+    if np.shape(contexts) != shape:
+        raise InvalidStatistic(f"shape of {kind}.contexts", np.shape(contexts), f"(S, rounds, K, d) = {shape}")
+    means = world.means(contexts)
+    if np.shape(means) != shape[:-1]:
+        raise InvalidStatistic(f"shape of {kind}.means", np.shape(means), f"(S, rounds, K) = {shape[:-1]}")
+    least, most = float(np.min(means)), float(np.max(means))
+    if not (least >= -ROUNDING and most <= 1 + ROUNDING):  # not a number is refused too
+        raise InvalidStatistic(f"{kind}.means", most if least >= -ROUNDING else least, "means in [0, 1]")
+    return contexts, means

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from bandanna.core.arriving import Arriving
 from bandanna.core.domain import Statistic
-from bandanna.environments.base import World
+from bandanna.environments.base import World, read
 from bandanna.mechanisms.sources.replicated import ReplicatedNoise
 from bandanna.policies.anytime import Anytime
 from bandanna.policies.linucb import LinUCB, Snapshot
@@ -110,9 +110,8 @@ def _part(policy: LinUCB | Anytime, world: World, snapshot: Snapshot, rounds: in
     parts = []
     for begin in range(0, rounds, block):
         count = min(block, rounds - begin)
-        contexts = world.contexts(tally.done, count)  # (S, count, K, d)
+        contexts, means = read(world, tally.done, count)  # (S, count, K, d), (S, count, K)
         actions = policy.act(snapshot, contexts)  # (S, count)
-        means = world.means(contexts)  # (S, count, K)
         chosen = np.take_along_axis(means, actions[..., None], axis=2)[..., 0]
         features = np.take_along_axis(contexts, actions[..., None, None], axis=2)[:, :, 0]
         rewards = world.rewards(chosen)

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from bandanna.core.arriving import Arriving
 from bandanna.core.domain import Statistic
-from bandanna.environments.base import World
+from bandanna.environments.base import World, read
 from bandanna.policies.anytime import Anytime
 from bandanna.policies.linucb import Arms, LinUCB, Snapshot, clipped_rewards
 from bandanna.simulation.tally import Tally
@@ -24,9 +24,8 @@ class FixedArms:
     """Means and reports of the arms of every seed, tabulated once."""
 
     def __init__(self, policy: LinUCB | Anytime, world: World) -> None:
-        contexts = world.contexts(0, 1)  # (S, 1, K, d)
-        means = world.means(contexts)[:, 0]  # (S, K)
-        features = contexts[:, 0]
+        contexts, block = read(world, 0, 1)  # (S, 1, K, d), (S, 1, K)
+        features, means = contexts[:, 0], block[:, 0]  # (S, K, d), (S, K)
         self.world, self.dim = world, policy.dim
         self.arms: Arms = policy.tabulate(features)
         self.means, self.gaps = means.ravel(), (np.max(means, axis=1, keepdims=True) - means).ravel()
