@@ -76,7 +76,17 @@ def test_guarantees_meet_their_budgets() -> None:
 
 @pytest.mark.parametrize(
     "changes",
-    [{"batch": "often"}, {"failure": 0.0}, {"width": -1.0}, {"ridge": 0.0}, {"dim": 0}, {"horizon": 0}],
+    [
+        {"batch": "often"},
+        {"batch": 101},
+        {"privacy": 1.0},
+        {"privacy": "shuffle"},
+        {"failure": 0.0},
+        {"width": -1.0},
+        {"ridge": 0.0},
+        {"dim": 0},
+        {"horizon": 0},
+    ],
     ids=lambda changes: next(iter(changes)),
 )
 def test_bad_configuration(changes: dict) -> None:

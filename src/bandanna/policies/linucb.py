@@ -95,6 +95,8 @@ class LinUCB:
         require.positive("ridge", self.ridge)
         require.positive("parameter_bound", self.parameter_bound)
         require.non_negative("width", self.width)
+        if not isinstance(self.privacy, Privacy):
+            raise InvalidArgument("privacy", self.privacy, "bd.none(), bd.central(...), bd.local(...), bd.shuffle(...)")
         if not 0 < self.failure < 1:
             raise InvalidArgument("failure", self.failure, "a number in (0, 1)")
         if not isinstance(self.confidence, PaperConfidence):
@@ -135,14 +137,17 @@ class LinUCB:
             return FixedBatches(size=min(self.horizon, max(2, round(self.horizon**exponent))))
         if isinstance(batch, str):
             raise InvalidArgument("batch", batch, 'a whole number, a schedule, "paper" or "best"')
-        return FixedBatches(size=require.whole("batch", batch, least=least))
+        size = require.whole("batch", batch, least=least)
+        if size > self.horizon:
+            raise InvalidArgument("batch", batch, f"at most the horizon, {self.horizon} rounds")
+        return FixedBatches(size=size)
 
     @cached_property
     def channel(self) -> Channel:
         """The calibrated protocols for the schedule."""
         sizes = self.schedule.sizes(self.horizon)
         if not sizes:
-            raise InvalidArgument("horizon", self.horizon, "at least one batch of the schedule")
+            raise InvalidArgument("batch", self.batch, f"a first batch of at most the horizon, {self.horizon} rounds")
         return open_channel(self.privacy, domain=self.domain, sizes=sizes)
 
     @cached_property
