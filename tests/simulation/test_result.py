@@ -118,6 +118,7 @@ def test_text() -> None:
     assert promise.startswith("Shuffle differential privacy with epsilon = 1, delta = 1e-05 for a user's report")
     assert promise.endswith("may choose later data accordingly.")
     assert str(result().guarantee).startswith(promise)
+    assert repr(result()) == f"<Result of {line.removesuffix('.')}>"
 
 
 def test_text_of_one_seed_without_a_name() -> None:

@@ -19,7 +19,7 @@ from bandanna.theory.lookup import Curve, bounds_for
 Floats = NDArray[np.float64]
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Result:
     """Regret against the true means at `checkpoints`, for every seed.
 
@@ -125,17 +125,24 @@ class Result:
             "guarantee": self.guarantee.to_dict(),
         }
 
+    def __repr__(self) -> str:
+        """The line of numbers; the arrays have names."""
+        with np.errstate(all="ignore"):  # whatever the numbers are, they can be looked at
+            return f"<Result of {self._line()}>"
+
     def __str__(self) -> str:
         """One line of numbers, and the guarantee's first sentence."""
+        promise = str(replace(self.guarantee, observers=())).partition(" Against the shuffler itself")[0]
+        return f"{self._line()}.\n{promise}"
+
+    def _line(self) -> str:
         spread = "" if self.n_seeds == 1 else f" ± {figures.number(float(self.stderr()[-1]))}"
         seeds = "one seed" if self.n_seeds == 1 else f"mean ± standard error of {self.n_seeds:,} seeds"
-        line = (
+        return (
             f"{self.name or self.guarantee.trust}: regret {figures.number(float(self.mean()[-1]))}{spread} ({seeds}) "
             f"after {self.horizon:,} rounds; {self.releases:,} releases, {self.bits_per_user:,} bits per user, "
-            f"{self.seconds:.3g} s."
+            f"{self.seconds:.3g} s"
         )
-        promise = str(replace(self.guarantee, observers=())).partition(" Against the shuffler itself")[0]
-        return f"{line}\n{promise}"
 
     def bounds(self) -> list[Curve]:
         """What the papers prove about this policy on such problems, at every checkpoint (`bandanna.theory`)."""
