@@ -48,7 +48,8 @@ def call_all(
             min(jobs, len(tasks)), mp_context=context, initializer=_prepare, initargs=(reader,)
         ) as pool,
     ):
-        pending: dict[Future[Value], Key] = {pool.submit(function, **task): key for key, task in tasks.items()}
+        with _uninterrupted():
+            pending: dict[Future[Value], Key] = {pool.submit(function, **task): key for key, task in tasks.items()}
         try:
             for future in as_completed(pending):
                 yield pending[future], future.result()
@@ -66,12 +67,27 @@ def call_all(
 def _prepare(lifeline: Connection) -> None:
     """In a worker: end at once with Ctrl-C, and when the parent closes its end of the pipe, or dies."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
 
     def follow() -> None:
         wait([lifeline])
         os._exit(1)
 
     threading.Thread(target=follow, daemon=True).start()
+
+
+@contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Ctrl-C waits, here and, until `_prepare`, in processes started inside: their imports would print a trace."""
+    if not hasattr(signal, "pthread_sigmask"):  # Windows
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 @contextmanager
