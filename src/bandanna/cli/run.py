@@ -50,8 +50,18 @@ def run(
         typer.echo(json.dumps({"rows": rows}, allow_nan=False))
     else:
         _print_table(experiment.title, rows, directory)
-    for note in notes:
+    for note in [*notes, *_clipped(rows)]:
         typer.secho(f"note: {note}", err=True)
+
+
+def _clipped(rows: list[dict[str, Any]]) -> list[str]:
+    """What was clipped is not what the file describes: say so."""
+    return [
+        f"{row['label']}: clipped {row['clipped']:,} times in {row['n_seeds']} runs of {row['horizon']:,} rounds "
+        "(to their declared range)"
+        for row in rows
+        if row["clipped"]
+    ]
 
 
 def _words(progress: Progress) -> str:

@@ -18,9 +18,11 @@ _WORDS = {int: "a whole number", float: "a number", bool: "true or false", str: 
 def keys(table: Mapping[str, Any], where: str, known: Iterable[str], needed: Iterable[str] = ()) -> dict[str, Any]:
     """The table, if all its keys are known and the needed ones are there."""
     prefix = f"{where}." if where else ""
-    for key in table:
+    owner = f" of {table['name']}" if isinstance(table.get("name"), str) else ""
+    for key, value in table.items():
         if key not in list(known):
-            raise InvalidArgument(f"{prefix}{key}", table[key], "unknown key, " + suggest(key, known, "known are"))
+            shown = "a table" if isinstance(value, Mapping) else value
+            raise InvalidArgument(f"{prefix}{key}", shown, f"unknown key{owner}, " + suggest(key, known, "known are"))
     for key in needed:
         if key not in table:
             raise BandannaError(f"{prefix}{key} is missing: needed are {', '.join(needed)}")
@@ -42,7 +44,8 @@ def typed(where: str, value: Any, wanted: Any) -> Any:
 
 def suggest(word: Any, known: Iterable[str], words: str) -> str:
     """What is known, and first what the word resembles."""
-    close = difflib.get_close_matches(str(word), list(known), n=1, cutoff=0.5)
+    begun = [each for each in known if str(word) and each.startswith(str(word))]
+    close = begun or difflib.get_close_matches(str(word), list(known), n=1, cutoff=0.5)
     return (f"did you mean {close[0]}? " if close else "") + f"{words} {', '.join(known)}"
 
 
