@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -30,7 +31,7 @@ def demo(
     from rich.console import Console
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-    from bandanna.simulation.trust_models import trust_models
+    from bandanna.simulation.trust_models import random_play, trust_models
 
     console = Console()
     columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
@@ -44,19 +45,25 @@ def demo(
             width=width,
             progress=lambda name: bar.update(task, description=f"simulating {seeds} x {horizon:,} rounds: {name}"),
         )
-    _print(console, outcomes)
+    console.print(
+        f"{horizon:,} users, one after the other, are each shown one of 100 arms and answer 1 or 0;"
+        f"\nLinUCB learns which arm to show. {seeds} worlds.",
+        highlight=False,
+        soft_wrap=True,
+    )
+    _print(console, outcomes, idle=random_play(horizon=horizon, n_seeds=seeds))
     _draw(console, outcomes, out, title=f"What privacy costs at epsilon = {epsilon:g}, delta = {delta:g}")
     console.print("Next: bandanna calibrate --dim 5 --epsilon 1 --delta 1e-5 --batch 200 --explain", highlight=False)
     console.print("      bandanna demo --epsilon 10 --out stronger-signal.png", highlight=False)
 
 
-def _print(console: Console, outcomes: dict[str, Outcome]) -> None:
+def _print(console: Console, outcomes: dict[str, Outcome], *, idle: float) -> None:
     from rich import box
     from rich.table import Table
 
     from bandanna.accounting.guarantee import rounded_up
 
-    table = Table(box=box.SIMPLE, caption="noise: std of each coordinate of the last released sum; bits: per user")
+    table = Table(box=box.SIMPLE)
     table.add_column("trust", no_wrap=True)
     for name in ("regret", "+-", "noise", "bits", "epsilon", "delta"):
         table.add_column(name, justify="right", no_wrap=True)
@@ -68,10 +75,17 @@ def _print(console: Console, outcomes: dict[str, Outcome]) -> None:
             f"{float(result.stderr()[-1]):,.0f}",
             f"{outcome.noise_std:.4g}",
             f"{result.bits_per_user:,}",
-            rounded_up(stated.epsilon),
-            rounded_up(stated.delta, 3),
+            rounded_up(stated.epsilon) if math.isfinite(stated.epsilon) else "-",
+            rounded_up(stated.delta, 3) if math.isfinite(stated.epsilon) else "-",
         )
+    table.add_row("(random play)", f"{idle:,.0f}", *["-"] * 5)
     console.print(table)
+    for line in (
+        "regret: answers of 1 lost against always showing the best arm, and its standard error",
+        "noise: standard deviation in each coordinate of the last released sum",
+        "bits: of one user's report; epsilon, delta: what is really guaranteed",
+    ):
+        console.print(f"  {line}", highlight=False, soft_wrap=True)
 
 
 def _draw(console: Console, outcomes: dict[str, Outcome], out: Path, *, title: str) -> None:

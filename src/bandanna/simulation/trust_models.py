@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import numpy as np
+
+from bandanna.core.streams import Streams
 from bandanna.environments.linear import LinearContextual
 from bandanna.policies.linucb import LinUCB
 from bandanna.protocols.trust import central, local, none, shuffle
@@ -50,3 +53,10 @@ def trust_models(
         result = simulate(policy, env, n_seeds=n_seeds, seed=seed)
         outcomes[name] = Outcome(result=result, noise_std=float(policy.channel.prefix_std()[-1]))
     return outcomes
+
+
+def random_play(*, dim: int = 5, n_arms: int = 100, horizon: int = 20_000, n_seeds: int = 20, seed: int = 0) -> float:
+    """Expected regret, in the same worlds, of taking an arm at random in every round: what is left without learning."""
+    world = LinearContextual(dim=dim, n_arms=n_arms, fixed=True).begin(Streams(range(seed, seed + n_seeds)))
+    means = world.means(world.contexts(0, 1))  # (S, 1, K)
+    return horizon * float(np.mean(np.max(means, axis=-1) - np.mean(means, axis=-1)))
