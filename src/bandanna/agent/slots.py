@@ -48,7 +48,9 @@ class Slots:
         if slot is None or slot.session != session:
             return False
         if slot.reward is not None:
-            raise InvalidArgument("decision id", f"decision {number}", "one that has no reward yet")
+            raise InvalidArgument(
+                "decision id", f"decision {number}", "one that has no reward yet; the first one stands"
+            )
         slot.reward = reward
         return True
 
