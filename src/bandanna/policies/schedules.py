@@ -6,9 +6,12 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 
 from bandanna.core import require
 from bandanna.errors import InvalidArgument
+
+_LEAP = 4  # steps of a quarter: a factor of 2.4
 
 
 class Schedule(ABC):
@@ -70,15 +73,23 @@ def geometric(*, first: int, ratio: float) -> GeometricBatches:
 
 
 def best_batch(bound: Callable[[int], float], *, least: int, most: int) -> int:
-    """The batch size with the least `bound`, in steps of a quarter; a bound falls with the size, then rises."""
+    """The batch size with the least `bound`, in steps of a quarter; a bound falls with the size, then rises.
+
+    The noise of a tree falls in leaps of a factor 2 of the size: so the neighbours as far as that are looked at too.
+    """
     sizes = sorted({min(most, max(least, round(least * 1.25**i))) for i in range(math.ceil(math.log(most, 1.25)) + 1)})
+    of = lru_cache(maxsize=None)(bound)
     low, high = 0, len(sizes) - 1
     while low < high:  # the minimum is in low, ..., high
         middle = (low + high) // 2
-        if bound(sizes[middle]) <= bound(sizes[middle + 1]):
+        if of(sizes[middle]) <= of(sizes[middle + 1]):
             high = middle
         else:
             low = middle + 1
+    while (
+        found := min(range(max(0, low - _LEAP), min(len(sizes), low + _LEAP + 1)), key=lambda i: of(sizes[i]))
+    ) != low:
+        low = found
     return sizes[low]
 
 

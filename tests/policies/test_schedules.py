@@ -1,0 +1,33 @@
+"""Schedules of batches: the search for the best size."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from bandanna.policies.linucb import LinUCB
+from bandanna.policies.schedules import best_batch
+from bandanna.protocols.trust import central
+
+
+@pytest.mark.parametrize("minimum", [1, 2, 17, 400, 1000])
+def test_the_minimum_of_a_valley_is_found(minimum: int) -> None:
+    """A size more than a quarter away from the minimum is taken, or a size is looked at twice (it is calibrated)."""
+    asked: Counter[int] = Counter()
+
+    def bound(size: int) -> float:
+        asked[size] += 1
+        return abs(size - minimum)
+
+    assert minimum / 1.25 - 1 <= best_batch(bound, least=1, most=1000) <= minimum * 1.25 + 1
+    assert max(asked.values()) == 1
+
+
+@pytest.mark.parametrize("horizon", [20_000, 200_000])
+def test_leaps_of_a_tree_do_not_hide_the_best_batch(horizon: int) -> None:
+    """The noise of a tree falls in leaps with the size, and the search stays in front of one of them."""
+    policy = LinUCB(dim=5, horizon=horizon, privacy=central(epsilon=1.0, delta=1e-5, mechanism="tree"), batch="best")
+    others = (round(20 * 1.5**i) for i in range(14))
+    bounds = [LinUCB(dim=5, horizon=horizon, privacy=policy.privacy, batch=size).regret_bound for size in others]
+    assert policy.regret_bound <= 1.01 * min(bounds)
