@@ -102,16 +102,22 @@ def noise_bounds(
     """
     batches = len(prefix_std)
     if not batches or not np.any(prefix_std > 0):
-        return np.zeros(batches), np.zeros(batches)
-    block = np.floor(np.log2(np.arange(1, batches + 1))).astype(int) if growing else np.zeros(batches, dtype=int)
-    blocks = int(block[-1]) + 1
-    worst = np.array([np.max(prefix_std[block == j]) for j in range(blocks)])[block]
-    share = failure / 3 / blocks
-    tails = np.full(batches, share / 2) if independent else share / np.bincount(block)[block]
-    matrix = np.array([matrix_quantile(dim, tail) for tail in np.unique(tails)])
-    vector = np.array([vector_quantile(dim, tail) for tail in np.unique(tails)])
-    at = np.searchsorted(np.unique(tails), tails)
-    return worst * matrix[at], worst * vector[at]
+        return _table(np.zeros(1), np.array([batches])), _table(np.zeros(1), np.array([batches]))
+    first = 2 ** np.arange(batches.bit_length()) - 1 if growing else np.zeros(1, dtype=np.int64)  # of every block
+    lengths = np.diff(first, append=batches)
+    worst = np.maximum.reduceat(prefix_std, first)
+    share = failure / 3 / len(first)
+    tails = np.full(len(first), share / 2) if independent else share / lengths
+    matrix = np.array([matrix_quantile(dim, tail) for tail in tails])
+    vector = np.array([vector_quantile(dim, tail) for tail in tails])
+    return _table(worst * matrix, lengths), _table(worst * vector, lengths)
+
+
+def _table(values: Floats, lengths: NDArray[np.int64]) -> Floats:
+    """Each value as often as said; a single one without memory for its repetitions."""
+    if len(values) == 1:
+        return np.broadcast_to(values[0], (int(lengths[0]),))
+    return np.repeat(values, lengths)
 
 
 def radii(
@@ -129,11 +135,12 @@ def radii(
     """Regulariser and radius for `users` t_0 = 0, t_1, ..., t_M; entry 0 is before the first batch."""
     matrix, vector = noise_bounds(prefix_std, dim, failure, independent=independent, growing=growing)
     first = matrix[:1] if len(matrix) else np.zeros(1)
-    sigma = np.concatenate([first, matrix])
+    sigma = np.concatenate([first, matrix]) if growing else first  # (M + 1,), or one bound for all: (1,)
     noise = np.concatenate([np.zeros(1), vector])
     regulariser = np.maximum(ridge, 2 * sigma)
     smallest = regulariser - sigma
     parts = 3 if np.any(sigma > 0) else 1
     log_det = 2 * math.log(parts / failure) + dim * np.log1p(users / (dim * np.min(smallest)))
     radius = reward_std * np.sqrt(log_det) + parameter_bound * np.sqrt(regulariser + sigma) + noise / np.sqrt(smallest)
-    return Confidence(ridge=regulariser, radius=radius, smallest=float(np.min(smallest)))
+    table = np.broadcast_to(regulariser, radius.shape)
+    return Confidence(ridge=table, radius=radius, smallest=float(np.min(smallest)))

@@ -63,7 +63,7 @@ class Channel:
         """The central continual protocol, where there is one."""
         return self.stream if isinstance(self.stream, CentralContinual) else None
 
-    @property
+    @cached_property
     def guarantee(self) -> Guarantee:
         """Of every number the worst over all batch sizes; for returning users, the dearest choice of batches.
 
@@ -92,8 +92,9 @@ class Channel:
         """Noise of the running sum per scaled coordinate after 1, ..., M batches: public, known in advance."""
         if self.stream is not None:
             return self.stream.prefix_std()
-        variances = [self._batch_protocol(size).std(size) ** 2 for size in self.sizes]
-        return np.asarray(np.sqrt(np.cumsum(variances)))
+        variance = {size: self._batch_protocol(size).std(size) ** 2 for size in set(self.sizes)}
+        each = np.fromiter((variance[size] for size in self.sizes), np.float64, len(self.sizes))
+        return np.asarray(np.sqrt(np.cumsum(each, out=each)))
 
     def begin(self, replicates: tuple[int, ...] = ()) -> Running:
         """Before the first batch."""

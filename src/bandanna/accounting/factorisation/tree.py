@@ -45,8 +45,10 @@ class BinaryTree(Factorisation):
     def prefix_std(self, steps: ArrayLike) -> NDArray[np.float64]:
         """Square root of the sum of v_l over the bits of t: blocks of different bits share no noise."""
         t = self._steps(steps)  # (...)
-        bits = (t[..., None] >> np.arange(self.levels)) & 1  # (..., L)
-        return np.asarray(np.sqrt(bits @ np.asarray(self.node_variance)))
+        total = np.zeros(t.shape)
+        for level, variance in enumerate(self.node_variance):  # one bit of all steps at a time: there may be millions
+            total += variance * ((t >> level) & 1)
+        return np.sqrt(total)
 
     def error(self) -> float:
         """Largest over t <= T: T itself, or T with one of its bits cleared and every lower bit set (all v_l > 0)."""
