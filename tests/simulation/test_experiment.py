@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from copy import deepcopy
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -201,8 +202,17 @@ def test_every_algorithm_can_be_named(name: str) -> None:
     budget = {} if entry.trust == "none" else {"epsilon": 1.0, "delta": 1e-5}
     if entry.kind is not None and "delta" not in entry.options:
         budget.pop("delta", None)  # pure
-    experiment = Experiment.from_dict({**GOOD, "algorithm": [{"name": name, **budget}]})
+    finite = entry.kind is not None and "n_arms" in {each.name for each in fields(entry.kind)}
+    world = {"environment": {"name": "FiniteArms", "means": [0.2, 0.5, 0.7]}} if finite else {}
+    experiment = Experiment.from_dict({**GOOD, **world, "algorithm": [{"name": name, **budget}]})
     assert experiment.curves[0].policy(dim=3, horizon=200).guarantee.trust == entry.trust
+
+
+def test_policies_of_finite_arms_are_refused_where_arms_have_features() -> None:
+    """A policy that reads no features is sent into a world of features, and fails there without saying why."""
+    world = {"name": "LinearContextual", "dim": 3, "n_arms": 4}
+    with pytest.raises(InvalidArgument, match=r"algorithm\[1\].name = 'UCB1' .* LinearContextual .* FiniteArms"):
+        Experiment.from_dict({**GOOD, "environment": world, "algorithm": [{"name": "UCB1"}]})
 
 
 def test_finite_arms_from_a_file() -> None:

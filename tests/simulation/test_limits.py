@@ -152,3 +152,10 @@ def test_a_world_with_wrong_shapes_or_means_is_named(mistake: str, named: str, f
     MISTAKE[0] = mistake
     with pytest.raises(InvalidStatistic, match=named):
         simulate(LinUCB(dim=2, horizon=40, batch=20), CarelessEnvironment(dim=2, n_arms=4, fixed=fixed), n_seeds=3)
+
+
+@pytest.mark.parametrize("seed", [-1, 1.5, np.random.default_rng(0)], ids=["negative", "fraction", "generator"])
+def test_a_seed_is_a_whole_number(seed: Any) -> None:
+    """A seed that is none is refused without its name."""
+    with pytest.raises(InvalidArgument, match=r"seed = .* whole number"):
+        simulate(LinUCB(dim=2, horizon=4), LinearContextual(dim=2, n_arms=3), seed=seed)

@@ -54,6 +54,8 @@ class Anytime:
     _phases: dict[int, LinUCB] = field(default_factory=dict, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        if not isinstance(self.first, LinUCB):
+            raise InvalidArgument("first", self.first, "bd.LinUCB(...), the policy of the first phase")
         privacy = self.first.privacy
         composed_in_phase = privacy.model == "central" or privacy.protocol == "gaussian"
         if privacy.noisy and privacy.participations > 1 and composed_in_phase and privacy.model != "local":

@@ -180,7 +180,10 @@ class Experiment:
                 other = f"another than that of {seen[curve.label]}: give each curve a label of its own"
                 raise InvalidArgument(f"{curve.table}.label", curve.label, other)
             seen[curve.label] = curve.table
-            curve.policy(dim=world.dim, horizon=self.horizon)
+            policy = curve.policy(dim=world.dim, horizon=self.horizon)
+            if getattr(policy, "n_arms", world.n_arms) != world.n_arms:  # made for unit vectors, one for each arm
+                allowed = f"one that reads features, as {self.environment['name']} has them; this one is for FiniteArms"
+                raise InvalidArgument(f"{curve.table}.name", curve.algorithm, allowed)
 
 
 class _Table:
