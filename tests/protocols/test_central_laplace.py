@@ -3,6 +3,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from scipy import stats
 
 from bandanna.accounting.budgets import ZCDP, ApproxDP, PureDP
 from bandanna.core.domain import Ball, Box
-from bandanna.errors import InvalidBudget
+from bandanna.errors import InvalidArgument, InvalidBudget
 from bandanna.mechanisms.sources import FastNoise, SecureNoise
 from bandanna.protocols.central_laplace import CentralLaplace
 
@@ -92,3 +93,38 @@ def test_budgets() -> None:
         CentralLaplace.calibrate(domain=Ball(dim=1), budget=PureDP(epsilon=math.inf))
     kept = CentralLaplace.calibrate(domain=Ball(dim=1), budget=ApproxDP(epsilon=1.0, delta=1e-5))
     assert kept.guarantee.delta == 0.0
+
+
+class Silent(FastNoise):
+    """No noise: what is left is the part of a release that depends on data."""
+
+    def __init__(self) -> None:
+        super().__init__(np.random.default_rng(0))
+
+    def discrete_laplace(self, *, scale: float, size: Any) -> np.ndarray:
+        """Zeros."""
+        return np.zeros(size, dtype=np.int64)
+
+
+def test_pure_for_half_a_million_users() -> None:
+    """Rounding errors of the users' sum let one replaced user be seen at more than epsilon.
+
+    After 2^17 ones, sums on either side of a power of two round every small value differently: plain float sums differ
+    by three lattice steps more in each coordinate, two more than the price allows.
+    """
+    protocol = CentralLaplace.calibrate(domain=Box(dim=2, low=-1.0, high=1.0), budget=PureDP(epsilon=1.0))
+    values = np.ones((2**19, 2))
+    values[2**17 :] = 2.0**-36 + 2.0**-50
+    totals = []
+    for first in (1.0, -1.0):
+        values[0] = first
+        totals.append(protocol.release(values, Silent()).total / protocol.step)
+    assert np.sum(np.abs(totals[0] - totals[1])) / protocol.scale <= protocol.guarantee.epsilon
+
+
+def test_lattice_too_fine_for_the_users() -> None:
+    """A batch is released whose rounding errors may be larger than the step that is paid for them."""
+    protocol = CentralLaplace.calibrate(domain=Box(dim=4, low=-1.0, high=1.0), budget=PureDP(epsilon=1.0), steps=2**42)
+    protocol.release(np.zeros((100, 4)), Silent())
+    with pytest.raises(InvalidArgument, match="at most 128 users"):
+        protocol.release(np.zeros((129, 4)), Silent())

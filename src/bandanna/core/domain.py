@@ -108,6 +108,11 @@ class Domain(ABC):
         """Largest change of a single coordinate."""
         return float(np.max(self.upper - self.lower))
 
+    @property
+    def bound_of_entries(self) -> float:
+        """Largest size of a single coordinate."""
+        return float(np.max(np.maximum(np.abs(self.lower), np.abs(self.upper))))
+
     def sealed(
         self, values: Floats, *, clipped: NDArray[np.int64], counts: NDArray[np.int64] | None = None
     ) -> Statistic:

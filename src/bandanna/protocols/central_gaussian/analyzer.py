@@ -6,13 +6,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bandanna.core.estimate import Estimate
+from bandanna.core.sums import exact_sum
 from bandanna.mechanisms.gaussian import Gaussian
 from bandanna.mechanisms.sources import NoiseSource
 
 
-def analyze(statistics: NDArray[np.float64], mechanism: Gaussian, source: NoiseSource) -> Estimate:
+def analyze(statistics: NDArray[np.float64], bound: float, mechanism: Gaussian, source: NoiseSource) -> Estimate:
     """sum_i x_i + N(0, std^2 I): (..., users, dim) -> (..., dim)."""
-    return noisy(np.sum(statistics, axis=-2), statistics.shape[-2], mechanism, source)
+    return noisy(exact_sum(statistics, bound), statistics.shape[-2], mechanism, source)
 
 
 def noisy(total: NDArray[np.float64], users: int, mechanism: Gaussian, source: NoiseSource) -> Estimate:

@@ -13,10 +13,13 @@ from bandanna.accounting.guarantee import Guarantee
 from bandanna.core import require
 from bandanna.core.domain import Domain, Statistic
 from bandanna.core.estimate import Estimate
+from bandanna.errors import InvalidArgument
 from bandanna.mechanisms.laplace import DiscreteLaplace
 from bandanna.mechanisms.sources import NoiseSource
 from bandanna.protocols.base import BatchProtocol, Floats
 from bandanna.protocols.central_laplace import analyzer, privacy
+
+_MOST = 2**50  # dim users bound / h: at most 3/4 of a step in all coordinates together, see `exact_sum`
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,9 +76,15 @@ class CentralLaplace(BatchProtocol):
         """The same for every batch size."""
         return self.step * math.sqrt(self.mechanism.variance)
 
+    def check_users(self, users: int) -> None:
+        """So few that rounding errors of the sum stay below the step that `privacy.shift` allows for them."""
+        most = int(_MOST * self.step / (self.domain.dim * self.domain.bound_of_entries))
+        if users > most:
+            raise InvalidArgument("batch", users, f"at most {most} users on a lattice of {self.steps} steps")
+
     def analyze(self, view: Floats, source: NoiseSource) -> Estimate:
         """Sum, rounding and noise."""
-        return analyzer.analyze(view, self.step, self.mechanism, source)
+        return analyzer.analyze(view, self.domain.bound_of_entries, self.step, self.mechanism, source)
 
     def law(self, statistic: Statistic, source: NoiseSource) -> Estimate:
         """Already one draw per batch."""

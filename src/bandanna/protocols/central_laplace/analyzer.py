@@ -6,13 +6,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bandanna.core.estimate import Estimate
+from bandanna.core.sums import exact_sum
 from bandanna.mechanisms.laplace import DiscreteLaplace
 from bandanna.mechanisms.sources import NoiseSource
 
 
-def analyze(statistics: NDArray[np.float64], step: float, mechanism: DiscreteLaplace, source: NoiseSource) -> Estimate:
+def analyze(
+    statistics: NDArray[np.float64], bound: float, step: float, mechanism: DiscreteLaplace, source: NoiseSource
+) -> Estimate:
     """h (round(sum_i x_i / h) + Z): (..., users, dim) -> (..., dim)."""
-    return noisy(np.sum(statistics, axis=-2), statistics.shape[-2], step, mechanism, source)
+    return noisy(exact_sum(statistics, bound), statistics.shape[-2], step, mechanism, source)
 
 
 def noisy(
