@@ -88,6 +88,34 @@ def test_numbers_that_are_not_finite_are_named(privacy: Privacy, bad: float) -> 
         simulate(LinUCB(dim=2, horizon=40, privacy=privacy, batch=20), BrokenEnvironment(dim=2, n_arms=4))
 
 
+@dataclass(frozen=True, kw_only=True)
+class Wild:
+    """A law whose rewards are all `value`, whatever their mean."""
+
+    value: float
+
+    binary = False
+
+    def draw(self, means: np.ndarray, streams: Streams) -> np.ndarray:
+        """One value for all."""
+        return np.full(means.shape, self.value)
+
+
+@models
+@paths
+@pytest.mark.parametrize("fixed", [True, False])
+def test_rewards_out_of_range(privacy: Privacy, path: str, fixed: bool) -> None:
+    """A reward that is not finite is learned from instead of refused by name, or a large one not clipped or counted."""
+    policy = LinUCB(dim=2, horizon=40, privacy=privacy, batch=20)
+    for value in (np.nan, np.inf, -np.inf):
+        env = LinearContextual(dim=2, n_arms=3, fixed=fixed, reward=Wild(value=value))
+        with pytest.raises(InvalidStatistic, match=r"rewards\[0, 0\]"):
+            simulate(policy, env, path=path)
+    for value in (-1.0, 3.0):
+        env = LinearContextual(dim=2, n_arms=3, fixed=fixed, reward=Wild(value=value))
+        assert int(simulate(policy, env, path=path).clipped[0]) == 40
+
+
 @models
 def test_features_out_of_range_are_clipped_and_counted(privacy: Privacy) -> None:
     """Features beyond the unit ball are not clipped, or not counted, with fixed arms or arms of every round."""

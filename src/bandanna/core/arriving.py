@@ -50,7 +50,7 @@ class Arriving(Statistic):
         return np.concatenate([part.rows() for part in self.parts()], axis=-2)
 
     def total(self) -> Floats:
-        """The exact sum, added up part by part."""
+        """The sum, added up part by part: exact up to rounding, which is enough for simulations."""
         return np.asarray(sum(part.total() for part in self.parts()))
 
     def parts(self) -> Iterator[Statistic]:

@@ -238,13 +238,16 @@ class LinUCB:
 
     def statistic(self, features: Floats, rewards: Floats) -> Statistic:
         """Device: the report; features and rewards that had to be clipped are counted, each by itself."""
-        report = self.domain.statistic(features, np.clip(rewards, 0.0, 1.0))
-        return replace(report, clipped=report.clipped + clipped_rewards(rewards))
+        inside, moved = clip_rewards(rewards)
+        report = self.domain.statistic(features, inside)
+        return replace(report, clipped=report.clipped + moved)
 
 
-def clipped_rewards(rewards: Floats) -> NDArray[np.int64]:
-    """How many rewards of each replicate lie outside of [0, 1]: (*R, rounds) -> (*R)."""
-    return np.asarray(np.sum((rewards < -1e-9) | (rewards > 1 + 1e-9), axis=-1), dtype=np.int64)
+def clip_rewards(rewards: Floats) -> tuple[Floats, NDArray[np.int64]]:
+    """Rewards in [0, 1], (*R, rounds), and how many of each replicate were outside, (*R); infinite ones are refused."""
+    all_finite("rewards", rewards)
+    moved = np.sum((rewards < -1e-9) | (rewards > 1 + 1e-9), axis=-1)
+    return np.clip(rewards, 0.0, 1.0), np.asarray(moved, dtype=np.int64)
 
 
 def scores(snapshot: Snapshot, contexts: Floats) -> Floats:

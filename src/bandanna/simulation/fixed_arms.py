@@ -11,7 +11,7 @@ from bandanna.core.arriving import Arriving
 from bandanna.core.domain import Statistic
 from bandanna.environments.base import World, read
 from bandanna.policies.anytime import Anytime
-from bandanna.policies.linucb import Arms, LinUCB, Snapshot, clipped_rewards
+from bandanna.policies.linucb import Arms, LinUCB, Snapshot, clip_rewards
 from bandanna.simulation.tally import Tally
 
 Floats = NDArray[np.float64]
@@ -91,8 +91,9 @@ class FixedArms:
         tally.rewards += rewards[:, 0] if rounds == 1 else np.sum(rewards, axis=1)
         if self.world.binary:
             return rewards
-        self.clipped += clipped_rewards(rewards)
-        return np.clip(rewards, 0.0, 1.0)
+        inside, moved = clip_rewards(rewards)
+        self.clipped += moved
+        return inside
 
     def _reward_sums(self, place: NDArray[np.int64], rounds: int, tally: Tally) -> Floats:
         """Sums of clipped rewards, (S,): one binomial draw where that is their law."""
