@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from bandanna.cli.bars import Bar
 from bandanna.errors import MissingExtra
 
 if TYPE_CHECKING:
@@ -29,21 +30,18 @@ def demo(
     100 fixed arms in 5 dimensions; every model at the same budget, on its paper's batch schedule.
     """
     from rich.console import Console
-    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
     from bandanna.simulation.trust_models import random_play, trust_models
 
     console = Console()
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True) as bar:
-        task = bar.add_task("starting", total=None)
+    with Bar(shown=True) as bar:
         outcomes = trust_models(
             epsilon=epsilon,
             delta=delta,
             horizon=horizon,
             n_seeds=seeds,
             width=width,
-            progress=lambda name: bar.update(task, description=f"simulating {seeds} x {horizon:,} rounds: {name}"),
+            progress=lambda done, total, name: bar(done, total, f"{seeds} x {horizon:,} rounds: {name}"),
         )
     console.print(
         f"{horizon:,} users, one after the other, are each shown one of 100 arms and answer 1 or 0;"
@@ -55,6 +53,7 @@ def demo(
     _draw(console, outcomes, out, title=f"What privacy costs at epsilon = {epsilon:g}, delta = {delta:g}")
     console.print("Next: bandanna calibrate --dim 5 --epsilon 1 --delta 1e-5 --batch 200 --explain", highlight=False)
     console.print("      bandanna demo --epsilon 10 --out stronger-signal.png", highlight=False)
+    console.print("      bandanna list, bandanna run FILE (examples/first.toml is one to copy)", highlight=False)
 
 
 def _print(console: Console, outcomes: dict[str, Outcome], *, idle: float) -> None:

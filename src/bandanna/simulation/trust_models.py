@@ -33,7 +33,7 @@ def trust_models(
     width: float = 0.2,
     n_seeds: int = 20,
     seed: int = 0,
-    progress: Callable[[str], None] = lambda name: None,
+    progress: Callable[[int, int, str], None] = lambda done, total, name: None,
 ) -> dict[str, Outcome]:
     """No privacy, a central server, a shuffler and nobody trusted, with fixed arms and the same worlds for all.
 
@@ -47,8 +47,8 @@ def trust_models(
         "local": local(epsilon=epsilon, delta=delta),
     }
     outcomes = {}
-    for name, privacy in models.items():
-        progress(name)
+    for done, (name, privacy) in enumerate(models.items()):
+        progress(done, len(models), name)
         policy = LinUCB(dim=dim, horizon=horizon, privacy=privacy, batch="paper", width=width)
         result = simulate(policy, env, n_seeds=n_seeds, seed=seed)
         outcomes[name] = Outcome(result=result, noise_std=float(policy.channel.prefix_std()[-1]))
