@@ -7,7 +7,6 @@ import pytest
 from bandanna.errors import InvalidArgument
 from bandanna.policies.registry import ALGORITHMS, make
 
-
 LINUCB = {
     "LinUCB": 1,
     "LinUCB-JDP": 1,

@@ -153,7 +153,7 @@ def run(policy: GLMJDP, world: World, tally: Tally, rounds: int, *, path: str) -
         users=rounds,
         clipped=history.clipped,
         repairs=seeds.repairs,
-        bits_per_user=0,
+        bits_per_user=64 * policy.dim * (policy.dim + 1),
         numbers_per_user=policy.dim * (policy.dim + 1),
         counts={
             "explorations": seeds.explorations,
