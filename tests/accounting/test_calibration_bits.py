@@ -12,6 +12,7 @@ from scipy import stats
 
 from bandanna.accounting import accountant, lattice
 from bandanna.accounting.budgets import ZCDP, ApproxDP
+from bandanna.accounting.calibration.binomial import BinomialNoise
 from bandanna.accounting.calibration.bits import bit_event, bit_noise, bit_noise_of_std, bit_std
 from bandanna.accounting.events import BinomialEvent
 from bandanna.accounting.exact import binomial_delta
@@ -93,3 +94,10 @@ def test_bad_input() -> None:
         bit_noise(users=5, budget=ZCDP(rho=0.1))
     with pytest.raises(InvalidArgument):
         bit_noise(users=1, budget=BUDGETS[0])
+
+
+def test_event_has_the_coins_of_the_noise() -> None:
+    """Whatever coins a noise has, its event is that of fair ones."""
+    unfair = BinomialNoise(scale=2.0, trials=7, users=3, probability=0.25)
+    assert bit_event(unfair).probability == 0.25
+    assert bit_event(unfair, users=1).trials == 7

@@ -30,7 +30,11 @@ def bit_event(noise: BinomialNoise, users: int | None = None) -> BinomialEvent:
     """Totals of `users` (a whole batch unless told) whose neighbours differ by exactly c."""
     copies = int(noise.scale)
     return BinomialEvent(
-        trials=(noise.users if users is None else users) * noise.trials, shift=copies, reach=copies, rounded=False
+        trials=(noise.users if users is None else users) * noise.trials,
+        shift=copies,
+        reach=copies,
+        probability=noise.probability,
+        rounded=False,
     )
 
 

@@ -26,6 +26,7 @@ from bandanna.protocols.base import Floats, StreamProtocol, a_domain, checked_pa
 from bandanna.protocols.concurrent_shuffle import analyzer, law, privacy, randomizer, shuffler, whole
 from bandanna.protocols.concurrent_shuffle.plan import plan_tree
 from bandanna.protocols.concurrent_shuffle.schedule import BatchTree
+from bandanna.protocols.shuffle_bits import privacy as bits
 
 __all__ = ["BatchTree", "ConcurrentShuffle", "Running", "plan_tree"]
 
@@ -72,6 +73,9 @@ class ConcurrentShuffle(StreamProtocol):
         if tuple(noise.users for noise in self.noises) != self.tree.sizes:
             sizes = tuple(noise.users for noise in self.noises)
             raise InvalidArgument("noises", sizes, f"one for each level, for batches of {self.tree.sizes}")
+        if isinstance(self.domain, Bits):
+            for noise in self.noises:
+                bits.check(noise)
 
     @classmethod
     def calibrate(

@@ -41,9 +41,9 @@ class ShuffleBits(BatchProtocol):
     def __post_init__(self) -> None:
         super().__post_init__()
         require.whole("batch", self.noise.users, least=2)
-        require.whole("copies", self.noise.scale)
-        if not isinstance(self.domain, Bits) or self.noise.probability != 0.5:
-            raise InvalidArgument("domain, probability", (self.domain, self.noise.probability), "Bits() and fair coins")
+        privacy.check(self.noise)
+        if not isinstance(self.domain, Bits):
+            raise InvalidArgument("domain", self.domain, "Bits()")
 
     @classmethod
     def calibrate(cls, *, budget: Budget, batch: int, participations: int = 1) -> ShuffleBits:

@@ -9,6 +9,8 @@ from bandanna.accounting.calibration.binomial import BinomialNoise
 from bandanna.accounting.calibration.bits import bit_event, bit_noise
 from bandanna.accounting.events import BinomialEvent
 from bandanna.accounting.guarantee import Guarantee, guarantee_of
+from bandanna.core import require
+from bandanna.errors import InvalidArgument
 
 PROTECTS = "a user's bit"
 
@@ -16,6 +18,14 @@ PROTECTS = "a user's bit"
 def calibrate(budget: Budget, batch: int, participations: int) -> BinomialNoise:
     """Fewest fair bits whose exact profile meets the budget."""
     return bit_noise(users=batch, budget=budget, participations=participations)
+
+
+def check(noise: BinomialNoise) -> BinomialNoise:
+    """Whole copies and fair coins: what the analyzer undoes."""
+    require.whole("copies", noise.scale)
+    if noise.probability != 0.5:
+        raise InvalidArgument("probability", noise.probability, "1/2: bits are hidden among fair coins")
+    return noise
 
 
 def event(noise: BinomialNoise) -> BinomialEvent:
@@ -30,8 +40,8 @@ def local_event(noise: BinomialNoise) -> BinomialEvent:
 
 def exposed(noise: BinomialNoise) -> float:
     """With this probability the shuffler is sure of the bit: c + Bin(b, 1/2) lies above b, that is above all of a 0."""
-    copies = int(noise.scale)
-    return 1.0 if copies > noise.trials else float(special.bdtrc(noise.trials - copies, noise.trials, 0.5))
+    k, b = int(noise.scale), noise.trials
+    return 1.0 if k > b else float(special.betainc(b - k + 1.0, float(k), 0.5))  # P(Bin(b, 1/2) > b - k)
 
 
 def guarantee(noise: BinomialNoise, delta: float, participations: int) -> Guarantee:
