@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from scipy import stats
 
 from bandanna.accounting import accountant
 from bandanna.accounting.budgets import ApproxDP
@@ -20,6 +21,7 @@ from bandanna.core.report import LinearReport
 from bandanna.errors import CommunicationWarning, InvalidArgument, OutsideTheorem
 from bandanna.mechanisms.sources import FastNoise
 from bandanna.protocols import CentralGaussian, ShuffleBinomial
+from bandanna.protocols.shuffle_binomial import privacy
 from bandanna.protocols.shuffle_binomial.encoding import largest_counts
 
 # calibration.md A.5: (epsilon, delta, B) -> total std for d = 5, 10, 15, and the central mechanism's.
@@ -241,3 +243,13 @@ def test_off_diagonal_noise_has_half_the_variance() -> None:
     assert np.all(np.abs(ratio / expected - 1) < 6 * math.sqrt(2 / draws))
     assert np.allclose(np.var(noisy_vector, axis=0) / estimate.variance, 1, rtol=0, atol=6 * math.sqrt(2 / draws))
     assert np.all(np.abs(error.mean(axis=0)) < 5 * math.sqrt(estimate.variance / draws))
+
+
+@pytest.mark.parametrize("trials", [40, 10**10])
+def test_what_the_shuffler_is_sure_of(trials: int) -> None:
+    """The probability with which a shuffler knows a report is not a number where a user has billions of coins."""
+    domain = Box(dim=1)
+    for reach, p in ((7, 0.5), (20, 0.25), (40, 0.5)):
+        found = privacy.exposed(domain, BinomialNoise(scale=float(reach), trials=trials, users=5, probability=p))
+        coins = stats.binom(trials, p)
+        assert found == pytest.approx(max(coins.sf(trials - reach), coins.cdf(reach - 1)), rel=1e-9, abs=1e-300)

@@ -58,7 +58,8 @@ def exposed(domain: Domain, noise: BinomialNoise) -> float:
     k, b, p = math.floor(noise.scale * domain.reach), noise.trials, noise.probability
     if k > b:
         return 1.0
-    return float(max(special.bdtrc(b - k, b, p), special.bdtr(k - 1, b, p)))
+    above, below = special.betainc([b - k + 1.0, b - k + 1.0], float(k), [p, 1 - p]) if k else (0.0, 0.0)
+    return float(max(above, below))
 
 
 def guarantee(domain: Domain, noise: BinomialNoise, delta: float, participations: int) -> Guarantee:
