@@ -7,9 +7,12 @@ from typing import Any
 
 import pytest
 
-from bandanna.accounting.budgets import ZCDP
+from bandanna.accounting import accountant
+from bandanna.accounting.budgets import ZCDP, ApproxDP
 from bandanna.policies.anytime import Anytime
+from bandanna.policies.elimination import Elimination
 from bandanna.policies.linucb import LinUCB
+from bandanna.policies.privatizers import confirm, promise, protocol_of
 from bandanna.policies.schedules import geometric
 from bandanna.protocols.trust import Privacy, central, concurrent, local, shuffle
 
@@ -80,3 +83,48 @@ def test_concentration_in_later_phases(privacy: Privacy) -> None:
     policy = Anytime(first=LinUCB(dim=2, horizon=100, batch=20, privacy=privacy))
     for j in range(5):
         assert policy.phase(j).guarantee.rho <= policy.guarantee.rho
+
+
+@pytest.mark.parametrize("budget", [{"epsilon": 0.2, "delta": 1e-5}, {"epsilon": 10.0, "delta": 0.1}])
+def test_shuffled_elimination_states_the_worst_batch(budget: dict[str, float]) -> None:
+    """A user in the large batch of a later epoch is told what is left against the shuffler in a smaller one."""
+    policy = Elimination(n_arms=5, horizon=30_000, budget=ApproxDP(**budget), shuffled=True)
+    each = [policy.protocol(size).guarantee for size in policy.sizes]
+    assert len(each) > 1
+    left = [math.inf if one.shuffler is None else one.shuffler.epsilon for one in each]
+    stated = policy.guarantee
+    assert (math.inf if stated.shuffler is None else stated.shuffler.epsilon) == max(left)
+    assert stated.exposed == max(one.exposed for one in each)
+    assert stated.epsilon == max(one.epsilon for one in each)
+
+
+PHASED = [
+    *(model(epsilon=e, delta=d) for model in (central, local, shuffle) for e in (0.2, 10.0) for d in (1e-5, 0.1)),
+    *(model(epsilon=1.0, delta=d, calibration="paper") for model in (central, local, shuffle) for d in (1e-5, 0.1)),
+    shuffle(epsilon=10.0, delta=1e-5, calibration="paper"),
+    central(epsilon=1.0, delta=0.0),
+    central(rho=0.1),
+    local(rho=0.1),
+]
+
+
+@pytest.mark.parametrize("privacy", PHASED, ids=str)
+def test_every_phase_keeps_the_promise(privacy: Privacy) -> None:
+    """Some phase, of any number of clients and actions, costs more than was promised to all clients."""
+    promised = promise(privacy, most_actions=40, most_clients=3000, bound=1.0)
+    assert promised.shuffler is None
+    assert not math.isnan(promised.exposed)
+    for actions, clients in ((1, 2), (40, 2), (3, 100), (1, 3000), (40, 3000)):
+        protocol = protocol_of(privacy, actions=actions, clients=clients, bound=1.0)
+        confirm(protocol, privacy, promised)
+        assert accountant.epsilon(protocol.event, promised.delta) <= promised.epsilon
+        assert accountant.rho(protocol.event) <= promised.rho
+
+
+def test_what_a_phase_leaves_against_the_shuffler() -> None:
+    """Clients of some phase are promised more against the shuffler than is left there."""
+    privacy = shuffle(epsilon=10.0, delta=1e-5, calibration="paper")
+    promised = promise(privacy, most_actions=40, most_clients=3000, bound=1.0).shuffler
+    left = protocol_of(privacy, actions=40, clients=3000, bound=1.0).guarantee.shuffler
+    assert left is not None
+    assert promised is None or promised.epsilon >= left.epsilon

@@ -333,3 +333,20 @@ def test_channel_over_concurrent_shufflers() -> None:
         open_channel(privacy, domain=domain, sizes=(20, 30))
     with pytest.raises(InvalidArgument, match="degrees"):
         open_channel(replace(privacy, degrees=(5, 5, 5)), domain=domain, sizes=(10,) * 20)
+
+
+@pytest.mark.parametrize("noise", [{"scale": 1.0, "probability": 0.001}, {"scale": 2.7}], ids=["unfair", "copies"])
+def test_bits_are_priced_as_they_are_hidden(noise: dict[str, float]) -> None:
+    """Coins that hardly ever show are priced as fair ones, or a fraction of a copy is taken for a whole one."""
+    tree = BatchTree(horizon=4, degrees=(2, 2))
+    with pytest.raises(InvalidArgument, match=r"probability|copies"):
+        ConcurrentShuffle(
+            domain=Bits(), tree=tree, noises=tuple(BinomialNoise(trials=1000, users=m, **noise) for m in tree.sizes)
+        )
+
+
+def test_channel_refuses_returning_users() -> None:
+    """Users who may return are accepted, and then promised something for single participations only."""
+    returning = replace(concurrent(epsilon=1.0, delta=1e-5, shufflers=2), participations=3)
+    with pytest.raises(InvalidArgument, match="participations"):
+        open_channel(returning, domain=Box(dim=1), sizes=(5,) * 8)

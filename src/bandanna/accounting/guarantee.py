@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import sys
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
 from decimal import ROUND_CEILING, Context
 from typing import Any
 
@@ -103,6 +104,18 @@ class Guarantee:
         return {
             name: None if isinstance(value, float) and math.isinf(value) else value for name, value in plain.items()
         }
+
+
+def worst_of(each: Sequence[Guarantee]) -> Guarantee:
+    """For a person who meets one of these, no matter which: of every number the worst.
+
+    A large batch needs less noise of each user, so it is there that the shuffler itself learns most.
+    """
+    stated = max(each, key=lambda one: one.epsilon)
+    left = [one.shuffler for one in each if one.shuffler is not None]
+    worst = max(left, key=lambda one: one.epsilon) if len(left) == len(each) else None
+    rho, exposed = max(one.rho for one in each), max(one.exposed for one in each)
+    return replace(stated, rho=rho, shuffler=worst, exposed=exposed)
 
 
 def rounded_up(value: float, digits: int = 4) -> str:

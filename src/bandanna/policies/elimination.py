@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from bandanna.accounting import accountant
 from bandanna.accounting.budgets import ApproxDP, Budget
 from bandanna.accounting.calibration.bits import bit_event, bit_noise, bit_noise_of_std
-from bandanna.accounting.guarantee import Guarantee
+from bandanna.accounting.guarantee import Guarantee, worst_of
 from bandanna.core import require
 from bandanna.core.domain import Box
 from bandanna.core.shapes import Bits
@@ -144,12 +144,11 @@ class Elimination:
 
     @cached_property
     def guarantee(self) -> Guarantee:
-        """What is promised for a reward; in the shuffle model that of the batch size with the largest epsilon."""
+        """What is promised for a reward; in the shuffle model, of every number the worst over all batch sizes."""
         if not self.shuffled:
             return self.noise.guarantee
         sizes = self.sizes or (max(2, self.users(1)),)
-        stated = max((self.protocol(size).guarantee for size in sizes), key=lambda each: each.epsilon)
-        return replace(stated, protects=PROTECTS)
+        return replace(worst_of([self.protocol(size).guarantee for size in sizes]), protects=PROTECTS)
 
     def init(self) -> State:
         """All arms, nothing released."""

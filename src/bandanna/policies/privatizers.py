@@ -16,13 +16,14 @@ Reference: Li, Zhou and Ji 2024 [001], section IV; derivations in docs/calibrati
 
 from __future__ import annotations
 
+import sys
 import warnings
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
 from bandanna.accounting import accountant
-from bandanna.accounting.budgets import ApproxDP, Budget, PureDP
+from bandanna.accounting.budgets import ZCDP, ApproxDP, Budget, PureDP
 from bandanna.accounting.calibration.binomial import noise_of_std
 from bandanna.accounting.guarantee import Guarantee
 from bandanna.core.domain import Box
@@ -103,9 +104,10 @@ def _mu(budget: Budget) -> float:
 def promise(privacy: Privacy, *, most_actions: int, most_clients: int, bound: float) -> Guarantee:
     """What every client is promised, whatever phase it is in and however many actions that has.
 
-    Tight noise: the budget's numbers, which the accountant confirms for each protocol before it runs. Printed noise:
-    the largest epsilon of the smallest and the largest phase that can come. What the shuffler could learn is stated for
-    the largest phase, whose clients add the fewest coins each.
+    Tight noise: the budget's numbers. Printed noise: the largest epsilon of the smallest and the largest phase that can
+    come. rho is that of these phases too. The accountant confirms all of it for each protocol before it runs. Lattice
+    and coins of a phase depend on its clients and actions in no simple order, so nothing is promised against the
+    shuffler itself; `exposed` is what it can tell in some phase.
     """
     printed = privacy.calibration == "paper"
     found = [
@@ -113,21 +115,25 @@ def promise(privacy: Privacy, *, most_actions: int, most_clients: int, bound: fl
         for clients in ({2, most_clients} if printed else {most_clients})
         for actions in ({1, most_actions} if printed else {most_actions})
     ]
-    stated = max(found, key=lambda each: (each.exposed, each.epsilon))
-    epsilon, rho = max(each.epsilon for each in found), max(each.rho for each in found)
+    stated = max(found, key=lambda each: each.exposed)
+    epsilon, rho = max(each.epsilon for each in found), max(each.rho for each in found) * (1 + _ROOM)
     if not printed and isinstance(privacy.budget, ApproxDP | PureDP) and privacy.noisy:
         epsilon = privacy.budget.epsilon
     else:
         epsilon *= 1 + _ROOM
-    return replace(stated, epsilon=epsilon, rho=rho, protects=PROTECTS, observers=_observers(privacy))
+    if not printed and isinstance(privacy.budget, ZCDP):
+        rho = privacy.budget.rho
+    observers = _observers(privacy)
+    return replace(stated, epsilon=epsilon, rho=rho, protects=PROTECTS, observers=observers, shuffler=None)
 
 
 def confirm(protocol: BatchProtocol, privacy: Privacy, promised: Guarantee) -> None:
     """An error unless the accountant finds the protocol within what was promised."""
     if not privacy.noisy or privacy.budget is None:
         return
-    stated = ApproxDP(epsilon=promised.epsilon, delta=promised.delta)
-    if not accountant.satisfies(protocol.event, privacy.budget if privacy.calibration == "tight" else stated):
+    stated = ApproxDP(epsilon=max(promised.epsilon, sys.float_info.min), delta=promised.delta)
+    kept = accountant.satisfies(protocol.event, stated) and accountant.rho(protocol.event) <= promised.rho
+    if not kept or (privacy.calibration == "tight" and not accountant.satisfies(protocol.event, privacy.budget)):
         raise CalibrationError(f"{protocol.name} for {protocol.domain} is not within the promise: {promised}")
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bandanna.accounting import parallel
-from bandanna.accounting.guarantee import Guarantee
+from bandanna.accounting.guarantee import Guarantee, worst_of
 from bandanna.core.domain import Domain, Statistic
 from bandanna.core.estimate import Estimate
 from bandanna.errors import InvalidArgument, InvalidBudget
@@ -65,19 +65,9 @@ class Channel:
 
     @cached_property
     def guarantee(self) -> Guarantee:
-        """Of every number the worst over all batch sizes; for returning users, the dearest choice of batches.
-
-        A large batch needs less noise of each user, so it is there that the shuffler itself learns most.
-        """
-        each = [protocol.guarantee for protocol in self.protocols.values()]
-        stated = max(each, key=lambda one: one.epsilon)
-        if len(each) == 1:
-            return stated
-        left = [one.shuffler for one in each if one.shuffler is not None]
-        worst = max(left, key=lambda one: one.epsilon) if len(left) == len(each) else None
-        rho, exposed = max(one.rho for one in each), max(one.exposed for one in each)
-        stated = replace(stated, rho=rho, shuffler=worst, exposed=exposed)
-        if stated.participations == 1:
+        """Of every number the worst over all batch sizes; for returning users, the dearest choice of batches."""
+        stated = worst_of([protocol.guarantee for protocol in self.protocols.values()])
+        if len(self.protocols) == 1 or stated.participations == 1:
             return stated
         batches = Counter(self.protocols[size].event for size in self.sizes)
         spent = parallel.spent({"": batches}, stated.participations, stated.delta)
@@ -168,6 +158,9 @@ def _concurrent(privacy: Privacy, domain: Domain, sizes: tuple[int, ...]) -> Con
     """Concurrent shufflers whose lowest batches are those of the schedule, which must be of one size."""
     if len(set(sizes)) != 1:
         raise InvalidArgument("batch", sorted(set(sizes)), "one size: the lowest batches of concurrent shufflers")
+    if privacy.participations != 1:
+        allowed = "1: the batches of a returning user may be in one batch of a higher level"
+        raise InvalidArgument("participations", privacy.participations, allowed)
     assert privacy.budget is not None
     return ConcurrentShuffle.calibrate(
         domain=domain,
