@@ -6,6 +6,8 @@ Fixed seeds; over seeds each comparison would raise a false alarm with probabili
 from __future__ import annotations
 
 import math
+import threading
+import time
 from typing import Any
 
 import numpy as np
@@ -14,7 +16,9 @@ from numpy.typing import NDArray
 from scipy import stats
 
 import bandanna as bd
+from bandanna.core.estimate import Estimate
 from bandanna.errors import InsecureSource, InvalidArgument, InvalidStatistic
+from bandanna.protocols.concurrent_shuffle import ConcurrentShuffle
 
 Floats = NDArray[np.float64]
 
@@ -213,3 +217,65 @@ def test_infinite_epsilon_is_the_plain_sum() -> None:
         count = counter(privacy, bd.Box(dim=1))
         assert np.allclose(count.run(stream(bd.Box(dim=1))), np.cumsum(stream(bd.Box(dim=1))))
         assert (count.predicted_std, count.delay) == (0.0, 0)
+
+
+@each_model
+def test_an_interrupted_update_counts_nobody(privacy: bd.Privacy, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A user whose update broke off at its very end is in the stream already, and twice when tried again."""
+    counting = counter(privacy, bd.Bits())
+    for _ in range(5):
+        counting.update(1)
+    before, state, estimate = counting.users, counting._so_far, counting.estimate
+
+    class Broken(Estimate):
+        """Breaks off when it is looked at."""
+
+        def __getattribute__(self, name: str) -> Any:
+            if name == "total":
+                raise KeyboardInterrupt
+            return super().__getattribute__(name)
+
+    release = type(counting.protocol).release
+
+    def interrupted(*arguments: Any, **named: Any) -> Any:
+        released = release(*arguments, **named)
+        last = released[1] if isinstance(released, tuple) else released
+        broken = Broken(total=last.total, count=last.count, variance=last.variance)
+        return (released[0], broken) if isinstance(released, tuple) else broken
+
+    with monkeypatch.context() as patched:
+        patched.setattr(type(counting.protocol), "release", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            counting.update(1)
+    assert (counting.users, counting._so_far, counting.estimate) == (before, state, estimate)
+    counting.update(1)
+    assert counting.users == before + 1
+    if isinstance(counting.protocol, ConcurrentShuffle):
+        assert counting._so_far.state.users == before + 1
+
+
+@each_model
+def test_threads_take_turns(privacy: bd.Privacy, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two threads step from one state: the same users are released twice, with fresh noise."""
+    counting = counter(privacy, bd.Bits(), horizon=200)
+    inside, most = [0], [0]
+    release = type(counting.protocol).release
+
+    def slowly(*arguments: Any, **named: Any) -> Any:
+        inside[0] += 1
+        most[0] = max(most[0], inside[0])
+        time.sleep(0.002)
+        try:
+            return release(*arguments, **named)
+        finally:
+            inside[0] -= 1
+
+    with monkeypatch.context() as patched:
+        patched.setattr(type(counting.protocol), "release", slowly)
+        threads = [threading.Thread(target=lambda: [counting.update(1) for _ in range(5)]) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert most == [1]
+    assert counting.users == 20

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import threading
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -24,6 +25,15 @@ from bandanna.protocols.concurrent_shuffle import ConcurrentShuffle
 from bandanna.protocols.trust import Privacy
 
 Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _SoFar:
+    """After `users` updates: the released sum, (dim,), and the state of a stream protocol, which is never published."""
+
+    users: int
+    total: Floats
+    state: Any
 
 
 @dataclass(kw_only=True, eq=False)
@@ -49,16 +59,16 @@ class ContinualSum:
     privacy: Privacy
     values: Domain = Box(dim=1)
     source: NoiseSource | None = None
-    _users: int = field(default=0, init=False, repr=False)
-    _state: Any = field(default=None, init=False, repr=False)  # of a stream protocol
-    _total: Floats = field(init=False, repr=False)  # (dim,)
+    _so_far: _SoFar = field(init=False, repr=False)
+    _alone: threading.RLock = field(init=False, repr=False, default_factory=threading.RLock)
 
     def __post_init__(self) -> None:
         self.horizon = require.whole("horizon", self.horizon)
         if not isinstance(self.privacy, Privacy):
             raise InvalidArgument("privacy", self.privacy, "bd.none(), central(), local(), shuffle() or concurrent()")
-        self._total = np.zeros(a_domain(self.values).dim)
-        _ = self.protocol
+        nothing = np.zeros(a_domain(self.values).dim)
+        state = self.protocol.begin() if isinstance(self.protocol, StreamProtocol) else None
+        self._so_far = _SoFar(users=0, total=nothing, state=state)
 
     @cached_property
     def protocol(self) -> StreamProtocol | BatchProtocol:
@@ -86,18 +96,17 @@ class ContinualSum:
     @property
     def predicted_error(self) -> float:
         """`predicted_std` + `delay` times the largest value: what degrees="best" makes least."""
-        bound = float(np.max(np.maximum(np.abs(self.values.lower), np.abs(self.values.upper))))
-        return self.predicted_std + self.delay * bound
+        return self.predicted_std + self.delay * self.values.bound_of_entries
 
     @property
     def users(self) -> int:
         """How many users have been counted by `update`."""
-        return self._users
+        return self._so_far.users
 
     @property
     def estimate(self) -> Any:
         """The released running sum after the last `update`."""
-        return self._shaped(self._total)
+        return self._shaped(self._so_far.total)
 
     def __str__(self) -> str:
         """The guarantee, the predicted error and the delay."""
@@ -107,26 +116,33 @@ class ContinualSum:
         )
 
     def update(self, value: ArrayLike) -> Any:
-        """One more user: the estimate of the running sum. A refused value leaves everything as it was."""
-        source = noise_source(self.source)
-        if self._users >= self.horizon:
-            raise InvalidArgument("updates", self._users + 1, f"at most the horizon {self.horizon}")
+        """One more user: the estimate of the running sum. A refused value leaves everything as it was.
+
+        Threads take their turns: two steps from one state would be two releases of the same users.
+        """
+        with self._alone:
+            return self._update(value)
+
+    def _update(self, value: ArrayLike) -> Any:
+        source, before = noise_source(self.source), self._so_far
+        if before.users >= self.horizon:
+            raise InvalidArgument("updates", before.users + 1, f"at most the horizon {self.horizon}")
         array = reals("value", value)
         if array.shape != np.shape(self.estimate):
             raise InvalidStatistic("value", f"array of shape {array.shape}", f"shape {np.shape(self.estimate)}")
         statistic = self._admitted(array[None])
         if isinstance(self.protocol, StreamProtocol):
-            before = self.protocol.begin() if self._state is None else self._state
-            self._state, released = self.protocol.release(before, statistic, source)
-            self._total = released.total
+            state, released = self.protocol.release(before.state, statistic, source)
+            total = released.total
         else:
-            self._total = self._total + self.protocol.release(statistic, source).total
-        self._users += 1
-        return self.estimate
+            state, total = None, before.total + self.protocol.release(statistic, source).total
+        self._so_far = _SoFar(users=before.users + 1, total=total, state=state)  # at once: an interrupt splits nothing
+        return self._shaped(total)
 
     def run(self, values: ArrayLike, *, path: str = "law") -> Floats:
         """Estimates after every user of whole streams, independent of `update`: (*R, users, *value) -> the same shape.
 
+        Every call is a release of its own, and so is every stream: the guarantee holds for people who are in one only.
         R are streams side by side. path="law" draws batches from their law and is for simulation; path="messages"
         runs every message, as a secure source must.
         """
