@@ -7,11 +7,13 @@ import math
 import numpy as np
 import pytest
 
+from bandanna.environments.linear import LinearContextual
 from bandanna.errors import InvalidArgument
 from bandanna.policies.registry import make
 from bandanna.policies.schedules import concurrent_batch
 from bandanna.protocols.channel import lowest_batch
 from bandanna.protocols.trust import concurrent
+from bandanna.simulation.engine import simulate
 
 BUDGET = {"epsilon": 1.0, "delta": 1e-5}
 
@@ -62,3 +64,15 @@ def test_one_shuffler_is_the_sequential_model_for_linucb() -> None:
     np.testing.assert_allclose(one.radii.radius, sequential.radii.radius)
     np.testing.assert_allclose(one.radii.ridge, sequential.radii.ridge)
     assert not make("LinUCB-CSDP", shufflers=2, **given).channel.independent
+
+
+def test_unfinished_users_are_nowhere() -> None:
+    """Users of the last, unfinished batch enter a sum, the regulariser or the radius."""
+    given = {"dim": 2, "shufflers": 2, "batch": 100, **BUDGET}
+    cut, whole = make("LinUCB-CSDP", horizon=1090, **given), make("LinUCB-CSDP", horizon=1000, **given)
+    env = LinearContextual(dim=2, n_arms=3, fixed=True)
+    result = simulate(cut, env, n_seeds=2, seed=0, checkpoints=1)
+    assert (result.users, result.releases) == (1000, 10)
+    np.testing.assert_array_equal(cut.channel.prefix_std(), whole.channel.prefix_std())
+    np.testing.assert_array_equal(cut.radii.ridge, whole.radii.ridge)
+    np.testing.assert_array_equal(cut.radii.radius, whole.radii.radius)

@@ -37,6 +37,7 @@ from bandanna.protocols.trust import Privacy, central, concurrent, local
 
 EPSILON, DELTA, HORIZON, HALVINGS = 1.0, 1e-5, 2**20, 10
 SHUFFLERS: tuple[int | str, ...] = (1, 2, 3, 4, "best")
+MORE_RUNS = 8
 _CHUNK = 1 << 20  # bits held at a time
 
 
@@ -171,7 +172,7 @@ def paper_rule_std(tree: BatchTree, *, epsilon: float, delta: float) -> float:
 
 def errors(
     *,
-    n_seeds: int = 200,
+    n_seeds: int = 100,
     horizon: int = HORIZON,
     epsilon: float = EPSILON,
     delta: float = DELTA,
@@ -180,11 +181,11 @@ def errors(
     jobs: int = 1,
     progress: Progress = silent,
 ) -> list[Line]:
-    """All kinds at all n."""
+    """All kinds at all n: `n_seeds` runs of the longest, of shorter ones up to eight times as many."""
     require.whole("seeds", n_seeds)
-    shared = {"n_seeds": n_seeds, "seed": seed, "epsilon": epsilon, "delta": delta}
-    ns = horizons(horizon)
-    tasks = [{"kind": kind, "n": n, **shared} for n in reversed(ns) for kind in kinds]  # the longest first
+    shared = {"seed": seed, "epsilon": epsilon, "delta": delta}
+    runs = {n: n_seeds * min(MORE_RUNS, horizon // n) for n in reversed(horizons(horizon))}  # the longest first
+    tasks = [{"kind": kind, "n": n, "n_seeds": many, **shared} for n, many in runs.items() for kind in kinds]
     found = gather(measure, tasks, jobs=jobs, progress=progress, label=_label)
     points = sorted(found, key=lambda point: point.n)
     return [Line(kind=kind, points=tuple(point for point in points if point.kind == kind)) for kind in kinds]
