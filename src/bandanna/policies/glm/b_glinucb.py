@@ -21,11 +21,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bandanna.core import require
+from bandanna.core.linalg import positive_inverse
 from bandanna.glm.likelihood import maximum_likelihood
 from bandanna.glm.projections import onto_ball
 from bandanna.mechanisms.sources import NoiseSource
 from bandanna.policies.glm.base import PRESETS, Floats
-from bandanna.policies.glm.batched import Batched, BatchEstimate, inverted
+from bandanna.policies.glm.batched import Batched, BatchEstimate
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,7 +85,7 @@ class BGLinUCB(Batched):
         """Maximum likelihood on the batch alone."""
         theta = maximum_likelihood(self.model, features, rewards, ridge=self.regulariser, tolerance=1e-8).theta
         matrix = np.swapaxes(features * weights[..., None], -1, -2) @ features + self.regulariser * np.eye(self.dim)
-        inverse, repaired = inverted(matrix, self.regulariser)
+        inverse, repaired = positive_inverse(matrix, self.regulariser)
         width = self.gamma * (math.sqrt(self.curvature) if batch == 0 else 1.0)
         return BatchEstimate(
             theta=onto_ball(theta, self.parameter_bound), inverse=inverse, width=width, blur=0.0

@@ -23,7 +23,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bandanna.core import require
-from bandanna.core.linalg import positive_inverse
 from bandanna.errors import InvalidArgument
 from bandanna.mechanisms.sources import NoiseSource
 from bandanna.policies.glm.base import Floats, GLMPolicy, quadratic
@@ -141,8 +140,3 @@ class Batched(GLMPolicy):
         path: str,
     ) -> tuple[BatchEstimate, NDArray[np.int64]]:
         """The estimate of a batch's users (*R, n, d), (*R, n), (*R, n), and which matrices had to be shifted (*R)."""
-
-
-def inverted(matrix: Floats, floor: float) -> tuple[Floats, NDArray[np.int64]]:
-    """The inverse of a released matrix, shifted if noise made it indefinite."""
-    return positive_inverse(matrix, floor=floor)

@@ -27,10 +27,11 @@ from numpy.typing import NDArray
 from bandanna.accounting.budgets import ApproxDP
 from bandanna.accounting.guarantee import Guarantee
 from bandanna.core import require
+from bandanna.core.linalg import positive_inverse
 from bandanna.errors import InvalidBudget
 from bandanna.mechanisms.sources import NoiseSource
 from bandanna.policies.glm.base import Floats
-from bandanna.policies.glm.batched import Batched, BatchEstimate, inverted
+from bandanna.policies.glm.batched import Batched, BatchEstimate
 from bandanna.policies.glm.sdp_privacy import BatchMechanisms, calibrate
 
 
@@ -137,7 +138,7 @@ class GLMSDP(Batched):
         mechanisms, regulariser = self.mechanisms(batch), self.regulariser(batch)
         gram = mechanisms.matrix.release(mechanisms.outer.statistic(features, weights), source, path=path).total
         matrix = mechanisms.outer.unpack(gram) + regulariser * np.eye(self.dim)
-        inverse, repaired = inverted(matrix, regulariser / 4)
+        inverse, repaired = positive_inverse(matrix, regulariser / 4)
         newton = None
         if self.preset == "tuned":  # batch 1: L_mu V bounds the Hessian; later: twice H_k
             scale = self.model.slope_bound if batch == 0 else 2.0
