@@ -64,21 +64,25 @@ def read(world: World, span: range, reward_bound: float) -> Chunk:
     means = world.means(contexts)
     drawn = world.rewards(means)
     outcomes = np.clip(drawn, 0.0, reward_bound)
-    clips = np.asarray(np.abs(outcomes - drawn) > 1e-9, dtype=np.int64) + (np.linalg.norm(contexts, axis=-1) > 1 + 1e-9)
+    features, long = _clipped(contexts)
+    clips = np.asarray(np.abs(outcomes - drawn) > 1e-9, dtype=np.int64) + long
     return Chunk(
         start=span.start,
         stop=span.stop,
-        contexts=_clipped(contexts),
+        contexts=features,
         means=means,
         outcomes=outcomes,
         clips=clips if np.any(clips) else None,
     )
 
 
-def _clipped(contexts: Floats) -> Floats:
-    if contexts.strides[0] == 0:  # the same for all seeds
-        return np.broadcast_to(clip_norm(contexts[0], 1.0), contexts.shape)
-    return clip_norm(contexts, 1.0)
+def _clipped(contexts: Floats) -> tuple[Floats, NDArray[np.bool_]]:
+    """Features in the unit ball, and which were not: (S, n, K, d) -> the same, (S or 1, n, K)."""
+    shared = contexts.strides[0] == 0  # the same for all seeds
+    once = contexts[:1] if shared else contexts
+    features = clip_norm(once, 1.0)
+    long = np.any(np.abs(features - once) > 1e-9, axis=-1)
+    return (np.broadcast_to(features, contexts.shape) if shared else features), long
 
 
 @dataclass(kw_only=True)
