@@ -18,6 +18,7 @@ with an error when s'(theta'')/s'(theta') > 2 is left out.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -111,7 +112,7 @@ def _proximal(
     """argmin_{|v| <= S} w |v - c|^2_W + k (log(1 + e^z) - r z), z = <x, v>, k = `copies`: all (*R, d).
 
     Free minimum: v = c - a W^{-1} x k/(2w), a = s(z) - r, with z the root of z + (k q/2w) (s(z) - r) = <x, c>,
-    q = |x|^2_{W^{-1}}. Beyond the ball: the multiplier nu of |v|^2 <= S^2 by bisection, the matrix w W + nu I.
+    q = |x|^2_{W^{-1}}. Beyond the ball: the multiplier nu of |v|^2 <= S^2, the matrix w W + nu I.
     """
     found = _on_line(centre, inverse, x, r, copies / (2 * weight))
     outside = np.sum(found**2, axis=-1) > bound**2
@@ -121,23 +122,34 @@ def _proximal(
     c = (centre[outside][..., None, :] @ vectors)[..., 0, :] * values * weight  # w W c in the eigenvectors
     rotated, rewards = (x[outside][..., None, :] @ vectors)[..., 0, :], r[outside]
 
-    def point(nu: Floats) -> tuple[Floats, NDArray[np.bool_]]:
-        """The minimum with the matrix w W + nu I, and whether it is outside."""
+    def excess(nu: Floats) -> tuple[Floats, Floats]:
+        """The minimum with the matrix w W + nu I, and 1/S - 1/|y|, nearly linear in nu: positive outside."""
         diagonal = 1 / (weight * values + nu[:, None])
         y = _diagonal_line(c * diagonal, diagonal, rotated, rewards, copies / 2)
-        return y, np.sum(y**2, axis=-1) > bound**2
+        return y, 1 / bound - 1 / np.sqrt(np.maximum(np.sum(y**2, axis=-1), 1e-300))
 
-    low, high = np.zeros(len(c)), np.ones(len(c))
-    while np.any(far := point(high)[1]):
-        low, high = np.where(far, high, low), np.where(far, 8 * high, high)
-    for _ in range(30):
-        middle = (low + high) / 2
-        far = point(middle)[1]
-        low, high = np.where(far, middle, low), np.where(far, high, middle)
-    y = point(high)[0]
+    y = _onto_sphere(excess, len(c), 1e-11 / bound)
     length = np.sqrt(np.sum(y**2, axis=-1, keepdims=True))
     found[outside] = (vectors @ (y * np.minimum(1.0, bound / length))[..., None])[..., 0]
     return found
+
+
+def _onto_sphere(excess: Callable[[Floats], tuple[Floats, Floats]], count: int, tolerance: float) -> Floats:
+    """The points where the falling function `excess` of nu >= 0 vanishes: false position, ends halved (Illinois)."""
+    low, high = np.zeros(count), np.ones(count)
+    at_low, at_high = excess(low)[1], excess(high)[1]
+    while np.any(far := at_high > 0):
+        low, at_low, high = np.where(far, high, low), np.where(far, at_high, at_low), np.where(far, 8 * high, high)
+        at_high = excess(high)[1]
+    for _ in range(60):
+        middle = (low * at_high - high * at_low) / np.minimum(at_high - at_low, -1e-300)
+        y, value = excess(middle)
+        if np.all(np.abs(value) <= tolerance):
+            break
+        far = value > 0
+        low, high = np.where(far, middle, low), np.where(far, high, middle)
+        at_low, at_high = np.where(far, value, at_low / 2), np.where(far, at_high / 2, value)
+    return y
 
 
 def _on_line(centre: Floats, inverse: Floats, x: Floats, r: Floats, scale: float) -> Floats:
@@ -154,7 +166,10 @@ def _diagonal_line(centre: Floats, diagonal: Floats, x: Floats, r: Floats, scale
 def _residual(base: Floats, spread: Floats, r: Floats) -> Floats:
     """s(z) - r at the root of z + spread (s(z) - r) = base: Newton's method, monotone and convex by halves."""
     z = base - spread * (special.expit(base) - r) / (1 + spread / 4)
-    for _ in range(6):
+    for _ in range(50):
         s = special.expit(z)
-        z = z - (z + spread * (s - r) - base) / (1 + spread * s * (1 - s))
+        step = (z + spread * (s - r) - base) / (1 + spread * s * (1 - s))
+        z = z - step
+        if np.max(np.abs(step), initial=0.0) <= 1e-8:  # the next one would be below 1e-16
+            break
     return np.asarray(special.expit(z) - r)
