@@ -167,19 +167,77 @@ def test_bits_and_matrices_are_checked() -> None:
         counter(bd.central(**BUDGET), bd.Ball(dim=2)).update([0.9, 0.9])
 
 
+@pytest.mark.parametrize(
+    ("domain", "wrong", "message"),
+    [
+        (bd.Bits(), 0.5, "value = 0.5 is not allowed: 0 or 1"),
+        (bd.Bits(), "yes", "value = 'yes' is not allowed: 0 or 1"),
+        (bd.Bits(), None, "value = None is not allowed: 0 or 1"),
+        (bd.Bits(), [1], "value = 'array of shape (1,)' is not allowed: shape (): 0 or 1"),
+        (bd.Box(dim=1), math.nan, "value = nan is not allowed: a number in [0, 1]"),
+        (bd.Box(dim=2, low=-1), [0, 2], "value = [0.0, 2.0] is not allowed: a vector of 2 numbers in [-1, 1]"),
+        (bd.Ball(dim=2), [1, 1], "value = [1.0, 1.0] is not allowed: a vector of 2 numbers with norm at most 1"),
+        (bd.Ball(dim=2), [0, math.inf], "value[1] = inf is not allowed: finite numbers"),
+        (
+            bd.SymmetricMatrix(size=2),
+            [[0, 1], [0, 0]],
+            "value = [[0.0, 1.0], [0.0, 0.0]] is not allowed: a symmetric 2 x 2 matrix of Frobenius norm at most 1",
+        ),
+        (
+            bd.SymmetricMatrix(size=1),
+            [[2]],
+            "value = [[2.0]] is not allowed: a symmetric 1 x 1 matrix of Frobenius norm at most 1",
+        ),
+    ],
+)
+def test_a_refusal_says_what_was_given_and_what_is_allowed(domain: bd.Domain, wrong: Any, message: str) -> None:
+    """The error speaks of something that the caller never wrote: statistics, rows, packed coordinates."""
+    with pytest.raises(InvalidStatistic) as caught:
+        counter(bd.central(**BUDGET), domain).update(wrong)
+    assert str(caught.value) == message
+
+
+def test_a_refused_stream_says_where() -> None:
+    """The place of a wrong value in a stream is not told, or a stream of another shape is taken for one of values."""
+    bits = np.zeros((3, 5))
+    bits[1, 4] = 0.4
+    with pytest.raises(InvalidStatistic, match=r"values\[1, 4\] = 0.4 is not allowed: 0 or 1"):
+        counter(bd.none(), bd.Bits()).run(bits)
+    for shape in ((0,), (), (3, 0)):
+        with pytest.raises(InvalidStatistic, match=r"shape \(..., users\), at least one user"):
+            counter(bd.none(), bd.Bits()).run(np.zeros(shape))
+    for shape in ((2,), (5, 3), (0, 2)):
+        with pytest.raises(InvalidStatistic, match=r"shape \(..., users, 2\)"):
+            counter(bd.none(), bd.Ball(dim=2)).run(np.zeros(shape))
+
+
+@each_domain
+@each_model
+def test_the_promise_is_about_what_is_counted(privacy: bd.Privacy, domain: bd.Domain) -> None:
+    """A counter says that it protects features and rewards, which it never saw, or leaves users out who are in."""
+    count, noun = counter(privacy, domain), "bit" if isinstance(domain, bd.Bits) else {0: "number", 1: "vector"}
+    said = noun if isinstance(noun, str) else noun.get(np.ndim(counter(privacy, domain).estimate), "matrix")
+    assert count.guarantee.protects == f"a user's {said}"
+    assert "features" not in str(count)
+    assert ("not yet in it" in str(count)) == (count.delay > 0)
+    assert repr(count) == f"<ContinualSum: 0 of 40 users counted, each with a {said}, privacy {privacy.model}>"
+
+
 def test_bad_configuration() -> None:
     """Arguments without meaning are accepted: k too large, a horizon of none, no source, models without a counter."""
     with pytest.raises(InvalidArgument, match="shufflers"):
         counter(bd.concurrent(**BUDGET, shufflers=6), bd.Bits())
     with pytest.raises(InvalidArgument, match="shufflers"):
         bd.concurrent(**BUDGET, shufflers=0)
+    with pytest.raises(InvalidArgument, match="shufflers = 'most' is not allowed: a whole number >= 1, or \"best\""):
+        bd.concurrent(**BUDGET, shufflers="most")
     with pytest.raises(InvalidArgument, match="degrees"):
         bd.concurrent(**BUDGET, degrees="fair")
     with pytest.raises(InvalidArgument, match="horizon"):
         counter(bd.none(), bd.Bits(), horizon=0)
     with pytest.raises(InvalidArgument, match="privacy"):
         counter(None, bd.Bits())  # type: ignore[arg-type]
-    with pytest.raises(InvalidArgument, match="domain"):
+    with pytest.raises(InvalidArgument, match="values = 1 is not allowed: bd"):
         bd.ContinualSum(horizon=5, privacy=bd.none(), values=1)  # type: ignore[arg-type]
     with pytest.raises(InvalidArgument, match="participations"):
         counter(bd.shuffle(**BUDGET, participations=2), bd.Bits())

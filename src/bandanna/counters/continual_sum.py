@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -13,13 +13,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from bandanna.accounting.guarantee import Guarantee
 from bandanna.core import require
-from bandanna.core.domain import Box, Domain, Statistic, reals
-from bandanna.core.shapes import SymmetricMatrix
+from bandanna.core.domain import Box, Domain
 from bandanna.counters.models import open_protocol
-from bandanna.errors import InvalidArgument, InvalidStatistic
+from bandanna.counters.values import Values
+from bandanna.errors import InvalidArgument
 from bandanna.mechanisms.base import noise_source
 from bandanna.mechanisms.sources import NoiseSource
-from bandanna.protocols.base import BatchProtocol, StreamProtocol, a_domain, checked_path
+from bandanna.protocols.base import BatchProtocol, StreamProtocol, checked_path
 from bandanna.protocols.central_continual import CentralContinual
 from bandanna.protocols.concurrent_shuffle import ConcurrentShuffle
 from bandanna.protocols.trust import Privacy
@@ -66,7 +66,9 @@ class ContinualSum:
         self.horizon = require.whole("horizon", self.horizon)
         if not isinstance(self.privacy, Privacy):
             raise InvalidArgument("privacy", self.privacy, "bd.none(), central(), local(), shuffle() or concurrent()")
-        nothing = np.zeros(a_domain(self.values).dim)
+        if not isinstance(self.values, Domain):
+            raise InvalidArgument("values", self.values, "bd.Bits(), a bd.Box, a bd.Ball or a bd.SymmetricMatrix")
+        nothing = np.zeros(self.values.dim)
         state = self.protocol.begin() if isinstance(self.protocol, StreamProtocol) else None
         self._so_far = _SoFar(users=0, total=nothing, state=state)
 
@@ -78,7 +80,7 @@ class ContinualSum:
     @property
     def guarantee(self) -> Guarantee:
         """What is promised, to whom, against whom."""
-        return self.protocol.guarantee
+        return replace(self.protocol.guarantee, protects=f"a user's {self._kind.noun}")
 
     @property
     def predicted_std(self) -> float:
@@ -106,14 +108,20 @@ class ContinualSum:
     @property
     def estimate(self) -> Any:
         """The released running sum after the last `update`."""
-        return self._shaped(self._so_far.total)
+        return self._kind.shaped(self._so_far.total)
 
     def __str__(self) -> str:
         """The guarantee, the predicted error and the delay."""
+        waiting = f"the last users, at most {self.delay}, are not yet in it" if self.delay else "all users are in it"
         return (
             f"{self.guarantee} The worst of {self.horizon} running sums has noise of standard deviation "
-            f"{self.predicted_std:.4g}; the last users, at most {self.delay}, are not yet in it."
+            f"{self.predicted_std:.4g}; {waiting}."
         )
+
+    def __repr__(self) -> str:
+        """How many users it has counted, and how."""
+        told = f"{self.users} of {self.horizon} users counted, each with a {self._kind.noun}"
+        return f"<ContinualSum: {told}, privacy {self.privacy.model}>"
 
     def update(self, value: ArrayLike) -> Any:
         """One more user: the estimate of the running sum. A refused value leaves everything as it was.
@@ -127,17 +135,14 @@ class ContinualSum:
         source, before = noise_source(self.source), self._so_far
         if before.users >= self.horizon:
             raise InvalidArgument("updates", before.users + 1, f"at most the horizon {self.horizon}")
-        array = reals("value", value)
-        if array.shape != np.shape(self.estimate):
-            raise InvalidStatistic("value", f"array of shape {array.shape}", f"shape {np.shape(self.estimate)}")
-        statistic = self._admitted(array[None])
+        statistic = self._kind.one(value)
         if isinstance(self.protocol, StreamProtocol):
             state, released = self.protocol.release(before.state, statistic, source)
             total = released.total
         else:
             state, total = None, before.total + self.protocol.release(statistic, source).total
         self._so_far = _SoFar(users=before.users + 1, total=total, state=state)  # at once: an interrupt splits nothing
-        return self._shaped(total)
+        return self._kind.shaped(total)
 
     def run(self, values: ArrayLike, *, path: str = "law") -> Floats:
         """Estimates after every user of whole streams, independent of `update`: (*R, users, *value) -> the same shape.
@@ -148,34 +153,14 @@ class ContinualSum:
         """
         source = noise_source(self.source)
         checked_path(path, source)
-        statistic = self._admitted(reals("values", values))
+        statistic = self._kind.streams(values)
         if statistic.values.shape[-2] > self.horizon:
             raise InvalidArgument("users", statistic.values.shape[-2], f"at most the horizon {self.horizon}")
         if isinstance(self.protocol, StreamProtocol):
-            return np.asarray(self._shaped(self.protocol.prefixes(statistic, source, path=path)))
+            return np.asarray(self._kind.shaped(self.protocol.prefixes(statistic, source, path=path)))
         messages = self.protocol.randomize(statistic, source)  # each user by himself: nothing to shorten
-        return np.asarray(self._shaped(np.cumsum(messages, axis=-2)))
-
-    def _admitted(self, values: Floats) -> Statistic:
-        """Values (*R, users, *value) as rows of the domain, (*R, users, dim); refused if one lies outside."""
-        if isinstance(self.values, SymmetricMatrix):
-            packed = self.values.pack(values)
-        elif self._scalar:
-            packed = values[..., None]
-        else:
-            packed = values
-        if packed.ndim < 2:
-            raise InvalidStatistic("values", f"array of shape {values.shape}", "one value for each user")
-        return self.values.admit(packed, clip=False)
+        return np.asarray(self._kind.shaped(np.cumsum(messages, axis=-2)))
 
     @property
-    def _scalar(self) -> bool:
-        return isinstance(self.values, Box) and self.values.dim == 1
-
-    def _shaped(self, rows: Floats) -> Any:
-        """(..., dim) in the shape of values; a single number as a float."""
-        if isinstance(self.values, SymmetricMatrix):
-            return self.values.unpack(rows)
-        if not self._scalar:
-            return rows.copy()
-        return float(rows[0]) if rows.ndim == 1 else rows[..., 0]
+    def _kind(self) -> Values:
+        return Values(domain=self.values)

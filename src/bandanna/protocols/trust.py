@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from bandanna.accounting.budgets import ZCDP, ApproxDP, Budget
 from bandanna.core import require
-from bandanna.errors import InvalidBudget
+from bandanna.errors import InvalidArgument, InvalidBudget
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,6 +33,8 @@ class Privacy:
         require.one_of("protocol", self.protocol, ("binomial", "gaussian"))
         require.one_of("calibration", self.calibration, ("tight", "paper"))
         require.whole("participations", self.participations)
+        if isinstance(self.shufflers, str) and self.shufflers != "best":
+            raise InvalidArgument("shufflers", self.shufflers, 'a whole number >= 1, or "best"')
         if self.shufflers != "best":
             require.whole("shufflers", self.shufflers)
         if isinstance(self.degrees, str):
