@@ -250,7 +250,7 @@ def test_the_noise_that_runs_has_the_priced_spread() -> None:
     seeds = glm_jdp._Seeds(policy, world, 60, 600, "law")
     for step in (1, 40, 600):
         expected = math.sqrt(float(policy.mechanisms.matrices.prefix_variance(step)))
-        drawn = seeds.noise[:, step].ravel()  # 60 seeds, 12 coordinates
+        drawn = seeds.beside[:, step].ravel()  # 60 seeds, 12 coordinates
         assert abs(float(np.std(drawn)) / expected - 1) < 5 / math.sqrt(2 * len(drawn))
     optimiser = replace(policy.mechanisms.estimate_tau, steps=1, parameter_bound=1e9)
     nothing = np.zeros((2000, 1, 3))

@@ -31,8 +31,8 @@ class _Seeds:
         self.source = ReplicatedNoise(world.streams)
         self.refit_noise = [FastNoise(rng) for rng in world.streams.generators("refit noise")]
         stack = d * (d + 1)
-        self.sums = np.zeros((seeds, stack))  # exact: the server's
-        self.noise = np.zeros((seeds, rounds + 1, stack))  # of the prefix sums after 0, 1, ... rounds
+        self.sums = np.zeros((seeds, stack))  # exact, by law: the server's; by messages the mechanism keeps them
+        self.beside = np.zeros((seeds, rounds + 1, stack))  # what makes them the releases after 0, 1, ... rounds
         self.stream = policy.mechanisms.matrices.begin((seeds,)) if path == "messages" else None
         if path == "law":
             self._draw(rounds)
@@ -47,7 +47,7 @@ class _Seeds:
         """The noise of all prefixes at once, in the law of the steps."""
         prefixes: Iterator[Floats] = self.policy.mechanisms.matrices.prefix_noise(self.source, (len(self.sums),))
         for t in range(1, rounds + 1):
-            self.noise[:, t] = next(prefixes)
+            self.beside[:, t] = next(prefixes)
 
     def advance(self, history: History, chunk: Chunk, seeds: Ints, position: Ints, length: int) -> Ints:
         """Accept rounds up to the first event of every seed, then deal with the event; the new positions."""
@@ -55,8 +55,8 @@ class _Seeds:
         if self.stream is not None:
             length = 1  # every step of the mechanism is run, for all seeds together
         part = rarely.block(chunk, seeds, position, length)
-        last = self.noise.shape[1] - 1
-        before, _ = policy.matrices(self.sums[seeds, None] + self.noise[seeds[:, None], np.minimum(part.rounds, last)])
+        last = self.beside.shape[1] - 1
+        before, _ = policy.matrices(self.sums[seeds, None] + self.beside[seeds[:, None], np.minimum(part.rounds, last)])
         inverse, repaired = positive_inverse(before, floor=_FLOOR * policy.used.regulariser_v)
         norms = rarely.norms_of(part.contexts, inverse)
         explore = part.valid & (np.max(norms, axis=2) >= policy.threshold)
@@ -84,11 +84,12 @@ class _Seeds:
         flags = explored[:, None] & (np.arange(x.shape[1]) == 0)
         leaves = policy.leaf(x, policy.weights(self.theta_o[seeds], x), flags)
         running = self.sums[seeds, None] + np.cumsum(leaves, axis=1)  # (s, B, d(d+1))
-        if self.stream is not None:
+        if self.stream is not None:  # the release itself: a difference would carry rounding errors of the raw sums
             self.stream, total = policy.mechanisms.matrices.step(self.stream, leaves[:, 0], self.source)
-            self.noise[seeds, part.rounds[:, 0] + 1] = total - running[:, 0]
-        after = np.minimum(part.rounds + 1, self.noise.shape[1] - 1)
-        v, h = policy.matrices(running + self.noise[seeds[:, None], after])
+            self.beside[seeds, part.rounds[:, 0] + 1] = total
+            running = np.zeros(leaves.shape)
+        after = np.minimum(part.rounds + 1, self.beside.shape[1] - 1)
+        v, h = policy.matrices(running + self.beside[seeds[:, None], after])
         left = self.calls[:, seeds] < np.array([[policy.used.calls_o], [policy.used.calls_tau]])
         outgrown = np.stack(
             [
