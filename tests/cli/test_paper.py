@@ -82,3 +82,25 @@ def test_what_is_not_there_is_named() -> None:
     """Another paper or figure is not refused by its name, or before anything is run."""
     for words in (["000", "fig3"], ["017", "fig1"]):
         assert isinstance(CliRunner().invoke(app, ["paper", *words]).exception, InvalidArgument)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("000", "fig1", "--epsilon", "2"),
+        ("001", "fig2b", "--epsilon", "2"),
+        ("001", "table2", "--delta", "0.1"),
+        ("002", "regret", "--epsilon", "2"),
+        ("002", "error", "--shufflers", "2"),
+        ("002", "tree", "--seeds", "2"),
+        ("003", "table2", "--epsilon", "2"),
+        ("004", "definitions", "--horizon", "10"),
+    ],
+)
+def test_an_option_that_a_figure_does_not_have_is_refused(arguments: tuple[str, ...], tmp_path: Path) -> None:
+    """A budget that the figure ignores is taken, and its table looks like what was asked for."""
+    done = CliRunner().invoke(app, ["paper", *arguments, "--out", str(tmp_path / "figures")])
+    assert isinstance(done.exception, InvalidArgument)
+    assert str(done.exception).startswith(f"{arguments[2]} = ")
+    assert f"{arguments[0]} {arguments[1]} takes --" in str(done.exception)
+    assert not list(tmp_path.iterdir())

@@ -12,7 +12,7 @@ import typer
 from bandanna.cli.bars import Bar, cores
 from bandanna.cli.papers.base import Options, Shown
 from bandanna.core import require
-from bandanna.errors import MissingExtra
+from bandanna.errors import InvalidArgument, MissingExtra
 
 FIGURES = {  # shown by bandanna.cli.papers.paper_<number>
     "000": ("fig1", "fig2", "returning", "scaling"),
@@ -20,6 +20,12 @@ FIGURES = {  # shown by bandanna.cli.papers.paper_<number>
     "002": ("error", "regret", "tree"),
     "003": ("table2", "fig1a", "fig1b"),
     "004": ("fig4", "fig5", "definitions"),
+}
+_USUAL = ("seeds", "horizon")
+_TAKES = {  # which of the options that change numbers a figure has, where it is not _USUAL
+    ("002", "error"): ("seeds", "horizon", "epsilon", "delta"),
+    ("002", "tree"): ("horizon", "epsilon", "delta", "shufflers"),
+    ("004", "definitions"): ("epsilon", "delta"),
 }
 _HELP = "; ".join(f"{number}: {', '.join(figures)}" for number, figures in FIGURES.items())
 
@@ -37,13 +43,16 @@ def paper(
         typer.Option(help="Folder for the figures (default: paper-<number>; with --json: none).", metavar="DIR"),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON only.")] = False,
-    epsilon: Annotated[float | None, typer.Option(help="Budget, where a figure has one to choose.")] = None,
-    delta: Annotated[float | None, typer.Option(help="Its delta.")] = None,
-    shufflers: Annotated[str | None, typer.Option(help='How many at once, or "best", where it can be chosen.')] = None,
+    epsilon: Annotated[float | None, typer.Option(help="Budget: of 002 error, 002 tree, 004 definitions.")] = None,
+    delta: Annotated[float | None, typer.Option(help="Its delta, of the same figures.")] = None,
+    shufflers: Annotated[str | None, typer.Option(help='How many at once, or "best": of 002 tree.')] = None,
 ) -> None:
     """Redo a figure: each curve as its authors ran it (with the true privacy of that noise), and ours beside it."""
     require.one_of("number", number, tuple(FIGURES))
     require.one_of("figure", figure, FIGURES[number])
+    _check(
+        number, figure, {"seeds": seeds, "horizon": horizon, "epsilon": epsilon, "delta": delta, "shufflers": shufflers}
+    )
     show = importlib.import_module(f"bandanna.cli.papers.paper_{number}").show
     with Bar(shown=not as_json) as bar:
         options = Options(
@@ -60,8 +69,19 @@ def paper(
         typer.echo(json.dumps(shown.document, allow_nan=False))
     else:
         shown.table()
+    if shown.draw is None and out is not None:
+        typer.secho(f"No figures: {number} {figure} is a table", err=True)
     if out is not None or not as_json:
         _draw(shown, Path(f"paper-{number}") if out is None else out, quiet=as_json)
+
+
+def _check(number: str, figure: str, options: dict[str, object]) -> None:
+    """An option that a figure does not have is refused: without it the numbers would look like what was asked for."""
+    takes = _TAKES.get((number, figure), _USUAL)
+    for name, value in options.items():
+        if value is not None and name not in takes:
+            known = ", ".join(f"--{each}" for each in takes)
+            raise InvalidArgument(f"--{name}", value, f"{number} {figure} takes {known} only")
 
 
 def _draw(shown: Shown, out: Path, *, quiet: bool) -> None:
