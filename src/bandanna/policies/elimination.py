@@ -34,7 +34,7 @@ from bandanna.accounting.guarantee import Guarantee, worst_of
 from bandanna.core import require
 from bandanna.core.domain import Box
 from bandanna.core.shapes import Bits
-from bandanna.errors import CalibrationError, InvalidBudget
+from bandanna.errors import CalibrationError, InvalidArgument, InvalidBudget
 from bandanna.mechanisms.laplace import Laplace
 from bandanna.mechanisms.sources import NoiseSource
 from bandanna.policies.reward_noise import PROTECTS, RewardNoise, checked_sums, reward_box
@@ -169,10 +169,13 @@ class Elimination:
         In the shuffle model: numbers of ones, or with `bits`, (users,) each, every message instead of their law.
         """
         epoch = self.next(state)
+        if np.shape(totals) != (k := len(epoch.arms),) or (bits is not None and len(bits) != k):
+            raise InvalidArgument("totals: shape", np.shape(totals), f"({k},): one batch for every active arm")
         if bits is not None:
             released = np.array([self._messages(each, epoch.users, source) for each in bits])
         elif self.shuffled:
-            released = np.array([self._law(round(ones), epoch.users, source) for ones in totals])
+            ones = checked_sums(totals, epoch.users, Bits())
+            released = np.array([self._law(round(each), epoch.users, source) for each in ones])
         else:
             exact = checked_sums(totals, epoch.users, self.domain)
             unit = (exact - epoch.users * self.domain.low) / self.domain.sensitivity

@@ -4,6 +4,7 @@
     I_a(t) = low + w (mean of arm a's N bits - (1 - q)) / (2q - 1) + w / (2q - 1) sqrt(b log t / (2N))
 
 The reward is rounded to a bit at random (unbiased) and the bit goes through randomized response; both in one coin.
+A coin has 53 binary places: 1 - q is rounded up to them, so that every bit can lie, however large epsilon is.
 Privacy: pure epsilon, local. Randomized response is "x + Z >= 1" with Z two-sided geometric, P(Z >= 0) = q: that
 release, of which it is a function, is the event that the accountant prices.
 Reference: Ren, Zhou, Liu and Shroff 2020 (LDP-UCB with Bernoulli responses).
@@ -29,6 +30,9 @@ from bandanna.policies.ucb1 import State, optimistic
 
 Floats = NDArray[np.float64]
 
+_STEP = 2.0**-53  # of a uniform number
+_LEAST = 1e-12  # an epsilon of many steps
+
 
 @dataclass(frozen=True, kw_only=True)
 class LDPUCB:
@@ -44,8 +48,9 @@ class LDPUCB:
         object.__setattr__(self, "n_arms", require.whole("n_arms", self.n_arms))
         object.__setattr__(self, "horizon", require.whole("horizon", self.horizon))
         require.positive("optimism", self.optimism)
-        if not math.isfinite(require.epsilon(self.epsilon)):
-            raise InvalidBudget("epsilon", self.epsilon, "a finite number > 0 (UCB1 is the policy without noise)")
+        if not _LEAST <= require.epsilon(self.epsilon) < math.inf:
+            allowed = f"a finite number >= {_LEAST}: a coin of 53 binary places (UCB1 is the policy without noise)"
+            raise InvalidBudget("epsilon", self.epsilon, allowed)
         _ = self.domain
 
     @cached_property
@@ -53,15 +58,22 @@ class LDPUCB:
         """The declared range."""
         return reward_box(self.reward_range)
 
+    @cached_property
+    def lie(self) -> float:
+        """1 - q = 1 / (1 + e^epsilon), a little above it: a whole number of the coin's steps, at least one."""
+        odds = math.exp(-self.epsilon)
+        return (math.floor(odds / (1 + odds) / _STEP * (1 + 1e-15)) + 1) * _STEP  # 1e-15: more than rounding errors
+
     @property
     def truth(self) -> float:
-        """2q - 1 = tanh(epsilon/2): how much of the bit survives."""
-        return math.tanh(self.epsilon / 2)
+        """2q - 1, at most tanh(epsilon/2): how much of the bit survives."""
+        return 1 - 2 * self.lie
 
     @property
     def event(self) -> DiscreteLaplaceEvent:
-        """A bit with two-sided geometric noise, of which the message is a function."""
-        return DiscreteLaplaceEvent(scale=1 / self.epsilon, shift=1.0)
+        """A bit with two-sided geometric noise, of which the message is a function: log(q / (1 - q)) <= epsilon."""
+        loss = 2 * math.atanh(self.truth) * (1 + 1e-15)
+        return DiscreteLaplaceEvent(scale=max(1 / self.epsilon, 1 / loss), shift=1.0)
 
     @cached_property
     def guarantee(self) -> Guarantee:
@@ -74,9 +86,9 @@ class LDPUCB:
         return State.empty(replicates, self.n_arms)
 
     def chance(self, rewards: Floats) -> Floats:
-        """Device: the probability of sending a 1: 1/2 + (2q - 1)(y - 1/2), y in [0, 1]."""
+        """Device: the probability of sending a 1: (1 - q) + (2q - 1) y, y in [0, 1]; never outside of [1 - q, q]."""
         share = (self.domain.project(rewards) - self.domain.low) / self.domain.sensitivity
-        return np.asarray(0.5 + self.truth * (share - 0.5))
+        return np.clip(self.lie + self.truth * share, self.lie, 1 - self.lie)
 
     def randomize(self, rewards: Floats, source: NoiseSource) -> Floats:
         """Device: one bit per reward, (*R)."""
@@ -86,7 +98,7 @@ class LDPUCB:
     def act(self, state: State) -> NDArray[np.int64]:
         """Every arm once, then the first with the largest index: (*R)."""
         # b' = (bit - (1 - q)) / (2q - 1) has mean (y - low)/w; the index is w I + low, and the argmax that of I
-        unbiased = (state.sums - 0.5 * (1 - self.truth) * state.pulls) / self.truth
+        unbiased = (state.sums - self.lie * state.pulls) / self.truth
         return optimistic(state, unbiased, self.optimism / (2 * self.truth**2))
 
     def learn(self, state: State, arms: NDArray[np.int64], rewards: Floats, source: NoiseSource) -> State:

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from bandanna.accounting.budgets import Budget
 from bandanna.accounting.guarantee import Guarantee
 from bandanna.core import require
-from bandanna.core.domain import Box, clip_norm
+from bandanna.core.domain import Box, all_finite, clip_norm
 from bandanna.core.linalg import first_best
 from bandanna.errors import InvalidArgument
 from bandanna.mechanisms.laplace import Laplace
@@ -146,6 +146,8 @@ class OFUL:
 
     def absorb(self, state: State, features: Floats, rewards: Floats) -> tuple[State, int]:
         """Rounds of the running episode, (n, d) and (n,); how many features and rewards had to be clipped."""
+        all_finite("features", features)
+        all_finite("rewards", rewards)
         x, y = clip_norm(features, self.feature_bound), self.domain.project(rewards)
         norms = np.einsum("ij,ij->i", features, features)
         clipped = int(np.count_nonzero(norms > self.feature_bound**2 * (1 + 1e-9)))

@@ -31,10 +31,10 @@ from bandanna.accounting.budgets import ZCDP, ApproxDP, Budget, PureDP
 from bandanna.accounting.events import CompositionEvent
 from bandanna.accounting.guarantee import Guarantee, guarantee_of
 from bandanna.core import require
-from bandanna.core.domain import Box, clip_norm
+from bandanna.core.domain import Box, all_finite, clip_norm
 from bandanna.core.linalg import first_best, positive_inverse
 from bandanna.core.shapes import SymmetricMatrix
-from bandanna.errors import CalibrationError, InvalidBudget
+from bandanna.errors import CalibrationError, InvalidArgument, InvalidBudget
 from bandanna.mechanisms.sources import NoiseSource
 from bandanna.policies.confidence import matrix_quantile, vector_quantile
 from bandanna.policies.linucb import Snapshot, scores
@@ -197,6 +197,11 @@ class OFULJDP:
 
     def learn(self, state: State, features: Floats, rewards: Floats, source: NoiseSource) -> tuple[State, int]:
         """One public batch, (B, d) and (B,): release the matrix; if *it* has grown, the vector too. And clips."""
+        if features.shape != (self.batch, self.dim) or rewards.shape != (self.batch,):
+            allowed = f"({self.batch}, {self.dim}) and ({self.batch},): batches are public"
+            raise InvalidArgument("features, rewards: shapes", (features.shape, rewards.shape), allowed)
+        all_finite("features", features)
+        all_finite("rewards", rewards)
         x, y = clip_norm(features, 1.0), self.domain.project(rewards)
         clipped = int(np.count_nonzero(np.einsum("ij,ij->i", features, features) > 1 + 1e-9))
         clipped += int(np.count_nonzero(np.abs(rewards - y) > 1e-9))

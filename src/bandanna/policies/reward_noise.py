@@ -107,7 +107,10 @@ def _size(budget: Budget) -> float:
 
 
 def checked_sums(sums: Floats, users: NDArray[np.int64] | int, domain: Box) -> Floats:
-    """Sums of `users` rewards that were clipped into the range; any other number is refused."""
+    """Sums of `users` rewards that were clipped into the range; any other number is refused.
+
+    Rounding errors of the summation are allowed for, and then cut off: no sum leaves [users low, users high].
+    """
     values = np.asarray(sums, dtype=float)
     slack = 1e-9 * (np.asarray(users) * max(abs(domain.low), abs(domain.high), domain.sensitivity) + 1)
     wrong = ~((values >= users * domain.low - slack) & (values <= users * domain.high + slack))
@@ -115,4 +118,4 @@ def checked_sums(sums: Floats, users: NDArray[np.int64] | int, domain: Box) -> F
         place = tuple(int(i) for i in np.argwhere(wrong)[0])
         allowed = f"a sum of rewards in [{domain.low:g}, {domain.high:g}]: clip them first, `domain.project`"
         raise InvalidStatistic("sums" + "".join(f"[{i}]" for i in place), float(values[place]), allowed)
-    return values
+    return np.asarray(np.clip(values, users * domain.low, users * domain.high))

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from bandanna.accounting.guarantee import Guarantee
 from bandanna.core import require
-from bandanna.core.domain import Box
+from bandanna.core.domain import Box, all_finite
 from bandanna.core.linalg import first_best
 from bandanna.core.streams import Streams
 from bandanna.mechanisms.sources import NoiseSource
@@ -65,6 +65,7 @@ class Thompson:
 
     def learn(self, state: State, arms: NDArray[np.int64], rewards: Floats, source: NoiseSource) -> State:
         """One reward per replicate, (R); a coin decides what lies between the ends of the range."""
+        all_finite("rewards", rewards)
         share = (self.domain.project(rewards) - self.domain.low) / self.domain.sensitivity
         if np.all((share == 0) | (share == 1)):
             return state.plus(arms, share)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from bandanna.accounting.guarantee import Guarantee
 from bandanna.core import require
-from bandanna.core.domain import Box
+from bandanna.core.domain import Box, all_finite
 from bandanna.core.linalg import first_best
 from bandanna.mechanisms.sources import NoiseSource
 from bandanna.policies.reward_noise import RewardNoise, reward_box
@@ -82,6 +82,7 @@ class UCB1:
 
     def learn(self, state: State, arms: NDArray[np.int64], rewards: Floats, source: NoiseSource) -> State:
         """One reward per replicate, (*R)."""
+        all_finite("rewards", rewards)
         return state.plus(arms, self.domain.project(rewards))
 
 
