@@ -1,0 +1,181 @@
+"""What people can learn from actions alone comes close to what is promised: noise 20 % too small would be seen.
+
+AdaC-UCB, an exact audit. Arm 0 is played once, with reward r and released mean u = r + s Z. Arm 1 is then played in
+every episode k, of lengths 1, 1, 2, 4, ..., if and only if
+
+    u + B_0(t_k) < m + (s/n_k) Z_k + B_1(t_k)      for all k,     B bonuses, m the mean of arm 1's rewards,
+
+and the noise of different releases is independent: the chance of this path is a single integral over u. With much
+optimism it asks whether u lies far in its tail, where a Gaussian tells two neighbours apart by nearly all of its rho.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy import special, stats
+
+from bandanna.accounting.budgets import ZCDP, ApproxDP, Budget, PureDP
+from bandanna.mechanisms.sources import FastNoise
+from bandanna.policies.elimination import Elimination
+from bandanna.policies.gope import GOPE
+from bandanna.policies.oful import OFUL
+from bandanna.policies.oful_jdp import OFULJDP
+from bandanna.policies.ucb_episodes import UCBEpisodes
+
+from .scripted_noise import Scripted
+
+Floats = NDArray[np.float64]
+
+SURE = 4.9  # standard errors: false alarm once in 1e6
+EPISODES = 5  # of arm 1: 1, 1, 2, 4 and 8 rounds, and the decision after them
+
+
+def faced(policy: UCBEpisodes) -> tuple[Floats, Floats, Floats]:
+    """What arm 0 meets at every decision: how much larger its bonus is, and the noise of arm 1's mean; and its own."""
+    source = Scripted([policy.domain.low - 1e9, *[policy.domain.high * 2.0**k + 1e9 for k in range(EPISODES)]])
+    state, larger, noise = policy.init(), [], []
+    for k in range(EPISODES + 1):
+        arm, users = policy.episode(state)
+        assert arm == (k > 0)
+        state = policy.learn(state, users * policy.domain.low, source)
+        if k:
+            bonuses = policy.index(state) - state.estimates
+            larger.append(bonuses[0] - bonuses[1])
+            noise.append(source.releases[-1][1] / int(users))
+    return np.array(larger), np.array(noise), np.array(source.releases[0][1])
+
+
+def log_chance(policy: UCBEpisodes, reward: float) -> float:
+    """Log of the chance that arm 1 is played to the end, all of its rewards at the low end, if arm 0 had `reward`."""
+    larger, noise, own = faced(policy)
+    u = np.linspace(-60.0, 20.0, 160_001) * own + reward
+    beaten = special.log_ndtr((policy.domain.low - larger - u[:, None]) / noise)  # (n, episodes)
+    logs = stats.norm.logpdf(u, reward, own) + np.sum(beaten, axis=1)
+    return float(special.logsumexp(logs) + math.log(u[1] - u[0]))
+
+
+def loss(policy: UCBEpisodes) -> float:
+    """sup over orders of D_alpha / alpha, of whether arm 1 was played to the end: at most the rho of all actions."""
+    p, q = (log_chance(policy, end) for end in policy.reward_range)
+    others = [math.log(-math.expm1(each)) for each in (p, q)]
+    orders = np.geomspace(1.001, 1e4, 20_001)
+    both = [orders * p + (1 - orders) * q, orders * others[0] + (1 - orders) * others[1]]
+    return float(np.max(np.logaddexp(*both) / (orders - 1) / orders))
+
+
+@pytest.mark.parametrize("ends", [(0.0, 1.0), (-2.0, 3.0)])
+@pytest.mark.parametrize("rho", [0.05, 0.5, 4.0])
+def test_actions_of_adac_ucb_tell_nearly_rho_and_never_more(rho: float, ends: tuple[float, float]) -> None:
+    """AdaC-UCB's actions tell more of a reward than rho; or noise 20 % smaller, rho/0.64, would not be seen in them."""
+    policy = UCBEpisodes(n_arms=2, horizon=30, budget=ZCDP(rho=rho), reward_range=ends, optimism=60.0)
+    assert 0.9 * rho < loss(policy) <= rho
+    weak = UCBEpisodes(n_arms=2, horizon=30, budget=ZCDP(rho=rho / 0.64), reward_range=ends, optimism=60.0)
+    assert loss(weak) > 1.4 * rho
+
+
+@pytest.mark.parametrize("reward", [0.0, 1.0])
+def test_the_audited_path_has_its_chance_in_the_code(reward: float) -> None:
+    """The integral is not the chance of the path that the policy takes; 40,000 runs, false alarms 1e-6."""
+    runs, policy = 40_000, UCBEpisodes(n_arms=2, horizon=30, budget=ZCDP(rho=0.5), optimism=0.05)
+    state, source = policy.init((runs,)), FastNoise(np.random.default_rng(8))
+    stayed = np.ones(runs, dtype=bool)
+    for k in range(EPISODES + 2):
+        arms, _ = policy.episode(state)
+        stayed &= arms == (k > 0)
+        state = policy.learn(state, np.full(runs, reward if k == 0 else 0.0), source)
+    chance = math.exp(log_chance(policy, reward))
+    assert abs(np.mean(stayed) - chance) < SURE * math.sqrt(chance * (1 - chance) / runs)
+    assert chance > 0.02
+
+
+def dropped(policy: Elimination | GOPE, gap: float, runs: int) -> float:
+    """How often the second of two arms is dropped after one release, if its mean is `gap` below the threshold."""
+    source, many = FastNoise(np.random.default_rng(4)), 0
+    if isinstance(policy, GOPE):
+        begun = policy.init(np.eye(2))
+        phase = policy.next(begun)
+        assert phase.plays[0] == phase.plays[1]
+        totals = (2 * policy.threshold(1) - gap) * np.array([0.5, -0.5]) * phase.plays
+        for _ in range(runs):
+            many += len(policy.learn(begun, phase, totals, source).active) == 1
+        return many / runs
+    state, epoch = policy.init(), policy.next(policy.init())
+    low, width = policy.domain.low, policy.domain.sensitivity
+    totals = (low + width * (0.5 + (2 * policy.width(1) - gap) * np.array([0.5, -0.5]))) * epoch.users
+    for _ in range(runs):
+        many += not policy.learn(state, totals, source).active[1]
+    return many / runs
+
+
+@pytest.mark.parametrize("ends", [(0.0, 1.0), (-3.0, 7.0)])
+@pytest.mark.parametrize("budget", [PureDP(epsilon=0.5), ZCDP(rho=0.125)])
+def test_the_noise_that_decides_in_dp_se_is_the_noise_that_is_priced(budget: Budget, ends: tuple[float, float]) -> None:
+    """DP-SE drops arms by sums with less noise than it states: in 4000 runs 20 % would show, false alarms 1e-6."""
+    policy = Elimination(n_arms=2, horizon=10**5, budget=budget, reward_range=ends)
+    users, runs = policy.next(policy.init()).users, 4000
+    if isinstance(budget, PureDP):
+        gap, chance = 2 / 0.5 / users, math.exp(-2)  # two Laplace of scale 1: P(difference > x) = (2 + x) e^-x / 4
+    else:
+        gap, chance = math.sqrt(2) / math.sqrt(0.25) / users, stats.norm.sf(1)
+    assert abs(dropped(policy, gap, runs) - chance) < SURE * math.sqrt(chance * (1 - chance) / runs)
+
+
+@pytest.mark.parametrize("noise", ["intermediate", "beginning"])
+@pytest.mark.parametrize("ends", [(-1.0, 1.0), (-6.0, 4.0)])
+def test_the_noise_that_decides_in_adac_gope_is_the_noise_that_is_priced(noise: str, ends: tuple[float, float]) -> None:
+    """AdaC-GOPE drops arms by estimates with less noise than it states: in 4000 runs 20 % would show, alarms 1e-6."""
+    policy = GOPE(dim=2, horizon=10**5, budget=ZCDP(rho=0.02), noise=noise, reward_range=ends)
+    plays, runs, width = policy.next(policy.init(np.eye(2))).plays[0], 4000, ends[1] - ends[0]
+    gap = math.sqrt(2) * width / math.sqrt(0.04) / plays  # w^2/(2 rho) on each arm's sum
+    chance = float(stats.norm.sf(1))
+    assert abs(dropped(policy, gap, runs) - chance) < SURE * math.sqrt(chance * (1 - chance) / runs)
+
+
+def too_small(draws: Floats, least: float) -> bool:
+    """Whether draws (n,), around 0, have less than the variance least^2: chi-squared, false alarms 1e-6."""
+    return float(np.sum(draws**2)) < least**2 * float(stats.chi2.ppf(1e-6, draws.size))
+
+
+@pytest.mark.parametrize("bound", [1.0, 3.0])
+def test_the_vector_of_adac_oful_has_the_noise_that_is_priced(bound: float) -> None:
+    """AdaC-OFUL's vector has less noise than rho needs, also where features are longer than 1; or 20 % do not show."""
+    policy = OFUL(dim=2, horizon=100, budget=ZCDP(rho=0.3), reward_range=(0.0, 4.0), feature_bound=bound)
+    state, _ = policy.absorb(policy.init(), 9 * np.eye(2), np.ones(2))
+    source = FastNoise(np.random.default_rng(1))
+    noise = np.ravel([policy.learn(state, source).vector - bound for _ in range(1000)])
+    least = 4.0 * bound / math.sqrt(2 * 0.3)
+    assert not too_small(noise, least)
+    assert too_small(0.8 * noise, least)
+
+
+def test_an_episode_of_adac_oful_is_released_once() -> None:
+    """Rewards of an episode are in the next release too: a second price."""
+    policy, source = OFUL(dim=2, horizon=100, budget=ZCDP(rho=0.3)), Scripted()
+    state, _ = policy.absorb(policy.init(), np.eye(2), np.ones(2))
+    policy.learn(policy.learn(state, source), source)
+    assert [each.tolist() for each, _ in source.releases] == [[1.0, 1.0], [0.0, 0.0]]
+
+
+@pytest.mark.parametrize("budget", [ZCDP(rho=0.5), ApproxDP(epsilon=1.0, delta=1e-5)])
+def test_matrix_and_vector_of_the_joint_variant_have_the_noise_that_is_priced(budget: Budget) -> None:
+    """AdaC-OFUL-JDP's matrix or vector has less noise than its share of the budget needs, or 20 % do not show."""
+    policy = OFULJDP(dim=2, horizon=100, batch=100, budget=budget, share=0.4, growth=1e-9, reward_range=(-1.0, 2.0))
+    source, far, stream = FastNoise(np.random.default_rng(2)), np.full((100, 2), 9.0), policy.init()
+    rewards = np.where(np.arange(100) < 70, 5.0, -5.0)  # clipped: 2 and -1
+    matrices, vectors = [], []
+    for _ in range(1500):
+        state, _ = policy.learn(stream, far, rewards, source)
+        matrices.append(policy.matrix.domain.pack(state.released - 50.0))  # type: ignore[attr-defined]
+        if state.switches:
+            vectors.append(state.vector - (70 * 2 - 30) / math.sqrt(2))
+            assert np.all(state.pending == 0)
+    # one step: the factorisation is 1, and a user moves the matrix by at most sqrt 2, the vector by 2 * 2
+    for noise, sensitivity, share in ((np.ravel(matrices), math.sqrt(2), 0.4), (np.ravel(vectors), 4.0, 0.6)):
+        least = sensitivity / (budget.mu() * math.sqrt(share))
+        assert noise.size > 1000
+        assert not too_small(noise, least)
+        assert too_small(0.8 * noise, least)
