@@ -7,6 +7,8 @@ import pytest
 from typer.testing import CliRunner
 
 from bandanna.cli import app
+from bandanna.cli.papers.paper_001 import _print_communication
+from bandanna.papers.setting_001 import Curve001
 
 SMALL = ["--seeds", "2", "--jobs", "1"]
 
@@ -30,6 +32,25 @@ def test_tables_and_files(figure: str, horizon: str, tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
     assert "DPE" in done.stdout
     assert len(list(tmp_path.iterdir())) == (0 if figure == "table2" else 2)
+
+
+def test_printed_numbers_stand_beside_their_own_horizon_only(capsys: pytest.CaptureFixture[str]) -> None:
+    """Table II, for 50,000 rounds, is compared with a run of another length, or not with one of its own."""
+    rows = [{"algorithm": "DPE", "alpha": 0.8, "participants": 5532.0, "communication": 28700.0, "mean_regret": 1257.0}]
+    _print_communication(rows, 50_000)
+    table = capsys.readouterr().out
+    assert "16,900" in table
+    assert table.index("5,532") < table.index("5,500") < table.index("28,700") < table.index("16,900")
+    _print_communication(rows, 2000)
+    assert "16,900" not in capsys.readouterr().out
+
+
+def test_curves_that_differ_in_alpha_all_say_theirs() -> None:
+    """In figure 3 the curve of the usual alpha is called DPE, as if it had none."""
+    curve = Curve001(algorithm="DPE", alpha=0.8, result=None)
+    assert curve.label(alpha=True) == "DPE, alpha = 0.8"
+    assert curve.label(alpha=False) == "DPE"
+    assert Curve001(algorithm="PE", result=None).label(alpha=True) == "PE"
 
 
 def test_rates_as_json() -> None:

@@ -25,7 +25,8 @@ def draw(figure: str, curves: Sequence[Curve001], out: Path) -> list[Path]:
     """The figure of these curves."""
     if figure == "fig2a":
         return _draw_budgets(curves, out)
-    panel = {curve.label: curve.result for curve in curves if curve.result is not None}
+    several = len({curve.alpha for curve in curves} - {None}) > 1
+    panel = {curve.label(alpha=several): curve.result for curve in curves if curve.result is not None}
     if figure == "fig2b":
         panel = {name: replace(each, regret=each.regret / each.checkpoints) for name, each in panel.items()}
     drawn = plot_regret(panel, title=_TITLES[figure], log=figure == "fig2b")

@@ -44,10 +44,9 @@ class Curve001:
     result: Result | None
     note: str = ""
 
-    @property
-    def label(self) -> str:
-        """Name, with alpha where it differs between curves."""
-        return self.algorithm if self.alpha in (None, ALPHA) else f"{self.algorithm}, alpha = {self.alpha:g}"
+    def label(self, *, alpha: bool) -> str:
+        """Name, with its alpha, if it has one, where curves differ in it."""
+        return f"{self.algorithm}, alpha = {self.alpha:g}" if alpha and self.alpha is not None else self.algorithm
 
     def row(self) -> dict[str, Any]:
         """Plain values for JSON; what is not known is None."""

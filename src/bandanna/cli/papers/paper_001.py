@@ -23,7 +23,8 @@ def show(figure: str, options: Options) -> Shown:
     found = paper_001.curves(figure, **arguments)
     if figure == "table2":
         rows = paper_001.table2(found)
-        return Shown(document={"rows": rows}, table=lambda: _print_communication(rows))
+        longest = max((curve.result.horizon for curve in found if curve.result is not None), default=0)
+        return Shown(document={"rows": rows}, table=lambda: _print_communication(rows, longest))
     document: dict[str, Any] = {"rows": [curve.row() for curve in found]}
     return Shown(
         document=document,
@@ -69,31 +70,30 @@ def _print_curves(found: list[Curve001]) -> None:
         ],
         "true: what the noise really gives; communication: real numbers, or bits where bits are sent",
     )
+    noted: dict[tuple[Any, ...], list[str]] = {}
     for row in rows:
         if row["note"]:
-            typer.echo(f"{row['algorithm']}, {row['variant']}, epsilon = {row['epsilon']:g}: {row['note']}")
+            noted.setdefault((row["variant"], row["epsilon"], row["note"]), []).append(row["algorithm"])
+    for (variant, epsilon, note), algorithms in noted.items():
+        typer.echo(f"{', '.join(algorithms)}, {variant}, epsilon = {epsilon:g}: {note}")
 
 
-def _print_communication(rows: list[dict[str, Any]]) -> None:
-    from bandanna.papers.paper_001 import published
+def _print_communication(rows: list[dict[str, Any]], horizon: int) -> None:
+    """Beside the printed numbers, if the horizon is theirs."""
+    from bandanna.papers.paper_001 import SHORT, published
 
-    printed = [published(row) or (None, None) for row in rows]
-    print_table(
-        ["alpha", "participants", "printed", "communication", "printed", "regret"],
-        [
-            [
-                row["algorithm"],
-                number(row["alpha"], "g"),
-                number(row["participants"], ",.0f"),
-                number(theirs[1], ",.0f"),
-                number(row["communication"], ",.0f"),
-                number(theirs[0], ",.0f"),
-                number(row["mean_regret"], ",.0f"),
-            ]
-            for row, theirs in zip(rows, printed, strict=True)
-        ],
-        "printed: Table II of the paper, to its two digits; clients of completed phases",
-    )
+    columns, caption = ["alpha", "participants", "communication", "regret"], "participants: clients of completed phases"
+    names = (("participants", ",.0f"), ("communication", ",.0f"), ("mean_regret", ",.0f"))
+    cells = [[row["algorithm"], number(row["alpha"], "g"), *(number(row[n], f) for n, f in names)] for row in rows]
+    if horizon == SHORT:
+        columns[2:2], columns[4:4] = ["printed"], ["printed"]
+        for row, cell in zip(rows, cells, strict=True):
+            communication, participants = published(row) or (None, None)
+            cell[3:3], cell[5:5] = [number(participants, ",.0f")], [number(communication, ",.0f")]
+        caption += "; printed: Table II of the paper, to its two digits"
+    else:
+        caption += f"; the numbers of the paper are for {SHORT:,} rounds"
+    print_table(columns, cells, caption)
 
 
 def _print_rates(lines: list[Rate]) -> None:
