@@ -9,6 +9,7 @@ from dp_accounting.pld import privacy_loss_distribution as pld
 from bandanna.accounting import accountant
 from bandanna.accounting.budgets import ApproxDP
 from bandanna.accounting.calibration.binomial import noise_of_std
+from bandanna.errors import InvalidStatistic
 from bandanna.glm import (
     Linear,
     Link,
@@ -21,7 +22,7 @@ from bandanna.glm import (
     maximum_likelihood,
 )
 from bandanna.glm.noisy_gradient import lemma_steps
-from bandanna.mechanisms.sources import FastNoise
+from bandanna.mechanisms.sources import FastNoise, SecureNoise
 from bandanna.protocols.shuffle_binomial import ShuffleBinomial
 
 
@@ -167,3 +168,47 @@ def test_outer_products_move_a_sum_by_root_two() -> None:
     pairs = np.linalg.norm(inside[:250] - inside[250:], axis=-1)
     assert np.max(pairs) <= domain.sensitivity + 1e-9
     np.testing.assert_allclose(domain.project(rows[0][:50]), rows[0][:50], atol=1e-12)
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+def test_numbers_that_are_not_finite_are_refused(bad: float) -> None:
+    """One user's not-a-number would reach a shuffled sum, where it is cast to an integer of 16 digits: seen by all."""
+    central = NoisyGradient(link=Logistic(), dim=3, parameter_bound=1.0, steps=1, std=1.0)
+    local = shuffled(Logistic(), 2000, 2, 20.0)
+    x, r, _ = data(Logistic(), 1, 2000)
+    source = FastNoise(np.random.default_rng(0))
+    wrong_x, wrong_r, weights = x.copy(), r.copy(), np.ones(r.shape)
+    wrong_x[0, 5, 1], wrong_r[0, 5], weights[0, 5] = bad, bad, bad
+    for features, rewards in ((wrong_x, r), (x, wrong_r)):
+        with pytest.raises(InvalidStatistic, match=r"features|rewards"):
+            central.minimise(features, rewards, source, count=2000, ridge=1.0)
+        with pytest.raises(InvalidStatistic, match=r"features|rewards"):
+            local.minimise(features, rewards, source, ridge=1.0)
+    outer = OuterProducts(size=3, bound=1.0)
+    with pytest.raises(InvalidStatistic, match="features"):
+        outer.statistic(wrong_x, np.ones(r.shape))
+    with pytest.raises(InvalidStatistic, match="weights"):
+        outer.statistic(x, weights)
+
+
+def test_a_secure_sum_has_no_rounding_errors() -> None:
+    """With a secure source the gradients would be added as plain floats, whose errors neighbours need not share."""
+    optimiser = NoisyGradient(link=Linear(), dim=1, parameter_bound=1.0, steps=1, std=1.0)
+    rng = np.random.default_rng(3)
+    x, r = rng.uniform(-1, 1, (20_000, 1)), rng.random(20_000)
+    terms = np.clip(-r, -2.0, 2.0)[:, None] * x
+    exact = optimiser.clipped_sum(np.zeros(1), x, r, exact=True)
+    assert abs(float(exact[0]) - math.fsum(terms[:, 0])) <= 20_000 * 2 * 2.0**-52
+    order = rng.permutation(20_000)
+    assert float(optimiser.clipped_sum(np.zeros(1), x[order], r[order], exact=True)[0]) == pytest.approx(
+        float(exact[0]), abs=1e-13
+    )
+    asked: list[bool] = []
+    original = NoisyGradient.clipped_sum
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            NoisyGradient, "clipped_sum", lambda self, *a, **kw: asked.append(kw["exact"]) or original(self, *a, **kw)
+        )
+        for source in (FastNoise(rng), SecureNoise()):
+            optimiser.minimise(x[:20], r[:20], source, count=20, ridge=1.0)
+    assert asked == [False, True]

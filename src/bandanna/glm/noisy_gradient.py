@@ -30,10 +30,12 @@ from numpy.typing import NDArray
 
 from bandanna.accounting.events import RepetitionEvent
 from bandanna.core import require
-from bandanna.core.domain import clip_norm
+from bandanna.core.domain import all_finite, clip_norm
+from bandanna.core.sums import exact_sum
 from bandanna.glm.descent import Project, descend, lipschitz
 from bandanna.glm.likelihood import linear_parts
 from bandanna.glm.links import Link
+from bandanna.mechanisms.base import noise_source
 from bandanna.mechanisms.gaussian import Gaussian
 from bandanna.mechanisms.sources import NoiseSource
 
@@ -91,12 +93,25 @@ class NoisyGradient:
         added = Gaussian(std=self.std, sensitivity=self.residual_bound, dim=self.dim, grid=self.mechanism.step)
         return RepetitionEvent(event=added.event, times=self.steps * self.calls)
 
-    def clipped_sum(self, theta: Floats, features: Floats, rewards: Floats, weights: Floats | None = None) -> Floats:
-        """sum_i w_i clip(mu - r) x_i with w_i in {0, 1}: (*R, n, d), (*R, n) -> (*R, d), each term of norm <= G."""
+    def clipped_sum(
+        self,
+        theta: Floats,
+        features: Floats,
+        rewards: Floats,
+        weights: Floats | None = None,
+        *,
+        exact: bool = False,
+    ) -> Floats:
+        """sum_i w_i clip(mu - r) x_i with |x_i| <= 1, w_i 0 or 1: (*R, n, d), (*R, n) -> (*R, d), terms of norm <= G.
+
+        exact: without the rounding errors of a plain sum, by which neighbours could differ beyond 2G.
+        """
         residuals = self.link.mean(linear_parts(features, theta)) - rewards
         residuals = np.clip(residuals, -self.residual_bound, self.residual_bound)
         if weights is not None:
             residuals = residuals * (weights != 0)
+        if exact:
+            return exact_sum(residuals[..., None] * features, self.residual_bound)
         return np.asarray((residuals[..., None, :] @ features)[..., 0, :])
 
     def minimise(
@@ -118,10 +133,12 @@ class NoisyGradient:
         positive definite matrix (*R, d, d) for Newton steps in place of the lemma's; `project`: onto a public set,
         the ball |theta| <= S by default.
         """
-        x = clip_norm(features, 1.0)
+        all_finite("features", features)
+        all_finite("rewards", rewards)
+        x, exact = clip_norm(features, 1.0), noise_source(source).secure
 
         def noisy_sum(theta: Floats) -> Floats:
-            return self.mechanism.release(self.clipped_sum(theta, x, rewards, weights), source)
+            return self.mechanism.release(self.clipped_sum(theta, x, rewards, weights, exact=exact), source)
 
         return descend(
             noisy_sum,

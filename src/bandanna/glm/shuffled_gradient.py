@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bandanna.accounting.events import RepetitionEvent
-from bandanna.core.domain import Ball, Statistic, clip_norm
+from bandanna.core.domain import Ball, Statistic, all_finite, clip_norm
 from bandanna.core.shapes import SymmetricMatrix
 from bandanna.glm.descent import Project, descend
 from bandanna.glm.likelihood import linear_parts
@@ -61,6 +61,8 @@ class OuterProducts(SymmetricMatrix):
 
     def statistic(self, features: Floats, weights: Floats) -> Statistic:
         """w x x^T of features (..., users, d) and weights (..., users), both clipped before it is formed."""
+        all_finite("features", features)
+        all_finite("weights", weights)
         x, w = clip_norm(features, 1.0), np.clip(weights, 0.0, self.bound)
         rows, columns = self._above
         stacked = np.concatenate([x * x, math.sqrt(2) * x[..., rows] * x[..., columns]], axis=-1) * w[..., None]
@@ -91,6 +93,8 @@ class ShuffledGradient:
         """Device: the clipped gradient at theta: (*R, users, d), (*R, users)."""
         domain = self.protocol.domain
         assert isinstance(domain, Ball)
+        all_finite("features", features)
+        all_finite("rewards", rewards)
         residuals = np.clip(self.link.mean(linear_parts(features, theta)) - rewards, -domain.bound, domain.bound)
         values = clip_norm(residuals[..., None] * clip_norm(features, 1.0), domain.bound)
         return domain.sealed(values, clipped=np.zeros(values.shape[:-2], dtype=np.int64))

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from bandanna.core.domain import clip_norm
+from bandanna.core.domain import all_finite, clip_norm
 from bandanna.environments.base import World
 from bandanna.policies.glm.base import GLMPolicy
 from bandanna.simulation.tally import Tally
@@ -62,7 +62,11 @@ def read(world: World, span: range, reward_bound: float) -> Chunk:
     """Contexts, means and the outcomes of all arms: drawing those that nobody will see changes no law."""
     contexts = world.contexts(span.start, len(span))
     means = world.means(contexts)
+    if world.fixed:  # one round stands for all of them; rewards are drawn for each
+        contexts = np.broadcast_to(contexts, (contexts.shape[0], len(span), *contexts.shape[2:]))
+        means = np.broadcast_to(means, contexts.shape[:-1])
     drawn = world.rewards(means)
+    all_finite("rewards", drawn)
     outcomes = np.clip(drawn, 0.0, reward_bound)
     features, long = _clipped(contexts)
     clips = np.asarray(np.abs(outcomes - drawn) > 1e-9, dtype=np.int64) + long
@@ -80,6 +84,7 @@ def _clipped(contexts: Floats) -> tuple[Floats, NDArray[np.bool_]]:
     """Features in the unit ball, and which were not: (S, n, K, d) -> the same, (S or 1, n, K)."""
     shared = contexts.strides[0] == 0  # the same for all seeds
     once = contexts[:1] if shared else contexts
+    all_finite("contexts", once)
     features = clip_norm(once, 1.0)
     long = np.any(np.abs(features - once) > 1e-9, axis=-1)
     return (np.broadcast_to(features, contexts.shape) if shared else features), long
