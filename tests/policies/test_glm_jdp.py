@@ -275,3 +275,21 @@ def test_what_is_out_of_range_is_clipped_and_counted() -> None:
     calm = simulate(policy, ArrayEnvironment(arms=arms / [[[3.0], [1.0]]], means=np.full((50, 2), 0.5)), n_seeds=2)
     np.testing.assert_array_equal(calm.clipped, [0, 0])
     np.testing.assert_array_equal(wild.rewards, calm.rewards)
+
+
+def test_what_a_user_sends() -> None:
+    """A report would be shorter than what leaf and gradients are made of, or counted as longer."""
+    result = simulate(policy_of(horizon=20), PublishedGLM(rounds=20), n_seeds=1)
+    assert result.numbers_per_user == 3 + 1  # the arm's features and the reward
+    assert result.bits_per_user == 64 * (3 + 1) + 1  # and whether the round explored
+
+
+def test_the_worst_life_is_stated() -> None:
+    """Some life would cost more than is stated, or one of them not meet the budget."""
+    for budget in (BUDGET, ZCDP(rho=0.3)):
+        policy = policy_of(budget=budget)
+        stated = policy.guarantee
+        for life in policy.mechanisms.lives:
+            assert accountant.epsilon(life, stated.delta) <= stated.epsilon
+            assert accountant.rho(life) <= stated.rho
+            assert accountant.satisfies(life, budget)

@@ -13,6 +13,7 @@ from bandanna.glm.noisy_gradient import NoisyGradient
 from bandanna.mechanisms.sources.fast import FastNoise
 from bandanna.mechanisms.sources.replicated import ReplicatedNoise
 from bandanna.policies.glm.glm_jdp import GLMJDP
+from bandanna.protocols.base import FLOAT_BITS
 from bandanna.simulation import rarely
 from bandanna.simulation.rarely import Chunk, History, Ints
 from bandanna.simulation.run import Run
@@ -154,8 +155,8 @@ def run(policy: GLMJDP, world: World, tally: Tally, rounds: int, *, path: str) -
         users=rounds,
         clipped=history.clipped,
         repairs=seeds.repairs,
-        bits_per_user=64 * policy.dim * (policy.dim + 1),
-        numbers_per_user=policy.dim * (policy.dim + 1),
+        bits_per_user=FLOAT_BITS * (policy.dim + 1) + 1,  # x and the reward, for leaf and gradients; explored or not
+        numbers_per_user=policy.dim + 1,
         counts={
             "explorations": seeds.explorations,
             "switches": seeds.calls[1],

@@ -144,7 +144,7 @@ class GLMJDP(RarelySwitching):
         rows, columns = upper(self.dim)
         scale = np.where(rows == columns, 1.0, math.sqrt(2))
         outer = features[..., rows] * features[..., columns] * scale
-        relative = np.minimum(weights * math.e / self.model.slope_bound, 1.0)[..., None]
+        relative = np.clip(weights * math.e / self.model.slope_bound, 0.0, 1.0)[..., None]
         flags = explored[..., None]
         return np.concatenate([np.where(flags, outer, 0.0), np.where(flags, 0.0, relative * outer)], axis=-1)
 

@@ -13,7 +13,7 @@ from bandanna.accounting.budgets import Budget
 from bandanna.accounting.calibration.gaussian import finite_mu
 from bandanna.accounting.events import CompositionEvent
 from bandanna.accounting.factorisation import factorise
-from bandanna.accounting.guarantee import Guarantee, guarantee_of
+from bandanna.accounting.guarantee import Guarantee, guarantee_of, worst_of
 from bandanna.core import require
 from bandanna.core.search import least
 from bandanna.errors import CalibrationError
@@ -51,8 +51,12 @@ class JDPMechanisms:
 
     def guarantee(self, delta: float) -> Guarantee:
         """Of the most expensive life."""
-        dearest = max(self.lives, key=accountant.rho)  # all noise is Gaussian: prices are ordered as their squares
-        return guarantee_of(dearest, delta=delta, trust="central", protects="contexts and rewards", observers=_SIGHT)
+        return worst_of(
+            [
+                guarantee_of(life, delta=delta, trust="central", protects="contexts and rewards", observers=_SIGHT)
+                for life in self.lives
+            ]
+        )
 
 
 def calibrate(
