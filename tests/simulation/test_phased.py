@@ -86,7 +86,10 @@ def test_communication_is_counted() -> None:
             np.testing.assert_array_equal(counts["bits"], 64 * counts["numbers"])
         else:
             np.testing.assert_array_equal(counts["communication"], counts["bits"])
-        assert result.summary()["communication"]["users"] == max(counts["clients"])
+        sent = result.summary()["communication"]
+        assert sent["users"] == max(counts["clients"])
+        assert sent["bits"] == round(np.mean(counts["bits"])) < sent["users"] * sent["bits_per_user"]
+        assert sent["numbers"] == round(np.mean(counts["numbers"]))
     each = simulate(make("PE", dim=3, horizon=horizon), PEOPLE, n_seeds=2)
     for what in ("clients", "communication", "numbers"):
         np.testing.assert_array_equal(each.counts[what], horizon)

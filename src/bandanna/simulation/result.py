@@ -100,6 +100,7 @@ class Result:
     def summary(self) -> dict[str, Any]:
         """Plain values for JSON. Clips and repairs are sums over the seeds, counts means; communication is of one run.
 
+        Bits and numbers of users whose reports differ in length are those counted, on average over the seeds.
         What is unknown is None: the standard error of one seed, numbers that were not recorded, infinities.
         """
         users = self.horizon if self.users is None else self.users
@@ -118,12 +119,18 @@ class Result:
             "communication": {
                 "users": users,
                 "bits_per_user": self.bits_per_user,
-                "bits": users * self.bits_per_user,
-                "numbers": None if self.numbers_per_user is None else users * self.numbers_per_user,
+                "bits": self._sent("bits", users, self.bits_per_user),
+                "numbers": self._sent("numbers", users, self.numbers_per_user),
             },
             "seconds": self.seconds,
             "guarantee": self.guarantee.to_dict(),
         }
+
+    def _sent(self, what: str, users: int, each: int | None) -> int | None:
+        """As counted; or the same from every user."""
+        if what in self.counts:
+            return round(float(np.mean(self.counts[what])))
+        return None if each is None else users * each
 
     def __repr__(self) -> str:
         """The line of numbers; the arrays have names."""
