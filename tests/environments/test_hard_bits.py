@@ -53,10 +53,13 @@ def test_conditions_of_the_theorem() -> None:
 
 
 def test_bad_input() -> None:
-    """A start longer than r, or of something else than bits, passes."""
+    """A start longer than r, or of something else than bits, passes, or seeds that are no streams."""
     with pytest.raises(InvalidArgument, match="start"):
         HardBits(horizon=100, shufflers=1, start=50)
     with pytest.raises(InvalidArgument, match="first"):
         HardBits(horizon=100, shufflers=1, first=2)
+    for wrong in (range(3), np.random.default_rng(0), 7):
+        with pytest.raises(InvalidArgument, match="streams"):
+            HardBits(horizon=100, shufflers=1).draw(wrong)  # type: ignore[arg-type]
     with pytest.raises(InvalidBudget):
         HardBits(horizon=100, shufflers=1, epsilon=-1.0)

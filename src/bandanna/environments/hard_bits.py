@@ -64,6 +64,8 @@ class HardBits:
 
     def draw(self, streams: Streams) -> NDArray[np.float64]:
         """One stream of bits for each seed, from the stream "hard bits": (S, n)."""
+        if not isinstance(streams, Streams):
+            raise InvalidArgument("streams", streams, "bd.core.streams.Streams(seeds), as Streams(range(20))")
         period = 1 + self.repeats
         blocks = -(-self.horizon // period)
         fair = streams.uniform("hard bits", (blocks, 2)) < 0.5  # (S, blocks, 2): the single bit, the copied one
