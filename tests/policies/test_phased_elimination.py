@@ -227,3 +227,20 @@ def test_bad_actions_are_refused(arms: Any) -> None:
     """Actions of another dimension, or not finite, or all zero, are taken."""
     with pytest.raises(BandannaError, match="arms"):
         PhasedElimination(dim=3, horizon=100, privacy=none()).begin(arms)
+
+
+@pytest.mark.parametrize(
+    ("averages", "message"),
+    [
+        ([0.1, math.nan, 0.1], r"averages\[1\] = nan is not allowed: finite numbers"),
+        (np.zeros(2), r"averages = 'array of shape \(2,\)' is not allowed: shape \(3,\), one for each action"),
+        (np.zeros((1, 3)), r"averages = 'array of shape \(1, 3\)' is not allowed: shape \(3,\)"),
+        ("many", "averages"),
+    ],
+)
+def test_bad_averages_are_refused(averages: Any, message: str) -> None:
+    """Averages that are not finite leave no action at all, or others than the phase's are taken for them."""
+    policy = PhasedElimination(dim=3, horizon=100)
+    state = policy.begin(np.eye(3))
+    with pytest.raises(InvalidArgument, match=message):
+        policy.learn(state, policy.plan(state), averages)

@@ -25,7 +25,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from bandanna.accounting.guarantee import Guarantee
 from bandanna.core import require
-from bandanna.core.domain import Box
+from bandanna.core.domain import Box, all_finite, reals
 from bandanna.design import Design, near_optimal_design, optimal_design, support_limit
 from bandanna.design.span import arms_matrix
 from bandanna.errors import InvalidArgument
@@ -201,9 +201,14 @@ class PhasedElimination:
             return self.width * printed_width(known, protocol, log, dim=self.dim, scale=2.0**phase.number)
         return self.width * exact_width(known, protocol, log)
 
-    def learn(self, state: State, phase: Phase, averages: Floats) -> State:
+    def learn(self, state: State, phase: Phase, averages: ArrayLike) -> State:
         """Leave out what cannot be the best, by the released averages (s,) of the phase."""
-        estimates = phase.gain @ averages
+        released = reals("averages", averages)
+        if released.shape != phase.support.shape:
+            allowed = f"shape {phase.support.shape}, one for each action of the phase"
+            raise InvalidArgument("averages", f"array of shape {released.shape}", allowed)
+        all_finite("averages", released)
+        estimates = phase.gain @ released
         kept = np.max(estimates) - estimates <= 2 * self.width_of(state, phase)
         same = phase.design if np.all(kept) else None
         return replace(state, active=state.active[kept], number=state.number + 1, design=same)
