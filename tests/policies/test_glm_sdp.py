@@ -172,3 +172,35 @@ def test_what_is_out_of_range_is_clipped_and_counted() -> None:
         BGLinUCB(dim=2, horizon=60, link="logistic", parameter_bound=1.0),
     ):
         assert np.all(simulate(policy, env, n_seeds=2).clipped > 0)
+
+
+@pytest.mark.parametrize("horizon", [300, 1500, 3000])
+def test_the_shuffler_s_view_is_that_of_the_least_protected_batch(horizon: int) -> None:
+    """A user of a large batch, whose own noise is small, would be told what is left against the shuffler elsewhere."""
+    policy = policy_of(horizon=horizon, warmup=20, steps=3, budget=ApproxDP(epsilon=3.0, delta=1e-5))
+    each = [policy.mechanisms(batch).guarantee for batch in range(len(policy.sizes) - 1)]
+    left = [math.inf if one.shuffler is None else one.shuffler.epsilon for one in each]
+    assert len(set(left)) > 1
+    stated = policy.guarantee
+    assert (math.inf if stated.shuffler is None else stated.shuffler.epsilon) == max(left)
+    assert stated.exposed == max(one.exposed for one in each)
+    assert stated.epsilon == max(one.epsilon for one in each)
+
+
+def test_bits_are_those_of_all_messages_of_a_user() -> None:
+    """A user's matrix and gradients would be longer than is stated, or some of them not be counted."""
+    policy = policy_of(horizon=600, warmup=100)
+    source = FastNoise(np.random.default_rng(0))
+    longest = 0
+    for batch, size in enumerate(policy.sizes[:-1]):
+        mechanisms, ends = policy.mechanisms(batch), np.tile([1.0, 0.0, 0.0], (size, 1))
+        gradients, features = mechanisms.optimiser, ends * 1e6
+        matrix = mechanisms.matrix.randomize(
+            mechanisms.outer.statistic(ends, np.full(size, mechanisms.outer.bound)), source
+        )
+        gradient = gradients.protocol.randomize(gradients.statistic(np.zeros(3), features, np.full(size, -1e6)), source)
+        sent = [int(np.max(column)).bit_length() for message in (matrix, gradient) for column in message.T]
+        assert sum(sent[:6]) + policy.steps * sum(sent[6:]) <= mechanisms.bits_per_user
+        longest = max(longest, mechanisms.bits_per_user)
+    assert policy.bits_per_user == longest
+    assert simulate(policy, WORLD, n_seeds=1).bits_per_user == longest

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bandanna.accounting.budgets import ApproxDP
-from bandanna.accounting.guarantee import Guarantee
+from bandanna.accounting.guarantee import Guarantee, worst_of
 from bandanna.core import require
 from bandanna.core.linalg import positive_inverse
 from bandanna.errors import InvalidBudget
@@ -94,8 +94,8 @@ class GLMSDP(Batched):
 
     @cached_property
     def guarantee(self) -> Guarantee:
-        """That of the most expensive batch; a user is in one."""
-        return max((each.guarantee for each in self._calibrated.values()), key=lambda stated: stated.epsilon)
+        """Of every number the worst over the batches; a user is in one."""
+        return worst_of([each.guarantee for each in self._calibrated.values()])
 
     @property
     def bits_per_user(self) -> int:
