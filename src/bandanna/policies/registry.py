@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import fields, is_dataclass
 from typing import Any
 
 from bandanna.errors import InvalidArgument
@@ -23,4 +25,17 @@ def make(name: str, **arguments: Any) -> Any:
     try:
         return ALGORITHMS[name].make(**arguments)
     except TypeError as error:
-        raise InvalidArgument("arguments", sorted(arguments), f"those of {name}: {error}") from None
+        raise _named_argument(name, arguments, str(error)) from None
+
+
+def _named_argument(name: str, arguments: dict[str, Any], complaint: str) -> InvalidArgument:
+    """Python's complaint about a keyword, with its value and, where they are known, the keywords that there are."""
+    found = re.search(r"(unexpected|multiple values for) keyword argument '(\w+)'", complaint)
+    if found is None or found[2] not in arguments:
+        return InvalidArgument("arguments", sorted(arguments), f"those of {name}: {complaint}")
+    kind, options = ALGORITHMS[name].kind, ALGORITHMS[name].options
+    allowed = f"{name} has no such argument"
+    if kind is not None and is_dataclass(kind):
+        own = [each.name for each in fields(kind) if each.init and each.name != "privacy"]
+        allowed += f": it takes {', '.join((*options, *own))}"
+    return InvalidArgument(found[2], arguments[found[2]], allowed)
