@@ -14,6 +14,7 @@ from bandanna.errors import InvalidArgument, InvalidBudget, InvalidStatistic
 from bandanna.mechanisms.sources import FastNoise
 from bandanna.mechanisms.sources.base import Size, shape
 from bandanna.policies.elimination import Elimination
+from bandanna.policies.gope import GOPE
 from bandanna.policies.ldp_ucb import LDPUCB
 from bandanna.policies.oful import OFUL
 from bandanna.policies.oful_jdp import OFULJDP
@@ -72,6 +73,24 @@ def test_a_reward_outside_of_a_far_range_does_not_enter(low: float) -> None:
         source = Scripted()
         policy.learn(policy.init(), np.asarray(wrong), source)
         assert low <= float(source.releases[0][0][0]) <= low + 1
+
+
+def test_noise_covers_the_rounding_of_sums_far_from_0() -> None:
+    """One reward moves a sum of floats by more than the width of its range, and the noise knows of the width only."""
+    low, width, users = 2.0**30, 0.3, 2**19  # sums near 2^49: multiples of 1/8
+    ends, horizon, budget = (low, low + width), users, ZCDP(rho=1.0)
+    rest = [low + width / 2] * (users - 2)
+    worst = 0.0
+    for other in np.linspace(low, low + width, 9):
+        one, two = (math.fsum([*rest, float(other), end]) for end in ends)
+        worst = max(worst, two - one)
+    assert worst > 1.2 * width
+    episodes = UCBEpisodes(n_arms=2, horizon=horizon, budget=budget, reward_range=ends)
+    elimination = Elimination(n_arms=2, horizon=horizon, budget=budget, reward_range=ends)
+    phases = GOPE(dim=2, horizon=horizon, budget=budget, reward_range=ends)
+    assert worst <= min(episodes.noise.sensitivity, width * elimination.noise.sensitivity, phases.mechanism.sensitivity)
+    near = UCBEpisodes(n_arms=2, horizon=10**7, budget=budget)
+    assert near.noise.sensitivity <= 1 + 1e-8  # nothing to speak of in [0, 1]
 
 
 @pytest.mark.parametrize("wrong", [math.nan, math.inf, -math.inf])

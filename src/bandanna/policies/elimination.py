@@ -37,7 +37,7 @@ from bandanna.core.shapes import Bits
 from bandanna.errors import CalibrationError, InvalidArgument, InvalidBudget
 from bandanna.mechanisms.laplace import Laplace
 from bandanna.mechanisms.sources import NoiseSource
-from bandanna.policies.reward_noise import PROTECTS, RewardNoise, checked_sums, reward_box
+from bandanna.policies.reward_noise import PROTECTS, RewardNoise, checked_sums, reward_box, sum_sensitivity
 from bandanna.protocols.shuffle_bits import ShuffleBits
 
 Floats = NDArray[np.float64]
@@ -97,7 +97,8 @@ class Elimination:
     @cached_property
     def noise(self) -> RewardNoise:
         """The trusted server's noise on a batch's sum, in units of the range; none in the shuffle model."""
-        return RewardNoise(budget=None if self.shuffled else self.budget, sensitivity=1.0)
+        unit = sum_sensitivity(self.domain, self.horizon) / self.domain.sensitivity  # 1, and rounding
+        return RewardNoise(budget=None if self.shuffled else self.budget, sensitivity=unit)
 
     def _log(self, factor: float, epoch: int) -> float:
         failure = min(1 / self.horizon, 0.5) if self.failure is None else self.failure

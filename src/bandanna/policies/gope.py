@@ -37,7 +37,7 @@ from bandanna.core.domain import Box, all_finite, reals
 from bandanna.design import Design, optimal_design, span_coordinates
 from bandanna.errors import InvalidArgument, InvalidBudget
 from bandanna.mechanisms.sources import NoiseSource
-from bandanna.policies.reward_noise import RewardNoise, checked_sums, reward_box
+from bandanna.policies.reward_noise import RewardNoise, checked_sums, reward_box, sum_sensitivity
 
 Floats = NDArray[np.float64]
 
@@ -112,9 +112,9 @@ class GOPE:
 
     @cached_property
     def mechanism(self) -> RewardNoise:
-        """Noise on V^{-1/2} sum a r / g_V, (d,), or on the sums of at most d(d+1)/2 arms: both move by at most w."""
+        """Noise on V^{-1/2} sum a r / g_V, (d,), or on the sums of at most d(d+1)/2 arms: both move by w at most."""
         dim = self.dim * (self.dim + 1) // 2 if self._early else self.dim
-        return RewardNoise(budget=self.budget, sensitivity=self.domain.sensitivity, dim=dim)
+        return RewardNoise(budget=self.budget, sensitivity=sum_sensitivity(self.domain, self.horizon), dim=dim)
 
     @property
     def guarantee(self) -> Guarantee:

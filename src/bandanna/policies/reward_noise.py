@@ -102,6 +102,16 @@ def reward_box(reward_range: tuple[float, float]) -> Box:
     return Box(dim=1, low=low, high=high)
 
 
+def sum_sensitivity(domain: Box, users: int) -> float:
+    """How far one of at most `users` rewards moves their sum as a float: the width, and the rounding of both sums.
+
+    For sums that are rounded once (`math.fsum`; sums of whole numbers have no rounding). A range that is narrow and far
+    from 0 needs more noise: subtract `low` first.
+    """
+    largest = max(abs(domain.low), abs(domain.high), domain.sensitivity)
+    return domain.sensitivity + 2.0**-51 * users * largest
+
+
 def _size(budget: Budget) -> float:
     return budget.rho if isinstance(budget, ZCDP) else float(getattr(budget, "epsilon", math.nan))
 

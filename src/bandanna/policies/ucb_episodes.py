@@ -29,7 +29,7 @@ from bandanna.core.domain import Box
 from bandanna.core.linalg import first_best
 from bandanna.mechanisms.laplace import Laplace
 from bandanna.mechanisms.sources import NoiseSource
-from bandanna.policies.reward_noise import RewardNoise, checked_sums, reward_box
+from bandanna.policies.reward_noise import RewardNoise, checked_sums, reward_box, sum_sensitivity
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -73,8 +73,8 @@ class UCBEpisodes:
 
     @cached_property
     def noise(self) -> RewardNoise:
-        """Noise on the sum of an episode's rewards: one of them moves it by at most the width."""
-        return RewardNoise(budget=self.budget, sensitivity=self.domain.sensitivity)
+        """Noise on the sum of an episode's rewards: one of them moves it by at most the width, and rounding."""
+        return RewardNoise(budget=self.budget, sensitivity=sum_sensitivity(self.domain, self.horizon))
 
     @property
     def guarantee(self) -> Guarantee:
