@@ -8,11 +8,12 @@ import pytest
 from scipy import stats
 
 from bandanna.core.streams import Streams
-from bandanna.environments import LinearContextual, Population
+from bandanna.environments import LinearContextual, Population, population
 from bandanna.errors import InvalidArgument
 from bandanna.mechanisms.sources import FastNoise
 from bandanna.policies.phased_elimination import PhasedElimination
 from bandanna.policies.registry import make
+from bandanna.protocols.shuffle_binomial import law
 from bandanna.simulation import phased
 from bandanna.simulation.engine import simulate
 from bandanna.simulation.tally import Tally
@@ -114,6 +115,21 @@ def test_cost_does_not_grow_with_the_rounds() -> None:
     assert result.horizon == 10**9
     assert np.all(result.counts["clients"] <= policy.clients_needed)
     assert np.all(result.final_regret < 1e-3 * 10**9)
+
+
+def test_clients_are_not_all_held_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A phase's memory grows with its clients, or what shuffled clients send depends on how many come at once."""
+    policy = make("SDP-DPE", dim=3, horizon=600, **BUDGET)
+    together = simulate(policy, PEOPLE, n_seeds=2)
+    monkeypatch.setattr(population, "_BLOCK", 21)
+    seen: list[int] = []
+    encode = law.encode
+    monkeypatch.setattr(law, "encode", lambda values, *rest: (seen.append(values.size), encode(values, *rest))[1])
+    apart = simulate(policy, PEOPLE, n_seeds=2)
+    assert 0 < max(seen) <= 21
+    np.testing.assert_array_equal(apart.regret, together.regret)
+    np.testing.assert_array_equal(apart.clipped, together.clipped)
+    assert np.sum(apart.clipped) > 0
 
 
 @pytest.mark.parametrize("horizon", [1, 2, 3, 30])

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from bandanna.core.arriving import Arriving
 from bandanna.core.domain import Box, Statistic
 from bandanna.environments.base import World
 from bandanna.environments.population import ClientBlocks, PopulationWorld
@@ -124,8 +125,9 @@ def _collect(
     clients = world.clients(index, arms, phase.plays, phase.clients, each=path == "messages")
     whole = path == "messages" or shuffled
     statistic = _rows(policy.domain(phase), clients) if whole else _mean(policy.domain(phase), clients)
-    seed.clipped += int(statistic.clipped) + clients.clipped
-    return np.asarray(protocol.release(statistic, source, path=path).total / phase.clients)
+    averages = np.asarray(protocol.release(statistic, source, path=path).total / phase.clients)
+    seed.clipped += int(statistic.clipped) + clients.clipped  # known when all clients have come
+    return averages
 
 
 def _count(seed: _Seed, clients: int, *, numbers: int, bits: int, communicated: int) -> None:
@@ -136,8 +138,8 @@ def _count(seed: _Seed, clients: int, *, numbers: int, bits: int, communicated: 
 
 
 def _rows(domain: Box, clients: ClientBlocks) -> Statistic:
-    """A row for every client."""
-    return domain.admit(np.concatenate(list(clients)))
+    """A row for every client, a block at a time."""
+    return Arriving(domain, users=clients.count, source=map(domain.admit, clients), replicates=())
 
 
 def _mean(domain: Box, clients: ClientBlocks) -> Statistic:
