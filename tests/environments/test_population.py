@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import math
 from typing import Any
 
@@ -120,6 +121,16 @@ def test_one_client_per_round() -> None:
     assert result.regret.shape == (2, 200)
     with pytest.raises(InvalidArgument, match="OneClientPerRound"):
         simulate(LinUCB(dim=2, horizon=200), people)
+
+
+def test_one_client_per_round_needs_as_many_users() -> None:
+    """A contextual policy asks some users of a small population twice, or the error does not say how many it needs."""
+    people = Population(arms=ARMS, theta=THETA, size=199)
+    with pytest.raises(InvalidArgument, match=r"population.size = 199 .* at least 200 users"):
+        simulate(LinUCB(dim=3, horizon=200), OneClientPerRound(population=people))
+    env = OneClientPerRound(population=dataclasses.replace(people, size=200))
+    assert simulate(LinUCB(dim=3, horizon=200), env).horizon == 200
+    assert simulate(LinUCB(dim=3, horizon=500), env, horizon=200).horizon == 200
 
 
 @pytest.mark.parametrize(

@@ -50,6 +50,10 @@ class Environment(ABC):
         object.__setattr__(self, "dim", require.whole("dim", self.dim))
         object.__setattr__(self, "n_arms", require.whole("n_arms", self.n_arms))
 
+    def lasting(self, rounds: int) -> int:
+        """The rounds, or an error where the world cannot last so long; it lasts for ever unless it says otherwise."""
+        return rounds
+
     @abstractmethod
     def begin(self, streams: Streams) -> World:
         """One world per seed."""

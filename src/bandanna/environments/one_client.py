@@ -31,6 +31,14 @@ class OneClientPerRound(Environment):
         object.__setattr__(self, "n_arms", self.population.n_arms)
         super().__post_init__()
 
+    def lasting(self, rounds: int) -> int:
+        """At most as many as there are users."""
+        size = self.population.size
+        if size is not None and size < rounds:
+            allowed = f"at least {rounds} users: every round asks a client who was never asked"
+            raise InvalidArgument("population.size", size, allowed)
+        return rounds
+
     def begin(self, streams: Streams) -> OneClientWorld:
         """The population's worlds."""
         return OneClientWorld(environment=self, streams=streams, worlds=self.population.begin(streams))

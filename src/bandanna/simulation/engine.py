@@ -80,7 +80,7 @@ def simulate(
     if getattr(env, size) != getattr(policy, size):
         raise InvalidArgument(f"env.{size}", getattr(env, size), f"the policy's {size}, {getattr(policy, size)}")
     require.one_of("path", path, ("law", "messages"))
-    rounds = _rounds(policy, horizon)
+    rounds = env.lasting(_rounds(policy, horizon))
     began = time.perf_counter()
     first = require.whole("seed", seed, least=0)
     streams = Streams(range(first, first + require.whole("n_seeds", n_seeds)))
