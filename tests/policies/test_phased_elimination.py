@@ -206,6 +206,7 @@ def test_concentrated_budget() -> None:
         {"privacy": central(epsilon=1.0, delta=1e-5), "per_round": True},
         {"privacy": shuffle(epsilon=1.0, delta=1e-5), "clients": 1},
         {"alpha": 0.0},
+        {"alpha": 40.0, "horizon": 1000},
         {"clients": 0},
         {"sigma": -1.0},
         {"noise": 0.0},
@@ -222,9 +223,9 @@ def test_bad_settings_are_refused(arguments: dict[str, Any]) -> None:
         PhasedElimination(**({"dim": 3, "horizon": 100} | arguments))
 
 
-@pytest.mark.parametrize("arms", [np.zeros((2, 2)), [[1.0, math.nan, 0.0]], np.eye(2)])
+@pytest.mark.parametrize("arms", [np.zeros((2, 2)), [[1.0, math.nan, 0.0]], np.eye(2), [[1.0, 0.1, 0.0]]])
 def test_bad_actions_are_refused(arms: Any) -> None:
-    """Actions of another dimension, or not finite, or all zero, are taken."""
+    """Actions of another dimension, not finite, all zero or longer than 1, for which (3) is too narrow, are taken."""
     with pytest.raises(BandannaError, match="arms"):
         PhasedElimination(dim=3, horizon=100, privacy=none()).begin(arms)
 
@@ -244,3 +245,20 @@ def test_bad_averages_are_refused(averages: Any, message: str) -> None:
     state = policy.begin(np.eye(3))
     with pytest.raises(InvalidArgument, match=message):
         policy.learn(state, policy.plan(state), averages)
+
+
+def test_phases_are_learned_once_and_in_order() -> None:
+    """The averages of a phase are taken for those of another: the same clients' answers would count twice."""
+    policy = PhasedElimination(dim=3, horizon=100)
+    first = policy.begin(np.eye(3))
+    phase = policy.plan(first)
+    second = policy.learn(first, phase, np.zeros(3))
+    with pytest.raises(InvalidArgument, match=r"phase.number = 1 .* 2: the phase planned from this state"):
+        policy.learn(second, phase, np.zeros(3))
+
+
+def test_at_least_two_clients() -> None:
+    """A phase has fewer than ceil(2^{alpha l}) > 1 clients because 2^{alpha l} is rounded to 1."""
+    policy = PhasedElimination(dim=3, horizon=100, alpha=1e-16, privacy=shuffle(**BUDGET))
+    assert policy.clients_in(1) == 2
+    assert policy.protocol(policy.plan(policy.begin(np.eye(3)))).std(2) > 0

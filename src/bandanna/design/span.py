@@ -26,6 +26,15 @@ def arms_matrix(arms: ArrayLike) -> Floats:
     return rows
 
 
+def in_unit_ball(name: str, rows: Floats) -> Floats:
+    """Vectors of norm at most 1, one per row, or an error that names the longest."""
+    norms = np.linalg.norm(rows, axis=1)
+    if np.any(norms > 1 + 1e-9):
+        place = int(np.argmax(norms))
+        raise InvalidArgument(f"norm of {name}" + f"[{place}]" * (name == "arms"), float(norms[place]), "at most 1")
+    return rows
+
+
 def span_coordinates(arms: ArrayLike) -> Floats:
     """Whitened coordinates of K arms in their span of r dimensions: (K, d) -> (K, r) with Z^T Z = I.
 

@@ -21,7 +21,7 @@ from scipy import special
 
 from bandanna.core import require
 from bandanna.core.streams import Streams
-from bandanna.design.span import arms_matrix
+from bandanna.design.span import arms_matrix, in_unit_ball
 from bandanna.environments.base import Environment, Floats, World
 from bandanna.environments.levels import TwoPoint
 from bandanna.environments.linear import directions
@@ -60,7 +60,7 @@ class Population(Environment):
             allowed = "TwoPoint(low=-B, high=B): sums of its rewards are drawn at once"
             raise InvalidArgument("reward", self.reward, allowed)
         if self.arms is not None:
-            rows = _in_ball("arms", arms_matrix(self.arms))
+            rows = in_unit_ball("arms", arms_matrix(self.arms))
             for name, derived in (("dim", rows.shape[1]), ("n_arms", len(rows))):
                 if getattr(self, name) not in (0, derived):
                     raise InvalidArgument(name, getattr(self, name), f"that of the arms, {derived}")
@@ -68,7 +68,7 @@ class Population(Environment):
             object.__setattr__(self, "arms", tuple(map(tuple, rows.tolist())))
         super().__post_init__()
         if self.theta is not None:
-            theta = _in_ball("theta", arms_matrix(np.asarray(self.theta)[None]))
+            theta = in_unit_ball("theta", arms_matrix(np.asarray(self.theta)[None]))
             if theta.shape[1] != self.dim:
                 raise InvalidArgument("theta: shape", theta.shape[1:], f"({self.dim},)")
             object.__setattr__(self, "theta", tuple(theta[0].tolist()))
@@ -181,11 +181,3 @@ def clipped_normal(centres: Floats, spread: Floats, bound: float) -> tuple[Float
     density = [np.exp(-(np.minimum(np.abs(z), 1e10) ** 2) / 2) / np.sqrt(2 * np.pi) for z in (low, high)]
     inside = centres + spread * (density[0] - density[1]) / np.maximum(1 - lower - upper, 1e-300)
     return lower, upper, np.clip(inside, -bound, bound)
-
-
-def _in_ball(name: str, rows: Floats) -> Floats:
-    norms = np.linalg.norm(rows, axis=1)
-    if np.any(norms > 1 + 1e-9):
-        place = int(np.argmax(norms))
-        raise InvalidArgument(f"norm of {name}" + f"[{place}]" * (name == "arms"), float(norms[place]), "at most 1")
-    return rows

@@ -27,7 +27,7 @@ from bandanna.accounting.guarantee import Guarantee
 from bandanna.core import require
 from bandanna.core.domain import Box, all_finite, reals
 from bandanna.design import Design, near_optimal_design, optimal_design, support_limit
-from bandanna.design.span import arms_matrix
+from bandanna.design.span import arms_matrix, in_unit_ball
 from bandanna.errors import InvalidArgument
 from bandanna.policies.elimination_width import Uncertainty, exact_width, printed_width
 from bandanna.policies.privatizers import check_model, confirm, promise, protocol_of
@@ -36,6 +36,8 @@ from bandanna.protocols.trust import Privacy, none
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
+
+_MOST_CLIENTS = 62  # log2: numbers of clients are 64-bit integers
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,7 +106,9 @@ class PhasedElimination:
         for name in ("dim", "horizon"):
             object.__setattr__(self, name, require.whole(name, getattr(self, name)))
         check_model(self.privacy)
-        require.positive("alpha", self.alpha)
+        if require.positive("alpha", self.alpha) * max(1, self.phases) > _MOST_CLIENTS:
+            allowed = f"at most {_MOST_CLIENTS / self.phases:.4g}: the last of {self.phases} phases asks 2^62 clients"
+            raise InvalidArgument("alpha", self.alpha, allowed)
         for name in ("noise", "bound"):
             require.positive(name, getattr(self, name))
         for name in ("sigma", "width"):
@@ -121,7 +125,9 @@ class PhasedElimination:
 
     def clients_in(self, number: int) -> int:
         """|U_l| = ceil(2^{alpha l}); not of a policy with a client for every round."""
-        return math.ceil(2 ** (self.alpha * number) * (1 - 1e-12)) if self.clients is None else self.clients
+        if self.clients is not None:
+            return self.clients
+        return max(2, math.ceil(2 ** (self.alpha * number) * (1 - 1e-12)))
 
     @property
     def phases(self) -> int:
@@ -144,7 +150,7 @@ class PhasedElimination:
 
     def begin(self, arms: ArrayLike) -> State:
         """All actions, (K, d) of norm at most 1, may be the best."""
-        rows = arms_matrix(arms)
+        rows = in_unit_ball("arms", arms_matrix(arms))
         if rows.shape[1] != self.dim:
             raise InvalidArgument("arms", f"array of shape {rows.shape}", f"shape (K, {self.dim})")
         return State(arms=rows, active=np.arange(len(rows)))
@@ -203,6 +209,8 @@ class PhasedElimination:
 
     def learn(self, state: State, phase: Phase, averages: ArrayLike) -> State:
         """Leave out what cannot be the best, by the released averages (s,) of the phase."""
+        if phase.number != state.number:
+            raise InvalidArgument("phase.number", phase.number, f"{state.number}: the phase planned from this state")
         released = reals("averages", averages)
         if released.shape != phase.support.shape:
             allowed = f"shape {phase.support.shape}, one for each action of the phase"
