@@ -82,6 +82,8 @@ def test_true_privacy_of_printed_noise() -> None:
     std = np.sqrt(2 * np.log(12.5)) / 10
     assert true_epsilon_of_print(10.0) == accountant.epsilon(GaussianEvent(std=float(std), sensitivity=1.0), 0.1)
     assert 14 < true_epsilon_of_print(10.0) < 15
+    known = printed(algorithm="CDP-DPE", epsilon=10.0, horizon=10, n_seeds=1).row()
+    assert known["true_delta"] == accountant.delta(GaussianEvent(std=float(std), sensitivity=1.0), 10.0) > 0.1
     assert true_epsilon_of_print(1.0) < 1
     row = printed(algorithm="CDP-DPE", epsilon=10.0, horizon=100, n_seeds=1).row()
     assert row["mean"] is None

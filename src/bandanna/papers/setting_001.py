@@ -32,7 +32,10 @@ _LINUCB_BATCH = 10
 
 @dataclass(frozen=True, kw_only=True)
 class Curve001:
-    """One algorithm at one setting; `result` is None where there was nothing to run, and `note` says why."""
+    """One algorithm at one setting; `result` is None where there was nothing to run, and `note` says why.
+
+    true_epsilon is stated at the nominal delta, true_delta at the nominal epsilon.
+    """
 
     algorithm: str
     variant: str = "ours"
@@ -102,7 +105,8 @@ def printed(*, algorithm: str, epsilon: float, horizon: int, n_seeds: int, seed:
     """CDP-DPE or LDP-DPE with the noise of Theorems 4.2 and 4.4: run where the formula holds, priced everywhere."""
     true = true_epsilon_of_print(epsilon)
     known: dict[str, Any] = {"algorithm": algorithm, "variant": "published", "alpha": ALPHA, "epsilon": epsilon}
-    known |= {"true_epsilon": true, "true_delta": DELTA, "true_kind": "exact"}
+    known |= {"true_epsilon": true, "true_delta": accountant.delta(_event_of_print(epsilon), epsilon)}
+    known["true_kind"] = "exact"
     if epsilon > 1:
         note = f"the printed noise needs epsilon <= 1; here it really gives epsilon = {true:.4g} at delta = {DELTA:g}"
         return Curve001(**known, result=None, note=note)
@@ -113,8 +117,12 @@ def printed(*, algorithm: str, epsilon: float, horizon: int, n_seeds: int, seed:
 
 def true_epsilon_of_print(epsilon: float, delta: float = DELTA) -> float:
     """What sqrt(2 log(1.25/delta))/epsilon times the sensitivity gives at delta, by the accountant."""
+    return accountant.epsilon(_event_of_print(epsilon, delta), delta)
+
+
+def _event_of_print(epsilon: float, delta: float = DELTA) -> GaussianEvent:
     std = float(np.sqrt(2 * np.log(1.25 / delta))) / epsilon
-    return accountant.epsilon(GaussianEvent(std=std, sensitivity=1.0), delta)
+    return GaussianEvent(std=std, sensitivity=1.0)
 
 
 def _linucb(horizon: int, n_seeds: int, seed: int) -> Result:

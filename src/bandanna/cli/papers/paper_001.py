@@ -50,7 +50,7 @@ def _rates(arguments: dict[str, Any]) -> Shown:
 
 def _print_curves(found: list[Curve001]) -> None:
     rows = [curve.row() for curve in found]
-    columns = ["variant", "alpha", "epsilon", "regret", "+-", "true epsilon", "delta", "clients", "communication"]
+    columns = ["variant", "alpha", "epsilon", "regret", "+-", "true epsilon", "true delta", "clients", "communication"]
     print_table(
         columns,
         [
@@ -62,13 +62,14 @@ def _print_curves(found: list[Curve001]) -> None:
                 number(row["mean"], ",.0f"),
                 number(row["stderr"], ",.0f"),
                 number(row["true_epsilon"], ".4g"),
-                number(row["true_delta"], "g"),
+                number(row["true_delta"], ".3g"),
                 number(row["participants"], ",.0f"),
                 number(row["communication"], ",.0f"),
             ]
             for row in rows
         ],
-        "true: what the noise really gives; communication: real numbers, or bits where bits are sent",
+        "true: what the noise really gives, epsilon at delta = 0.1 and delta at the nominal epsilon;\n"
+        "communication: real numbers, or bits where bits are sent",
     )
     noted: dict[tuple[Any, ...], list[str]] = {}
     for row in rows:
