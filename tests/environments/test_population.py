@@ -106,6 +106,24 @@ def test_values_are_values() -> None:
     assert (one.dim, one.n_arms, one.bound) == (2, 3, 1.0)
 
 
+@pytest.mark.parametrize(
+    ("theta", "message"),
+    [
+        ([0.5, math.nan], r"theta\[1\] = nan"),
+        ([1.0, 1.0], r"norm of theta = 1.41"),
+        ([[0.5, 0.5]], "theta: shape"),
+        ([0.5], "theta: shape"),
+        ("north", "theta"),
+    ],
+)
+def test_models_are_refused_by_name(theta: Any, message: str) -> None:
+    """An error about the global model speaks of arms, or the model 0, for which all actions are alike, is refused."""
+    with pytest.raises(InvalidArgument, match=message):
+        Population(arms=ARMS, theta=theta)
+    alike = Population(arms=ARMS, theta=[0.0, 0.0]).begin(Streams([0]))
+    np.testing.assert_array_equal(alike.global_means(), 0.0)
+
+
 def test_one_client_per_round() -> None:
     """A contextual policy on the population sees other means than those of a fresh client's reward."""
     people = Population(arms=ARMS, theta=THETA, sigma=0.5)

@@ -20,6 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
 from bandanna.core import require
+from bandanna.core.domain import all_finite, reals
 from bandanna.core.streams import Streams
 from bandanna.design.span import arms_matrix, in_unit_ball
 from bandanna.environments.base import Environment, Floats, World
@@ -68,10 +69,11 @@ class Population(Environment):
             object.__setattr__(self, "arms", tuple(map(tuple, rows.tolist())))
         super().__post_init__()
         if self.theta is not None:
-            theta = in_unit_ball("theta", arms_matrix(np.asarray(self.theta)[None]))
-            if theta.shape[1] != self.dim:
-                raise InvalidArgument("theta: shape", theta.shape[1:], f"({self.dim},)")
-            object.__setattr__(self, "theta", tuple(theta[0].tolist()))
+            theta = reals("theta", self.theta)
+            if theta.shape != (self.dim,):
+                raise InvalidArgument("theta: shape", theta.shape, f"({self.dim},)")
+            all_finite("theta", theta)
+            object.__setattr__(self, "theta", tuple(in_unit_ball("theta", theta[None])[0].tolist()))
 
     @property
     def bound(self) -> float:
