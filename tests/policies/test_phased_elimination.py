@@ -207,6 +207,7 @@ def test_concentrated_budget() -> None:
         {"privacy": shuffle(epsilon=1.0, delta=1e-5), "clients": 1},
         {"alpha": 0.0},
         {"alpha": 40.0, "horizon": 1000},
+        {"alpha": 70.0, "horizon": 1},
         {"clients": 0},
         {"sigma": -1.0},
         {"noise": 0.0},

@@ -106,8 +106,9 @@ class PhasedElimination:
         for name in ("dim", "horizon"):
             object.__setattr__(self, name, require.whole(name, getattr(self, name)))
         check_model(self.privacy)
-        if require.positive("alpha", self.alpha) * max(1, self.phases) > _MOST_CLIENTS:
-            allowed = f"at most {_MOST_CLIENTS / self.phases:.4g}: the last of {self.phases} phases asks 2^62 clients"
+        last = max(1, self.phases)
+        if require.positive("alpha", self.alpha) * last > _MOST_CLIENTS:
+            allowed = f"at most {_MOST_CLIENTS / last:.4g}: phase {last} would ask more than 2^{_MOST_CLIENTS} clients"
             raise InvalidArgument("alpha", self.alpha, allowed)
         for name in ("noise", "bound"):
             require.positive(name, getattr(self, name))
