@@ -69,6 +69,17 @@ def test_ours_keep_the_nominal_budget(short: list[paper_003.Found]) -> None:
         assert row.true_epsilon == pytest.approx(expected, rel=2e-3)
 
 
+def test_private_rows_have_no_oracle(short: list[paper_003.Found]) -> None:
+    """A private policy would be given the instance's kappa, which is read off all contexts: no budget covers that."""
+    settings = {
+        row.algorithm: [found.setting for r, found in short if found and r.algorithm == row.algorithm]
+        for row, _ in short
+    }
+    assert settings["GLM-JDP"]
+    assert all("kappa" not in setting for setting in settings["GLM-JDP"])
+    assert all("kappa" in setting for setting in settings["RS-GLinUCB"])
+
+
 def test_exploration_fires_where_it_should(short: list[paper_003.Found]) -> None:
     """The greedy rows would explore, or the tuned ones not; or a quoted row not say that its criterion never fires."""
     counts = {"greedy": [], "matched": [], "tuned": []}

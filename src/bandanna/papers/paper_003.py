@@ -99,7 +99,11 @@ def _found(
     else:
         spent = _reference(epsilon, setting)[0] if preset == "matched" else epsilon
         policy = make(
-            algorithm, **setting, epsilon=spent, delta=DELTA, preset="greedy" if preset == "matched" else preset
+            algorithm,
+            **{**setting, "kappa": None},  # what S implies: the instance's own is read off everybody's contexts
+            epsilon=spent,
+            delta=DELTA,
+            preset="greedy" if preset == "matched" else preset,
         )
         private = _true(policy, epsilon)
     result = simulate(policy, env, n_seeds=n_seeds, seed=seed)

@@ -4,7 +4,8 @@
     fig1a    logistic, d = 5, K = 20, T = 15000, S = 3.5;      nominal epsilon 1, 2, 4, 8
     fig1b    probit, d = 5, K = 20, T = 5000, S = 3;           nominal epsilon 1, 2, 4, 8
 
-delta = 0.02 and failure = 0.02 throughout, kappa the instance's own (an oracle), 10 runs, instance seed 109832.
+delta = 0.02 and failure = 0.02 throughout, kappa the instance's own (an oracle; ours have what S implies), 10 runs,
+instance seed 109832.
 """
 
 from __future__ import annotations

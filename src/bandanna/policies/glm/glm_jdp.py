@@ -27,7 +27,7 @@ Privacy, for the replacement of user t's contexts and reward, unconditionally:
   events; `guarantee` is the accountant's number for the worst of them.
 
 Steps, calls and step sizes are public; so are thresholds and widths, on which privacy does not depend
-(`jdp_constants`).
+(`jdp_constants`) as long as they, kappa and S among them, are not computed from people's data.
 """
 
 from __future__ import annotations
