@@ -18,7 +18,8 @@ import pytest
 from numpy.typing import NDArray
 from scipy import special, stats
 
-from bandanna.accounting.budgets import ZCDP, ApproxDP, Budget, PureDP
+from bandanna.accounting.budgets import ZCDP, ApproxDP, Budget, PureDP, RenyiDP
+from bandanna.mechanisms.laplace import Laplace
 from bandanna.mechanisms.sources import FastNoise
 from bandanna.policies.elimination import Elimination
 from bandanna.policies.gope import GOPE
@@ -52,19 +53,25 @@ def faced(policy: UCBEpisodes) -> tuple[Floats, Floats, Floats]:
 def log_chance(policy: UCBEpisodes, reward: float) -> float:
     """Log of the chance that arm 1 is played to the end, all of its rewards at the low end, if arm 0 had `reward`."""
     larger, noise, own = faced(policy)
-    u = np.linspace(-60.0, 20.0, 160_001) * own + reward
-    beaten = special.log_ndtr((policy.domain.low - larger - u[:, None]) / noise)  # (n, episodes)
-    logs = stats.norm.logpdf(u, reward, own) + np.sum(beaten, axis=1)
+    law = stats.laplace if isinstance(policy.noise.mechanism, Laplace) else stats.norm
+    u = np.linspace(-60.0, 20.0, 16_001) * own + reward
+    beaten = law.logcdf((policy.domain.low - larger - u[:, None]) / noise)  # (n, episodes): noise is symmetric
+    logs = law.logpdf(u, reward, own) + np.sum(beaten, axis=1)
     return float(special.logsumexp(logs) + math.log(u[1] - u[0]))
 
 
-def loss(policy: UCBEpisodes) -> float:
-    """sup over orders of D_alpha / alpha, of whether arm 1 was played to the end: at most the rho of all actions."""
+def renyi(policy: UCBEpisodes, orders: Floats) -> Floats:
+    """D_alpha of whether arm 1 was played to the end, between neighbours: at most that of all actions."""
     p, q = (log_chance(policy, end) for end in policy.reward_range)
     others = [math.log(-math.expm1(each)) for each in (p, q)]
-    orders = np.geomspace(1.001, 1e4, 20_001)
     both = [orders * p + (1 - orders) * q, orders * others[0] + (1 - orders) * others[1]]
-    return float(np.max(np.logaddexp(*both) / (orders - 1) / orders))
+    return np.asarray(np.logaddexp(*both) / (orders - 1))
+
+
+def loss(policy: UCBEpisodes) -> float:
+    """sup over orders of D_alpha / alpha."""
+    orders = np.geomspace(1.001, 1e4, 20_001)
+    return float(np.max(renyi(policy, orders) / orders))
 
 
 @pytest.mark.parametrize("ends", [(0.0, 1.0), (-2.0, 3.0)])
@@ -75,6 +82,50 @@ def test_actions_of_adac_ucb_tell_nearly_rho_and_never_more(rho: float, ends: tu
     assert 0.9 * rho < loss(policy) <= rho
     weak = UCBEpisodes(n_arms=2, horizon=30, budget=ZCDP(rho=rho / 0.64), reward_range=ends, optimism=60.0)
     assert loss(weak) > 1.4 * rho
+
+
+def test_actions_of_the_renyi_variant() -> None:
+    """Actions tell more than (alpha, epsilon) at the order alpha; or noise 20 % smaller would not be seen in them."""
+    budget, order = RenyiDP(alpha=8.0, epsilon=8.0), np.array([8.0])
+
+    def told(budget: Budget) -> float:
+        return max(
+            float(renyi(UCBEpisodes(n_arms=2, horizon=30, budget=budget, optimism=optimism), order)[0])
+            for optimism in np.linspace(20.0, 40.0, 9)
+        )
+
+    assert 0.85 * 8 < told(budget) <= 8.0
+    assert told(RenyiDP(alpha=8.0, epsilon=8.0 / 0.64)) > 1.2 * 8
+
+
+def test_actions_of_the_epsilon_delta_variant() -> None:
+    """Actions tell more than (epsilon, delta); or noise 20 % smaller would not be seen in them."""
+    budget = ApproxDP(epsilon=1.0, delta=1e-5)
+
+    def told(budget: Budget) -> float:
+        found = []
+        for optimism in np.geomspace(1.0, 10.0, 10):
+            policy = UCBEpisodes(n_arms=2, horizon=30, budget=budget, optimism=float(optimism))
+            p, q = (math.exp(log_chance(policy, end)) for end in policy.reward_range)
+            found.append(p - math.exp(1.0) * q)
+        return max(found)
+
+    assert 0.5e-5 < told(budget) <= 1e-5
+    assert told(ZCDP(rho=(budget.mu() / 0.8) ** 2 / 2)) > 5e-5
+
+
+@pytest.mark.parametrize("ends", [(0.0, 1.0), (-2.0, 3.0)])
+def test_actions_of_adap_ucb_tell_nearly_epsilon_and_never_more(ends: tuple[float, float]) -> None:
+    """AdaP-UCB's actions tell more of a reward than epsilon; or noise 20 % smaller would not be seen in them."""
+
+    def told(epsilon: float) -> float:
+        budget = PureDP(epsilon=epsilon)
+        policy = UCBEpisodes(n_arms=2, horizon=30, budget=budget, reward_range=ends, optimism=3.0)
+        p, q = (log_chance(policy, end) for end in ends)
+        return p - q
+
+    assert 0.95 * 0.7 < told(0.7) <= 0.7
+    assert told(0.7 / 0.8) > 1.15 * 0.7
 
 
 @pytest.mark.parametrize("reward", [0.0, 1.0])
