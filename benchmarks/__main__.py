@@ -21,7 +21,7 @@ def table(ratios: list[Ratio]) -> Table:
     for column in ("ours/s", "theirs/s", "ratio", "promise/s"):
         rows.add_column(column, justify="right", no_wrap=True)
     for each in ratios:
-        promise = "" if each.promise is None else f"{each.promise:g} {'kept' if each.kept else 'BROKEN'}"
+        promise = "" if each.promise is None else f"{each.promise:.3g} {'kept' if each.kept else 'BROKEN'}"
         rows.add_row(each.what, each.beside, f"{each.ours:.2g}", f"{each.theirs:.2g}", f"{each.ratio:.2g}", promise)
     return rows
 
@@ -36,7 +36,7 @@ def main(names: list[str]) -> int:
     ratios: list[Ratio] = []
     for name in names or known:
         ratios += importlib.import_module(f"benchmarks.{name}").measure()
-    Console().print(table(ratios))
+    Console(width=max(Console().width, 110)).print(table(ratios))  # a table is not cut where nothing shows it
     return 0 if all(each.kept for each in ratios) else 1
 
 
