@@ -1,7 +1,8 @@
 """Phased elimination at paper 001's setting: 20 runs over 10^6 rounds beside one over 10^9.
 
 The promise is 5 s for 10^6 rounds on one core: the cost grows with phases and clients, not with rounds; 10^9 rounds
-have 256 times the clients of 10^6 (alpha = 0.8). Designs of 1000 arms in 20 dimensions stand beside one singular value decomposition of the arms.
+have 256 times the clients of 10^6 (alpha = 0.8). Designs of 1000 arms in 20 dimensions stand beside one singular value
+decomposition of the arms.
 """
 
 from __future__ import annotations
