@@ -141,3 +141,16 @@ def test_an_epoch_has_one_batch_for_every_active_arm(budget: PureDP | None) -> N
         with pytest.raises(InvalidArgument, match="totals"):
             policy.learn(policy.init(), wrong, source)
     assert not source.releases
+
+
+@pytest.mark.parametrize("budget", [ZCDP(rho=1e-100), PureDP(epsilon=1e-300), PureDP(epsilon=1e300), ZCDP(rho=1e-31)])
+def test_budgets_beyond_what_floats_can_price_are_refused_by_name(budget: Any) -> None:
+    """A budget next to 0 ends in an overflow somewhere inside instead of an error that names it."""
+    with pytest.raises(InvalidBudget, match="budget"):
+        UCBEpisodes(n_arms=2, horizon=10, budget=budget)
+    assert UCBEpisodes(n_arms=2, horizon=10, budget=ZCDP(rho=1e-30)).guarantee.rho <= 1e-30
+
+
+def test_public_contexts_are_stated() -> None:
+    """A reader of AdaC-OFUL's guarantee is not told that everybody sees the features."""
+    assert "everybody: every user's features" in str(OFUL(dim=2, horizon=10, budget=ZCDP(rho=1.0)).guarantee)

@@ -109,7 +109,9 @@ class OFUL:
     @property
     def guarantee(self) -> Guarantee:
         """What is promised for a reward; contexts are public."""
-        return self.noise.guarantee
+        stated = self.noise.guarantee
+        public = (("everybody", "every user's features"),) if self.noise.noisy else ()
+        return replace(stated, observers=(*stated.observers, *public))
 
     @property
     def subgaussian(self) -> float:

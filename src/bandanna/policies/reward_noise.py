@@ -30,6 +30,7 @@ from bandanna.protocols.base import stated_delta
 Floats = NDArray[np.float64]
 
 PROTECTS = "a user's reward"
+_LEAST, _MOST = 1e-30, 1e100  # beyond, prices leave the floats
 SIGHT = (("the trusted server", "every user's reward"), ("everybody else", "actions, chosen from noisy statistics"))
 
 
@@ -50,6 +51,8 @@ class RewardNoise:
             raise InvalidBudget("budget", self.budget, "ZCDP, ApproxDP, RenyiDP, PureDP or None")
         require.positive("sensitivity", self.sensitivity)
         require.whole("dim", self.dim)
+        if self.budget is not None and self.noisy and not _LEAST <= _size(self.budget) <= _MOST:
+            raise InvalidBudget("budget", self.budget, f"rho or epsilon between {_LEAST:g} and {_MOST:g}, or infinite")
 
     @property
     def noisy(self) -> bool:
