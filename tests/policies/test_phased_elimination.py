@@ -11,6 +11,7 @@ from bandanna.accounting import accountant
 from bandanna.accounting.budgets import ApproxDP, PureDP
 from bandanna.errors import BandannaError, CalibrationError, InvalidArgument, InvalidBudget
 from bandanna.mechanisms.sources import FastNoise
+from bandanna.policies import phased_elimination
 from bandanna.policies.phased_elimination import PhasedElimination
 from bandanna.policies.privatizers import confirm, protocol_of
 from bandanna.policies.registry import ALGORITHMS, make
@@ -78,16 +79,20 @@ def test_gain_is_least_squares(arms: np.ndarray) -> None:
     np.testing.assert_array_less(31.999, np.sum(phase.plays))
 
 
-@pytest.mark.parametrize("name", ["DPE", "CDP-DPE", "LDP-DPE", "SDP-DPE", "Laplace-DPE"])
-def test_widths_cover_the_error(name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "number"),
+    [("DPE", 6), ("DPE", 11), ("CDP-DPE", 6), ("LDP-DPE", 6), ("SDP-DPE", 6), ("Laplace-DPE", 6)],
+)
+def test_widths_cover_the_error(name: str, number: int) -> None:
     """An estimate is farther from the truth than the width more often than `failure`, or never near it.
 
     2000 simulated phases with failure 0.05 for one action (each width is the largest over all actions, so the rate
-    that is seen is far below it); half of the width must be exceeded sometimes, or the width says nothing.
+    that is seen is far below it); half of the width must be exceeded sometimes, or the width says nothing. In phase 11
+    who the clients are is the largest part of the error.
     """
     policy = make(name, dim=3, horizon=1000, failure=0.05, sigma=0.2, **NAMES[name])
     arms = sphere(12, 3, seed=3)
-    state = dataclasses.replace(policy.begin(arms), number=6)
+    state = dataclasses.replace(policy.begin(arms), number=number)
     phase = policy.plan(state)
     rng = np.random.default_rng(2)
     theta = np.array([0.3, -0.2, 0.1])
@@ -115,6 +120,19 @@ def test_printed_widths_are_wider(name: str) -> None:
         state = dataclasses.replace(policy.begin(arms), number=7)
         widths.append(policy.width_of(state, policy.plan(state)))
     assert 0 < widths[0] <= widths[1]
+
+
+@pytest.mark.parametrize(("name", "spread"), [("CDP-DPE", 1.0), ("LDP-DPE", 4.0)])
+def test_printed_width_of_noise_by_hand(name: str, spread: float) -> None:
+    """The private part of the printed width is not 2 sigma_nc sqrt(S d), or sqrt(U) times that in the local model."""
+    policy = make(name, dim=4, horizon=1000, confidence="paper", calibration="paper", epsilon=0.5, delta=1e-5)
+    state = dataclasses.replace(policy.begin(sphere(40, 4)), number=5)
+    phase = policy.plan(state)
+    clear = PhasedElimination(dim=4, horizon=1000, confidence="paper")
+    std = 2 * math.sqrt(2 * len(phase.support) * math.log(1.25e5)) / (0.5 * 16)  # [001, Thm 4.2]
+    limit = math.floor(16 * math.log(math.log(4)) + 16)
+    expected = 2 * spread * std * math.sqrt(limit * 4) * math.sqrt(2 * math.log(40 * 1000))
+    assert policy.width_of(state, phase) - clear.width_of(state, phase) == pytest.approx(expected)
 
 
 def test_printed_width_by_hand() -> None:
@@ -156,6 +174,17 @@ def test_less_noise_is_noticed(privacy: Any) -> None:
         weaker = dataclasses.replace(protocol, noise_std=0.8 * protocol.noise_std)
     with pytest.raises(CalibrationError):
         confirm(weaker, privacy, policy.guarantee)
+
+
+def test_a_phase_with_less_noise_is_not_opened(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A policy runs whatever protocol it gets, without asking the accountant."""
+    policy = PhasedElimination(dim=3, horizon=1000, privacy=central(**BUDGET))
+    phase = policy.plan(policy.begin(sphere(10, 3)))
+    enough: Any = policy.protocol(phase)
+    weaker = dataclasses.replace(enough, noise_std=0.8 * enough.noise_std)
+    monkeypatch.setattr(phased_elimination, "protocol_of", lambda *_, **__: weaker)
+    with pytest.raises(CalibrationError, match="not within the promise"):
+        policy.protocol(phase)
 
 
 def test_budget_beyond_the_classical_formula() -> None:
