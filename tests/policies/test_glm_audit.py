@@ -132,11 +132,17 @@ def played(policy: GLMJDP, env: ArrayEnvironment, replay: Record | None = None) 
     return record
 
 
-@pytest.fixture(scope="module")
-def policy() -> GLMJDP:
-    """Both budgets of calls are used up within the rounds."""
+@pytest.fixture(scope="module", params=[True, False], ids=["newton", "lemma"])
+def policy(request: pytest.FixtureRequest) -> GLMJDP:
+    """Both budgets of calls are used up within the rounds; with the steps of either kind."""
     return GLMJDP(
-        dim=DIM, horizon=ROUNDS, link="logistic", parameter_bound=2.0, kappa=9.0, budget=BUDGET, constants=BUSY
+        dim=DIM,
+        horizon=ROUNDS,
+        link="logistic",
+        parameter_bound=2.0,
+        kappa=9.0,
+        budget=BUDGET,
+        constants=replace(BUSY, newton=request.param),
     )
 
 
