@@ -71,6 +71,10 @@ SCALE = FiniteArms(means=(0.1, 0.5), reward=ClippedGaussian(std=0.5, low=-1.0, h
         (UCBEpisodes(n_arms=2, horizon=150, budget=PureDP(epsilon=1.0), reward_range=(-0.5, 0.7)), SCALE),
         (Elimination(n_arms=2, horizon=2_000, budget=PureDP(epsilon=0.5), failure=0.5, reward_range=(-1, 1)), SCALE),
         (Elimination(n_arms=2, horizon=2_000, budget=APPROX, shuffled=True, failure=0.5, reward_range=(-1, 1)), SCALE),
+        (
+            Elimination(n_arms=2, horizon=2_000, budget=APPROX, shuffled=True, failure=0.5, reward_range=(-0.5, 0.7)),
+            SCALE,
+        ),
         (GOPE(dim=2, horizon=6_000, budget=ZCDP(rho=0.05), failure=0.5), SPHERE),
     ],
 )
