@@ -169,3 +169,11 @@ def test_bad_populations_are_refused(arguments: dict[str, Any]) -> None:
     """A population that has no meaning is accepted."""
     with pytest.raises(BandannaError):
         Population(**arguments)
+
+
+def test_a_contextual_policy_is_told_what_to_do() -> None:
+    """The error for LinUCB on a population prints all its actions, or does not say what plays it."""
+    crowd = Population(arms=np.eye(5)[np.zeros(200, dtype=int)], theta=np.eye(5)[0])
+    with pytest.raises(InvalidArgument, match=r"DPE.*OneClientPerRound") as caught:
+        simulate(LinUCB(dim=5, horizon=20, batch=10), crowd)
+    assert len(str(caught.value)) < 200

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from bandanna.environments import Bounded, LinearContextual
+from bandanna.environments import Bounded, HardBits, LinearContextual
 from bandanna.errors import InvalidArgument
 from bandanna.policies.linucb import LinUCB
 from bandanna.policies.schedules import geometric
@@ -104,6 +104,13 @@ def test_a_shorter_last_batch_is_not_released() -> None:
     result = simulate(LinUCB(dim=3, horizon=130, batch=50), FRESH, n_seeds=2)
     assert result.releases == 2
     assert result.checkpoints[-1] == 130
+
+
+@pytest.mark.parametrize("env", [None, "LinearContextual", HardBits(horizon=10, shufflers=1), LinearContextual])
+def test_what_is_no_environment_is_refused(env: Any) -> None:
+    """Something else than an environment fails far from where it was given, without its name."""
+    with pytest.raises(InvalidArgument, match=r"env = .* is not allowed: an Environment"):
+        simulate(LinUCB(dim=2, horizon=10, batch=5), env)
 
 
 def test_bad_arguments() -> None:

@@ -106,7 +106,10 @@ class PopulationWorld(World):
 
     def contexts(self, start: int, rounds: int) -> Floats:
         """Not for contextual policies, which learn from rewards in [0, 1] of one user at a time."""
-        raise InvalidArgument("env", self.environment, "OneClientPerRound(population=...) for a contextual policy")
+        allowed = (
+            "phased elimination (DPE and others) for its policy; from Python also OneClientPerRound(population=...)"
+        )
+        raise InvalidArgument("env", "Population", allowed)
 
     def means(self, contexts: Floats) -> Floats:
         """See `contexts`."""

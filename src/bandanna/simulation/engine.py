@@ -76,6 +76,8 @@ def simulate(
     runner = _RUNNERS.get(type(policy))
     if runner is None:
         raise InvalidArgument("policy", policy, "one of " + ", ".join(sorted(kind.__name__ for kind in _RUNNERS)))
+    if not isinstance(env, Environment):
+        raise InvalidArgument("env", type(env).__name__, "an Environment of bandanna.environments")
     size = "n_arms" if hasattr(policy, "n_arms") else "dim"  # finite-armed policies count arms, linear ones features
     if getattr(env, size) != getattr(policy, size):
         raise InvalidArgument(f"env.{size}", getattr(env, size), f"the policy's {size}, {getattr(policy, size)}")
