@@ -168,3 +168,12 @@ def test_worlds_that_do_not_fit() -> None:
             simulate(policy, fresh)
     with pytest.raises(InvalidArgument, match="n_arms"):
         simulate(UCB1(n_arms=2, horizon=10), FEW)
+
+
+def test_an_episode_that_the_end_cuts_short_is_not_released() -> None:
+    """What ends with the run is released for nothing, or a run that is over goes on releasing."""
+    policy = UCBEpisodes(n_arms=1, horizon=100, budget=ZCDP(rho=1.0))
+    for rounds, released in ((10, 4), (16, 4), (17, 5)):  # 1 + 1 + 2 + 4 = 8 rounds, then 8; the last decides nothing
+        result = simulate(policy, FiniteArms(means=(0.5,)), n_seeds=2, horizon=rounds)
+        assert result.counts["episodes"].tolist() == [released, released]
+        assert result.users == 2 ** (released - 1)
