@@ -127,6 +127,22 @@ def test_communication_is_counted() -> None:
         np.testing.assert_array_equal(each.counts[what], horizon)
 
 
+@pytest.mark.parametrize("path", ["law", "messages"])
+@pytest.mark.parametrize("name", ["DPE", "SDP-DPE", "PE"])
+def test_clips_are_counted(name: str, path: str) -> None:
+    """A client's mean that leaves [-B, B], or a report that the policy's bound clips, is not counted in the result."""
+    # 254 rounds are seven whole phases: nobody answers in vain
+    sure = Population(arms=[[1.0]], theta=[1.0], sigma=0.0)  # every reward is 1, no mean leaves the range
+    policy = make(name, dim=1, horizon=254, **NAMES[name])
+    assert simulate(policy, sure, path=path).clipped[0] == 0
+    if name != "PE":  # who has no reports to clip
+        tight = simulate(make(name, dim=1, horizon=254, bound=0.5, **NAMES[name]), sure, path=path)
+        assert tight.clipped[0] == tight.counts["clients"][0] > 0
+    wide = simulate(policy, Population(arms=[[1.0]], theta=[1.0], sigma=1.0), n_seeds=20, path=path)
+    asked, chance = float(np.sum(wide.counts["clients"])), 0.5 + stats.norm.cdf(-2)
+    assert np.sum(wide.clipped) / asked == pytest.approx(chance, abs=5 * math.sqrt(0.25 / asked))
+
+
 def test_population_must_be_large_enough() -> None:
     """A schedule that needs more clients than there are is run, or the error does not say how many it needs."""
     policy = PhasedElimination(dim=3, horizon=1000)

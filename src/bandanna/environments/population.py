@@ -32,6 +32,7 @@ from bandanna.errors import InvalidArgument
 Integers = NDArray[np.int64]
 
 _BLOCK = 1 << 15  # local averages drawn at once: few enough to stay in a core's cache
+_POINT = 1e-300  # a spread of 0, that can be divided by
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -180,9 +181,11 @@ class ClientBlocks:
 
 def clipped_normal(centres: Floats, spread: Floats, bound: float) -> tuple[Floats, Floats, Floats]:
     """N(centre, spread^2) cut at both bounds: the chances to be below and above, and the mean of what is inside."""
-    spread = np.maximum(spread, 1e-300)
+    spread = np.maximum(spread, _POINT)
     low, high = (-bound - centres) / spread, (bound - centres) / spread
     lower, upper = special.ndtr(low), special.ndtr(-high)
+    if np.any(sure := spread <= _POINT):  # a mean at the very end of the range has not left it
+        lower, upper = np.where(sure, centres < -bound, lower), np.where(sure, centres > bound, upper)
     density = [np.exp(-(np.minimum(np.abs(z), 1e10) ** 2) / 2) / np.sqrt(2 * np.pi) for z in (low, high)]
     inside = centres + spread * (density[0] - density[1]) / np.maximum(1 - lower - upper, 1e-300)
     return lower, upper, np.clip(inside, -bound, bound)
