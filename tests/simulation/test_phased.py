@@ -100,6 +100,30 @@ def test_best_action_survives() -> None:
     assert np.mean(result.counts["active"]) < 6  # of 8
 
 
+def test_a_lost_best_action_is_noticed() -> None:
+    """`best_kept` says that the best action is left where it is not, or `active` counts others than are left."""
+    policy = make("LDP-DPE", dim=3, horizon=600, width=0.0, **BUDGET)  # only the seeming best of a noisy phase stays
+    counts = simulate(policy, PEOPLE, n_seeds=40, checkpoints=1).counts
+    np.testing.assert_array_equal(counts["active"], 1)
+    assert 0 < np.mean(counts["best_kept"]) < 0.6  # by luck alone: 1/8
+
+
+@pytest.mark.parametrize("name", ["DPE", "CDP-DPE", "LDP-DPE", "SDP-DPE", "Laplace-DPE", "DPE-FixedU"])
+def test_communication_is_the_papers_sum(name: str) -> None:
+    """C(T) is not the sum of |U_l| N_l (2): here nothing is left out, so N_l is three numbers, or their bits."""
+    policy = make(name, dim=3, horizon=700, **({} if name == "DPE-FixedU" else NAMES[name]))
+    arms = np.eye(3)
+    counts = simulate(policy, Population(arms=arms, theta=[0.0, 0.0, 0.0])).counts
+    phases, bits = int(counts["phases"][0]), []
+    for number in range(1, phases + 1):
+        phase = policy.plan(type(policy.begin(arms))(arms=arms, active=np.arange(3), number=number))
+        bits.append(phase.clients * policy.protocol(phase).bits_per_user)
+    clients = sum(policy.clients_in(number) for number in range(1, phases + 1))
+    assert (phases, counts["active"][0], counts["actions"][0]) == (8, 3, 24)
+    assert (counts["clients"][0], counts["numbers"][0], counts["bits"][0]) == (clients, 3 * clients, sum(bits))
+    assert counts["communication"][0] == (sum(bits) if name == "SDP-DPE" else 3 * clients)
+
+
 def test_communication_is_counted() -> None:
     """Clients, numbers, bits or C(T) are not those of the released phases."""
     horizon = 700
