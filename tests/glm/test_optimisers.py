@@ -11,6 +11,7 @@ from bandanna.accounting.budgets import ApproxDP
 from bandanna.accounting.calibration.binomial import noise_of_std
 from bandanna.errors import InvalidStatistic
 from bandanna.glm import (
+    Binomial,
     Linear,
     Link,
     Logistic,
@@ -18,6 +19,7 @@ from bandanna.glm import (
     OuterProducts,
     Probit,
     ShuffledGradient,
+    TruncatedPoisson,
     loss,
     maximum_likelihood,
 )
@@ -212,3 +214,18 @@ def test_a_secure_sum_has_no_rounding_errors() -> None:
         for source in (FastNoise(rng), SecureNoise()):
             optimiser.minimise(x[:20], r[:20], source, count=20, ridge=1.0)
     assert asked == [False, True]
+
+
+@pytest.mark.parametrize(
+    "link", [Logistic(), Binomial(trials=4), TruncatedPoisson(most=3), Linear()], ids=lambda k: k.name
+)
+def test_shuffled_gradients_stay_in_their_ball(link: Link) -> None:
+    """A device would encode a gradient beyond G, in norm and not only in its entries: two users more than 2G apart."""
+    optimiser = shuffled(link, 2000, 2, 20.0)
+    bound, rng = link.residual_bound(1.5), np.random.default_rng(4)
+    x = rng.choice([-1.0, 1.0], (2, 500, 3)) * 10.0 ** rng.integers(-1, 6, (2, 500, 1))
+    r = rng.choice([-1e6, 0.0, 1.0, 1e6], (2, 500))
+    statistic = optimiser.statistic(np.array([1.0, -1.0, 0.5]), x, r)
+    assert np.max(np.linalg.norm(statistic.values, axis=-1)) <= bound * (1 + 1e-12)
+    assert np.max(np.linalg.norm(statistic.values, axis=-1)) > 0.999 * bound
+    assert statistic.domain.sensitivity == 2 * bound == optimiser.protocol.event.shift / optimiser.protocol.noise.scale
