@@ -63,13 +63,17 @@ def test_phases_that_fit(horizon: int, phases: int) -> None:
     assert PhasedElimination(dim=2, horizon=horizon).phases == phases
 
 
+@pytest.mark.parametrize("design", ["near", "optimal"])
 @pytest.mark.parametrize("arms", [sphere(60, 5), np.vstack([sphere(5, 2)] * 3), sphere(8, 3) @ np.eye(3, 6)])
-def test_gain_is_least_squares(arms: np.ndarray) -> None:
+def test_gain_is_least_squares(arms: np.ndarray, design: str) -> None:
     """Estimates are not those of weighted least squares in the span of the actions."""
-    policy = PhasedElimination(dim=arms.shape[1], horizon=1000)
+    policy = PhasedElimination(dim=arms.shape[1], horizon=1000, design=design)
     state = dataclasses.replace(policy.begin(arms), number=5)
     phase = policy.plan(state)
     x, weights = arms[phase.support], phase.plays.astype(float)
+    if design == "optimal" and len(arms) == 60:  # weights matter only where more actions are played than needed
+        assert len(x) > 5
+        assert len(set(phase.plays)) > 1
     np.testing.assert_allclose(phase.gain @ x, arms, atol=1e-9)  # a linear model is reproduced
     y = np.random.default_rng(1).standard_normal(len(x))
     theta = np.linalg.lstsq(x * np.sqrt(weights)[:, None], y * np.sqrt(weights), rcond=None)[0]
