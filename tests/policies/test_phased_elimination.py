@@ -49,6 +49,15 @@ def test_names(name: str) -> None:
         assert math.isinf(policy.guarantee.epsilon)
 
 
+def test_fixed_and_single_clients() -> None:
+    """DPE-FixedU has another number of clients than the paper's figure 2(c), or PE not one for every round."""
+    fixed, single = (make(name, dim=2, horizon=1000) for name in ("DPE-FixedU", "PE"))
+    assert {fixed.clients_in(number) for number in (1, 5, 9)} == {97}
+    assert fixed.clients_needed == 97 * fixed.phases
+    assert single.plan(single.begin(np.eye(2))).clients == 2
+    assert single.clients_needed == 1000
+
+
 def test_clients_of_table_2() -> None:
     """The clients of the 14 phases that 5 10^4 rounds complete are not those of the paper's Table II."""
     for alpha, printed in ((0.5, 0.04), (0.6, 0.10), (0.7, 0.23), (0.8, 0.55), (0.9, 1.34)):
