@@ -215,3 +215,22 @@ def test_the_papers_calibration_is_a_tree_by_the_classical_formula() -> None:
         CentralContinual.calibrate(
             domain=domain, budget=ApproxDP(epsilon=1.5, delta=delta), horizon=1000, calibration="paper"
         )
+
+
+@each
+def test_a_step_of_half_a_million_users(kind: str) -> None:
+    """Rounding errors of a step's sum would let one replaced user move it by more than the domain allows.
+
+    After 2^17 ones, plain float sums on either side of a power of two round every small value differently.
+    """
+    budget = ApproxDP(epsilon=1.0, delta=1e-5)
+    protocol = CentralContinual.calibrate(
+        domain=Box(dim=1, low=-1.0, high=1.0), budget=budget, horizon=4, mechanism=kind
+    )
+    values = np.ones((2**19, 1))
+    values[2**17 :] = 2.0**-36 + 2.0**-50
+    totals = []
+    for first in (1.0, -1.0):
+        values[0] = first
+        totals.append(protocol.release(protocol.begin(), values, Silent(np.random.default_rng(0)))[1].total)
+    assert abs(float(totals[0][0] - totals[1][0]) - 2.0) <= 2.0**-33

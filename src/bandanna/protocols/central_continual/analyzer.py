@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from bandanna.core.domain import Statistic
 from bandanna.core.estimate import Estimate
+from bandanna.core.sums import exact_sum
 from bandanna.mechanisms.continual import ContinualGaussian, State
 from bandanna.mechanisms.sources import NoiseSource
 
@@ -19,10 +20,17 @@ class Running:
 
 
 def analyze(
-    state: Running, statistic: Statistic, mechanism: ContinualGaussian, source: NoiseSource
+    state: Running, statistic: Statistic, mechanism: ContinualGaussian, source: NoiseSource, *, path: str
 ) -> tuple[Running, Estimate]:
-    """Add the step's sum to the stream: statistics of (..., users, dim) -> prefix estimate (..., dim)."""
-    stream, prefix = mechanism.step(state.stream, statistic.total(), source)
+    """Add the step's sum to the stream: statistics of (..., users, dim) -> prefix estimate (..., dim).
+
+    People's statistics are summed without rounding errors, which could tell a user apart; simulations do without.
+    """
+    if path == "messages" and statistic.counts is None:
+        total = exact_sum(statistic.values, statistic.domain.bound_of_entries)
+    else:
+        total = statistic.total()
+    stream, prefix = mechanism.step(state.stream, total, source)
     following = Running(stream=stream, count=state.count + statistic.users)
     variance = float(mechanism.variances[stream.step - 1])
     return following, Estimate(total=prefix, count=following.count, variance=variance)
