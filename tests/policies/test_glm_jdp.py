@@ -247,7 +247,8 @@ def test_the_noise_that_runs_has_the_priced_spread() -> None:
     """The simulator would add less noise than is priced: 20 % less is far outside (false alarm below 1e-6)."""
     policy, env = policy_of(), PublishedGLM(rounds=600)
     world = env.begin(Streams(range(60)))
-    seeds = glm_jdp._Seeds(policy, world, 60, 600, "law")
+    seeds = glm_jdp._Seeds(policy, world, 60, "law")
+    seeds.draw(600)
     for step in (1, 40, 600):
         expected = math.sqrt(float(policy.mechanisms.matrices.prefix_variance(step)))
         drawn = seeds.beside[:, step].ravel()  # 60 seeds, 12 coordinates

@@ -1,14 +1,17 @@
 from __future__ import annotations
 
 import math
+import tracemalloc
 from dataclasses import dataclass
 
 import numpy as np
 import pytest
 
 from bandanna.environments.arrays import ArrayEnvironment
+from bandanna.environments.glm import GeneralisedLinear
 from bandanna.errors import InvalidStatistic
 from bandanna.policies.registry import make
+from bandanna.simulation import rarely
 from bandanna.simulation.engine import simulate
 
 
@@ -58,3 +61,42 @@ def test_rewards_out_of_range_are_clipped_and_counted(name: str) -> None:
     np.testing.assert_array_equal([result.rewards for result in results], 80.0)
     blocks = len(getattr(policy, "sizes", (80,)))  # of rounds that are read at once: one wrong reward in each
     assert [int(result.clipped[0]) for result in results] == [0, blocks]
+
+
+@pytest.mark.parametrize("name", ["GLM-JDP", "RS-GLinUCB", "GLOC"])
+@pytest.mark.parametrize("path", ["law", "messages"])
+def test_parts_change_nothing(name: str, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rounds that are read in parts, with the noise of these rounds only, would give another run than all at once."""
+    options = {"epsilon": 8.0, "delta": 0.01} if name == "GLM-JDP" else {"preset": "published"}
+    policy = make(name, dim=3, horizon=400, link="logistic", parameter_bound=2.0, **options)
+    env = GeneralisedLinear(dim=3, n_arms=4, link="logistic", norm=2.0)
+    whole = simulate(policy, env, n_seeds=3, path=path)
+    monkeypatch.setattr(rarely, "_BYTES", 8 * 3 * 4 * 5 * 37)  # 37 rounds of 3 seeds, without noise
+    parts = simulate(policy, env, n_seeds=3, path=path)
+    np.testing.assert_allclose(parts.regret, whole.regret, rtol=1e-9)
+    for count, values in whole.counts.items():
+        np.testing.assert_array_equal(parts.counts[count], values)
+
+
+def test_noise_is_held_for_some_rounds_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """GLM-JDP would hold d(d+1) numbers for every round of every seed: 8 times the data that it needs, at d = 8."""
+    monkeypatch.setattr(rarely, "_BYTES", 1 << 20)
+    policy = make("GLM-JDP", dim=8, horizon=8000, link="logistic", parameter_bound=1.0, epsilon=8.0, delta=0.01)
+    _ = policy.guarantee
+    env = GeneralisedLinear(dim=8, n_arms=2, link="logistic", norm=1.0)
+    tracemalloc.start()
+    simulate(policy, env, n_seeds=4)
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < 0.7 * 8 * 4 * 8000 * 72  # the noise of all rounds
+
+
+@pytest.mark.parametrize("preset", ["tuned", "greedy", "paper"])
+def test_an_arm_of_zeros_is_an_arm(preset: str) -> None:
+    """An arm without features would give a NaN, by which all arms of its round seem eliminated: the first is played."""
+    rng = np.random.default_rng(0)
+    arms = rng.uniform(-0.5, 0.5, (300, 3, 2))
+    arms[:, 0] = 0.0
+    policy = make("GLM-JDP", dim=2, horizon=300, parameter_bound=1.0, epsilon=50.0, delta=0.1, preset=preset)
+    result = simulate(policy, ArrayEnvironment(arms=arms, means=np.tile([0.0, 1.0, 1.0], (300, 1))), n_seeds=2)
+    assert np.all(result.regret[:, -1] < 299)

@@ -27,16 +27,17 @@ _FLOOR = 0.05  # a released matrix that is not positive definite is shifted to t
 class _Seeds:
     """What decides, for every seed: exact sums, released matrices and their snapshots, the two estimates."""
 
-    def __init__(self, policy: GLMJDP, world: World, seeds: int, rounds: int, path: str) -> None:
+    def __init__(self, policy: GLMJDP, world: World, seeds: int, path: str) -> None:
         d, self.policy = policy.dim, policy
         self.source = ReplicatedNoise(world.streams)
         self.refit_noise = [FastNoise(rng) for rng in world.streams.generators("refit noise")]
         stack = d * (d + 1)
         self.sums = np.zeros((seeds, stack))  # exact, by law: the server's; by messages the mechanism keeps them
-        self.beside = np.zeros((seeds, rounds + 1, stack))  # what makes them the releases after 0, 1, ... rounds
-        self.stream = policy.mechanisms.matrices.begin((seeds,)) if path == "messages" else None
-        if path == "law":
-            self._draw(rounds)
+        self.start, self.stop = 0, 0  # of the chunk that is played
+        self.beside = np.zeros((seeds, 1, stack))  # what makes them the releases after start, ..., stop rounds
+        messages, matrices = path == "messages", policy.mechanisms.matrices
+        self.stream = matrices.begin((seeds,)) if messages else None
+        self.prefixes: Iterator[Floats] | None = None if messages else matrices.prefix_noise(self.source, (seeds,))
         v, h = policy.matrices(np.zeros((seeds, stack)))
         self.v_o, self.h_tau = v, h
         self.h_inverse = positive_inverse(h, floor=1.0)[0]
@@ -44,20 +45,28 @@ class _Seeds:
         self.explorations, self.repairs = np.zeros(seeds, dtype=np.int64), np.zeros(seeds, dtype=np.int64)
         self.calls = np.zeros((2, seeds), dtype=np.int64)  # refits of theta_o and of theta_tau
 
-    def _draw(self, rounds: int) -> None:
-        """The noise of all prefixes at once, in the law of the steps."""
-        prefixes: Iterator[Floats] = self.policy.mechanisms.matrices.prefix_noise(self.source, (len(self.sums),))
-        for t in range(1, rounds + 1):
-            self.beside[:, t] = next(prefixes)
+    def draw(self, stop: int) -> None:
+        """The noise of the prefixes up to round `stop`, in the law of the steps; by messages, room for the releases."""
+        last, self.start, self.stop = self.beside[:, -1], self.stop, stop
+        self.beside = np.zeros((len(last), self.stop - self.start + 1, last.shape[-1]))
+        self.beside[:, 0] = last
+        if self.prefixes is not None:
+            for t in range(1, self.beside.shape[1]):
+                self.beside[:, t] = next(self.prefixes)
+
+    def _at(self, seeds: Ints, rounds: Ints) -> Floats:
+        """`beside` after so many rounds, (s, B), as after the last one for those that do not exist: (s, B, d(d+1))."""
+        return np.asarray(self.beside[seeds[:, None], np.minimum(rounds, self.stop) - self.start])
 
     def advance(self, history: History, chunk: Chunk, seeds: Ints, position: Ints, length: int) -> Ints:
         """Accept rounds up to the first event of every seed, then deal with the event; the new positions."""
         policy = self.policy
         if self.stream is not None:
             length = 1  # every step of the mechanism is run, for all seeds together
+        if chunk.stop > self.stop:
+            self.draw(chunk.stop)
         part = rarely.block(chunk, seeds, position, length)
-        last = self.beside.shape[1] - 1
-        before, _ = policy.matrices(self.sums[seeds, None] + self.beside[seeds[:, None], np.minimum(part.rounds, last)])
+        before, _ = policy.matrices(self.sums[seeds, None] + self._at(seeds, part.rounds))
         inverse, repaired = positive_inverse(before, floor=_FLOOR * policy.used.regulariser_v)
         norms = rarely.norms_of(part.contexts, inverse)
         explore = part.valid & (np.max(norms, axis=2) >= policy.threshold)
@@ -87,10 +96,9 @@ class _Seeds:
         running = self.sums[seeds, None] + np.cumsum(leaves, axis=1)  # (s, B, d(d+1))
         if self.stream is not None:  # the release itself: a difference would carry rounding errors of the raw sums
             self.stream, total = policy.mechanisms.matrices.step(self.stream, leaves[:, 0], self.source)
-            self.beside[seeds, part.rounds[:, 0] + 1] = total
+            self.beside[seeds, part.rounds[:, 0] + 1 - self.start] = total
             running = np.zeros(leaves.shape)
-        after = np.minimum(part.rounds + 1, self.beside.shape[1] - 1)
-        v, h = policy.matrices(running + self.beside[seeds[:, None], after])
+        v, h = policy.matrices(running + self._at(seeds, part.rounds + 1))
         left = self.calls[:, seeds] < np.array([[policy.used.calls_o], [policy.used.calls_tau]])
         outgrown = np.stack(
             [
@@ -147,8 +155,8 @@ class _Seeds:
 
 def run(policy: GLMJDP, world: World, tally: Tally, rounds: int, *, path: str) -> Run:
     """Play `rounds` rounds; path="messages" runs every step of the continual mechanism."""
-    seeds = _Seeds(policy, world, tally.n_seeds, rounds, path)
-    history = rarely.play(policy, world, tally, rounds, seeds.advance)
+    seeds = _Seeds(policy, world, tally.n_seeds, path)
+    history = rarely.play(policy, world, tally, rounds, seeds.advance, policy.mechanisms.matrices.dim)
     return Run(
         guarantee=policy.guarantee,
         releases=rounds,

@@ -23,6 +23,7 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 _LONGEST = 256  # rounds decided at once, per seed
+_BYTES = 64 << 20  # of a chunk
 
 
 @dataclass(kw_only=True)
@@ -52,9 +53,9 @@ class History:
         self.clipped = np.zeros(seeds, dtype=np.int64)
 
 
-def chunks(policy: GLMPolicy, world: World, rounds: int, seeds: int, most_bytes: int = 64 << 20) -> list[range]:
-    """Ranges of rounds whose outcomes fit in memory."""
-    size = max(1, most_bytes // (8 * seeds * world.n_arms * (policy.dim + 2)))
+def chunks(policy: GLMPolicy, world: World, rounds: int, seeds: int, *, beside: int = 0) -> list[range]:
+    """Ranges of rounds whose outcomes fit in memory, with `beside` more numbers for every round of a seed."""
+    size = max(1, _BYTES // (8 * seeds * (world.n_arms * (policy.dim + 2) + beside)))
     return [range(begin, min(begin + size, rounds)) for begin in range(0, rounds, size)]
 
 
@@ -151,10 +152,14 @@ def play(
     tally: Tally,
     rounds: int,
     advance: Callable[[History, Chunk, Ints, Ints, int], Ints],
+    beside: int = 0,
 ) -> History:
-    """Advance all seeds to the end of every chunk; `advance` moves the given seeds by at least a round or an event."""
+    """Advance all seeds to the end of every chunk; `advance` moves the given seeds by at least a round or an event.
+
+    beside: numbers that `advance` keeps for every round of a chunk and a seed.
+    """
     history = History(tally.n_seeds, rounds, policy.dim)
-    for span in chunks(policy, world, rounds, tally.n_seeds):
+    for span in chunks(policy, world, rounds, tally.n_seeds, beside=beside):
         chunk = read(world, span, policy.model.reward_bound)
         position, length = np.full(tally.n_seeds, span.start), 16
         while True:

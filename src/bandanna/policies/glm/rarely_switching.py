@@ -73,7 +73,10 @@ class RarelySwitching(GLMPolicy):
         parts = flat @ columns  # (*R, n K, 2 + d)
         spread = np.einsum("...i,...i->...", parts[..., 2:], flat)
         index = parts[..., 1] + self.bonus * np.sqrt(np.maximum(spread, 0.0))
-        half = self.elimination * np.sqrt(norms)
+        index = index.reshape(norms.shape)
+        if math.isinf(self.elimination):  # nothing is eliminated, an arm of norm 0 included
+            return first_best(index)
+        half = self.elimination * np.sqrt(np.maximum(norms, 0.0))
         middle = parts[..., 0].reshape(norms.shape)
         kept = middle + half >= np.max(middle - half, axis=-1, keepdims=True)
-        return first_best(np.where(kept, index.reshape(norms.shape), -np.inf))
+        return first_best(np.where(kept, index, -np.inf))
