@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from bandanna.errors import InvalidArgument
+from bandanna.accounting.budgets import ZCDP, ApproxDP
+from bandanna.errors import InvalidArgument, InvalidBudget
 from bandanna.policies.registry import ALGORITHMS, make
 
 LINUCB = {
@@ -44,5 +47,35 @@ def test_unknown_names_and_arguments() -> None:
         make("Laplace-DPE", dim=2, horizon=10, epsilon=1.0, delta=1e-5)
     with pytest.raises(InvalidArgument, match=r"alfa = 0.5 is not allowed: DPE has no .*, alpha, "):
         make("DPE", dim=2, horizon=10, alfa=0.5)
-    with pytest.raises(InvalidArgument, match=r"arguments = .*missing"):
+    with pytest.raises(InvalidArgument, match=r"horizon = None is not allowed: DPE needs horizon: it takes"):
         make("DPE", dim=2)
+    with pytest.raises(InvalidArgument, match=r"dim = None is not allowed: GOPE needs dim and horizon"):
+        make("GOPE")
+    with pytest.raises(InvalidArgument, match=r"noise = 'late' is not allowed: left out: AdaC-GOPE-early says noise="):
+        make("AdaC-GOPE-early", dim=2, horizon=10, rho=1.0, noise="late")
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "complaint"),
+    [
+        ("AdaC-UCB", {}, r"budget = None .*: AdaC-UCB takes rho, or epsilon and delta, or alpha and epsilon"),
+        ("AdaP-UCB", {"rho": 1.0}, r"budget = \{'rho': 1.0\} .*: AdaP-UCB takes epsilon"),
+        ("DP-SE", {"budget": ZCDP(rho=1.0)}, r"budget = ZCDP\(rho=1.0\) .*: DP-SE takes epsilon"),
+        ("AdaC-OFUL", {"budget": ZCDP(rho=1.0), "rho": 1.0}, r"budget = ZCDP.*: this, or rho, not both"),
+        ("GLM-SDP", {}, r"budget = None .*: GLM-SDP takes epsilon and delta"),
+        ("GLM-JDP", {"epsilon": 1.0}, r"budget = \{'epsilon': 1.0\} .*: GLM-JDP takes epsilon and delta, or rho"),
+    ],
+)
+def test_a_missing_or_wrong_budget_is_answered_with_those_that_there_are(
+    name: str, given: dict[str, Any], complaint: str
+) -> None:
+    """Somebody who forgot the budget is not told which numbers the algorithm takes."""
+    with pytest.raises(InvalidBudget, match=complaint):
+        make(name, dim=2, horizon=100, **given)
+
+
+def test_a_budget_may_be_given_whole() -> None:
+    """An algorithm lists the argument `budget` and refuses it."""
+    assert make("AdaC-UCB", n_arms=2, horizon=10, budget=ZCDP(rho=1.0)) == make("AdaC-UCB", n_arms=2, horizon=10, rho=1)
+    whole = make("GLM-JDP", dim=2, horizon=10, budget=ApproxDP(epsilon=1.0, delta=1e-5))
+    assert whole == make("GLM-JDP", dim=2, horizon=10, epsilon=1.0, delta=1e-5)

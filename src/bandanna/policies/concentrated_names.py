@@ -6,46 +6,31 @@ from collections.abc import Callable
 from dataclasses import fields
 from typing import Any
 
-from bandanna.accounting.budgets import ZCDP, ApproxDP, Budget, PureDP, RenyiDP
-from bandanna.errors import InvalidBudget
+from bandanna.errors import InvalidArgument
 from bandanna.policies.elimination import Elimination
 from bandanna.policies.gope import GOPE
 from bandanna.policies.ldp_ucb import LDPUCB
 from bandanna.policies.named import Algorithm
+from bandanna.policies.named_budget import Numbers, named_budget
 from bandanna.policies.oful import OFUL
 from bandanna.policies.oful_jdp import OFULJDP
 from bandanna.policies.thompson import Thompson
 from bandanna.policies.ucb1 import UCB1
 from bandanna.policies.ucb_episodes import UCBEpisodes
 
-_KINDS: dict[frozenset[str], Callable[..., Budget]] = {
-    frozenset({"rho"}): ZCDP,
-    frozenset({"epsilon", "delta"}): ApproxDP,
-    frozenset({"alpha", "epsilon"}): RenyiDP,
-    frozenset({"epsilon"}): PureDP,
-}
-_ANY = tuple(_KINDS)[:3]
+_ANY = (("rho",), ("epsilon", "delta"), ("alpha", "epsilon"))
 
 
-def _budget(arguments: dict[str, Any], allowed: tuple[frozenset[str], ...]) -> Budget:
-    """The budget that is given beside the other arguments, taken out of them."""
-    given = {name: arguments.pop(name) for name in ("rho", "epsilon", "delta", "alpha") if name in arguments}
-    if frozenset(given) not in allowed:
-        words = " or ".join(" and ".join(sorted(names)) for names in allowed)
-        raise InvalidBudget("budget", given, words)
-    return _KINDS[frozenset(given)](**given)
-
-
-def _made(kind: Callable[..., Any], *allowed: frozenset[str], finite: bool, **fixed: Any) -> Callable[..., Any]:
+def _made(name: str, kind: Callable[..., Any], *allowed: Numbers, finite: bool, **fixed: Any) -> Callable[..., Any]:
     """Built from its own arguments and the numbers of its budget; finite arms may be counted by `dim` as well."""
 
     def make(**arguments: Any) -> Any:
-        if set(fixed) & set(arguments):
-            raise TypeError(f"{', '.join(sorted(set(fixed) & set(arguments)))} is what the name says")
+        for given in sorted(set(fixed) & set(arguments)):
+            raise InvalidArgument(given, arguments[given], f"left out: {name} says {given}={fixed[given]!r}")
         chosen = {**fixed, **arguments}
         if finite and "n_arms" not in chosen and "dim" in chosen:
             chosen["n_arms"] = chosen.pop("dim")  # features of finite arms are unit vectors
-        return kind(budget=_budget(chosen, allowed), **chosen) if allowed else kind(**chosen)
+        return kind(budget=named_budget(name, chosen, allowed), **chosen) if allowed else kind(**chosen)
 
     return make
 
@@ -55,7 +40,7 @@ def _named(
     trust: str,
     guarantee: str,
     kind: type[Any],
-    *allowed: frozenset[str],
+    *allowed: Numbers,
     protects: str = "rewards",
     **fixed: Any,
 ) -> Algorithm:
@@ -65,13 +50,13 @@ def _named(
         trust=trust,
         protects="nothing" if trust == "none" else protects,
         guarantee=guarantee,
-        make=_made(kind, *allowed, finite="n_arms" in {each.name for each in fields(kind)}, **fixed),
+        make=_made(name, kind, *allowed, finite="n_arms" in {each.name for each in fields(kind)}, **fixed),
         kind=kind,
         options=tuple(sorted({option for names in allowed for option in names})),
     )
 
 
-_PURE, _APPROX = frozenset({"epsilon"}), frozenset({"epsilon", "delta"})
+_PURE, _APPROX = ("epsilon",), ("epsilon", "delta")
 _ZCDP = "zCDP, DP or Renyi DP"
 
 CONCENTRATED = (

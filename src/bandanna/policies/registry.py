@@ -30,12 +30,13 @@ def make(name: str, **arguments: Any) -> Any:
 
 def _named_argument(name: str, arguments: dict[str, Any], complaint: str) -> InvalidArgument:
     """Python's complaint about a keyword, with its value and, where they are known, the keywords that there are."""
+    kind, options, takes = ALGORITHMS[name].kind, ALGORITHMS[name].options, ""
+    if kind is not None and is_dataclass(kind):
+        own = [each.name for each in fields(kind) if each.init and each.name != "privacy"]
+        takes = f": it takes {', '.join((*options, *own))}"
+    if "missing" in complaint and (absent := re.findall(r"'(\w+)'", complaint)):
+        return InvalidArgument(absent[0], None, f"{name} needs {' and '.join(absent)}{takes}")
     found = re.search(r"(unexpected|multiple values for) keyword argument '(\w+)'", complaint)
     if found is None or found[2] not in arguments:
         return InvalidArgument("arguments", sorted(arguments), f"those of {name}: {complaint}")
-    kind, options = ALGORITHMS[name].kind, ALGORITHMS[name].options
-    allowed = f"{name} has no such argument"
-    if kind is not None and is_dataclass(kind):
-        own = [each.name for each in fields(kind) if each.init and each.name != "privacy"]
-        allowed += f": it takes {', '.join((*options, *own))}"
-    return InvalidArgument(found[2], arguments[found[2]], allowed)
+    return InvalidArgument(found[2], arguments[found[2]], f"{name} has no such argument{takes}")

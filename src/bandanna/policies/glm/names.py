@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from bandanna.accounting.budgets import ZCDP, ApproxDP, Budget
-from bandanna.errors import InvalidBudget
 from bandanna.policies.glm.b_glinucb import BGLinUCB
 from bandanna.policies.glm.ecolog import ECOLog
 from bandanna.policies.glm.glm_jdp import GLMJDP
@@ -14,20 +12,18 @@ from bandanna.policies.glm.glm_ucb import GLMUCB
 from bandanna.policies.glm.gloc import GLOC
 from bandanna.policies.glm.rs_glinucb import RSGLinUCB
 from bandanna.policies.named import Algorithm
+from bandanna.policies.named_budget import named_budget
 
 
-def _sdp(*, epsilon: float, delta: float, **arguments: Any) -> GLMSDP:
+def _sdp(**arguments: Any) -> GLMSDP:
     """With epsilon and delta beside its own arguments."""
-    return GLMSDP(budget=ApproxDP(epsilon=epsilon, delta=delta), **arguments)
+    budget: Any = named_budget("GLM-SDP", arguments, (("epsilon", "delta"),))
+    return GLMSDP(budget=budget, **arguments)
 
 
 def _jdp(**arguments: Any) -> GLMJDP:
     """With epsilon and delta, or rho, beside its own arguments."""
-    given = {name: arguments.pop(name) for name in ("epsilon", "delta", "rho") if name in arguments}
-    if set(given) not in ({"epsilon", "delta"}, {"rho"}):
-        raise InvalidBudget("budget", given, "epsilon and delta, or rho")
-    budget: Budget = ZCDP(**given) if "rho" in given else ApproxDP(**given)
-    return GLMJDP(budget=budget, **arguments)
+    return GLMJDP(budget=named_budget("GLM-JDP", arguments, (("epsilon", "delta"), ("rho",))), **arguments)
 
 
 _PLAIN = (
