@@ -135,15 +135,16 @@ class OFUL:
         x = clip_norm(features, self.feature_bound)
         limit = state.log_det + math.log1p(self.growth)
 
-        def crossed(rounds: int) -> bool:
-            return _log_det(state.gram + x[:rounds].T @ x[:rounds]) > limit  # det V > (1 + C) det V_tau
-
-        low, high = 0, len(x)
-        if not crossed(high):
+        if not _log_det(state.gram + x.T @ x) > limit:
             return None
+        low, high, below = 0, len(x), state.gram  # V after `low` rounds
         while high - low > 1:
             middle = (low + high) // 2
-            low, high = (low, middle) if crossed(middle) else (middle, high)
+            gram = below + x[low:middle].T @ x[low:middle]
+            if _log_det(gram) > limit:  # det V > (1 + C) det V_tau
+                high = middle
+            else:
+                low, below = middle, gram
         return high
 
     def absorb(self, state: State, features: Floats, rewards: Floats) -> tuple[State, int]:
