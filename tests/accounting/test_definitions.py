@@ -280,3 +280,12 @@ def test_malformed_policies_are_refused_by_name() -> None:
         policy.view.renyi(0.5)
     with pytest.raises(InvalidBudget, match="epsilon"):
         definitions(epsilon=math.inf)
+
+
+def test_rows_of_unequal_length_are_refused_by_name() -> None:
+    """A row too short, or rules without rows, would end in an error of another library."""
+    with pytest.raises(InvalidArgument, match=r"rule 2 = .* all of one length"):
+        ExplicitPolicy.from_rules([[[0.5, 0.5]], [[1.0, 0.0], [1.0]]])
+    for first in (0.5, [0.5, 0.5]):
+        with pytest.raises(InvalidArgument, match=r"rule 1 = .* round 1 has one row"):
+            ExplicitPolicy.from_rules([first])

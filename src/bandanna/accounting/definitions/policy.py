@@ -63,7 +63,7 @@ class ExplicitPolicy:
 
         Histories (a_1, r_1, ..., a_{t-1}, r_{t-1}) are counted in lexicographic order, the latest reward fastest.
         """
-        tables = [np.asarray(rule, dtype=float) for rule in rules]
+        tables = [_table(t + 1, rule) for t, rule in enumerate(rules)]
         if not tables:
             raise InvalidArgument("rules", rules, "at least one rule")
         arms, width = tables[0].shape[-1], require.whole("rewards", rewards)
@@ -153,6 +153,17 @@ class ExplicitPolicy:
     @staticmethod
     def _shape(rounds: int, arms: int, rewards: int) -> tuple[int, ...]:
         return (arms, arms, rewards) * (rounds - 1) + (arms,)
+
+
+def _table(round: int, rule: Any) -> Floats:
+    """Its rows of probabilities, or an error that names it."""
+    try:
+        table = np.asarray(rule, dtype=float)
+    except (TypeError, ValueError):
+        raise InvalidArgument(f"rule {round}", rule, "rows of probabilities, all of one length") from None
+    if table.ndim < 2:
+        raise InvalidArgument(f"rule {round}", rule, "a list of rows, one for every history; round 1 has one row")
+    return table
 
 
 def _neighbours(datasets: Wholes) -> Wholes:
