@@ -6,6 +6,7 @@ import pytest
 from bandanna.core.streams import Streams
 from bandanna.environments.arrays import ArrayEnvironment
 from bandanna.environments.glm import GeneralisedLinear, PublishedGLM
+from bandanna.errors import InvalidArgument
 from bandanna.policies.glm import GLMUCB, GLOC, ECOLog, RSGLinUCB
 from bandanna.simulation.engine import simulate
 from benchmarks.glm import learning_loop, rs_glinucb_loop
@@ -89,3 +90,11 @@ def test_equal_arms_and_certain_rewards_are_harmless(kind: type, preset: str) ->
     mixed = ArrayEnvironment(arms=np.tile([[1.0, 0.0], [-1.0, 0.0]], (80, 1, 1)), means=np.tile([1.0, 0.0], (80, 1)))
     policy = kind(dim=2, horizon=80, link="logistic", parameter_bound=4.0, preset=preset)
     assert np.all(np.isfinite(simulate(policy, mixed, n_seeds=2).regret))
+
+
+def test_a_kappa_below_every_slope_is_refused() -> None:
+    """A bound on 1/mu' that no arm can keep would pass, and make every confidence set too small."""
+    with pytest.raises(InvalidArgument, match=r"kappa = 3.9 is not allowed: .* at least 1/sup mu' = 4"):
+        GLOC(dim=2, horizon=10, kappa=3.9)
+    assert GLOC(dim=2, horizon=10, kappa=4.0).curvature == 4.0
+    assert GLOC(dim=2, horizon=10, link="linear", kappa=1.0).curvature == 1.0

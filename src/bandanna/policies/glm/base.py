@@ -47,6 +47,8 @@ class GLMPolicy:
         require.chance("failure", self.failure)
         if self.kappa is not None:
             require.positive("kappa", self.kappa)
+            if self.kappa * (least := self.model.slope_bound) < 1 - 1e-9:
+                raise InvalidArgument("kappa", self.kappa, f"a bound on 1/mu', so at least 1/sup mu' = {1 / least:g}")
         elif math.isinf(self.model.kappa(self.parameter_bound)):
             raise InvalidArgument(
                 "parameter_bound", self.parameter_bound, "smaller, or kappa given: mu' vanishes there"
