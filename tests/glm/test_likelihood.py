@@ -8,6 +8,7 @@ from statsmodels.genmod import families
 from statsmodels.genmod.generalized_linear_model import GLM
 from statsmodels.regression.linear_model import OLS
 
+from bandanna.errors import InvalidArgument, InvalidStatistic
 from bandanna.glm import (
     Binomial,
     Linear,
@@ -108,3 +109,18 @@ def test_replicates_and_weights_change_nothing() -> None:
     weights = np.stack([np.arange(200) < 150, np.arange(200) < 90]).astype(float)
     both = maximum_likelihood(Probit(), np.stack([x, x]), np.stack([y, 1 - y]), ridge=0.5, weights=weights).theta
     np.testing.assert_allclose(both[0], alone, atol=1e-9)
+
+
+def test_what_is_no_number_is_refused_by_its_place() -> None:
+    """An estimate of NaN would be returned, or a wrong shape end in an error of another library."""
+    x, y, _ = sample()
+    spoilt = x.copy()
+    spoilt[3, 1] = np.nan
+    with pytest.raises(InvalidStatistic, match=r"features\[3, 1\] = nan is not allowed: a finite number"):
+        maximum_likelihood(Logistic(), spoilt, y, ridge=0.5)
+    with pytest.raises(InvalidStatistic, match=r"rewards\[0\] = inf"):
+        maximum_likelihood(Logistic(), x, np.where(np.arange(len(y)) == 0, np.inf, y), ridge=0.5)
+    with pytest.raises(InvalidStatistic, match=r"shapes of features and rewards"):
+        maximum_likelihood(Logistic(), x, y[:10], ridge=0.5)
+    with pytest.raises(InvalidArgument, match=r"link = 'logit'"):
+        maximum_likelihood("logit", x, y, ridge=0.5)

@@ -100,3 +100,12 @@ def test_links_have_names() -> None:
     assert link_of(Binomial(trials=2)).reward_bound == 2
     with pytest.raises(InvalidArgument, match="cloglog"):
         link_of("cloglog")
+
+
+def test_links_of_a_file_are_tables() -> None:
+    """A link with an argument could not be named in an experiment file, or a wrong table would end in a traceback."""
+    assert link_of({"name": "Binomial", "trials": 4}) == Binomial(trials=4)
+    assert link_of({"name": "TruncatedPoisson", "most": 5}) == TruncatedPoisson(most=5)
+    for wrong in ({"name": "Poisson"}, {"name": "Binomial", "trial": 4}, {}, ["logistic"], None):
+        with pytest.raises(InvalidArgument, match=r"link = .* a Link .* or one of 'logistic'"):
+            link_of(wrong)  # type: ignore[arg-type]

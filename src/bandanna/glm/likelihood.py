@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bandanna.core import require
-from bandanna.glm.links import Link
+from bandanna.errors import InvalidStatistic
+from bandanna.glm.links import Link, link_of
 
 Floats = NDArray[np.float64]
 
@@ -64,7 +65,7 @@ def loss_hessian(
 
 
 def maximum_likelihood(
-    link: Link,
+    link: Link | str,
     features: Floats,
     rewards: Floats,
     *,
@@ -81,6 +82,10 @@ def maximum_likelihood(
     (Armijo's rule). `ridge` > 0 makes the minimum finite and unique on any data, separable or none at all.
     """
     require.positive("ridge", ridge)
+    link, features, rewards = link_of(link), np.asarray(features, dtype=float), np.asarray(rewards, dtype=float)
+    if features.ndim < 2 or rewards.shape != features.shape[:-1]:
+        shapes = (features.shape, rewards.shape)
+        raise InvalidStatistic("shapes of features and rewards", shapes, "(..., n, d) and (..., n)")
     d, replicates = features.shape[-1], features.shape[:-2]
     begun = np.zeros((*replicates, d)) if start is None else np.array(start, dtype=float)
     theta, converged = begun.reshape(-1, d), np.ones(begun[..., 0].size, dtype=bool)
@@ -96,7 +101,17 @@ def maximum_likelihood(
         converged[left[small]] = True
         if np.any(small):
             left, rows = left[~small], rows.only(~small)
+    if not np.all(np.isfinite(theta)):
+        _refuse_what_is_not_finite(features=features, rewards=rewards, weights=weights, start=start)
     return Estimated(theta=theta.reshape(begun.shape), steps=step, converged=converged.reshape(replicates))
+
+
+def _refuse_what_is_not_finite(**data: Floats | None) -> None:
+    """Name the place: one such number makes a whole estimate meaningless."""
+    for name, values in data.items():
+        if values is not None and not np.all(finite := np.isfinite(values)):
+            place = tuple(int(i) for i in np.argwhere(~finite)[0])
+            raise InvalidStatistic(f"{name}[{', '.join(map(str, place))}]", float(values[place]), "a finite number")
 
 
 class _Rows:

@@ -14,9 +14,10 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -274,11 +275,22 @@ class Linear(Link):
 LINKS: dict[str, Link] = {"logistic": Logistic(), "probit": Probit(), "linear": Linear()}
 
 
-def link_of(link: Link | str) -> Link:
-    """A link, or one of those that need no argument by its name."""
+_FAMILIES: dict[str, type[Link]] = {"Binomial": Binomial, "TruncatedPoisson": TruncatedPoisson}
+
+
+def link_of(link: Link | str | Mapping[str, Any]) -> Link:
+    """A link; one that needs no argument by its name; or a table from a file, `{name = "Binomial", trials = 4}`.
+
+    >>> link_of({"name": "Binomial", "trials": 4})
+    Binomial(trials=4)
+    """
     if isinstance(link, Link):
         return link
-    if link not in LINKS:
-        allowed = "a Link (Binomial(trials=...), TruncatedPoisson(most=...)) or one of " + ", ".join(map(repr, LINKS))
-        raise InvalidArgument("link", link, allowed)
-    return LINKS[link]
+    if isinstance(link, str) and link in LINKS:
+        return LINKS[link]
+    if isinstance(link, Mapping) and (family := _FAMILIES.get(str(link.get("name")))) is not None:
+        given = {key: value for key, value in link.items() if key != "name"}
+        if set(given) <= {each.name for each in fields(family)}:
+            return family(**given)
+    allowed = "a Link (Binomial(trials=...), TruncatedPoisson(most=...)) or one of " + ", ".join(map(repr, LINKS))
+    raise InvalidArgument("link", link, allowed)
