@@ -82,6 +82,16 @@ def test_shuffled_elimination_meets_its_budget_exactly_for_every_batch() -> None
     assert policy.guarantee.epsilon <= 1
 
 
+def test_shuffled_elimination_with_a_large_epsilon_keeps_some_noise() -> None:
+    """A huge epsilon is calibrated for minutes, states an infinite one, or an infinite one is not refused by name."""
+    policy = Elimination(n_arms=2, horizon=10**5, budget=ApproxDP(epsilon=1e6, delta=1e-5), shuffled=True)
+    assert policy.guarantee.epsilon <= 100
+    assert policy.protocol(policy.sizes[0]).std(policy.sizes[0]) < 0.15  # of a reward, on a sum of thousands
+    for wrong in (ApproxDP(epsilon=math.inf, delta=1e-5), ApproxDP(epsilon=1.0, delta=0.0), PureDP(epsilon=1.0), None):
+        with pytest.raises(InvalidBudget, match="finite epsilon"):
+            Elimination(n_arms=2, horizon=100, budget=wrong, shuffled=True)
+
+
 def test_shuffled_bits_have_one_law_along_both_paths() -> None:
     """Messages and the aggregate law give other means; two-sample test, false alarms 1e-4."""
     policy = Elimination(n_arms=2, horizon=3000, budget=ApproxDP(epsilon=1.0, delta=1e-2), shuffled=True)

@@ -67,6 +67,7 @@ SCALE = FiniteArms(means=(0.1, 0.5), reward=ClippedGaussian(std=0.5, low=-1.0, h
 @pytest.mark.parametrize(
     ("policy", "env"),
     [
+        (UCBEpisodes(n_arms=3, horizon=150), FEW),
         (UCBEpisodes(n_arms=3, horizon=150, budget=ZCDP(rho=1.0)), FEW),
         (UCBEpisodes(n_arms=2, horizon=150, budget=PureDP(epsilon=1.0), reward_range=(-0.5, 0.7)), SCALE),
         (Elimination(n_arms=2, horizon=2_000, budget=PureDP(epsilon=0.5), failure=0.5, reward_range=(-1, 1)), SCALE),
@@ -75,7 +76,9 @@ SCALE = FiniteArms(means=(0.1, 0.5), reward=ClippedGaussian(std=0.5, low=-1.0, h
             Elimination(n_arms=2, horizon=2_000, budget=APPROX, shuffled=True, failure=0.5, reward_range=(-0.5, 0.7)),
             SCALE,
         ),
+        (GOPE(dim=2, horizon=6_000, failure=0.5), SPHERE),
         (GOPE(dim=2, horizon=6_000, budget=ZCDP(rho=0.05), failure=0.5), SPHERE),
+        (GOPE(dim=2, horizon=6_000, budget=ZCDP(rho=0.05), failure=0.5, noise="beginning"), SPHERE),
     ],
 )
 def test_episodes_in_one_draw_have_the_law_of_single_rounds(policy: Any, env: Any) -> None:
@@ -133,6 +136,47 @@ def test_edges(means: tuple[float, ...], rho: float) -> None:
         assert np.all(np.isfinite(result.regret))
         if len(set(means)) == 1:
             assert np.all(result.final_regret == 0)
+
+
+@pytest.mark.parametrize("means", [(0.5,), (0.4, 0.4, 0.4), (0.0, 1.0)])
+@pytest.mark.parametrize("size", ["least", "most"])
+def test_edges_of_the_other_trust_models(means: tuple[float, ...], size: str) -> None:
+    """The same for policies that always have noise: a device's coin, shuffled bits, private contexts, Laplace noise."""
+    env, k, least = FiniteArms(means=means), len(means), size == "least"
+    shuffled = ApproxDP(epsilon=1e-6 if least else 1e6, delta=1e-5)
+    for policy in (
+        LDPUCB(n_arms=k, horizon=100, epsilon=1e-12 if least else 1e6),
+        UCBEpisodes(n_arms=k, horizon=1000, budget=PureDP(epsilon=1e-9 if least else 1e9)),
+        Elimination(n_arms=k, horizon=5000, budget=PureDP(epsilon=1e-9 if least else 1e9)),
+        Elimination(n_arms=k, horizon=5000, budget=shuffled, shuffled=True),
+        OFULJDP(dim=k, horizon=200, budget=ZCDP(rho=1e-9 if least else 1e9), reward_range=(0, 1)),
+    ):
+        result = simulate(policy, env, n_seeds=2)
+        assert np.all(np.isfinite(result.regret))
+        if len(set(means)) == 1:
+            assert np.all(result.final_regret == 0)
+        asked = policy if isinstance(policy, LDPUCB) else policy.budget
+        assert result.guarantee.epsilon <= getattr(asked, "epsilon", math.inf)
+
+
+def test_a_large_epsilon_comes_close_to_no_noise() -> None:
+    """epsilon to infinity is not nearly the policy without noise: regret differs by more than a tenth, or a switch."""
+    env = FiniteArms(means=(0.1, 0.9))
+    bare = simulate(Elimination(n_arms=2, horizon=5000), env, n_seeds=20).mean()[-1]
+    for policy in (
+        Elimination(n_arms=2, horizon=5000, budget=PureDP(epsilon=1e9)),
+        Elimination(n_arms=2, horizon=5000, budget=ApproxDP(epsilon=1e6, delta=1e-5), shuffled=True),
+    ):
+        assert simulate(policy, env, n_seeds=20).mean()[-1] == pytest.approx(bare, rel=0.1)
+    bare, local = (
+        simulate(policy, env, n_seeds=20).mean()[-1]
+        for policy in (UCB1(n_arms=2, horizon=1000), LDPUCB(n_arms=2, horizon=1000, epsilon=1e6))
+    )
+    assert local == pytest.approx(bare, rel=0.1)
+    joint = {rho: OFULJDP(dim=2, horizon=400, budget=ZCDP(rho=rho), batch=1) for rho in (1.0, 1e9)}
+    free = simulate(OFUL(dim=2, horizon=400), FRESH, n_seeds=8).mean()[-1]
+    regret = {rho: simulate(policy, FRESH, n_seeds=8).mean()[-1] for rho, policy in joint.items()}
+    assert abs(regret[1e9] / free - 1) < 0.2 < regret[1.0] / free - 1
 
 
 def test_infinite_rho_gives_the_very_runs_without_noise() -> None:

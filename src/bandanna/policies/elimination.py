@@ -12,7 +12,8 @@ probability 1 - b.
 Privacy: an arm of an epoch is one batch of fresh users, and its sum is released once; which batches there are depends
 on earlier releases only.
  * DP-SE: Laplace noise on the sum, pure epsilon (Gaussian for other budgets).
- * SDP-SE: the device rounds its reward to a bit at random and sends it among fair bits (`ShuffleBits`, exact noise).
+ * SDP-SE: the device rounds its reward to a bit at random and sends it among fair bits (`ShuffleBits`, exact noise);
+   an epsilon above 100 gets the bits of 100.
 References: Sajed and Sheffet 2019 (DP-SE); Tenenbaum, Kaplan, Mansour and Stemmer 2021 (shuffled elimination).
 Deviations: an epoch that the end cuts short releases nothing; SDP-SE's noise is computed for every batch size.
 """
@@ -43,6 +44,7 @@ from bandanna.protocols.shuffle_bits import ShuffleBits
 Floats = NDArray[np.float64]
 
 _SLACK = (1.001, 1.002, 1.005, 1.01, 1.02, 1.05)  # noise a little above the central one, tried in turn
+_LARGEST = 100.0  # bits for a larger epsilon are those for this one: a tenth of a reward of noise, on a whole batch
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,8 +87,9 @@ class Elimination:
         object.__setattr__(self, "horizon", require.whole("horizon", self.horizon))
         if self.failure is not None:
             require.chance("failure", self.failure)
-        if self.shuffled and not (isinstance(self.budget, ApproxDP) and self.budget.delta > 0):
-            raise InvalidBudget("budget", self.budget, "ApproxDP(epsilon, delta > 0) in the shuffle model")
+        bits = isinstance(self.budget, ApproxDP) and self.budget.delta > 0 and math.isfinite(self.budget.epsilon)
+        if self.shuffled and not bits:
+            raise InvalidBudget("budget", self.budget, "ApproxDP(finite epsilon, delta > 0) in the shuffle model")
         _ = self.noise, self.domain
 
     @cached_property
@@ -116,15 +119,20 @@ class Elimination:
         return max(2, math.ceil(max(32 * self._log(8, epoch) / gap**2, 8 * noise / gap)))
 
     @cached_property
+    def _shuffle_budget(self) -> ApproxDP:
+        """Shuffle model: what the bits are made for."""
+        assert isinstance(self.budget, ApproxDP)
+        return replace(self.budget, epsilon=min(self.budget.epsilon, _LARGEST))
+
+    @cached_property
     def _planned_std(self) -> float:
         """Noise of a sum that lengths are planned for; in the shuffle model, what calibration hardly ever exceeds."""
-        return _SLACK[-1] / self.budget.mu() if self.shuffled and self.budget is not None else self.noise.std
+        return _SLACK[-1] / self._shuffle_budget.mu() if self.shuffled else self.noise.std
 
     def protocol(self, users: int) -> ShuffleBits:
         """Shuffle model: the protocol of a batch of this size, calibrated once."""
         if users not in self.protocols:
-            assert isinstance(self.budget, ApproxDP)
-            self.protocols[users] = _shuffled_bits(self.budget, users)
+            self.protocols[users] = _shuffled_bits(self._shuffle_budget, users)
         return self.protocols[users]
 
     def width(self, epoch: int) -> float:
