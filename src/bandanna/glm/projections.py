@@ -45,6 +45,10 @@ def onto_both(
     The last projection is onto the ball, so the answer lies in the ball in any case; where the two do not meet it is
     the ball's point near the ellipsoid.
     """
+    away = points - centre
+    far = np.einsum("...i,...ij,...j->...", away, matrix, away) > np.square(radius)
+    if not np.any(far | (np.sum(points**2, axis=-1) > ball**2)):
+        return np.array(points)
     y, p, q = points, np.zeros_like(points), np.zeros_like(points)
     for _ in range(sweeps):
         before = y

@@ -66,7 +66,7 @@ def _collect(
         means = np.take_along_axis(chunk.means, actions[..., None], axis=2)[..., 0]
         earned = np.take_along_axis(chunk.outcomes, actions[..., None], axis=2)[..., 0]
         weights = policy.arm_weights(x[:, :, None], earlier[0])[..., 0] if earlier else np.ones((seeds, count))
-        tally.varying(np.max(chunk.means, axis=2) - means)
+        tally.varying(chunk.best - means)
         tally.rewards += np.sum(earned, axis=1)
         if chunk.clips is not None:
             clipped += np.sum(np.take_along_axis(chunk.clips, actions[..., None], axis=2), axis=(1, 2))

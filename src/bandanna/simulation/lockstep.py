@@ -19,7 +19,7 @@ def run(policy: GLMUCB | GLOC | ECOLog, world: World, tally: Tally, rounds: int,
     state, clipped = policy.init((seeds,)), np.zeros(seeds, dtype=np.int64)
     for span in rarely.chunks(policy, world, rounds, seeds):
         chunk = rarely.read(world, span, policy.model.reward_bound)
-        losses = np.max(chunk.means, axis=2, keepdims=True) - chunk.means  # (S, n, K)
+        losses = chunk.best[..., None] - chunk.means  # (S, n, K)
         gaps = np.empty((seeds, len(span)))
         for t in range(len(span)):
             contexts = chunk.contexts[:, t]

@@ -34,6 +34,7 @@ class Chunk:
     stop: int
     contexts: Floats  # (S, n, K, d), features clipped to the unit ball
     means: Floats  # (S, n, K)
+    best: Floats  # (S, n): the largest mean
     outcomes: Floats  # (S, n, K)
     clips: Ints | None  # (S, n, K): how many of an arm's features and reward were clipped; None: nothing anywhere
 
@@ -70,14 +71,17 @@ def read(world: World, span: range, reward_bound: float) -> Chunk:
     all_finite("rewards", drawn)
     outcomes = np.clip(drawn, 0.0, reward_bound)
     features, long = _clipped(contexts)
-    clips = np.asarray(np.abs(outcomes - drawn) > 1e-9, dtype=np.int64) + long
+    clips = None
+    if np.any(long) or not np.array_equal(outcomes, drawn):
+        clips = np.asarray(np.abs(outcomes - drawn) > 1e-9, dtype=np.int64) + long
     return Chunk(
         start=span.start,
         stop=span.stop,
         contexts=features,
         means=means,
+        best=np.max(means, axis=2),
         outcomes=outcomes,
-        clips=clips if np.any(clips) else None,
+        clips=clips,
     )
 
 
@@ -142,8 +146,7 @@ def record(
     history.rewards[seeds, rounds] = chunk.outcomes[seeds, places, arms]
     np.add.at(history.clipped, seeds, chunk.clipped(seeds, places, arms))
     history.explored[seeds, rounds] = np.broadcast_to(explored, taken.shape)[rows]
-    means = chunk.means[seeds, places]
-    history.losses[seeds, rounds] = np.max(means, axis=-1) - means[np.arange(len(arms)), arms]
+    history.losses[seeds, rounds] = chunk.best[seeds, places] - chunk.means[seeds, places, arms]
 
 
 def play(
@@ -169,7 +172,7 @@ def play(
             before = position[seeds]
             position[seeds] = advance(history, chunk, seeds, before, length)
             typical = float(np.median(position[seeds] - before))
-            length = int(np.clip(2 * typical, 8, _LONGEST))
+            length = int(np.clip(1.5 * typical, 8, _LONGEST))
         tally.varying(history.losses[:, span.start : span.stop])
         tally.rewards += np.sum(history.rewards[:, span.start : span.stop], axis=1)
     return history
