@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
 from scipy import stats
 
 from bandanna.core.streams import Streams
-from bandanna.environments import Bounded, ClippedGaussian, FiniteArms, Levels, SphereArms, SphereContexts, TwoPoint
+from bandanna.environments import (
+    Bernoulli,
+    Bounded,
+    ClippedGaussian,
+    FiniteArms,
+    Levels,
+    SphereArms,
+    SphereContexts,
+    TwoPoint,
+)
 from bandanna.errors import InvalidArgument
 
 LAWS = (
@@ -99,3 +109,19 @@ def test_contexts_as_published_leave_the_unit_ball() -> None:
     assert np.mean(np.linalg.norm(raw, axis=-1) > 1) > 0.3
     assert np.var(raw) == pytest.approx(0.1, rel=0.05)
     assert np.mean(raw) == pytest.approx(1 / math.sqrt(3), rel=0.02)
+
+
+@pytest.mark.parametrize("reward", ["Bernoulli", Bernoulli, None, 1.0])
+def test_what_is_no_law_of_rewards_is_refused_by_name(reward: Any) -> None:
+    """A name, or a class, instead of a law would pass, and fail in the middle of a simulation."""
+    with pytest.raises(InvalidArgument, match=r"reward = .* is not allowed: a law of rewards: Bernoulli\(\)"):
+        FiniteArms(means=(0.5, 0.6), reward=reward)
+
+
+@pytest.mark.parametrize("kind", [SphereArms, SphereContexts])
+def test_worlds_of_signed_means_refuse_laws_that_cannot_have_them(kind: Any) -> None:
+    """A law of rewards in [0, 1] would be asked for a negative mean, in the middle of a simulation."""
+    for law in (Bernoulli(), Bounded(width=0.25), TwoPoint(low=0.0, high=1.0), ClippedGaussian(low=-0.5, high=1.0)):
+        with pytest.raises(InvalidArgument, match=r"reward = .* a law of means in \[-1, 1\]"):
+            kind(dim=3, n_arms=2, reward=law)
+    assert kind(dim=3, n_arms=2, reward=ClippedGaussian(low=-7.0, high=7.0, std=1.0)).n_arms == 2

@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 from bandanna.core import require
 from bandanna.core.streams import Streams
 from bandanna.environments.rewards import Bernoulli, RewardLaw
-from bandanna.errors import InvalidStatistic
+from bandanna.errors import InvalidArgument, InvalidStatistic
 
 Floats = NDArray[np.float64]
 
@@ -49,6 +49,9 @@ class Environment(ABC):
     def __post_init__(self) -> None:
         object.__setattr__(self, "dim", require.whole("dim", self.dim))
         object.__setattr__(self, "n_arms", require.whole("n_arms", self.n_arms))
+        if isinstance(self.reward, type) or not callable(getattr(self.reward, "draw", None)):
+            allowed = "a law of rewards: Bernoulli(), Bounded(...), TwoPoint(...), ClippedGaussian(...)"
+            raise InvalidArgument("reward", self.reward, allowed)
 
     def lasting(self, rounds: int) -> int:
         """The rounds, or an error where the world cannot last so long; it lasts for ever unless it says otherwise."""

@@ -10,9 +10,19 @@ import numpy as np
 from bandanna.core import require
 from bandanna.core.streams import Streams
 from bandanna.environments.base import Environment, Floats, World
-from bandanna.environments.levels import TwoPoint
+from bandanna.environments.levels import Levels, TwoPoint
 from bandanna.environments.linear import directions
-from bandanna.environments.rewards import RewardLaw
+from bandanna.environments.rewards import Bernoulli, Bounded, RewardLaw
+from bandanna.errors import InvalidArgument
+
+
+def _require_signed(reward: RewardLaw) -> None:
+    """Means lie in [-1, 1], and so must what a law of rewards can have as its mean."""
+    unit = isinstance(reward, Bernoulli | Bounded)
+    if unit or (isinstance(reward, Levels) and not (reward.low <= -1 and reward.high >= 1)):
+        raise InvalidArgument(
+            "reward", reward, "a law of means in [-1, 1]: TwoPoint or ClippedGaussian, low=-1, high=1"
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,6 +33,10 @@ class SphereArms(Environment):
     """
 
     reward: RewardLaw = TwoPoint(low=-1.0, high=1.0)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _require_signed(self.reward)
 
     def begin(self, streams: Streams) -> SphereWorld:
         """theta from the stream "instance", arms from "arms"."""
@@ -61,6 +75,7 @@ class SphereContexts(Environment):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        _require_signed(self.reward)
         require.positive("variance", self.variance)
 
     def begin(self, streams: Streams) -> SphereContextsWorld:
