@@ -142,12 +142,17 @@ def _newton_step(rows: _Rows, theta: Floats, tolerance: float) -> tuple[Floats, 
     gradient = (residuals[..., None, :] @ x)[..., 0, :] + rows.ridge * theta
     hessian = np.swapaxes(x * slopes[..., None], -1, -2) @ x + rows.ridge * np.eye(x.shape[-1])
     newton = np.asarray(np.linalg.solve(hessian, gradient[..., None])[..., 0], dtype=float)
-    length, size = np.sqrt(np.sum(newton**2, axis=-1)), np.sqrt(np.sum(theta**2, axis=-1))
-    reach = link.concordance(float(np.max(size, initial=0.0))) * length  # s = M |N|
-    small = length * np.where(reach < 0.1, reach, 1.0) <= tolerance * (1 + size)
+    reach, small = judged(link, newton, theta, tolerance)
     if np.any(reach > 0.5):
         newton = _backtracked(rows, theta, newton, np.sum(gradient * newton, axis=-1))
     return newton, small
+
+
+def judged(link: Link, newton: Floats, theta: Floats, tolerance: float) -> tuple[Floats, NDArray[np.bool_]]:
+    """s = M |N| of Newton steps N from theta, (R, d) each, and where the next one, of about s |N|, may be left out."""
+    length, size = np.sqrt(np.sum(newton**2, axis=-1)), np.sqrt(np.sum(theta**2, axis=-1))
+    reach = np.array([link.concordance(bound) for bound in size.tolist()]) * length  # each by itself
+    return reach, np.asarray(length * np.where(reach < 0.1, reach, 1.0) <= tolerance * (1 + size))
 
 
 def _backtracked(rows: _Rows, theta: Floats, move: Floats, promised: Floats) -> Floats:

@@ -25,6 +25,7 @@ from scipy import special
 
 from bandanna.core import require
 from bandanna.errors import InvalidArgument
+from bandanna.glm import derivatives
 
 Floats = NDArray[np.float64]
 
@@ -64,6 +65,14 @@ class Link(ABC):
         """M with |mu''(z)| <= M mu'(z) for |z| <= S: R for an exponential family on [0, R] (Lemma H.1)."""
         return self.reward_bound
 
+    def derivatives(self, z: Floats, order: int) -> Floats | None:
+        """mu, mu', ..., mu^(order), (...) -> (..., order + 1); None: not known (only `expansion` asks for them)."""
+        return None
+
+    def derivative_ratio(self, order: int, bound: float) -> float:
+        """At least sup |mu^(order) / mu'| over |z| <= bound."""
+        return math.inf
+
     def residual_bound(self, parameter_bound: float) -> float:
         """G = sup |mu(z) - r| over |z| <= S and rewards in [0, R]: R where mu stays in [0, R]."""
         return self.reward_bound
@@ -99,6 +108,14 @@ class Logistic(Link):
         """log(1 + e^z)."""
         return np.logaddexp(0.0, z)
 
+    def derivatives(self, z: Floats, order: int) -> Floats:
+        """Polynomials of mu."""
+        return derivatives.logistic(z, order)
+
+    def derivative_ratio(self, order: int, bound: float) -> float:
+        """Whatever the bound is."""
+        return derivatives.logistic_ratio(order)
+
     def draw(self, means: Floats, uniforms: Floats) -> Floats:
         """1 if the uniform number is below the mean."""
         return np.asarray(uniforms < means, dtype=float)
@@ -128,6 +145,14 @@ class Probit(Link):
     def concordance(self, parameter_bound: float) -> float:
         """|mu''| = |z| mu' <= S mu', and R = 1."""
         return max(1.0, parameter_bound)
+
+    def derivatives(self, z: Floats, order: int) -> Floats:
+        """Hermite polynomials times phi."""
+        return derivatives.probit(z, order)
+
+    def derivative_ratio(self, order: int, bound: float) -> float:
+        """Of a Hermite polynomial."""
+        return derivatives.probit_ratio(order, bound)
 
     def draw(self, means: Floats, uniforms: Floats) -> Floats:
         """1 if the uniform number is below the mean."""
@@ -165,6 +190,14 @@ class Binomial(Link):
     def potential(self, z: Floats) -> Floats:
         """n log(1 + e^z)."""
         return np.asarray(self.trials * np.logaddexp(0.0, z))
+
+    def derivatives(self, z: Floats, order: int) -> Floats:
+        """n times those of the logistic link."""
+        return self.trials * derivatives.logistic(z, order)
+
+    def derivative_ratio(self, order: int, bound: float) -> float:
+        """Whatever the bound is."""
+        return derivatives.logistic_ratio(order)
 
     def concordance(self, parameter_bound: float) -> float:
         """That of the logistic link: the factor n cancels."""
@@ -223,6 +256,14 @@ class TruncatedPoisson(Link):
         """The log-partition function."""
         return np.asarray(self._chances(z)[1])
 
+    def derivatives(self, z: Floats, order: int) -> Floats:
+        """The cumulants."""
+        return derivatives.cumulants(self._chances(z)[0], self._counts, order)
+
+    def derivative_ratio(self, order: int, bound: float) -> float:
+        """Cumulants of a number in [0, R]: |kappa_{k+1}| <= k! R^{k-1} kappa_2, generously."""
+        return math.factorial(order) * float(self.most) ** (order - 1)
+
     def argument(self, means: Floats) -> Floats:
         """z with mu(z) = mean, by bisection on [-60, 60]."""
         low, high = np.full(np.shape(means), -60.0), np.full(np.shape(means), 60.0)
@@ -261,6 +302,16 @@ class Linear(Link):
 
     def concordance(self, parameter_bound: float) -> float:
         """mu'' = 0."""
+        return 0.0
+
+    def derivatives(self, z: Floats, order: int) -> Floats:
+        """z, 1, 0, ..."""
+        found = np.zeros((*np.shape(z), order + 1))
+        found[..., 0], found[..., 1] = z, 1.0
+        return found
+
+    def derivative_ratio(self, order: int, bound: float) -> float:
+        """None above the first."""
         return 0.0
 
     def residual_bound(self, parameter_bound: float) -> float:

@@ -18,20 +18,27 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bandanna.core import require
+from bandanna.glm.expansion import Expansion, expandable
 from bandanna.glm.likelihood import maximum_likelihood
 from bandanna.glm.projections import onto_ball
 from bandanna.policies.glm.base import PRESETS, Floats, GLMPolicy, optimistic, quadratic, rank_one
 
+_TOLERANCE = 1e-6  # of an estimate
+
 
 @dataclass(frozen=True, kw_only=True)
 class UCBState:
-    """All data so far, kept with room for the whole horizon; M_t^{-1} and theta_t."""
+    """All data so far, kept with room for the whole horizon; M_t^{-1} and theta_t.
+
+    near: the gradient of the loss around some earlier estimate, so that not every estimate reads all data again.
+    """
 
     rounds: int
     features: Floats  # (*R, T, d)
     rewards: Floats  # (*R, T)
     inverse: Floats  # (*R, d, d)
-    theta: Floats  # (*R, d)
+    theta: Floats  # (*R, d): before any projection
+    near: Expansion | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,34 +69,53 @@ class GLMUCB(GLMPolicy):
 
     def init(self, replicates: tuple[int, ...] = ()) -> UCBState:
         """No data."""
+        near = Expansion(self.model, math.prod(replicates), self.dim) if expandable(self.model, self.dim) else None
         return UCBState(
             rounds=0,
             features=np.zeros((*replicates, self.horizon, self.dim)),
             rewards=np.zeros((*replicates, self.horizon)),
             inverse=np.broadcast_to(np.eye(self.dim) / self.regulariser, (*replicates, self.dim, self.dim)),
             theta=np.zeros((*replicates, self.dim)),
+            near=near,
         )
 
     def act(self, state: UCBState, contexts: Floats) -> NDArray[np.int64]:
         """(*R, K, d) -> (*R)."""
-        values = self.model.mean((contexts @ state.theta[..., None])[..., 0])
+        theta = state.theta if self.preset == "published" else onto_ball(state.theta, self.parameter_bound)
+        values = self.model.mean((contexts @ theta[..., None])[..., 0])
         return optimistic(values, self.bonus(state.rounds) * np.sqrt(quadratic(contexts, state.inverse)))
 
     def learn(self, state: UCBState, features: Floats, rewards: Floats) -> UCBState:
-        """The next state; the arrays of data are filled in place (the earlier state must not be used again)."""
+        """The next state; what holds the data is changed in place (the earlier state must not be used again)."""
         t = state.rounds
         state.features[..., t, :], state.rewards[..., t] = features, rewards
-        theta = state.theta
-        if (t + 1) % self.refit == 0:
-            ridge = self.regulariser * (2 if self.preset == "published" else 1)
-            rows, results = state.features[..., : t + 1, :], state.rewards[..., : t + 1]
-            theta = maximum_likelihood(self.model, rows, results, ridge=ridge, start=theta, tolerance=1e-6).theta
-            if self.preset == "corrected":
-                theta = onto_ball(theta, self.parameter_bound)
+        if state.near is not None:
+            state.near.add(features.reshape(-1, self.dim), np.reshape(rewards, -1))
         return UCBState(
             rounds=t + 1,
             features=state.features,
             rewards=state.rewards,
             inverse=rank_one(state.inverse, features),
-            theta=theta,
+            theta=self._estimate(state) if (t + 1) % self.refit == 0 else state.theta,
+            near=state.near,
         )
+
+    def _estimate(self, state: UCBState) -> Floats:
+        """theta_t: near the last one from the polynomial of its loss, far from it from all data."""
+        ridge = self.regulariser * (2 if self.preset == "published" else 1)
+        theta, far = state.theta.reshape(-1, self.dim), np.arange(math.prod(state.theta.shape[:-1]))
+        if state.near is not None:
+            start = theta
+            theta, fine = state.near.minimise(start, ridge, _TOLERANCE)
+            theta[~fine], far = start[~fine], far[~fine]
+        if len(far):
+            rows = state.features.reshape(-1, self.horizon, self.dim)[far, : state.rounds + 1]
+            results = state.rewards.reshape(-1, self.horizon)[far, : state.rounds + 1]
+            found = maximum_likelihood(
+                self.model, rows, results, ridge=ridge, start=theta[far], tolerance=_TOLERANCE
+            ).theta
+            theta = theta.copy()
+            theta[far] = found
+            if state.near is not None:
+                state.near.move(far, found, rows, results)
+        return theta.reshape(state.theta.shape)

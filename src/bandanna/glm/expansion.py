@@ -1,0 +1,111 @@
+"""The gradient of a cumulative loss near a point, as a polynomial: an estimate follows new rows without the old ones.
+
+    g(a + D) = sum_i (mu(<x_i, a + D>) - r_i) x_i = sum_{|m| <= p} D^m / m! G_m + rest,
+    G_m      = sum_i mu^(|m|)(<x_i, a>) x_i^m x_i   (and - r_i x_i in G_0),
+
+over multi-indices m of d variables: a new row is added to G in constant time, and the Hessian's polynomial is that of
+g, differentiated. With C = sup |mu^(p+1) / mu'|, the rest moves the minimum by at most about C |D|^{p+1} / (p+1)!
+(times the square root of the Hessian's condition number): `reach` is the |D| at which this is 1e-7.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import combinations_with_replacement
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bandanna.glm.likelihood import judged
+from bandanna.glm.links import Link
+
+Floats = NDArray[np.float64]
+
+_ORDER = 5
+_MOST = 4096  # numbers in a table
+_ERROR = 1e-7
+
+
+@dataclass(frozen=True, kw_only=True)
+class Monomials:
+    """The multi-indices of degree at most p: where their factors stand, and which are one factor longer."""
+
+    factors: NDArray[np.intp]  # (M, p): places in (1, x_1, ..., x_d)
+    degrees: NDArray[np.intp]  # (M,)
+    inverse_factorials: Floats  # (M,): 1 / m!
+    longer: NDArray[np.intp]  # (L, d): the place of m + e_j, for the first L, those of degree below p
+
+    def of(self, x: Floats) -> Floats:
+        """x^m: (..., d) -> (..., M)."""
+        padded = np.concatenate([np.ones((*x.shape[:-1], 1)), x], axis=-1)
+        return np.asarray(np.multiply.reduce(padded[..., self.factors], axis=-1))
+
+
+@lru_cache(maxsize=16)
+def monomials(dim: int, order: int = _ORDER) -> Monomials:
+    """All of degree at most `order`, by increasing degree."""
+    each = [m for degree in range(order + 1) for m in combinations_with_replacement(range(1, dim + 1), degree)]
+    place = {m: i for i, m in enumerate(each)}
+    factorials = [math.prod(math.factorial(m.count(j)) for j in set(m)) for m in each]
+    longer = [[place[tuple(sorted((*m, j)))] for j in range(1, dim + 1)] for m in each if len(m) < order]
+    return Monomials(
+        factors=np.array([m + (0,) * (order - len(m)) for m in each], dtype=np.intp).reshape(len(each), order),
+        degrees=np.array([len(m) for m in each], dtype=np.intp),
+        inverse_factorials=1 / np.array(factorials),
+        longer=np.array(longer, dtype=np.intp),
+    )
+
+
+def expandable(link: Link, dim: int) -> bool:
+    """Whether the link's derivatives are known and the table is small."""
+    return math.comb(dim + _ORDER, dim) * dim <= _MOST and link.derivatives(np.zeros(1), 1) is not None
+
+
+class Expansion:
+    """Polynomials of R replicates, each around a point of its own; changed in place."""
+
+    def __init__(self, link: Link, replicates: int, dim: int) -> None:
+        self.link, self.terms = link, monomials(dim)
+        self.anchor, self.reach = np.zeros((replicates, dim)), np.zeros(replicates)
+        self.table = np.zeros((replicates, len(self.terms.degrees), dim))  # G
+
+    def _weights(self, z: Floats) -> Floats:
+        """mu^(|m|)(z): (...) -> (..., M)."""
+        return np.asarray(self.link.derivatives(z, _ORDER))[..., self.terms.degrees]
+
+    def move(self, which: NDArray[np.int64], anchor: Floats, features: Floats, rewards: Floats) -> None:
+        """Around other points (s, d), from all rows so far: (s, n, d), (s, n)."""
+        weights = self._weights((features @ anchor[..., None])[..., 0]) * self.terms.of(features)  # (s, n, M)
+        weights[..., 0] -= rewards
+        self.table[which] = np.swapaxes(weights, -1, -2) @ features
+        self.anchor[which] = anchor
+        size = np.sqrt(np.sum(anchor**2, axis=-1))
+        for place, bound in zip(which, size, strict=True):
+            ratio = self.link.derivative_ratio(_ORDER + 1, float(bound) + 1.0)
+            reach = (_ERROR * math.factorial(_ORDER + 1) / max(ratio, 1e-300)) ** (1 / (_ORDER + 1))
+            self.reach[place] = min(1.0, reach)  # the ratio was taken that far
+
+    def add(self, features: Floats, rewards: Floats) -> None:
+        """One more row each: (R, d), (R,)."""
+        weights = self._weights(np.sum(features * self.anchor, axis=-1)) * self.terms.of(features)  # (R, M)
+        weights[:, 0] -= rewards
+        self.table += weights[..., None] * features[:, None, :]
+
+    def minimise(self, theta: Floats, ridge: float, tolerance: float) -> tuple[Floats, NDArray[np.bool_]]:
+        """Newton's method from theta, (R, d), on loss plus (ridge/2) |theta|^2; and whether it stayed within reach."""
+        terms, eye = self.terms, ridge * np.eye(theta.shape[-1])
+        few, active = len(terms.longer), np.ones(len(theta), dtype=bool)
+        for _ in range(6):
+            powers = terms.of(theta - self.anchor) * terms.inverse_factorials  # (R, M)
+            gradient = (powers[:, None, :] @ self.table)[:, 0] + ridge * theta
+            rows = self.table[:, terms.longer].reshape(len(theta), few, -1)  # (R, L, d d)
+            hessian = (powers[:, None, :few] @ rows)[:, 0].reshape(-1, *eye.shape) + eye
+            newton = np.asarray(np.linalg.solve(hessian, gradient[..., None])[..., 0], dtype=float)
+            theta = np.where(active[:, None], theta - newton, theta)
+            active &= ~judged(self.link, newton, theta, tolerance)[1]
+            if not active.any():
+                break
+        away = np.sqrt(np.sum((theta - self.anchor) ** 2, axis=-1))
+        return theta, np.asarray(~active & (away <= self.reach))

@@ -1,0 +1,107 @@
+"""The loss near a point: derivatives of every link, the polynomial beside the loss itself, estimates that follow."""
+
+from __future__ import annotations
+
+import mpmath
+import numpy as np
+import pytest
+
+from bandanna.environments import GeneralisedLinear
+from bandanna.glm import Binomial, Linear, Link, Logistic, Probit, TruncatedPoisson, maximum_likelihood
+from bandanna.glm.expansion import Expansion, expandable
+from bandanna.policies.glm import GLMUCB, glm_ucb
+from bandanna.simulation.engine import simulate
+
+ALL = [Logistic(), Probit(), Binomial(trials=4), TruncatedPoisson(most=3), Linear()]
+POTENTIALS = {
+    "logistic": lambda z: mpmath.log(1 + mpmath.exp(z)),
+    "probit": lambda z: z * mpmath.ncdf(z) + mpmath.npdf(z),
+    "binomial": lambda z: 4 * mpmath.log(1 + mpmath.exp(z)),
+    "truncated poisson": lambda z: mpmath.log(sum(mpmath.exp(k * z) / mpmath.factorial(k) for k in range(4))),
+    "linear": lambda z: z**2 / 2,
+}
+links = pytest.mark.parametrize("link", ALL, ids=lambda link: link.name)
+
+
+def rows(link: Link, *, n: int, seeds: int, dim: int = 3) -> tuple[np.ndarray, np.ndarray]:
+    """Features in the unit ball and rewards anywhere in the range: (seeds, n, dim), (seeds, n)."""
+    rng = np.random.default_rng(3)
+    x = rng.normal(size=(seeds, n, dim))
+    x /= np.maximum(1, np.linalg.norm(x, axis=-1))[..., None]
+    return x, rng.random((seeds, n)) * link.reward_bound
+
+
+@links
+def test_derivatives_are_those_of_the_mean(link: Link) -> None:
+    """A derivative of some order would not be the one that mpmath finds with 40 digits, or pass its stated bound."""
+    with mpmath.workdps(40):
+        for z in (-6.0, -1.3, 0.0, 0.4, 2.5):
+            exact = [float(mpmath.diff(POTENTIALS[link.name], z, k + 1)) for k in range(7)]
+            found = link.derivatives(np.array(z), 6)
+            assert found is not None
+            np.testing.assert_allclose(found, exact, atol=1e-11)
+            assert all(
+                abs(exact[k]) <= link.derivative_ratio(k, abs(z)) * exact[1] * 1.0001 + 1e-11 for k in range(2, 7)
+            )
+
+
+@links
+def test_extreme_arguments_stay_finite(link: Link) -> None:
+    """Derivatives far out would be infinite or raise a warning."""
+    found = link.derivatives(np.array([-500.0, 500.0]), 6)
+    assert found is not None
+    assert np.all(np.isfinite(found))
+
+
+@links
+def test_the_minimum_of_the_polynomial_is_that_of_the_loss(link: Link) -> None:
+    """Within its reach the polynomial would have another minimum than the loss that it stands for."""
+    x, r = rows(link, n=400, seeds=4)
+    first = maximum_likelihood(link, x[:, :300], r[:, :300], ridge=2.0).theta
+    near = Expansion(link, 4, 3)
+    near.move(np.arange(4), first, x[:, :300], r[:, :300])
+    theta = first
+    for t in range(300, 400):
+        near.add(x[:, t], r[:, t])
+        theta, fine = near.minimise(theta, 2.0, 1e-9)
+        if not np.all(fine):
+            assert link.name == "truncated poisson"  # its stated bound is the most generous, so its reach the shortest
+            near.move(np.arange(4), theta, x[:, : t + 1], r[:, : t + 1])
+    np.testing.assert_allclose(theta, maximum_likelihood(link, x, r, ridge=2.0).theta, atol=2e-7)
+    assert np.max(np.abs(theta - first)) > 0.01  # it went somewhere
+
+
+def test_what_is_far_away_is_not_trusted() -> None:
+    """A polynomial would be believed beyond its reach, where it is wrong."""
+    x, r = rows(Probit(), n=60, seeds=2)
+    near = Expansion(Probit(), 2, 3)
+    near.move(np.arange(2), np.array([[0.0, 0.0, 0.0], [2.0, -1.0, 0.0]]), x[:, :20], r[:, :20])
+    for t in range(20, 60):
+        near.add(x[:, t], np.array([1.0, 1.0]))
+    theta, fine = near.minimise(near.anchor, 1e-3, 1e-9)
+    assert not np.any(fine)
+    exact = maximum_likelihood(Probit(), x, np.concatenate([r[:, :20], np.ones((2, 40))], axis=1), ridge=1e-3).theta
+    assert np.max(np.abs(theta - exact)) > 1e-3
+
+
+@pytest.mark.parametrize("preset", ["published", "corrected"])
+def test_estimates_that_follow_decide_as_those_from_all_data(preset: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """GLM-UCB's runs would depend on whether its estimates read all data in every round."""
+    env = GeneralisedLinear(dim=2, n_arms=5, link="logistic", norm=1.5)
+    policy = GLMUCB(dim=2, horizon=400, link="logistic", parameter_bound=1.5, preset=preset)
+    followed = simulate(policy, env, n_seeds=3)
+    monkeypatch.setattr(glm_ucb, "expandable", lambda link, dim: False)
+    np.testing.assert_allclose(followed.regret, simulate(policy, env, n_seeds=3).regret, atol=1e-9)
+
+
+def test_what_is_expanded() -> None:
+    """Tables of many features would fill the memory, or a link without derivatives be asked for them."""
+
+    class Own(Logistic):
+        """A link of one's own, of which only mean, slope and potential are known."""
+
+        derivatives = Link.derivatives
+
+    assert expandable(Logistic(), 5)
+    assert not expandable(Logistic(), 20)
+    assert not expandable(Own(), 3)
