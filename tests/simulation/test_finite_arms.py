@@ -173,7 +173,7 @@ def test_a_large_epsilon_comes_close_to_no_noise() -> None:
         for policy in (UCB1(n_arms=2, horizon=1000), LDPUCB(n_arms=2, horizon=1000, epsilon=1e6))
     )
     assert local == pytest.approx(bare, rel=0.1)
-    joint = {rho: OFULJDP(dim=2, horizon=400, budget=ZCDP(rho=rho), batch=1) for rho in (1.0, 1e9)}
+    joint = {rho: OFULJDP(dim=2, horizon=400, budget=ZCDP(rho=rho), batch=4) for rho in (1.0, 1e9)}
     free = simulate(OFUL(dim=2, horizon=400), FRESH, n_seeds=8).mean()[-1]
     regret = {rho: simulate(policy, FRESH, n_seeds=8).mean()[-1] for rho, policy in joint.items()}
     assert abs(regret[1e9] / free - 1) < 0.2 < regret[1.0] / free - 1
