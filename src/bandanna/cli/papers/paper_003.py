@@ -45,7 +45,8 @@ def _print(told: list[Row003]) -> None:
             ]
             for row in told
         ],
-        "true: the epsilon that the noise really gives at delta = 0.02; I: explored rounds; II: switches (means)",
+        "kappa: the instance's own, told to all but GLM-JDP; true: the epsilon that the noise really gives at "
+        "delta = 0.02; I: explored rounds; II: switches (means)",
     )
     largest = max(row.epsilon or 0.0 for row in told)
     for row in told:
