@@ -24,7 +24,7 @@ from bandanna.policies.ucb_episodes import UCBEpisodes
 from bandanna.protocols.trust import central, none
 from bandanna.simulation.engine import simulate
 from bandanna.simulation.result import Result
-from bandanna.theory import finite, linear
+from bandanna.theory import contextual, finite, linear
 
 MEANS = (0.75, 0.625, 0.5, 0.375, 0.25)
 WIDE = ClippedGaussian(low=-9.0, high=9.0, std=1.0)  # unit variance, and practically never clipped
@@ -87,6 +87,16 @@ def test_the_hard_family_of_theorem_17_costs_what_it_says(horizon: int, rho: flo
     assert worst >= lower
 
 
+@pytest.mark.parametrize("horizon", [500, 2000, 8000])
+def test_the_best_policies_stay_within_a_constant_of_theorem_17(horizon: int) -> None:
+    """The lower bound would be below the truth by more than its constant: 1/27 leaves a factor of about 16, at any T."""
+    lower, gap = finite.finite_lower(horizon=horizon, arms=4), math.sqrt(3 / (4 * horizon))
+    policy = UCBEpisodes(n_arms=4, horizon=horizon, reward_range=(-9.0, 9.0), optimism=0.01)
+    means = [tuple(2 * gap if arm == raised else gap * (arm == 0) for arm in range(4)) for raised in (None, 1, 2, 3)]
+    worst = max(float(simulate(policy, FiniteArms(means=m, reward=WIDE), n_seeds=60).mean()[-1]) for m in means)
+    assert 8 * lower < worst < 32 * lower  # a bound that is twice as large, or half, would be noticed
+
+
 @dataclass(frozen=True, kw_only=True)
 class Corners(Environment):
     """The corners of [-1, 1]^d as arms, a given theta: the hard worlds of Theorem 9."""
@@ -130,3 +140,25 @@ def test_the_hard_family_of_theorem_9_costs_what_it_says(horizon: int, rho: floa
             env = Corners(theta=tuple(size * sign for sign in signs), reward=WIDE)
             worst = max(worst, float(simulate(policy, env, n_seeds=5).mean()[-1]))
     assert worst >= linear.linear_lower(horizon=horizon, dim=2, rho=rho, as_printed=True)
+
+
+@pytest.mark.parametrize("horizon", [500, 2000])
+def test_the_best_policies_stay_within_a_constant_of_theorem_9(horizon: int) -> None:
+    """The lower bound would be below the truth by more than its constant: e^-2/8 leaves a factor of about 33."""
+    lower, size = linear.linear_lower(horizon=horizon, dim=2), 1 / math.sqrt(horizon)
+    policy = OFUL(dim=2, horizon=horizon, reward_range=(-9.0, 9.0), reward_std=1.0, feature_bound=1.5, width=0.3)
+    worlds = [Corners(theta=(size * one, size * two), reward=WIDE) for one, two in product((-1.0, 1.0), repeat=2)]
+    worst = max(float(simulate(policy, world, n_seeds=8).mean()[-1]) for world in worlds)
+    assert 16 * lower < worst < 66 * lower
+
+
+@pytest.mark.parametrize("privacy", [none(), central(epsilon=1.0, delta=1e-5)])
+def test_linucb_stays_below_theorem_c2_of_002(privacy: object) -> None:
+    """LinUCB that learns every round would have more regret than Theorem C.2 allows for its noise."""
+    policy = LinUCB(dim=3, horizon=3000, privacy=privacy, batch=1)  # type: ignore[arg-type]
+    result = simulate(policy, LinearContextual(dim=3, n_arms=10), n_seeds=5)
+    least = float(result.setting["smallest"])
+    bound = contextual.regular_linucb(
+        horizon=result.checkpoints, dim=3, smallest=least, largest=3 * least, shift=math.sqrt(least), failure=0.1
+    )
+    assert np.all(result.regret <= bound)
