@@ -14,7 +14,7 @@ from scipy import integrate
 
 from bandanna.accounting import gdp
 from bandanna.accounting.budgets import ZCDP, ApproxDP, Budget, PureDP, RenyiDP
-from bandanna.errors import InvalidArgument, InvalidBudget
+from bandanna.errors import InvalidBudget
 
 
 def responses(epsilon: float) -> tuple[np.ndarray, np.ndarray]:
@@ -159,7 +159,7 @@ def test_bad_epsilon(value: Any) -> None:
         ("rho", lambda: ZCDP(rho=value)),
     )
     for name, make in makers:
-        with pytest.raises(InvalidArgument) as caught:
+        with pytest.raises(InvalidBudget) as caught:
             make()
         assert caught.value.argument == name
         assert caught.value.value is value

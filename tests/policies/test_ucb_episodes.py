@@ -146,6 +146,7 @@ def test_what_is_not_a_sum_of_clipped_rewards_is_refused_and_nothing_is_lost() -
         ({"reward_range": (1.0, 1.0)}, InvalidArgument),
         ({"reward_range": (0.0, math.inf)}, InvalidArgument),
         ({"reward_range": 3}, InvalidArgument),
+        ({"reward_range": "01"}, InvalidArgument),
         ({"optimism": 0.0}, InvalidArgument),
         ({"budget": 1.0}, InvalidBudget),
     ],

@@ -96,7 +96,7 @@ class ZCDP(Budget):
     rho: float
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "rho", require.positive("rho", self.rho, infinite=True))
+        object.__setattr__(self, "rho", require.epsilon(self.rho, argument="rho"))
 
     def mu(self) -> float:
         """A mu-GDP Gaussian release is exactly (mu^2/2)-zCDP."""

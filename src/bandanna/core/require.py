@@ -54,7 +54,7 @@ def one_of(argument: str, value: Any, allowed: tuple[str, ...]) -> str:
 
 
 def epsilon(value: Any, *, argument: str = "epsilon") -> float:
-    """A privacy parameter epsilon > 0; infinity means no privacy."""
+    """A privacy parameter (epsilon, rho) > 0; infinity means no privacy."""
     if isinstance(value, bool) or not isinstance(value, Real) or math.isnan(value) or value <= 0:
         raise InvalidBudget(argument, value, "a number > 0 (math.inf for no privacy)")
     return float(value)

@@ -97,6 +97,8 @@ class RewardNoise:
 def reward_box(reward_range: tuple[float, float]) -> Box:
     """The declared range of the rewards: they are clipped into it before any statistic is formed."""
     try:
+        if isinstance(reward_range, str):
+            raise TypeError
         low, high = (float(end) for end in reward_range)
     except (TypeError, ValueError):
         raise InvalidArgument("reward_range", reward_range, "two numbers, low < high") from None
