@@ -8,7 +8,7 @@ from itertools import chain, combinations, product
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bandanna.accounting.definitions import ExplicitPolicy, adversaries, identity, pretending
@@ -120,6 +120,61 @@ def test_proposition_1_on_a_thousand_policies_of_each_size(rounds: int, arms: in
         assert np.all(view.renyi(order) <= table.renyi(order) * (1 + 1e-12))  # (c), order by order
     strict = np.mean(view.delta(0.5) < table.delta(0.5) - 1e-9)
     assert strict > 0.2  # (e) is no rarity
+
+
+def drawn_policies(rounds: int, arms: int, *, count: int = 20) -> st.SearchStrategy[ExplicitPolicy]:
+    """Hypothesis' own: `count` policies at once, weights 0 to 15 for every arm after every history."""
+    rows = [(2 * arms) ** t for t in range(rounds)]
+    size = count * sum(rows) * arms
+
+    def policy(raw: bytes) -> ExplicitPolicy:
+        weights = (np.frombuffer(raw, dtype=np.uint8) % 16).astype(float).reshape(count, sum(rows), arms)
+        weights += np.sum(weights, axis=-1, keepdims=True) == 0  # a row of zeros: any arm
+        rules = np.split(weights / np.sum(weights, axis=-1, keepdims=True), np.cumsum(rows)[:-1], axis=1)
+        return ExplicitPolicy.from_rules(rules)
+
+    return st.binary(min_size=size, max_size=size).map(policy)
+
+
+EPSILONS = st.floats(0.0, 4.0)
+ORDERS = st.sampled_from([1.0, 1.01, 1.5, 2.0, 4.0, 32.0, math.inf])
+
+
+def proposition_1(policy: ExplicitPolicy, epsilon: float, order: float) -> None:
+    """(a) to (d), of each of the policies."""
+    view, table = policy.view, policy.table
+    np.testing.assert_array_equal(view.epsilon(0.0), table.epsilon(0.0))  # (a)
+    assert np.all(view.delta(epsilon) <= table.delta(epsilon) + 1e-15)  # (b)
+    assert np.all(view.renyi(order) <= table.renyi(order) * (1 + 1e-12))  # (c), order by order
+    assert np.all(table.delta(epsilon) <= policy.arms**policy.rounds * view.delta(epsilon) + 1e-14)  # (d)
+
+
+def proposition_2(policy: ExplicitPolicy, epsilon: float, order: float) -> None:
+    """(a) and (b), of each of the policies; (b) by one adversary after another."""
+    assert np.all(policy.table.delta(epsilon) <= policy.interactive.delta(epsilon) + 1e-15)
+    assert np.all(policy.table.renyi(order) <= policy.interactive.renyi(order) * (1 + 1e-12))  # (a)
+    each = adversaries(rounds=policy.rounds, arms=policy.arms)
+    pretenders = [pretending(policy, adversary).table.renyi(order) for adversary in each]
+    np.testing.assert_allclose(policy.interactive.renyi(order), np.max(pretenders, axis=0), rtol=1e-9)  # (b)
+
+
+@given(drawn_policies(3, 2), drawn_policies(2, 3), EPSILONS, ORDERS)
+def test_proposition_1_on_thousands_of_drawn_policies(
+    two: ExplicitPolicy, three: ExplicitPolicy, epsilon: float, order: float
+) -> None:
+    """Proposition 1(a)-(d) would fail for a policy that Hypothesis draws: 2,000 of T = 3, K = 2 and of T = 2, K = 3."""
+    proposition_1(two, epsilon, order)
+    proposition_1(three, epsilon, order)
+
+
+@settings(max_examples=50)
+@given(drawn_policies(3, 2, count=40), drawn_policies(2, 3, count=40), EPSILONS, ORDERS)
+def test_proposition_2_on_thousands_of_drawn_policies(
+    two: ExplicitPolicy, three: ExplicitPolicy, epsilon: float, order: float
+) -> None:
+    """Proposition 2 would fail for a policy that Hypothesis draws: 2,000 of T = 3, K = 2 and of T = 2, K = 3."""
+    proposition_2(two, epsilon, order)
+    proposition_2(three, epsilon, order)
 
 
 @pytest.mark.parametrize(("rounds", "arms"), SIZES)
