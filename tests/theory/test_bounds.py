@@ -155,6 +155,19 @@ def test_paper_000_batches_balance() -> None:
     assert slopes == pytest.approx([0.6 + 2 * 0.034] * 2, abs=0.03)  # 3/5, and two logarithms
 
 
+def test_paper_000_corollaries_by_hand() -> None:
+    """Corollaries 3.3, B.3 or C.3 of 000 would be read wrongly."""
+    budget = {"horizon": 1e5, "epsilon": 0.25, "delta": 1e-5}
+    fixed = contextual.linucb_sdp_fixed_rate(**budget)
+    assert fixed == pytest.approx(1e3 * 2 * math.sqrt(math.log(1e10)))
+    amp, vec = (
+        formula(dim=16, **(budget | {"horizon": 1e4}))
+        for formula in (contextual.linucb_sdp_amp_local_rate, contextual.linucb_sdp_vec_local_rate)
+    )
+    assert amp == pytest.approx(8 * 1e3 * 2 * math.log(1e5) ** 0.25)
+    assert vec == pytest.approx(8 * 1e3 * 2 * math.log(256e5) ** 0.5)
+
+
 def test_outside_of_a_theorem_is_refused_by_name() -> None:
     """A bound would be stated where it is not proven."""
     with pytest.raises(InvalidArgument, match="optimism"):

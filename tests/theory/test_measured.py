@@ -89,7 +89,7 @@ def test_the_hard_family_of_theorem_17_costs_what_it_says(horizon: int, rho: flo
 
 @pytest.mark.parametrize("horizon", [500, 2000, 8000])
 def test_the_best_policies_stay_within_a_constant_of_theorem_17(horizon: int) -> None:
-    """The lower bound would be below the truth by more than its constant: 1/27 leaves a factor of about 16, at any T."""
+    """The lower bound would be off by more than its constant: 1/27 leaves a factor of about 16, at any T."""
     lower, gap = finite.finite_lower(horizon=horizon, arms=4), math.sqrt(3 / (4 * horizon))
     policy = UCBEpisodes(n_arms=4, horizon=horizon, reward_range=(-9.0, 9.0), optimism=0.01)
     means = [tuple(2 * gap if arm == raised else gap * (arm == 0) for arm in range(4)) for raised in (None, 1, 2, 3)]
@@ -144,7 +144,7 @@ def test_the_hard_family_of_theorem_9_costs_what_it_says(horizon: int, rho: floa
 
 @pytest.mark.parametrize("horizon", [500, 2000])
 def test_the_best_policies_stay_within_a_constant_of_theorem_9(horizon: int) -> None:
-    """The lower bound would be below the truth by more than its constant: e^-2/8 leaves a factor of about 33."""
+    """The lower bound would be off by more than its constant: e^-2/8 leaves a factor of about 33."""
     lower, size = linear.linear_lower(horizon=horizon, dim=2), 1 / math.sqrt(horizon)
     policy = OFUL(dim=2, horizon=horizon, reward_range=(-9.0, 9.0), reward_std=1.0, feature_bound=1.5, width=0.3)
     worlds = [Corners(theta=(size * one, size * two), reward=WIDE) for one, two in product((-1.0, 1.0), repeat=2)]

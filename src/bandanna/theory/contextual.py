@@ -117,6 +117,27 @@ def linucb_sdp_vec_best_rate(*, horizon: Any, dim: int, epsilon: Any, delta: Any
     )
 
 
+@states("upper", "000", "Corollary 3.3", explicit=False, holds="LinUCB-SDP-Amp, batches of T^(3/5); " + _ARBITRARY)
+def linucb_sdp_fixed_rate(*, horizon: Any, epsilon: Any, delta: Any, constant: float = 1.0) -> Any:
+    """T^(3/5) log(T/delta)^(1/2) / sqrt(epsilon) (Vec: log(d^2/delta), Remark 3.6): a batch that ignores the budget."""
+    t, privacy = _private(horizon, epsilon, 1.0)
+    return plain(constant * t**0.6 * privacy * np.sqrt(np.log(t / within("delta", delta, 0, 1))))
+
+
+@states("upper", "000", "Corollary B.3", explicit=False, holds="LinUCB-SDP-Amp, each report local DP; " + _ARBITRARY)
+def linucb_sdp_amp_local_rate(*, horizon: Any, dim: int, epsilon: Any, delta: Any, constant: float = 1.0) -> Any:
+    """d^(3/4) T^(3/4) log(1/delta)^(1/4) / sqrt(epsilon), epsilon and delta of the local guarantee."""
+    t, privacy = _private(horizon, epsilon, np.log(1 / within("delta", delta, 0, 1)) ** 0.25)
+    return plain(constant * dim**0.75 * t**0.75 * privacy)
+
+
+@states("upper", "000", "Corollary C.3", explicit=False, holds="LinUCB-SDP-Vec, each report local DP; " + _ARBITRARY)
+def linucb_sdp_vec_local_rate(*, horizon: Any, dim: int, epsilon: Any, delta: Any, constant: float = 1.0) -> Any:
+    """d^(3/4) T^(3/4) log(d^2/delta)^(1/2) / sqrt(epsilon), epsilon and delta of the local guarantee."""
+    t, privacy = _private(horizon, epsilon, np.sqrt(np.log(dim**2 / within("delta", delta, 0, 1))))
+    return plain(constant * dim**0.75 * t**0.75 * privacy)
+
+
 @states("upper", "000", "Theorem 4.2(i) (E.3)", explicit=False, holds="LinUCB-SDP-Amp, returning users; " + _ARBITRARY)
 def linucb_sdp_amp_returning_rate(
     *, horizon: Any, dim: int, batches: float, epsilon: Any, delta: Any, failure: float, constant: float = 1.0
