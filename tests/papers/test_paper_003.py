@@ -4,8 +4,10 @@ import json
 import math
 from dataclasses import replace
 
+import dp_accounting
 import numpy as np
 import pytest
+from dp_accounting.rdp import RdpAccountant
 from typer.testing import CliRunner
 
 from bandanna.accounting import gdp
@@ -121,13 +123,37 @@ def test_the_reference_s_noise_is_priced_by_a_second_route() -> None:
     assert privacy_003.tree_rho(8 / 3, 0.02 / 3) == pytest.approx(0.2834, abs=1e-4)
     rho = privacy_003.call_rho(8 / 3, 0.02 / 3, 9)
     assert ZCDP(rho=rho).to_approx(0.02 / 27).epsilon == pytest.approx(8 / 27, rel=1e-4)
-    epsilon, delta = privacy_003.reference_epsilon(epsilon=8.0, delta=0.02, calls=(3, 9))
+    epsilon, delta = privacy_003.reference_epsilon(epsilon=8.0, delta=0.02, calls=(3, 9), horizon=5000)
     assert epsilon == pytest.approx(4.416, abs=2e-3)
-    mu = math.sqrt(2 * privacy_003.reference_rho(epsilon=8.0, delta=0.02, calls=(3, 9)))
+    mu = math.sqrt(2 * privacy_003.reference_rho(epsilon=8.0, delta=0.02, calls=(3, 9), horizon=5000))
     assert gdp.delta(epsilon, mu) == pytest.approx(0.02, rel=1e-6)
     assert delta < 0.02
     quieter = privacy_003.call_rho(8 / 3, 0.02 / 3, 95)
     assert 95 * quieter < 9 * rho  # advanced composition over many calls wastes more
+
+
+@pytest.mark.parametrize("rows", [1500, 4095, 5000, 12287])
+def test_calls_in_batches_cost_no_more_than_is_stated(rows: int) -> None:
+    """Noise accounted as for independent draws of batches (K3) would be priced below what its epochs cost.
+
+    As run: `epochs` passes over the rows, their noise by dp-accounting for as many draws of 2048 of them. The noise at
+    which these passes would cost the stated c rho must be too little for that accountant.
+    """
+    share, tail, epochs, batch = 8 / 27, 0.02 / 27, 15, min(2048, rows)
+    rho = privacy_003.batch_factor(rows) * privacy_003.call_rho(8 / 3, 0.02 / 3, 9)
+    drawn: dp_accounting.DpEvent = dp_accounting.GaussianDpEvent(0.999 * math.sqrt(epochs / (2 * rho)))
+    if batch < rows:
+        drawn = dp_accounting.SampledWithoutReplacementDpEvent(rows, batch, drawn)
+    accounted = RdpAccountant(neighboring_relation=dp_accounting.NeighboringRelation.REPLACE_ONE)
+    accounted.compose(drawn, epochs * (rows // batch))
+    assert accounted.get_epsilon(tail) >= share * (1 - 1e-3)
+
+
+def test_batches_matter_beyond_5792_rows() -> None:
+    """Table 2 would be touched by erratum K3, or figure 1(a) not."""
+    assert privacy_003.batch_factor(1) == privacy_003.batch_factor(5000) == privacy_003.batch_factor(5792) == 1
+    assert privacy_003.batch_factor(5793) > 1
+    assert privacy_003.batch_factor(15_000) == pytest.approx(49 / 24, rel=1e-3)
 
 
 @pytest.mark.full

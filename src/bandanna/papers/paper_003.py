@@ -137,7 +137,8 @@ def _printed(panel: Panel, rounds: int, algorithm: str, preset: str, epsilon: fl
 
 
 def _reference(epsilon: float, setting: Mapping[str, Any]) -> tuple[float, float]:
-    return reference_epsilon(epsilon=epsilon, delta=DELTA, calls=_calls(epsilon, setting)[:2])
+    calls = _calls(epsilon, setting)[:2]
+    return reference_epsilon(epsilon=epsilon, delta=DELTA, calls=calls, horizon=setting["horizon"])
 
 
 def _calls(epsilon: float, setting: Mapping[str, Any]) -> tuple[int, int, float]:
