@@ -69,6 +69,19 @@ def test_every_policy_finds_its_bounds(policy: Any, env: Any, expected: list[str
     assert all(curve.values.shape == (5,) for curve in found)
 
 
+def test_the_bound_of_oful_is_that_of_the_radius_that_runs() -> None:
+    """Theorem 5 would be shown with a smaller radius than the policy's, or for norms that it does not cover."""
+    policy = OFUL(dim=2, horizon=10**6, eigenvalue=0.1)
+    setting = {"policy": "OFUL", "dim": 2, "arms": 3, "epsilon": math.inf, "delta": 0.0, "failure": policy.failure}
+    setting |= {"eigenvalue": 0.1, "ridge": 1.0, "growth": 1.0, "feature_bound": 1.0, "parameter_bound": 1.0}
+    (curve,) = bounds_for(setting, [1e6])
+    log_det = 2 * math.log1p(1e6 / 2)
+    radius = math.sqrt(2 * math.log(2 / policy.failure) + log_det) + 1.0  # as in `policies/oful.py`
+    assert curve.values[0] == pytest.approx(2 * math.sqrt(2) * math.sqrt(2 * log_det) * radius * 1e3)
+    for outside in ({"feature_bound": 2.0}, {"parameter_bound": 2.0}, {"width": 0.5}):
+        assert [each.bound.name for each in bounds_for({**setting, **outside}, [1e6])] == ["adac_oful_rate"]
+
+
 @pytest.mark.parametrize("trust", ["none", "central", "local", "shuffle"])
 def test_distributed_elimination_finds_its_row_of_table_1(trust: str) -> None:
     """DP-DPE would be given the row of another trust model."""

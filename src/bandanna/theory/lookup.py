@@ -126,19 +126,25 @@ def _linucb(setting: Setting) -> Found:
 
 
 def _oful(setting: Setting) -> Found:
-    """RS-OFUL and AdaC-OFUL: with constants where the contexts' least eigenvalue was given, else the rate."""
+    """RS-OFUL and AdaC-OFUL: with constants where the contexts' least eigenvalue was given, else the rate.
+
+    The theorem is for features and theta of norm at most 1; the policy gives half of `failure` to each kind of noise.
+    """
     problem = {"dim": setting["dim"], "rho": _rho(setting)}
-    if not setting.get("eigenvalue") or setting.get("width", 1.0) < 1:
+    outside = setting.get("width", 1.0) < 1 or setting["feature_bound"] != 1 or setting["parameter_bound"] != 1
+    if not setting.get("eigenvalue") or outside:
         yield public_contexts.adac_oful_rate, problem
         return
-    names = ("failure", "ridge", "growth")
     width = setting.get("reward_width", 2.0)
     known = {
         "least_eigenvalue": setting["eigenvalue"],
+        "failure": setting["failure"] / 2,
+        "ridge": setting["ridge"],
+        "growth": setting["growth"],
         "width": width,
         "reward_std": setting.get("reward_std") or width / 2,
     }
-    yield public_contexts.adac_oful_proof, {**problem, **known, **{name: setting[name] for name in names}}
+    yield public_contexts.adac_oful_proof, {**problem, **known}
 
 
 def _oful_joint(setting: Setting) -> Found:
