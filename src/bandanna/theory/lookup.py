@@ -29,8 +29,14 @@ class Curve:
 
     @property
     def label(self) -> str:
-        """Side and place: `upper bound, Theorem 10`."""
-        kind = f"{self.bound.side} bound" if self.bound.explicit else "rate"
+        """Side and place: `upper bound, Theorem 10`; rates are upper ones unless it says otherwise."""
+        kind = (
+            f"{self.bound.side} bound"
+            if self.bound.explicit
+            else "lower rate"
+            if self.bound.side == "lower"
+            else "rate"
+        )
         return f"{kind}, {self.bound.statement.partition(' (')[0].partition(',')[0]} [{self.bound.paper}]"
 
 
@@ -101,10 +107,17 @@ def _phased_elimination(setting: Setting) -> Found:
         yield distributed.dpe_rate, shared
     elif setting["delta"] > 0:
         yield tables[setting["trust"]], {**shared, **private}
+    yield distributed.distributed_lower_rate, {"dim": setting["dim"]}
 
 
 def _linucb(setting: Setting) -> Found:
-    """LinUCB: Lemma A.2 with the radius that it ran with; a narrower one is outside of it."""
+    """LinUCB: from above by its own radius or rate; from below what every policy pays."""
+    yield from _linucb_upper(setting)
+    yield contextual.contextual_lower_rate, {"dim": setting["dim"]}
+
+
+def _linucb_upper(setting: Setting) -> Found:
+    """Lemma A.2 with the radius that it ran with; a narrower one is outside of it."""
     if setting.get("width", 1.0) >= 1 and "radius" in setting:
         names = ("dim", "batch", "radius", "smallest")
         yield contextual.linucb_lemma, {name: setting[name] for name in names}
@@ -134,6 +147,7 @@ def _oful(setting: Setting) -> Found:
     outside = setting.get("width", 1.0) < 1 or setting["feature_bound"] != 1 or setting["parameter_bound"] != 1
     if not setting.get("eigenvalue") or outside:
         yield public_contexts.adac_oful_rate, problem
+        yield contextual.contextual_lower_rate, {"dim": setting["dim"]}
         return
     width = setting.get("reward_width", 2.0)
     known = {
@@ -145,11 +159,13 @@ def _oful(setting: Setting) -> Found:
         "reward_std": setting.get("reward_std") or width / 2,
     }
     yield public_contexts.adac_oful_proof, {**problem, **known}
+    yield contextual.contextual_lower_rate, {"dim": setting["dim"]}
 
 
 def _oful_joint(setting: Setting) -> Found:
     """AdaC-OFUL-JDP: a rate."""
     yield public_contexts.adac_oful_joint_rate, {"rho": _rho(setting)}
+    yield contextual.contextual_lower_rate, {"dim": setting["dim"]}
 
 
 def _generalised(setting: Setting) -> Found:
