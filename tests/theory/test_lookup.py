@@ -21,6 +21,7 @@ from bandanna.policies.oful import OFUL
 from bandanna.policies.thompson import Thompson
 from bandanna.policies.ucb_episodes import UCBEpisodes
 from bandanna.protocols.trust import central, concurrent, local, shuffle
+from bandanna.simulation.bound_lines import bound_lines
 from bandanna.simulation.engine import simulate
 from bandanna.simulation.figures import plot_regret
 from bandanna.simulation.result import Result
@@ -136,6 +137,7 @@ def test_a_rate_goes_through_the_measured_end() -> None:
     axes = result.plot(bounds=True).axes[0]
     ends = [line.get_ydata()[-1] for line in axes.lines[:3]]
     assert ends == pytest.approx([ends[0]] * 3)
+    assert len({str(line.dashes) for line in bound_lines([("", result)])}) == 2  # one can tell them apart
     assert any("scaled to the end" in text.get_text() for text in axes.texts)
     assert {"rate, Lemma 3.9 [000]", "lower rate, introduction [000]"} <= {text.get_text() for text in axes.texts}
 

@@ -37,8 +37,9 @@ class BoundLine:
 
     @property
     def dashes(self) -> Any:
-        """Long for upper bounds, short for lower ones, dotted for rates."""
-        return (0, (1, 1.5)) if not self.explicit else (0, (6, 2)) if self.side == "upper" else (0, (3, 2))
+        """Long for upper bounds, short for lower ones, dotted for rates, sparsely for lower ones."""
+        long, short = ((6, 2), (3, 2)) if self.explicit else ((1, 1.5), (1, 4))
+        return (0, long if self.side == "upper" else short)
 
 
 def bound_lines(curves: Sequence[tuple[str, Result]]) -> list[BoundLine]:
