@@ -14,10 +14,11 @@ from bandanna.core.streams import Streams
 from bandanna.errors import InvalidBudget, InvalidStatistic
 from bandanna.mechanisms.sources import FastNoise
 from bandanna.policies.elimination import Elimination
+from bandanna.policies.finite import State
 from bandanna.policies.ldp_ucb import LDPUCB
 from bandanna.policies.registry import ALGORITHMS, make
 from bandanna.policies.thompson import Thompson, gamma
-from bandanna.policies.ucb1 import UCB1, State
+from bandanna.policies.ucb1 import UCB1
 
 from .scripted_noise import Scripted
 

@@ -33,12 +33,12 @@ from bandanna.accounting.budgets import ApproxDP, Budget
 from bandanna.accounting.calibration.bits import bit_event, bit_noise, bit_noise_of_std
 from bandanna.accounting.guarantee import Guarantee, worst_of
 from bandanna.core import require
-from bandanna.core.domain import Box
 from bandanna.core.shapes import Bits
 from bandanna.errors import CalibrationError, InvalidArgument, InvalidBudget
 from bandanna.mechanisms.laplace import Laplace
 from bandanna.mechanisms.sources import NoiseSource
-from bandanna.policies.reward_noise import PROTECTS, RewardNoise, checked_sums, reward_box, sum_sensitivity
+from bandanna.policies.finite import FiniteArmed
+from bandanna.policies.reward_noise import PROTECTS, RewardNoise, checked_sums, sum_sensitivity
 from bandanna.protocols.shuffle_bits import ShuffleBits
 
 Floats = NDArray[np.float64]
@@ -65,7 +65,7 @@ class Epoch:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Elimination:
+class Elimination(FiniteArmed):
     """Finite-armed successive elimination over `horizon` rounds.
 
     budget        None, `PureDP(...)` or another budget; with `shuffled`, `ApproxDP(...)`
@@ -74,28 +74,19 @@ class Elimination:
     failure       b above, 1/T by default
     """
 
-    n_arms: int
-    horizon: int
     budget: Budget | None = None
     shuffled: bool = False
-    reward_range: tuple[float, float] = (0.0, 1.0)
     failure: float | None = None
     protocols: dict[int, ShuffleBits] = field(init=False, repr=False, compare=False, default_factory=dict)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "n_arms", require.whole("n_arms", self.n_arms))
-        object.__setattr__(self, "horizon", require.whole("horizon", self.horizon))
+        super().__post_init__()
         if self.failure is not None:
             require.chance("failure", self.failure)
         bits = isinstance(self.budget, ApproxDP) and self.budget.delta > 0 and math.isfinite(self.budget.epsilon)
         if self.shuffled and not bits:
             raise InvalidBudget("budget", self.budget, "ApproxDP(finite epsilon, delta > 0) in the shuffle model")
-        _ = self.noise, self.domain
-
-    @cached_property
-    def domain(self) -> Box:
-        """The declared range."""
-        return reward_box(self.reward_range)
+        _ = self.noise
 
     @cached_property
     def noise(self) -> RewardNoise:

@@ -22,11 +22,11 @@ from numpy.typing import NDArray
 from bandanna.accounting.events import DiscreteLaplaceEvent
 from bandanna.accounting.guarantee import Guarantee, guarantee_of
 from bandanna.core import require
-from bandanna.core.domain import Box, all_finite
+from bandanna.core.domain import all_finite
 from bandanna.errors import InvalidBudget
 from bandanna.mechanisms.sources import NoiseSource
-from bandanna.policies.reward_noise import PROTECTS, reward_box
-from bandanna.policies.ucb1 import State, optimistic
+from bandanna.policies.finite import EveryRound, State, optimistic
+from bandanna.policies.reward_noise import PROTECTS
 
 Floats = NDArray[np.float64]
 
@@ -35,28 +35,18 @@ _LEAST = 1e-12  # an epsilon of many steps
 
 
 @dataclass(frozen=True, kw_only=True)
-class LDPUCB:
+class LDPUCB(EveryRound):
     """Finite-armed UCB on randomized bits, over `horizon` rounds; rewards are clipped into `reward_range`."""
 
-    n_arms: int
-    horizon: int
     epsilon: float
-    reward_range: tuple[float, float] = (0.0, 1.0)
     optimism: float = 4.0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "n_arms", require.whole("n_arms", self.n_arms))
-        object.__setattr__(self, "horizon", require.whole("horizon", self.horizon))
+        super().__post_init__()
         require.positive("optimism", self.optimism)
         if not _LEAST <= require.epsilon(self.epsilon) < math.inf:
             allowed = f"a finite number >= {_LEAST}: a coin of 53 binary places (UCB1 is the policy without noise)"
             raise InvalidBudget("epsilon", self.epsilon, allowed)
-        _ = self.domain
-
-    @cached_property
-    def domain(self) -> Box:
-        """The declared range."""
-        return reward_box(self.reward_range)
 
     @cached_property
     def lie(self) -> float:
@@ -80,10 +70,6 @@ class LDPUCB:
         """Pure local differential privacy."""
         sight = (("the server and everybody else", "one randomized bit per user"),)
         return guarantee_of(self.event, delta=0.0, trust="local", protects=PROTECTS, observers=sight)
-
-    def init(self, replicates: tuple[int, ...] = ()) -> State:
-        """Nothing played yet."""
-        return State.empty(replicates, self.n_arms)
 
     def chance(self, rewards: Floats) -> Floats:
         """Device: the probability of sending a 1: (1 - q) + (2q - 1) y, y in [0, 1]; never outside of [1 - q, q]."""

@@ -10,19 +10,17 @@ References: Thompson 1933; Agrawal and Goyal 2012 (rewards that are not 0 or 1).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bandanna.accounting.guarantee import Guarantee
-from bandanna.core import require
-from bandanna.core.domain import Box, all_finite
+from bandanna.core.domain import all_finite
 from bandanna.core.linalg import first_best
 from bandanna.core.streams import Streams
 from bandanna.mechanisms.sources import NoiseSource
-from bandanna.policies.reward_noise import RewardNoise, reward_box
-from bandanna.policies.ucb1 import State
+from bandanna.policies.finite import EveryRound, State
+from bandanna.policies.reward_noise import RewardNoise
 
 Floats = NDArray[np.float64]
 
@@ -30,31 +28,16 @@ _PROPOSALS = 3
 
 
 @dataclass(frozen=True, kw_only=True)
-class Thompson:
-    """Finite-armed Thompson sampling over `horizon` rounds; rewards are clipped into `reward_range`."""
+class Thompson(EveryRound):
+    """Finite-armed Thompson sampling over `horizon` rounds; rewards are clipped into `reward_range`.
 
-    n_arms: int
-    horizon: int
-    reward_range: tuple[float, float] = (0.0, 1.0)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "n_arms", require.whole("n_arms", self.n_arms))
-        object.__setattr__(self, "horizon", require.whole("horizon", self.horizon))
-        _ = self.domain
-
-    @cached_property
-    def domain(self) -> Box:
-        """The declared range."""
-        return reward_box(self.reward_range)
+    The state's sums are successes.
+    """
 
     @property
     def guarantee(self) -> Guarantee:
         """No privacy."""
         return RewardNoise(budget=None, sensitivity=self.domain.sensitivity).guarantee
-
-    def init(self, replicates: tuple[int, ...] = ()) -> State:
-        """Nothing played yet: `sums` are successes."""
-        return State.empty(replicates, self.n_arms)
 
     def act(self, state: State, streams: Streams) -> NDArray[np.int64]:
         """The best arm of one draw from the posterior, (S,), for replicates that are the seeds of `streams`."""

@@ -25,11 +25,11 @@ from numpy.typing import NDArray
 from bandanna.accounting.budgets import Budget
 from bandanna.accounting.guarantee import Guarantee
 from bandanna.core import require
-from bandanna.core.domain import Box
 from bandanna.core.linalg import first_best
 from bandanna.mechanisms.laplace import Laplace
 from bandanna.mechanisms.sources import NoiseSource
-from bandanna.policies.reward_noise import RewardNoise, checked_sums, reward_box, sum_sensitivity
+from bandanna.policies.finite import FiniteArmed
+from bandanna.policies.reward_noise import RewardNoise, checked_sums, sum_sensitivity
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -46,7 +46,7 @@ class State:
 
 
 @dataclass(frozen=True, kw_only=True)
-class UCBEpisodes:
+class UCBEpisodes(FiniteArmed):
     """Finite-armed UCB in doubling episodes over `horizon` rounds.
 
     budget        None, `ZCDP(rho=...)`, `ApproxDP(...)`, `RenyiDP(...)` (AdaC-UCB) or `PureDP(...)` (AdaP-UCB)
@@ -54,22 +54,13 @@ class UCBEpisodes:
     optimism      b in the index: 1 as in the paper's experiments, above 3 for its theorems; no matter to privacy
     """
 
-    n_arms: int
-    horizon: int
     budget: Budget | None = None
-    reward_range: tuple[float, float] = (0.0, 1.0)
     optimism: float = 1.0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "n_arms", require.whole("n_arms", self.n_arms))
-        object.__setattr__(self, "horizon", require.whole("horizon", self.horizon))
+        super().__post_init__()
         require.positive("optimism", self.optimism)
         _ = self.noise
-
-    @cached_property
-    def domain(self) -> Box:
-        """The declared range."""
-        return reward_box(self.reward_range)
 
     @cached_property
     def noise(self) -> RewardNoise:
