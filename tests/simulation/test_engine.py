@@ -121,3 +121,11 @@ def test_bad_arguments() -> None:
         simulate(LinUCB(dim=3, horizon=10), FRESH, path="short")
     with pytest.raises(InvalidArgument, match="horizon"):
         simulate(LinUCB(dim=3, horizon=10, batch=20), FRESH)
+
+
+@pytest.mark.parametrize("wanted", [[1, 5], 0, -3, 2.5, "many"])
+def test_checkpoints_are_a_number(wanted: Any) -> None:
+    """A list of checkpoints, or none at all, would end in Python's words or in an empty result."""
+    env = LinearContextual(dim=3, n_arms=4)
+    with pytest.raises(InvalidArgument, match="checkpoints"):
+        simulate(LinUCB(dim=3, horizon=20), env, checkpoints=wanted)

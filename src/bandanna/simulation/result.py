@@ -189,6 +189,7 @@ class Result:
 
 def checkpoints_for(horizon: int, wanted: int) -> NDArray[np.int64]:
     """Up to `wanted` rounds, evenly spaced, the horizon among them."""
+    wanted = require.whole("checkpoints", wanted)
     return np.unique(np.ceil(np.linspace(0, horizon, min(wanted, horizon) + 1)[1:]).astype(np.int64))
 
 
