@@ -38,7 +38,7 @@ def test_unknown_names_and_arguments() -> None:
     with pytest.raises(InvalidArgument, match=r"epsilon = 1.0 is not allowed: LinUCB has no such argument"):
         make("LinUCB", dim=2, horizon=10, epsilon=1.0)
     with pytest.raises(
-        InvalidArgument, match=r"rho = 0.1 is not allowed: SDP-DPE has no .*: it takes epsilon, delta, dim"
+        InvalidArgument, match=r"rho = 0.1 is not allowed: SDP-DPE has no .*: it takes epsilon, delta, calibration, dim"
     ):
         make("SDP-DPE", dim=2, horizon=10, rho=0.1)
     with pytest.raises(

@@ -241,3 +241,22 @@ def test_the_example_is_an_experiment() -> None:
     """examples/first.toml, which newcomers copy, is accepted, and names every environment."""
     assert len(Experiment.from_toml(EXAMPLE).curves) == 5
     assert all(name in EXAMPLE.read_text(encoding="utf-8") for name in ENVIRONMENTS)
+
+
+def test_populations_with_printed_noise_from_a_file() -> None:
+    """A file could not ask phased elimination for the papers' noise, which `make` gives."""
+    spent = {"epsilon": [0.5, 1.0], "delta": 1e-5}
+    document = {
+        **GOOD,
+        "environment": {"name": "Population", "dim": 3, "n_arms": 6},
+        "algorithm": [
+            {"name": "CDP-DPE", **spent, "calibration": "paper"},
+            {"name": "LDP-DPE", **spent, "calibration": "tight"},
+        ],
+    }
+    printed, *_, tight = (curve.policy(dim=3, horizon=200) for curve in Experiment.from_dict(document).curves)
+    assert printed.privacy.calibration == "paper"
+    assert tight.privacy.calibration == "tight"
+    document["algorithm"][0]["calibration"] = 3.0
+    with pytest.raises(InvalidArgument, match=r"algorithm\[1\]\.calibration"):
+        Experiment.from_dict(document)

@@ -36,7 +36,7 @@ def _named(name: str, trust: str, guarantee: str, make: Callable[..., Any], *opt
     )
 
 
-_APPROX = ("epsilon", "delta")
+_APPROX = ("epsilon", "delta", "calibration")
 
 ELIMINATION = (
     _named("DPE", "none", "none", _phased(none)),

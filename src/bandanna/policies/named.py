@@ -12,7 +12,7 @@ class Algorithm:
     """A name, where it comes from, whom its users trust, what it protects, what it guarantees, and how it is made.
 
     kind     the policy's class, whose arguments a file may set; None: a LinUCB with the options of its trust model
-    options  the numbers of its budget that `make` takes beside those arguments
+    options  the numbers of its budget, and its calibration, that `make` takes beside those arguments
     """
 
     name: str

@@ -217,7 +217,7 @@ class _Table:
         if entry.kind is not None:
             types = {
                 **typing.get_type_hints(entry.kind),
-                **dict.fromkeys(entry.options, float),
+                **{name: str if name == "calibration" else float for name in entry.options},
                 "name": str,
                 "label": str,
             }
