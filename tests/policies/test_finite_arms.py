@@ -27,7 +27,7 @@ from .scripted_noise import Scripted
 def test_a_randomized_bit_is_exactly_epsilon_private(epsilon: float) -> None:
     """The chances of a bit differ by more than e^epsilon between two rewards, or less noise would have done."""
     policy = LDPUCB(n_arms=2, horizon=10, epsilon=epsilon, reward_range=(-2.0, 3.0))
-    chance = policy.chance(np.linspace(-2, 3, 101))
+    chance = policy.response.chance(np.linspace(0, 1, 101))
     worst = max(np.max(chance) / np.min(chance), np.max(1 - chance) / np.min(1 - chance))
     assert math.isclose(math.log(worst), epsilon, rel_tol=1e-9)
     assert policy.guarantee.epsilon == pytest.approx(epsilon)
@@ -42,9 +42,10 @@ def test_bits_are_unbiased_and_decisions_are_those_of_the_debiased_means() -> No
     """LDP-UCB learns another mean than that of the rewards, or clips nothing."""
     policy = LDPUCB(n_arms=2, horizon=10, epsilon=1.0, reward_range=(-1.0, 1.0))
     bits = policy.randomize(np.full(200_000, 0.4), FastNoise(np.random.default_rng(0)))
-    mean = -1 + 2 * (np.mean(bits) - (1 - policy.truth) / 2) / policy.truth
-    assert abs(mean - 0.4) < 5 * 2 * 0.5 / policy.truth / math.sqrt(len(bits))  # 5 standard errors: 6e-7
-    assert policy.chance(np.array(7.0)) == policy.chance(np.array(1.0))
+    mean, truth = -1 + 2 * policy.response.decode(np.mean(bits)), policy.response.truth
+    assert abs(mean - 0.4) < 5 * 2 * 0.5 / truth / math.sqrt(len(bits))  # 5 standard errors: 6e-7
+    far, end = (policy.randomize(np.full(1000, y), FastNoise(np.random.default_rng(1))) for y in (7.0, 1.0))
+    np.testing.assert_array_equal(far, end)
     with pytest.raises(InvalidStatistic, match="rewards"):
         policy.randomize(np.array([math.nan]), FastNoise(np.random.default_rng(0)))
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 from functools import lru_cache
 
 from bandanna.core.domain import Domain
+from bandanna.core.shapes import Bits
 from bandanna.errors import InvalidArgument
 from bandanna.protocols.base import BatchProtocol, StreamProtocol
 from bandanna.protocols.central_continual import CentralContinual
 from bandanna.protocols.clear import Clear
 from bandanna.protocols.concurrent_shuffle import ConcurrentShuffle
+from bandanna.protocols.local_bits import LocalBits
 from bandanna.protocols.local_gaussian import LocalGaussian
 from bandanna.protocols.trust import Privacy
 
@@ -28,6 +30,8 @@ def open_protocol(privacy: Privacy, domain: Domain, horizon: int) -> StreamProto
             participations=privacy.participations,
             calibration=privacy.calibration,
         )
+    if privacy.model == "local" and isinstance(domain, Bits) and privacy.calibration == "tight":
+        return LocalBits.calibrate(budget=privacy.budget, participations=privacy.participations)
     if privacy.model == "local":
         return LocalGaussian.calibrate(
             domain=domain,

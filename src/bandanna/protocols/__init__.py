@@ -8,6 +8,7 @@ from bandanna.protocols.central_gaussian import CentralGaussian
 from bandanna.protocols.central_laplace import CentralLaplace
 from bandanna.protocols.clear import Clear
 from bandanna.protocols.concurrent_shuffle import ConcurrentShuffle
+from bandanna.protocols.local_bits import LocalBits
 from bandanna.protocols.local_gaussian import LocalGaussian
 from bandanna.protocols.shuffle_binomial import ShuffleBinomial
 from bandanna.protocols.shuffle_bits import ShuffleBits
@@ -20,6 +21,7 @@ __all__ = [
     "CentralLaplace",
     "Clear",
     "ConcurrentShuffle",
+    "LocalBits",
     "LocalGaussian",
     "Protocol",
     "ShuffleBinomial",

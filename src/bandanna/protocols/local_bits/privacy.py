@@ -1,0 +1,53 @@
+"""Privacy of the local sum of bits: every answer protects itself."""
+
+from __future__ import annotations
+
+from bandanna.accounting import accountant
+from bandanna.accounting.budgets import ApproxDP, Budget, PureDP
+from bandanna.accounting.events import DiscreteLaplaceEvent, RepetitionEvent
+from bandanna.accounting.guarantee import Guarantee, guarantee_of
+from bandanna.core import require
+from bandanna.errors import CalibrationError, InvalidBudget
+from bandanna.mechanisms.randomized_response import RandomizedResponse
+from bandanna.protocols.base import stated_delta
+
+PROTECTS = "a user's bit"
+_LARGEST = 36.0  # epsilon beyond which a coin of 53 places lies no less
+
+
+def calibrate(budget: Budget, participations: int) -> tuple[float, float]:
+    """The largest epsilon of an answer that meets the budget, and the delta at which the promise is stated.
+
+    One answer is pure: for (epsilon, delta) it spends epsilon and states delta = 0. Several, and other kinds of
+    budgets, are left to the accountant.
+    """
+    if not isinstance(budget, Budget):
+        raise InvalidBudget("budget", budget, "PureDP, ApproxDP, ZCDP or RenyiDP")
+    if require.whole("participations", participations) == 1 and isinstance(budget, PureDP | ApproxDP):
+        return min(budget.epsilon, _LARGEST), 0.0
+    low, high = 0.0, _LARGEST
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if _meets(middle, budget, participations) else (low, middle)
+        if high - low <= 1e-7 * high and low > 0:
+            break
+    if low <= 0.0:
+        raise CalibrationError(f"no answer is noisy enough for {participations} participations at {budget}")
+    return low, stated_delta(budget)
+
+
+def _meets(epsilon: float, budget: Budget, participations: int) -> bool:
+    answers = RepetitionEvent(event=RandomizedResponse(epsilon=epsilon).event, times=participations)
+    return accountant.satisfies(answers, budget)
+
+
+def guarantee(event: DiscreteLaplaceEvent, delta: float, participations: int) -> Guarantee:
+    """The server is not trusted."""
+    return guarantee_of(
+        event,
+        delta=delta,
+        trust="local",
+        protects=PROTECTS,
+        participations=participations,
+        observers=(("the server and everybody else", "one randomized bit per user"),),
+    )

@@ -1,0 +1,59 @@
+"""Randomized response: chances, the price of one answer, and what is refused."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from bandanna.accounting import accountant
+from bandanna.errors import InvalidBudget, InvalidStatistic
+from bandanna.mechanisms.randomized_response import RandomizedResponse
+from bandanna.mechanisms.sources import FastNoise, SecureNoise
+
+
+@pytest.mark.parametrize("epsilon", [1e-6, 0.1, 1.0, 5.0, 30.0])
+def test_the_price_is_that_of_the_chances(epsilon: float) -> None:
+    """An answer would tell more than its event says, or less noise would have done; with a fifth less it tells more."""
+    response = RandomizedResponse(epsilon=epsilon)
+    chance = response.chance(np.linspace(0.0, 1.0, 101))
+    worst = max(math.log(np.max(each) / np.min(each)) for each in (chance, 1 - chance))
+    stated = accountant.epsilon(response.event, 0.0)
+    assert worst <= stated * (1 + 1e-9)
+    assert stated <= epsilon
+    assert stated >= 0.99 * epsilon
+    quieter = math.sqrt(response.variance) * 0.8  # std sqrt(q (1 - q)) / (2q - 1): the lie that would have it
+    square = 0.25 * (1 - 1 / (1 + 4 * quieter**2))
+    lie = 0.5 - math.sqrt(0.25 - square)
+    assert math.log((1 - lie) / lie) > epsilon
+
+
+def test_answers_are_unbiased_with_the_stated_variance() -> None:
+    """Decoded answers would have another mean than the value, or bits another variance than stated (5 s.e.: 6e-7)."""
+    response = RandomizedResponse(epsilon=0.7)
+    for x in (0.0, 0.3, 1.0):
+        answers = response.release(np.full((400_000, 1), x), FastNoise(np.random.default_rng(2)))
+        assert set(np.unique(answers)) == {0.0, 1.0}
+        decoded = response.decode(answers)
+        spread = 0.5 / response.truth
+        assert abs(np.mean(decoded) - x) < 5 * spread / math.sqrt(len(decoded))
+        if x in (0.0, 1.0):
+            assert np.var(decoded) == pytest.approx(response.variance, rel=0.01)
+
+
+def test_a_secure_source_answers_too() -> None:
+    """People's answers could not be drawn from the operating system."""
+    answers = RandomizedResponse(epsilon=1.0).release(np.ones((2000, 1)), SecureNoise())
+    assert 1300 < np.sum(answers) < 1620  # mean 1462, standard deviation 20: 8 of them
+
+
+def test_bad_input() -> None:
+    """An epsilon that no coin can keep is accepted, or a number that is not in [0, 1] answered about."""
+    for wrong in (0.0, -1.0, 1e-13, math.inf, math.nan, "1"):
+        with pytest.raises(InvalidBudget, match="epsilon"):
+            RandomizedResponse(epsilon=wrong)
+    response = RandomizedResponse(epsilon=1.0)
+    for value in ([1.5], [-0.1], [math.nan], [[0.0, 1.0]]):
+        with pytest.raises(InvalidStatistic, match="value"):
+            response.release(np.array(value), FastNoise(np.random.default_rng(0)))
