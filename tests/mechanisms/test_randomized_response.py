@@ -29,6 +29,22 @@ def test_the_price_is_that_of_the_chances(epsilon: float) -> None:
     assert math.log((1 - lie) / lie) > epsilon
 
 
+@pytest.mark.parametrize("dim", [2, 5])
+def test_answers_about_several_numbers_cost_each_of_them(dim: int) -> None:
+    """A user who answers about all `dim` numbers would be promised the price of a single answer."""
+    response = RandomizedResponse(epsilon=0.5, dim=dim)
+    chance = response.chance(np.array([0.0, 1.0]))
+    exact = dim * math.log(chance[1] / chance[0])  # ones everywhere, from zeros or from ones
+    assert accountant.epsilon(response.event, 0.0) >= exact * (1 - 1e-12)
+    assert accountant.rho(response.event) >= dim * accountant.rho(RandomizedResponse(epsilon=0.5).event) * (1 - 1e-12)
+
+
+def test_no_epsilon_is_exceeded_by_a_rounding_error() -> None:
+    """An answer made for a budget would be refused by the accountant for that budget."""
+    for epsilon in 10 ** np.random.default_rng(0).uniform(-11, 2.5, 1000):
+        assert accountant.epsilon(RandomizedResponse(epsilon=float(epsilon)).event, 0.0) <= epsilon
+
+
 def test_answers_are_unbiased_with_the_stated_variance() -> None:
     """Decoded answers would have another mean than the value, or bits another variance than stated (5 s.e.: 6e-7)."""
     response = RandomizedResponse(epsilon=0.7)

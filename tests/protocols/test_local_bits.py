@@ -16,7 +16,7 @@ from bandanna.accounting.budgets import ZCDP, ApproxDP, Budget, PureDP, RenyiDP
 from bandanna.accounting.events import RepetitionEvent
 from bandanna.core.domain import Box
 from bandanna.core.shapes import Bits
-from bandanna.errors import InsecureSource, InvalidArgument, InvalidBudget, InvalidStatistic
+from bandanna.errors import CalibrationError, InsecureSource, InvalidArgument, InvalidBudget, InvalidStatistic
 from bandanna.mechanisms.sources import FastNoise, SecureNoise
 from bandanna.protocols import LocalBits, LocalGaussian
 
@@ -65,6 +65,20 @@ def test_every_kind_of_budget_is_met(budget: Budget, participations: int) -> Non
         spent = [PureDP(epsilon=protocol.epsilon).to_renyi(float(a)).epsilon / a for a in alphas]
         assert max(spent) <= budget.rho
     assert LocalBits.calibrate(budget=budget, participations=participations) == protocol
+
+
+def test_pure_budgets_are_stated_without_delta() -> None:
+    """A promise for several pure answers would carry a delta that nothing spends."""
+    for protocol in (LocalBits.calibrate(budget=PureDP(epsilon=1.0), participations=3), LocalBits(epsilon=1.0)):
+        assert protocol.guarantee.delta == 0.0
+        assert 0.999 < protocol.guarantee.epsilon <= 1.0
+
+
+@pytest.mark.parametrize("budget", [PureDP(epsilon=1e-12), ZCDP(rho=1e-30), ApproxDP(epsilon=1e-12, delta=1e-14)])
+def test_budgets_that_no_coin_keeps_are_refused_by_their_own_name(budget: Budget) -> None:
+    """The error would name an epsilon that nobody gave, found halfway through a search."""
+    with pytest.raises(CalibrationError, match=type(budget).__name__):
+        LocalBits.calibrate(budget=budget, participations=3)
 
 
 def test_both_paths_have_one_law() -> None:

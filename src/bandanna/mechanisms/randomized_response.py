@@ -18,7 +18,7 @@ from bandanna.mechanisms.sources import NoiseSource
 Floats = NDArray[np.float64]
 
 _STEP = 2.0**-53  # of a uniform number
-_LEAST = 1e-12  # an epsilon of many steps
+LEAST = 1e-12  # an epsilon of many steps
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,8 +29,8 @@ class RandomizedResponse(Mechanism):
 
     A number between 0 and 1 is rounded to a bit at random (unbiased) and the bit is answered with; both in one coin.
     A coin has 53 binary places: 1 - q is rounded up to them, so that every bit can lie, however large epsilon is.
-    Privacy: pure epsilon. The answer to a bit is "x + Z >= 1" with Z two-sided geometric, P(Z >= 0) = q: that release,
-    of which it is a function, is the event.
+    Privacy: pure epsilon for each number, dim epsilon for all `dim` of a user. The answer to a bit is "x + Z >= 1" with
+    Z two-sided geometric, P(Z >= 0) = q: that release, of which it is a function, is the event.
     Reference: Warner 1965.
     """
 
@@ -38,8 +38,8 @@ class RandomizedResponse(Mechanism):
     dim: int = 1
 
     def __post_init__(self) -> None:
-        if not _LEAST <= require.epsilon(self.epsilon) < math.inf:
-            allowed = f"a finite number >= {_LEAST}: a coin of 53 binary places"
+        if not LEAST <= require.epsilon(self.epsilon) < math.inf:
+            allowed = f"a finite number >= {LEAST}: a coin of 53 binary places"
             raise InvalidBudget("epsilon", self.epsilon, allowed)
         require.whole("dim", self.dim)
         super().__post_init__()
@@ -57,9 +57,10 @@ class RandomizedResponse(Mechanism):
 
     @property
     def event(self) -> DiscreteLaplaceEvent:
-        """A bit with two-sided geometric noise, of which the answer is a function: log(q / (1 - q)) <= epsilon."""
-        loss = 2 * math.atanh(self.truth) * (1 + 1e-15)
-        return DiscreteLaplaceEvent(scale=max(1 / self.epsilon, 1 / loss), shift=1.0, dim=self.dim)
+        """Bits with two-sided geometric noise, of which answers are functions; neighbours may differ in all `dim`."""
+        loss = 2 * math.atanh(self.truth) * (1 + 1e-15)  # log(q / (1 - q)) <= epsilon
+        scale = max(math.nextafter(1 / self.epsilon, math.inf), 1 / loss)  # so that 1 / scale is never above epsilon
+        return DiscreteLaplaceEvent(scale=scale, shift=float(self.dim), dim=self.dim)
 
     @property
     def variance(self) -> float:

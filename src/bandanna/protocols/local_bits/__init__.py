@@ -32,6 +32,7 @@ class LocalBits(BatchProtocol):
     """
 
     domain: Domain = Bits()
+    delta: float = 0.0
     epsilon: float
 
     name: ClassVar[str] = "local_bits"
@@ -44,7 +45,7 @@ class LocalBits(BatchProtocol):
 
     @classmethod
     def calibrate(cls, *, budget: Budget, participations: int = 1) -> LocalBits:
-        """Least noise per answer for the budget."""
+        """Least noise per answer for the budget; one answer leaves the delta of (epsilon, delta) unspent."""
         epsilon, delta = privacy.calibrate(budget, participations)
         return cls(epsilon=epsilon, participations=participations, delta=delta)
 

@@ -8,7 +8,7 @@ from bandanna.accounting.events import DiscreteLaplaceEvent, RepetitionEvent
 from bandanna.accounting.guarantee import Guarantee, guarantee_of
 from bandanna.core import require
 from bandanna.errors import CalibrationError, InvalidBudget
-from bandanna.mechanisms.randomized_response import RandomizedResponse
+from bandanna.mechanisms.randomized_response import LEAST, RandomizedResponse
 from bandanna.protocols.base import stated_delta
 
 PROTECTS = "a user's bit"
@@ -25,15 +25,13 @@ def calibrate(budget: Budget, participations: int) -> tuple[float, float]:
         raise InvalidBudget("budget", budget, "PureDP, ApproxDP, ZCDP or RenyiDP")
     if require.whole("participations", participations) == 1 and isinstance(budget, PureDP | ApproxDP):
         return min(budget.epsilon, _LARGEST), 0.0
-    low, high = 0.0, _LARGEST
-    for _ in range(60):
+    low, high = LEAST, _LARGEST
+    if not _meets(low, budget, participations):
+        raise CalibrationError(f"no answer is noisy enough for {participations} participations at {budget}")
+    while high - low > 1e-7 * high:
         middle = (low + high) / 2
         low, high = (middle, high) if _meets(middle, budget, participations) else (low, middle)
-        if high - low <= 1e-7 * high and low > 0:
-            break
-    if low <= 0.0:
-        raise CalibrationError(f"no answer is noisy enough for {participations} participations at {budget}")
-    return low, stated_delta(budget)
+    return low, 0.0 if isinstance(budget, PureDP) else stated_delta(budget)
 
 
 def _meets(epsilon: float, budget: Budget, participations: int) -> bool:
