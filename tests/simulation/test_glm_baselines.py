@@ -68,6 +68,22 @@ def test_seeds_side_by_side_are_single_seeds(kind: type, preset: str) -> None:
         assert result.regret[place, -1] == pytest.approx(losses.sum(), rel=1e-6)
 
 
+@pytest.mark.parametrize("preset", ["published", "corrected"])
+def test_ecolog_steps_in_company_are_steps_alone(preset: str) -> None:
+    """A replicate's iterate would move on, by what its accuracy allows, while another one's is still being found."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(40, 5, 2)) / 3
+    outcomes = (x[..., 0] > 0).astype(float)  # separable: the ball is met
+    policy = ECOLog(dim=2, horizon=40, link="logistic", parameter_bound=0.3, preset=preset)
+    together, alone = policy.init((5,)), [policy.init((1,)) for _ in range(5)]
+    for t in range(40):
+        together = policy.learn(together, x[t], outcomes[t])
+        alone = [policy.learn(one, x[t, i : i + 1], outcomes[t, i : i + 1]) for i, one in enumerate(alone)]
+        found = np.concatenate([one.theta for one in alone])
+        np.testing.assert_allclose(together.theta, found, rtol=0, atol=1e-14)
+    assert np.any(np.linalg.norm(together.theta, axis=-1) > 0.299)
+
+
 def test_published_exploration_counts() -> None:
     """The published rule would not explore in 13 of 5000 rounds at S = 2, as the authors' runs did."""
     env = PublishedGLM(norm=2.0)

@@ -137,6 +137,7 @@ def _proximal(
 def _onto_sphere(excess: Callable[[Floats], tuple[Floats, Floats]], count: int, tolerance: float) -> Floats:
     """The points where the falling function `excess` of nu >= 0 vanishes: false position, ends halved (Illinois)."""
     low, high = np.zeros(count), np.ones(count)
+    found, left = np.zeros((count, 0)), np.ones(count, dtype=bool)  # each stops by itself, in any company
     at_low, at_high = excess(low)[1], excess(high)[1]
     while np.any(far := at_high > 0):
         low, at_low, high = np.where(far, high, low), np.where(far, at_high, at_low), np.where(far, 8 * high, high)
@@ -144,12 +145,14 @@ def _onto_sphere(excess: Callable[[Floats], tuple[Floats, Floats]], count: int, 
     for _ in range(60):
         middle = (low * at_high - high * at_low) / np.minimum(at_high - at_low, -1e-300)
         y, value = excess(middle)
-        if np.all(np.abs(value) <= tolerance):
+        found = np.where(left[:, None], y, found) if found.size else y
+        left &= np.abs(value) > tolerance
+        if not left.any():
             break
         far = value > 0
         low, high = np.where(far, middle, low), np.where(far, high, middle)
         at_low, at_high = np.where(far, value, at_low / 2), np.where(far, at_high / 2, value)
-    return y
+    return found
 
 
 def _on_line(centre: Floats, inverse: Floats, x: Floats, r: Floats, scale: float) -> Floats:
@@ -166,10 +169,12 @@ def _diagonal_line(centre: Floats, diagonal: Floats, x: Floats, r: Floats, scale
 def _residual(base: Floats, spread: Floats, r: Floats) -> Floats:
     """s(z) - r at the root of z + spread (s(z) - r) = base: Newton's method, monotone and convex by halves."""
     z = base - spread * (special.expit(base) - r) / (1 + spread / 4)
+    left = np.ones(z.shape, dtype=bool)  # each stops by itself, in any company
     for _ in range(50):
         s = special.expit(z)
         step = (z + spread * (s - r) - base) / (1 + spread * s * (1 - s))
-        z = z - step
-        if np.max(np.abs(step), initial=0.0) <= 1e-8:  # the next one would be below 1e-16
+        z = np.where(left, z - step, z)
+        left &= np.abs(step) > 1e-8  # the next one would be below 1e-16
+        if not left.any():
             break
     return np.asarray(special.expit(z) - r)
