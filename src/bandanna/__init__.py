@@ -72,6 +72,7 @@ _HOMES = {
     "none": "bandanna.protocols.trust",
     "shuffle": "bandanna.protocols.trust",
     "simulate": "bandanna.simulation.engine",
+    "plot_regret": "bandanna.simulation.figures",
     "Result": "bandanna.simulation.result",
 }
 _FOLDERS = (
@@ -164,6 +165,7 @@ __all__ = [
     "make",
     "mechanisms",
     "none",
+    "plot_regret",
     "policies",
     "protocols",
     "shuffle",
@@ -231,6 +233,7 @@ if TYPE_CHECKING:
     )
     from bandanna.protocols.trust import Privacy, central, concurrent, local, none, shuffle
     from bandanna.simulation.engine import simulate
+    from bandanna.simulation.figures import plot_regret
     from bandanna.simulation.result import Result
 
 
