@@ -9,6 +9,7 @@ import pytest
 from bandanna.environments import GeneralisedLinear
 from bandanna.glm import Binomial, Linear, Link, Logistic, Probit, TruncatedPoisson, maximum_likelihood
 from bandanna.glm.expansion import Expansion, expandable
+from bandanna.glm.likelihood import loss_gradient
 from bandanna.policies.glm import GLMUCB, glm_ucb
 from bandanna.simulation.engine import simulate
 
@@ -69,6 +70,35 @@ def test_the_minimum_of_the_polynomial_is_that_of_the_loss(link: Link) -> None:
             near.move(np.arange(4), theta, x[:, : t + 1], r[:, : t + 1])
     np.testing.assert_allclose(theta, maximum_likelihood(link, x, r, ridge=2.0).theta, atol=2e-7)
     assert np.max(np.abs(theta - first)) > 0.01  # it went somewhere
+
+
+@links
+def test_the_rest_is_of_the_next_order_and_negligible_within_reach(link: Link) -> None:
+    """A term of the highest degree would be another's, or the reach be longer than what the rest allows."""
+    x, r = rows(link, n=50, seeds=1)
+    near, anchor = Expansion(link, 1, 3), np.array([[0.3, -0.4, 0.2]])
+    near.move(np.arange(1), anchor, x, r)
+    ratio = link.derivative_ratio(6, float(np.linalg.norm(anchor)) + 1)
+    assert ratio * near.reach[0] ** 6 / 720 <= 1e-7 * (1 + 1e-9)
+    errors = []
+    for length in (0.4, 0.2):
+        move = length * np.array([[0.6, 0.0, 0.8]])
+        powers = near.terms.of(move) * near.terms.inverse_factorials
+        exact = loss_gradient(link, anchor + move, x, r)
+        errors.append(float(np.max(np.abs((powers[:, None] @ near.table)[:, 0] - exact))))
+    assert errors[1] <= max(errors[0] / 2**5.5, 1e-12)
+
+
+@links
+def test_every_estimate_of_a_run_is_that_of_all_data(link: Link) -> None:
+    """GLM-UCB would keep an estimate that left the polynomial's reach, or stop before it is accurate."""
+    x, r = rows(link, n=120, seeds=2)
+    policy = GLMUCB(dim=3, horizon=120, link=link, parameter_bound=1.0)
+    state = policy.init((2,))
+    for t in range(120):
+        state = policy.learn(state, x[:, t], r[:, t])
+        exact = maximum_likelihood(link, x[:, : t + 1], r[:, : t + 1], ridge=3.0, tolerance=1e-12).theta
+        np.testing.assert_allclose(state.theta, exact, rtol=0, atol=3e-6)
 
 
 def test_what_is_far_away_is_not_trusted() -> None:

@@ -162,3 +162,20 @@ def test_names_make_what_they_say(name: str) -> None:
     if name in BUDGETS and name != "LDP-UCB":
         with pytest.raises(InvalidBudget):
             make(name, **{size: 3}, horizon=3000)
+
+
+def test_indices_of_ldp_ucb_and_ucb1_are_the_stated_ones() -> None:
+    """An arm would be played that does not have the largest index of the docstrings, in one of 20,000 states."""
+    rng = np.random.default_rng(0)
+    pulls = rng.integers(1, 5, (20_000, 3)).astype(float)
+    pulls[:, 2] = 12 - pulls[:, 0] - pulls[:, 1]  # 12 rounds were played: this is round 13
+    sums = rng.integers(0, pulls.astype(int) + 1).astype(float)
+    state = State(sums=sums, pulls=pulls, rounds=12)
+    local = LDPUCB(n_arms=3, horizon=99, epsilon=1.0)
+    q = math.e / (1 + math.e)
+    width = 1 / (2 * q - 1)
+    debiased = (sums / pulls - (1 - q)) * width + width * np.sqrt(4 * math.log(13) / (2 * pulls))
+    plain = sums / pulls + np.sqrt(4 * math.log(13) / (2 * pulls))
+    for policy, index in ((local, debiased), (UCB1(n_arms=3, horizon=99), plain)):
+        played = np.take_along_axis(index, policy.act(state)[:, None], axis=-1)[:, 0]
+        np.testing.assert_allclose(played, np.max(index, axis=-1), rtol=1e-6)

@@ -12,6 +12,7 @@ from scipy import optimize, special
 from bandanna.environments.glm import PublishedGLM
 from bandanna.glm import loss, loss_gradient
 from bandanna.policies.glm import GLMUCB, GLOC, BGLinUCB, ECOLog, RSGLinUCB
+from bandanna.policies.glm.ecolog import _proximal
 from bandanna.simulation.engine import simulate
 
 presets = pytest.mark.parametrize("preset", ["published", "corrected"])
@@ -170,3 +171,22 @@ def test_constants_of_the_rarely_switching_and_the_batched() -> None:
     assert batched.regulariser == pytest.approx(60 * math.log(5000))
     assert batched.gamma == pytest.approx(60 * math.sqrt(3 * math.log(5000)))
     assert (batched.concordance, BGLinUCB(**setting).concordance) == (1.0, 2.0)  # P8
+
+
+@pytest.mark.parametrize("bound", [0.2, 1.0, 5.0])
+def test_ecologs_steps_are_minima_on_the_ball(bound: float) -> None:
+    """A step would not be the minimum: inside of the ball a slope is left, on its sphere one that points elsewhere."""
+    rng = np.random.default_rng(1)
+    root = rng.normal(size=(200, 3, 3))
+    matrix = root @ np.swapaxes(root, -1, -2) + 0.5 * np.eye(3)
+    x, centre, r = rng.normal(size=(200, 3)), rng.normal(size=(200, 3)), rng.integers(0, 2, 200).astype(float)
+    centre *= bound / np.maximum(np.linalg.norm(centre, axis=-1, keepdims=True), bound)
+    v = _proximal(centre, matrix, np.linalg.inv(matrix), x, r, 2.0, 0.3, bound)
+    left = 1 / (1 + np.exp(-np.sum(x * v, axis=-1))) - r
+    slope = 2 * 0.3 * (matrix @ (v - centre)[..., None])[..., 0] + 2.0 * left[:, None] * x
+    inside = np.linalg.norm(v, axis=-1) < bound * (1 - 1e-9)
+    assert np.all(np.linalg.norm(v, axis=-1) <= bound * (1 + 1e-9))
+    assert np.any(~inside) == (bound < 5)  # at 5 none is that far away
+    inward = np.where(inside, 0.0, -np.sum(slope * v, axis=-1) / bound**2)
+    assert np.all(inward >= 0)
+    np.testing.assert_allclose(slope + inward[:, None] * v, 0.0, atol=1e-6)

@@ -135,3 +135,15 @@ def test_a_counter_of_bits_needs_a_quarter_of_the_gaussians_noise() -> None:
     assert abs(estimates[-1] - 134) < 6 * counter.predicted_std
     assert counter.guarantee.epsilon <= 1.0
     assert counter.guarantee.delta == 0.0
+
+
+def test_a_counter_of_bits_pays_for_every_participation() -> None:
+    """People who are counted three times would be promised the price of once, or printed noise be exchanged."""
+    counter = bd.ContinualSum(
+        horizon=9, values=Bits(), privacy=bd.local(epsilon=1.0, delta=1e-5, participations=3), source=SecureNoise()
+    )
+    assert isinstance(counter.protocol, LocalBits)
+    assert profile(counter.protocol.epsilon, 3, 1.0) <= 1e-5
+    assert (counter.guarantee.participations, counter.guarantee.unit) == (3, "user")
+    printed = bd.local(epsilon=0.5, delta=1e-5, calibration="paper")
+    assert isinstance(bd.ContinualSum(horizon=9, values=Bits(), privacy=printed).protocol, LocalGaussian)
