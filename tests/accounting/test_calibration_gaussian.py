@@ -179,6 +179,14 @@ def test_budgets_that_cannot_be_met() -> None:
     assert finite_mu(ApproxDP(epsilon=1.0, delta=1e-5)) == gdp.mu(1.0, 1e-5)
 
 
+@pytest.mark.parametrize("epsilon", [600.1, 1e3, 1e300])
+def test_an_epsilon_beyond_the_floats_is_named(epsilon: float) -> None:
+    """Calibration would say that no noise is enough, for a budget that needs hardly any."""
+    with pytest.raises(InvalidBudget, match=r"epsilon = .* at most 600, or math\.inf"):
+        gaussian_std(sensitivity=1.0, dim=2, budget=ApproxDP(epsilon=epsilon, delta=1e-5))
+    assert gaussian_std(sensitivity=1.0, dim=2, budget=ApproxDP(epsilon=600.0, delta=1e-5)) < 0.04
+
+
 @pytest.mark.parametrize("participations", [0, -1, 2.5, True, None])
 def test_bad_participations(participations: Any) -> None:
     """A meaningless number of participations is calibrated for."""

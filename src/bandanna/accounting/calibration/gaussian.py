@@ -12,6 +12,8 @@ from bandanna.accounting.grid import fine_grid
 from bandanna.core import require, search
 from bandanna.errors import CalibrationError, InvalidBudget
 
+_LARGEST = 600.0  # epsilon beyond which e^epsilon leaves the floats
+
 
 def gaussian_std(*, sensitivity: float, dim: int, budget: Budget, participations: int = 1) -> float:
     """Least std of Gaussian noise on a `dim`-vector of l2 `sensitivity`, for a user in `participations` releases.
@@ -77,6 +79,8 @@ def finite_mu(budget: Budget) -> float:
     """The Gaussian price of a budget; an infinite one has no least noise."""
     if not isinstance(budget, Budget):
         raise InvalidBudget("budget", budget, "ApproxDP, ZCDP, RenyiDP or PureDP")
+    if isinstance(budget, ApproxDP) and _LARGEST < budget.epsilon < math.inf:
+        raise InvalidBudget("epsilon", budget.epsilon, f"at most {_LARGEST:g}, or math.inf for no noise")
     mu = budget.mu()
     if math.isinf(mu):
         raise InvalidBudget("epsilon", math.inf, "a finite number (the clear protocol adds no noise)")
