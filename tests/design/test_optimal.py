@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from bandanna.design import near_optimal_design, optimal_design, support_limit
 from bandanna.design.optimal import Design
+from bandanna.design.pruning import prune
 from bandanna.errors import BandannaError, InvalidArgument
 
 
@@ -104,3 +105,18 @@ def test_bad_targets_are_refused() -> None:
         near_optimal_design(np.eye(2), factor=1.0)
     with pytest.raises(InvalidArgument, match="tolerance"):
         optimal_design(np.eye(2), tolerance=0.0)
+
+
+@pytest.mark.parametrize(("arms", "dim"), [(60, 3), (300, 5), (200, 1)])
+def test_fewer_arms_carry_the_same_matrix(arms: int, dim: int) -> None:
+    """Pruned weights would be negative, on too many arms, or make another matrix than a multiple of V above it."""
+    rng = np.random.default_rng(arms)
+    z, weights = rng.normal(size=(arms, dim)), rng.dirichlet(np.ones(arms))
+    pruned = prune(z, weights)
+    assert np.min(pruned) >= 0
+    assert np.sum(pruned) == pytest.approx(1.0)
+    assert np.count_nonzero(pruned) <= dim * (dim + 1) // 2
+    before, after = ((z * each[:, None]).T @ z for each in (weights, pruned))
+    factor = float(np.trace(after) / np.trace(before))
+    assert factor >= 1 - 1e-12
+    np.testing.assert_allclose(after, factor * before, atol=1e-9)

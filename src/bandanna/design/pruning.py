@@ -13,23 +13,26 @@ Floats = NDArray[np.float64]
 def prune(z: Floats, weights: Floats) -> Floats:
     """Weights with the same V(pi), up to a factor that only raises it, on at most r(r+1)/2 arms: (K, r), (K,) -> (K,).
 
-    A vertex of {w >= 0: sum_x w(x) x x^T = V(pi)} has at most r(r+1)/2 positive entries, one for each equation. The
-    one with the least sum has a sum of at most 1; scaled back to 1 it can only raise V, that is lower g.
+    The entries of V(pi) are r(r+1)/2 equations for the weights, so with more arms there are directions in which the
+    weights can move without changing V. One moves along one of them, its sum not negative, until the first weight is
+    used up, and goes on in the directions that leave that arm alone. The sum of the weights can only fall: scaled back
+    to 1 they raise V, that is lower g.
     """
     rows, columns = upper(z.shape[1])
     held = np.flatnonzero(weights > 0)
     if len(held) <= len(rows):
         return weights
-    from scipy.optimize import linprog  # slow to load, and rarely needed
-
     products = z[held][:, rows] * z[held][:, columns]  # (n, r(r+1)/2)
-    scale = len(z)  # whitened coordinates have squares of about 1/K
-    vertex = linprog(
-        np.ones(len(held)), A_eq=scale * products.T, b_eq=scale * (weights[held] @ products), method="highs-ds"
-    )
-    if not vertex.success:
-        return weights
-    kept = np.argsort(vertex.x)[::-1][: len(rows)]
+    left, sizes, _ = np.linalg.svd(products * len(z))  # whitened coordinates have squares of about 1/K
+    free = left[:, np.count_nonzero(sizes > 1e-10 * sizes[0]) :].copy()  # (n, q): directions that do not change V
+    kept = weights[held].copy()
+    while free.shape[1]:
+        along = free[:, 0] / np.max(np.abs(free[:, 0])) * (1 if np.sum(free[:, 0]) >= 0 else -1)
+        steps = np.where(along > 1e-12, kept / np.maximum(along, 1e-12), np.inf)
+        first = int(np.argmin(steps))
+        kept = np.maximum(kept - steps[first] * along, 0.0)
+        kept[first] = 0.0
+        free = free[:, 1:] - np.outer(free[:, 0] / free[first, 0], free[first, 1:])
     pruned = np.zeros_like(weights)
-    pruned[held[kept]] = np.maximum(vertex.x[kept], 0.0)
+    pruned[held] = kept
     return np.asarray(pruned / np.sum(pruned))
