@@ -6,6 +6,8 @@ all of them, or those that are named: `python -m benchmarks imports`.
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 
@@ -28,3 +30,13 @@ class Ratio:
     def kept(self) -> bool:
         """Whether the promise holds on this machine."""
         return self.promise is None or self.ours <= self.promise
+
+
+def timed(work: Callable[[], object]) -> float:
+    """CPU seconds of the fastest of three runs, on one thread: others on the machine disturb it little."""
+    seconds = []
+    for _ in range(3):
+        begin = time.process_time()
+        work()
+        seconds.append(time.process_time() - begin)
+    return min(seconds)

@@ -13,8 +13,7 @@ from typing import Any
 import bandanna as bd
 from bandanna.core.streams import Streams
 from bandanna.environments import Environment, FiniteArms, SphereArms, SphereContexts
-from benchmarks import Ratio
-from benchmarks.simulation import timed
+from benchmarks import Ratio, timed
 
 RUNS, ROUNDS, LONG = 100, 10**7, 10**12
 MEANS = (0.75, 0.625, 0.5, 0.375, 0.25)

@@ -6,13 +6,10 @@ costs O(k): ours is the time of 2000 updates with 8 shufflers, theirs with one.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
-
 import numpy as np
 
 import bandanna as bd
-from benchmarks import Ratio
+from benchmarks import Ratio, timed
 
 USERS, UPDATES = 10**6, 2000
 BUDGET = {"epsilon": 1.0, "delta": 1e-5}
@@ -23,16 +20,6 @@ MODELS = {
     "3 shufflers": bd.concurrent(**BUDGET, shufflers=3),
     "8 shufflers": bd.concurrent(**BUDGET, shufflers=8),
 }
-
-
-def timed(work: Callable[[], object]) -> float:
-    """Seconds of the faster of two runs."""
-    seconds = []
-    for _ in range(2):
-        begin = time.perf_counter()
-        work()
-        seconds.append(time.perf_counter() - begin)
-    return min(seconds)
 
 
 def counter(privacy: bd.Privacy, values: bd.Domain) -> bd.ContinualSum:

@@ -25,8 +25,7 @@ from bandanna.policies.glm import GLMJDP, GLMUCB, GLOC, ECOLog, RSGLinUCB
 from bandanna.policies.glm.glm_ucb import UCBState
 from bandanna.policies.registry import make
 from bandanna.simulation.engine import simulate
-from benchmarks import Ratio
-from benchmarks.simulation import timed
+from benchmarks import Ratio, timed
 
 Floats = NDArray[np.float64]
 

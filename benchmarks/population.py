@@ -14,8 +14,7 @@ import numpy as np
 import bandanna as bd
 from bandanna.design import near_optimal_design, optimal_design
 from bandanna.environments import Population
-from benchmarks import Ratio
-from benchmarks.simulation import timed
+from benchmarks import Ratio, timed
 
 DIM, ARMS, RUNS = 20, 1000, 20
 BUDGET = {"epsilon": 1.0, "delta": 0.1}

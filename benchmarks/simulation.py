@@ -7,8 +7,6 @@ Seconds are for the whole of 50 seeds; the plain loop runs one seed for fewer ro
 from __future__ import annotations
 
 import math
-import time
-from collections.abc import Callable
 
 import numpy as np
 
@@ -21,20 +19,10 @@ from bandanna.protocols.central_continual import CentralContinual
 from bandanna.protocols.shuffle_binomial import ShuffleBinomial
 from bandanna.protocols.trust import Privacy, central, local, none, shuffle
 from bandanna.simulation.engine import simulate
-from benchmarks import Ratio
+from benchmarks import Ratio, timed
 
 SEEDS, ROUNDS, PLAIN, DIM, ARMS = 50, 4000, 1500, 5, 100
 BUDGET = {"epsilon": 1.0, "delta": 1e-5}
-
-
-def timed(work: Callable[[], object]) -> float:
-    """CPU seconds of the fastest of three runs, on one thread: others on the machine disturb it little."""
-    seconds = []
-    for _ in range(3):
-        begin = time.process_time()
-        work()
-        seconds.append(time.process_time() - begin)
-    return min(seconds)
 
 
 def plain_loop(policy: LinUCB) -> float:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from typing import Any
 
@@ -15,6 +14,8 @@ from bandanna.core.report import LinearReport
 from bandanna.errors import CommunicationWarning
 from bandanna.protocols import CentralGaussian, LocalGaussian
 from bandanna.protocols.comparison import NAMES
+
+from .strict_json import strict
 
 FIELDS = {"protocol", "std", "bits_per_user", "epsilon", "delta", "ratio_to_central"}
 PROBLEM = ("--dim", "5", "--delta", "1e-5", "--batch", "200")
@@ -29,11 +30,7 @@ def run(*arguments: str, width: int = 200) -> str:
 
 def rows(*arguments: str) -> dict[str, dict[str, Any]]:
     """The JSON rows by protocol; strict JSON, without NaN or infinities."""
-
-    def constant(word: str) -> None:
-        raise AssertionError(f"{word} is not JSON")
-
-    document = json.loads(run(*arguments, "--json"), parse_constant=constant)
+    document = strict(run(*arguments, "--json"))
     assert set(document) == {"rows"}
     assert [row["protocol"] for row in document["rows"]] == list(NAMES)
     assert all(row.keys() >= FIELDS for row in document["rows"])

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 from typer.testing import CliRunner, Result
 
 from bandanna.cli import app
 from bandanna.errors import InvalidArgument
+
+from .strict_json import strict
 
 SCALES = {"fig1": "60", "fig2": "40", "returning": "1000", "scaling": "10000"}
 FIGURE = {
@@ -31,16 +31,6 @@ def run(figure: str, *arguments: str) -> Result:
     """The command at a small scale, in this process."""
     small = ["paper", "000", figure, "--seeds", "2", "--horizon", SCALES[figure], "--jobs", "1"]
     return CliRunner(env={"COLUMNS": "120", "NO_COLOR": "1"}).invoke(app, [*small, *arguments])
-
-
-def strict(text: str) -> dict[str, Any]:
-    """Strict JSON, and nothing else."""
-
-    def constant(word: str) -> None:
-        raise AssertionError(f"{word} is not JSON")
-
-    document: dict[str, Any] = json.loads(text, parse_constant=constant)
-    return document
 
 
 @pytest.mark.parametrize("figure", SCALES)

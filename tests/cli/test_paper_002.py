@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 from typer.testing import CliRunner, Result
 
 from bandanna.cli import app
 from bandanna.errors import InvalidArgument
+
+from .strict_json import strict
 
 SCALES = {"error": ("--seeds", "2", "--horizon", "16384"), "regret": ("--seeds", "2", "--horizon", "400"), "tree": ()}
 FILES = {"error": ["error"], "regret": ["regret-ours", "regret-paper"], "tree": ["tree-n32-k3"]}
@@ -21,16 +21,6 @@ def run(figure: str, *arguments: str) -> Result:
     """The command at a small scale, in this process."""
     small = ["paper", "002", figure, "--jobs", "1", *SCALES[figure]]
     return CliRunner(env={"COLUMNS": "120", "NO_COLOR": "1"}).invoke(app, [*small, *arguments])
-
-
-def strict(text: str) -> dict[str, Any]:
-    """Strict JSON, and nothing else."""
-
-    def constant(word: str) -> None:
-        raise AssertionError(f"{word} is not JSON")
-
-    document: dict[str, Any] = json.loads(text, parse_constant=constant)
-    return document
 
 
 @pytest.mark.parametrize("figure", SCALES)

@@ -13,6 +13,8 @@ from typer.testing import CliRunner, Result
 from bandanna import cli
 from bandanna.simulation.result import Result as Simulated
 
+from .strict_json import strict
+
 TOML = """
 title = "Two [small] curves"
 horizon = 300
@@ -50,11 +52,7 @@ def run(*arguments: str) -> Result:
 
 def rows(text: str) -> list[dict[str, Any]]:
     """The rows of strict JSON, and nothing else."""
-
-    def constant(word: str) -> None:
-        raise AssertionError(f"{word} is not JSON")
-
-    document = json.loads(text, parse_constant=constant)
+    document = strict(text)
     assert set(document) == {"rows"}
     return list(document["rows"])
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from bandanna.papers.curves_000 import Curve
 from bandanna.papers.scaling_000 import Scaling
-from bandanna.simulation.figures import PALETTE, plot_regret, save_figure
+from bandanna.simulation.figures import PALETTE, plot_regret, save_both
 from bandanna.simulation.result import Result
 
 _RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
@@ -73,7 +72,7 @@ def draw_scaling(lines: Sequence[Scaling], out: Path) -> list[Path]:
     axes.set_xlabel("horizon (each point: runs of their own; dashed: the theorem's slope)")
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_formatter(lambda value, _: _power(value))
-    return _saved(figure, out / "scaling")
+    return save_both(figure, out / "scaling")
 
 
 def _power(value: float) -> str:
@@ -88,12 +87,4 @@ def _save(
     figure = plot_regret(panel, title=title, log=log)
     if across is not None:
         figure.axes[0].set_xlabel(across)
-    return _saved(figure, stem)
-
-
-def _saved(figure: Any, stem: Path) -> list[Path]:
-    stem.parent.mkdir(parents=True, exist_ok=True)
-    paths = [stem.with_name(f"{stem.name}{suffix}") for suffix in (".png", ".svg")]
-    for path in paths:
-        save_figure(figure, path)
-    return paths
+    return save_both(figure, stem)

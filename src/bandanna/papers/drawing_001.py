@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from bandanna.papers.scaling_001 import Rate
 from bandanna.papers.setting_001 import Curve001
-from bandanna.simulation.figures import PALETTE, plot_regret, save_figure
+from bandanna.simulation.figures import PALETTE, plot_regret, save_both
 from bandanna.simulation.result import Result
 
 _TITLES = {
@@ -32,7 +31,7 @@ def draw(figure: str, curves: Sequence[Curve001], out: Path) -> list[Path]:
     drawn = plot_regret(panel, title=_TITLES[figure], log=figure == "fig2b")
     if figure == "fig2b":
         drawn.axes[0].set_ylabel("regret per round")
-    return _saved(drawn, out / figure)
+    return save_both(drawn, out / figure)
 
 
 def _draw_budgets(curves: Sequence[Curve001], out: Path) -> list[Path]:
@@ -48,7 +47,7 @@ def _draw_budgets(curves: Sequence[Curve001], out: Path) -> list[Path]:
     drawn = plot_regret(panel, title="What a larger budget buys", log=True)
     drawn.axes[0].set_xscale("linear")
     drawn.axes[0].set_xlabel("epsilon (delta = 0.1)")
-    return _saved(drawn, out / "fig2a")
+    return save_both(drawn, out / "fig2a")
 
 
 def _across(marks: Sequence[float], results: Sequence[Result]) -> Result:
@@ -69,13 +68,5 @@ def draw_rates(rates: Sequence[Rate], out: Path) -> list[Path]:
             ideal = rate.results[0].mean()[-1] * (rounds / rounds[0]) ** rate.theory
             drawn.axes[0].plot(rounds, ideal, color=PALETTE[index], linestyle=(0, (4, 3)), linewidth=1.2)
         drawn.axes[0].set_xlabel("horizon (each point: runs of their own; dashed: the theorem's slope)")
-        paths += _saved(drawn, out / f"scaling-{name}")
-    return paths
-
-
-def _saved(figure: Any, stem: Path) -> list[Path]:
-    stem.parent.mkdir(parents=True, exist_ok=True)
-    paths = [stem.with_name(f"{stem.name}{suffix}") for suffix in (".png", ".svg")]
-    for path in paths:
-        save_figure(figure, path)
+        paths += save_both(drawn, out / f"scaling-{name}")
     return paths

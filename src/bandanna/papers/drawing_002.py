@@ -13,7 +13,7 @@ from bandanna.papers.error_002 import Kind, Line
 from bandanna.papers.regret_002 import Entry, Outcome
 from bandanna.papers.tree_002 import Batch, batches, busiest, covering
 from bandanna.protocols.concurrent_shuffle import BatchTree
-from bandanna.simulation.figures import PALETTE, blank, furnish, label_ends, plot_regret, save_figure, styled
+from bandanna.simulation.figures import PALETTE, blank, furnish, label_ends, plot_regret, save_both, styled
 
 _SAME = Entry(algorithm="LinUCB-CSDP", shufflers=1, batches="ours")  # as the sequential model
 _MOST_BARS, _MOST_NAMED = 400, 40  # of a level; users whose batches have room for their numbers
@@ -47,7 +47,7 @@ def draw_errors(lines: Sequence[Line], out: Path) -> list[Path]:
         title = "k shufflers at work at once: noise in the worst running count"
         furnish(axes, title, _NOTE, across="users", up="noise of the worst prefix")
         label_ends(axes, ends)
-    return _saved(figure, out / "error")
+    return save_both(figure, out / "error")
 
 
 def _error_line(axes: Any, line: Line) -> list[tuple[str, float, float, str, bool]]:
@@ -87,7 +87,7 @@ def draw_regrets(outcomes: Sequence[Outcome], out: Path) -> list[Path]:
             for each in outcomes
             if each.entry.shufflers is None or (each.entry.batches == rule and each.entry != _SAME)
         }
-        paths += _saved(plot_regret(panel, title=title), out / f"regret-{rule}")
+        paths += save_both(plot_regret(panel, title=title), out / f"regret-{rule}")
     return paths
 
 
@@ -110,7 +110,7 @@ def draw_tree(tree: BatchTree, out: Path) -> list[Path]:
         axes.xaxis.get_major_locator().set_params(integer=True)
         axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}" if 1 <= value <= tree.horizon else "")
         axes.axvline(t + 0.5, color="black", linewidth=1.2, linestyle=(0, (4, 3)), zorder=1)
-    return _saved(figure, out / f"tree-n{tree.horizon}-k{tree.levels}")
+    return save_both(figure, out / f"tree-n{tree.horizon}-k{tree.levels}")
 
 
 def _drawn(tree: BatchTree, chosen: list[Batch]) -> list[Batch]:
@@ -150,11 +150,3 @@ def _product(degrees: Sequence[int]) -> str:
     """3 x 2² for (3, 2, 2)."""
     runs = [(degree, len(list(same))) for degree, same in groupby(degrees)]
     return " x ".join(f"{d}{str(times).translate(_RAISED) if times > 1 else ''}" for d, times in runs)
-
-
-def _saved(figure: Any, stem: Path) -> list[Path]:
-    stem.parent.mkdir(parents=True, exist_ok=True)
-    paths = [stem.with_name(f"{stem.name}{suffix}") for suffix in (".png", ".svg")]
-    for path in paths:
-        save_figure(figure, path)
-    return paths

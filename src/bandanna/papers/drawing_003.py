@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bandanna.papers.paper_003 import Found
-from bandanna.simulation.figures import plot_regret, save_figure
+from bandanna.simulation.figures import plot_regret, save_both
 from bandanna.simulation.result import Result
 
 
@@ -22,9 +22,5 @@ def draw(figure: str, found: Sequence[Found], out: Path) -> list[Path]:
     paths = []
     for norm, panel in panels.items():
         drawn = plot_regret(panel, title=f"Paper 003, S = {norm:g}")
-        for ending in ("png", "svg"):
-            path = out / f"{figure}-S{norm:g}.{ending}"
-            path.parent.mkdir(parents=True, exist_ok=True)
-            save_figure(drawn, path)
-            paths.append(path)
+        paths += save_both(drawn, out / f"{figure}-S{norm:g}")
     return paths

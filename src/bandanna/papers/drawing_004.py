@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from bandanna.papers.paper_004 import Curve, Price
-from bandanna.simulation.figures import PALETTE, plot_regret, save_figure
+from bandanna.simulation.figures import PALETTE, plot_regret, save_both
 
 _TITLES = {"finite": "Finite arms", "linear": "Linear, fixed arms", "contextual": "Linear, public contexts"}
 
@@ -23,7 +23,7 @@ def draw_prices(prices: Sequence[Price], out: Path) -> list[Path]:
     for (setting, variant), panel in panels.items():
         for name, draw in (("rho", _against_rho), ("time", _against_time)):
             figure = draw(panel, f"{_TITLES[setting]}, {variant}")
-            paths += _saved(figure, out / f"fig4-{setting}-{variant}-{name}")
+            paths += save_both(figure, out / f"fig4-{setting}-{variant}-{name}")
     return paths
 
 
@@ -80,13 +80,5 @@ def draw_noise_levels(curves: Sequence[Curve], out: Path) -> list[Path]:
     paths = []
     for (variant, rho), panel in panels.items():
         figure = plot_regret(panel, title=f"Noise at two places, {variant}: rho = {rho:g}")
-        paths += _saved(figure, out / f"fig5-{variant}-rho{rho:g}")
-    return paths
-
-
-def _saved(figure: Any, stem: Path) -> list[Path]:
-    stem.parent.mkdir(parents=True, exist_ok=True)
-    paths = [stem.with_name(f"{stem.name}.{kind}") for kind in ("png", "svg")]
-    for path in paths:
-        save_figure(figure, path)
+        paths += save_both(figure, out / f"fig5-{variant}-rho{rho:g}")
     return paths

@@ -70,6 +70,15 @@ def save_figure(figure: Any, path: str | PathLike[str]) -> None:
         write_whole(path, lambda beside: figure.savefig(beside, **paper))
 
 
+def save_both(figure: Any, stem: Path) -> list[Path]:
+    """As stem.png and stem.svg, in a folder that is made if need be: where they are."""
+    stem.parent.mkdir(parents=True, exist_ok=True)
+    paths = [stem.with_name(f"{stem.name}{suffix}") for suffix in (".png", ".svg")]
+    for path in paths:
+        save_figure(figure, path)
+    return paths
+
+
 def _kind(path: str | PathLike[str]) -> str:
     """The format, from the file's name."""
     return require.one_of("suffix of path", Path(path).suffix.lower(), (".png", ".svg"))

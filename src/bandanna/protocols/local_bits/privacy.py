@@ -6,7 +6,7 @@ from bandanna.accounting import accountant
 from bandanna.accounting.budgets import ApproxDP, Budget, PureDP
 from bandanna.accounting.events import DiscreteLaplaceEvent, RepetitionEvent
 from bandanna.accounting.guarantee import Guarantee, guarantee_of
-from bandanna.core import require
+from bandanna.core import require, search
 from bandanna.errors import CalibrationError, InvalidBudget
 from bandanna.mechanisms.randomized_response import LEAST, RandomizedResponse
 from bandanna.protocols.base import stated_delta
@@ -25,13 +25,10 @@ def calibrate(budget: Budget, participations: int) -> tuple[float, float]:
         raise InvalidBudget("budget", budget, "PureDP, ApproxDP, ZCDP or RenyiDP")
     if require.whole("participations", participations) == 1 and isinstance(budget, PureDP | ApproxDP):
         return min(budget.epsilon, _LARGEST), 0.0
-    low, high = LEAST, _LARGEST
-    if not _meets(low, budget, participations):
+    if not _meets(LEAST, budget, participations):
         raise CalibrationError(f"no answer is noisy enough for {participations} participations at {budget}")
-    while high - low > 1e-7 * high:
-        middle = (low + high) / 2
-        low, high = (middle, high) if _meets(middle, budget, participations) else (low, middle)
-    return low, 0.0 if isinstance(budget, PureDP) else stated_delta(budget)
+    largest = search.greatest(lambda e: _meets(e, budget, participations), LEAST, _LARGEST, relative=1e-7)
+    return largest, 0.0 if isinstance(budget, PureDP) else stated_delta(budget)
 
 
 def _meets(epsilon: float, budget: Budget, participations: int) -> bool:
