@@ -51,6 +51,10 @@ class ConflictingRelease(BandannaError):
     """Other data (or another mechanism) was presented under an id that is already released."""
 
 
+class Unreadable(BandannaError, ValueError):
+    """What is stored is not a value that this program writes."""
+
+
 class InsecureSource(BandannaError):
     """A noise source that may not be used here: seeded where people are protected, or unable to sample securely."""
 

@@ -15,8 +15,8 @@ import pytest
 import bandanna as bd
 from bandanna.accounting.events import GaussianEvent
 from bandanna.accounting.stores import SQLiteStore
+from bandanna.accounting.stores.journals import Journal
 from bandanna.agent import Agent
-from bandanna.agent.journal import Journal
 from bandanna.agent.kinds import ENCODING
 from bandanna.errors import BandannaError, BudgetExceeded, ConflictingRelease
 from bandanna.policies import linucb

@@ -15,10 +15,10 @@ from typing import Any
 
 from bandanna.accounting.guarantee import Guarantee
 from bandanna.accounting.ledger import Ledger
-from bandanna.agent import saving
+from bandanna.accounting.stores.journals import Journals, journal_of
 from bandanna.agent.contexts import Contexts, arms_of, many_arms_of
 from bandanna.agent.decisions import Decision, recognise
-from bandanna.agent.journal import Journals, journal_of
+from bandanna.agent.kinds import ENCODING, SAVES
 from bandanna.agent.loop import Loop, Sets
 from bandanna.agent.plan import Policy
 from bandanna.agent.releases import calibrations, choose, recalibrate, reward_of
@@ -26,6 +26,7 @@ from bandanna.agent.slots import Slots
 from bandanna.agent.users import hashed
 from bandanna.core import require
 from bandanna.errors import BandannaError, InvalidArgument
+from bandanna.storage import files
 
 
 class Agent:
@@ -51,7 +52,7 @@ class Agent:
         secret = secrets.token_bytes(32) if seed is None else hashlib.sha256(f"agent {seed}".encode()).digest()
         session = secrets.token_hex(8) if seed is None else secret.hex()[:16]
         self._loop = Loop(policy, require.whole("grace", grace, least=0), seed, secret, session)
-        self._loop.open_ledger(Journals(agent=self._name, secret=secret))
+        self._loop.open_ledger(Journals(agent=self._name, secret=secret, encoding=ENCODING))
 
     @property
     def policy(self) -> Policy:
@@ -164,16 +165,16 @@ class Agent:
                 "source": loop.randomness(),
                 "slots": loop.slots.to_columns(),
             }
-            text = saving.text_of(content | {name: getattr(loop, name) for name in Loop.PLAIN})
+            text = SAVES.text_of(content | {name: getattr(loop, name) for name in Loop.PLAIN})
             if loop.ledger is not None:
                 loop.journals.attach(journal_of(file), loop.notes(loop.state))
-            saving.write(file, text)
+            files.write(file, text)
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> Agent:
         """The agent that was saved at `path`. What it has released since then is taken from the journal."""
         file = Path(path)
-        content = saving.read(file)
+        content = SAVES.read(file)
         recalibrate(content["policy"], content["calibrations"])
         seed = content["seed"]
         agent = cls(policy=content["policy"], grace=content["grace"], test=seed is not None, seed=seed)
@@ -189,7 +190,7 @@ class Agent:
             Slots.from_columns(loop.policy.dim, content["slots"]),
         )
         if loop.ledger is not None:
-            journals, notes = Journals.load(journal_of(file), agent=self._name, secret=loop.secret)
+            journals, notes = Journals.load(journal_of(file), agent=self._name, secret=loop.secret, encoding=ENCODING)
             loop.open_ledger(journals)
             newest = content | loop.resume(notes)
         if loop.rng is not None:

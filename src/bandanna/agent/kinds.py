@@ -1,10 +1,10 @@
-"""Everything that a save may contain: policies, calibrated protocols and their state, by name."""
+"""Everything that an agent's save may contain: policies, calibrated protocols and their state, by name."""
 
 from __future__ import annotations
 
 from bandanna.accounting.budgets import ZCDP, ApproxDP, PureDP, RenyiDP
 from bandanna.accounting.calibration.binomial import BinomialNoise
-from bandanna.accounting.encoding import EVENTS, Encoding
+from bandanna.accounting.encoding import EVENTS
 from bandanna.core.report import LinearReport
 from bandanna.mechanisms.continual.blt import BLTState
 from bandanna.mechanisms.continual.tree import Node, TreeState
@@ -21,6 +21,8 @@ from bandanna.protocols.local_gaussian import LocalGaussian
 from bandanna.protocols.shuffle_binomial import ShuffleBinomial
 from bandanna.protocols.shuffle_gaussian import ShuffleGaussian
 from bandanna.protocols.trust import Privacy
+from bandanna.storage.encoding import Encoding
+from bandanna.storage.saves import Saves
 
 ENCODING = Encoding(
     {
@@ -55,3 +57,4 @@ ENCODING = Encoding(
         "Node": Node,
     }
 )
+SAVES = Saves(noun="agent", version=1, encoding=ENCODING)

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from bandanna.accounting.ledger import Ledger
+from bandanna.accounting.stores.journals import Journals
 from bandanna.agent.contexts import Floats
 from bandanna.agent.decisions import Decision, issue
-from bandanna.agent.journal import Journals
 from bandanna.agent.plan import Batch, Plan
 from bandanna.agent.releases import TASK, affordable, calibrated, calibrations, choose, noise_for, recalibrate
 from bandanna.agent.slots import Slot, Slots

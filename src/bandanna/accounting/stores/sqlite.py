@@ -14,10 +14,11 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from bandanna.accounting.encoding import EVENTS, Encoding
+from bandanna.accounting.encoding import EVENTS
 from bandanna.accounting.events import Event
 from bandanna.accounting.stores.base import Entry, LedgerStore
 from bandanna.errors import BandannaError, ConflictingRelease
+from bandanna.storage.encoding import Encoding
 
 APPLICATION, VERSION = 0x62616E64, 1  # marks the file as ours: "band"
 _PATIENCE = 30.0  # seconds to wait for another process's lock

@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from bandanna.accounting import events
-from bandanna.accounting.encoding import EVENTS, Encoding
+from bandanna.accounting.encoding import EVENTS
 from bandanna.accounting.factorisation import BLT, BinaryTree, HonakerTree, SquareRootToeplitz
 from bandanna.errors import InvalidArgument
+from bandanna.storage.encoding import Encoding
 
 ENCODING = Encoding(EVENTS)
 BLT_16 = BLT(horizon=16, theta=(0.9, 0.3), theta_hat=(0.5, 0.1))

@@ -15,18 +15,17 @@ from pathlib import Path
 from typing import Any
 
 from bandanna.accounting.events import Event
-from bandanna.accounting.stores import Entry, LedgerStore, MemoryStore, SQLiteStore
-from bandanna.agent.kinds import ENCODING
+from bandanna.accounting.stores.base import Entry, LedgerStore
+from bandanna.accounting.stores.memory import MemoryStore
+from bandanna.accounting.stores.sqlite import SQLiteStore
 from bandanna.errors import BandannaError, ConflictingRelease
+from bandanna.storage.encoding import Encoding
 
 NOTES = "agent", "siblings", "state", "calibrations"  # whose, where else, and what is needed to go on
 
 
 class Journal(SQLiteStore):
     """One journal: a ledger's file that belongs to an agent and knows the newest state of its policy."""
-
-    def __init__(self, path: Path, *, create: bool) -> None:
-        super().__init__(path, create=create, encoding=ENCODING)
 
     def count(self) -> int:
         """How many releases it holds."""
@@ -37,12 +36,12 @@ class Journal(SQLiteStore):
         """What was noted under a key, or None."""
         with self._errors():
             row = self._sql.execute("select value from meta where key = ?", (key,)).fetchone()
-        return None if row is None else ENCODING.loads(row[0])
+        return None if row is None else self._encoding.loads(row[0])
 
     def write(self, key: str, value: Any) -> None:
         """Note a value."""
         with self._errors():
-            self._sql.execute("insert or replace into meta values (?, ?)", (key, ENCODING.dumps(value)))
+            self._sql.execute("insert or replace into meta values (?, ?)", (key, self._encoding.dumps(value)))
 
     def abandon(self) -> None:
         """Undo what an interrupt has left open: inside it, nothing that follows would become durable."""
@@ -66,19 +65,19 @@ class Journal(SQLiteStore):
 class Journals(LedgerStore):
     """The ledger's store of an agent: in memory, and in the journals of all paths at which the agent was saved."""
 
-    def __init__(self, *, agent: str, secret: bytes) -> None:
-        self._agent, self._secret = agent, secret
+    def __init__(self, *, agent: str, secret: bytes, encoding: Encoding) -> None:
+        self._agent, self._secret, self._encoding = agent, secret, encoding
         self._memory = MemoryStore()
         self._files: dict[Path, Journal] = {}
         self._pending: Entry | None = None
         self._depth = self._count = 0
 
     @classmethod
-    def load(cls, path: Path, *, agent: str, secret: bytes) -> tuple[Journals, dict[str, Any]]:
+    def load(cls, path: Path, *, agent: str, secret: bytes, encoding: Encoding) -> tuple[Journals, dict[str, Any]]:
         """The journals of an agent that was saved at `path`, all brought up to the newest, and its notes."""
-        made, first = cls(agent=agent, secret=secret), _owned(path, agent)
+        made, first = cls(agent=agent, secret=secret, encoding=encoding), _owned(path, agent, encoding)
         others = {Path(name).resolve() for name in first.note("siblings") or []} - {first.path}
-        found = [Journal(other, create=False) for other in sorted(others) if other.is_file()]
+        found = [Journal(other, create=False, encoding=encoding) for other in sorted(others) if other.is_file()]
         files = [first, *(file for file in found if file.note("agent") == agent)]  # a path may be another's by now
         newest = max(files, key=Journal.count)
         entries, notes = newest.entries(), {key: newest.note(key) for key in NOTES}
@@ -95,7 +94,7 @@ class Journals(LedgerStore):
         path = path.absolute()
         if path in self._files and path.is_file():
             return
-        file = Journal(path, create=True)
+        file = Journal(path, encoding=self._encoding)
         owner = file.note("agent")
         if owner not in (None, self._agent):
             raise BandannaError(f"{path} is the journal of another agent: save elsewhere, or remove it with its save")
@@ -206,12 +205,12 @@ def journal_of(save: Path) -> Path:
     return save.with_name(save.name + ".journal").resolve()
 
 
-def _owned(path: Path, agent: str) -> Journal:
+def _owned(path: Path, agent: str, encoding: Encoding) -> Journal:
     if not path.is_file():
         raise BandannaError(
             f"{path} does not exist: it belongs to the save and knows what was released; keep them together"
         )
-    file = Journal(path, create=False)
+    file = Journal(path, create=False, encoding=encoding)
     if file.note("agent") != agent:
         raise BandannaError(f"{path} is the journal of another agent")
     return file

@@ -1,0 +1,163 @@
+"""Files of secrets: regular ones, of their owner only, written whole or not at all; links are not followed."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import re
+import secrets
+import stat
+import sys
+from pathlib import Path
+
+from bandanna.errors import BandannaError
+
+if sys.platform != "win32":
+    import fcntl
+
+MOST = 1 << 30  # bytes: no file that we write is larger, and no larger one is read
+
+_NO_LINKS = getattr(os, "O_NOFOLLOW", 0)
+_NO_WAITING = getattr(os, "O_NONBLOCK", 0)  # a named pipe would wait for a writer
+_READ_ONLY = errno.EROFS, errno.EACCES, errno.EPERM
+
+
+def write(path: Path, text: str) -> None:
+    """Write beside the target, sync, rename: a crash leaves the old file or the new one, and a rest to sweep up."""
+    content = text.encode()
+    if len(content) > MOST:
+        raise BandannaError(f"{path} would have {len(content)} bytes; allowed are at most {MOST}")
+    refuse_others(path)
+    sweep(path)
+    beside = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    try:
+        handle = os.open(beside, os.O_CREAT | os.O_EXCL | os.O_WRONLY | _NO_LINKS, 0o600)
+        with open(handle, "wb") as file:
+            _claim(file.fileno())
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+            os.replace(beside, path)
+        _sync_folder(path.absolute().parent)
+    except OSError as error:
+        raise BandannaError(f"{path} cannot be written: {error.strerror or error}") from error
+    finally:
+        with contextlib.suppress(OSError):
+            beside.unlink()
+
+
+def read(path: Path) -> bytes:
+    """All of a regular file, after its mode was put right."""
+    handle = _opened(path, os.O_RDONLY)
+    with open(handle, "rb") as file:
+        try:
+            size = os.fstat(handle).st_size
+            if size > MOST:
+                raise BandannaError(f"{path} has {size} bytes; allowed are at most {MOST}")
+            return file.read(MOST)
+        except OSError as error:
+            raise BandannaError(f"{path} cannot be read: {error.strerror or error}") from error
+
+
+def make(path: Path) -> None:
+    """Make an empty file that only its owner can read, unless it is there."""
+    with contextlib.suppress(FileExistsError):
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | _NO_LINKS, 0o600))
+
+
+def secure(path: Path) -> bool:
+    """Refuse what is not a regular file, put its mode right; whether it can be written where it is."""
+    os.close(_opened(path, os.O_RDONLY))
+    try:
+        os.close(os.open(path, os.O_RDWR | _NO_LINKS))
+    except OSError as error:
+        if error.errno in _READ_ONLY:
+            return False
+        raise
+    return os.access(path.absolute().parent, os.W_OK)
+
+
+def refuse_others(path: Path) -> None:
+    """Only a regular file is replaced: no link, folder, pipe or device."""
+    try:
+        found = os.lstat(path)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise BandannaError(f"{path} cannot be used: {error.strerror or error}") from error
+    if not stat.S_ISREG(found.st_mode):
+        raise BandannaError(f"{path} is {_kind(found.st_mode)}: only a regular file is read or replaced")
+
+
+def sweep(path: Path) -> None:
+    """Remove what interrupted writings of `path` have left beside it: it holds raw data."""
+    rest = re.compile(re.escape(f".{path.name}.") + "[0-9a-f]{16}")
+    with contextlib.suppress(OSError):
+        for name in os.listdir(path.absolute().parent):
+            if rest.fullmatch(name):
+                _remove_unless_locked(path.with_name(name))
+
+
+def _remove_unless_locked(rest: Path) -> None:
+    with contextlib.suppress(OSError):
+        handle = os.open(rest, os.O_RDONLY | _NO_LINKS | _NO_WAITING)
+        try:
+            _claim(handle)  # BlockingIOError: somebody is writing it now
+            rest.unlink()
+        finally:
+            os.close(handle)
+
+
+def _claim(handle: int) -> None:
+    """As long as the file is open, it is not a rest; elsewhere, an open file cannot be removed anyway."""
+    if sys.platform != "win32":
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def _opened(path: Path, how: int) -> int:
+    """A handle of a regular file that only its owner can read from now on."""
+    refuse_others(path)
+    try:
+        handle = os.open(path, how | _NO_LINKS | _NO_WAITING)
+    except OSError as error:
+        raise BandannaError(f"{path} cannot be read: {error.strerror or error}") from error
+    try:
+        found = os.fstat(handle)
+        if not stat.S_ISREG(found.st_mode):
+            raise BandannaError(f"{path} is {_kind(found.st_mode)}: only a regular file is read or replaced")
+        _close_to_others(path, handle, found)
+    except BaseException:
+        os.close(handle)
+        raise
+    return handle
+
+
+def _close_to_others(path: Path, handle: int, found: os.stat_result) -> None:
+    if os.name != "posix" or not stat.S_IMODE(found.st_mode) & 0o077:
+        return
+    if found.st_uid != os.geteuid():
+        mode = f"{stat.S_IMODE(found.st_mode):04o}"
+        raise BandannaError(f"{path} belongs to another user and has mode {mode}; allowed is 0600: others may see it")
+    try:
+        os.fchmod(handle, 0o600)
+    except OSError as error:
+        if error.errno != errno.EROFS:  # in a read-only place nothing can be repaired, and nothing is added
+            raise BandannaError(
+                f"{path} is open to others, and its mode cannot be changed: {error.strerror}"
+            ) from error
+
+
+def _kind(mode: int) -> str:
+    kinds = {stat.S_IFLNK: "a symbolic link", stat.S_IFDIR: "a folder", stat.S_IFIFO: "a named pipe"}
+    return kinds.get(stat.S_IFMT(mode), "a device or a socket")
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make a rename durable, where the system can."""
+    with contextlib.suppress(OSError):
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
