@@ -14,12 +14,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from bandanna.core import require
-from bandanna.errors import InsecureSource, InvalidArgument, InvalidStatistic, MissingExtra
+from bandanna.errors import InsecureSource, InvalidStatistic, MissingExtra
 from bandanna.mechanisms.sources.base import NoiseSource, Size, finite, parameter, shape
-
-_ONES = np.array([byte.bit_count() for byte in range(256)], dtype=np.uint8)  # ones in each byte
-_CHUNK = 1 << 20  # bytes of entropy held at a time
-_DYADIC_BITS = 8  # probabilities a / 2^m with m up to this are drawn exactly
+from bandanna.mechanisms.sources.inversion import binomials
 
 
 class SecureNoise(NoiseSource):
@@ -28,7 +25,8 @@ class SecureNoise(NoiseSource):
     Gaussian and Laplace releases are grid * (round(value / grid) + discrete noise) with integers inside the bracket;
     the released float is a function of that integer alone, so floating point leaks nothing about the value.
     Discrete Gaussian and Laplace noise comes from OpenDP (extra `secure`), which draws from a cryptographic generator
-    that the operating system seeds; bits, uniforms and permutations come from os.urandom.
+    that the operating system seeds; binomials, uniforms and permutations come from os.urandom, which needs neither a
+    key in this process nor care when it forks: a binomial takes 8 bytes, however many its trials.
     """
 
     secure = True
@@ -64,16 +62,10 @@ class SecureNoise(NoiseSource):
         return _noise(opendp.m.make_laplace(*space, scale=float(scale)), shape(size))
 
     def binomial(self, *, trials: int, probability: float, size: Size) -> NDArray[np.int64]:
-        """Counts of ones among random bits, in bounded memory; probabilities a / 2^m with m <= 8 only."""
-        bits = _binary_digits(require.chance("probability", probability))
+        """Exact for every probability that a float can have, by inversion (`inversion`)."""
+        chance = Fraction(require.chance("probability", probability))
         wanted, trials = shape(size), require.whole("trials", trials, least=0)
-        counts = np.zeros(math.prod(wanted), dtype=np.int64)
-        for begin in range(0, trials, 8 * _CHUNK):  # a draw of many trials: its bits in pieces
-            piece = min(8 * _CHUNK, trials - begin)
-            rows = max(1, _CHUNK // -(-piece // 8))
-            for row in range(0, counts.size, rows):  # many draws: some rows at a time
-                counts[row : row + rows] += _successes(counts[row : row + rows].size, piece, bits)
-        return counts.reshape(wanted)
+        return binomials(trials, chance, math.prod(wanted), _words).reshape(wanted)
 
     def coins(self, counts: NDArray[np.int64], chances: NDArray[np.float64]) -> NDArray[np.int64]:
         """Refused: a deployment draws the coins of every message."""
@@ -141,30 +133,6 @@ def _noise(measurement: Any, wanted: tuple[int, ...]) -> NDArray[np.int64]:
     if math.prod(wanted) == 0:
         return np.zeros(wanted, dtype=np.int64)
     return np.array(measurement([0] * math.prod(wanted)), dtype=np.int64).reshape(wanted)
-
-
-def _binary_digits(probability: float) -> list[int]:
-    """The digits of probability = sum_i digit_i 2^-i, last first."""
-    scaled = probability * 2**_DYADIC_BITS
-    if scaled != int(scaled):
-        raise InvalidArgument(
-            "probability", probability, f"a / 2^m with m <= {_DYADIC_BITS} for a secure source, such as 1/2"
-        )
-    return [int(scaled) >> place & 1 for place in range(_DYADIC_BITS)]
-
-
-def _successes(rows: int, trials: int, digits: list[int]) -> NDArray[np.int64]:
-    """Successes in each of `rows` runs of `trials` bits that are one with the probability of these digits.
-
-    Horner on bits: a fresh fair bit R turns probability q into q/2 by R & Q and into 1/2 + q/2 by R | Q.
-    """
-    width = -(-trials // 8)
-    ones = np.zeros((rows, width), dtype=np.uint8)
-    for digit in digits[next(place for place, digit in enumerate(digits) if digit) :]:
-        fair = np.frombuffer(os.urandom(rows * width), dtype=np.uint8).reshape(rows, width)
-        ones = fair | ones if digit else fair & ones
-    ones[:, -1] &= np.uint8(0xFF >> (8 * width - trials))  # bits beyond the last trial
-    return np.asarray(_ONES[ones].sum(axis=-1, dtype=np.int64))
 
 
 def _words(wanted: tuple[int, ...]) -> NDArray[np.uint64]:
