@@ -47,6 +47,12 @@ def test_unknown_names_and_arguments() -> None:
         make("Laplace-DPE", dim=2, horizon=10, epsilon=1.0, delta=1e-5)
     with pytest.raises(InvalidArgument, match=r"alfa = 0.5 is not allowed: DPE has no .*, alpha, "):
         make("DPE", dim=2, horizon=10, alfa=0.5)
+    with pytest.raises(InvalidArgument, match=r"delat = 1e-05 .*: LinUCB-JDP has no such .*: did you mean 'delta'\?"):
+        make("LinUCB-JDP", dim=2, horizon=10, epsilon=1.0, delat=1e-5)
+    with pytest.raises(InvalidArgument, match=r"name = 'LinUCB-SPD' is not allowed: did you mean 'LinUCB-SDP-Amp'\?"):
+        make("LinUCB-SPD", dim=2, horizon=10)
+    with pytest.raises(InvalidArgument, match=r"name = \['LinUCB'\]"):
+        make(["LinUCB"], dim=2, horizon=10)  # type: ignore[arg-type]
     with pytest.raises(InvalidArgument, match=r"horizon = None is not allowed: DPE needs horizon: it takes"):
         make("DPE", dim=2)
     with pytest.raises(InvalidArgument, match=r"dim = None is not allowed: GOPE needs dim and horizon"):

@@ -46,7 +46,7 @@ def changed(place: tuple[Any, ...], value: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("place", "value", "words"),
     [
-        (("horizont",), 5, ("horizont = 5", "did you mean horizon?", "seeds, seed")),
+        (("horizont",), 5, ("horizont = 5", "did you mean 'horizon'?", "seeds, seed")),
         (("horizon",), "long", ("horizon = 'long'", "whole number >= 1")),
         (("horizon",), True, ("horizon = True", "whole number")),
         (("seeds",), 0, ("seeds = 0", ">= 1")),
@@ -58,17 +58,17 @@ def changed(place: tuple[Any, ...], value: Any) -> dict[str, Any]:
         (("algorithm", 0), "LinUCB", ("algorithm[1] = 'LinUCB'", "a table")),
         (("environment",), 5, ("environment = 5", "a table")),
         (("environment", "name"), "Linear", ("environment.name = 'Linear'", "LinearContextual", "DriftingContexts")),
-        (("environment", "n_arm"), 4, ("environment.n_arm = 4", "did you mean n_arms?", "dim")),
+        (("environment", "n_arm"), 4, ("environment.n_arm = 4", "did you mean 'n_arms'?", "dim")),
         (("environment", "dim"), "3", ("environment.dim = '3'", "a whole number")),
         (("environment", "dim"), 2.5, ("environment.dim = 2.5", "a whole number")),
         (("environment", "dim"), 0, ("environment.dim = 0", ">= 1")),
         (("environment", "fixed"), 1, ("environment.fixed = 1", "true or false")),
         (("environment", "reward"), "Normal", ("environment.reward.name = 'Normal'", "Bernoulli, Bounded")),
-        (("environment", "reward"), {"name": "Bounded", "widht": 1}, ("environment.reward.widht", "mean width?")),
+        (("environment", "reward"), {"name": "Bounded", "widht": 1}, ("environment.reward.widht", "mean 'width'?")),
         (("environment", "reward"), {"name": "Bounded", "width": 3}, ("environment.reward.width = 3", "1/2")),
         (("algorithm", 1, "name"), "LinUCB-JPD", ("algorithm[2].name = 'LinUCB-JPD'", "LinUCB-JDP", "LinUCB-SDP-Vec")),
         (("algorithm", 1, "name"), ["LinUCB"], ("algorithm[2].name = ['LinUCB']", "LinUCB-JDP")),
-        (("algorithm", 1, "epsilom"), 1.0, ("algorithm[2].epsilom = 1.0", "did you mean epsilon?", "width")),
+        (("algorithm", 1, "epsilom"), 1.0, ("algorithm[2].epsilom = 1.0", "did you mean 'epsilon'?", "width")),
         (("algorithm", 0, "epsilon"), 1.0, ("algorithm[1].epsilon = 1.0", "unknown key", "batch")),
         (("algorithm", 1, "protocol"), "binomial", ("algorithm[2].protocol", "unknown key")),
         (("algorithm", 1, "epsilon"), "one", ("algorithm[2].epsilon = 'one'", "a number")),
@@ -83,7 +83,7 @@ def changed(place: tuple[Any, ...], value: Any) -> dict[str, Any]:
         (("algorithm", 1, "mechanism"), "oak", ("algorithm[2].mechanism = 'oak'", "'blt', 'tree'")),
         (("algorithm", 1, "batch"), 0, ("algorithm[2].batch = 0", ">= 1")),
         (("algorithm", 1, "batch"), "big", ("algorithm[2].batch = 'big'", '"paper"')),
-        (("algorithm", 1, "batch"), {"first": 5, "ratoi": 2}, ("algorithm[2].batch.ratoi = 2", "mean ratio?")),
+        (("algorithm", 1, "batch"), {"first": 5, "ratoi": 2}, ("algorithm[2].batch.ratoi = 2", "mean 'ratio'?")),
         (("algorithm", 1, "batch"), {"first": 5, "ratio": 0.5}, ("algorithm[2].batch.ratio = 0.5", ">= 1")),
     ],
 )
@@ -121,7 +121,7 @@ def test_a_missing_key_is_named(place: tuple[Any, ...], words: tuple[str, ...]) 
         ("horizon = 5\nseeds = [1,\n", ("line 2", "bad TOML")),
         ("horizon = 5\nhorizon = 6\n", ("line 2", "bad TOML")),
         ("horizon = 5\n", ("seeds is missing",)),
-        ("horizont = 5\n", ("horizont = 5", "did you mean horizon?")),
+        ("horizont = 5\n", ("horizont = 5", "did you mean 'horizon'?")),
     ],
 )
 def test_a_bad_file_is_named_with_the_line(tmp_path: Path, text: str, words: tuple[str, ...]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -23,21 +24,29 @@ def _linucb(privacy: Callable[..., Any], *, batch: int | str | None = None, **fi
     return make
 
 
-def _private(name: str, trust: str, guarantee: str, make: Callable[..., LinUCB], paper: str = "000") -> Algorithm:
+def _named(name: str, guarantee: str, privacy: Callable[..., Any], paper: str = "000", **fixed: Any) -> Algorithm:
+    """A LinUCB in the trust model of `privacy`, whose arguments it takes unless the name fixes them."""
     return Algorithm(
-        name=name, paper=paper, trust=trust, protects="contexts and rewards", guarantee=guarantee, make=make
+        name=name,
+        paper=paper,
+        trust={none: "none", central: "central", local: "local", shuffle: "shuffle"}.get(privacy, "concurrent shuffle"),
+        protects="nothing" if privacy is none else "contexts and rewards",
+        guarantee=guarantee,
+        make=_linucb(privacy, **fixed),
+        kind=LinUCB,
+        options=tuple(name for name in inspect.signature(privacy).parameters if name != "protocol"),
     )
 
 
 _JOINT, _LOCAL, _SHUFFLE = "joint DP or zCDP", "local DP or zCDP", "shuffle DP"
 
 LINUCB = (
-    Algorithm(name="LinUCB", paper="000", trust="none", protects="nothing", guarantee="none", make=_linucb(none)),
-    _private("LinUCB-JDP", "central", _JOINT, _linucb(central, batch=1)),
-    _private("LinUCB-JDP-batched", "central", _JOINT, _linucb(central, batch="paper")),
-    _private("LinUCB-LDP", "local", _LOCAL, _linucb(local, batch=1)),
-    _private("LinUCB-LDP-batched", "local", _LOCAL, _linucb(local, batch="paper")),
-    _private("LinUCB-SDP-Amp", "shuffle", _SHUFFLE, _linucb(shuffle, batch="paper", protocol="gaussian")),
-    _private("LinUCB-SDP-Vec", "shuffle", _SHUFFLE, _linucb(shuffle, batch="paper", protocol="binomial")),
-    _private("LinUCB-CSDP", "concurrent shuffle", _SHUFFLE, _linucb(concurrent), paper="002"),
+    _named("LinUCB", "none", none),
+    _named("LinUCB-JDP", _JOINT, central, batch=1),
+    _named("LinUCB-JDP-batched", _JOINT, central, batch="paper"),
+    _named("LinUCB-LDP", _LOCAL, local, batch=1),
+    _named("LinUCB-LDP-batched", _LOCAL, local, batch="paper"),
+    _named("LinUCB-SDP-Amp", _SHUFFLE, shuffle, batch="paper", protocol="gaussian"),
+    _named("LinUCB-SDP-Vec", _SHUFFLE, shuffle, batch="paper", protocol="binomial"),
+    _named("LinUCB-CSDP", _SHUFFLE, concurrent, paper="002"),
 )

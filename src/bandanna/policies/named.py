@@ -11,8 +11,8 @@ from typing import Any
 class Algorithm:
     """A name, where it comes from, whom its users trust, what it protects, what it guarantees, and how it is made.
 
-    kind     the policy's class, whose arguments a file may set; None: a LinUCB with the options of its trust model
-    options  the numbers of its budget, and its calibration, that `make` takes beside those arguments
+    kind     the policy's class, whose arguments a file may set
+    options  the numbers of its budget, its calibration and the like, that `make` takes beside those arguments
     """
 
     name: str
@@ -21,5 +21,5 @@ class Algorithm:
     protects: str
     guarantee: str
     make: Callable[..., Any]
-    kind: type[Any] | None = None
+    kind: type[Any]
     options: tuple[str, ...] = ()

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import fields, is_dataclass
+from dataclasses import fields
 from typing import Any
 
+from bandanna.core.spelling import did_you_mean
 from bandanna.errors import InvalidArgument
 from bandanna.policies.concentrated_names import CONCENTRATED
 from bandanna.policies.elimination_names import ELIMINATION
@@ -16,27 +17,29 @@ from bandanna.policies.named import Algorithm
 ALGORITHMS: dict[str, Algorithm] = {
     algorithm.name: algorithm for family in (LINUCB, ELIMINATION, CONCENTRATED, GENERALISED) for algorithm in family
 }
+_NUMBERS = ("rho", "epsilon", "delta", "alpha")  # of budgets
 
 
 def make(name: str, **arguments: Any) -> Any:
     """The algorithm of that name: `make("LinUCB-SDP-Vec", dim=5, horizon=20_000, epsilon=1.0, delta=1e-5)`."""
-    if name not in ALGORITHMS:
-        raise InvalidArgument("name", name, "one of " + ", ".join(ALGORITHMS))
+    if not isinstance(name, str) or name not in ALGORITHMS:
+        raise InvalidArgument("name", name, f"{did_you_mean(name, ALGORITHMS)}one of {', '.join(ALGORITHMS)}")
+    own = [each.name for each in fields(ALGORITHMS[name].kind) if each.init and each.name != "privacy"]
+    known = (*ALGORITHMS[name].options, *own)
+    takes = f"it takes {', '.join(known)}"
+    elsewhere = ("dim",) * ("n_arms" in own) + _NUMBERS * ("budget" in own)  # finite arms, budgets: their own checks
+    for given in arguments:
+        if given not in known and given not in elsewhere:
+            hint = did_you_mean(given, (each for each in known if each not in arguments))
+            raise InvalidArgument(given, arguments[given], f"{name} has no such argument: {hint}{takes}")
     try:
         return ALGORITHMS[name].make(**arguments)
     except TypeError as error:
-        raise _named_argument(name, arguments, str(error)) from None
+        raise _absent(name, arguments, str(error), takes) from None
 
 
-def _named_argument(name: str, arguments: dict[str, Any], complaint: str) -> InvalidArgument:
-    """Python's complaint about a keyword, with its value and, where they are known, the keywords that there are."""
-    kind, options, takes = ALGORITHMS[name].kind, ALGORITHMS[name].options, ""
-    if kind is not None and is_dataclass(kind):
-        own = [each.name for each in fields(kind) if each.init and each.name != "privacy"]
-        takes = f": it takes {', '.join((*options, *own))}"
+def _absent(name: str, arguments: dict[str, Any], complaint: str, takes: str) -> InvalidArgument:
+    """Python's complaint about keywords that are not there, with those that are."""
     if "missing" in complaint and (absent := re.findall(r"'(\w+)'", complaint)):
-        return InvalidArgument(absent[0], None, f"{name} needs {' and '.join(absent)}{takes}")
-    found = re.search(r"(unexpected|multiple values for) keyword argument '(\w+)'", complaint)
-    if found is None or found[2] not in arguments:
-        return InvalidArgument("arguments", sorted(arguments), f"those of {name}: {complaint}")
-    return InvalidArgument(found[2], arguments[found[2]], f"{name} has no such argument{takes}")
+        return InvalidArgument(absent[0], None, f"{name} needs {' and '.join(absent)}: {takes}")
+    return InvalidArgument("arguments", sorted(arguments), f"those of {name}: {complaint}")

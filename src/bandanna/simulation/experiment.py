@@ -32,6 +32,7 @@ from pathlib import Path
 from typing import Any
 
 from bandanna.core import require
+from bandanna.core.spelling import did_you_mean
 from bandanna.environments.arrays import ArrayEnvironment
 from bandanna.environments.base import Environment
 from bandanna.environments.drifting import DriftingContexts
@@ -49,7 +50,7 @@ from bandanna.policies.registry import ALGORITHMS, make
 from bandanna.policies.schedules import geometric
 from bandanna.protocols import trust
 from bandanna.simulation.engine import Policy
-from bandanna.simulation.tables import inside, keys, suggest, typed
+from bandanna.simulation.tables import inside, keys, typed
 
 ENVIRONMENTS: dict[str, type[Environment]] = {
     kind.__name__: kind
@@ -147,7 +148,7 @@ class Experiment:
             title=typed("title", given["title"], str),
             horizon=horizon,
             seeds=require.whole("seeds", given["seeds"]),
-            seed=require.whole("seed", given.get("seed", 0), least=0),
+            seed=require.whole("seed", given.get("seed", 0), least=0, most=require.SEEDS),
             path=require.one_of("path", given.get("path", "law"), ("law", "messages")),
             checkpoints=require.whole("checkpoints", given.get("checkpoints", 200)),
             environment=environment,
@@ -196,7 +197,8 @@ class _Table:
             raise BandannaError(f"{where}.name is missing: one of the {what} {', '.join(known)}")
         self.where, self.name, self.given = where, table["name"], dict(table)
         if self.name not in list(known):
-            raise InvalidArgument(f"{where}.name", self.name, suggest(self.name, known, "one of"))
+            allowed = f"{did_you_mean(self.name, known)}one of {', '.join(known)}"
+            raise InvalidArgument(f"{where}.name", self.name, allowed)
 
     def of_environment(self, horizon: int) -> dict[str, Any]:
         """Checked arguments; an environment that has to know the horizon is told."""
@@ -214,7 +216,7 @@ class _Table:
     def of_algorithm(self) -> dict[str, Any]:
         """Checked arguments, lists of values still unexpanded."""
         entry = ALGORITHMS[self.name]
-        if entry.kind is not None:
+        if entry.kind is not LinUCB:
             types = {
                 **typing.get_type_hints(entry.kind),
                 **{name: str if name == "calibration" else float for name in entry.options},
@@ -226,9 +228,9 @@ class _Table:
         privacy = getattr(trust, entry.trust.partition(" ")[0])  # "concurrent shuffle" is `concurrent`
         types = {**typing.get_type_hints(LinUCB), **typing.get_type_hints(privacy), "name": str, "label": str}
         own = [f.name for f in fields(LinUCB) if f.name not in ("dim", "horizon", "privacy")]
-        options = [name for name in inspect.signature(privacy).parameters if name != "protocol"]  # the name says which
-        needed = ("epsilon", "delta") if "epsilon" in options and not ("rho" in options and "rho" in self.given) else ()
-        return self._of(types, ("name", "label", *options, *own), needed=needed)
+        rho = "rho" in entry.options and "rho" in self.given
+        needed = ("epsilon", "delta") if "epsilon" in entry.options and not rho else ()
+        return self._of(types, ("name", "label", *entry.options, *own), needed=needed)
 
     def _of(self, types: Mapping[str, Any], known: tuple[str, ...], needed: tuple[str, ...] = ()) -> dict[str, Any]:
         given = keys(self.given, self.where, known, needed=needed)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
-import math
 import typing
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from numbers import Real
 from typing import Any
 
+from bandanna.core import require
+from bandanna.core.spelling import did_you_mean
 from bandanna.errors import BandannaError, InvalidArgument
 
 _WORDS = {int: "a whole number", float: "a number", bool: "true or false", str: "a word in quotes"}
@@ -22,7 +21,8 @@ def keys(table: Mapping[str, Any], where: str, known: Iterable[str], needed: Ite
     for key, value in table.items():
         if key not in list(known):
             shown = "a table" if isinstance(value, Mapping) else value
-            raise InvalidArgument(f"{prefix}{key}", shown, f"unknown key{owner}, " + suggest(key, known, "known are"))
+            allowed = f"unknown key{owner}, {did_you_mean(key, known)}known are {', '.join(known)}"
+            raise InvalidArgument(f"{prefix}{key}", shown, allowed)
     for key in needed:
         if key not in table:
             raise BandannaError(f"{prefix}{key} is missing: needed are {', '.join(needed)}")
@@ -35,18 +35,13 @@ def typed(where: str, value: Any, wanted: Any) -> Any:
     if len(kinds) != 1 or kinds[0] not in _WORDS:
         return value
     kind = kinds[0]
-    number = isinstance(value, Real) and not isinstance(value, bool)
-    fits = number if kind in (int, float) else isinstance(value, kind)
-    if not fits or (kind is int and not float(value).is_integer()) or (number and math.isnan(value)):
+    if kind in (int, float):
+        fits = require.real(where, value, _WORDS[kind]).is_integer() or kind is float
+    else:
+        fits = isinstance(value, kind)
+    if not fits:
         raise InvalidArgument(where, value, _WORDS[kind])
     return value
-
-
-def suggest(word: Any, known: Iterable[str], words: str) -> str:
-    """What is known, and first what the word resembles."""
-    begun = [each for each in known if str(word) and each.startswith(str(word))]
-    close = begun or difflib.get_close_matches(str(word), list(known), n=1, cutoff=0.5)
-    return (f"did you mean {close[0]}? " if close else "") + f"{words} {', '.join(known)}"
 
 
 @contextmanager

@@ -1,0 +1,24 @@
+"""Misspelt words: what an error says first about a name that is not known."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import SequenceMatcher
+from typing import Any
+
+_NEAR = 0.65  # resemblance, from 0 to 1, below which a word is not meant
+
+
+def did_you_mean(word: Any, known: Iterable[str]) -> str:
+    """A question with the nearest known word, to stand before all of them; nothing where none is near."""
+    if not isinstance(word, str) or not 0 < len(word) <= 100:  # comparing a long text takes its time
+        return ""
+    resemblance = {each: _resemblance(word.lower(), each.lower()) for each in known}
+    close = max(resemblance, key=resemblance.__getitem__, default="")
+    return f"did you mean {close!r}? " if close and resemblance[close] >= _NEAR else ""
+
+
+def _resemblance(word: str, known: str) -> float:
+    """With the known word or, nearly as good, with its beginning: the end may be missing."""
+    begun = SequenceMatcher(None, word, known[: len(word)]).ratio()
+    return max(SequenceMatcher(None, word, known).ratio(), 0.97 * begun)
