@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import pickle
 
+import numpy as np
 import pytest
 
 from bandanna import errors
@@ -34,6 +35,26 @@ def test_argument_value_allowed(kind: type[InvalidArgument]) -> None:
     assert type(again) is kind
     assert str(again) == str(error)
     assert (again.argument, again.value, again.allowed) == ("batch", 1, "a whole number >= 2")
+
+
+class _Rude:
+    def __repr__(self) -> str:
+        raise RuntimeError("no")
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["x" * 10**6, "a\nb" * 1000, list(range(10**5)), np.eye(30), 10**5000, _Rude(), {"k": "v" * 9999}, b"\n" * 999],
+    ids=["text", "lines", "list", "array", "5000 digits", "rude", "table", "bytes"],
+)
+def test_a_message_is_one_short_line(value: object) -> None:
+    """A message repeats a value of a megabyte, spans lines, or fails because the value cannot be shown."""
+    error = InvalidArgument("name", value, "something else")
+    assert error.value is value
+    assert len(str(error)) < 200
+    assert len(str(error).splitlines()) == 1
+    assert str(error).startswith("name = ")
+    assert str(error).endswith(" is not allowed: something else")
 
 
 def test_missing_extra() -> None:

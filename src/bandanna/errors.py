@@ -4,19 +4,33 @@ from __future__ import annotations
 
 from typing import Any
 
+_LONGEST = 120  # characters of a value in a message
+
+
+def shown(value: Any) -> str:
+    """A value as messages show it: on one line, shortened, and whatever its own `repr` does."""
+    try:
+        text = " ".join(line.strip() for line in repr(value).splitlines())
+    except Exception:  # a foreign object may raise anything, a long integer ValueError
+        text = f"<{type(value).__name__}>"
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 30]} ... ({len(text):,} characters)"
+
 
 class BandannaError(Exception):
     """Base of all errors raised by Bandanna."""
 
 
 class InvalidArgument(BandannaError, ValueError):
-    """An argument has a value that is not allowed; the message names argument, value and what is allowed."""
+    """An argument has a value that is not allowed; the message names argument, value and what is allowed.
+
+    `value` is the object as it was given; the message shows it on one line, shortened.
+    """
 
     def __init__(self, argument: str, value: Any, allowed: str) -> None:
         self.argument = argument
         self.value = value
         self.allowed = allowed
-        super().__init__(f"{argument} = {value!r} is not allowed: {allowed}")
+        super().__init__(f"{argument} = {shown(value)} is not allowed: {allowed}")
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle by the three parts, so that the error survives a trip between processes."""

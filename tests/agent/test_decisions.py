@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from numpy.typing import NDArray
 
@@ -192,6 +193,15 @@ def test_one_arm_one_feature() -> None:
         ([[0.0, 0.0, 0.0], [0.0, 0.0, np.inf]], r"contexts\[1\]\[2\] = inf"),
         ({"a": ["x", "y", "z"]}, r"contexts\['a'\]"),
         ({"a": [1j, 0, 0]}, r"contexts\['a'\]"),
+        ({"a": ["1", "2", "3"]}, r"contexts\['a'\]"),
+        ({"a": [10**400, 0, 0]}, r"contexts\['a'\]"),
+        ([[10**400, 0, 0]], "contexts"),
+        ({"a": [pd.NA, 0.0, 0.0]}, r"contexts\['a'\]"),
+        ({"a": np.ma.array([1.0, 2.0, 3.0], mask=[0, 1, 0])}, r"contexts\['a'\] = 'masked array'"),
+        (np.ma.array(np.eye(3), mask=np.eye(3)), "contexts = 'masked array'"),
+        ([np.ma.array([1.0, 2.0, 3.0], mask=[0, 1, 0])], "contexts = 'masked array'"),
+        (np.zeros((1, 3), dtype="timedelta64[s]"), "contexts"),
+        ({"x" * 10**6: [1.0]}, r"contexts\['xxx[x']* \.\.\. \(1,000,002 characters\)\]"),
         ([[1.0, 2.0, 3.0], [1.0]], "contexts"),
         ("abc", "contexts"),
         (None, "contexts"),
@@ -209,7 +219,7 @@ def test_bad_contexts(bad: Any, named: str) -> None:
     assert agent.decisions == 0
 
 
-@pytest.mark.parametrize("reward", [np.nan, np.inf, "1", None, 1j, [1.0]])
+@pytest.mark.parametrize("reward", [np.nan, np.inf, "1", None, 1j, [1.0], 10**400, pd.NA, np.timedelta64(1)])
 def test_bad_rewards(reward: Any) -> None:
     """A reward that is not a finite number is kept, or the slot is lost."""
     agent = Agent(policy=policy())

@@ -9,18 +9,39 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from bandanna.core import require
 from bandanna.errors import InvalidArgument, InvalidBudget
 
-NEVER: list[Any] = [True, False, np.True_, None, "1", b"1", [1.0], (1,), {}, 1j, Decimal(1), math.nan, np.nan, object()]
+
+class Rude(float):
+    """A number that cannot be read."""
+
+    def __float__(self) -> float:
+        raise RuntimeError("no")
+
+
+NEVER: list[Any] = [True, False, np.True_, None, "1", b"1", [1.0], (1,), {}, 1j, Decimal(1), math.nan, np.nan]
+NEVER += [
+    Rude(0.5),
+    np.timedelta64(1),
+    np.datetime64(1, "s"),
+    np.array([1.0, 2.0]),
+    pd.NA,
+    pd.NaT,
+    np.ma.masked,
+    object(),
+]
 NAMES = [repr(value) for value in NEVER[:-1]] + ["object"]  # the same in every process
 
 
 @pytest.mark.parametrize("value", NEVER, ids=NAMES)
 @pytest.mark.parametrize(
-    "check", [require.positive, require.non_negative, require.whole], ids=["positive", "non_negative", "whole"]
+    "check",
+    [require.positive, require.finite, require.non_negative, require.chance, require.whole],
+    ids=["positive", "finite", "non_negative", "chance", "whole"],
 )
 def test_what_is_no_number_is_refused(check: Callable[[str, Any], Any], value: Any) -> None:
     """A truth value, text, NaN or nothing at all passes for a number."""
@@ -81,7 +102,7 @@ def test_delta_lies_in_its_interval() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "number"), [(1, 1), (20.0, 20), (1e6, 10**6), (np.int32(7), 7), (np.float64(3.0), 3), (2**70, 2**70)]
+    ("value", "number"), [(1, 1), (20.0, 20), (1e6, 10**6), (np.int32(7), 7), (np.float64(3.0), 3), (2**53, 2**53)]
 )
 def test_whole_numbers(value: Any, number: int) -> None:
     """A whole number of some type is refused, or becomes another one."""
@@ -100,9 +121,44 @@ def test_parts_of_whole_numbers() -> None:
         require.whole("n", 1, least=2)
 
 
+BEYOND = [10**400, Fraction(10**400), 10**5000, np.longdouble("1e400")]
+
+
+@pytest.mark.parametrize("value", BEYOND, ids=["integer", "fraction", "5000 digits", "long double"])
+def test_numbers_beyond_the_floats(value: Any) -> None:
+    """A number that no float holds ends in an OverflowError, or is taken for infinity: no privacy, no noise."""
+    for check in (require.positive, require.finite, require.non_negative, require.chance, require.whole):
+        with pytest.raises(InvalidArgument, match=r"^x = .* is not allowed: "):
+            check("x", value)
+    with pytest.raises(InvalidArgument):
+        require.positive("x", value, infinite=True)
+    for budget in (require.epsilon, require.delta):
+        with pytest.raises(InvalidBudget):
+            budget(value)
+
+
+def test_positive_numbers_below_the_floats() -> None:
+    """A positive fraction that rounds to zero passes as a positive number."""
+    tiny = Fraction(1, 10**400)
+    for check in (require.positive, require.chance):
+        with pytest.raises(InvalidArgument):
+            check("x", tiny)
+    with pytest.raises(InvalidBudget):
+        require.epsilon(tiny)
+
+
+def test_a_count_has_a_limit_unless_it_is_lifted() -> None:
+    """A count at which floats skip whole numbers passes, or a long seed does not."""
+    with pytest.raises(InvalidArgument, match="at most 9,007,199,254,740,992"):
+        require.whole("n", 2**53 + 1)
+    with pytest.raises(InvalidArgument, match="n = 11 is not allowed: a whole number >= 1, at most 10"):
+        require.whole("n", 11, most=10)
+    assert require.whole("seed", 2**127, most=None) == 2**127
+
+
 def test_words() -> None:
     """A word that is not on the list passes, or the error does not list them."""
     assert require.one_of("path", "law", ("messages", "law")) == "law"
-    for value in ("Law", "", None, 1, ["law"]):
+    for value in ("Law", "", None, 1, ["law"], np.array(["law", "messages"])):
         with pytest.raises(InvalidArgument, match="one of 'messages', 'law'"):
             require.one_of("path", value, ("messages", "law"))

@@ -23,7 +23,7 @@ from bandanna.agent.loop import Loop, Sets
 from bandanna.agent.plan import Policy
 from bandanna.agent.releases import calibrations, choose, recalibrate, reward_of
 from bandanna.agent.slots import Slots
-from bandanna.agent.users import hashed
+from bandanna.agent.users import hashed, listed
 from bandanna.core import require
 from bandanna.errors import BandannaError, InvalidArgument
 from bandanna.storage import files
@@ -113,10 +113,7 @@ class Agent:
         and those of this call who are in it cannot answer any more, unless there is grace.
         """
         sets = many_arms_of(contexts, self.policy.dim)
-        people = [None] * len(sets) if users is None else list(users)
-        if len(people) != len(sets):
-            raise InvalidArgument("users", f"{len(people)} users", f"{len(sets)}, one for each set of arms")
-        return self._decide(sets, people, [f"users[{i}]" for i in range(len(sets))])
+        return self._decide(sets, listed(users, len(sets)), [f"users[{i}]" for i in range(len(sets))])
 
     def _decide(self, sets: Sets, people: Sequence[Any], names: Sequence[str]) -> list[Decision]:
         with self._alone():

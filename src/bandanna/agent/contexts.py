@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from bandanna.errors import InvalidArgument, InvalidStatistic
+from bandanna.core.domain import reals
+from bandanna.errors import InvalidArgument, InvalidStatistic, shown
 
 Floats = NDArray[np.float64]
 _LARGEST = 1e100  # whose square is a number too
@@ -24,7 +25,8 @@ def arms_of(contexts: Contexts, dim: int, name: str = "contexts") -> tuple[Seque
             raise InvalidArgument(name, contexts, "at least one arm")
         features = _mapped(contexts, dim, name)
     else:
-        features = _numbers(contexts, name, f"an array of shape (arms, {dim}), or a mapping from ids to features")
+        allowed = f"an array of shape (arms, {dim}), or a mapping from ids to features"
+        features = reals(name, contexts, allowed).copy()  # the caller may reuse his
         if features.ndim != 2 or features.shape[0] < 1 or features.shape[1] != dim:
             raise InvalidStatistic(name, f"array of shape {features.shape}", f"shape (arms, {dim}), at least one arm")
         ids = range(len(features))
@@ -41,27 +43,18 @@ def many_arms_of(contexts: Any, dim: int) -> list[tuple[Sequence[Hashable], Floa
 
 
 def _mapped(contexts: Mapping[Any, ArrayLike], dim: int, name: str) -> Floats:
+    rows: list[Any] = list(contexts.values())
     try:
-        features = np.array(list(contexts.values()), dtype=np.float64)
-    except (TypeError, ValueError):
+        features = reals(name, rows)
+    except InvalidStatistic:
         features = np.empty(0)
-    if features.shape == (len(contexts), dim) and not any(np.iscomplexobj(row) for row in contexts.values()):
+    if features.shape == (len(rows), dim):
         return features
     for arm, row in contexts.items():  # name the one that is wrong
-        given = _numbers(row, f"{name}[{arm!r}]", f"{dim} numbers")
+        given = reals(f"{name}[{shown(arm)}]", row, f"{dim} numbers")
         if given.shape != (dim,):
-            raise InvalidStatistic(f"{name}[{arm!r}]", f"array of shape {given.shape}", f"{dim} numbers")
+            raise InvalidStatistic(f"{name}[{shown(arm)}]", f"array of shape {given.shape}", f"{dim} numbers")
     raise InvalidStatistic(name, "features of several shapes", f"{dim} numbers for every arm")
-
-
-def _numbers(values: ArrayLike, name: str, allowed: str) -> Floats:
-    try:
-        array = np.asarray(values)
-    except ValueError:
-        raise InvalidStatistic(name, "rows of several lengths", allowed) from None
-    if array.dtype.kind not in "biuf":
-        raise InvalidStatistic(name, f"array of dtype {array.dtype}", allowed)
-    return array.astype(np.float64)  # a copy: the caller may reuse his
 
 
 def _finite(features: Floats, ids: Sequence[Hashable], name: str) -> None:
@@ -69,4 +62,4 @@ def _finite(features: Floats, ids: Sequence[Hashable], name: str) -> None:
     if not fine.all():
         arm, place = (int(i) for i in np.argwhere(~fine)[0])
         allowed = f"finite numbers, at most {_LARGEST:g} in size"
-        raise InvalidStatistic(f"{name}[{ids[arm]!r}][{place}]", float(features[arm, place]), allowed)
+        raise InvalidStatistic(f"{name}[{shown(ids[arm])}][{place}]", float(features[arm, place]), allowed)

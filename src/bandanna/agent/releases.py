@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import groupby
-from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -48,7 +46,7 @@ def choose(policy: Policy, snapshot: Snapshot, sets: Sequence[Floats]) -> list[t
 def noise_for(policy: Policy, seed: int | None) -> tuple[NoiseSource, np.random.Generator | None]:
     """Secure noise, whose extra must be there from the start; or seeded noise and its generator."""
     if seed is not None:
-        rng = np.random.Generator(np.random.PCG64(require.whole("seed", seed, least=0)))
+        rng = np.random.Generator(np.random.PCG64(require.whole("seed", seed, least=0, most=require.SEEDS)))
         return FastNoise(rng), rng
     source = SecureNoise()
     protocols = channel_of(policy, 0).protocols.values()
@@ -71,10 +69,9 @@ def affordable(policy: Policy, ledger: Ledger) -> None:
 
 def reward_of(reward: Any) -> float:
     """A finite number; True and False are 1 and 0."""
-    value = float(reward) if isinstance(reward, Real | np.bool_) else math.nan
-    if not math.isfinite(value):
-        raise InvalidStatistic("reward", reward, "a finite number; the slot is still open")
-    return value
+    if isinstance(reward, bool | np.bool_):
+        return float(reward)
+    return require.finite("reward", reward, "a finite number; the slot is still open", error=InvalidStatistic)
 
 
 def calibrations(policy: Policy) -> dict[int, tuple[Channel, list[int]]]:

@@ -5,22 +5,46 @@ from __future__ import annotations
 import hashlib
 import hmac
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any
+
+import numpy as np
 
 from bandanna.accounting.stores import LedgerStore
 from bandanna.agent.plan import Plan
 from bandanna.agent.slots import Slots
 from bandanna.errors import BudgetExceeded, InvalidArgument
 
+_BITS = 4096  # of a whole number: its digits can be written
+
 
 def hashed(secret: bytes, user: Any, name: str) -> str:
-    """The name under which a user is kept; 17 and "17" are the same."""
-    if isinstance(user, bool) or not isinstance(user, str | int) or user == "":
-        shown = "" if user == "" else f"a {type(user).__name__}"  # an id does not belong in a message
-        raise InvalidArgument(name, shown, "a user's id: a text that is not empty, or a whole number")
-    plain = str.__str__(user) if isinstance(user, str) else int.__repr__(user)  # an enumeration's member is its value
+    """The name under which a user is kept; 17, NumPy's 17 and "17" are the same. Messages never show an id."""
+    allowed = "a user's id: a text that is not empty, or a whole number"
+    if isinstance(user, bool | np.timedelta64) or not isinstance(user, str | int | np.integer):
+        raise InvalidArgument(name, f"a {type(user).__name__}", allowed)
+    if isinstance(user, str):
+        plain = str.__str__(user)  # an enumeration's member is its value
+    elif int.bit_length(number := int(user)) <= _BITS:
+        plain = int.__repr__(number)
+    else:
+        raise InvalidArgument(name, "a longer number", f"{allowed} of at most {_BITS} bits")
+    if not plain:
+        raise InvalidArgument(name, "", allowed)
     return hmac.digest(secret, f"user {plain}".encode(errors="surrogatepass"), hashlib.sha256).hex()
+
+
+def listed(users: Any, count: int) -> list[Any]:
+    """One entry for each set of arms: an id, or None."""
+    if users is None:
+        return [None] * count
+    allowed = f"{count}, one for each set of arms"
+    if isinstance(users, str | bytes | Mapping | Set | np.ma.MaskedArray) or not isinstance(users, Iterable):
+        raise InvalidArgument("users", f"a {type(users).__name__}", f"a list or an array of {allowed}")
+    people = list(users)
+    if len(people) != count:
+        raise InvalidArgument("users", f"{len(people)} users", allowed)
+    return people
 
 
 def admit(

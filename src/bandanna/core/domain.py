@@ -10,6 +10,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -233,15 +234,34 @@ class Box(Domain):
         return np.clip(values, self.low, self.high)
 
 
-def reals(argument: str, values: ArrayLike) -> Floats:
-    """An array of real numbers, or an error that names the argument."""
+def reals(argument: str, values: ArrayLike, allowed: str = "an array of real numbers") -> Floats:
+    """An array of real numbers as floats, or an error that names the argument."""
+    array = numbers(argument, values, allowed)
+    with np.errstate(over="ignore"):  # a long double beyond the floats is infinite: `all_finite` names it
+        return np.asarray(array, dtype=float)
+
+
+def numbers(argument: str, values: ArrayLike, allowed: str, kinds: str = "biuf") -> NDArray[Any]:
+    """An array of real numbers of these kinds; a mask is refused, because it would be lost. Errors show no numbers."""
     try:
         array = np.asarray(values)
-        if array.dtype.kind in "biuf":
-            return np.asarray(array, dtype=float)
-    except (TypeError, ValueError):
-        pass
-    raise InvalidStatistic(argument, type(values).__name__, "an array of real numbers")
+    except Exception:  # a foreign object may raise anything
+        given = "rows of several lengths" if isinstance(values, list | tuple) else type(values).__name__
+        raise InvalidStatistic(argument, given, allowed) from None
+    if array.dtype.kind not in kinds:
+        given = type(values).__name__ if array.dtype.kind == "O" or array.ndim == 0 else f"array of dtype {array.dtype}"
+        raise InvalidStatistic(argument, given, allowed)
+    if _masked(values):
+        raise InvalidStatistic(argument, "masked array", f"{allowed}, without a mask: leave out what is missing")
+    return array
+
+
+def _masked(values: Any) -> bool:
+    """Whether an array in nested lists has a mask."""
+    if not isinstance(values, list | tuple):
+        return isinstance(values, np.ma.MaskedArray)
+    kinds = set(map(type, values))
+    return any(issubclass(kind, np.ma.MaskedArray | list | tuple) for kind in kinds) and any(map(_masked, values))
 
 
 def all_finite(argument: str, array: Floats) -> None:

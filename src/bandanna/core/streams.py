@@ -27,7 +27,7 @@ class Streams:
     def __init__(self, seeds: Sequence[int]) -> None:
         if not len(seeds):
             raise InvalidArgument("seeds", seeds, "at least one whole number")
-        self.seeds = tuple(require.whole("seed", seed, least=0) for seed in seeds)
+        self.seeds = tuple(require.whole("seed", seed, least=0, most=require.SEEDS) for seed in seeds)
         self._generators: dict[str, list[np.random.Generator]] = {}
         self._ahead: dict[str, Floats] = {}  # (seeds, what is drawn but not yet used)
 

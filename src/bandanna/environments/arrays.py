@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from bandanna.core.domain import reals
 from bandanna.core.streams import Streams
 from bandanna.environments.base import ROUNDING, Environment, Floats, World
 from bandanna.errors import InvalidArgument, InvalidStatistic
@@ -189,9 +190,9 @@ def _array(
 ) -> Floats:
     """A read-only copy with finite entries, one of the numbers of axes, no axis empty, and these last axes."""
     try:
-        array = np.array(value, dtype=float)
-    except (TypeError, ValueError):
-        raise error(argument, value, f"an array of numbers of shape {wanted}") from None
+        array = reals(argument, value, f"an array of numbers of shape {wanted}").copy()
+    except InvalidStatistic as refused:
+        raise error(refused.argument, refused.value, refused.allowed) from None
     if array.ndim not in ndims or 0 in array.shape or array.shape[len(array.shape) - len(tail) :] != tail:
         raise error(f"{argument}: shape", array.shape, wanted)
     _refuse(argument, array, ~np.isfinite(array), "a finite number", error)

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from bandanna.accounting.events import Event
+from bandanna.core.domain import numbers
 from bandanna.errors import InvalidArgument, InvalidStatistic, UnknownEvent
 from bandanna.mechanisms.sources import NoiseSource
 from bandanna.mechanisms.sources.base import finite
@@ -52,11 +53,7 @@ class Mechanism(ABC):
 
     def integers(self, value: ArrayLike) -> NDArray[np.int64]:
         """The value as 64-bit integers of shape (..., dim), or an error that names what is wrong."""
-        array = np.asarray(value)
-        if array.dtype.kind not in "iu":
-            raise InvalidStatistic(
-                "value", f"an array of dtype {array.dtype}", "64-bit integers: round before the release"
-            )
+        array = numbers("value", value, "64-bit integers: round before the release", kinds="iu")
         if (array >= _ROOM).any() or (array <= -_ROOM).any():
             raise InvalidStatistic("value", "an entry of size 2^62 or more", "integers below 2^62 in size")
         return self._shaped(array.astype(np.int64))

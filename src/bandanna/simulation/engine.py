@@ -84,7 +84,7 @@ def simulate(
     require.one_of("path", path, ("law", "messages"))
     rounds = env.lasting(_rounds(policy, horizon))
     began = time.perf_counter()
-    first = require.whole("seed", seed, least=0)
+    first = require.whole("seed", seed, least=0, most=require.SEEDS)
     streams = Streams(range(first, first + require.whole("n_seeds", n_seeds)))
     world = env.begin(streams)
     tally = Tally(checkpoints=checkpoints_for(rounds, checkpoints), n_seeds=n_seeds)

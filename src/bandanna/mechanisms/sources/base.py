@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from bandanna.core import require
+from bandanna.core.domain import reals
 from bandanna.errors import InvalidArgument, InvalidStatistic
 
 Size = int | tuple[int, ...]
@@ -76,10 +77,7 @@ def shape(size: Size) -> tuple[int, ...]:
 
 def finite(value: ArrayLike) -> NDArray[np.float64]:
     """Real values to be protected, as floats; an error message never carries them."""
-    try:
-        array = np.asarray(value, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise InvalidStatistic("value", type(value).__name__, "an array of real numbers") from None
+    array = reals("value", value)
     if not np.isfinite(array).all():
         broken = int(np.count_nonzero(~np.isfinite(array)))
         raise InvalidStatistic("value", f"an array with {broken} entries that are not finite", "finite numbers")
