@@ -24,7 +24,8 @@ def positive_inverse(matrices: Floats, floor: float) -> tuple[Floats, NDArray[np
     if not pivots.min(initial=1.0) > 0:
         for i in np.flatnonzero(~(pivots > 0).all(axis=0)):
             inverse[..., i], repaired[i] = _shifted_inverse(flat[i], floor), 1
-    return inverse.transpose(2, 0, 1).reshape(shape), repaired.reshape(shape[:-2])
+    side_by_side = np.ascontiguousarray(inverse.transpose(2, 0, 1))  # products with one of many take the same route
+    return side_by_side.reshape(shape), repaired.reshape(shape[:-2])
 
 
 @np.errstate(all="ignore")  # indefinite matrices are dealt with by the caller
@@ -47,16 +48,23 @@ def _shifted_inverse(matrix: Floats, floor: float) -> Floats:
 
 
 def first_best(index: Floats) -> NDArray[np.int64]:
-    """The tie rule: the first arm whose index is the largest in single precision: (..., K) -> (...).
+    """The first arm whose index is the largest in single precision: (..., K) -> (...)."""
+    return np.asarray(in_single(index).argmax(axis=-1))
 
-    Indices of equal arms differ by rounding errors, which depend on how many are computed at once; seven digits do not.
+
+def in_single(index: Floats) -> NDArray[np.float32]:
+    """What decides about ties: indices to seven digits, because those of equal arms differ by rounding errors.
+
+    A row with numbers beyond 1e38 is divided by a power of two of its own, which changes no comparison within it: every
+    row is rounded by itself, in any company.
     """
     try:
         with np.errstate(over="raise"):
-            single = index.astype(np.float32)
-    except FloatingPointError:  # beyond 1e38 ties are left to chance
-        return np.asarray(index.argmax(axis=-1))
-    return np.asarray(single.argmax(axis=-1))
+            return index.astype(np.float32)
+    except FloatingPointError:
+        peak = np.max(np.abs(index), axis=-1, keepdims=True, where=np.isfinite(index), initial=1.0)
+        power = np.where(peak > np.finfo(np.float32).max / 2, np.frexp(peak)[1], 0)
+        return np.ldexp(index, -power).astype(np.float32)
 
 
 @lru_cache(maxsize=64)

@@ -121,7 +121,7 @@ class LinearReport(Domain):
         column with the largest diagonal entry, y off the vector along x, both are clipped, and the report is formed
         anew.
         """
-        vector, matrix = self.unpack(np.clip(values, self.lower, self.upper))
+        vector, matrix = self.unpack(np.ascontiguousarray(np.clip(values, self.lower, self.upper)))
         diagonal = np.maximum(np.diagonal(matrix, axis1=-2, axis2=-1), 0.0)  # (..., d)
         pivot = np.argmax(diagonal, axis=-1)[..., None]  # (..., 1)
         root = np.sqrt(np.take_along_axis(diagonal, pivot, axis=-1))  # (..., 1)

@@ -25,10 +25,11 @@ class LinearContextual(Environment):
 
     def begin(self, streams: Streams) -> LinearWorld:
         """theta from the stream "instance", fixed arms from "arms", fresh ones from "contexts"."""
-        theta = appended(_HALF * directions(streams.normal("instance", (self.dim - 1,))), _HALF)  # (S, d)
+        theta = appended(directions(streams.normal("instance", (self.dim - 1,))), _HALF, scale=_HALF)  # (S, d)
         if not self.fixed:
             return FreshArms(environment=self, streams=streams, theta=theta)
-        arms = appended(_HALF * directions(streams.normal("arms", (self.n_arms, self.dim - 1))), _HALF)  # (S, K, d)
+        normals = streams.normal("arms", (self.n_arms, self.dim - 1))
+        arms = appended(directions(normals), _HALF, scale=_HALF)  # (S, K, d)
         return FixedArms(environment=self, streams=streams, theta=theta, arms=arms)
 
 
@@ -63,7 +64,7 @@ class FreshArms(LinearWorld):
     def contexts(self, start: int, rounds: int) -> Floats:
         """Uniform directions from the stream "contexts"."""
         normals = self.streams.normal("contexts", (rounds, self.n_arms, self.environment.dim - 1))
-        return appended(_HALF * directions(normals), _HALF)
+        return appended(directions(normals), _HALF, scale=_HALF)
 
 
 def directions(normals: Floats) -> Floats:
@@ -72,9 +73,9 @@ def directions(normals: Floats) -> Floats:
     return np.asarray(normals / np.maximum(norms, 1e-300)[..., None])
 
 
-def appended(vectors: Floats, last: float) -> Floats:
-    """The vectors with one more entry."""
+def appended(vectors: Floats, last: float, *, scale: float = 1.0) -> Floats:
+    """The vectors times `scale`, with one more entry."""
     full = np.empty((*vectors.shape[:-1], vectors.shape[-1] + 1))
-    full[..., :-1] = vectors
+    np.multiply(vectors, scale, out=full[..., :-1])
     full[..., -1] = last
     return full

@@ -38,7 +38,7 @@ class PublishedLinear(Environment):
         """theta from the stream "instance", arms from "arms"."""
         scale = math.sqrt(2) if self.normalised else 1.0
         v, u = self.normals(streams)
-        theta = appended(0.5 * directions(v), 0.5)  # (S, d)
+        theta = appended(directions(v), 0.5, scale=0.5)  # (S, d)
         arms = appended(directions(u), 1.0)  # (S, K, d)
         basis = np.eye(self.dim)[: self.n_arms]
         basis[:, -1] = 1.0

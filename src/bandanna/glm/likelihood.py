@@ -143,8 +143,8 @@ def _newton_step(rows: _Rows, theta: Floats, tolerance: float) -> tuple[Floats, 
     hessian = np.swapaxes(x * slopes[..., None], -1, -2) @ x + rows.ridge * np.eye(x.shape[-1])
     newton = np.asarray(np.linalg.solve(hessian, gradient[..., None])[..., 0], dtype=float)
     reach, small = judged(link, newton, theta, tolerance)
-    if np.any(reach > 0.5):
-        newton = _backtracked(rows, theta, newton, np.sum(gradient * newton, axis=-1))
+    if np.any(far := reach > 0.5):
+        newton = np.where(far[:, None], _backtracked(rows, theta, newton, np.sum(gradient * newton, axis=-1)), newton)
     return newton, small
 
 

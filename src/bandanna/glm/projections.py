@@ -47,17 +47,17 @@ def onto_both(
     """
     away = points - centre
     far = np.einsum("...i,...ij,...j->...", away, matrix, away) > np.square(radius)
-    if not np.any(far | (np.sum(points**2, axis=-1) > ball**2)):
-        return np.array(points)
-    y, p, q = points, np.zeros_like(points), np.zeros_like(points)
+    moving = far | (np.sum(points**2, axis=-1) > ball**2)  # (...): each stops by itself, in any company
+    y, p, q = np.array(points), np.zeros_like(points), np.zeros_like(points)
     for _ in range(sweeps):
-        before = y
+        if not np.any(moving):
+            break
         inside = onto_ellipsoid(y + p, centre, matrix, radius)
         p = y + p - inside
-        y = onto_ball(inside + q, ball)
-        q = inside + q - y
-        if float(np.max(np.abs(y - before), initial=0.0)) <= 1e-13 * ball:
-            break
+        nearer = onto_ball(inside + q, ball)
+        q = inside + q - nearer
+        y, before = np.where(moving[..., None], nearer, y), y
+        moving &= np.max(np.abs(y - before), axis=-1) > 1e-13 * ball
     return y
 
 
@@ -88,7 +88,7 @@ def _secular(p: Floats, q: Floats, t: Floats, radius: Floats) -> Floats:
         if np.all(excess <= 1e-12):
             break
         slope = np.sum((q * y) ** 2 / scale, axis=-1)
-        nu = nu + np.maximum(excess, 0.0) * length**2 / np.maximum(slope, 1e-300)
+        nu = nu + np.where(excess > 1e-12, excess, 0.0) * length**2 / np.maximum(slope, 1e-300)
     y = p * t / (p + nu[..., None] * q)
     over = np.sqrt(np.sum(q * y**2, axis=-1)) / bound
     return np.asarray(np.where(outside[..., None], y / np.maximum(over, 1.0)[..., None], t))

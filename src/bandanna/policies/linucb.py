@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from bandanna.accounting.guarantee import Guarantee
 from bandanna.core import require
-from bandanna.core.domain import Statistic, all_finite
+from bandanna.core.domain import Statistic, all_finite, clip_norm
 from bandanna.core.linalg import first_best, positive_inverse, upper
 from bandanna.core.report import LinearReport
 from bandanna.errors import InvalidArgument
@@ -205,27 +205,28 @@ class LinUCB:
         vector, gram = self.domain.unpack(total)
         ridge = self.radii.ridge[batches]
         inverse, repaired = positive_inverse(gram + ridge * self._identity, floor=1e-3 * ridge)  # V_m^{-1}
-        theta = (inverse @ vector[..., None])[..., 0]
+        theta = (inverse @ np.ascontiguousarray(vector)[..., None])[..., 0]
         return Snapshot(theta=theta, inverse=inverse, radius=self.width * float(self.radii.radius[batches])), repaired
 
     def act(self, snapshot: Snapshot, contexts: Floats) -> NDArray[np.int64]:
         """Device: the first arm with the largest index; (*R, rounds, K, d) -> (*R, rounds)."""
         with np.errstate(invalid="ignore", over="ignore"):  # what is not finite is named below
-            index = scores(snapshot, contexts)
+            index = scores(snapshot, clip_norm(contexts, 1.0))
         if not np.isfinite(np.sum(index)):
             all_finite("contexts", contexts)
         return first_best(index)
 
     def choose(self, snapshot: Snapshot, arms: Arms) -> NDArray[np.int64]:
         """The same for one tabulated set of arms: (*R)."""
-        weights = snapshot.radius**2 * snapshot.inverse[..., *upper(self.dim)]  # (*R, d(d+1)/2)
+        weights = np.ascontiguousarray(snapshot.radius**2 * snapshot.inverse[..., *upper(self.dim)])  # (*R, d(d+1)/2)
         spread = weights[..., None, :] @ arms.squares  # (*R, 1, K): radius^2 x^T V^{-1} x
         np.sqrt(np.maximum(spread, 0.0, out=spread), out=spread)
         spread += snapshot.theta[..., None, :] @ arms.linear
         return first_best(spread[..., 0, :])
 
     def tabulate(self, features: Floats) -> Arms:
-        """Arms that stay: (*R, K, d)."""
+        """Arms that stay, clipped as in `act`: (*R, K, d)."""
+        features = clip_norm(features, 1.0)
         rows, columns = upper(self.dim)
         products = features[..., rows] * features[..., columns] * np.where(rows == columns, 1.0, 2.0)
         linear, squares = (np.ascontiguousarray(np.swapaxes(each, -1, -2)) for each in (features, products))
@@ -251,10 +252,12 @@ def clip_rewards(rewards: Floats) -> tuple[Floats, NDArray[np.int64]]:
 
 
 def scores(snapshot: Snapshot, contexts: Floats) -> Floats:
-    """<x, theta> + radius |x|_{V^{-1}} for every arm: (*R, rounds, K, d) -> (*R, rounds, K)."""
-    rounds, arms, d = contexts.shape[-3:]
-    flat = contexts.reshape(*contexts.shape[:-3], rounds * arms, d)
+    """<x, theta> + radius |x|_{V^{-1}} for every arm: (*R, rounds, K, d) -> (*R, rounds, K).
+
+    One product for each round, never one for all of them: nobody's numbers depend on who else is there.
+    """
+    arms = np.ascontiguousarray(contexts)
     columns = np.concatenate([snapshot.theta[..., None], snapshot.radius**2 * snapshot.inverse], axis=-1)
-    projected = flat @ columns  # (*R, rounds K, 1 + d)
-    spread = np.einsum("...i,...i->...", projected[..., 1:], flat)  # radius^2 x^T V^{-1} x
-    return np.asarray((projected[..., 0] + np.sqrt(np.maximum(spread, 0.0))).reshape(contexts.shape[:-1]))
+    projected = arms @ np.ascontiguousarray(columns)[..., None, :, :]  # (*R, rounds, K, 1 + d)
+    spread = np.einsum("...i,...i->...", projected[..., 1:], arms)  # radius^2 x^T V^{-1} x
+    return np.asarray(projected[..., 0] + np.sqrt(np.maximum(spread, 0.0, out=spread), out=spread))

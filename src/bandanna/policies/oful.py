@@ -128,7 +128,7 @@ class OFUL:
 
     def act(self, state: State, contexts: Floats) -> NDArray[np.int64]:
         """The first arm with the largest index, of every round: (rounds, K, d) -> (rounds,)."""
-        return first_best(scores(state.snapshot, contexts))
+        return first_best(scores(state.snapshot, clip_norm(contexts, self.feature_bound)))
 
     def crossing(self, state: State, features: Floats) -> int | None:
         """After how many of these rounds, (n, d), the policy switches; None if it does not. V only grows: bisection."""

@@ -193,7 +193,7 @@ class OFULJDP:
 
     def act(self, state: State, contexts: Floats) -> NDArray[np.int64]:
         """The first arm with the largest index, of every round: (rounds, K, d) -> (rounds,)."""
-        return first_best(scores(state.snapshot, contexts))
+        return first_best(scores(state.snapshot, clip_norm(contexts, 1.0)))
 
     def learn(self, state: State, features: Floats, rewards: Floats, source: NoiseSource) -> tuple[State, int]:
         """One public batch, (B, d) and (B,): release the matrix; if *it* has grown, the vector too. And clips."""

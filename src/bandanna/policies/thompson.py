@@ -50,8 +50,6 @@ class Thompson(EveryRound):
         """One reward per replicate, (R); a coin decides what lies between the ends of the range."""
         all_finite("rewards", rewards)
         share = (self.domain.project(rewards) - self.domain.low) / self.domain.sensitivity
-        if np.all((share == 0) | (share == 1)):
-            return state.plus(arms, share)
         return state.plus(arms, np.asarray(source.uniform(share.shape) < share, dtype=float))
 
 

@@ -117,9 +117,6 @@ def block(chunk: Chunk, seeds: Ints, position: Ints, length: int) -> Block:
 
 def norms_of(contexts: Floats, inverse: Floats) -> Floats:
     """|x|^2_{V^{-1}}: (s, B, K, d), (s, 1 or B, d, d) -> (s, B, K)."""
-    if inverse.shape[1] == 1:
-        flat = contexts.reshape(len(contexts), -1, contexts.shape[-1])
-        return np.asarray(np.einsum("...i,...i->...", flat @ inverse[:, 0], flat).reshape(contexts.shape[:-1]))
     return np.asarray(np.einsum("...i,...i->...", contexts @ inverse, contexts))
 
 

@@ -68,15 +68,14 @@ class RarelySwitching(GLMPolicy):
         contexts (*R, n, K, d), norms |x|^2_{V^{-1}} (*R, n, K), theta_o and centre (*R, d), H_tau^{-1} (*R, d, d)
         -> (*R, n).
         """
-        flat = contexts.reshape(*contexts.shape[:-3], -1, contexts.shape[-1])  # (*R, n K, d)
+        arms = np.ascontiguousarray(contexts)
         columns = np.concatenate([theta_o[..., None], centre[..., None], inverse], axis=-1)
-        parts = flat @ columns  # (*R, n K, 2 + d)
-        spread = np.einsum("...i,...i->...", parts[..., 2:], flat)
+        parts = arms @ columns[..., None, :, :]  # (*R, n, K, 2 + d), a product for each round
+        spread = np.einsum("...i,...i->...", parts[..., 2:], arms)
         index = parts[..., 1] + self.bonus * np.sqrt(np.maximum(spread, 0.0))
-        index = index.reshape(norms.shape)
         if math.isinf(self.elimination):  # nothing is eliminated, an arm of norm 0 included
             return first_best(index)
         half = self.elimination * np.sqrt(np.maximum(norms, 0.0))
-        middle = parts[..., 0].reshape(norms.shape)
+        middle = parts[..., 0]
         kept = middle + half >= np.max(middle - half, axis=-1, keepdims=True)
         return first_best(np.where(kept, index, -np.inf))

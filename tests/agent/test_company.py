@@ -1,0 +1,73 @@
+"""An agent decides for everybody alone: what other users send changes no bit of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bandanna.agent import Agent
+from bandanna.policies.anytime import Anytime
+from bandanna.policies.linucb import LinUCB
+from bandanna.protocols.trust import central
+
+POLICIES = {
+    "LinUCB": LinUCB(dim=3, horizon=300, batch=6),
+    "LinUCB, central": LinUCB(dim=3, horizon=300, batch=6, privacy=central(epsilon=1.0, delta=1e-5)),
+    "Anytime": Anytime(first=LinUCB(dim=3, horizon=12, batch=6)),
+}
+
+
+def experienced(policy: Any) -> Agent:
+    """An agent that has learned from one batch."""
+    agent, rng = Agent(policy=policy, test=True, seed=1), np.random.default_rng(2)
+    for decision in agent.act_many(rng.normal(size=(6, 5, 3)) / 2):
+        agent.observe(decision.id, rng.random())
+    agent.act(np.eye(3))  # closes the batch
+    return agent
+
+
+def near_tied(rng: np.random.Generator, arms: int) -> Any:
+    """Features of arms, many of which differ in their last digits only."""
+    features = rng.normal(size=(arms, 3)) / 2
+    return features[rng.integers(arms, size=arms)] * (1 + rng.integers(-2, 3, size=(arms, 1)) * 2.0**-25)
+
+
+@pytest.mark.parametrize("policy", POLICIES.values(), ids=POLICIES)
+def test_huge_contexts_decide_for_nobody_else(policy: Any) -> None:
+    """Alice's features of 1e50 give Bob, whose arms are nearly tied, another arm."""
+    bob = np.array([[0.6, 0.3, 0.1], [0.6, 0.3, 0.1]])
+    bob[1] *= 1 + 1e-10
+    alone = experienced(policy).act(bob)
+    for size in (1.0, 1e30, 1e50, 1e100):
+        _, decision = experienced(policy).act_many([np.full((2, 3), size), bob])
+        assert (decision.arm, decision.probability) == (alone.arm, alone.probability)
+
+
+@pytest.mark.parametrize("policy", POLICIES.values(), ids=POLICIES)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    sizes=st.lists(st.sampled_from([1.0, 1e-30, 1e3, 1e50, 1e99]), min_size=1, max_size=4),
+    place=st.integers(0, 3),
+    arms=st.integers(1, 6),
+)
+@settings(max_examples=25)
+def test_a_decision_is_the_same_in_any_company(
+    policy: Any, seed: int, sizes: list[float], place: int, arms: int
+) -> None:
+    """Somebody's arm, probability or report depends on the other users of the call, or on who comes first."""
+    rng = np.random.default_rng(seed)
+    bob, first = near_tied(rng, arms), min(place, len(sizes) - 1)
+    others = [near_tied(rng, int(rng.integers(1, 7))) * size for size in sizes[1:]]
+    alone, company = experienced(policy), experienced(policy)
+    one = alone.act(np.asfortranarray(bob))
+    many = company.act_many([*others[:first], bob, *others[first:]])[first]
+    assert (one.arm, one.probability) == (many.arm, many.probability)
+    reports = [
+        agent.policy.statistic(np.array([slot.features for slot in agent._loop.slots._slots.values()]), np.ones(count))
+        for agent, count in ((alone, 2), (company, 1 + len(sizes)))
+    ]
+    assert reports[0].values[1].tobytes() == reports[1].values[1 + first].tobytes()
