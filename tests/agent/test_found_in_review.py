@@ -17,7 +17,8 @@ from bandanna.accounting.events import GaussianEvent
 from bandanna.accounting.stores import SQLiteStore
 from bandanna.accounting.stores.journals import Journal
 from bandanna.agent import Agent
-from bandanna.agent.kinds import ENCODING
+from bandanna.agent.kinds import ENCODING, SAVES
+from bandanna.agent.releases import calibrations
 from bandanna.errors import BandannaError, BudgetExceeded, ConflictingRelease
 from bandanna.policies import linucb
 from bandanna.policies.anytime import Anytime
@@ -59,15 +60,18 @@ def test_a_stream_goes_on_with_its_own_noise(resaved: bool, tmp_path: Path, monk
     assert len(events) == again.releases == agent.releases + 2
 
 
-def test_a_journal_of_other_noise_is_refused(tmp_path: Path) -> None:
-    """A save is loaded although its journal holds releases that its policy's noise cannot have made."""
+@pytest.mark.parametrize(("edited", "message"), [("calibrations", "other noise"), ("policy", "another policy, budget")])
+def test_a_journal_of_other_noise_is_refused(edited: str, message: str, tmp_path: Path) -> None:
+    """A save is loaded although its journal holds releases that its noise cannot have made, or for another budget."""
     agent = Agent(policy=policy())
     agent.save(tmp_path / "agent")
     agent.act_many(SETS[:5])
     changed = policy(privacy=bd.shuffle(epsilon=0.9, delta=1e-5))
-    agent._loop.policy, agent._loop.closed = changed, 0  # a save of somebody who has edited it
-    agent.save(tmp_path / "agent")
-    with pytest.raises(BandannaError, match="other noise"):
+    Agent(policy=changed)
+    content = SAVES.read(tmp_path / "agent") | {"calibrations": calibrations(changed)}
+    content |= {"policy": changed} if edited == "policy" else {}
+    (tmp_path / "agent").write_text(SAVES.text_of(content))
+    with pytest.raises(BandannaError, match=message):
         Agent.load(tmp_path / "agent")
 
 

@@ -15,13 +15,14 @@ from typing import Any
 
 from bandanna.accounting.guarantee import Guarantee
 from bandanna.accounting.ledger import Ledger
-from bandanna.accounting.stores.journals import Journals, journal_of
+from bandanna.accounting.stores.journals import Journals, journal_of, refuse_journal
 from bandanna.agent.contexts import Contexts, arms_of, many_arms_of
 from bandanna.agent.decisions import Decision, recognise
 from bandanna.agent.kinds import ENCODING, SAVES
 from bandanna.agent.loop import Loop, Sets
 from bandanna.agent.plan import Policy
 from bandanna.agent.releases import calibrations, choose, recalibrate, reward_of
+from bandanna.agent.schema import check_save, check_source
 from bandanna.agent.slots import Slots
 from bandanna.agent.users import hashed, listed
 from bandanna.core import require
@@ -52,7 +53,7 @@ class Agent:
         secret = secrets.token_bytes(32) if seed is None else hashlib.sha256(f"agent {seed}".encode()).digest()
         session = secrets.token_hex(8) if seed is None else secret.hex()[:16]
         self._loop = Loop(policy, require.whole("grace", grace, least=0), seed, secret, session)
-        self._loop.open_ledger(Journals(agent=self._name, secret=secret, encoding=ENCODING))
+        self._loop.open_ledger(Journals(agent=self._name, terms=policy, secret=secret, encoding=ENCODING))
 
     @property
     def policy(self) -> Policy:
@@ -150,7 +151,8 @@ class Agent:
 
         Both files hold raw data and secrets, and are readable by their owner only.
         """
-        file, loop = Path(path), self._loop
+        file, loop = files.place(path), self._loop
+        files.refuse_others(file)
         with self._alone():
             content = {
                 "name": self._name,
@@ -163,34 +165,44 @@ class Agent:
                 "slots": loop.slots.to_columns(),
             }
             text = SAVES.text_of(content | {name: getattr(loop, name) for name in Loop.PLAIN})
-            if loop.ledger is not None:
-                loop.journals.attach(journal_of(file), loop.notes(loop.state))
+            if loop.ledger is None:
+                refuse_journal(file)
+                files.write(file, text)
+                return
+            loop.journals.attach(file, loop.notes(loop.state))
             files.write(file, text)
+            loop.journals.saved(file)
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> Agent:
         """The agent that was saved at `path`. What it has released since then is taken from the journal."""
-        file = Path(path)
+        file = files.place(path)
         content = SAVES.read(file)
-        recalibrate(content["policy"], content["calibrations"])
-        seed = content["seed"]
-        agent = cls(policy=content["policy"], grace=content["grace"], test=seed is not None, seed=seed)
-        agent._restore(file, content)
+        with SAVES.errors_of(file):
+            check_save(content)
+            policy, seed = content["policy"], content["seed"]
+            recalibrate(policy, content["calibrations"])
+            agent = cls(policy=policy, grace=content["grace"], test=seed is not None, seed=seed)
+            agent._restore(file, content)
         return agent
 
     def _restore(self, file: Path, content: dict[str, Any]) -> None:
         loop, newest, self._name = self._loop, content, content["name"]
         for name in Loop.PLAIN:
             setattr(loop, name, content[name])
-        loop.secret, loop.slots = (
-            bytes.fromhex(content["secret"]),
-            Slots.from_columns(loop.policy.dim, content["slots"]),
-        )
-        if loop.ledger is not None:
-            journals, notes = Journals.load(journal_of(file), agent=self._name, secret=loop.secret, encoding=ENCODING)
+        loop.secret = bytes.fromhex(content["secret"])
+        loop.slots = Slots.from_columns(loop.policy.dim, content["slots"])
+        loop.check_counts()
+        if loop.ledger is None:
+            refuse_journal(file)
+        else:
+            journals, notes = Journals.load(
+                journal_of(file), agent=self._name, terms=loop.policy, secret=loop.secret, encoding=ENCODING
+            )
             loop.open_ledger(journals)
             newest = content | loop.resume(notes)
         if loop.rng is not None:
+            check_source(newest["source"])
             loop.rng.bit_generator.state = newest["source"]
         loop.state = newest["state"]
         _, loop.snapshot = loop.policy.publish(loop.state)

@@ -11,6 +11,7 @@ from bandanna.agent.contexts import Floats
 from bandanna.agent.decisions import Decision, issue
 from bandanna.agent.plan import Batch, Plan
 from bandanna.agent.releases import TASK, affordable, calibrated, calibrations, choose, noise_for, recalibrate
+from bandanna.agent.schema import check_calibrations, check_state, demand
 from bandanna.agent.slots import Slot, Slots
 from bandanna.agent.users import admit
 from bandanna.errors import BandannaError, InvalidArgument
@@ -126,6 +127,17 @@ class Loop:
         self.made = max(self.made, batch.end)
         self.filling = max(self.filling, batch.number + 1)
 
+    def check_counts(self) -> None:
+        """Every decision of the open batches has its slot, and no other one has."""
+        filling = self.plan.batch(self.filling)
+        inside = self.made == self.policy.horizon if filling is None else filling.begin <= self.made < filling.end
+        demand(inside, "another number of decisions than the batch that is filling has")
+        batches = [batch for number in range(self.closed, self.filling + 1) if (batch := self.plan.batch(number))]
+        expected = [
+            (number, batch.number) for batch in batches for number in range(batch.begin, min(batch.end, self.made))
+        ]
+        demand(self.slots.places() == expected, "slots of other decisions than the open ones")
+
     def notes(self, state: Any, known: int = 0) -> dict[str, Any]:
         """What a journal must know to go on from a state; calibrations if there are more phases than it knows."""
         notes: dict[str, Any] = {"state": {"state": state, "source": self.randomness()}}
@@ -133,7 +145,9 @@ class Loop:
 
     def resume(self, notes: dict[str, Any]) -> dict[str, Any]:
         """Skip what was released after the save, by the noise with which it was; the newest state, if there is one."""
-        recalibrate(self.policy, notes.get("calibrations") or {})
+        phases = notes.get("calibrations") or {}
+        check_calibrations(self.policy, phases)
+        recalibrate(self.policy, phases)
         entries = [entry for entry in self.journals.entries() if entry.task == TASK]
         if len(entries) < self.closed:
             raise BandannaError("the journal is older than the save: it lacks releases")
@@ -144,10 +158,16 @@ class Loop:
                     f"batch {entry.batch} in the journal was released with other noise than the save's policy has: "
                     "half a stream of one noise and half of another has no price"
                 )
-        newest = {} if len(entries) == self.closed else dict(notes["state"])
+            demand(entry.release is not None and len(entry.members) == batch.users, "a batch without its members")
+        newest = {} if len(entries) == self.closed else self._newest(phases, notes["state"], len(entries))
         while self.closed < len(entries):
             self.skip()
         return newest
+
+    def _newest(self, phases: dict[int, Any], noted: Any, closed: int) -> dict[str, Any]:
+        demand(isinstance(noted, dict) and set(noted) == {"state", "source"}, "a journal without its state")
+        check_state(self.policy, phases, noted["state"], closed)
+        return dict(noted)
 
     def randomness(self) -> Any:
         """Where the seeded generator is; None for secure noise."""

@@ -77,6 +77,10 @@ class Slots:
         """The hashed users who are in an open batch."""
         return set(self._present.get(batch, ()))
 
+    def places(self) -> list[tuple[int, int]]:
+        """Which decisions have a slot, and in which batch."""
+        return [(number, slot.batch) for number, slot in self._slots.items()]
+
     def drop(self, batch: Batch) -> None:
         """The batch is closed."""
         self._present.pop(batch.number, None)

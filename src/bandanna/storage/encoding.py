@@ -21,6 +21,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from bandanna.errors import InvalidArgument, Unreadable
+from bandanna.storage.declared import checked
 
 DEPTH = 40  # values inside values; what we write stays below 20
 _DTYPE = re.compile(r"\|b1|\|[iu]1|<[iu][248]|<f[248]|<c(8|16)")
@@ -101,7 +102,7 @@ class Encoding:
 def _made(name: str, kinds: Mapping[str, type], parts: dict[str, Any]) -> Any:
     """One value of the list; whatever its constructor says against the parts, they are not readable."""
     try:
-        return kinds[name](**parts)
+        return kinds[name](**checked(kinds[name], parts))
     except Exception as error:
         raise ValueError(f"{name}: {error}") from error
 

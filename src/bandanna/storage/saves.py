@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bandanna.errors import BandannaError
+from bandanna.errors import BandannaError, Unreadable
 from bandanna.storage import files
 from bandanna.storage.encoding import Encoding
 
@@ -50,6 +52,19 @@ class Saves:
         if not isinstance(content, dict):
             raise BandannaError(f"{path} holds a {type(content).__name__}, not a save of {_article(self.noun)}")
         return content
+
+    @contextmanager
+    def errors_of(self, path: Path) -> Iterator[None]:
+        """Whatever is wrong with what a file holds, the error is ours and names the file."""
+        try:
+            yield
+        except BandannaError as error:
+            if str(path) in str(error):
+                raise
+            raise Unreadable(f"{path} makes no {self.noun}: {error}") from error
+        except Exception as error:
+            told = f"its parts do not fit together ({type(error).__name__})"
+            raise Unreadable(f"{path} makes no {self.noun}: {told}") from error
 
 
 def _sha256(text: str) -> str:

@@ -16,11 +16,14 @@ from typing import Any
 
 from bandanna.accounting.encoding import EVENTS
 from bandanna.accounting.events import Event
+from bandanna.accounting.stores import integrity
 from bandanna.accounting.stores.base import Entry, LedgerStore
-from bandanna.errors import BandannaError, ConflictingRelease
+from bandanna.accounting.stores.integrity import ENTRY
+from bandanna.errors import BandannaError, ConflictingRelease, Unreadable
+from bandanna.storage import files
 from bandanna.storage.encoding import Encoding
 
-APPLICATION, VERSION = 0x62616E64, 1  # marks the file as ours: "band"
+APPLICATION, VERSION = 0x62616E64, 2  # marks the file as ours: "band"; version 1 had no sum, and is read
 _PATIENCE = 30.0  # seconds to wait for another process's lock
 _SCHEMA = """
 create table if not exists meta (key text primary key, value blob) without rowid;
@@ -32,10 +35,6 @@ create table if not exists members (
     entry integer, place integer, task text not null, member text not null, primary key (entry, place)) without rowid;
 create index if not exists people on members (task, member);
 create table if not exists tallies (task text, event integer, count integer, primary key (task, event)) without rowid;
-"""
-_ENTRY = """
-select number, task, batch, events.event, fingerprint, release
-from entries join events on events.id = entries.event
 """
 
 
@@ -51,33 +50,92 @@ class SQLiteStore(LedgerStore):
         self._guard, self._depth = threading.RLock(), 0
         self._known: dict[str, Event] = {}  # decoded events by their text
         with self._errors():
-            if create:
-                _touch(self.path)
-            elif not self.path.is_file():
+            if create and not os.path.lexists(self.path):
+                files.make(self.path)
+            elif not os.path.lexists(self.path):
                 raise BandannaError(f"{self.path} does not exist")
-            self._sql = sqlite3.connect(
-                self.path, timeout=_PATIENCE, isolation_level=None, check_same_thread=False, cached_statements=64
-            )
-            self.close = weakref.finalize(self, self._sql.close)
-            self._open(create)
-            self._secret = bytes(self._get("secret"))
+            self.read_only = not files.secure(self.path)
+            for other in companions(self.path):
+                files.secure(other)
+            self._connect()
+            try:
+                self._open(create)
+                self._secret = bytes(self._get("secret"))
+                self._verify()
+            except BaseException:
+                self.close()
+                raise
 
-    def _open(self, create: bool) -> None:
-        mark = self._sql.execute("pragma application_id").fetchone()[0]
-        version = self._sql.execute("pragma user_version").fetchone()[0]
-        empty = not self._sql.execute("select count(*) from sqlite_master").fetchone()[0]
-        if not (mark == APPLICATION and version == VERSION) and not (empty and create):
-            self.close()
-            raise BandannaError(f"{self.path} is not a ledger's file of version {VERSION}")
+    def _connect(self) -> None:
+        address = f"{self.path.as_uri()}?mode={'ro' if self.read_only else 'rw'}"
+        self._sql = sqlite3.connect(
+            address, uri=True, timeout=_PATIENCE, isolation_level=None, check_same_thread=False, cached_statements=64
+        )
+        self.close = weakref.finalize(self, self._sql.close)
         self._sql.execute("pragma journal_mode = truncate")
         self._sql.execute("pragma synchronous = full")
-        if empty:
-            with self.lock():
+
+    def _open(self, create: bool) -> None:
+        """Make the tables in a new file, and the sum in an old one: in one transaction, by one process."""
+        if self._version() == VERSION or self.read_only:
+            return
+        with self._undone_if_it_fails():
+            version = self._version()  # again: another process may have been quicker
+            if version == 0 and create:
                 for statement in _SCHEMA.split(";"):
                     self._sql.execute(statement)
-                self._sql.execute("insert or ignore into meta values ('secret', ?)", (secrets.token_bytes(32),))
+                self._sql.execute("insert into meta values ('secret', ?)", (secrets.token_bytes(32),))
                 self._sql.execute(f"pragma application_id = {APPLICATION}")
-                self._sql.execute(f"pragma user_version = {VERSION}")
+            elif version != 1:
+                raise BandannaError(f"{self.path} is not a ledger's file of version {VERSION}")
+            total = integrity.summed(self._sql, bytes(self._get("secret")))
+            self._sql.execute("insert into meta values ('sum', ?)", (total,))
+            self._sql.execute(f"pragma user_version = {VERSION}")
+
+    def _version(self) -> int:
+        """Of the file's tables; 0 if it is empty."""
+        (mark,), (version,) = (
+            self._sql.execute(f"pragma {name}").fetchone() for name in ("application_id", "user_version")
+        )
+        if not self._sql.execute("select count(*) from sqlite_master").fetchone()[0]:
+            return 0
+        if mark != APPLICATION or version not in (1, VERSION):
+            raise BandannaError(f"{self.path} is not a ledger's file of version {VERSION}")
+        return int(version)
+
+    def _verify(self) -> None:
+        """Refuse a file that is not whole."""
+        self._sql.execute("begin")
+        try:
+            wrong = integrity.fault(self._sql)
+            if (
+                wrong is None
+                and self._version() == VERSION
+                and self._get("sum") != integrity.summed(self._sql, self._secret)
+            ):
+                wrong = "its rows do not add up to its checksum"
+        finally:
+            self._roll_back()
+        if wrong is not None:
+            raise BandannaError(
+                f"{self.path} is damaged: {wrong}. If it was moved or copied after a crash, {self.path.name}-journal "
+                "belongs to it: put it back beside it"
+            )
+
+    def _account(self, *, plus: list[Any], minus: list[Any] | None = None) -> None:
+        """Keep the sum of all rows, in the transaction that changes them."""
+        total = integrity.shifted(self._get("sum"), self._secret, plus=plus, minus=minus or [])
+        self._sql.execute("update meta set value = ? where key = 'sum'", (total,))
+
+    @contextmanager
+    def _undone_if_it_fails(self) -> Iterator[None]:
+        self.begin()
+        try:
+            yield
+        except BaseException:
+            self.end(undo=True)
+            raise
+        self.end()
 
     @contextmanager
     def lock(self) -> Iterator[None]:
@@ -90,6 +148,8 @@ class SQLiteStore(LedgerStore):
 
     def begin(self) -> None:
         """Enter a transaction, waiting for other threads and processes."""
+        if self.read_only:
+            raise BandannaError(f"{self.path} can only be read where it is: nothing was released or spent")
         self._guard.acquire()
         try:
             if not self._depth:
@@ -130,12 +190,12 @@ class SQLiteStore(LedgerStore):
         with self._guard, self._errors():
             for number, member in self._sql.execute("select entry, member from members order by entry, place"):
                 people.setdefault(number, []).append(member)
-            return [self._entry(row, people.get(row[0], [])) for row in self._sql.execute(_ENTRY + " order by number")]
+            return [self._entry(row, people.get(row[0], [])) for row in self._sql.execute(ENTRY + " order by number")]
 
     def find(self, task: str, batch: str) -> Entry | None:
         """The entry or None."""
         with self._guard, self._errors():
-            row = self._sql.execute(_ENTRY + " where task = ? and batch = ?", (task, batch)).fetchone()
+            row = self._sql.execute(ENTRY + " where task = ? and batch = ?", (task, batch)).fetchone()
             if row is None:
                 return None
             members = self._sql.execute("select member from members where entry = ? order by place", (row[0],))
@@ -162,7 +222,7 @@ class SQLiteStore(LedgerStore):
         text = self._encoding.dumps(entry.event)
         release = None if entry.release is None else self._encoding.dumps(entry.release[0])
         with self.lock(), self._errors():
-            if self._sql.execute(_ENTRY + " where task = ? and batch = ?", (entry.task, entry.batch)).fetchone():
+            if self._sql.execute(ENTRY + " where task = ? and batch = ?", (entry.task, entry.batch)).fetchone():
                 raise ConflictingRelease(f"task {entry.task!r}, batch {entry.batch!r} is committed already")
             self._sql.execute("insert or ignore into events (event) values (?)", (text,))
             (event,) = self._sql.execute("select id from events where event = ?", (text,)).fetchone()
@@ -170,22 +230,26 @@ class SQLiteStore(LedgerStore):
             number = self._sql.execute(
                 "insert into entries (task, batch, event, fingerprint, release) values (?, ?, ?, ?, ?)", row
             ).lastrowid
+            assert number is not None
             people = ((number, place, entry.task, member) for place, member in enumerate(entry.members))
             self._sql.executemany("insert into members values (?, ?, ?, ?)", people)
             self._sql.execute(
                 "insert into tallies values (?, ?, 1) on conflict do update set count = count + 1", (entry.task, event)
             )
+            rows = [integrity.of_entry(number, entry.task, entry.batch, text, entry.fingerprint, entry.members)]
+            self._account(plus=rows + ([integrity.of_release(number, release)] if release is not None else []))
 
     def keep(self, task: str, batch: str, release: Any) -> None:
         """Refuses to replace a release."""
         text = self._encoding.dumps(release)
         with self.lock(), self._errors():
-            entry = self.find(task, batch)
-            if entry is None:
+            row = self._sql.execute(ENTRY + " where task = ? and batch = ?", (task, batch)).fetchone()
+            if row is None:
                 raise LookupError(f"task {task!r}, batch {batch!r} is not committed")
-            if entry.release is not None:
+            if row[-1] is not None:
                 raise ConflictingRelease(f"task {task!r}, batch {batch!r} is released already")
-            self._sql.execute("update entries set release = ? where task = ? and batch = ?", (text, task, batch))
+            self._sql.execute("update entries set release = ? where number = ?", (text, row[0]))
+            self._account(plus=[integrity.of_release(row[0], text)])
 
     def tasks(self) -> dict[str, Counter[Event]]:
         """Kept up to date in a table."""
@@ -220,11 +284,10 @@ class SQLiteStore(LedgerStore):
         """Errors of SQLite and of the file, as ours."""
         try:
             yield
-        except (sqlite3.Error, OSError) as error:
+        except (sqlite3.Error, OSError, Unreadable) as error:
             raise BandannaError(f"{self.path} cannot be used as a ledger's file: {error}") from error
 
 
-def _touch(path: Path) -> None:
-    """Make an empty file that only its owner can read, unless it is there."""
-    with suppress(FileExistsError):
-        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+def companions(path: Path) -> list[Path]:
+    """The files that SQLite keeps beside a ledger's file: while they are not empty they belong to it."""
+    return [other for end in ("-journal", "-wal", "-shm") if os.path.lexists(other := path.with_name(path.name + end))]

@@ -1,0 +1,176 @@
+"""What a save and its journal must hold to make an agent: types, ranges, shapes, and parts that fit together.
+
+A checksum tells damage, not sense: whatever does not pass here is refused before anything is built from it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+import numpy as np
+
+from bandanna.agent.plan import Policy
+from bandanna.errors import Unreadable
+from bandanna.mechanisms.continual import Node, TreeState
+from bandanna.policies.anytime import Anytime
+from bandanna.policies.anytime import State as AnytimeState
+from bandanna.policies.linucb import State
+from bandanna.protocols.base import Protocol
+from bandanna.protocols.central_continual import CentralContinual
+from bandanna.protocols.channel import Channel
+from bandanna.protocols.clear import Clear
+from bandanna.protocols.concurrent_shuffle import ConcurrentShuffle
+from bandanna.protocols.local_gaussian import LocalGaussian
+from bandanna.protocols.shuffle_binomial import ShuffleBinomial
+from bandanna.protocols.shuffle_gaussian import ShuffleGaussian
+from bandanna.protocols.trust import Privacy
+from bandanna.storage.declared import conforms
+
+BATCHES = 10**7  # at most so many in a phase: no agent with more has ever been made
+_LARGEST = 1e60  # of a number in a state: its square is a float
+_PLAIN = {
+    "name": str, "policy": Policy, "calibrations": dict[int, Any], "grace": int, "seed": int | None, "secret": str,
+    "source": dict[str, Any] | None, "slots": dict[str, Any], "state": State | AnytimeState, "made": int,
+    "filling": int, "closed": int, "late": int, "missing": int, "clipped": int, "over": bool,
+}  # fmt: skip
+_COLUMNS = {"numbers": "i8", "batches": "i8", "features": "f8", "answered": "b1", "rewards": "f8"}
+_HEX = re.compile("[0-9a-f]+")
+
+
+def check_save(content: Mapping[str, Any]) -> None:
+    """Everything in a save that can be checked without its policy at work."""
+    for name, hint in _PLAIN.items():
+        demand(name in content and conforms(content[name], hint), f"{name} is missing or of a wrong type")
+        demand(type(content[name]) is not int or content[name] >= 0, f"{name} is negative")
+    demand(_is_hex(content["name"], 32) and _is_hex(content["secret"], 64), "name or secret is not one of ours")
+    demand(content["closed"] <= content["filling"] <= content["made"], "batches and decisions do not agree")
+    demand((content["seed"] is None) == (content["source"] is None), "seed and source do not agree")
+    check_calibrations(content["policy"], content["calibrations"])
+    demand(0 in content["calibrations"], "there are no calibrations")
+    total = sum(sum(runs[1::2]) for _, runs in content["calibrations"].values())
+    demand(content["filling"] <= total + 1, "more batches than were planned")
+    check_state(content["policy"], content["calibrations"], content["state"], content["closed"])
+    _check_columns(content["policy"].dim, content["slots"])
+
+
+def check_calibrations(policy: Policy, saved: Any) -> None:
+    """Phases 0, 1, ..., each with protocols for its batch sizes that suit the policy."""
+    demand(conforms(saved, dict[int, Any]) and sorted(saved) == list(range(len(saved))), "phases are missing")
+    demand(len(saved) <= (64 if isinstance(policy, Anytime) else 1), "too many phases")
+    for phase, pair in saved.items():
+        demand(isinstance(pair, tuple) and len(pair) == 2, "a phase is not a channel and its sizes")
+        channel, runs = pair
+        demand(isinstance(channel, Channel) and conforms(runs, list) and runs and not len(runs) % 2, "wrong sizes")
+        demand(all(type(number) is int and number > 0 for number in runs), "wrong sizes")
+        sizes, times = runs[::2], runs[1::2]
+        longest = policy.first.horizon << phase if isinstance(policy, Anytime) else policy.horizon
+        users = sum(size * often for size, often in zip(sizes, times, strict=True))
+        demand(sum(times) <= BATCHES and users <= longest, "more batches than the horizon has")
+        demand(set(channel.protocols) == set(sizes), "batches without a protocol")
+        for size, protocol in channel.protocols.items():
+            _check_protocol(policy, protocol, size, steps=sum(times))
+
+
+def _check_protocol(policy: Policy, protocol: Protocol, size: int, steps: int) -> None:
+    privacy = policy.privacy
+    demand(isinstance(protocol, _expected(privacy)), "a protocol of another trust model")
+    demand(protocol.domain == policy.domain, "a protocol for other statistics")
+    if not privacy.noisy:
+        return
+    demand(protocol.participations == privacy.participations, "a protocol for other participations")
+    if isinstance(protocol, CentralContinual):
+        demand(protocol.factorisation.horizon == steps, "a stream of another length")
+    if isinstance(protocol, ShuffleBinomial):
+        demand(protocol.noise.users == size, "noise for another batch size")
+    if isinstance(protocol, ShuffleGaussian):
+        demand(protocol.batch == size, "noise for another batch size")
+    if isinstance(protocol, ConcurrentShuffle):
+        demand(protocol.tree.sizes[0] == size and protocol.tree.horizon == steps * size, "a tree of other batches")
+
+
+def _expected(privacy: Privacy) -> type:
+    if not privacy.noisy:
+        return Clear
+    if privacy.model == "shuffle":
+        return ShuffleGaussian if privacy.protocol == "gaussian" else ShuffleBinomial
+    return {"central": CentralContinual, "local": LocalGaussian, "concurrent": ConcurrentShuffle}[privacy.model]
+
+
+def check_state(policy: Policy, calibrations: Mapping[int, Any], state: Any, closed: int) -> None:
+    """A state of this policy after so many batches."""
+    phased = isinstance(policy, Anytime)
+    demand(isinstance(state, AnytimeState if phased else State), "the state of another policy")
+    phase = state.phase if isinstance(state, AnytimeState) else 0
+    demand(phase in calibrations, "the state of a phase without calibrations")
+    before = sum(sum(runs[1::2]) for number, (_, runs) in calibrations.items() if number < phase)
+    demand(before + state.running.batches == closed, "the state after another number of batches")
+    demand(_count(state.repairs) and (not phased or _count(state.inner.repairs)), "repairs are no count")
+    demand(state.running.estimate.total.shape == (policy.domain.dim,), "a state of other features")
+    channel, _ = calibrations[phase]
+    _check_alike(state.running, channel.begin(), steps=state.running.batches)
+
+
+def _count(value: Any) -> bool:
+    return bool(np.ndim(value) == 0 and value >= 0)
+
+
+def _check_alike(given: Any, fresh: Any, steps: int) -> None:
+    """Of the same make as a state before the first step: types, shapes, finite numbers."""
+    demand(type(given) is type(fresh) or (conforms(given, float) and type(fresh) is float), "a state of a wrong make")
+    if isinstance(given, np.ndarray):
+        demand(given.shape == fresh.shape and given.dtype == fresh.dtype, "a state of a wrong shape")
+        demand(bool(np.all(np.abs(given) <= _LARGEST)), "a state with numbers that no sum has")  # False for NaN
+    elif isinstance(given, tuple):
+        demand(len(given) == len(fresh), "a state of a wrong length")
+        for part, other in zip(given, fresh, strict=True):
+            _check_alike(part, other, steps)
+    elif isinstance(given, TreeState):
+        demand(given.step == steps and len(given.nodes) == steps.bit_count(), "a tree with other nodes")
+        for node in given.nodes:
+            _check_alike(node, Node(exact=fresh.total, estimate=fresh.total), steps)
+        _check_alike(given.total, fresh.total, steps)
+    elif is_dataclass(given):
+        demand(getattr(given, "step", steps) == steps, "a stream at another step")
+        for field in fields(given):
+            _check_alike(getattr(given, field.name), getattr(fresh, field.name), steps)
+    elif given is not None:
+        demand(0 <= given <= _LARGEST, "a state with a count that is none")
+
+
+def _check_columns(dim: int, columns: Mapping[str, Any]) -> None:
+    lists = "sessions", "users"
+    demand(set(columns) == {*_COLUMNS, *lists}, "slots without a column, or with another one")
+    numbers = columns["numbers"]
+    count = len(numbers) if isinstance(numbers, np.ndarray) and numbers.ndim else -1
+    for name, dtype in _COLUMNS.items():
+        shape = (count, dim) if name == "features" else (count,)
+        fits = isinstance(columns[name], np.ndarray) and columns[name].dtype == dtype and columns[name].shape == shape
+        demand(fits and bool(np.all(np.isfinite(columns[name]))), f"slots with wrong {name}")
+    demand(
+        all(isinstance(columns[name], list) and len(columns[name]) == count for name in lists), "slots of two lengths"
+    )
+    demand(all(_is_hex(session, 16) for session in columns["sessions"]), "slots of a session that is none")
+    demand(all(user is None or _is_hex(user, 64) for user in columns["users"]), "slots of a user who is none")
+
+
+def check_source(source: Any) -> None:
+    """Where NumPy's generator of seeded noise can be."""
+    demand(conforms(source, dict[str, Any]) and source.get("bit_generator") == "PCG64", "an unknown generator")
+    demand(set(source) == {"bit_generator", "state", "has_uint32", "uinteger"}, "a generator without its parts")
+    inner = source["state"]
+    demand(conforms(inner, dict[str, int]) and set(inner) == {"state", "inc"}, "a generator without its state")
+    bounds = (inner["state"], 128), (inner["inc"], 128), (source["has_uint32"], 1), (source["uinteger"], 32)
+    demand(all(type(number) is int and 0 <= number < 1 << bits for number, bits in bounds), "a generator out of range")
+
+
+def demand(fits: Any, fault: str) -> None:
+    """Unreadable, unless it fits."""
+    if not fits:
+        raise Unreadable(fault)
+
+
+def _is_hex(text: Any, length: int) -> bool:
+    return isinstance(text, str) and len(text) == length and _HEX.fullmatch(text) is not None

@@ -1,0 +1,62 @@
+"""The declared types of a dataclass's fields, as a schema for what a file says of them."""
+
+from __future__ import annotations
+
+import sys
+import types
+import typing
+from collections.abc import Mapping
+from dataclasses import fields
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+
+def checked(kind: type, parts: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a dataclass, each of its declared type; ValueError for a wrong type and for a foreign field.
+
+    A whole number that was given as a float, as 20.0, becomes the integer that it is.
+    """
+    hints, made = _hints(kind), {}
+    for name, value in parts.items():
+        if name not in hints:
+            raise ValueError(f"{kind.__name__} has no field {name[:40]!r}")
+        hint = hints[name]
+        whole = hint is int and type(value) is float and value.is_integer()
+        made[name] = int(value) if whole else value
+        if not conforms(made[name], hint):
+            raise ValueError(f"{kind.__name__}.{name} is a {type(value).__name__}, which is not what belongs there")
+    return made
+
+
+def conforms(value: Any, hint: Any) -> bool:
+    """Whether a value is of a type; truth values are no numbers, whole numbers are floats too."""
+    origin, inside = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (types.UnionType, typing.Union):
+        return any(conforms(value, one) for one in inside)
+    if origin is np.ndarray:
+        return _fits_array(value, typing.get_args(inside[1])[0])
+    if origin is tuple and inside[-1] is Ellipsis:
+        return isinstance(value, tuple) and all(conforms(part, inside[0]) for part in value)
+    if origin is dict:
+        pairs = value.items() if isinstance(value, dict) else [(None, None)]
+        return all(conforms(key, inside[0]) and conforms(part, inside[1]) for key, part in pairs)
+    if hint is float:
+        return type(value) is float or (type(value) is int and abs(value) <= sys.float_info.max)
+    if hint in (bool, int, str):
+        return type(value) is hint
+    return hint is Any or isinstance(value, type(None) if hint is None else hint)
+
+
+def _fits_array(value: Any, number: Any) -> bool:
+    """Numbers of the declared kind; an array without axes is written as a number."""
+    if type(value) in (int, float):
+        return type(value) is (int if issubclass(number, np.integer) else float)
+    return isinstance(value, np.ndarray) and value.dtype == number
+
+
+@lru_cache(maxsize=256)
+def _hints(kind: type) -> dict[str, Any]:
+    hints = typing.get_type_hints(kind)
+    return {field.name: hints[field.name] for field in fields(kind) if field.init}
