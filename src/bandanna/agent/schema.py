@@ -108,7 +108,7 @@ def check_state(policy: Policy, calibrations: Mapping[int, Any], state: Any, clo
     before = sum(sum(runs[1::2]) for number, (_, runs) in calibrations.items() if number < phase)
     demand(before + state.running.batches == closed, "the state after another number of batches")
     demand(_count(state.repairs) and (not phased or _count(state.inner.repairs)), "repairs are no count")
-    demand(state.running.estimate.total.shape == (policy.domain.dim,), "a state of other features")
+    demand(np.shape(state.running.estimate.total) == (policy.domain.dim,), "a state of other features")
     channel, _ = calibrations[phase]
     _check_alike(state.running, channel.begin(), steps=state.running.batches)
 
