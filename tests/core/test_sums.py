@@ -1,11 +1,16 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from bandanna.core import sums
 from bandanna.core.sums import exact_sum
+from bandanna.errors import InvalidStatistic
 
 
 def drifting(first: float, dim: int = 2) -> np.ndarray:
@@ -20,21 +25,65 @@ def drifting(first: float, dim: int = 2) -> np.ndarray:
     return values
 
 
+def exactly(pair: sums.Pair, place: tuple[int, ...] = (0,)) -> Fraction:
+    """The number that a pair is."""
+    return Fraction(float(pair[0][place])) + Fraction(float(pair[1][place]))
+
+
 def test_neighbours_differ_by_the_replaced_value_only() -> None:
     """A user's replacement moves the computed sum by more than it moves the real one."""
     one, other = drifting(1.0), drifting(-1.0)
     assert np.all(np.sum(one, axis=-2) - np.sum(other, axis=-2) > 2 + 2.0**-18)  # what plain sums do
-    np.testing.assert_allclose(exact_sum(one, 1.0) - exact_sum(other, 1.0), 2.0, rtol=0, atol=2.0**-34)
+    assert exactly(exact_sum(one, 1.0)) - exactly(exact_sum(other, 1.0)) == 2
 
 
 @pytest.mark.parametrize("bound", [1e-30, 0.3, 1.0, 5.0, 1e30])
 def test_sum_is_correct(bound: float) -> None:
-    """The sum of ordinary values, of any size, is farther from the exact one than its docstring says."""
+    """The sum of ordinary values, of any size, is farther from the exact one than each value cut at 2^-62."""
     rng = np.random.default_rng(4)
     values = bound * rng.uniform(-1, 1, (2, 500, 3)) * 10.0 ** rng.integers(-12, 1, (2, 500, 3))
     values[0, :5] = bound * np.array([[1, -1, 0], [-1, 1, 1], [0.5, 2.0**-33, 2.0**-60], [1, 1, 1], [0, 0, -1]])
     found = exact_sum(values, bound)
-    assert found.shape == (2, 3)
+    assert found[0].shape == found[1].shape == (2, 3)
+    assert np.all(np.abs(found[1]) <= np.spacing(np.abs(found[0])) / 2)
     for place in np.ndindex(2, 3):
-        exact = math.fsum(values[place[0], :, place[1]])
-        assert abs(found[place] - exact) <= 500 * bound * 2.0**-52
+        exact = sum((Fraction(value) for value in values[place[0], :, place[1]].tolist()), Fraction(0))
+        assert abs(exactly(found, place) - exact) <= 500 * Fraction(bound) / 2**62
+
+
+numbers = st.floats(-1e30, 1e30, allow_subnormal=False).filter(lambda x: x == 0 or abs(x) > 1e-30)
+
+
+@settings(deadline=None)
+@given(numbers, numbers)
+def test_pairs_hold_sums_and_products_exactly(a: float, b: float) -> None:
+    """A sum or product of two floats would lose what does not fit into one."""
+    one, other = np.array([a]), np.array([b])
+    assert exactly(sums.two_sum(one, other)) == Fraction(a) + Fraction(b)
+    assert exactly(sums.two_product(one, other)) == Fraction(a) * Fraction(b)
+    twice = sums.add(sums.two_product(one, other), sums.two_sum(one, other))
+    exact = Fraction(a) * Fraction(b) + Fraction(a) + Fraction(b)
+    assert abs(exactly(twice) - exact) <= (abs(Fraction(a) * Fraction(b)) + abs(Fraction(a)) + abs(Fraction(b))) / 2**99
+
+
+@settings(deadline=None)
+@given(st.floats(0.5, 1.0), st.integers(-300, 300), st.integers(-(2**51), 2**51), st.floats(-1, 1), st.booleans())
+def test_the_nearest_grid_point_is_exact(mantissa: float, exponent: int, whole: int, part: float, half: bool) -> None:
+    """A pair would be rounded to the wrong grid point, or its float would not tell which one."""
+    grid = math.ldexp(mantissa, exponent)
+    exact = (Fraction(whole) + (Fraction(1, 2) if half else Fraction(part))) * Fraction(grid)
+    high = float(exact)
+    pair = np.array([high]), np.array([float(exact - Fraction(high))])
+    nearest = round(exactly(pair) / Fraction(grid))
+    assert sums.steps(*pair, grid)[0] == nearest
+    if abs(nearest) <= 2**51:
+        again = sums.nearest(pair, grid)
+        assert sums.steps(again, np.zeros(1), grid)[0] == nearest
+
+
+def test_sums_beyond_the_integers_are_refused() -> None:
+    """A sum of more grid steps than a float can tell apart would be released."""
+    with pytest.raises(InvalidStatistic, match="2\\^51"):
+        sums.nearest((np.array([2.0**52]), np.zeros(1)), 1.0)
+    with pytest.raises(InvalidStatistic, match="2\\^62"):
+        sums.nearest((np.array([2.0**62]), np.zeros(1)), 1.0)

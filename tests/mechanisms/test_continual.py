@@ -238,7 +238,7 @@ def test_memory() -> None:
             state, _ = mechanism.step(state, [0.0, 1.0], source)
             kept.append(sum(array.size for array in arrays(state)))
     assert set(sizes["blt"]) == {2 * (3 * 4 + 1)}
-    assert sizes["tree"] == sizes["honaker"] == [2 * (2 * t.bit_count() + 1) for t in range(1, 301)]
+    assert sizes["tree"] == sizes["honaker"] == [2 * (3 * t.bit_count() + 1) for t in range(1, 301)]
 
 
 def make(**changes: Any) -> ContinualGaussian:

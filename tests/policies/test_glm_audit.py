@@ -110,11 +110,11 @@ def played(policy: GLMJDP, env: ArrayEnvironment, replay: Record | None = None) 
 
     step, clipped_sum, minimise = ContinualGaussian.step, NoisyGradient.clipped_sum, NoisyGradient.minimise
 
-    def stepped(self: ContinualGaussian, state: Any, value: np.ndarray, source: Any) -> Any:
+    def stepped(self: ContinualGaussian, state: Any, value: np.ndarray, source: Any, **named: Any) -> Any:
         record.leaves.append(np.array(value))
-        return step(self, state, value, source)
+        return step(self, state, value, source, **named)
 
-    def summed(self: NoisyGradient, theta: np.ndarray, *rest: Any, **named: Any) -> np.ndarray:
+    def summed(self: NoisyGradient, theta: np.ndarray, *rest: Any, **named: Any) -> Any:
         record.points.append(np.array(theta))
         return clipped_sum(self, theta, *rest, **named)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -44,6 +45,57 @@ def test_an_episode_costs_rho_and_noise_20_percent_smaller_more() -> None:
         assert spent(replace(policy, budget=ZCDP(rho=0.3 / 0.64)), features, 0) > 0.3 * 1.5
         assert policy.guarantee.rho <= 0.3
         assert policy.guarantee.protects == "a user's reward"
+
+
+def drifting(first: float) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
+    """Rewards whose plain float sums depend on the first one: after 2^10 ones, at 2^10 or at 2^10 - 2, floats are 2^-42
+    or 2^-43 apart, and every value just above 2^-43 is rounded up to the double in one case only."""
+    rewards = np.full(2**11, 2.0**-43 + 2.0**-54)
+    rewards[: 2**10], rewards[0] = 1.0, first
+    return rewards
+
+
+@pytest.mark.parametrize("chunk", [1, 37, 2**11])
+def test_neighbours_sums_differ_by_the_replaced_reward_only(chunk: int) -> None:
+    """Running sums of x r would carry rounding errors that neighbours do not share, step by step or in chunks."""
+    exact = []
+    policy = OFUL(dim=1, horizon=2**11, budget=ZCDP(rho=0.3))
+    for first in (1.0, -1.0):
+        state, rewards = policy.init(), drifting(first)
+        for begin in range(0, len(rewards), chunk):
+            part = rewards[begin : begin + chunk]
+            state, _ = policy.absorb(state, np.ones((len(part), 1)), part)
+        exact.append(Fraction(float(state.pending[0])) + Fraction(float(state.rest[0])))
+    assert exact[0] - exact[1] == 2
+
+
+@pytest.mark.parametrize("batch", [1, 64])
+def test_neighbours_sums_of_private_contexts_differ_by_one_person_only(batch: int) -> None:
+    """The joint variant's running sums of x r would carry rounding errors that neighbours do not share."""
+    exact = []
+    policy = OFULJDP(dim=1, horizon=2**10, budget=ZCDP(rho=0.3), batch=batch, growth=1e9)
+    for first in (1.0, -1.0):
+        rewards = np.concatenate([drifting(first)[: 2**9], np.full(2**9, 2.0**-44 + 2.0**-55)])
+        state = policy.init()
+        for begin in range(0, len(rewards), batch):
+            one = np.ones((batch, 1))
+            state, _ = policy.learn(state, one, rewards[begin : begin + batch], Scripted())
+            assert state.switches == 0  # nothing has been released: the sum is of all rounds
+        exact.append(Fraction(float(state.pending[0])) + Fraction(float(state.rest[0])))
+    assert exact[0] - exact[1] == 2
+
+
+def test_a_range_far_from_zero_is_priced_with_the_rounding_of_its_products() -> None:
+    """x r would be rounded by more than the width allows, where rewards are large and their range is narrow."""
+    policy = OFUL(dim=2, horizon=10, budget=ZCDP(rho=0.3), reward_range=(2.0**45, 2.0**45 + 1))
+    rng = np.random.default_rng(1)
+    for _ in range(200):
+        x = rng.normal(size=(1, 2))
+        sums = [
+            policy.absorb(policy.init(), x / np.linalg.norm(x), np.array([end]))[0].pending
+            for end in (2.0**45, 2.0**46)
+        ]
+        assert np.linalg.norm(sums[0] - sums[1]) <= policy.noise.sensitivity
 
 
 def test_clips_are_counted() -> None:

@@ -123,8 +123,23 @@ def test_pure_for_half_a_million_users() -> None:
 
 
 def test_lattice_too_fine_for_the_users() -> None:
-    """A batch is released whose rounding errors may be larger than the step that is paid for them."""
-    protocol = CentralLaplace.calibrate(domain=Box(dim=4, low=-1.0, high=1.0), budget=PureDP(epsilon=1.0), steps=2**42)
-    protocol.release(np.zeros((100, 4)), Silent())
-    with pytest.raises(InvalidArgument, match="at most 128 users"):
-        protocol.release(np.zeros((129, 4)), Silent())
+    """A batch is released whose sum on the lattice leaves 64-bit integers."""
+    protocol = CentralLaplace.calibrate(domain=Box(dim=1, low=-1.0, high=1.0), budget=PureDP(epsilon=1.0), steps=2**51)
+    assert protocol.release(np.ones((1024, 1)), Silent()).total == 1024
+    with pytest.raises(InvalidArgument, match="at most 1024 users"):
+        protocol.release(np.ones((1025, 1)), Silent())
+
+
+def test_rounding_of_every_coordinate_is_paid_for() -> None:
+    """Both coordinates of a sum may be rounded apart by a step more than they differ: one is paid for in each.
+
+    sqrt 2 is 7.07 steps, from -3.54 to 3.54, and becomes 8: 16 steps in l1, of a diameter of 14.14.
+    """
+    protocol = CentralLaplace.calibrate(domain=Ball(dim=2), budget=PureDP(epsilon=1.0), steps=10)
+    half = np.full(2, math.sqrt(0.5))
+    totals = [protocol.release(np.stack([sign * half, np.zeros(2)]), Silent()).total for sign in (1, -1)]
+    moved = float(np.sum(np.abs(np.rint((totals[0] - totals[1]) / protocol.step))))
+    assert moved == 16
+    assert moved / protocol.scale <= protocol.guarantee.epsilon <= 1.0
+    weaker = dataclasses.replace(protocol, scale=0.8 * protocol.scale)
+    assert moved / weaker.scale > 1.0

@@ -110,6 +110,11 @@ class Domain(ABC):
         return float(np.max(self.upper - self.lower))
 
     @property
+    def origin(self) -> Floats:
+        """The coordinates' values nearest to 0: sums of statistics minus this public point are small, (dim,)."""
+        return np.asarray(np.clip(0.0, self.lower, self.upper))
+
+    @property
     def bound_of_entries(self) -> float:
         """Largest size of a single coordinate."""
         return float(np.max(np.maximum(np.abs(self.lower), np.abs(self.upper))))

@@ -1,29 +1,100 @@
-"""Sums over users that do not depend on rounding errors.
+"""Sums over users without rounding errors, and their nearest point of a grid.
 
 Adding n floats one by one leaves an error that grows like n^2, and neighbours' errors need not agree: one replaced user
-can then move the computed sum by more than the domain allows (Casacuberta, Shoemate, Vadhan and Wagaman 2022). Here
-every value is cut into a whole number of units 2^-31 of the bound or finer, which integers add up exactly, and a rest
-below half a unit.
+can then move the computed sum by more than the domain allows (Casacuberta, Shoemate, Vadhan and Wagaman 2022). Even
+the nearest float to an exact sum moves by too much where floats are coarser than the grid of the noise. So a sum is a
+pair of floats, `high` and the `rest` that it leaves over, together about 106 bits; what is done with it here is exact
+or wrong by some parts in 2^100, and integer noise is added to the grid point nearest to the pair (`nearest`).
+References: Knuth's two-sum, Dekker's and Veltkamp's two-product.
 """
 
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
 
+from bandanna.errors import InvalidStatistic
+
 Floats = NDArray[np.float64]
+Pair = tuple[Floats, Floats]  # high + rest, |rest| at most half a unit in the last place of high
 
 _DIGITS = 32  # of a value in whole units: fewer than 2^30 users fit into 64-bit integers
+_FINER = 31  # digits of the rest of a value in whole fine units
+_SPLIT = 2.0**27 + 1  # halves a float's digits (Veltkamp)
+_EXACT = 2**51  # steps up to which the float of a grid point is nearer to it than to any other by a quarter step
+_NEAR = 2.0**-40  # of a half: closer than this, the side is decided by exact fractions
 
 
-def exact_sum(values: Floats, bound: float) -> Floats:
-    """Sum over users of values in [-bound, bound], (..., users, dim) -> (..., dim).
+def exact_sum(values: Floats, bound: float) -> Pair:
+    """Sum over users of values in [-bound, bound], (..., users, dim) -> a pair of (..., dim).
 
-    Wrong by at most n bound 2^-52 + n^2 bound 2^-85: two roundings of the sum, and those of the rests.
+    Each value is first cut at 2^-62 of the bound, by itself, then integers are added: the pair is their exact sum, so a
+    user's replacement moves it by what it moves the user's own value.
     """
     unit = math.ldexp(1.0, math.frexp(bound)[1] - _DIGITS)
+    fine = math.ldexp(unit, -_FINER)
     whole = np.rint(values / unit)  # the division is exact, and so is the rest
-    rests = np.sum(values - whole * unit, axis=-2)
-    return np.asarray(np.sum(whole.astype(np.int64), axis=-2) * unit + rests)
+    small = np.rint((values - whole * unit) / fine)
+    wholes, smalls = np.sum(whole.astype(np.int64), axis=-2), np.sum(small.astype(np.int64), axis=-2)
+    wholes, smalls = wholes + (smalls >> _FINER), smalls & ((1 << _FINER) - 1)  # carry
+    most, some = wholes >> _FINER, wholes & ((1 << _FINER) - 1)
+    high, rest = two_sum(most * (unit * 2.0**_FINER), some * unit)
+    return two_sum(high, rest + smalls * fine)  # the rest has few digits: nothing is rounded
+
+
+def two_sum(a: Floats, b: Floats) -> Pair:
+    """a + b as a pair, exactly (Knuth)."""
+    high = np.asarray(a + b)
+    back = high - a
+    return high, np.asarray((a - (high - back)) + (b - back))
+
+
+def two_product(a: Floats, b: Floats) -> Pair:
+    """a b as a pair, exactly (Dekker), for sizes below 2^500 whose product is above 2^-960."""
+    high = np.asarray(a * b)
+    (a1, a2), (b1, b2) = _halves(a), _halves(b)
+    return high, np.asarray(((a1 * b1 - high) + a1 * b2 + a2 * b1) + a2 * b2)
+
+
+def add(one: Pair, other: Pair) -> Pair:
+    """The sum of two pairs, to parts in 2^100 of the larger."""
+    high, rest = two_sum(one[0], other[0])
+    return two_sum(high, rest + (one[1] + other[1]))
+
+
+def nearest(total: Pair, grid: float) -> Floats:
+    """The float of the grid point nearest to a pair: whoever divides it by the grid and rounds has its exact steps."""
+    counts = steps(*total, grid)
+    if (np.abs(counts) > _EXACT).any():
+        allowed = f"sums of at most 2^51 grid steps, grid = {grid!r}: fewer users, or more noise"
+        raise InvalidStatistic("value", "a sum of more than 2^51 grid steps", allowed)
+    return np.asarray(counts * grid)
+
+
+def steps(high: Floats, rest: Floats, grid: float) -> NDArray[np.int64]:
+    """The multiple of the grid nearest to high + rest, counted in steps; exact, ties to even (0.5 and 1.5: 0 and 2)."""
+    if (np.abs(high) / 2.0**62 >= grid).any():
+        raise InvalidStatistic(
+            "value", "an entry of 2^62 grid steps or more", f"entries below 2^62 grid, grid = {grid!r}"
+        )
+    mantissa, exponent = math.frexp(grid)  # in units of 2^exponent nothing leaves the floats
+    high, rest = np.ldexp(high, -exponent), np.ldexp(rest, -exponent)
+    first = np.rint(high / mantissa)
+    product, error = two_product(first, np.full_like(first, mantissa))
+    left = (((high - product) - error) + rest) / mantissa  # what `first` leaves over, in steps
+    second = np.rint(left)
+    found = first.astype(np.int64) + second.astype(np.int64)
+    near = np.abs(np.abs(left - second) - 0.5) <= _NEAR
+    for place in zip(*np.nonzero(near), strict=True):
+        found[place] = round((Fraction(float(high[place])) + Fraction(float(rest[place]))) / Fraction(mantissa))
+    return found
+
+
+def _halves(a: Floats) -> Pair:
+    """The upper and the lower half of a float's digits."""
+    wide = _SPLIT * a
+    upper = wide - (wide - a)
+    return upper, np.asarray(a - upper)

@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 from bandanna.accounting.events import RepetitionEvent
 from bandanna.core import require
 from bandanna.core.domain import all_finite, clip_norm
-from bandanna.core.sums import exact_sum
+from bandanna.core.sums import Pair, exact_sum
 from bandanna.glm.descent import Project, descend, lipschitz
 from bandanna.glm.likelihood import linear_parts
 from bandanna.glm.links import Link
@@ -101,10 +101,10 @@ class NoisyGradient:
         weights: Floats | None = None,
         *,
         exact: bool = False,
-    ) -> Floats:
+    ) -> Pair:
         """sum_i w_i clip(mu - r) x_i with |x_i| <= 1, w_i 0 or 1: (*R, n, d), (*R, n) -> (*R, d), terms of norm <= G.
 
-        exact: without the rounding errors of a plain sum, by which neighbours could differ beyond 2G.
+        exact: without the rounding errors of a plain sum, by which neighbours could differ beyond 2G. A pair of floats.
         """
         residuals = self.link.mean(linear_parts(features, theta)) - rewards
         residuals = np.clip(residuals, -self.residual_bound, self.residual_bound)
@@ -112,7 +112,8 @@ class NoisyGradient:
             residuals = residuals * (weights != 0)
         if exact:
             return exact_sum(residuals[..., None] * features, self.residual_bound)
-        return np.asarray((residuals[..., None, :] @ features)[..., 0, :])
+        total = np.asarray((residuals[..., None, :] @ features)[..., 0, :])
+        return total, np.zeros_like(total)
 
     def minimise(
         self,
@@ -138,7 +139,8 @@ class NoisyGradient:
         x, exact = clip_norm(features, 1.0), noise_source(source).secure
 
         def noisy_sum(theta: Floats) -> Floats:
-            return self.mechanism.release(self.clipped_sum(theta, x, rewards, weights, exact=exact), source)
+            total, rest = self.clipped_sum(theta, x, rewards, weights, exact=exact)
+            return self.mechanism.release(total, source, rest=rest)
 
         return descend(
             noisy_sum,

@@ -10,11 +10,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from bandanna.accounting.events import DiscreteGaussianEvent, GaussianEvent
 from bandanna.accounting.grid import fine_grid
-from bandanna.core import require
+from bandanna.core import require, sums
 from bandanna.errors import InvalidArgument
 from bandanna.mechanisms.base import Mechanism, noise_source
 from bandanna.mechanisms.sources import NoiseSource
-from bandanna.mechanisms.sources.base import parameter
+from bandanna.mechanisms.sources.base import finite, parameter
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,9 +62,12 @@ class Gaussian(Mechanism):
         """
         return self.std**2
 
-    def release(self, value: ArrayLike, source: NoiseSource) -> NDArray[np.float64]:
-        """The value plus Gaussian noise: (..., dim) -> (..., dim)."""
-        return noise_source(source).gaussian(self.reals(value), std=self.std, grid=self.step)
+    def release(self, value: ArrayLike, source: NoiseSource, *, rest: ArrayLike = 0.0) -> NDArray[np.float64]:
+        """The value plus Gaussian noise: (..., dim) -> (..., dim). `rest`: what an exact sum has beyond its float."""
+        exact = self.reals(value)
+        if noise_source(source).secure and self.step > 0:
+            exact = sums.nearest((exact, np.broadcast_to(finite(rest), exact.shape)), self.step)
+        return source.gaussian(exact, std=self.std, grid=self.step)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -30,23 +30,25 @@ from bandanna.accounting.guarantee import Guarantee
 from bandanna.core import require
 from bandanna.core.domain import Box, all_finite, clip_norm
 from bandanna.core.linalg import first_best
+from bandanna.core.sums import add, exact_sum
 from bandanna.errors import InvalidArgument
 from bandanna.mechanisms.laplace import Laplace
 from bandanna.mechanisms.sources import NoiseSource
 from bandanna.policies.confidence import vector_quantile
 from bandanna.policies.linucb import Snapshot, scores
-from bandanna.policies.reward_noise import RewardNoise, reward_box
+from bandanna.policies.reward_noise import RewardNoise, reward_box, sum_sensitivity
 
 Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True)
 class State:
-    """One run. Public: `gram` V, `vector` (all releases), `snapshot`; `pending` is the server's until it is due."""
+    """One run. Public: `gram` V, `vector` (all releases), `snapshot`; `pending`, `rest` are the server's until due."""
 
     gram: Floats  # (d, d)
     vector: Floats  # (d,)
     pending: Floats  # (d,): the exact sum of x r of the episode that is running
+    rest: Floats  # (d,): what that sum has beyond its floats
     log_det: float  # of V at the last switch
     switches: int
     rounds: int
@@ -101,7 +103,8 @@ class OFUL:
     @cached_property
     def noise(self) -> RewardNoise:
         """Noise on an episode's sum of x r, with x public: one reward moves it by at most w |x|."""
-        noise = RewardNoise(budget=self.budget, sensitivity=self.domain.sensitivity * self.feature_bound, dim=self.dim)
+        moved = sum_sensitivity(self.domain, users=1) * self.feature_bound  # products are rounded, their sums are not
+        noise = RewardNoise(budget=self.budget, sensitivity=moved, dim=self.dim)
         if isinstance(noise.mechanism, Laplace):
             raise InvalidArgument("budget", self.budget, "a budget for Gaussian noise: ZCDP, RenyiDP, ApproxDP")
         return noise
@@ -124,7 +127,8 @@ class OFUL:
         nothing = np.zeros(self.dim)
         log_det = self.dim * math.log(self.ridge)
         first = self._snapshot(gram, nothing, log_det, switches=0, rounds=0)
-        return State(gram=gram, vector=nothing, pending=nothing, log_det=log_det, switches=0, rounds=0, snapshot=first)
+        empty = {"vector": nothing, "pending": nothing, "rest": nothing}
+        return State(gram=gram, log_det=log_det, switches=0, rounds=0, snapshot=first, **empty)
 
     def act(self, state: State, contexts: Floats) -> NDArray[np.int64]:
         """The first arm with the largest index, of every round: (rounds, K, d) -> (rounds,)."""
@@ -155,18 +159,21 @@ class OFUL:
         norms = np.einsum("ij,ij->i", features, features)
         clipped = int(np.count_nonzero(norms > self.feature_bound**2 * (1 + 1e-9)))
         clipped += int(np.count_nonzero(np.abs(rewards - y) > 1e-9))
-        grown = replace(state, gram=state.gram + x.T @ x, pending=state.pending + x.T @ y, rounds=state.rounds + len(x))
-        return grown, clipped
+        largest = self.feature_bound * self.domain.bound_of_entries
+        pending, rest = add((state.pending, state.rest), exact_sum(x * y[:, None], largest))
+        gram, rounds = state.gram + x.T @ x, state.rounds + len(x)
+        return replace(state, gram=gram, pending=pending, rest=rest, rounds=rounds), clipped
 
     def learn(self, state: State, source: NoiseSource) -> State:
         """Switch: release the episode's sum, once, and publish a new snapshot."""
-        vector = state.vector + self.noise.release(state.pending, source)
+        vector = state.vector + self.noise.release(state.pending, source, rest=state.rest)
         log_det, switches = _log_det(state.gram), state.switches + 1
         snapshot = self._snapshot(state.gram, vector, log_det, switches=switches, rounds=state.rounds)
         return replace(
             state,
             vector=vector,
             pending=np.zeros(self.dim),
+            rest=np.zeros(self.dim),
             log_det=log_det,
             switches=switches,
             snapshot=snapshot,

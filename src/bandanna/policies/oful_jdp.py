@@ -34,6 +34,7 @@ from bandanna.core import require
 from bandanna.core.domain import Box, all_finite, clip_norm
 from bandanna.core.linalg import first_best, positive_inverse
 from bandanna.core.shapes import SymmetricMatrix
+from bandanna.core.sums import add, exact_sum
 from bandanna.errors import CalibrationError, InvalidArgument, InvalidBudget
 from bandanna.mechanisms.sources import NoiseSource
 from bandanna.policies.confidence import matrix_quantile, vector_quantile
@@ -68,12 +69,13 @@ class Outer(SymmetricMatrix):
 
 @dataclass(frozen=True, kw_only=True)
 class State:
-    """One run. `stream` and `pending` are the server's; `released` (the Gram part), `vector`, `snapshot` are public."""
+    """One run. `stream`, `pending`, `rest` are the server's; `released` (Gram), `vector`, `snapshot` are public."""
 
     stream: Any
     released: Floats  # (d, d)
     vector: Floats  # (d,)
-    pending: Floats  # (d,)
+    pending: Floats  # (d,): the exact sum of x r of the episode that is running
+    rest: Floats  # (d,): what that sum has beyond its floats
     log_det: float
     batches: int
     switches: int
@@ -184,6 +186,7 @@ class OFULJDP:
             released=matrix,
             vector=nothing,
             pending=nothing,
+            rest=nothing,
             log_det=self.dim * math.log(self.regulariser),
             batches=0,
             switches=0,
@@ -209,11 +212,13 @@ class OFULJDP:
         assert isinstance(outer, Outer)
         rows = outer.sealed(outer.pack(x[:, :, None] * x[:, None, :]), clipped=np.zeros((), dtype=np.int64))
         stream, estimate = self.matrix.release(state.stream, rows, source)
+        pending, rest = add((state.pending, state.rest), exact_sum(x * y[:, None], self.domain.bound_of_entries))
         grown = replace(
             state,
             stream=stream,
             released=outer.unpack(estimate.total),
-            pending=state.pending + x.T @ y,
+            pending=pending,
+            rest=rest,
             batches=state.batches + 1,
         )
         return (self._switched(grown, source) if self._due(grown) else grown), clipped
@@ -225,13 +230,14 @@ class OFULJDP:
 
     def _switched(self, state: State, source: NoiseSource) -> State:
         assert self.batch is not None
-        vector = state.vector + self.noise.release(state.pending, source)
+        vector = state.vector + self.noise.release(state.pending, source, rest=state.rest)
         switches, rounds = state.switches + 1, state.batches * self.batch
         snapshot, repaired = self._snapshot(state.released, vector, switches=switches, rounds=rounds)
         return replace(
             state,
             vector=vector,
             pending=np.zeros(self.dim),
+            rest=np.zeros(self.dim),
             log_det=float(np.linalg.slogdet(self.regulariser * np.eye(self.dim) + state.released)[1]),
             switches=switches,
             repairs=state.repairs + repaired,

@@ -80,9 +80,13 @@ class RewardNoise:
         """What one release is."""
         return ClearEvent() if self.mechanism is None else self.mechanism.event
 
-    def release(self, values: Floats, source: NoiseSource) -> Floats:
-        """Statistics with fresh noise: (*R, dim) -> (*R, dim)."""
-        return values if self.mechanism is None else np.asarray(self.mechanism.release(values, source))
+    def release(self, values: Floats, source: NoiseSource, *, rest: Floats | None = None) -> Floats:
+        """Statistics with fresh noise: (*R, dim) -> (*R, dim). `rest`: what exact sums have beyond their floats."""
+        if self.mechanism is None:
+            return values
+        if rest is None or isinstance(self.mechanism, Laplace):
+            return np.asarray(self.mechanism.release(values, source))
+        return self.mechanism.release(values, source, rest=rest)
 
     @cached_property
     def guarantee(self) -> Guarantee:

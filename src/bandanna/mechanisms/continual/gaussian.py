@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from bandanna.accounting.events import ContinualEvent
 from bandanna.accounting.factorisation import BLT, BinaryTree, Factorisation
 from bandanna.accounting.grid import fine_grid
-from bandanna.core import require
+from bandanna.core import require, sums
 from bandanna.errors import InsecureSource, InvalidArgument, InvalidStatistic
 from bandanna.mechanisms.base import noise_source
 from bandanna.mechanisms.continual import blt, tree
@@ -38,7 +38,7 @@ class ContinualGaussian:
     number is noised once and never again. The state holds raw sums: publish prefixes, never states.
 
     The caller clips: this class does not know the domain, and relies on `sensitivity`. The price takes C x as computed
-    exactly; in double precision it is within some parts in 1e15 (BLT: compensated sums), far below the grid.
+    exactly; sums are pairs of floats (`core/sums.py`), so that it is within some parts in 2^100.
 
     `grid`: None for a `fine_grid`, which raises mu by less than 1 part in 10^4; 0.0 for ideal noise, which only a
     fast source accepts. Rounding moves each released number by at most grid / 2 and is not in `prefix_variance`.
@@ -96,8 +96,12 @@ class ContinualGaussian:
         shape = (*replicates, self.dim)
         return blt.begin(self.factorisation, shape) if isinstance(self.factorisation, BLT) else tree.begin(shape)
 
-    def step(self, state: State, value: ArrayLike, source: NoiseSource) -> tuple[State, NDArray[np.float64]]:
+    def step(
+        self, state: State, value: ArrayLike, source: NoiseSource, *, rest: ArrayLike = 0.0
+    ) -> tuple[State, NDArray[np.float64]]:
         """Take the next element, (*R, dim); return the next state and the noisy prefix sum, (*R, dim).
+
+        `rest`: what an element that is an exact sum has beyond its float.
 
         The given state stays as it is. Stepping twice from one state would release the same data twice, with fresh
         noise: whoever restarts a stream must return the stored release instead (the ledger does).
@@ -108,9 +112,14 @@ class ContinualGaussian:
         element = finite(value).copy()  # (*R, dim)
         if element.shape != state.total.shape:
             raise InvalidStatistic("value", f"an array of shape {element.shape}", f"shape {state.total.shape}")
-        release = partial(noise_source(source).gaussian, std=self.std, grid=self.spacing)
-        following = self._advance(state, element, release)
+        pair = element, np.broadcast_to(finite(rest), element.shape).copy()
+        following = self._advance(state, pair, partial(self._release, noise_source(source)))
         return following, following.total.copy()
+
+    def _release(self, source: NoiseSource, exact: sums.Pair) -> NDArray[np.float64]:
+        """Exact numbers plus noise; on the grid point nearest to them where the source is secure."""
+        centre = sums.nearest(exact, self.spacing) if source.secure and self.spacing > 0 else exact[0]
+        return source.gaussian(centre, std=self.std, grid=self.spacing)
 
     def prefix_noise(self, source: NoiseSource, replicates: tuple[int, ...] = ()) -> Iterator[NDArray[np.float64]]:
         """What noise alone makes of the prefix sums, step by step: prefix = exact sum + this, in the law of `step`.
@@ -129,7 +138,7 @@ class ContinualGaussian:
         draws = (source.gaussian(nothing, std=self.std, grid=0.0) for _ in range(self.factorisation.horizon))
         yield from blt.prefix_noise(self.factorisation, draws)
 
-    def _advance(self, state: State, element: blt.Array, release: Callable[[blt.Array], blt.Array]) -> State:
+    def _advance(self, state: State, element: sums.Pair, release: Callable[[sums.Pair], blt.Array]) -> State:
         """By the factorisation's own stream."""
         if isinstance(self.factorisation, BLT) and isinstance(state, blt.BLTState):
             return blt.advance(self.factorisation, state, element, release)

@@ -9,15 +9,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bandanna.accounting.factorisation import BinaryTree
+from bandanna.core.sums import Pair, add
 
 Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Node:
-    """A complete block of 2^level elements. `exact` is raw data and must stay with the analyzer."""
+    """A complete block of 2^level elements. `exact` and `rest` are raw data and must stay with the analyzer."""
 
     exact: Array  # (*R, dim): sum of the block, kept to build the block above
+    rest: Array  # (*R, dim): what that sum has beyond its float
     estimate: Array  # (*R, dim): of that sum, from this block's release and (Honaker) those below it
 
 
@@ -35,18 +37,19 @@ def begin(shape: tuple[int, ...]) -> TreeState:
     return TreeState(step=0, nodes=(), total=np.zeros(shape))
 
 
-def advance(factorisation: BinaryTree, state: TreeState, value: Array, release: Callable[[Array], Array]) -> TreeState:
+def advance(factorisation: BinaryTree, state: TreeState, value: Pair, release: Callable[[Pair], Array]) -> TreeState:
     """One element in; every block that it completes is released, once, and takes the place of its two halves."""
     step = state.step + 1
     merges = (step & -step).bit_length() - 1  # trailing zeros: how many levels are completed above the leaf
     kept, closing = state.nodes[: len(state.nodes) - merges], state.nodes[len(state.nodes) - merges :][::-1]
     exact = [value]
     for left in closing:
-        exact.append(left.exact + exact[-1])
-    released = release(np.stack(exact, axis=-2))  # (*R, merges + 1, dim): one row for each completed block
+        exact.append(add((left.exact, left.rest), exact[-1]))
+    rows = np.stack([pair[0] for pair in exact], axis=-2), np.stack([pair[1] for pair in exact], axis=-2)
+    released = release(rows)  # (*R, merges + 1, dim): one row for each completed block
     estimate = released[..., 0, :]
     for level, left in enumerate(closing, start=1):
         own = factorisation.node_variance[level]  # weight v_l of the block's own release: 1 without averaging
         estimate = own * released[..., level, :] + (1 - own) * (left.estimate + estimate)
-    nodes = (*kept, Node(exact=exact[-1], estimate=estimate))
+    nodes = (*kept, Node(exact=exact[-1][0], rest=exact[-1][1], estimate=estimate))
     return TreeState(step=step, nodes=nodes, total=np.sum([node.estimate for node in nodes], axis=0))

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from bandanna.core import require
-from bandanna.errors import InsecureSource, InvalidStatistic, MissingExtra
+from bandanna.core import require, sums
+from bandanna.errors import InsecureSource, MissingExtra
 from bandanna.mechanisms.sources.base import NoiseSource, Size, finite, parameter, shape
 from bandanna.mechanisms.sources.inversion import binomials
 
@@ -89,18 +89,7 @@ def on_grid(value: ArrayLike, grid: float) -> NDArray[np.int64]:
     if require.non_negative("grid", grid) == 0:
         raise InsecureSource("grid = 0 is not allowed: a secure source adds integer noise on a grid > 0")
     exact = finite(value)
-    if (np.abs(exact) / 2.0**62 >= grid).any():
-        raise InvalidStatistic(
-            "value", "an entry of 2^62 grid steps or more", f"entries below 2^62 grid, grid = {grid!r}"
-        )
-    if math.frexp(grid)[0] == 0.5:  # a power of two: the division is exact
-        return np.rint(exact / grid).astype(np.int64)
-    quotient = exact / grid  # wrong by at most |quotient| 2^-53: that decides nothing unless a half is near
-    near = np.abs(np.abs(quotient - np.rint(quotient)) - 0.5) <= np.abs(quotient) * 2.0**-51
-    steps = np.rint(quotient).astype(np.int64)
-    for place in zip(*np.nonzero(near), strict=True):
-        steps[place] = round(Fraction(float(exact[place])) / Fraction(grid))
-    return steps
+    return sums.steps(exact, np.zeros_like(exact), grid)
 
 
 @lru_cache(maxsize=64)

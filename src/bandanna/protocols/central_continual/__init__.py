@@ -121,8 +121,8 @@ class CentralContinual(StreamProtocol):
             raise InvalidArgument("steps", values.shape[-2], allowed)
         if path == "law":
             return law.prefixes(values, self.mechanism, source)
-        stream, estimates = self.mechanism.begin(values.shape[:-2]), []
+        stream, estimates, origin = self.mechanism.begin(values.shape[:-2]), [], self.domain.origin
         for step in range(values.shape[-2]):
-            stream, prefix = self.mechanism.step(stream, values[..., step, :], source)
-            estimates.append(prefix)
+            stream, prefix = self.mechanism.step(stream, values[..., step, :] - origin, source)
+            estimates.append(prefix + (step + 1) * origin)
         return np.stack(estimates, axis=-2)

@@ -24,13 +24,15 @@ def analyze(
 ) -> tuple[Running, Estimate]:
     """Add the step's sum to the stream: statistics of (..., users, dim) -> prefix estimate (..., dim).
 
-    People's statistics are summed without rounding errors, which could tell a user apart; simulations do without.
+    The stream is of statistics minus the domain's public origin. People's are summed without rounding errors, which
+    could tell a user apart; simulations do without.
     """
+    origin = statistic.domain.origin
     if path == "messages" and statistic.counts is None:
-        total = exact_sum(statistic.values, statistic.domain.bound_of_entries)
+        total, rest = exact_sum(statistic.values - origin, statistic.domain.reach)
+        stream, prefix = mechanism.step(state.stream, total, source, rest=rest)
     else:
-        total = statistic.total()
-    stream, prefix = mechanism.step(state.stream, total, source)
+        stream, prefix = mechanism.step(state.stream, statistic.total() - statistic.users * origin, source)
     following = Running(stream=stream, count=state.count + statistic.users)
     variance = float(mechanism.variances[stream.step - 1])
-    return following, Estimate(total=prefix, count=following.count, variance=variance)
+    return following, Estimate(total=prefix + following.count * origin, count=following.count, variance=variance)

@@ -62,7 +62,7 @@ class CentralGaussian(BatchProtocol):
 
     def analyze(self, view: Floats, source: NoiseSource) -> Estimate:
         """Sum and noise."""
-        return analyzer.analyze(view, self.domain.bound_of_entries, self.mechanism, source)
+        return analyzer.analyze(view, self.domain, self.mechanism, source)
 
     def law(self, statistic: Statistic, source: NoiseSource) -> Estimate:
         """Already one draw per batch."""

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
 
+import numpy as np
+
 from bandanna.accounting.budgets import Budget
 from bandanna.accounting.events import DiscreteLaplaceEvent
 from bandanna.accounting.guarantee import Guarantee
@@ -19,7 +21,7 @@ from bandanna.mechanisms.sources import NoiseSource
 from bandanna.protocols.base import BatchProtocol, Floats
 from bandanna.protocols.central_laplace import analyzer, privacy
 
-_MOST = 2**50  # dim users bound / h: at most 3/4 of a step in all coordinates together, see `exact_sum`
+_MOST = 2**61  # steps of the sum, which with its noise is a 64-bit integer
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,15 +79,17 @@ class CentralLaplace(BatchProtocol):
         return self.step * math.sqrt(self.mechanism.variance)
 
     def check_users(self, users: int) -> None:
-        """So few that rounding errors of the sum stay below the step that `privacy.shift` allows for them."""
-        most = int(_MOST * self.step / (self.domain.dim * self.domain.bound_of_entries))
+        """So few that 64-bit integers hold their sum on the lattice."""
+        most = _MOST // self.steps
         if users > most:
             raise InvalidArgument("batch", users, f"at most {most} users on a lattice of {self.steps} steps")
 
     def analyze(self, view: Floats, source: NoiseSource) -> Estimate:
         """Sum, rounding and noise."""
-        return analyzer.analyze(view, self.domain.bound_of_entries, self.step, self.mechanism, source)
+        return analyzer.analyze(view, self.domain, self.step, self.mechanism, source)
 
     def law(self, statistic: Statistic, source: NoiseSource) -> Estimate:
         """Already one draw per batch."""
-        return analyzer.noisy(statistic.total(), statistic.users, self.step, self.mechanism, source)
+        total = statistic.total() - statistic.users * self.domain.origin
+        pair = total, np.zeros_like(total)
+        return analyzer.noisy(pair, statistic.users, self.domain, self.step, self.mechanism, source)

@@ -5,23 +5,25 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from bandanna.core.domain import Domain
 from bandanna.core.estimate import Estimate
-from bandanna.core.sums import exact_sum
+from bandanna.core.sums import Pair, exact_sum, steps
 from bandanna.mechanisms.laplace import DiscreteLaplace
 from bandanna.mechanisms.sources import NoiseSource
 
 
 def analyze(
-    statistics: NDArray[np.float64], bound: float, step: float, mechanism: DiscreteLaplace, source: NoiseSource
+    statistics: NDArray[np.float64], domain: Domain, step: float, mechanism: DiscreteLaplace, source: NoiseSource
 ) -> Estimate:
-    """h (round(sum_i x_i / h) + Z): (..., users, dim) -> (..., dim)."""
-    return noisy(exact_sum(statistics, bound), statistics.shape[-2], step, mechanism, source)
+    """h (round(sum_i x_i / h) + Z): (..., users, dim) -> (..., dim), relative to the domain's public origin."""
+    return noisy(
+        exact_sum(statistics - domain.origin, domain.reach), statistics.shape[-2], domain, step, mechanism, source
+    )
 
 
 def noisy(
-    total: NDArray[np.float64], users: int, step: float, mechanism: DiscreteLaplace, source: NoiseSource
+    total: Pair, users: int, domain: Domain, step: float, mechanism: DiscreteLaplace, source: NoiseSource
 ) -> Estimate:
-    """An exact total on the lattice plus its noise, (..., dim)."""
-    counts = np.rint(total / step).astype(np.int64)
-    released = np.asarray(step * mechanism.release(counts, source), dtype=float)
-    return Estimate(total=released, count=users, variance=step**2 * mechanism.variance)
+    """A total relative to the origin on the lattice plus its noise, (..., dim)."""
+    released = np.asarray(step * mechanism.release(steps(*total, step), source), dtype=float)
+    return Estimate(total=released + users * domain.origin, count=users, variance=step**2 * mechanism.variance)

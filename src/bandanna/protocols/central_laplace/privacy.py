@@ -19,8 +19,7 @@ def shift(domain: Domain, steps: int) -> float:
     """Most by which one user changes the rounded sum, in l1 and lattice steps.
 
     |round(a) - round(b)| <= |a - b| + 1 in each coordinate, and at most as many steps as the coordinate has, plus 1:
-    Delta_1 / h + dim. These are whole numbers, so rounding errors of the two sums cost nothing as long as they are
-    below one step in all coordinates together, which `CentralLaplace.check_users` sees to.
+    Delta_1 / h + dim. The sums are exact (`core/sums.py`).
     """
     step = domain.reach / require.whole("steps", steps)
     ranges = float(np.sum(np.ceil((domain.upper - domain.lower) / step * (1 - 1e-12))))

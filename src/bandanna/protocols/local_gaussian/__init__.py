@@ -40,7 +40,7 @@ class GaussianReports(BatchProtocol):
 
     def randomize(self, statistic: Statistic, source: NoiseSource) -> Floats:
         """Device: statistic plus noise."""
-        return randomizer.randomize(statistic.rows(), self.mechanism, source)
+        return randomizer.randomize(statistic.rows(), self.domain.origin, self.mechanism, source)
 
     def analyze(self, view: Floats, source: NoiseSource) -> Estimate:
         """Sum of the reports."""
