@@ -130,7 +130,7 @@ def _check_alike(given: Any, fresh: Any, steps: int) -> None:
     elif isinstance(given, TreeState):
         demand(given.step == steps and len(given.nodes) == steps.bit_count(), "a tree with other nodes")
         for node in given.nodes:
-            _check_alike(node, Node(exact=fresh.total, estimate=fresh.total), steps)
+            _check_alike(node, Node(exact=fresh.total, rest=fresh.total, estimate=fresh.total), steps)
         _check_alike(given.total, fresh.total, steps)
     elif is_dataclass(given):
         demand(getattr(given, "step", steps) == steps, "a stream at another step")
