@@ -184,21 +184,23 @@ def test_store_summaries(store: LedgerStore) -> None:
     assert store.find("t", "2").release == (1.5,)
 
 
-def test_store_lock_is_exclusive(store: LedgerStore) -> None:
-    """Two threads are inside the lock at once, so that check-and-commit is not one step."""
+def test_store_work_is_exclusive(store: LedgerStore) -> None:
+    """Two threads work on the store at once, so that check-and-commit is not one step."""
     inside, most = 0, 0
     barrier = threading.Barrier(4)
 
-    def work() -> None:
+    def step(i: int) -> int:
         nonlocal inside, most
+        inside += 1
+        most = max(most, inside)
+        if store.find("t", str(i)) is None:
+            store.commit(entry("t", str(i)))  # would raise if another thread came between
+        inside -= 1
+        return i
+
+    def work() -> None:
         barrier.wait()
-        for i in range(50):
-            with store.lock():
-                inside += 1
-                most = max(most, inside)
-                if store.find("t", str(i)) is None:
-                    store.commit(entry("t", str(i)))  # would raise if another thread came between
-                inside -= 1
+        assert [store.alone(partial(step, i)) for i in range(50)] == list(range(50))
 
     run_threads(work, 4)
     assert most == 1

@@ -54,7 +54,7 @@ class Model:
         for batch in range(self.released, ahead.released):
             for number in range(batch * BATCH, (batch + 1) * BATCH):
                 self.slots.pop(number, None)
-        self.released, self.past = ahead.released, ahead.past
+        self.released, self.past, self.missing = ahead.released, ahead.past, ahead.missing
         self.made = max(self.made, self.released * BATCH)
 
 

@@ -38,7 +38,7 @@ def clear(**changes: Any) -> bd.LinUCB:
 
 def totals(agent: Agent) -> NDArray[np.float64]:
     """What was released so far."""
-    return agent._loop.state.running.estimate.total
+    return agent._loop.progress.state.running.estimate.total
 
 
 def test_a_slot_without_a_reward_is_a_report_of_zeros() -> None:
@@ -57,7 +57,7 @@ def test_a_slot_without_a_reward_is_a_report_of_zeros() -> None:
     zeros = run.statistic(np.zeros((1, 2)), np.zeros(1))
     np.testing.assert_array_equal(zeros.values, 0.0)
     np.testing.assert_array_equal(run.domain.project(zeros.values), 0.0)
-    assert agent._loop.state.running.estimate.count == 4
+    assert agent._loop.progress.state.running.estimate.count == 4
 
 
 @models
@@ -109,12 +109,12 @@ def test_grace(grace: int) -> None:
 def test_during_grace_the_old_snapshot_decides() -> None:
     """Something is learned from a batch before it is closed."""
     agent = Agent(policy=clear(), grace=2)
-    before = agent._loop.snapshot
+    before = agent._loop.progress.snapshot
     for decision in agent.act_many(arms(0, 6)):
         agent.observe(decision.id, 1.0)
-    assert agent._loop.snapshot is before
+    assert agent._loop.progress.snapshot is before
     agent.act(arms(0)[0])
-    assert agent._loop.snapshot is not before
+    assert agent._loop.progress.snapshot is not before
 
 
 def test_many_decisions_with_grace_close_on_the_way() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from contextlib import suppress
 from dataclasses import replace
 from enum import Enum
 from pathlib import Path
@@ -14,12 +13,10 @@ import pytest
 
 import bandanna as bd
 from bandanna.accounting.events import GaussianEvent
-from bandanna.accounting.stores import SQLiteStore
-from bandanna.accounting.stores.journals import Journal
 from bandanna.agent import Agent
-from bandanna.agent.kinds import ENCODING, SAVES
+from bandanna.agent.kinds import SAVES
 from bandanna.agent.releases import calibrations
-from bandanna.errors import BandannaError, BudgetExceeded, ConflictingRelease
+from bandanna.errors import BandannaError, BudgetExceeded
 from bandanna.policies import linucb
 from bandanna.policies.anytime import Anytime
 
@@ -50,10 +47,10 @@ def test_a_stream_goes_on_with_its_own_noise(resaved: bool, tmp_path: Path, monk
     if resaved:
         agent.save(tmp_path / "other")
         agent.act_many(SETS[15:37])  # into phase 2
-    before = agent.policy.phase(agent._loop.state.phase).channel
+    before = agent.policy.phase(agent._loop.progress.state.phase).channel
     search_elsewhere(monkeypatch)
     again = Agent.load(tmp_path / "agent")
-    assert again.policy.phase(agent._loop.state.phase).channel == before
+    assert again.policy.phase(agent._loop.progress.state.phase).channel == before
     again.act_many(SETS[40:45])
     events = [entry.event for entry in again.ledger.store.entries()]
     assert len(set(events)) == (3 if resaved else 2)
@@ -139,36 +136,6 @@ def test_the_guarantee_says_that_the_process_sees_everything(privacy: bd.Privacy
     assert "seed" in str(rehearsal.guarantee)
     assert "test" in repr(rehearsal)
     assert "seed" not in str(agent.guarantee)
-
-
-@pytest.mark.parametrize("where", ["in begin", "after begin", "in commit", "after commit"])
-def test_an_interrupt_does_not_leave_releases_that_are_not_durable(
-    where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """After an interrupt that the program survives, releases are used that are lost when it dies."""
-    agent = Agent(policy=policy())
-    agent.save(tmp_path / "agent")
-    agent.act_many(SETS[:4])
-    step, genuine = where.split()[1], {"begin": Journal.begin, "commit": Journal.end}
-
-    def interrupted(self: Journal, **how: Any) -> None:
-        if where == "in begin":
-            self._sql.execute("begin immediate")  # done in the file, not yet known here
-        elif where != "in commit":
-            genuine[step](self, **how)
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Journal, {"begin": "begin", "commit": "end"}[step], interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            agent.act(SETS[4])
-    used = None
-    with suppress(ConflictingRelease):  # it is durable, and must be loaded
-        agent.act(SETS[5])
-        used = agent.ledger.store.entries()[0].release[0].total
-    found = SQLiteStore(f"{tmp_path / 'agent'}.journal", create=False, encoding=ENCODING).entries()  # as if it died now
-    assert len(found) == 1
-    assert used is None or np.array_equal(found[0].release[0].total, used)
 
 
 class Name(str, Enum):  # noqa: UP042 - the older way, whose members are formatted as "Name.ANN"

@@ -89,7 +89,7 @@ def test_an_interrupted_run_is_an_uninterrupted_one(name: str, grace: int, tmp_p
         parts = Agent.load(tmp_path / "agent")
         got.append(play(parts, count))
     assert got == expected
-    assert same(parts._loop.state, whole._loop.state)
+    assert same(parts._loop.progress.state, whole._loop.progress.state)
     assert parts.guarantee == whole.guarantee
     if whole.ledger is not None:
         assert parts.ledger.spent() == whole.ledger.spent()
@@ -196,7 +196,7 @@ def test_an_older_save_never_noises_again(name: str, tmp_path: Path) -> None:
     again = Agent.load(tmp_path / "agent")
     assert again.releases == agent.releases
     assert again.decisions == again._loop.plan.batch(agent.releases).begin
-    assert same(again._loop.state, agent._loop.state)
+    assert same(again._loop.progress.state, agent._loop.progress.state)
     assert again.ledger.spent() == spent
     play(again, 20, seed=1)
     after = journal(tmp_path / "agent")
@@ -431,7 +431,7 @@ def test_killed(model: str, tmp_path: Path) -> None:
     before = journal(tmp_path / "agent")
     assert agent.releases == len(before) >= used
     assert all(entry.release is not None for entry in before)
-    np.testing.assert_array_equal(agent._loop.state.running.estimate.total, before[-1].release[0].total)
+    np.testing.assert_array_equal(agent._loop.progress.state.running.estimate.total, before[-1].release[0].total)
     agent.act_many(SETS[:9])
     after = journal(tmp_path / "agent")
     assert len(after) >= len(before) + 2

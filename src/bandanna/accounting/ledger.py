@@ -75,10 +75,11 @@ class Ledger:
         if require.whole("streams", streams) > 1 and self.participations > 1:
             raise InvalidArgument("streams", streams, f"1 for {self.participations} participations: nobody is in two")
         mark = self._fingerprint(data, event)
-        with self.store.lock():
+        people = tuple(str(member) for member in members or ())
+
+        def once() -> Any:
             entry = self.store.find(task, batch)
             if entry is None:
-                people = tuple(str(member) for member in members or ())
                 self._check_members(task, batch, people)
                 tasks = self.store.tasks()
                 self._check_streams(task, event, steps=tasks.get(task, Counter())[event], streams=streams)
@@ -94,6 +95,8 @@ class Ledger:
                 self.store.keep(task, batch, deepcopy(result))
                 return result
             return deepcopy(entry.release[0])  # the stored release stays what it was, whatever a caller does with his
+
+        return self.store.alone(once)
 
     def spent(self) -> float:
         """Smallest epsilon, at the budget's delta (or 1e-6), of what anybody can have paid so far."""

@@ -6,12 +6,12 @@ import hashlib
 import os
 import secrets
 import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import wraps
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from bandanna.accounting.guarantee import Guarantee
 from bandanna.accounting.ledger import Ledger
@@ -22,12 +22,29 @@ from bandanna.agent.kinds import ENCODING, SAVES
 from bandanna.agent.loop import Loop, Sets
 from bandanna.agent.plan import Policy
 from bandanna.agent.releases import calibrations, choose, recalibrate, reward_of
-from bandanna.agent.schema import check_save, check_source
+from bandanna.agent.schema import check_save
 from bandanna.agent.slots import Slots
 from bandanna.agent.users import hashed, listed
 from bandanna.core import require
 from bandanna.errors import BandannaError, InvalidArgument
 from bandanna.storage import files
+
+Self = TypeVar("Self", bound="Agent")
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
+
+
+def _alone(method: Callable[Concatenate[Self, Arguments], Result]) -> Callable[Concatenate[Self, Arguments], Result]:
+    """One thread at a time, in the process that made the agent, from where an interrupted call has left it."""
+
+    @wraps(method)
+    def guarded(agent: Self, /, *args: Arguments.args, **named: Arguments.kwargs) -> Result:
+        agent._at_home()
+        with agent._lock:
+            agent._loop.settle()
+            return method(agent, *args, **named)
+
+    return guarded
 
 
 class Agent:
@@ -82,7 +99,7 @@ class Agent:
     @property
     def releases(self) -> int:
         """How many batches were released: public."""
-        return self._loop.closed
+        return self._loop.progress.closed
 
     @property
     def late(self) -> int:
@@ -92,12 +109,12 @@ class Agent:
     @property
     def missing(self) -> int:
         """Slots that were closed without a reward. Not protected: do not publish."""
-        return self._loop.missing
+        return self._loop.progress.missing
 
     @property
     def clipped(self) -> int:
         """Features and rewards out of range, in closed batches. Not protected: do not publish."""
-        return self._loop.clipped
+        return self._loop.progress.clipped
 
     def __repr__(self) -> str:
         kind = "Agent" if self._seed is None else "Agent for tests"
@@ -116,11 +133,11 @@ class Agent:
         sets = many_arms_of(contexts, self.policy.dim)
         return self._decide(sets, listed(users, len(sets)), [f"users[{i}]" for i in range(len(sets))])
 
+    @_alone
     def _decide(self, sets: Sets, people: Sequence[Any], names: Sequence[str]) -> list[Decision]:
-        with self._alone():
-            pairs = zip(people, names, strict=True)
-            users = [None if user is None else hashed(self._loop.secret, user, name) for user, name in pairs]
-            return self._loop.decide(sets, users, names)
+        pairs = zip(people, names, strict=True)
+        users = [None if user is None else hashed(self._loop.secret, user, name) for user, name in pairs]
+        return self._loop.decide(sets, users, names)
 
     def recommend(self, contexts: Contexts) -> Any:
         """The arm that the newest snapshot favours, without a slot: nothing is recorded, nothing learned from it.
@@ -128,24 +145,27 @@ class Agent:
         For users who may not take part, or not any more, and after the horizon. It uses released numbers only.
         """
         ids, features = arms_of(contexts, self.policy.dim)
+        self._at_home()
         with self._lock:
-            return ids[choose(self.policy, self._loop.snapshot, [features])[0][0]]
+            return ids[choose(self.policy, self._loop.progress.snapshot, [features])[0][0]]
 
     def observe(self, decision_id: str, reward: float) -> bool:
         """The reward of a decision, once; False if it came too late, and was dropped and counted."""
-        value = reward_of(reward)
-        with self._alone():
-            return self._loop.answer(*recognise(self._loop.secret, decision_id), value)
+        return self._answer(decision_id, reward_of(reward))
 
+    @_alone
+    def _answer(self, decision_id: str, reward: float) -> bool:
+        return self._loop.answer(*recognise(self._loop.secret, decision_id), reward)
+
+    @_alone
     def close(self) -> None:
         """No more decisions: release the complete batches without waiting for grace; an incomplete one never is.
 
         Rewards that come after this are late.
         """
-        with self._alone():
-            self._loop.close(lambda batch: batch.end <= self._loop.made)
-            self._loop.over = True
+        self._loop.close()
 
+    @_alone
     def save(self, path: str | PathLike[str]) -> None:
         """Write everything to `path`, whole or not at all, and from now on every release to `path`.journal first.
 
@@ -153,25 +173,24 @@ class Agent:
         """
         file, loop = files.place(path), self._loop
         files.refuse_others(file)
-        with self._alone():
-            content = {
-                "name": self._name,
-                "policy": loop.policy,
-                "calibrations": calibrations(loop.policy),
-                "grace": loop.grace,
-                "seed": self._seed,
-                "secret": loop.secret.hex(),
-                "source": loop.randomness(),
-                "slots": loop.slots.to_columns(),
-            }
-            text = SAVES.text_of(content | {name: getattr(loop, name) for name in Loop.PLAIN})
-            if loop.ledger is None:
-                refuse_journal(file)
-                files.write(file, text)
-                return
-            loop.journals.attach(file, loop.notes(loop.state))
+        content = {
+            "name": self._name,
+            "policy": loop.policy,
+            "calibrations": calibrations(loop.policy),
+            "grace": loop.grace,
+            "seed": self._seed,
+            "secret": loop.secret.hex(),
+            "slots": loop.slots.to_columns(),
+        }
+        plain = {name: getattr(loop, name) for name in Loop.PLAIN}
+        text = SAVES.text_of(content | plain | loop.progress.note())
+        if loop.ledger is None:
+            refuse_journal(file)
             files.write(file, text)
-            loop.journals.saved(file)
+            return
+        loop.journals.attach(file, loop.notes(loop.progress.note()))
+        files.write(file, text)
+        loop.journals.saved(file)
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> Agent:
@@ -187,12 +206,13 @@ class Agent:
         return agent
 
     def _restore(self, file: Path, content: dict[str, Any]) -> None:
-        loop, newest, self._name = self._loop, content, content["name"]
+        loop, self._name = self._loop, content["name"]
         for name in Loop.PLAIN:
             setattr(loop, name, content[name])
         loop.secret = bytes.fromhex(content["secret"])
         loop.slots = Slots.from_columns(loop.policy.dim, content["slots"])
-        loop.check_counts()
+        loop.check_counts(content["closed"])
+        notes: dict[str, Any] = {}
         if loop.ledger is None:
             refuse_journal(file)
         else:
@@ -200,17 +220,8 @@ class Agent:
                 journal_of(file), agent=self._name, terms=loop.policy, secret=loop.secret, encoding=ENCODING
             )
             loop.open_ledger(journals)
-            newest = content | loop.resume(notes)
-        if loop.rng is not None:
-            check_source(newest["source"])
-            loop.rng.bit_generator.state = newest["source"]
-        loop.state = newest["state"]
-        _, loop.snapshot = loop.policy.publish(loop.state)
+        loop.resume(content, notes)
 
-    @contextmanager
-    def _alone(self) -> Iterator[None]:
-        """One thread at a time, in the process that made the agent."""
-        if os.getpid() != self._pid:
+    def _at_home(self) -> None:
+        if os.getpid() != self._pid:  # where a lock may be held by a thread that does not exist
             raise BandannaError("an agent lives in the process that made it: load a save in this one instead")
-        with self._lock:
-            yield

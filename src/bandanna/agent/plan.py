@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from bandanna.accounting.events import Event
 from bandanna.policies.anytime import Anytime
@@ -30,42 +31,46 @@ class Batch:
         return self.begin + self.users
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Phases:
+    """The batches of the first `number` phases, and how many continual releases of each price these have begun."""
+
+    number: int = 0
+    batches: tuple[Batch, ...] = ()
+    begun: Mapping[Event, int] = field(default_factory=dict)
+
+
 class Plan:
     """All batches of a policy, in order; an anytime policy has no last one."""
 
     def __init__(self, policy: Policy) -> None:
         self._policy = policy
-        self._batches: list[Batch] = []
-        self._phases = 0
-        self._begun: Counter[Event] = Counter()  # continual releases, one in each phase
-        self._extend()
+        self._known = self._longer(_Phases())
 
     def batch(self, number: int) -> Batch | None:
         """The batch of that number, counted from 0; None beyond the horizon."""
-        while number >= len(self._batches):
-            if self._phases and isinstance(self._policy, LinUCB):
+        while number >= len(self._known.batches):
+            if isinstance(self._policy, LinUCB):
                 return None
-            self._extend()
-        return self._batches[number]
+            self._known = self._longer(self._known)  # at once: an interrupt leaves no half of a phase
+        return self._known.batches[number]
 
-    def _extend(self) -> None:
-        """Append the batches of one more phase; a policy with a horizon has one."""
-        channel = channel_of(self._policy, self._phases)
+    def _longer(self, known: _Phases) -> _Phases:
+        """With the batches of one more phase; a policy with a horizon has one."""
+        channel = channel_of(self._policy, known.number)
         events = {size: protocol.event for size, protocol in channel.protocols.items()}
-        begin = self._batches[-1].end if self._batches else 0
-        streams = 1
+        batches, begun, streams = list(known.batches), Counter(known.begun), 1
         if channel.continual is not None:
-            self._begun[channel.continual.event] += 1
-            streams = self._begun[channel.continual.event]
+            begun[channel.continual.event] += 1
+            streams = begun[channel.continual.event]
+        begin = batches[-1].end if batches else 0
         for size in channel.sizes:
-            number = len(self._batches)
-            self._batches.append(Batch(number=number, begin=begin, users=size, event=events[size], streams=streams))
+            batches.append(Batch(number=len(batches), begin=begin, users=size, event=events[size], streams=streams))
             begin += size
         if isinstance(self._policy, LinUCB) and begin < self._policy.horizon:
-            last, left = self._batches[-1], self._policy.horizon - begin
-            rest = Batch(number=len(self._batches), begin=begin, users=left, event=last.event, released=False)
-            self._batches.append(rest)
-        self._phases += 1
+            last, left = batches[-1], self._policy.horizon - begin
+            batches.append(Batch(number=len(batches), begin=begin, users=left, event=last.event, released=False))
+        return _Phases(number=known.number + 1, batches=tuple(batches), begun=begun)
 
 
 def channel_of(policy: Policy, phase: int) -> Channel:

@@ -156,6 +156,13 @@ def _check_columns(dim: int, columns: Mapping[str, Any]) -> None:
     demand(all(user is None or _is_hex(user, 64) for user in columns["users"]), "slots of a user who is none")
 
 
+def check_note(note: Any) -> None:
+    """What a journal holds of the newest release, beside its state: as `Progress.note`; counts came later."""
+    counts = {"closed", "missing", "clipped"}
+    demand(isinstance(note, dict) and set(note) - counts == {"state", "source"}, "a journal without its state")
+    demand(all(type(note[name]) is int and note[name] >= 0 for name in counts & set(note)), "a count that is none")
+
+
 def check_source(source: Any) -> None:
     """Where NumPy's generator of seeded noise can be."""
     demand(conforms(source, dict[str, Any]) and source.get("bit_generator") == "PCG64", "an unknown generator")

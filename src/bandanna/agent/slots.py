@@ -91,6 +91,14 @@ class Slots:
                 if not self.people[slot.user]:
                     del self.people[slot.user]
 
+    def between(self, begin: int, end: int) -> Slots:
+        """Those of the decisions begin, ..., end - 1, and what follows from them."""
+        made = Slots(self._dim)
+        for number, slot in self._slots.items():
+            if begin <= number < end:
+                made.record(number, slot)
+        return made
+
     def to_columns(self) -> dict[str, Any]:
         """Everything, as arrays and lists."""
         slots = list(self._slots.values())

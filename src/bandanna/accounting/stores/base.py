@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from bandanna.accounting.events import Event
+
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,15 +26,19 @@ class Entry:
 
 
 class LedgerStore(ABC):
-    """Where entries live. Every method is durable when it returns; `lock` makes check-and-commit one step.
+    """Where entries live. Every method is durable when it returns; `alone` makes check-and-commit one step.
 
-    Inside a lock, a store may make everything durable at once, when the lock is left: nobody has seen the release
+    Inside `alone`, a store may make everything durable at once, when the work is done: nobody has seen the release
     before. The last three methods are summaries of the entries, which a store may keep instead of counting anew.
     """
 
     @abstractmethod
-    def lock(self) -> AbstractContextManager[Any]:
-        """Exclusive access, across all processes that share the store."""
+    def alone(self, work: Callable[[], Result]) -> Result:
+        """Do some work with exclusive access, across all threads and processes that share the store; re-entrant.
+
+        A signal may raise between any two lines of Python: whatever it leaves behind must not be in the way of the
+        next call.
+        """
 
     @abstractmethod
     def secret(self) -> bytes:

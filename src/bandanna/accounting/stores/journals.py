@@ -1,60 +1,70 @@
 """The release journal beside a save: what was released since stays released, whichever save is loaded.
 
 A release is one transaction: the expense, the noisy result and the policy's new state become durable together, before
-anybody sees them. If the process dies earlier, nothing was released; if it dies later, everything is there.
+anybody sees them. If the process dies earlier, nothing was released; if it dies later, everything is there. And if it
+is interrupted and lives on, the journals say what has happened: `settle` brings memory up to them.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
-import threading
+import secrets
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from bandanna.accounting.events import Event
 from bandanna.accounting.stores import integrity
-from bandanna.accounting.stores.base import Entry, LedgerStore
+from bandanna.accounting.stores.base import Entry, LedgerStore, Result
 from bandanna.accounting.stores.memory import MemoryStore
 from bandanna.accounting.stores.sqlite import SQLiteStore
 from bandanna.errors import BandannaError, ConflictingRelease
 from bandanna.storage.encoding import Encoding
 
-NOTES = "agent", "terms", "siblings", "state", "calibrations"  # whose, for what, where else, and how to go on
+NOTES = "agent", "terms", "siblings", "writer", "state", "calibrations"  # whose, for what, where else, how to go on
 
 
 class Journal(SQLiteStore):
     """One journal: a ledger's file that belongs to an agent and knows the newest state of its policy."""
 
+    _undone = True  # a release that fails never was
+
     def count(self) -> int:
         """How many releases it holds."""
-        with self._errors():
-            return int(self._sql.execute("select coalesce(max(number), 0) from entries").fetchone()[0])
+        return int(self._ask("select coalesce(max(number), 0) from entries")[0][0])
+
+    def newest(self) -> Entry:
+        """The newest of its releases."""
+        ((task, batch),) = self._ask("select task, batch from entries order by number desc limit 1")
+        entry = self.find(task, batch)
+        assert entry is not None
+        return entry
+
+    def notes(self) -> dict[str, Any]:
+        """All that was noted; None where nothing was."""
+        return {key: self.note(key) for key in NOTES}
 
     def note(self, key: str) -> Any:
         """What was noted under a key, or None."""
         with self._errors():
-            row = self._sql.execute("select value from meta where key = ?", (key,)).fetchone()
-            return None if row is None else self._encoding.loads(row[0])
+            for (text,) in self._ask("select value from meta where key = ?", key):
+                return self._encoding.loads(text)
+        return None
 
     def write(self, key: str, value: Any) -> None:
         """Note a value."""
-        text = self._encoding.dumps(value)
-        with self.lock(), self._errors():
-            old = self._sql.execute("select value from meta where key = ?", (key,)).fetchall()
+        self.alone(lambda: self._write(key, self._encoding.dumps(value)))
+
+    def _write(self, key: str, text: str) -> None:
+        old = self._ask("select value from meta where key = ?", key)
+        with self._together():
             self._sql.execute("insert or replace into meta values (?, ?)", (key, text))
             replaced = [integrity.of_note(key, before) for (before,) in old]
             self._account(plus=[integrity.of_note(key, text)], minus=replaced)
-
-    def abandon(self) -> None:
-        """Undo what an interrupt has left open: inside it, nothing that follows would become durable."""
-        if self._depth or self._sql.in_transaction:
-            self._roll_back()
-            self._guard, self._depth = threading.RLock(), 0
 
     def lacks(self, entries: Sequence[Entry]) -> Sequence[Entry]:
         """Which of these entries it does not have, of which it has a first part."""
@@ -66,7 +76,10 @@ class Journal(SQLiteStore):
 
     def clear(self) -> None:
         """Forget everything but the secret."""
-        with self.lock(), self._errors():
+        self.alone(self._clear)
+
+    def _clear(self) -> None:
+        with self._together():
             for table in ("entries", "members", "tallies", "events"):
                 self._sql.execute(f"delete from {table}")
             self._sql.execute("delete from meta where key not in ('secret', 'sum')")
@@ -74,23 +87,30 @@ class Journal(SQLiteStore):
 
     def catch_up(self, entries: Sequence[Entry], notes: dict[str, Any]) -> None:
         """Bring it to exactly these entries, of which it has a first part."""
-        with self.lock():
-            for entry in self.lacks(entries):
-                self.commit(entry)
-            for key, value in notes.items():
-                self.write(key, value)
+        self.alone(lambda: self._catch_up(entries, notes))
+
+    def _catch_up(self, entries: Sequence[Entry], notes: dict[str, Any]) -> None:
+        for entry in self.lacks(entries):
+            self.commit(entry)
+        for key, value in notes.items():
+            self.write(key, value)
 
 
 class Journals(LedgerStore):
-    """The ledger's store of an agent: in memory, and in the journals of all paths at which the agent was saved."""
+    """The ledger's store of an agent: in memory, and in the journals of all paths at which the agent was saved.
+
+    Its owner sees to it that one thread uses it at a time, and calls `settle` after a call that was interrupted.
+    """
 
     def __init__(self, *, agent: str, terms: Any, secret: bytes, encoding: Encoding) -> None:
         self._agent, self._secret, self._encoding = agent, secret, encoding
         self._terms = {"of": terms, "secret": hashlib.sha256(secret).hexdigest()}  # of every journal, from the first on
+        self._writer = secrets.token_hex(16)  # tells what this run has written from what another process has
         self._memory = MemoryStore()
+        self._states: dict[int, Any] = {}  # what was noted as the state, by the number of releases
         self._files: dict[Path, Journal] = {}
         self._pending: Entry | None = None
-        self._depth = self._count = 0
+        self._coming: Any = None
 
     @classmethod
     def load(
@@ -104,13 +124,13 @@ class Journals(LedgerStore):
         for file in files:
             made._bind(file)
         newest = max(files, key=Journal.count)
-        entries, notes = newest.entries(), {key: newest.note(key) for key in NOTES}
+        entries, notes = newest.entries(), newest.notes()
         for file in files:
             if file.lacks(entries):
                 file.catch_up(entries, notes)
         for entry in entries:
             made._memory.commit(entry)
-        made._count = len(entries)
+        made._states = {len(entries): notes["state"]}
         made._files = {file.path: file for file in files}
         return made, notes
 
@@ -120,15 +140,17 @@ class Journals(LedgerStore):
         if path in self._files and path.is_file():
             return
         file = Journal(path, encoding=self._encoding)
-        with self._memory.lock(), file.lock():
+        self._files.pop(path, None)  # that file is gone
+        siblings = [str(one) for one in (*self._files, path)]
+        own = {"agent": self._agent, "terms": self._terms, "siblings": siblings, "writer": self._writer}
+
+        def begin() -> None:
             self._claim(file, save)
-            siblings = [str(one) for one in {**self._files, path: file}]
-            own = {"agent": self._agent, "terms": self._terms, "siblings": siblings, "saved": save.exists()}
-            file.catch_up(self.entries(), notes | own)
-            self._files[path] = file
-        with self.lock():
-            for one in self._files.values():
-                one.write("siblings", siblings)
+            file.catch_up(self.entries(), notes | own | {"saved": save.exists()})
+
+        file.alone(begin)
+        self.alone(lambda: self._write({"siblings": siblings}))
+        self._files[path] = file  # now that each knows of all
 
     def saved(self, save: Path) -> None:
         """There is a save beside the journal from now on."""
@@ -156,52 +178,68 @@ class Journals(LedgerStore):
 
     def count(self) -> int:
         """How many releases there are."""
-        return self._count
+        return self._memory.count()
+
+    def state(self) -> Any:
+        """What was noted as the state with the newest release."""
+        return self._states.get(self.count())
 
     def advance(self, notes: dict[str, Any]) -> None:
         """Note the newest state, as part of the release that is being made."""
+        self._coming = notes["state"]
+        self._write(notes | {"writer": self._writer})
+
+    def _write(self, notes: dict[str, Any]) -> None:
         for file in self._files.values():
             for key, value in notes.items():
                 file.write(key, value)
 
-    @contextmanager
-    def lock(self) -> Iterator[None]:
-        """One transaction in all journals: it takes place as a whole, or - if the block raises - not at all."""
-        with self._memory.lock():
-            self._depth += 1
-            begun: list[Journal] = []
-            try:
-                if self._depth == 1:
-                    self._begin(begun)
-                yield
-                if self._depth == 1:
-                    self._end(begun)
-            except BaseException:
-                self._pending = None if self._depth == 1 else self._pending
-                while begun:
-                    begun.pop().end(undo=True)
-                raise
-            finally:
-                self._depth -= 1
-
-    def _begin(self, begun: list[Journal]) -> None:
-        mine = self.count()
-        for path in sorted(self._files):  # in one order, so that two processes do not wait for each other
-            self._files[path].abandon()
-            self._files[path].begin()
-            begun.append(self._files[path])
-            if (self._files[path].note("agent"), self._files[path].count()) != (self._agent, mine):
-                raise ConflictingRelease(
-                    f"{path} has a release by another process that runs this agent too; nothing was released here. "
-                    "Load the agent anew, and run it once"
-                )
-
-    def _end(self, begun: list[Journal]) -> None:
-        while begun:
-            begun.pop(0).end()
+    def alone(self, work: Callable[[], Result]) -> Result:
+        """One transaction in all journals: it takes place as a whole, or - if the work raises - not at all."""
+        self._pending = None
+        result = self._in_each(sorted(self._files), work)  # in one order: no two processes wait for each other
         if self._pending is not None:
-            self._memory.commit(self._pending)
-            self._pending, self._count = None, self._count + 1
+            entry, self._pending = self._pending, None
+            self._remember(entry, self._coming)
+        return result
+
+    def _in_each(self, paths: Sequence[Path], work: Callable[[], Result]) -> Result:
+        if not paths:
+            return work()
+        file = self._files[paths[0]]
+
+        def inside() -> Result:
+            if (file.note("agent"), file.count()) != (self._agent, self.count()):
+                raise ConflictingRelease(
+                    f"{file.path} has a release by another process that runs this agent too; nothing was released "
+                    "here. Load the agent anew, and run it once"
+                )
+            return self._in_each(paths[1:], work)
+
+        return file.alone(inside)
+
+    def _remember(self, entry: Entry, state: Any) -> None:
+        """Once the entry is there it counts, and its state with it: an interrupt finds both or neither."""
+        count = self.count()
+        self._states = {count: self._states.get(count), count + 1: state}
+        self._memory.commit(entry)
+
+    def settle(self) -> None:
+        """After an interruption: what the journals hold has happened, and nothing else."""
+        self._pending = None
+        files = [self._files[path] for path in sorted(self._files) if not self._files[path].read_only]
+        for file in files:
+            file.alone(partial(self._adopt, file))
+        newest = max(files, key=Journal.count, default=None)
+        if newest is not None and newest.count() == self.count():
+            for file in files:
+                if file.count() < self.count():
+                    file.catch_up(self.entries(), newest.notes())
+
+    def _adopt(self, file: Journal) -> None:
+        """A release that this run has written, and was interrupted before it knew."""
+        if file.count() == self.count() + 1 and file.note("writer") == self._writer:
+            self._remember(file.newest(), file.note("state"))
 
     def secret(self) -> bytes:
         """The agent's."""
@@ -218,16 +256,15 @@ class Journals(LedgerStore):
         return self._memory.find(task, batch)
 
     def commit(self, entry: Entry) -> None:
-        """In all journals; in memory when they have it."""
-        with self.lock():
-            if self.find(entry.task, entry.batch) is not None or self._pending is not None:
-                raise ConflictingRelease(f"task {entry.task!r}, batch {entry.batch!r} is committed already")
-            for file in self._files.values():
-                file.commit(entry)
-            self._pending = entry
+        """In all journals, as part of `alone`; in memory when they have it."""
+        if self.find(entry.task, entry.batch) is not None or self._pending is not None:
+            raise ConflictingRelease(f"task {entry.task!r}, batch {entry.batch!r} is committed already")
+        for file in self._files.values():
+            file.commit(entry)
+        self._pending, self._coming = entry, self.state()
 
     def keep(self, task: str, batch: str, release: Any) -> None:
-        """In all journals; in memory when they have it."""
+        """In all journals, as part of `alone`; in memory when they have it."""
         entry = self._pending
         if entry is None or (entry.task, entry.batch) != (task, batch) or entry.release is not None:
             raise ConflictingRelease(f"task {task!r}, batch {batch!r} is not being released")

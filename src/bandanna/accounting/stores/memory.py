@@ -5,14 +5,25 @@ from __future__ import annotations
 import secrets
 import threading
 from collections import Counter
-from collections.abc import Iterable
-from contextlib import AbstractContextManager
-from dataclasses import replace
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from bandanna.accounting.events import Event
-from bandanna.accounting.stores.base import Entry, LedgerStore
+from bandanna.accounting.stores.base import Entry, LedgerStore, Result
 from bandanna.errors import ConflictingRelease
+
+
+@dataclass(kw_only=True)
+class _Summary:
+    """How many batches of each event, and how many of each person, every task has."""
+
+    tasks: dict[str, Counter[Event]] = field(default_factory=dict)
+    people: dict[str, Counter[str]] = field(default_factory=dict)
+
+    def add(self, entry: Entry) -> None:
+        self.tasks.setdefault(entry.task, Counter())[entry.event] += 1
+        self.people.setdefault(entry.task, Counter()).update(entry.members)
 
 
 class MemoryStore(LedgerStore):
@@ -20,18 +31,22 @@ class MemoryStore(LedgerStore):
 
     def __init__(self) -> None:
         self._entries: dict[tuple[str, str], Entry] = {}
-        self._tasks: dict[str, Counter[Event]] = {}
-        self._people: dict[str, Counter[str]] = {}
+        self._summary: _Summary | None = None  # counted when it is needed
         self._lock = threading.RLock()
         self._secret = secrets.token_bytes(32)
 
-    def lock(self) -> AbstractContextManager[Any]:
-        """A re-entrant lock between threads."""
-        return self._lock
+    def alone(self, work: Callable[[], Result]) -> Result:
+        """One thread at a time."""
+        with self._lock:
+            return work()
 
     def secret(self) -> bytes:
         """Drawn when the store is made."""
         return self._secret
+
+    def count(self) -> int:
+        """How many entries there are."""
+        return len(self._entries)
 
     def entries(self) -> list[Entry]:
         """In order of commitment."""
@@ -43,11 +58,13 @@ class MemoryStore(LedgerStore):
 
     def commit(self, entry: Entry) -> None:
         """Refuses an id that is taken."""
-        if (entry.task, entry.batch) in self._entries:
-            raise ConflictingRelease(f"task {entry.task!r}, batch {entry.batch!r} is committed already")
-        self._entries[entry.task, entry.batch] = entry
-        self._tasks.setdefault(entry.task, Counter())[entry.event] += 1
-        self._people.setdefault(entry.task, Counter()).update(entry.members)
+        with self._lock:
+            if (entry.task, entry.batch) in self._entries:
+                raise ConflictingRelease(f"task {entry.task!r}, batch {entry.batch!r} is committed already")
+            summary, self._summary = self._counted(), None  # an interrupt from here on leaves it to be counted anew
+            self._entries[entry.task, entry.batch] = entry
+            summary.add(entry)
+            self._summary = summary
 
     def keep(self, task: str, batch: str, release: Any) -> None:
         """Refuses to replace a release."""
@@ -58,13 +75,25 @@ class MemoryStore(LedgerStore):
 
     def tasks(self) -> dict[str, Counter[Event]]:
         """Kept up to date."""
-        return {task: Counter(batches) for task, batches in self._tasks.items()}
+        with self._lock:
+            return {task: Counter(batches) for task, batches in self._counted().tasks.items()}
 
     def named(self, task: str) -> bool | None:
         """Kept up to date."""
-        return bool(self._people[task]) if task in self._people else None
+        with self._lock:
+            people = self._counted().people.get(task)
+            return None if people is None else bool(people)
 
     def appearances(self, task: str, people: Iterable[str]) -> dict[str, int]:
         """Kept up to date."""
-        seen = self._people.get(task, Counter())
-        return {person: seen[person] for person in people}
+        with self._lock:
+            seen = self._counted().people.get(task, Counter())
+            return {person: seen[person] for person in people}
+
+    def _counted(self) -> _Summary:
+        if self._summary is None:
+            summary = _Summary()
+            for entry in self.entries():
+                summary.add(entry)
+            self._summary = summary
+        return self._summary

@@ -8,7 +8,7 @@ import sqlite3
 import threading
 import weakref
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from os import PathLike
 from pathlib import Path
@@ -17,7 +17,7 @@ from typing import Any
 from bandanna.accounting.encoding import EVENTS
 from bandanna.accounting.events import Event
 from bandanna.accounting.stores import integrity
-from bandanna.accounting.stores.base import Entry, LedgerStore
+from bandanna.accounting.stores.base import Entry, LedgerStore, Result
 from bandanna.accounting.stores.integrity import ENTRY
 from bandanna.errors import BandannaError, ConflictingRelease, Unreadable
 from bandanna.storage import files
@@ -36,18 +36,28 @@ create table if not exists members (
 create index if not exists people on members (task, member);
 create table if not exists tallies (task text, event integer, count integer, primary key (task, event)) without rowid;
 """
+_MARKS = """
+select application_id, user_version, (select count(*) from sqlite_master)
+from pragma_application_id, pragma_user_version
+"""
 
 
 class SQLiteStore(LedgerStore):
-    """A store in one file, made with mode 0600. What happens inside a lock is one transaction, synced when it is left.
+    """A store in one file, made with mode 0600. What happens in `alone` is one transaction, synced when it is done.
 
     Releases may be numbers, texts, arrays, lists, tuples, dictionaries and `Estimate`s.
+
+    A signal may raise between any two lines. So threads are kept apart by locks that only `with` takes, which no signal
+    splits, and a transaction that was left open is undone before the next one begins.
     """
+
+    _undone = False  # whether a transaction whose work raises is undone; or what was done stays, as in any other store
 
     def __init__(self, path: str | PathLike[str], *, create: bool = True, encoding: Encoding | None = None) -> None:
         self.path = Path(path).absolute()
         self._encoding = encoding or Encoding(EVENTS)
-        self._guard, self._depth = threading.RLock(), 0
+        self._pid, self._guard, self._begun = os.getpid(), threading.RLock(), threading.Lock()
+        self._whole = True  # False while something is half written
         self._known: dict[str, Event] = {}  # decoded events by their text
         with self._errors():
             if create and not os.path.lexists(self.path):
@@ -72,32 +82,34 @@ class SQLiteStore(LedgerStore):
             address, uri=True, timeout=_PATIENCE, isolation_level=None, check_same_thread=False, cached_statements=64
         )
         self.close = weakref.finalize(self, self._sql.close)
-        self._sql.execute("pragma journal_mode = truncate")
-        self._sql.execute("pragma synchronous = full")
 
     def _open(self, create: bool) -> None:
         """Make the tables in a new file, and the sum in an old one: in one transaction, by one process."""
-        if self._version() == VERSION or self.read_only:
+        if self._version() != VERSION and not self.read_only:
+            self.alone(lambda: self._make(create))
+        self._sql.execute("pragma journal_mode = truncate")
+        self._sql.execute("pragma synchronous = full")
+
+    def _make(self, create: bool) -> None:
+        version = self._version()  # again: another process may have been quicker
+        if version == VERSION:
             return
-        with self._undone_if_it_fails():
-            version = self._version()  # again: another process may have been quicker
-            if version == 0 and create:
+        if version == 0 and not create:
+            raise BandannaError(f"{self.path} is not a ledger's file of version {VERSION}")
+        with self._together():
+            if version == 0:
                 for statement in _SCHEMA.split(";"):
                     self._sql.execute(statement)
                 self._sql.execute("insert into meta values ('secret', ?)", (secrets.token_bytes(32),))
                 self._sql.execute(f"pragma application_id = {APPLICATION}")
-            elif version != 1:
-                raise BandannaError(f"{self.path} is not a ledger's file of version {VERSION}")
             total = integrity.summed(self._sql, bytes(self._get("secret")))
             self._sql.execute("insert into meta values ('sum', ?)", (total,))
             self._sql.execute(f"pragma user_version = {VERSION}")
 
     def _version(self) -> int:
-        """Of the file's tables; 0 if it is empty."""
-        (mark,), (version,) = (
-            self._sql.execute(f"pragma {name}").fetchone() for name in ("application_id", "user_version")
-        )
-        if not self._sql.execute("select count(*) from sqlite_master").fetchone()[0]:
+        """Of the file's tables; 0 if it is empty. One statement: between two, another process may make the file."""
+        ((mark, version, tables),) = self._ask(_MARKS)
+        if not tables:
             return 0
         if mark != APPLICATION or version not in (1, VERSION):
             raise BandannaError(f"{self.path} is not a ledger's file of version {VERSION}")
@@ -115,7 +127,8 @@ class SQLiteStore(LedgerStore):
             ):
                 wrong = "its rows do not add up to its checksum"
         finally:
-            self._roll_back()
+            with suppress(sqlite3.Error):
+                self._end("rollback")
         if wrong is not None:
             raise BandannaError(
                 f"{self.path} is damaged: {wrong}. If it was moved or copied after a crash, {self.path.name}-journal "
@@ -127,58 +140,57 @@ class SQLiteStore(LedgerStore):
         total = integrity.shifted(self._get("sum"), self._secret, plus=plus, minus=minus or [])
         self._sql.execute("update meta set value = ? where key = 'sum'", (total,))
 
-    @contextmanager
-    def _undone_if_it_fails(self) -> Iterator[None]:
-        self.begin()
-        try:
-            yield
-        except BaseException:
-            self.end(undo=True)
-            raise
-        self.end()
-
-    @contextmanager
-    def lock(self) -> Iterator[None]:
-        """A write transaction; re-entrant. What was done stays done if the block raises, as in any other store."""
-        self.begin()
-        try:
-            yield
-        finally:
-            self.end()
-
-    def begin(self) -> None:
-        """Enter a transaction, waiting for other threads and processes."""
+    def alone(self, work: Callable[[], Result]) -> Result:
+        """A write transaction around some work, waiting for other threads and processes; re-entrant."""
+        self._at_home()
         if self.read_only:
             raise BandannaError(f"{self.path} can only be read where it is: nothing was released or spent")
-        self._guard.acquire()
-        try:
-            if not self._depth:
+        with self._guard:
+            if self._begun.locked():  # by this thread, which has the guard: inside a transaction of its own
+                return work()
+            with self._begun:
+                self._begin()
+                try:
+                    result = work()
+                except BaseException:
+                    with suppress(sqlite3.Error):  # the cause is what was raised
+                        self._end("commit" if self._whole and not self._undone else "rollback")
+                    raise
                 with self._errors():
-                    self._sql.execute("begin immediate")
-            self._depth += 1
-        except BaseException:
-            if not self._depth:  # an interrupt after the transaction has begun
-                self._roll_back()
-            self._guard.release()
-            raise
+                    self._end("commit")
+                return result
 
-    def end(self, *, undo: bool = False) -> None:
-        """Leave it: what was done becomes durable, or is undone."""
+    def _begin(self) -> None:
+        with self._errors():
+            if self._sql.in_transaction:  # an interrupt has left it; nothing of it was seen
+                self._sql.execute("rollback")
+            self._whole = True
+            self._sql.execute("begin immediate")
+
+    def _end(self, how: str) -> None:
         try:
-            self._depth -= 1
-            if not self._depth:
-                with self._errors():
-                    try:
-                        self._sql.execute("rollback" if undo else "commit")
-                    except BaseException:
-                        self._roll_back()
-                        raise
+            self._sql.execute(how)
         finally:
-            self._guard.release()
+            with suppress(sqlite3.Error):
+                if self._sql.in_transaction:  # that failed: others need not wait until we use the file again
+                    self._sql.execute("rollback")
 
-    def _roll_back(self) -> None:
-        with suppress(sqlite3.Error):
-            self._sql.execute("rollback")
+    @contextmanager
+    def _together(self) -> Iterator[None]:
+        """Statements of which none stays without the others: if one fails, the transaction is undone."""
+        with self._errors():
+            self._whole = False
+            yield
+            self._whole = True
+
+    def _ask(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
+        self._at_home()
+        with self._guard, self._errors():
+            return self._sql.execute(query, values).fetchall()
+
+    def _at_home(self) -> None:
+        if os.getpid() != self._pid:  # where a lock may be held by a thread that does not exist
+            raise BandannaError(f"{self.path} was opened by another process: open it anew in this one")
 
     def secret(self) -> bytes:
         """Drawn when the file was made."""
@@ -186,20 +198,18 @@ class SQLiteStore(LedgerStore):
 
     def entries(self) -> list[Entry]:
         """In order of commitment."""
+        rows = self._ask(ENTRY + " order by number")  # before their members: those of every row are there
         people: dict[int, list[str]] = {}
-        with self._guard, self._errors():
-            for number, member in self._sql.execute("select entry, member from members order by entry, place"):
-                people.setdefault(number, []).append(member)
-            return [self._entry(row, people.get(row[0], [])) for row in self._sql.execute(ENTRY + " order by number")]
+        for number, member in self._ask("select entry, member from members order by entry, place"):
+            people.setdefault(number, []).append(member)
+        return [self._entry(row, people.get(row[0], [])) for row in rows]
 
     def find(self, task: str, batch: str) -> Entry | None:
         """The entry or None."""
-        with self._guard, self._errors():
-            row = self._sql.execute(ENTRY + " where task = ? and batch = ?", (task, batch)).fetchone()
-            if row is None:
-                return None
-            members = self._sql.execute("select member from members where entry = ? order by place", (row[0],))
+        for row in self._ask(ENTRY + " where task = ? and batch = ?", task, batch):
+            members = self._ask("select member from members where entry = ? order by place", row[0])
             return self._entry(row, [member for (member,) in members])
+        return None
 
     def _entry(self, row: tuple[Any, ...], members: list[str]) -> Entry:
         _, task, batch, event, fingerprint, release = row
@@ -219,13 +229,16 @@ class SQLiteStore(LedgerStore):
 
     def commit(self, entry: Entry) -> None:
         """Refuses an id that is taken."""
+        self.alone(lambda: self._insert(entry))
+
+    def _insert(self, entry: Entry) -> None:
         text = self._encoding.dumps(entry.event)
         release = None if entry.release is None else self._encoding.dumps(entry.release[0])
-        with self.lock(), self._errors():
-            if self._sql.execute(ENTRY + " where task = ? and batch = ?", (entry.task, entry.batch)).fetchone():
-                raise ConflictingRelease(f"task {entry.task!r}, batch {entry.batch!r} is committed already")
+        if self._ask("select 1 from entries where task = ? and batch = ?", entry.task, entry.batch):
+            raise ConflictingRelease(f"task {entry.task!r}, batch {entry.batch!r} is committed already")
+        with self._together():
             self._sql.execute("insert or ignore into events (event) values (?)", (text,))
-            (event,) = self._sql.execute("select id from events where event = ?", (text,)).fetchone()
+            ((event,),) = self._ask("select id from events where event = ?", text)
             row = entry.task, entry.batch, event, entry.fingerprint, release
             number = self._sql.execute(
                 "insert into entries (task, batch, event, fingerprint, release) values (?, ?, ?, ?, ?)", row
@@ -241,43 +254,42 @@ class SQLiteStore(LedgerStore):
 
     def keep(self, task: str, batch: str, release: Any) -> None:
         """Refuses to replace a release."""
-        text = self._encoding.dumps(release)
-        with self.lock(), self._errors():
-            row = self._sql.execute(ENTRY + " where task = ? and batch = ?", (task, batch)).fetchone()
-            if row is None:
-                raise LookupError(f"task {task!r}, batch {batch!r} is not committed")
-            if row[-1] is not None:
-                raise ConflictingRelease(f"task {task!r}, batch {batch!r} is released already")
-            self._sql.execute("update entries set release = ? where number = ?", (text, row[0]))
-            self._account(plus=[integrity.of_release(row[0], text)])
+        self.alone(lambda: self._store(task, batch, self._encoding.dumps(release)))
+
+    def _store(self, task: str, batch: str, text: str) -> None:
+        rows = self._ask(ENTRY + " where task = ? and batch = ?", task, batch)
+        if not rows:
+            raise LookupError(f"task {task!r}, batch {batch!r} is not committed")
+        number, *_, release = rows[0]
+        if release is not None:
+            raise ConflictingRelease(f"task {task!r}, batch {batch!r} is released already")
+        with self._together():
+            self._sql.execute("update entries set release = ? where number = ?", (text, number))
+            self._account(plus=[integrity.of_release(number, text)])
 
     def tasks(self) -> dict[str, Counter[Event]]:
         """Kept up to date in a table."""
         tasks: dict[str, Counter[Event]] = {}
         query = "select task, events.event, count from tallies join events on events.id = tallies.event"
-        with self._guard, self._errors():
-            for task, event, count in self._sql.execute(query):
-                tasks.setdefault(task, Counter())[self._event(event)] = count
+        for task, event, count in self._ask(query):
+            tasks.setdefault(task, Counter())[self._event(event)] = count
         return tasks
 
     def named(self, task: str) -> bool | None:
         """Looked up in an index."""
         query = "select exists (select 1 from members where task = ?), exists (select 1 from tallies where task = ?)"
-        with self._guard, self._errors():
-            named, begun = self._sql.execute(query, (task, task)).fetchone()
+        ((named, begun),) = self._ask(query, task, task)
         return bool(named) if begun else None
 
     def appearances(self, task: str, people: Iterable[str]) -> dict[str, int]:
         """Looked up in an index."""
         query = "select count(*) from members where task = ? and member = ?"
-        with self._guard, self._errors():
-            return {person: self._sql.execute(query, (task, person)).fetchone()[0] for person in people}
+        return {person: self._ask(query, task, person)[0][0] for person in people}
 
     def _get(self, key: str) -> Any:
-        row = self._sql.execute("select value from meta where key = ?", (key,)).fetchone()
-        if row is None:
-            raise BandannaError(f"{self.path} has no {key!r}: the file is damaged")
-        return row[0]
+        for (value,) in self._ask("select value from meta where key = ?", key):
+            return value
+        raise BandannaError(f"{self.path} has no {key!r}: the file is damaged")
 
     @contextmanager
     def _errors(self) -> Iterator[None]:

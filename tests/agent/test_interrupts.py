@@ -1,0 +1,294 @@
+"""Interrupts and failing disks: whatever a call was doing, the agent reads what its journal says and goes on."""
+
+from __future__ import annotations
+
+import dis
+import signal
+import sqlite3
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from functools import cache, partial
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any
+
+import numpy as np
+import pytest
+
+import bandanna as bd
+from bandanna.accounting.stores import SQLiteStore
+from bandanna.agent import Agent
+from bandanna.agent.kinds import ENCODING
+from bandanna.errors import BandannaError, ConflictingRelease
+from bandanna.policies.anytime import Anytime
+
+BUDGET: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-5}
+HERE = str(Path(bd.__file__).parent)
+SETS = np.random.default_rng(0).normal(size=(64, 3, 2)) / 3
+REWARDS = np.random.default_rng(1).uniform(-0.2, 1.2, size=64)
+USERS = 2  # in a batch
+ROUNDS = 4000
+
+
+def linucb(privacy: bd.Privacy, horizon: int = ROUNDS) -> bd.LinUCB:
+    """A release after every second user."""
+    return bd.LinUCB(dim=2, horizon=horizon, batch=USERS, privacy=privacy)
+
+
+POLICIES: dict[str, Callable[[], Any]] = {
+    "central": lambda: linucb(bd.central(**BUDGET)),
+    "local": lambda: linucb(bd.local(**BUDGET)),
+    "shuffle": lambda: linucb(bd.shuffle(epsilon=20.0, delta=1e-2)),  # few coins
+    "concurrent": lambda: linucb(bd.concurrent(epsilon=20.0, delta=1e-2, shufflers=2)),
+    "none": lambda: linucb(bd.none()),
+    "anytime": lambda: Anytime(first=linucb(bd.central(**BUDGET), horizon=16)),
+}
+_MADE: dict[str, Any] = {}
+
+
+def policy(name: str) -> Any:
+    """Calibrated once: what an agent changes is not in its policy."""
+    return _MADE.setdefault(name, POLICIES[name]())
+
+
+class Interrupt:
+    """Raises KeyboardInterrupt at the k-th line of Bandanna that is run inside, as a signal may."""
+
+    def __init__(self, k: int) -> None:
+        self.left, self.fired = k, False
+
+    def __enter__(self) -> Interrupt:
+        """From here on."""
+        sys.settrace(self._call)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Until here."""
+        sys.settrace(None)
+
+    def _call(self, frame: FrameType, event: str, arg: Any) -> Any:
+        return self._line if frame.f_code.co_filename.startswith(HERE) else None
+
+    def _line(self, frame: FrameType, event: str, arg: Any) -> Any:
+        if event == "line" and not self.fired and frame.f_lasti not in out_of_reach(frame.f_code):
+            self.left -= 1
+            if not self.left:
+                self.fired = True
+                raise KeyboardInterrupt
+        return self._line
+
+
+@cache
+def out_of_reach(code: CodeType) -> frozenset[int]:
+    """Beginnings of lines at which the interpreter looks for no signals, only tracing does, and locks would stay held.
+
+    Where a `with` block lets go of what it holds - three times None are the arguments of `__exit__` - and at `try:`.
+    """
+    steps, starts = list(dis.get_instructions(code)), [offset for offset, _ in dis.findlinestarts(code)]
+    found = set()
+    for begin, end in zip(starts, [*starts[1:], len(code.co_code)], strict=True):
+        line = [(step.opname, step.argval) for step in steps if begin <= step.offset < end]
+        nones = [("LOAD_CONST", None)] * 3
+        if line[0][0] == "NOP" or any(line[at : at + 3] == nones for at in range(len(line))):
+            found.add(begin)
+    return frozenset(found)
+
+
+class Disk(sqlite3.Connection):
+    """A connection whose k-th statement fails, before or after it is done, or from which on all fail."""
+
+    left, how = 0, "never"
+
+    def execute(self, query: str, *given: Any) -> Any:
+        """Or not. Nobody dies here: nothing needs to be synced."""
+        return self._perhaps(super().execute, query.replace("synchronous = full", "synchronous = off"), *given)
+
+    def executemany(self, *given: Any) -> Any:
+        """Or not."""
+        return self._perhaps(super().executemany, *given)
+
+    def _perhaps(self, work: Callable[..., Any], *given: Any) -> Any:
+        Disk.left -= 1
+        fails = Disk.how != "never" and (Disk.left == 0 or (Disk.how == "gone" and Disk.left < 0))
+        done = work(*given) if Disk.how == "after" or not fails else None
+        if fails:
+            raise sqlite3.OperationalError("disk I/O error")
+        return done
+
+
+class Failure:
+    """While it lasts, the disk fails at the k-th statement."""
+
+    def __init__(self, how: str, k: int) -> None:
+        self.how, self.k, self.fired = how, k, False
+
+    def __enter__(self) -> Failure:
+        """From here on."""
+        Disk.how, Disk.left = self.how, self.k
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Until here."""
+        self.fired, Disk.how = Disk.left <= 0, "never"
+
+
+class Signal:
+    """A real signal, after some microseconds."""
+
+    def __init__(self, k: int) -> None:
+        self.k, self.fired = k, False
+
+    def __enter__(self) -> Signal:
+        """From here on."""
+        signal.signal(signal.SIGALRM, self._arrived)
+        signal.setitimer(signal.ITIMER_REAL, self.k * 1e-6)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Until here."""
+        signal.setitimer(signal.ITIMER_REAL, 0)
+
+    def _arrived(self, *_: object) -> None:
+        self.fired = True
+        raise KeyboardInterrupt
+
+
+class Run:
+    """An agent whose calls are interrupted, beside one whose calls are not."""
+
+    def __init__(self, name: str, paths: Sequence[Path] = ()) -> None:
+        self.agent, self.whole = (Agent(policy=policy(name), grace=1, test=True, seed=7) for _ in range(2))
+        self.paths = paths
+        for path in paths:
+            self.agent.save(path)
+        self.waiting: list[str] = []
+
+    def step(self, trouble: Any) -> bool:
+        """One decision and an earlier one's reward; whether there was trouble. The caller does nothing about it."""
+        number = self.whole.decisions
+        context, user = SETS[number % len(SETS)], f"user {number}"
+        expected = self.whole.act(context, user=user)
+        try:
+            with trouble:
+                assert self.agent.act(context, user=user) == expected
+        except KeyboardInterrupt:
+            pass
+        except BandannaError as cause:
+            if "disk I/O error" not in str(cause):
+                raise
+        if self.agent.decisions == number:
+            assert self.agent.act(context, user=user) == expected
+        self.waiting.append(expected.id)
+        if number % 5 and len(self.waiting) > 1:
+            given = self.waiting.pop(0), REWARDS[number % len(REWARDS)]
+            assert self.whole.observe(*given) == self.agent.observe(*given)
+        self.agree()
+        return bool(getattr(trouble, "fired", False))
+
+    def agree(self) -> None:
+        """Nothing was lost, drawn twice or counted otherwise."""
+        one, other = self.agent, self.whole
+        counts = [(a.decisions, a.releases, a.late, a.missing, a.clipped) for a in (one, other)]
+        assert counts[0] == counts[1]
+        assert one._loop.journals.count() == (0 if other.ledger is None else other.releases)
+
+    def end(self) -> None:
+        """States, slots, releases, what was spent, what the journals hold; and no lock is held."""
+        one, other = self.agent._loop, self.whole._loop
+        assert same(one.progress.note(), other.progress.note())
+        assert same(one.slots.to_columns(), other.slots.to_columns())
+        assert (one.slots.people, one.filling) == (other.slots.people, other.filling)
+        if other.ledger is not None:
+            assert one.ledger.spent() == other.ledger.spent()
+            assert one.ledger.store.tasks() == other.ledger.store.tasks()
+            expected = [(e.batch, e.event, e.fingerprint, e.members, e.release) for e in other.ledger.store.entries()]
+            stores = [one.ledger.store, *(SQLiteStore(f"{path}.journal", encoding=ENCODING) for path in self.paths)]
+            for store in stores:
+                found = [(e.batch, e.event, e.fingerprint, e.members, e.release) for e in store.entries()]
+                assert same(found, expected)
+        beside = threading.Thread(target=self.agent.close, daemon=True)
+        beside.start()
+        beside.join(timeout=20)
+        assert not beside.is_alive()
+        assert self.agent._loop.over
+
+
+def same(one: Any, other: Any) -> bool:
+    """Equal values, arrays bit for bit."""
+    return ENCODING.dumps(one) == ENCODING.dumps(other)
+
+
+def sweep(run: Run, trouble: Callable[[int], Any], *, first: int = 1, stride: int = 1) -> int:
+    """Trouble at the first place of one call, later in the next, until no call has as many places; how many have."""
+    k, calm = first, 0
+    while calm < 4:
+        run.step(nullcontext())  # does not release
+        calm = 0 if run.step(trouble(k)) else calm + 1
+        k += stride
+    run.end()
+    return k
+
+
+@pytest.fixture(autouse=True)
+def disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All files are on the disk that can fail."""
+    monkeypatch.setattr(sqlite3, "connect", partial(sqlite3.connect, factory=Disk))
+
+
+@pytest.mark.parametrize("saved", [False, True])
+@pytest.mark.parametrize(("name", "first"), [(name, place) for place, name in enumerate(POLICIES, start=1)])
+def test_an_interrupt_at_many_lines(name: str, first: int, saved: bool, tmp_path: Path) -> None:
+    """After an interrupt at some line of a call, the agent does not go on as if nothing had been."""
+    run = Run(name, [tmp_path / "agent"] * saved)
+    assert sweep(run, Interrupt, first=first, stride=7) > 250
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("journals", [0, 1, 2])
+@pytest.mark.parametrize("name", POLICIES)
+def test_an_interrupt_at_every_line(name: str, journals: int, tmp_path: Path) -> None:
+    """As above, at all lines, and with two journals of which one has the release and the other has not."""
+    assert sweep(Run(name, [tmp_path / f"agent {number}" for number in range(journals)]), Interrupt) > 250
+
+
+@pytest.mark.parametrize("how", ["before", "after", "gone"])
+@pytest.mark.parametrize("journals", [1, 2])
+@pytest.mark.parametrize("name", ["central", "local", "shuffle", "concurrent"])
+def test_a_failing_disk(name: str, journals: int, how: str, tmp_path: Path) -> None:
+    """After a statement of SQLite that fails, done or not, the agent is stuck, or names another cause."""
+    run = Run(name, [tmp_path / f"agent {number}" for number in range(journals)])
+    assert sweep(run, partial(Failure, how)) > 12 * journals
+
+
+@pytest.mark.parametrize("name", ["central", "shuffle"])
+def test_real_signals(name: str, tmp_path: Path) -> None:
+    """After a signal at any moment of a call, the agent does not go on as if nothing had been."""
+    run = Run(name, [tmp_path / "agent"])
+    before = signal.getsignal(signal.SIGALRM)
+    came = 0
+    try:
+        for k in range(100):
+            run.step(nullcontext())
+            came += run.step(Signal(20 + 37 * k))
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    run.step(nullcontext())
+    run.end()
+    assert came > 10
+
+
+def test_another_process_is_no_interruption(tmp_path: Path) -> None:
+    """A release of another process, after an interrupt of ours, is taken for our own."""
+    run = Run("local", [tmp_path / "agent"])
+    for _ in range(3):
+        run.step(nullcontext())
+    second = Agent.load(tmp_path / "agent")
+    with pytest.raises(KeyboardInterrupt), Interrupt(60):
+        run.agent.act(SETS[3], user="x")  # releases nothing
+    second.act_many(SETS[:4], users=list("abcd"))
+    assert (second.releases, run.agent.releases) == (1, 0)
+    with pytest.raises(ConflictingRelease, match="another process"):
+        run.agent.act(SETS[3], user="x")
+    assert (run.agent.decisions, run.agent.releases) == (3, 0)
