@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 import json
+import math
+import os
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from bandanna.accounting import cache
+from bandanna.accounting import accountant, cache
+from bandanna.accounting.budgets import ApproxDP
 from bandanna.accounting.cache import directory, forget, remember
+from bandanna.accounting.calibration.binomial import BinomialNoise, binomial_noise
+from bandanna.accounting.calibration.shuffled import shuffled_gaussian_std
+from bandanna.accounting.events import Event, RepetitionEvent, ShuffledGaussianEvent
+from bandanna.accounting.factorisation import BLT
+from bandanna.core.domain import Box
+from bandanna.protocols import ShuffleGaussian
 
 
 class Counted:
@@ -25,6 +36,11 @@ class Counted:
         return self.result
 
 
+def found(kind: str, key: cache.Key, search: Counted) -> dict[str, Any]:
+    """A remembered result, whatever it is."""
+    return remember(kind, key, search, valid=lambda result: True)
+
+
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty cache on disk and in memory."""
@@ -36,10 +52,10 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_disk(place: Path) -> None:
     """A result is computed again although it was stored, or comes back with other bits."""
     search = Counted({"theta": [0.1 + 0.2, 1e-300, 1 / 3], "name": "x", "count": 10**18})
-    first = remember("kind", {"n": 3, "x": 0.1}, search)
-    assert remember("kind", {"x": 0.1, "n": 3}, search) == first == search.result
+    first = found("kind", {"n": 3, "x": 0.1}, search)
+    assert found("kind", {"x": 0.1, "n": 3}, search) == first == search.result
     forget()
-    assert remember("kind", {"n": 3, "x": 0.1}, search) == first
+    assert found("kind", {"n": 3, "x": 0.1}, search) == first
     assert search.runs == 1
     assert [path.suffix for path in place.iterdir()] == [".json"]  # no temporary file is left
 
@@ -48,10 +64,10 @@ def test_keys(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two different questions share an answer, or an old version's answer is used."""
     search = Counted({"x": 1})
     for kind, key in [("a", {"n": 1}), ("b", {"n": 1}), ("a", {"n": 2}), ("a", {"m": 1}), ("a", {"n": "1"})]:
-        remember(kind, key, search)
+        found(kind, key, search)
     assert search.runs == 5
     monkeypatch.setattr(cache, "VERSION", cache.VERSION + 1)
-    remember("a", {"n": 1}, search)
+    found("a", {"n": 1}, search)
     assert search.runs == 6
 
 
@@ -61,32 +77,32 @@ def test_keys(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_corrupt(place: Path, content: bytes) -> None:
     """A damaged file is used, raises, or stays damaged."""
     search = Counted({"x": 1})
-    remember("kind", {"n": 1}, search)
+    found("kind", {"n": 1}, search)
     (file,) = place.iterdir()
     file.write_bytes(content)
     forget()
-    assert remember("kind", {"n": 1}, search) == {"x": 1}
+    assert found("kind", {"n": 1}, search) == {"x": 1}
     assert search.runs == 2
     assert json.loads(file.read_text())["result"] == {"x": 1}
 
 
 def test_other_identity(place: Path) -> None:
     """A file renamed onto another key's name answers for that key."""
-    remember("kind", {"n": 1}, Counted({"x": 1}))
+    found("kind", {"n": 1}, Counted({"x": 1}))
     (file,) = place.iterdir()
     content = file.read_bytes()
     file.unlink()
     forget()
-    remember("kind", {"n": 2}, Counted({"x": 2}))
+    found("kind", {"n": 2}, Counted({"x": 2}))
     (other,) = place.iterdir()
     other.write_bytes(content)
     forget()
-    assert remember("kind", {"n": 2}, Counted({"x": 2})) == {"x": 2}
+    assert found("kind", {"n": 2}, Counted({"x": 2})) == {"x": 2}
 
 
 def test_invalid(place: Path) -> None:
     """A stored result that its owner rejects, or cannot even judge, is used."""
-    remember("kind", {"n": 1}, Counted({"x": -1}))
+    found("kind", {"n": 1}, Counted({"x": -1}))
     forget()
     assert remember("kind", {"n": 1}, Counted({"x": 1}), valid=lambda result: result["x"] > 0) == {"x": 1}
     forget()
@@ -99,14 +115,14 @@ def test_unwritable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     blocked.write_text("")
     monkeypatch.setenv("BANDANNA_CACHE", str(blocked / "cache"))
     forget()
-    assert remember("kind", {"n": 1}, Counted({"x": 1})) == {"x": 1}
+    assert found("kind", {"n": 1}, Counted({"x": 1})) == {"x": 1}
     monkeypatch.setenv("BANDANNA_CACHE", str(tmp_path / "good"))
-    remember("kind", {"n": 1}, Counted({"x": 1}))
+    found("kind", {"n": 1}, Counted({"x": 1}))
     (file,) = (tmp_path / "good").iterdir()
     file.unlink()
     file.mkdir()
     forget()
-    assert remember("kind", {"n": 1}, Counted({"x": 2})) == {"x": 2}
+    assert found("kind", {"n": 1}, Counted({"x": 2})) == {"x": 2}
     assert list((tmp_path / "good").iterdir()) == [file]  # the temporary file is gone
 
 
@@ -117,7 +133,7 @@ def test_switched_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     forget()
     search = Counted({"x": 1})
     assert directory() is None
-    assert remember("kind", {"n": 1}, search) == remember("kind", {"n": 1}, search)
+    assert found("kind", {"n": 1}, search) == found("kind", {"n": 1}, search)
     assert search.runs == 1
     assert not list(tmp_path.iterdir())
 
@@ -125,8 +141,8 @@ def test_switched_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_own_copy(place: Path) -> None:
     """A caller that changes its result changes everybody's."""
     search = Counted({"x": [1]})
-    remember("kind", {"n": 1}, search)["x"].append(2)
-    assert remember("kind", {"n": 1}, search) == {"x": [1]}
+    found("kind", {"n": 1}, search)["x"].append(2)
+    assert found("kind", {"n": 1}, search) == {"x": [1]}
 
 
 def test_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -145,3 +161,121 @@ def test_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(Path, "home", homeless)
     assert directory() is None
+
+
+# Forged files: any content, with the right digest
+
+
+def forge(place: Path, result: Any) -> None:
+    """Put a result into the only file of the cache, as if it had been found."""
+    (file,) = place.iterdir()
+    identity = json.loads(file.read_text())["identity"]
+    text = json.dumps({"identity": identity, "result": result, "digest": cache._digest(identity, result)})
+    file.write_text(text)
+    forget()
+
+
+def results(honest: dict[str, Any]) -> Iterator[Any]:
+    """What a forger may write in place of an honest result: every number replaced, then every shape."""
+    numbers = (0, -1.0, 1e-300, 1e300, 10**300, 10**400, math.nan, math.inf, -math.inf, True, None, "1", [], [1.0], {})
+    for name, value in honest.items():
+        for other in numbers:
+            yield {**honest, name: other}
+        if isinstance(value, list):
+            yield from ({**honest, name: [other] * len(value)} for other in numbers)
+        else:
+            yield from ({**honest, name: share * value} for share in (0.5, 0.8, 0.98, 1.2, 2.0))
+    yield from ({}, [], None, 3, "x", {"other": 1}, {**honest, "nested": [[[]]]})
+
+
+SHUFFLED, BINOMIAL = ApproxDP(epsilon=1.0, delta=1e-6), ApproxDP(epsilon=0.9, delta=1e-6)
+SHAPE: dict[str, Any] = {"sensitivity": 2.0, "reach": 1.0, "dim": 3}
+
+
+def shuffled(participations: int) -> float:
+    """A calibration for shuffled Gaussian reports."""
+    return shuffled_gaussian_std(sensitivity=1.0, dim=1, users=50, budget=SHUFFLED, participations=participations)
+
+
+def binomial(participations: int) -> BinomialNoise:
+    """A calibration for the vector sum."""
+    return binomial_noise(**SHAPE, users=30, budget=BINOMIAL, participations=participations)
+
+
+def blt(buffers: int) -> BLT:
+    """A factorisation."""
+    return BLT.optimal(horizon=77, buffers=buffers)
+
+
+def fits(used: Any, number: int) -> bool:
+    """Whether parameters that the search did not find may be used: they keep the budget, or are priced as they are."""
+    if isinstance(used, BLT):
+        return used.buffers <= number
+    event: Event = (
+        ShuffledGaussianEvent(std=used, sensitivity=1.0, users=50) if isinstance(used, float) else used.event(**SHAPE)
+    )
+    budget = SHUFFLED if isinstance(used, float) else BINOMIAL
+    return accountant.satisfies(RepetitionEvent(event=event, times=number), budget)
+
+
+@pytest.mark.parametrize("calibrate", [shuffled, binomial, blt], ids=["shuffled", "binomial", "blt"])
+@pytest.mark.parametrize("number", [1, 3])
+def test_a_forged_file_is_searched_anew(
+    calibrate: Callable[[int], Any], number: int, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A forged calibration is believed without a look at its budget, stops the program, or never ends.
+
+    Searches answer at once here: the first result of each is kept.
+    """
+    honest = calibrate(number)
+    (file,) = place.iterdir()
+    stored = json.loads(file.read_text())["result"]
+    computed, read = [], cache._read
+
+    def looked(*arguments: Any) -> dict[str, Any] | None:
+        result = read(*arguments)
+        if result is None:
+            computed.append(True)
+            return stored  # what the search would find
+        return result
+
+    monkeypatch.setattr(cache, "_read", looked)
+    assert (calibrate(number), computed) == (honest, [])
+    for forged in results(stored):
+        forge(place, forged)
+        used = calibrate(number)
+        assert used == honest or (not computed and fits(used, number)), forged
+        computed.clear()
+
+
+@pytest.mark.parametrize("kind", ["deep", "huge", "pipe", "directory", "binary"])
+def test_a_file_that_is_no_result_is_computed_again(kind: str, place: Path) -> None:
+    """A file nested a million deep, of a gigabyte, or a pipe that nobody writes to, stops the program or never ends."""
+    search = Counted({"x": 1})
+    found("kind", {"n": 1}, search)
+    (file,) = place.iterdir()
+    content = file.read_text()
+    file.unlink()
+    if kind == "pipe":
+        os.mkfifo(file)
+    elif kind == "directory":
+        file.mkdir()
+    elif kind == "huge":
+        with file.open("w") as stream:
+            stream.write(content)
+            stream.truncate(1 << 30)  # zeros that take no room on the disk
+    else:
+        file.write_bytes(b"[" * 10**6 if kind == "deep" else bytes(range(256)))
+    forget()
+    assert found("kind", {"n": 1}, search) == {"x": 1}
+    assert search.runs == 2
+
+
+def test_a_stale_calibration_of_returning_users_does_not_weaken_the_noise(place: Path) -> None:
+    """A protocol for (1, 1e-6) is made with the noise of an older search and states 6.57."""
+    make = partial(ShuffleGaussian.calibrate, domain=Box(dim=1), budget=SHUFFLED, batch=50, participations=3)
+    honest = make().noise_std
+    forge(place, {"std": 0.3 * honest})  # the width is 1: as the search's own unit
+    protocol = make()
+    assert protocol.noise_std == honest
+    assert protocol.guarantee.epsilon <= 1.0

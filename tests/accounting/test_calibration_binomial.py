@@ -1,17 +1,15 @@
-"""Least binomial noise: the derivation's table, parameters of every size, exact laws, and caches that lie."""
+"""Least binomial noise: the derivation's table, parameters of every size, and exact laws."""
 
 from __future__ import annotations
 
-import json
 import math
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from scipy import stats
 
-from bandanna.accounting import accountant, cache, gdp
+from bandanna.accounting import accountant, gdp
 from bandanna.accounting.budgets import ZCDP, ApproxDP, PureDP
 from bandanna.accounting.calibration.binomial import BinomialNoise, binomial_noise, noise_of_std
 from bandanna.accounting.events import BinomialEvent, RepetitionEvent
@@ -167,40 +165,6 @@ def test_noise_of_a_given_std(std: float, users: int) -> None:
 
 
 # Caches that lie
-
-
-@pytest.mark.parametrize("participations", [1, 3])
-@pytest.mark.parametrize("share", [0.5, 0.8, 0.98])
-def test_poisoned_cache_does_not_weaken_the_noise(
-    participations: int, share: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A stored calibration with too few coins is believed."""
-    domain, budget = LinearReport(features=2), ApproxDP(epsilon=0.9, delta=1e-6)
-    honest = calibrated(domain, 30, budget, participations)
-    poison = {"scale": honest.scale, "trials": math.floor(share * honest.trials)}
-    asked: list[str] = []
-
-    def lie(kind: str, *_: Any, **__: Any) -> dict[str, Any]:
-        asked.append(kind)
-        return dict(poison)
-
-    monkeypatch.setattr(cache, "remember", lie)
-    assert calibrated(domain, 30, budget, participations) == honest
-    assert asked == ["binomial"]
-
-
-def test_damaged_file_is_computed_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file on disk with fewer coins, other keys or no numbers weakens the noise or stops the calibration."""
-    monkeypatch.setenv("BANDANNA_CACHE", str(tmp_path))
-    cache.forget()
-    domain, budget = LinearReport(features=2), ApproxDP(epsilon=1.1, delta=1e-6)
-    honest = calibrated(domain, 30, budget)
-    (path,) = tmp_path.glob("binomial-*.json")
-    document = json.loads(path.read_text())
-    for result in ({"scale": honest.scale, "trials": 9}, {"scale": "x", "trials": None}, {"other": 1}, []):
-        path.write_text(json.dumps({**document, "result": result}))
-        cache.forget()
-        assert calibrated(domain, 30, budget) == honest
 
 
 # Bad input

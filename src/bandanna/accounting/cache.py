@@ -1,12 +1,11 @@
 """Results of numerical searches, kept on disk and in memory: calibrations answer at once the second time.
 
 A cache holds only what a search found (parameters), never a guarantee: what is printed as a guarantee is always
-computed anew from the parameters. Files carry a digest, so that a damaged one is noticed and computed again; where
-checking a stored result is quick, the reader checks it too. (Whoever can forge files here can change the program as
-well.)
+computed anew from the parameters. Nothing in a file is believed: it must be small and flat, carry the digest of its
+content, and hold a result that its reader has checked - a calibration against its budget - before it is used.
 
 Where: the directory BANDANNA_CACHE, else XDG_CACHE_HOME/bandanna, else ~/.cache/bandanna; BANDANNA_CACHE="" keeps
-everything in memory. A file that cannot be read, parsed or written is ignored, and its result computed again.
+everything in memory. A file that cannot be read, parsed, checked or written is ignored, and its result computed again.
 """
 
 from __future__ import annotations
@@ -22,6 +21,9 @@ from pathlib import Path
 from typing import Any
 
 VERSION = 1  # part of every key: raise it when a search changes, and old results are no longer found
+
+_LARGEST = 1 << 16  # bytes of a file; ours have some hundreds
+_MOST = 1e300  # size of a stored number (false for NaN)
 
 Key = Mapping[str, int | float | str]
 _memory: dict[tuple[str, str], dict[str, Any]] = {}  # results found in this process: (directory, identity) -> result
@@ -46,12 +48,12 @@ def remember(
     key: Key,
     compute: Callable[[], dict[str, Any]],
     *,
-    valid: Callable[[dict[str, Any]], bool] = lambda result: True,
+    valid: Callable[[dict[str, Any]], bool],
 ) -> dict[str, Any]:
     """The result stored under (kind, key), or compute() - stored for the next time.
 
-    `compute` returns what JSON can carry exactly (numbers, strings, lists, dictionaries). A stored result for which
-    `valid` is false, or raises, is computed again and replaced.
+    `compute` returns finite numbers, texts and lists of numbers by name, which JSON carries exactly. A file's result
+    for which `valid` is false, or raises, is computed again and replaced: `valid` must be cheap for any numbers.
     """
     identity = json.dumps({"version": VERSION, "kind": kind, "key": dict(key)}, sort_keys=True)
     place = directory()
@@ -85,13 +87,25 @@ def _digest(identity: str, result: dict[str, Any]) -> str:
 def _read(path: Path, identity: str, valid: Callable[[dict[str, Any]], bool]) -> dict[str, Any] | None:
     """The stored result, or None if there is none that can be used."""
     try:
+        if not path.is_file() or path.stat().st_size > _LARGEST:  # a pipe would never end
+            return None
         document = json.loads(path.read_text(encoding="utf-8"))
         result = document["result"]
         whole = document["identity"] == identity and document["digest"] == _digest(identity, result)
-        usable = whole and isinstance(result, dict) and valid(result)
+        usable = whole and _is_plain(result) and valid(result)
     except Exception:  # whatever is wrong with a stored file, computing anew is the answer
         return None
     return dict(result) if usable else None
+
+
+def _is_plain(result: Any) -> bool:
+    """Whether a result is of the kind that searches have: finite numbers, texts and lists of numbers by name."""
+    if not isinstance(result, dict):
+        return False
+    entries = [entry for value in result.values() for entry in (value if isinstance(value, list) else [value])]
+    numbers = [entry for entry in entries if type(entry) in (int, float)]
+    texts = [value for value in result.values() if isinstance(value, str)]
+    return len(numbers) + len(texts) == len(entries) and all(abs(number) <= _MOST for number in numbers)
 
 
 def _write(path: Path, document: dict[str, Any]) -> None:

@@ -7,7 +7,7 @@ a batch of B users carries Bin(B b, 1/2): std sqrt(B b) / (2 s), plus at most sq
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from bandanna.accounting import accountant, cache, events
@@ -87,12 +87,17 @@ def binomial_noise(
         "delta": budget.delta,
         "participations": participations,
     }
-    found = cache.remember("binomial", key, search_lattices)
-    noise = BinomialNoise(scale=float(found["scale"]), trials=int(found["trials"]), users=users)
-    if not _meets(noise, sensitivity, reach, dim, budget, participations):  # never trust a file with a promise
-        fresh = search_lattices()
-        noise = BinomialNoise(scale=float(fresh["scale"]), trials=int(fresh["trials"]), users=users)
-    return noise
+
+    def build(found: Mapping[str, float]) -> BinomialNoise:
+        return BinomialNoise(scale=found["scale"], trials=require.whole("trials", found["trials"]), users=users)
+
+    def meets(found: Mapping[str, float]) -> bool:
+        """A file is never trusted with a promise, nor with more noise than a search would find."""
+        noise = build(found)
+        near = noise.std() <= 1.01 * _OVERHEAD * central
+        return near and _meets(noise, sensitivity, reach, dim, budget, participations)
+
+    return build(cache.remember("binomial", key, search_lattices, valid=meets))
 
 
 def _scales(sensitivity: float, dim: int, users: int, central: float, *, composed: bool) -> Iterator[float]:

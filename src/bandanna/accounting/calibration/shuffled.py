@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
+
 from bandanna.accounting import accountant, amplification, cache, events
 from bandanna.accounting.budgets import ApproxDP, Budget
 from bandanna.accounting.calibration.gaussian import finite_mu
@@ -20,7 +23,7 @@ def shuffled_gaussian_std(
         raise InvalidBudget("budget", budget, "ApproxDP(epsilon, delta): amplification by shuffling has no other form")
     users = require.whole("batch", users, least=2)
     participations = require.whole("participations", participations)
-    finite_mu(budget)
+    central = math.sqrt(participations) / finite_mu(budget)
 
     def search_std() -> dict[str, float]:
         return {
@@ -29,10 +32,12 @@ def shuffled_gaussian_std(
             )
         }
 
+    def meets(found: Mapping[str, float]) -> bool:
+        """One evaluation of the accountant, below a second: a file is never trusted with a promise."""
+        if not central / math.sqrt(users) * (1 - 1e-9) <= found["std"] <= central * (1 + 1e-9):
+            return False  # less noise than the sums alone need, or more than reports need without a shuffler
+        one = events.ShuffledGaussianEvent(std=found["std"], sensitivity=1.0, users=users, dim=dim)
+        return accountant.satisfies(events.RepetitionEvent(event=one, times=participations), budget)
+
     key = {"users": users, "epsilon": budget.epsilon, "delta": budget.delta, "participations": participations}
-    std = float(cache.remember("shuffled", key, search_std)["std"]) * sensitivity
-    if participations == 1:  # quick to check: never trust a file with a promise (composition takes seconds to redo)
-        one = events.ShuffledGaussianEvent(std=std, sensitivity=sensitivity, users=users, dim=dim)
-        if not accountant.satisfies(one, budget):
-            std = search_std()["std"] * sensitivity
-    return std
+    return sensitivity * float(cache.remember("shuffled", key, search_std, valid=meets)["std"])

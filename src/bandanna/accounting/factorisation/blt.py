@@ -84,7 +84,10 @@ class BLT(Factorisation):
             return {"theta": list(best.theta), "theta_hat": list(best.theta_hat)}
 
         def valid(found: Mapping[str, Any]) -> bool:
-            return build(found).buffers <= most
+            stored = build(found)
+            return (
+                stored.buffers <= most and stored.unit_std() <= cls(horizon=horizon, theta=(), theta_hat=()).unit_std()
+            )
 
         return build(remember("blt", {"horizon": horizon, "buffers": most}, compute, valid=valid))
 
