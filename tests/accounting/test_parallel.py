@@ -23,6 +23,7 @@ from bandanna.accounting.events import (
     LaplaceEvent,
     RepetitionEvent,
 )
+from bandanna.accounting.gdp import Price
 
 
 def gaussian(mu: float) -> GaussianEvent:
@@ -81,6 +82,29 @@ def test_mixed_batches_against_all_persons(participations: int, epsilon: float) 
     assert truth or not stated
     if participations == 2:  # both verdicts occur, and they agree away from the edge
         assert stated == truth == (epsilon > 1.7)
+
+
+@pytest.mark.parametrize("participations", [1, 2, 3, 5])
+def test_every_batch_of_a_person_brings_its_tail(participations: int) -> None:
+    """Somebody's batches have a larger mu, or more total-variation mass together, than the dearest person's price."""
+    tail = 1e-4
+    batches: parallel.Batches = Counter(
+        {
+            BinomialEvent(trials=40_000, shift=20.0, reach=20, dim=3): 2,
+            DiscreteGaussianEvent(std=40.0, shift=5.0, dim=2): 2,
+            BinomialEvent(trials=4000, shift=8.0, reach=8, dim=3): 1,
+            gaussian(0.15): 1,
+        }
+    )
+    stated = parallel._heaviest(batches, participations, tail)
+    for choice in itertools.combinations(batches.elements(), participations):
+        own = Price(mu=0.0)
+        for event in choice:
+            own = own + accountant.price(event, tail)
+        assert own.mu <= stated.mu * (1 + 1e-12)
+        assert own.tail <= stated.tail * (1 + 1e-12)
+    dearest = max(accountant.price(event, tail).tail for event in batches)
+    assert stated.tail == pytest.approx(participations * dearest)
 
 
 def test_each_batch_alone_when_everybody_takes_part_once() -> None:

@@ -19,11 +19,12 @@ from scipy import stats
 
 from bandanna.accounting import accountant
 from bandanna.accounting.budgets import ApproxDP
+from bandanna.accounting.calibration.binomial import BinomialNoise
 from bandanna.accounting.events import BinomialEvent, CompositionEvent
 from bandanna.core.domain import Box, Domain
 from bandanna.core.shapes import Bits
 from bandanna.mechanisms.sources import FastNoise
-from bandanna.protocols.concurrent_shuffle import ConcurrentShuffle, shuffler
+from bandanna.protocols.concurrent_shuffle import ConcurrentShuffle, privacy, shuffler
 
 Array = NDArray[Any]
 Pair = tuple[Array, Array]
@@ -164,6 +165,23 @@ def test_joint_view_is_private_and_tight(
     assert worst_delta(protocol, protocol.guarantee.epsilon, changes, monkeypatch) <= 1e-3
     assert worst_delta(protocol, protocol.guarantee.epsilon, changes, monkeypatch) > 0.8e-3  # not far from tight
     assert worst_delta(less(protocol), 1.0, changes, monkeypatch) > 1e-3
+
+
+@pytest.mark.parametrize(("dim", "width"), [(1, 1.0), (2, 0.993), (3, 1.37)])
+def test_a_box_of_several_coordinates_is_private(dim: int, width: float) -> None:
+    """Corners of a box differ in every coordinate: their totals, enumerated, tell more than one level states.
+
+    A width that is no whole number of lattice steps is rounded up, nearly surely where it is just below one.
+    """
+    domain, trials, delta = Box(dim=dim, low=0.0, high=width), 400, 1e-3
+    noise = BinomialNoise(scale=round(6 / width - 0.05, 2), trials=trials, users=1)
+    steps = noise.scale * width
+    stated = privacy.guarantee(domain, [noise], delta).epsilon
+    offsets, chances = [[0, 0], [math.floor(steps), math.ceil(steps)]], [0.0, steps % 1.0]
+    still, moved = laws(offsets, chances, trials)
+    pairs = [(moved, still)] * dim
+    assert divergence(pairs, stated) <= delta
+    assert divergence(pairs, 0.9 * stated) > delta  # not far from tight: 20 % less noise would show
 
 
 def test_paper_mode_states_what_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
