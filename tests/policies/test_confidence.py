@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 
+from bandanna.core.sizes import Sizes
 from bandanna.errors import InvalidArgument
 from bandanna.policies import confidence
 from bandanna.policies.confidence import PaperConfidence, noise_bounds, radii
@@ -57,7 +58,7 @@ def test_no_noise_leaves_ridge_regression() -> None:
     """Without noise the regulariser is not the ridge, or the radius not that of the clear policy."""
     got = radii(
         np.zeros(3),
-        np.array([0.0, 10, 20, 30]),
+        Sizes(((10, 3),)),
         dim=2,
         failure=0.1,
         ridge=1.5,
@@ -78,15 +79,15 @@ def test_mean_norm_is_above_the_mean() -> None:
 
 def test_the_printed_form() -> None:
     """lambda, lambda_min or the radius as printed differs from Lemma A.4 computed by hand, or ignores a constant."""
-    std, users = np.array([1.0, 2.0]), np.array([0.0, 50.0, 100.0])
-    got = PaperConfidence(matrix=3.0, vector=0.5).radii(std, users, dim=4, failure=0.1, ridge=1.0, parameter_bound=1.0)
+    std, sizes = np.array([1.0, 2.0]), Sizes(((50, 2),))
+    got = PaperConfidence(matrix=3.0, vector=0.5).radii(std, sizes, dim=4, failure=0.1, ridge=1.0, parameter_bound=1.0)
     spread = 2.0 * (2.0 + math.sqrt(math.log(2 / 0.1)))
     assert got.ridge[0] == pytest.approx(6 * spread)
     assert got.smallest == pytest.approx(3 * spread)
     growth = 2 * math.log(2 / 0.1) + 4 * math.log1p(100 / (4 * 3 * spread))
     expected = math.sqrt(growth) + math.sqrt(9 * spread) + 0.5 * math.sqrt(spread)
     assert got.radius[-1] == pytest.approx(expected)
-    clear = PaperConfidence().radii(np.zeros(2), users, dim=4, failure=0.1, ridge=1.0, parameter_bound=1.0)
+    clear = PaperConfidence().radii(np.zeros(2), sizes, dim=4, failure=0.1, ridge=1.0, parameter_bound=1.0)
     assert clear.ridge[0] == 1.0
     assert clear.smallest == 1.0
 

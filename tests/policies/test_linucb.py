@@ -54,8 +54,8 @@ def test_ties_go_to_the_first_arm() -> None:
 
 def test_schedules() -> None:
     """Batch sizes exceed the horizon, or a growing schedule does not grow."""
-    assert FixedBatches(size=30).sizes(100) == (30, 30, 30)
-    sizes = geometric(first=10, ratio=2.0).sizes(100)
+    assert tuple(FixedBatches(size=30).sizes(100)) == (30, 30, 30)
+    sizes = tuple(geometric(first=10, ratio=2.0).sizes(100))
     assert sum(sizes) <= 100
     assert sizes[:3] == (10, 20, 70)
     assert LinUCB(dim=2, horizon=1000, privacy=shuffle(epsilon=1.0, delta=1e-5)).schedule == FixedBatches(size=63)
@@ -109,7 +109,7 @@ def test_concurrent_shufflers_learn_at_every_lowest_batch() -> None:
     """LinUCB over concurrent shufflers does not learn whenever a lowest batch is full, or takes another batch size."""
     policy = make("LinUCB-CSDP", dim=2, horizon=500, epsilon=1.0, delta=1e-5, shufflers=2)
     tree = policy.channel.stream.tree
-    assert policy.channel.sizes == (tree.sizes[0],) * (500 // tree.sizes[0])
+    assert tuple(policy.channel.sizes) == (tree.sizes[0],) * (500 // tree.sizes[0])
     assert len(tree.degrees) == 2
     assert policy.guarantee.epsilon <= 1.0
     other = LinUCB(dim=2, horizon=500, privacy=concurrent(epsilon=1.0, delta=1e-5, shufflers=2), batch=20)

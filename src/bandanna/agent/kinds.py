@@ -6,6 +6,7 @@ from bandanna.accounting.budgets import ZCDP, ApproxDP, PureDP, RenyiDP
 from bandanna.accounting.calibration.binomial import BinomialNoise
 from bandanna.accounting.encoding import EVENTS
 from bandanna.core.report import LinearReport
+from bandanna.core.sizes import Sizes
 from bandanna.mechanisms.continual.blt import BLTState
 from bandanna.mechanisms.continual.tree import Node, TreeState
 from bandanna.policies import anytime, linucb
@@ -39,6 +40,7 @@ ENCODING = Encoding(
         "RenyiDP": RenyiDP,
         "LinearReport": LinearReport,
         "Channel": Channel,
+        "Sizes": Sizes,
         "Clear": Clear,
         "CentralContinual": CentralContinual,
         "LocalGaussian": LocalGaussian,

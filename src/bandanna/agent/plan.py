@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from bandanna.accounting.events import Event
+from bandanna.core.sizes import Sizes
 from bandanna.policies.anytime import Anytime
 from bandanna.policies.linucb import LinUCB
 from bandanna.protocols.channel import Channel
@@ -32,45 +31,64 @@ class Batch:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Phases:
-    """The batches of the first `number` phases, and how many continual releases of each price these have begun."""
+class _Phase:
+    """The batches of one channel: what is the same for all of them."""
 
-    number: int = 0
-    batches: tuple[Batch, ...] = ()
-    begun: Mapping[Event, int] = field(default_factory=dict)
+    number: int  # of the first batch
+    begin: int  # the first decision
+    sizes: Sizes
+    events: dict[int, Event]  # by size
+    stream: Event | None  # the continual release, if it is one
+    streams: int
+
+    @property
+    def end(self) -> int:
+        """The number of the first batch after it."""
+        return self.number + len(self.sizes)
+
+    def batch(self, number: int) -> Batch:
+        """One of its batches."""
+        place = number - self.number
+        size, begin = self.sizes[place], self.begin + self.sizes.before(place)
+        return Batch(number=number, begin=begin, users=size, event=self.events[size], streams=self.streams)
 
 
 class Plan:
-    """All batches of a policy, in order; an anytime policy has no last one."""
+    """All batches of a policy, computed when they are asked for; an anytime policy has no last one."""
 
     def __init__(self, policy: Policy) -> None:
         self._policy = policy
-        self._known = self._longer(_Phases())
+        self._phases: tuple[_Phase, ...] = ()
+        self._phases = (self._next(),)
 
     def batch(self, number: int) -> Batch | None:
         """The batch of that number, counted from 0; None beyond the horizon."""
-        while number >= len(self._known.batches):
+        while number >= self._phases[-1].end:
             if isinstance(self._policy, LinUCB):
-                return None
-            self._known = self._longer(self._known)  # at once: an interrupt leaves no half of a phase
-        return self._known.batches[number]
+                return self._rest(self._policy.horizon) if number == self._phases[-1].end else None
+            self._phases = (*self._phases, self._next())  # at once: an interrupt leaves no half of a phase
+        return next(phase for phase in reversed(self._phases) if phase.number <= number).batch(number)
 
-    def _longer(self, known: _Phases) -> _Phases:
-        """With the batches of one more phase; a policy with a horizon has one."""
-        channel = channel_of(self._policy, known.number)
-        events = {size: protocol.event for size, protocol in channel.protocols.items()}
-        batches, begun, streams = list(known.batches), Counter(known.begun), 1
-        if channel.continual is not None:
-            begun[channel.continual.event] += 1
-            streams = begun[channel.continual.event]
-        begin = batches[-1].end if batches else 0
-        for size in channel.sizes:
-            batches.append(Batch(number=len(batches), begin=begin, users=size, event=events[size], streams=streams))
-            begin += size
-        if isinstance(self._policy, LinUCB) and begin < self._policy.horizon:
-            last, left = batches[-1], self._policy.horizon - begin
-            batches.append(Batch(number=len(batches), begin=begin, users=left, event=last.event, released=False))
-        return _Phases(number=known.number + 1, batches=tuple(batches), begun=begun)
+    def _rest(self, horizon: int) -> Batch | None:
+        """What is left of the horizon after the last batch; it is not released."""
+        last = self._phases[-1].batch(self._phases[-1].end - 1)
+        left = horizon - last.end
+        rest = Batch(number=last.number + 1, begin=last.end, users=left, event=last.event, released=False)
+        return rest if left else None
+
+    def _next(self) -> _Phase:
+        """The phase after those that are known; a policy with a horizon has one."""
+        channel = channel_of(self._policy, len(self._phases))
+        stream = None if channel.continual is None else channel.continual.event
+        last = self._phases[-1] if self._phases else None
+        return _Phase(
+            number=last.end if last else 0,
+            begin=last.begin + last.sizes.users if last else 0,
+            sizes=channel.sizes,
+            events={size: protocol.event for size, protocol in channel.protocols.items()},
+            stream=stream,
+            streams=1 + sum(stream is not None and before.stream == stream for before in self._phases),
+        )
 
 
 def channel_of(policy: Policy, phase: int) -> Channel:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,7 @@ from bandanna.accounting.ledger import Ledger
 from bandanna.agent.contexts import Floats
 from bandanna.agent.plan import Policy, channel_of
 from bandanna.core import require
+from bandanna.core.sizes import Sizes
 from bandanna.errors import BudgetExceeded, InvalidStatistic
 from bandanna.mechanisms.sources import FastNoise, NoiseSource, SecureNoise
 from bandanna.policies.anytime import Anytime
@@ -58,7 +58,7 @@ def noise_for(policy: Policy, seed: int | None) -> tuple[NoiseSource, np.random.
 def affordable(policy: Policy, ledger: Ledger) -> None:
     """Refuse a policy whose noise is not enough for its own budget, such as a paper's printed constants."""
     channel = channel_of(policy, 0)
-    counts = Counter(channel.sizes)
+    counts = channel.sizes.counts()
     events = Counter({protocol.event: counts[size] for size, protocol in channel.protocols.items()})
     if not parallel.within({TASK: events}, ledger.participations, ledger.budget):
         raise BudgetExceeded(
@@ -81,7 +81,10 @@ def calibrations(policy: Policy) -> dict[int, tuple[Channel, list[int]]]:
     """
     phases = policy._phases if isinstance(policy, Anytime) else {0: policy}
     channels = {phase: one.channel for phase, one in phases.items() if "channel" in vars(one)}
-    return {phase: (replace(channel, sizes=()), _runs(channel.sizes)) for phase, channel in channels.items()}
+    return {
+        phase: (replace(channel, sizes=Sizes()), [n for run in channel.sizes.runs for n in run])
+        for phase, channel in channels.items()
+    }
 
 
 def calibrated(policy: Policy) -> int:
@@ -92,12 +95,8 @@ def calibrated(policy: Policy) -> int:
 def recalibrate(policy: Policy, saved: dict[int, tuple[Channel, list[int]]]) -> None:
     """Make a policy use these protocols, where it has none yet; what they guarantee is computed from them anew."""
     for phase, (channel, runs) in saved.items():
-        sizes = tuple(size for size, times in zip(runs[::2], runs[1::2], strict=True) for _ in range(times))
+        sizes = Sizes(tuple(zip(runs[::2], runs[1::2], strict=True)))
         owner = policy.phase(phase) if isinstance(policy, Anytime) else policy
         if "channel" in vars(owner):
             continue
         vars(owner)["channel"] = replace(channel, sizes=sizes)  # where its cached property looks first
-
-
-def _runs(sizes: tuple[int, ...]) -> list[int]:
-    return [number for size, run in groupby(sizes) for number in (size, len(list(run)))]

@@ -30,6 +30,7 @@ from numpy.typing import NDArray
 from scipy import special
 
 from bandanna.core import require
+from bandanna.core.sizes import Sizes
 from bandanna.theory.contextual import linucb_lemma
 
 Floats = NDArray[np.float64]
@@ -37,15 +38,40 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, kw_only=True)
 class Confidence:
-    """Regulariser and radius before the first batch and after each: arrays of length M + 1."""
+    """Regulariser and radius before the first batch and after each, computed for the batch that is asked for.
 
-    ridge: Floats
-    radius: Floats
+    Parts of the radius of which every batch has its own are tables; others take no memory for their repetitions.
+    """
+
+    dim: int
+    sizes: Sizes
     smallest: float  # lambda_min
+    slope: float  # s
+    level: float  # 2 log(3/a)
+    ridge: Floats  # (M + 1,)
+    biases: Floats  # (M + 1,): S sqrt(lambda_max)
+    first: float  # nu before the first batch
+    noises: Floats  # (M,): nu after each
+
+    def at(self, batches: int) -> tuple[float, float]:
+        """Regulariser and radius after so many batches."""
+        noise = self.noises[batches - 1] if batches else self.first
+        growth = self.slope * np.sqrt(self._log_det(self.sizes.before(batches)))
+        return float(self.ridge[batches]), float(growth + self.biases[batches] + noise)
+
+    @property
+    def radius(self) -> Floats:
+        """The table of radii, (M + 1,)."""
+        users = np.concatenate([[0.0], np.cumsum(self.sizes.each(size for size, _ in self.sizes.runs))])
+        noise = np.concatenate([[self.first], self.noises])
+        return np.asarray(self.slope * np.sqrt(self._log_det(users)) + self.biases + noise)
+
+    def _log_det(self, users: float | Floats) -> Floats:
+        return np.asarray(self.level + self.dim * np.log1p(users / (self.dim * self.smallest)))
 
     def bound(self, *, horizon: int, batch: int, dim: int, width: float = 1.0) -> float:
         """What Lemma A.2 of [000] promises with the last radius."""
-        radius = width * float(self.radius[-1])
+        radius = width * self.at(len(self.sizes))[1]
         return float(linucb_lemma(horizon=horizon, dim=dim, batch=batch, radius=radius, smallest=self.smallest))
 
 
@@ -61,17 +87,26 @@ class PaperConfidence:
         require.positive("vector", self.vector)
 
     def radii(
-        self, prefix_std: Floats, users: Floats, *, dim: int, failure: float, ridge: float, parameter_bound: float
+        self, prefix_std: Floats, sizes: Sizes, *, dim: int, failure: float, ridge: float, parameter_bound: float
     ) -> Confidence:
-        """Regulariser and radius for `users` t_0 = 0, t_1, ..., t_M [000, Lemma A.4]."""
+        """Regulariser and radius for batches of these sizes [000, Lemma A.4]."""
         sigma = float(np.max(prefix_std, initial=0.0))
         spread = sigma * (math.sqrt(dim) + math.sqrt(math.log(max(1, len(prefix_std)) / failure)))
         matrix, vector = self.matrix * spread, self.vector * math.sqrt(spread)  # Sigma, nu
         regulariser = max(ridge, 2 * matrix)
         smallest = regulariser - matrix
-        log_det = 2 * math.log(2 / failure) + dim * np.log1p(users / (dim * smallest))
-        radius = np.sqrt(log_det) + parameter_bound * math.sqrt(regulariser + matrix) + vector
-        return Confidence(ridge=np.full(len(users), regulariser), radius=radius, smallest=smallest)
+        bias = parameter_bound * math.sqrt(regulariser + matrix)
+        return Confidence(
+            dim=dim,
+            sizes=sizes,
+            smallest=smallest,
+            slope=1.0,
+            level=2 * math.log(2 / failure),
+            ridge=np.broadcast_to(regulariser, len(sizes) + 1),
+            biases=np.broadcast_to(bias, len(sizes) + 1),
+            first=vector,
+            noises=np.broadcast_to(vector, len(sizes)),
+        )
 
 
 @lru_cache(maxsize=256)
@@ -101,7 +136,7 @@ def noise_bounds(
     Flat (one bound for all m) unless `growing`: then dyadic blocks of m, each with its own share of the failure.
     """
     batches = len(prefix_std)
-    if not batches or not np.any(prefix_std > 0):
+    if not batches or not prefix_std[-1] > 0:  # noise stays in a running sum
         return _table(np.zeros(1), np.array([batches])), _table(np.zeros(1), np.array([batches]))
     first = 2 ** np.arange(batches.bit_length()) - 1 if growing else np.zeros(1, dtype=np.int64)  # of every block
     lengths = np.diff(first, append=batches)
@@ -122,7 +157,7 @@ def _table(values: Floats, lengths: NDArray[np.int64]) -> Floats:
 
 def radii(
     prefix_std: Floats,
-    users: Floats,
+    sizes: Sizes,
     *,
     dim: int,
     failure: float,
@@ -132,15 +167,23 @@ def radii(
     independent: bool,
     growing: bool,
 ) -> Confidence:
-    """Regulariser and radius for `users` t_0 = 0, t_1, ..., t_M; entry 0 is before the first batch."""
+    """Regulariser and radius for batches of these sizes; entry 0 is before the first."""
     matrix, vector = noise_bounds(prefix_std, dim, failure, independent=independent, growing=growing)
     first = matrix[:1] if len(matrix) else np.zeros(1)
     sigma = np.concatenate([first, matrix]) if growing else first  # (M + 1,), or one bound for all: (1,)
-    noise = np.concatenate([np.zeros(1), vector])
     regulariser = np.maximum(ridge, 2 * sigma)
     smallest = regulariser - sigma
     parts = 3 if np.any(sigma > 0) else 1
-    log_det = 2 * math.log(parts / failure) + dim * np.log1p(users / (dim * np.min(smallest)))
-    radius = reward_std * np.sqrt(log_det) + parameter_bound * np.sqrt(regulariser + sigma) + noise / np.sqrt(smallest)
-    table = np.broadcast_to(regulariser, radius.shape)
-    return Confidence(ridge=table, radius=radius, smallest=float(np.min(smallest)))
+    return Confidence(
+        dim=dim,
+        sizes=sizes,
+        smallest=float(np.min(smallest)),
+        slope=reward_std,
+        level=2 * math.log(parts / failure),
+        ridge=np.broadcast_to(regulariser, len(sizes) + 1),
+        biases=np.broadcast_to(parameter_bound * np.sqrt(regulariser + sigma), len(sizes) + 1),
+        first=0.0,
+        noises=vector / np.sqrt(smallest[1:])
+        if growing
+        else np.broadcast_to(vector[:1] / np.sqrt(smallest), len(sizes)),
+    )

@@ -146,14 +146,13 @@ class LinUCB:
     def channel(self) -> Channel:
         """The calibrated protocols for the schedule."""
         sizes = self.schedule.sizes(self.horizon)
-        if not sizes:
+        if not len(sizes):
             raise InvalidArgument("batch", self.batch, f"a first batch of at most the horizon, {self.horizon} rounds")
         return open_channel(self.privacy, domain=self.domain, sizes=sizes)
 
     @cached_property
     def radii(self) -> Confidence:
         """Regulariser and radius after every batch: public, known before the first round."""
-        users = np.concatenate([[0.0], np.cumsum(self.channel.sizes)])
         shared: dict[str, Any] = {
             "dim": self.dim,
             "failure": self.failure,
@@ -162,10 +161,10 @@ class LinUCB:
         }
         if self.confidence != "exact":
             printed = self.confidence if isinstance(self.confidence, PaperConfidence) else PaperConfidence()
-            return printed.radii(self.channel.prefix_std(), users, **shared)
+            return printed.radii(self.channel.prefix_std(), self.channel.sizes, **shared)
         return radii(
             self.channel.prefix_std(),
-            users,
+            self.channel.sizes,
             reward_std=0.5,
             independent=self.channel.independent,
             growing=self.growing,
@@ -175,7 +174,7 @@ class LinUCB:
     @property
     def regret_bound(self) -> float:
         """What Lemma A.2 of [000] promises at the horizon, with this radius: the measure of `batch="best"`."""
-        largest = max(self.channel.sizes)
+        largest = max(self.channel.sizes.counts())
         return self.radii.bound(horizon=self.horizon, batch=largest, dim=self.dim, width=self.width)
 
     @property
@@ -192,7 +191,7 @@ class LinUCB:
         sizes, m = self.channel.sizes, state.running.batches
         if m < len(sizes):
             return Episode(users=sizes[m])
-        left = self.horizon - sum(sizes)
+        left = self.horizon - sizes.users
         return Episode(users=left, released=False) if left else None
 
     def publish(self, state: State) -> tuple[State, Snapshot]:
@@ -203,10 +202,10 @@ class LinUCB:
     def estimate(self, total: Floats, batches: int) -> tuple[Snapshot, NDArray[np.int64]]:
         """Ridge regression on the released sums (*R, dim) of so many batches, and which matrices were shifted (*R)."""
         vector, gram = self.domain.unpack(total)
-        ridge = self.radii.ridge[batches]
+        ridge, radius = self.radii.at(batches)
         inverse, repaired = positive_inverse(gram + ridge * self._identity, floor=1e-3 * ridge)  # V_m^{-1}
         theta = (inverse @ np.ascontiguousarray(vector)[..., None])[..., 0]
-        return Snapshot(theta=theta, inverse=inverse, radius=self.width * float(self.radii.radius[batches])), repaired
+        return Snapshot(theta=theta, inverse=inverse, radius=self.width * radius), repaired
 
     def act(self, snapshot: Snapshot, contexts: Floats) -> NDArray[np.int64]:
         """Device: the first arm with the largest index; (*R, rounds, K, d) -> (*R, rounds)."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from bandanna.core import require
+from bandanna.core.sizes import Sizes
 from bandanna.errors import InvalidArgument
 
 _LEAP = 4  # steps of a quarter: a factor of 2.4
@@ -18,7 +19,7 @@ class Schedule(ABC):
     """A rule that divides a horizon into batches. A last batch that does not fit is not released."""
 
     @abstractmethod
-    def sizes(self, horizon: int) -> tuple[int, ...]:
+    def sizes(self, horizon: int) -> Sizes:
         """Sizes of the complete batches."""
 
 
@@ -31,9 +32,10 @@ class FixedBatches(Schedule):
     def __post_init__(self) -> None:
         require.whole("batch", self.size)
 
-    def sizes(self, horizon: int) -> tuple[int, ...]:
+    def sizes(self, horizon: int) -> Sizes:
         """floor(horizon / size) equal batches."""
-        return (self.size,) * (horizon // self.size)
+        times = horizon // self.size
+        return Sizes(((self.size, times),) if times else ())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +53,7 @@ class GeometricBatches(Schedule):
         if not self.ratio >= 1:
             raise InvalidArgument("ratio", self.ratio, "a number >= 1")
 
-    def sizes(self, horizon: int) -> tuple[int, ...]:
+    def sizes(self, horizon: int) -> Sizes:
         """Growing batches, the last one stretched to the horizon if what is left would be smaller than it."""
         sizes: list[int] = []
         left, step = horizon, 0
@@ -64,7 +66,7 @@ class GeometricBatches(Schedule):
                 size = left
             sizes.append(size)
             left, step = left - size, step + 1
-        return tuple(sizes)
+        return Sizes.of(sizes)
 
 
 def geometric(*, first: int, ratio: float) -> GeometricBatches:

@@ -8,6 +8,7 @@ so far.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -16,9 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bandanna.accounting import parallel
+from bandanna.accounting.events import Event
 from bandanna.accounting.guarantee import Guarantee, worst_of
 from bandanna.core.domain import Domain, Statistic
 from bandanna.core.estimate import Estimate
+from bandanna.core.sizes import Sizes
 from bandanna.errors import InvalidArgument, InvalidBudget
 from bandanna.mechanisms.sources import NoiseSource
 from bandanna.protocols.base import BatchProtocol, Protocol, StreamProtocol
@@ -45,7 +48,7 @@ class Channel:
     """Running sums over a public schedule of batch `sizes`; a shorter last batch is never released."""
 
     protocols: dict[int, Protocol] = field(hash=False)  # by batch size; a stream protocol under every size
-    sizes: tuple[int, ...]
+    sizes: Sizes
 
     @cached_property
     def stream(self) -> StreamProtocol | None:
@@ -69,7 +72,9 @@ class Channel:
         stated = worst_of([protocol.guarantee for protocol in self.protocols.values()])
         if len(self.protocols) == 1 or stated.participations == 1:
             return stated
-        batches = Counter(self.protocols[size].event for size in self.sizes)
+        batches: Counter[Event] = Counter()
+        for size, times in self.sizes.runs:
+            batches[self.protocols[size].event] += times
         spent = parallel.spent({"": batches}, stated.participations, stated.delta)
         return replace(stated, epsilon=max(stated.epsilon, spent), shuffler=None)  # sizes mix: not computed
 
@@ -82,8 +87,10 @@ class Channel:
         """Noise of the running sum per scaled coordinate after 1, ..., M batches: public, known in advance."""
         if self.stream is not None:
             return self.stream.prefix_std()
-        variance = {size: self._batch_protocol(size).std(size) ** 2 for size in set(self.sizes)}
-        each = np.fromiter((variance[size] for size in self.sizes), np.float64, len(self.sizes))
+        variances = [self._batch_protocol(size).std(size) ** 2 for size, _ in self.sizes.runs]
+        if not any(variances):
+            return np.broadcast_to(0.0, len(self.sizes))
+        each = self.sizes.each(variances)
         return np.asarray(np.sqrt(np.cumsum(each, out=each)))
 
     def begin(self, replicates: tuple[int, ...] = ()) -> Running:
@@ -110,15 +117,17 @@ class Channel:
         return protocol
 
 
-def open_channel(privacy: Privacy, *, domain: Domain, sizes: tuple[int, ...]) -> Channel:
+def open_channel(privacy: Privacy, *, domain: Domain, sizes: Sizes | Iterable[int]) -> Channel:
     """Calibrate for a statistic and a schedule: noise belongs to a batch size, so every size has its own protocol."""
+    sizes = sizes if isinstance(sizes, Sizes) else Sizes.of(sizes)
     returning = privacy.noisy and privacy.participations > 1
-    if returning and privacy.model == "shuffle" and privacy.protocol == "gaussian" and len(set(sizes)) > 1:
+    if returning and privacy.model == "shuffle" and privacy.protocol == "gaussian" and len(sizes.counts()) > 1:
         allowed = "batches of one size: shuffled Gaussians of several sizes do not compose within the budget"
-        raise InvalidArgument("batch", sorted(set(sizes)), allowed)
+        raise InvalidArgument("batch", sorted(sizes.counts()), allowed)
     if privacy.model == "concurrent" and privacy.noisy:
         return Channel(protocols={sizes[0]: _concurrent(privacy, domain, sizes)}, sizes=sizes)
-    return Channel(protocols={size: _protocol(privacy, domain, size, len(sizes)) for size in set(sizes)}, sizes=sizes)
+    protocols = {size: _protocol(privacy, domain, size, len(sizes)) for size in sizes.counts()}
+    return Channel(protocols=protocols, sizes=sizes)
 
 
 def _protocol(privacy: Privacy, domain: Domain, size: int, steps: int) -> Protocol:
@@ -154,10 +163,10 @@ def lowest_batch(privacy: Privacy, *, domain: Domain, horizon: int) -> int:
     return tree.sizes[0]
 
 
-def _concurrent(privacy: Privacy, domain: Domain, sizes: tuple[int, ...]) -> ConcurrentShuffle:
+def _concurrent(privacy: Privacy, domain: Domain, sizes: Sizes) -> ConcurrentShuffle:
     """Concurrent shufflers whose lowest batches are those of the schedule, which must be of one size."""
-    if len(set(sizes)) != 1:
-        raise InvalidArgument("batch", sorted(set(sizes)), "one size: the lowest batches of concurrent shufflers")
+    if len(sizes.counts()) != 1:
+        raise InvalidArgument("batch", sorted(sizes.counts()), "one size: the lowest batches of concurrent shufflers")
     if privacy.participations != 1:
         allowed = "1: the batches of a returning user may be in one batch of a higher level"
         raise InvalidArgument("participations", privacy.participations, allowed)

@@ -64,10 +64,9 @@ def _by_noise(policy: LinUCB | Anytime, world: World, tally: Tally, rounds: int)
         if noise is None:
             return None
         left = rounds - tally.done
-        made, repaired = arms.run(
-            running, noise, tally, min(left, sum(running.channel.sizes)) if running is not policy else left
-        )
-        releases, users, phase = releases + made, users + sum(running.channel.sizes[:made]), phase + 1
+        sizes = running.channel.sizes
+        made, repaired = arms.run(running, noise, tally, min(left, sizes.users) if running is not policy else left)
+        releases, users, phase = releases + made, users + sizes.before(made), phase + 1
         repairs += repaired
     return _Done(releases=releases, users=users, clipped=arms.clipped, repairs=repairs)
 

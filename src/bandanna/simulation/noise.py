@@ -7,6 +7,7 @@ which ignores grids). Binomial noise is not of this kind: its rounding looks at 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import repeat
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +28,7 @@ def running_noise(
         return channel.continual.mechanism.prefix_noise(source, replicates)
     protocols = channel.protocols.values()
     if all(isinstance(protocol, Clear) for protocol in protocols):
-        return iter([0.0] * len(channel.sizes))
+        return repeat(0.0, len(channel.sizes))
     if all(isinstance(protocol, GaussianReports) for protocol in protocols):
         return _sums_of_gaussians(channel, source, replicates)
     return None

@@ -36,8 +36,8 @@ def _shufflers(policy: LinUCB) -> int | None:
 def _linucb(policy: LinUCB) -> dict[str, Any]:
     """The numbers of Lemma A.2 [000]."""
     return {
-        "batch": max(policy.channel.sizes),
-        "radius": policy.width * float(policy.radii.radius[-1]),
+        "batch": max(policy.channel.sizes.counts()),
+        "radius": policy.width * policy.radii.at(len(policy.channel.sizes))[1],
         "smallest": policy.radii.smallest,
         "participations": policy.privacy.participations,
         "shufflers": _shufflers(policy),
