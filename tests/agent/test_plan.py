@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tracemalloc
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -49,7 +50,7 @@ BUDGET = {"epsilon": 1.0, "delta": 1e-5}
 )
 @pytest.mark.parametrize("anytime", [False, True])
 def test_batches_are_those_written_down(privacy: bd.Privacy, batch: object, anytime: bool) -> None:
-    """Every batch has the number, decisions, event and stream that it would have in a list of all of them."""
+    """A batch lacks the number, decisions, event or stream that it would have in a list of all of them."""
     policy = bd.LinUCB(dim=2, horizon=100, privacy=privacy, batch=batch)
     run = Anytime(first=policy) if anytime else policy
     plan, expected = Plan(run), written_down(run, 3 if anytime else 1)
@@ -59,8 +60,8 @@ def test_batches_are_those_written_down(privacy: bd.Privacy, batch: object, anyt
     assert fresh.batch(len(expected) - 1) == expected[-1]  # in any order
 
 
-def test_a_decision_without_privacy_costs_the_same_at_any_horizon() -> None:
-    """Neither making an agent for 10^9 rounds nor deciding, learning and saving takes memory that grows with them."""
+def test_a_decision_without_privacy_costs_the_same_at_any_horizon(tmp_path: Path) -> None:
+    """Making an agent for 10^9 rounds, deciding, learning, saving and loading take memory that grows with them."""
     warm = bd.Agent(policy=bd.LinUCB(dim=2, horizon=10))
     arms = np.eye(2)
     warm.observe(warm.act(arms).id, 1.0)
@@ -69,6 +70,8 @@ def test_a_decision_without_privacy_costs_the_same_at_any_horizon() -> None:
         agent = bd.Agent(policy=bd.LinUCB(dim=2, horizon=10**9))
         for _ in range(3):
             agent.observe(agent.act(arms).id, 1.0)
+        agent.save(tmp_path / "agent")
+        agent = bd.Agent.load(tmp_path / "agent")
         agent.close()
         _, peak = tracemalloc.get_traced_memory()
     finally:

@@ -29,7 +29,7 @@ from bandanna.protocols.shuffle_gaussian import ShuffleGaussian
 from bandanna.protocols.trust import Privacy
 from bandanna.storage.declared import conforms
 
-BATCHES = 10**7  # at most so many in a phase: no agent with more has ever been made
+BATCHES = 10**7  # at most so many with noise in a phase: each has a place in a table
 _LARGEST = 1e60  # of a number in a state: its square is a float
 _PLAIN = {
     "name": str, "policy": Policy, "calibrations": dict[int, Any], "grace": int, "seed": int | None, "secret": str,
@@ -68,7 +68,8 @@ def check_calibrations(policy: Policy, saved: Any) -> None:
         sizes, times = runs[::2], runs[1::2]
         longest = policy.first.horizon << phase if isinstance(policy, Anytime) else policy.horizon
         users = sum(size * often for size, often in zip(sizes, times, strict=True))
-        demand(sum(times) <= BATCHES and users <= longest, "more batches than the horizon has")
+        most = BATCHES if policy.privacy.noisy else longest
+        demand(sum(times) <= most and users <= longest, "more batches than the horizon has")
         demand(set(channel.protocols) == set(sizes), "batches without a protocol")
         for size, protocol in channel.protocols.items():
             _check_protocol(policy, protocol, size, steps=sum(times))
