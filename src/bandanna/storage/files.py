@@ -67,7 +67,7 @@ def read(path: Path) -> bytes:
             size = os.fstat(handle).st_size
             if size > MOST:
                 raise BandannaError(f"{path} has {size} bytes; allowed are at most {MOST}")
-            return file.read(MOST)
+            return file.read(size)
         except OSError as error:
             raise BandannaError(f"{path} cannot be read: {error.strerror or error}") from error
 
