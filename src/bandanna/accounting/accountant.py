@@ -97,7 +97,7 @@ def price(event: events.Event, tail: float) -> Price:
 
 def delta(event: events.Event, epsilon: float) -> float:
     """Smallest delta proven for `event` at `epsilon` > 0: the best over a ladder of tails."""
-    require.epsilon(epsilon)
+    epsilon = require.epsilon(epsilon)
     if math.isinf(epsilon):
         return 0.0
     targets = (1e-14, 1e-11, 1e-8, 1e-5, 1e-2)

@@ -13,7 +13,6 @@ from __future__ import annotations
 import math
 import sys
 from dataclasses import dataclass
-from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -156,9 +155,10 @@ def _log_cosh(x: float) -> float:
 
 
 def _order(alpha: Any) -> float:
-    if isinstance(alpha, bool) or not isinstance(alpha, Real) or not 1 < float(alpha) < math.inf:
+    number = require.finite("alpha", alpha, "a finite number > 1", error=InvalidBudget)
+    if number <= 1:
         raise InvalidBudget("alpha", alpha, "a finite number > 1")
-    return float(alpha)
+    return number
 
 
 def _approx(epsilon: float, delta: float) -> ApproxDP:

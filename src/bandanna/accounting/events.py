@@ -41,10 +41,9 @@ class GaussianEvent(Event):
     grid: float = 0.0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "std", require.positive("std", self.std))
-        object.__setattr__(self, "sensitivity", require.positive("sensitivity", self.sensitivity))
-        object.__setattr__(self, "dim", require.whole("dim", self.dim))
-        object.__setattr__(self, "grid", require.non_negative("grid", self.grid))
+        require.store(self, require.positive, "std", "sensitivity")
+        require.store(self, require.whole, "dim")
+        require.store(self, require.non_negative, "grid")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,9 +55,8 @@ class DiscreteGaussianEvent(Event):
     dim: int = 1
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "std", require.positive("std", self.std))
-        object.__setattr__(self, "shift", require.positive("shift", self.shift))
-        object.__setattr__(self, "dim", require.whole("dim", self.dim))
+        require.store(self, require.positive, "std", "shift")
+        require.store(self, require.whole, "dim")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,10 +69,9 @@ class LaplaceEvent(Event):
     grid: float = 0.0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "scale", require.positive("scale", self.scale))
-        object.__setattr__(self, "sensitivity", require.positive("sensitivity", self.sensitivity))
-        object.__setattr__(self, "dim", require.whole("dim", self.dim))
-        object.__setattr__(self, "grid", require.non_negative("grid", self.grid))
+        require.store(self, require.positive, "scale", "sensitivity")
+        require.store(self, require.whole, "dim")
+        require.store(self, require.non_negative, "grid")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,9 +83,8 @@ class DiscreteLaplaceEvent(Event):
     dim: int = 1
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "scale", require.positive("scale", self.scale))
-        object.__setattr__(self, "shift", require.positive("shift", self.shift))
-        object.__setattr__(self, "dim", require.whole("dim", self.dim))
+        require.store(self, require.positive, "scale", "shift")
+        require.store(self, require.whole, "dim")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,11 +104,10 @@ class BinomialEvent(Event):
     rounded: bool = True
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "trials", require.whole("trials", self.trials))
-        object.__setattr__(self, "shift", require.positive("shift", self.shift))
-        object.__setattr__(self, "reach", require.whole("reach", self.reach))
-        object.__setattr__(self, "dim", require.whole("dim", self.dim))
-        object.__setattr__(self, "probability", require.chance("probability", self.probability))
+        require.store(self, require.whole, "trials")
+        require.store(self, require.positive, "shift")
+        require.store(self, require.whole, "reach", "dim")
+        require.store(self, require.chance, "probability")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,11 +124,9 @@ class ShuffledGaussianEvent(Event):
     tail: float = 0.0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "std", require.positive("std", self.std))
-        object.__setattr__(self, "sensitivity", require.positive("sensitivity", self.sensitivity))
-        object.__setattr__(self, "users", require.whole("users", self.users))
-        object.__setattr__(self, "dim", require.whole("dim", self.dim))
-        object.__setattr__(self, "tail", require.non_negative("tail", self.tail))
+        require.store(self, require.positive, "std", "sensitivity")
+        require.store(self, require.whole, "users", "dim")
+        require.store(self, require.non_negative, "tail")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,11 +145,9 @@ class ContinualEvent(Event):
     grid: float = 0.0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "std", require.positive("std", self.std))
-        object.__setattr__(self, "sensitivity", require.positive("sensitivity", self.sensitivity))
-        object.__setattr__(self, "participations", require.whole("participations", self.participations))
-        object.__setattr__(self, "dim", require.whole("dim", self.dim))
-        object.__setattr__(self, "grid", require.non_negative("grid", self.grid))
+        require.store(self, require.positive, "std", "sensitivity")
+        require.store(self, require.whole, "participations", "dim")
+        require.store(self, require.non_negative, "grid")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -180,4 +171,4 @@ class RepetitionEvent(Event):
     times: int
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "times", require.whole("times", self.times))
+        require.store(self, require.whole, "times")

@@ -17,7 +17,6 @@ def fine_grid(std: float, change: float, touched: int) -> float:
     change: rounding moves each by at most one step. Powers of two keep std/grid exact and let prices be remembered.
     (In l1, one step for each of `dim` coordinates: pass touched = dim^2.)
     """
-    require.positive("std", std)
-    require.positive("sensitivity", change)
+    std, change = require.positive("std", std), require.positive("sensitivity", change)
     steps = std * math.sqrt(touched) / (_SHARE * change)
     return std * 2.0 ** -max(_FINEST, math.ceil(math.log2(steps)))

@@ -44,7 +44,7 @@ class Ledger:
     store: LedgerStore = field(default_factory=MemoryStore)
 
     def __post_init__(self) -> None:
-        require.whole("participations", self.participations)
+        require.store(self, require.whole, "participations")
         if not isinstance(self.budget, Budget):
             raise InvalidArgument("budget", self.budget, "a Budget: ApproxDP, PureDP, ZCDP or RenyiDP")
         if not isinstance(self.store, LedgerStore):

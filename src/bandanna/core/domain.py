@@ -20,6 +20,7 @@ from bandanna.errors import InvalidArgument, InvalidStatistic
 
 Floats = NDArray[np.float64]
 
+_LEAST, _MOST = 1e-60, 1e60  # sizes of a domain
 _TOLERANCE = 1e-9  # relative; what rounding errors of an honest computation may exceed a bound by
 
 
@@ -78,7 +79,7 @@ class Domain(ABC):
     dim: int
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "dim", require.whole("dim", self.dim))
+        require.store(self, require.whole, "dim")
 
     @property
     @abstractmethod
@@ -174,7 +175,7 @@ class Ball(Domain):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "bound", require.positive("bound", self.bound))
+        require.store(self, size, "bound")
 
     @property
     def sensitivity(self) -> float:
@@ -210,9 +211,11 @@ class Box(Domain):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        numbers = all(isinstance(end, int | float | np.floating | np.integer) for end in (self.low, self.high))
-        if not (numbers and math.isfinite(self.low) and math.isfinite(self.high) and self.low < self.high):
-            raise InvalidArgument("low, high", (self.low, self.high), "finite numbers with low < high")
+        allowed = f"finite numbers up to {_MOST:g} in size, with low < high, at least {_LEAST:g} apart"
+        for end in ("low", "high"):
+            object.__setattr__(self, end, require.finite("low, high", getattr(self, end), allowed))
+        if not _LEAST <= self.high - self.low or max(-self.low, self.high) > _MOST:
+            raise InvalidArgument("low, high", (self.low, self.high), allowed)
 
     @property
     def sensitivity(self) -> float:
@@ -227,16 +230,24 @@ class Box(Domain):
     @property
     def lower(self) -> Floats:
         """Low everywhere."""
-        return np.full(self.dim, float(self.low))
+        return np.full(self.dim, self.low)
 
     @property
     def upper(self) -> Floats:
         """High everywhere."""
-        return np.full(self.dim, float(self.high))
+        return np.full(self.dim, self.high)
 
     def project(self, values: Floats) -> Floats:
         """Clip every coordinate."""
         return np.clip(values, self.low, self.high)
+
+
+def size(argument: str, value: Any) -> float:
+    """The size of a domain: its powers, and those of its noise, must stay inside the floats."""
+    number = require.positive(argument, value)
+    if not _LEAST <= number <= _MOST:
+        raise InvalidArgument(argument, value, f"a number from {_LEAST:g} to {_MOST:g}")
+    return number
 
 
 def reals(argument: str, values: ArrayLike, allowed: str = "an array of real numbers") -> Floats:

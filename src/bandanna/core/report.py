@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from bandanna.core import require
-from bandanna.core.domain import Domain, Statistic, all_finite, clip_norm, reals
+from bandanna.core.domain import Domain, Statistic, all_finite, clip_norm, reals, size
 from bandanna.errors import InvalidStatistic
 
 Floats = NDArray[np.float64]
@@ -36,7 +36,7 @@ class LinearReport(Domain):
     def __post_init__(self) -> None:
         d = require.whole("features", self.features)
         object.__setattr__(self, "features", d)
-        object.__setattr__(self, "reward_bound", require.positive("reward_bound", self.reward_bound))
+        require.store(self, size, "reward_bound")
         object.__setattr__(self, "dim", d + d * (d + 1) // 2)
 
     @property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from numbers import Integral, Real
 from typing import Any
 
@@ -78,6 +79,12 @@ def whole(argument: str, value: Any, *, least: int = 1, most: int | None = EXACT
     if most is not None and number > most:
         raise InvalidArgument(argument, value, f"{allowed}, at most {most:,}")
     return number
+
+
+def store(owner: object, check: Callable[..., float], *names: str, **options: Any) -> None:
+    """Put the plain value of each of a frozen value's fields in its place: a NumPy scalar would keep its precision."""
+    for name in names:
+        object.__setattr__(owner, name, check(name, getattr(owner, name), **options))
 
 
 def one_of(argument: str, value: Any, allowed: tuple[str, ...]) -> str:

@@ -167,7 +167,7 @@ class Binomial(Link):
     name = "binomial"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "trials", require.whole("trials", self.trials))
+        require.store(self, require.whole, "trials")
 
     @property
     def reward_bound(self) -> float:
@@ -218,7 +218,7 @@ class TruncatedPoisson(Link):
     name = "truncated poisson"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "most", require.whole("most", self.most))
+        require.store(self, require.whole, "most")
 
     @property
     def reward_bound(self) -> float:

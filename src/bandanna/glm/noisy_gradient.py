@@ -54,11 +54,8 @@ class NoisyGradient:
     calls: int = 1
 
     def __post_init__(self) -> None:
-        require.whole("dim", self.dim)
-        require.whole("steps", self.steps)
-        require.whole("calls", self.calls)
-        require.positive("parameter_bound", self.parameter_bound)
-        require.positive("std", self.std)
+        require.store(self, require.whole, "dim", "steps", "calls")
+        require.store(self, require.positive, "parameter_bound", "std")
 
     @classmethod
     def priced(

@@ -8,11 +8,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from bandanna.accounting.events import BinomialEvent
-from bandanna.errors import InvalidArgument
+from bandanna.core import require
 from bandanna.mechanisms.base import Mechanism, noise_source
 from bandanna.mechanisms.sources import NoiseSource
-
-_MOST_TRIALS = 2**53
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,9 +35,10 @@ class Binomial(Mechanism):
     rounded: bool = True
 
     def __post_init__(self) -> None:
+        require.store(self, require.whole, "trials", "reach", "dim")
+        require.store(self, require.positive, "shift")
+        require.store(self, require.chance, "probability")
         super().__post_init__()
-        if self.trials > _MOST_TRIALS:
-            raise InvalidArgument("trials", self.trials, "a whole number from 1 to 2^53")
 
     @property
     def event(self) -> BinomialEvent:

@@ -37,9 +37,10 @@ class Gaussian(Mechanism):
     grid: float | None = None
 
     def __post_init__(self) -> None:
-        require.positive("std", self.std)
-        require.positive("sensitivity", self.sensitivity)
-        require.whole("dim", self.dim)
+        require.store(self, require.positive, "std", "sensitivity")
+        require.store(self, require.whole, "dim")
+        if self.grid is not None:
+            require.store(self, require.non_negative, "grid")
         super().__post_init__()
         if self.step > self.std:
             raise InvalidArgument("grid", self.grid, f"at most std = {self.std!r}")
@@ -86,8 +87,10 @@ class DiscreteGaussian(Mechanism):
     dim: int = 1
 
     def __post_init__(self) -> None:
+        require.store(self, parameter, "std")
+        require.store(self, require.positive, "shift")
+        require.store(self, require.whole, "dim")
         super().__post_init__()
-        parameter("std", self.std)
 
     @property
     def event(self) -> DiscreteGaussianEvent:

@@ -36,9 +36,10 @@ class Laplace(Mechanism):
     grid: float | None = None
 
     def __post_init__(self) -> None:
-        require.positive("scale", self.scale)
-        require.positive("sensitivity", self.sensitivity)
-        require.whole("dim", self.dim)
+        require.store(self, require.positive, "scale", "sensitivity")
+        require.store(self, require.whole, "dim")
+        if self.grid is not None:
+            require.store(self, require.non_negative, "grid")
         super().__post_init__()
         if self.step > self.scale:
             raise InvalidArgument("grid", self.grid, f"at most scale = {self.scale!r}")
@@ -82,8 +83,10 @@ class DiscreteLaplace(Mechanism):
     dim: int = 1
 
     def __post_init__(self) -> None:
+        require.store(self, parameter, "scale")
+        require.store(self, require.positive, "shift")
+        require.store(self, require.whole, "dim")
         super().__post_init__()
-        parameter("scale", self.scale)
 
     @property
     def event(self) -> DiscreteLaplaceEvent:

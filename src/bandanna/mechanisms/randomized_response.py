@@ -38,10 +38,11 @@ class RandomizedResponse(Mechanism):
     dim: int = 1
 
     def __post_init__(self) -> None:
-        if not LEAST <= require.epsilon(self.epsilon) < math.inf:
+        object.__setattr__(self, "epsilon", require.epsilon(self.epsilon))
+        if not LEAST <= self.epsilon < math.inf:
             allowed = f"a finite number >= {LEAST}: a coin of 53 binary places"
             raise InvalidBudget("epsilon", self.epsilon, allowed)
-        require.whole("dim", self.dim)
+        require.store(self, require.whole, "dim")
         super().__post_init__()
 
     @cached_property

@@ -83,8 +83,7 @@ class PaperConfidence:
     vector: float = 1.0
 
     def __post_init__(self) -> None:
-        require.positive("matrix", self.matrix)
-        require.positive("vector", self.vector)
+        require.store(self, require.positive, "matrix", "vector")
 
     def radii(
         self, prefix_std: Floats, sizes: Sizes, *, dim: int, failure: float, ridge: float, parameter_bound: float

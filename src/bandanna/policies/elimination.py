@@ -82,7 +82,7 @@ class Elimination(FiniteArmed):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.failure is not None:
-            require.chance("failure", self.failure)
+            require.store(self, require.chance, "failure")
         bits = isinstance(self.budget, ApproxDP) and self.budget.delta > 0 and math.isfinite(self.budget.epsilon)
         if self.shuffled and not bits:
             raise InvalidBudget("budget", self.budget, "ApproxDP(finite epsilon, delta > 0) in the shuffle model")

@@ -26,8 +26,7 @@ class FiniteArmed:
     reward_range: tuple[float, float] = (0.0, 1.0)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "n_arms", require.whole("n_arms", self.n_arms))
-        object.__setattr__(self, "horizon", require.whole("horizon", self.horizon))
+        require.store(self, require.whole, "n_arms", "horizon")
         _ = self.domain
 
     @cached_property

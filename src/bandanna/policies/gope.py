@@ -90,12 +90,11 @@ class GOPE:
     reward_std: float | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "dim", require.whole("dim", self.dim))
-        object.__setattr__(self, "horizon", require.whole("horizon", self.horizon))
+        require.store(self, require.whole, "dim", "horizon")
         require.one_of("noise", self.noise, ("intermediate", "beginning"))
-        require.chance("failure", self.failure)
+        require.store(self, require.chance, "failure")
         if self.reward_std is not None:
-            require.positive("reward_std", self.reward_std)
+            require.store(self, require.positive, "reward_std")
         pure = isinstance(self.budget, PureDP) or (isinstance(self.budget, ApproxDP) and self.budget.delta == 0.0)
         if pure and self.mechanism.noisy:
             raise InvalidBudget("budget", self.budget, "a budget for Gaussian noise: ZCDP, RenyiDP, ApproxDP")

@@ -37,7 +37,7 @@ class LDPUCB(EveryRound):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require.positive("optimism", self.optimism)
+        require.store(self, require.positive, "optimism")
         if math.isinf(require.epsilon(self.epsilon)):
             raise InvalidBudget("epsilon", self.epsilon, "a finite number > 0 (UCB1 is the policy without noise)")
         _ = self.response

@@ -82,14 +82,12 @@ class OFUL:
     eigenvalue: float | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "dim", require.whole("dim", self.dim))
-        object.__setattr__(self, "horizon", require.whole("horizon", self.horizon))
-        for name in ("feature_bound", "parameter_bound", "ridge", "growth"):
-            require.positive(name, getattr(self, name))
+        require.store(self, require.whole, "dim", "horizon")
+        require.store(self, require.positive, "feature_bound", "parameter_bound", "ridge", "growth")
         if self.reward_std is not None:
-            require.positive("reward_std", self.reward_std)
-        require.non_negative("width", self.width)
-        require.chance("failure", self.failure)
+            require.store(self, require.positive, "reward_std")
+        require.store(self, require.non_negative, "width")
+        require.store(self, require.chance, "failure")
         require.one_of("confidence", self.confidence, ("exact", "paper"))
         if self.confidence == "paper" and self.eigenvalue is None:
             raise InvalidArgument("eigenvalue", None, 'lambda_0, for confidence="paper"')

@@ -107,17 +107,14 @@ class OFULJDP:
     width: float = 1.0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "dim", require.whole("dim", self.dim))
-        object.__setattr__(self, "horizon", require.whole("horizon", self.horizon))
+        require.store(self, require.whole, "dim", "horizon")
         size = round(math.sqrt(self.horizon)) if self.batch is None else require.whole("batch", self.batch)
         object.__setattr__(self, "batch", max(1, min(size, self.horizon)))
-        for name in ("parameter_bound", "ridge", "growth"):
-            require.positive(name, getattr(self, name))
+        require.store(self, require.positive, "parameter_bound", "ridge", "growth")
         if self.reward_std is not None:
-            require.positive("reward_std", self.reward_std)
-        require.non_negative("width", self.width)
-        require.chance("failure", self.failure)
-        require.chance("share", self.share)
+            require.store(self, require.positive, "reward_std")
+        require.store(self, require.non_negative, "width")
+        require.store(self, require.chance, "failure", "share")
         if isinstance(self.budget, PureDP) or not isinstance(self.budget, Budget) or math.isinf(self.budget.mu()):
             raise InvalidBudget("budget", self.budget, "a finite budget for Gaussian noise: ZCDP, ApproxDP, RenyiDP")
 

@@ -103,22 +103,19 @@ class PhasedElimination:
     design: str = "near"
 
     def __post_init__(self) -> None:
-        for name in ("dim", "horizon"):
-            object.__setattr__(self, name, require.whole(name, getattr(self, name)))
+        require.store(self, require.whole, "dim", "horizon")
         check_model(self.privacy)
         last = max(1, self.phases)
         if require.positive("alpha", self.alpha) * last > _MOST_CLIENTS:
             allowed = f"at most {_MOST_CLIENTS / last:.4g}: phase {last} would ask more than 2^{_MOST_CLIENTS} clients"
             raise InvalidArgument("alpha", self.alpha, allowed)
-        for name in ("noise", "bound"):
-            require.positive(name, getattr(self, name))
-        for name in ("sigma", "width"):
-            require.non_negative(name, getattr(self, name))
+        require.store(self, require.positive, "noise", "bound")
+        require.store(self, require.non_negative, "sigma", "width")
         if self.clients is not None:
             least = 2 if self.privacy.model == "shuffle" else 1
-            object.__setattr__(self, "clients", require.whole("clients", self.clients, least=least))
+            require.store(self, require.whole, "clients", least=least)
         if self.failure is not None:
-            require.chance("failure", self.failure)
+            require.store(self, require.chance, "failure")
         require.one_of("confidence", self.confidence, ("exact", "paper"))
         require.one_of("design", self.design, ("near", "optimal"))
         if self.per_round and self.privacy.noisy:

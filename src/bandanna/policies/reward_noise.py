@@ -49,8 +49,8 @@ class RewardNoise:
     def __post_init__(self) -> None:
         if self.budget is not None and not isinstance(self.budget, PureDP | ApproxDP | ZCDP | RenyiDP):
             raise InvalidBudget("budget", self.budget, "ZCDP, ApproxDP, RenyiDP, PureDP or None")
-        require.positive("sensitivity", self.sensitivity)
-        require.whole("dim", self.dim)
+        require.store(self, require.positive, "sensitivity")
+        require.store(self, require.whole, "dim")
         if self.budget is not None and self.noisy and not _LEAST <= _size(self.budget) <= _MOST:
             raise InvalidBudget("budget", self.budget, f"rho or epsilon between {_LEAST:g} and {_MOST:g}, or infinite")
 

@@ -30,7 +30,7 @@ class FixedBatches(Schedule):
     size: int
 
     def __post_init__(self) -> None:
-        require.whole("batch", self.size)
+        object.__setattr__(self, "size", require.whole("batch", self.size))
 
     def sizes(self, horizon: int) -> Sizes:
         """floor(horizon / size) equal batches."""
@@ -49,8 +49,9 @@ class GeometricBatches(Schedule):
     ratio: float
 
     def __post_init__(self) -> None:
-        require.whole("first", self.first)
-        if not self.ratio >= 1:
+        require.store(self, require.whole, "first")
+        require.store(self, require.finite, "ratio")
+        if self.ratio < 1:
             raise InvalidArgument("ratio", self.ratio, "a number >= 1")
 
     def sizes(self, horizon: int) -> Sizes:

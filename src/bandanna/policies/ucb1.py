@@ -30,7 +30,7 @@ class UCB1(EveryRound):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require.positive("optimism", self.optimism)
+        require.store(self, require.positive, "optimism")
 
     @property
     def guarantee(self) -> Guarantee:

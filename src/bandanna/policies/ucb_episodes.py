@@ -59,7 +59,7 @@ class UCBEpisodes(FiniteArmed):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require.positive("optimism", self.optimism)
+        require.store(self, require.positive, "optimism")
         _ = self.noise
 
     @cached_property

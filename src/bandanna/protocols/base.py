@@ -42,8 +42,8 @@ class Protocol(ABC):
 
     def __post_init__(self) -> None:
         a_domain(self.domain)
-        require.whole("participations", self.participations)
-        require.delta(self.delta)
+        require.store(self, require.whole, "participations")
+        object.__setattr__(self, "delta", require.delta(self.delta))
 
     @property
     @abstractmethod

@@ -32,11 +32,11 @@ class Privacy:
         require.one_of("mechanism", self.mechanism, ("blt", "tree", "honaker"))
         require.one_of("protocol", self.protocol, ("binomial", "gaussian"))
         require.one_of("calibration", self.calibration, ("tight", "paper"))
-        require.whole("participations", self.participations)
+        require.store(self, require.whole, "participations")
         if isinstance(self.shufflers, str) and self.shufflers != "best":
             raise InvalidArgument("shufflers", self.shufflers, 'a whole number >= 1, or "best"')
         if self.shufflers != "best":
-            require.whole("shufflers", self.shufflers)
+            require.store(self, require.whole, "shufflers")
         if isinstance(self.degrees, str):
             require.one_of("degrees", self.degrees, ("best", "paper"))
 

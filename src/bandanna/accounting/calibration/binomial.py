@@ -29,10 +29,9 @@ class BinomialNoise:
     probability: float = 0.5
 
     def __post_init__(self) -> None:
-        require.positive("scale", self.scale)
-        require.whole("trials", self.trials)
-        require.whole("users", self.users)
-        require.chance("probability", self.probability)
+        require.store(self, require.positive, "scale")
+        require.store(self, require.whole, "trials", "users")
+        require.store(self, require.chance, "probability")
 
     def std(self) -> float:
         """Standard deviation of a coordinate of the batch sum: sqrt(B b p (1-p) + B/4) / s, rounding included."""
@@ -67,7 +66,8 @@ def binomial_noise(
     """
     if not isinstance(budget, ApproxDP):
         raise InvalidBudget("budget", budget, "ApproxDP(epsilon, delta): binomial noise has bounded support")
-    users = require.whole("batch", users, least=2)
+    sensitivity, reach = require.positive("sensitivity", sensitivity), require.positive("reach", reach)
+    dim, users = require.whole("dim", dim), require.whole("batch", users, least=2)
     participations = require.whole("participations", participations)
     central = sensitivity * math.sqrt(participations) / finite_mu(budget)
 

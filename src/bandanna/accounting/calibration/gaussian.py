@@ -20,7 +20,7 @@ def gaussian_std(*, sensitivity: float, dim: int, budget: Budget, participations
 
     The analytic Gaussian mechanism: std = sensitivity sqrt(M) / mu(epsilon, delta), plus the grid's share.
     """
-    _check(sensitivity, dim, participations)
+    sensitivity, dim, participations = _checked(sensitivity, dim, participations)
 
     def event(std: float) -> events.Event:
         one = events.GaussianEvent(std=std, sensitivity=sensitivity, dim=dim, grid=fine_grid(std, sensitivity, dim))
@@ -37,7 +37,7 @@ def continual_std(
     std = M0 sensitivity |C| / mu(epsilon, delta), plus the grid's share; the worst prefix has factorisation.error()
     times it.
     """
-    _check(sensitivity, dim, participations)
+    sensitivity, dim, participations = _checked(sensitivity, dim, participations)
     change = participations * sensitivity * factorisation.sensitivity()
     touched = dim * factorisation.releases(participations)
 
@@ -56,7 +56,7 @@ def continual_std(
 
 def laplace_scale(*, sensitivity: float, dim: int, budget: Budget, participations: int = 1) -> float:
     """Least scale of Laplace noise on a `dim`-vector of l1 `sensitivity`: M sensitivity / epsilon, pure."""
-    _check(sensitivity, dim, participations)
+    sensitivity, dim, participations = _checked(sensitivity, dim, participations)
     if isinstance(budget, PureDP | ApproxDP):
         if math.isinf(budget.epsilon):
             raise InvalidBudget("epsilon", math.inf, "a finite number (the clear protocol adds no noise)")
@@ -96,10 +96,9 @@ def level_prices(mu: float, nodes: tuple[float, ...]) -> tuple[float, ...]:
     return tuple(mu * math.sqrt(root / math.fsum(roots)) for root in roots)
 
 
-def _check(sensitivity: float, dim: int, participations: int) -> None:
-    require.positive("sensitivity", sensitivity)
-    require.whole("dim", dim)
-    require.whole("participations", participations)
+def _checked(sensitivity: float, dim: int, participations: int) -> tuple[float, int, int]:
+    checked = require.positive("sensitivity", sensitivity), require.whole("dim", dim)
+    return *checked, require.whole("participations", participations)
 
 
 def _least_std(event: Callable[[float], events.Event], budget: Budget, *, start: float) -> float:

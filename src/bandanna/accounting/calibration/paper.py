@@ -17,7 +17,10 @@ from bandanna.errors import InvalidBudget, OutsideTheorem
 
 def gaussian_std(*, sensitivity: float, budget: Budget, participations: int = 1) -> float:
     """Delta_2 sqrt(2 log(1.25/delta))/epsilon for epsilon <= 1, or Delta_2/sqrt(2 rho) [001, Thm 4.2; 004, Thm 18]."""
-    require.whole("participations", participations)
+    sensitivity, participations = (
+        require.positive("sensitivity", sensitivity),
+        require.whole("participations", participations),
+    )
     if isinstance(budget, ZCDP):
         return sensitivity * math.sqrt(participations / (2 * budget.rho))
     epsilon, delta = _share(_approximate(budget), participations)

@@ -21,6 +21,7 @@ def shuffled_gaussian_std(
     """
     if not isinstance(budget, ApproxDP):
         raise InvalidBudget("budget", budget, "ApproxDP(epsilon, delta): amplification by shuffling has no other form")
+    sensitivity, dim = require.positive("sensitivity", sensitivity), require.whole("dim", dim)
     users = require.whole("batch", users, least=2)
     participations = require.whole("participations", participations)
     central = math.sqrt(participations) / finite_mu(budget)

@@ -44,7 +44,7 @@ class ExplicitPolicy:
     def __post_init__(self) -> None:
         paths = np.asarray(self.paths, dtype=float)
         object.__setattr__(self, "paths", paths)
-        require.whole("replicates", self.replicates, least=0)
+        require.store(self, require.whole, "replicates", least=0)
         if paths.shape[self.replicates :] != self._shape(self.rounds, self.arms, self.rewards):
             raise InvalidArgument("shape of paths", paths.shape, "(..., K, K, R, K, K, R, ..., K)")
         if not np.all(paths >= 0):

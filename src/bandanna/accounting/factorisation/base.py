@@ -36,7 +36,7 @@ class Factorisation(ABC):
     name: ClassVar[str]
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "horizon", require.whole("horizon", self.horizon))
+        require.store(self, require.whole, "horizon")
 
     @abstractmethod
     def sensitivity(self) -> float:

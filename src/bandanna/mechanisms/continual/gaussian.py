@@ -55,10 +55,10 @@ class ContinualGaussian:
         if not isinstance(self.factorisation, BLT | BinaryTree):
             allowed = "a BLT, BinaryTree or HonakerTree: others have no stream of bounded memory"
             raise InvalidArgument("factorisation", self.factorisation, allowed)
-        require.positive("std", self.std)
-        require.positive("sensitivity", self.sensitivity)
-        require.whole("dim", self.dim)
-        require.whole("participations", self.participations)
+        require.store(self, require.positive, "std", "sensitivity")
+        require.store(self, require.whole, "dim", "participations")
+        if self.grid is not None:
+            require.store(self, require.non_negative, "grid")
         if not self.event.grid <= self.std:  # stating the event checks every other parameter
             raise InvalidArgument("grid", self.grid, f"at most std = {self.std!r}")
 

@@ -39,7 +39,7 @@ class BGLinUCB(Batched):
     def __post_init__(self) -> None:
         super().__post_init__()
         require.one_of("preset", self.preset, PRESETS)
-        require.positive("width", self.width)
+        require.store(self, require.positive, "width")
 
     @property
     def first(self) -> int:

@@ -40,13 +40,12 @@ class GLMPolicy:
     failure: float = 0.05
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "dim", require.whole("dim", self.dim))
-        object.__setattr__(self, "horizon", require.whole("horizon", self.horizon))
+        require.store(self, require.whole, "dim", "horizon")
         object.__setattr__(self, "link", link_of(self.link))
-        object.__setattr__(self, "parameter_bound", require.positive("parameter_bound", self.parameter_bound))
-        require.chance("failure", self.failure)
+        require.store(self, require.positive, "parameter_bound")
+        require.store(self, require.chance, "failure")
         if self.kappa is not None:
-            require.positive("kappa", self.kappa)
+            require.store(self, require.positive, "kappa")
             if self.kappa * (least := self.model.slope_bound) < 1 - 1e-9:
                 raise InvalidArgument("kappa", self.kappa, f"a bound on 1/mu', so at least 1/sup mu' = {1 / least:g}")
         elif math.isinf(self.model.kappa(self.parameter_bound)):

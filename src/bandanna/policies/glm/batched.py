@@ -58,11 +58,11 @@ class Batched(GLMPolicy):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require.whole("horizon", self.horizon, least=8)
+        require.store(self, require.whole, "horizon", least=8)
         if self.warmup is not None and require.whole("warmup", self.warmup, least=2) >= self.horizon:
             raise InvalidArgument("warmup", self.warmup, f"below the horizon, {self.horizon}")
         if self.batches is not None:
-            require.whole("batches", self.batches, least=2)
+            require.store(self, require.whole, "batches", least=2)
 
     @property
     def bits_per_user(self) -> int:

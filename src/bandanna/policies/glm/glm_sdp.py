@@ -57,9 +57,9 @@ class GLMSDP(Batched):
         if not isinstance(self.budget, ApproxDP) or math.isinf(self.budget.epsilon):
             raise InvalidBudget("budget", self.budget, "a finite ApproxDP(epsilon, delta); B-GLinUCB has no privacy")
         require.one_of("preset", self.preset, ("tuned", "paper"))
-        require.chance("share", self.share)
-        require.whole("steps", self.steps)
-        require.positive("width", self.width)
+        require.store(self, require.chance, "share")
+        require.store(self, require.whole, "steps")
+        require.store(self, require.positive, "width")
 
     @property
     def first(self) -> int:

@@ -51,7 +51,7 @@ class GLMUCB(GLMPolicy):
     def __post_init__(self) -> None:
         super().__post_init__()
         require.one_of("preset", self.preset, PRESETS)
-        require.whole("refit", self.refit)
+        require.store(self, require.whole, "refit")
 
     @property
     def regulariser(self) -> float:

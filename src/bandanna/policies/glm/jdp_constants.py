@@ -57,13 +57,10 @@ class Constants:
     newton: bool = True
 
     def __post_init__(self) -> None:
-        require.chance("share", self.share)
-        for name in ("steps", "calls_o", "calls_tau"):
-            require.whole(name, getattr(self, name))
-        for name in ("regulariser_v", "regulariser_h", "ridge"):
-            require.positive(name, getattr(self, name))
-        for name in ("threshold", "elimination", "bonus"):
-            require.positive(name, getattr(self, name), infinite=True)
+        require.store(self, require.chance, "share")
+        require.store(self, require.whole, "steps", "calls_o", "calls_tau")
+        require.store(self, require.positive, "regulariser_v", "regulariser_h", "ridge")
+        require.store(self, require.positive, "threshold", "elimination", "bonus", infinite=True)
 
 
 def noise_norms(policy: GLMPolicy, budget: Budget, mechanism: str, share: float) -> tuple[float, float]:

@@ -31,7 +31,7 @@ class CentralGaussian(BatchProtocol):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require.positive("noise_std", self.noise_std)
+        require.store(self, require.positive, "noise_std")
 
     @classmethod
     def calibrate(

@@ -42,8 +42,8 @@ class CentralLaplace(BatchProtocol):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require.positive("scale", self.scale)
-        require.whole("steps", self.steps)
+        require.store(self, require.positive, "scale")
+        require.store(self, require.whole, "steps")
 
     @classmethod
     def calibrate(

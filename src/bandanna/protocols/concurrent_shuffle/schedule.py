@@ -31,7 +31,7 @@ class BatchTree:
     degrees: tuple[int, ...]
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "horizon", require.whole("horizon", self.horizon, least=2))
+        require.store(self, require.whole, "horizon", least=2)
         degrees = tuple(require.whole("degrees", degree, least=2) for degree in self.degrees)
         object.__setattr__(self, "degrees", degrees)
         if not degrees or math.prod(degrees) > self.horizon:

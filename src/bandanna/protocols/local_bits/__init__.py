@@ -41,7 +41,7 @@ class LocalBits(BatchProtocol):
         super().__post_init__()
         if not isinstance(self.domain, Bits):
             raise InvalidArgument("domain", self.domain, "Bits()")
-        _ = self.mechanism
+        object.__setattr__(self, "epsilon", self.mechanism.epsilon)
 
     @classmethod
     def calibrate(cls, *, budget: Budget, participations: int = 1) -> LocalBits:

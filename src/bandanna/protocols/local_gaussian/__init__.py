@@ -27,7 +27,7 @@ class GaussianReports(BatchProtocol):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require.positive("noise_std", self.noise_std)
+        require.store(self, require.positive, "noise_std")
 
     @cached_property
     def mechanism(self) -> Gaussian:

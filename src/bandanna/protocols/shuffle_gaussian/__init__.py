@@ -30,7 +30,7 @@ class ShuffleGaussian(GaussianReports):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require.whole("batch", self.batch, least=2)
+        require.store(self, require.whole, "batch", least=2)
 
     @classmethod
     def calibrate(
