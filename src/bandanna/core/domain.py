@@ -214,7 +214,7 @@ class Box(Domain):
         allowed = f"finite numbers up to {_MOST:g} in size, with low < high, at least {_LEAST:g} apart"
         for end in ("low", "high"):
             object.__setattr__(self, end, require.finite("low, high", getattr(self, end), allowed))
-        if not _LEAST <= self.high - self.low or max(-self.low, self.high) > _MOST:
+        if not self.high - self.low >= _LEAST or max(-self.low, self.high) > _MOST:
             raise InvalidArgument("low, high", (self.low, self.high), allowed)
 
     @property
