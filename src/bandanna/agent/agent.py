@@ -22,7 +22,7 @@ from bandanna.agent.kinds import ENCODING, SAVES
 from bandanna.agent.loop import Loop, Sets
 from bandanna.agent.plan import Policy
 from bandanna.agent.releases import calibrations, choose, recalibrate, reward_of
-from bandanna.agent.schema import check_save
+from bandanna.agent.schema import check_save, check_snapshot
 from bandanna.agent.slots import Slots
 from bandanna.agent.users import hashed, listed
 from bandanna.core import require
@@ -221,6 +221,7 @@ class Agent:
             )
             loop.open_ledger(journals)
         loop.resume(content, notes)
+        check_snapshot(loop.progress.snapshot)
 
     def _at_home(self) -> None:
         if os.getpid() != self._pid:  # where a lock may be held by a thread that does not exist

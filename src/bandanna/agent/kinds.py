@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from bandanna.accounting.budgets import ZCDP, ApproxDP, PureDP, RenyiDP
 from bandanna.accounting.calibration.binomial import BinomialNoise
 from bandanna.accounting.encoding import EVENTS
@@ -57,6 +59,7 @@ ENCODING = Encoding(
         "BLTState": BLTState,
         "TreeState": TreeState,
         "Node": Node,
-    }
+    },
+    older={"Node": lambda parts: {"rest": np.zeros_like(parts["exact"])}},  # sums were single floats
 )
 SAVES = Saves(noun="agent", version=1, encoding=ENCODING)

@@ -17,7 +17,7 @@ from bandanna.errors import Unreadable
 from bandanna.mechanisms.continual import Node, TreeState
 from bandanna.policies.anytime import Anytime
 from bandanna.policies.anytime import State as AnytimeState
-from bandanna.policies.linucb import State
+from bandanna.policies.linucb import Snapshot, State
 from bandanna.protocols.base import Protocol
 from bandanna.protocols.central_continual import CentralContinual
 from bandanna.protocols.channel import Channel
@@ -172,6 +172,12 @@ def check_source(source: Any) -> None:
     demand(conforms(inner, dict[str, int]) and set(inner) == {"state", "inc"}, "a generator without its state")
     bounds = (inner["state"], 128), (inner["inc"], 128), (source["has_uint32"], 1), (source["uinteger"], 32)
     demand(all(type(number) is int and 0 <= number < 1 << bits for number, bits in bounds), "a generator out of range")
+
+
+def check_snapshot(snapshot: Snapshot) -> None:
+    """One with which arms can be compared."""
+    numbers = np.concatenate([snapshot.theta, snapshot.inverse.ravel(), [snapshot.radius]])
+    demand(bool(np.all(np.abs(numbers) <= _LARGEST)), "a state and a policy whose indices are no numbers")
 
 
 def demand(fits: Any, fault: str) -> None:

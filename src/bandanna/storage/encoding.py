@@ -14,7 +14,7 @@ import base64
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields
 from typing import Any, NoReturn
 
@@ -23,16 +23,21 @@ import numpy as np
 from bandanna.errors import InvalidArgument, Unreadable
 from bandanna.storage.declared import checked
 
+Parts = dict[str, Any]
+
 DEPTH = 40  # values inside values; what we write stays below 20
 _DTYPE = re.compile(r"\|b1|\|[iu]1|<[iu][248]|<f[248]|<c(8|16)")
 _SPECIAL = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}
 
 
 class Encoding:
-    """Turns values into JSON and back; knows the dataclasses that it was given by name, and no others."""
+    """Turns values into JSON and back; knows the dataclasses that it was given by name, and no others.
 
-    def __init__(self, kinds: Mapping[str, type]) -> None:
-        self._kinds = dict(kinds)
+    `older` gives, by name, the fields that values of earlier versions lack, from those that they have.
+    """
+
+    def __init__(self, kinds: Mapping[str, type], older: Mapping[str, Callable[[Parts], Parts]] | None = None) -> None:
+        self._kinds, self._older = dict(kinds), dict(older or {})
         self._names = {kind: name for name, kind in kinds.items()}
 
     def dumps(self, value: Any) -> str:
@@ -87,8 +92,17 @@ class Encoding:
                 return _read_array(plain["array"], plain["shape"], plain["data"])
             case ("kind", "fields"):
                 parts = {name: self._decode(part, depth - 1) for name, part in _a(dict, plain["fields"]).items()}
-                return _made(_one_of(plain["kind"], self._kinds), self._kinds, parts)
+                return self._made(_one_of(plain["kind"], self._kinds), parts)
         raise ValueError(f"an object with the keys {sorted(plain)[:5]} is not a value")
+
+    def _made(self, name: str, parts: Parts) -> Any:
+        """One value of the list; whatever its constructor says against the parts, they are not readable."""
+        kind = self._kinds[name]
+        try:
+            lacking = self._older[name](parts) if name in self._older else {}
+            return kind(**checked(kind, lacking | parts))
+        except Exception as error:
+            raise ValueError(f"{name}: {error}") from error
 
     def _known(self, value: Any) -> dict[str, Any]:
         name = self._names.get(type(value))
@@ -97,14 +111,6 @@ class Encoding:
             raise InvalidArgument("value to store", type(value).__name__, allowed)
         parts = {field.name: self.encode(getattr(value, field.name)) for field in fields(value) if field.init}
         return {"kind": name, "fields": parts}
-
-
-def _made(name: str, kinds: Mapping[str, type], parts: dict[str, Any]) -> Any:
-    """One value of the list; whatever its constructor says against the parts, they are not readable."""
-    try:
-        return kinds[name](**checked(kinds[name], parts))
-    except Exception as error:
-        raise ValueError(f"{name}: {error}") from error
 
 
 def _array(value: np.ndarray[Any, Any]) -> dict[str, Any]:

@@ -12,9 +12,22 @@ import hmac
 import json
 import sqlite3
 from collections.abc import Iterable, Iterator
+from contextlib import closing
+from functools import lru_cache
 from itertools import groupby
 from typing import Any
 
+SCHEMA = """
+create table meta (key text primary key, value blob) without rowid;
+create table events (id integer primary key, event text unique not null);
+create table entries (
+    number integer primary key, task text not null, batch text not null, event integer not null,
+    fingerprint text not null, release text, unique (task, batch));
+create table members (
+    entry integer, place integer, task text not null, member text not null, primary key (entry, place)) without rowid;
+create index people on members (task, member);
+create table tallies (task text, event integer, count integer, primary key (task, event)) without rowid;
+"""
 ENTRY = """
 select number, task, batch, events.event, fingerprint, release
 from entries join events on events.id = entries.event
@@ -72,7 +85,20 @@ def fault(sql: sqlite3.Connection) -> str | None:
     (first,) = sql.execute("pragma integrity_check(1)").fetchone()
     if first != "ok":
         return str(first)
+    if _tables(sql) != _expected_tables():
+        return "its tables are not those of a ledger"
     return next((told for told, law in _LAWS.items() if sql.execute(law).fetchone()), None)
+
+
+def _tables(sql: sqlite3.Connection) -> set[tuple[str, ...]]:
+    return set(sql.execute("select type, name, tbl_name, sql from sqlite_master"))
+
+
+@lru_cache(maxsize=1)
+def _expected_tables() -> set[tuple[str, ...]]:
+    with closing(sqlite3.connect(":memory:")) as sql:
+        sql.executescript(SCHEMA)
+        return _tables(sql)
 
 
 def _rows(sql: sqlite3.Connection) -> Iterator[list[Any]]:

@@ -137,7 +137,7 @@ class Journals(LedgerStore):
     def attach(self, save: Path, notes: dict[str, Any]) -> None:
         """Write every release to the journal of a save too, from the first one on."""
         path = journal_of(save)
-        if path in self._files and path.is_file():
+        if path in self._files and path.is_file() and self._files[path].note("agent") == self._agent:
             return
         file = Journal(path, encoding=self._encoding)
         self._files.pop(path, None)  # that file is gone

@@ -18,24 +18,13 @@ from bandanna.accounting.encoding import EVENTS
 from bandanna.accounting.events import Event
 from bandanna.accounting.stores import integrity
 from bandanna.accounting.stores.base import Entry, LedgerStore, Result
-from bandanna.accounting.stores.integrity import ENTRY
+from bandanna.accounting.stores.integrity import ENTRY, SCHEMA
 from bandanna.errors import BandannaError, ConflictingRelease, Unreadable
 from bandanna.storage import files
 from bandanna.storage.encoding import Encoding
 
 APPLICATION, VERSION = 0x62616E64, 2  # marks the file as ours: "band"; version 1 had no sum, and is read
 _PATIENCE = 30.0  # seconds to wait for another process's lock
-_SCHEMA = """
-create table if not exists meta (key text primary key, value blob) without rowid;
-create table if not exists events (id integer primary key, event text unique not null);
-create table if not exists entries (
-    number integer primary key, task text not null, batch text not null, event integer not null,
-    fingerprint text not null, release text, unique (task, batch));
-create table if not exists members (
-    entry integer, place integer, task text not null, member text not null, primary key (entry, place)) without rowid;
-create index if not exists people on members (task, member);
-create table if not exists tallies (task text, event integer, count integer, primary key (task, event)) without rowid;
-"""
 _MARKS = """
 select application_id, user_version, (select count(*) from sqlite_master)
 from pragma_application_id, pragma_user_version
@@ -98,7 +87,7 @@ class SQLiteStore(LedgerStore):
             raise BandannaError(f"{self.path} is not a ledger's file of version {VERSION}")
         with self._together():
             if version == 0:
-                for statement in _SCHEMA.split(";"):
+                for statement in SCHEMA.split(";"):
                     self._sql.execute(statement)
                 self._sql.execute("insert into meta values ('secret', ?)", (secrets.token_bytes(32),))
                 self._sql.execute(f"pragma application_id = {APPLICATION}")
@@ -296,7 +285,7 @@ class SQLiteStore(LedgerStore):
         """Errors of SQLite and of the file, as ours."""
         try:
             yield
-        except (sqlite3.Error, OSError, Unreadable) as error:
+        except (sqlite3.Error, OSError, UnicodeError, Unreadable) as error:
             raise BandannaError(f"{self.path} cannot be used as a ledger's file: {error}") from error
 
 

@@ -1,0 +1,231 @@
+"""Saves and journals with the right checksum and wrong content: refused by name, or an agent that behaves."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import json
+import shutil
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import bandanna as bd
+from bandanna.accounting.events import GaussianEvent
+from bandanna.accounting.stores import Entry, SQLiteStore, integrity
+from bandanna.agent import Agent
+from bandanna.errors import BandannaError
+from bandanna.policies.anytime import Anytime
+from bandanna.policies.linucb import LinUCB
+
+BUDGET: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-5}
+PRIVACY = {
+    "none": bd.none(),
+    "central": bd.central(**BUDGET, mechanism="tree"),
+    "anytime": bd.central(**BUDGET),
+    "local": bd.local(**BUDGET, participations=2),
+    "shuffle": bd.shuffle(**BUDGET),
+    "concurrent": bd.concurrent(**BUDGET, shufflers=2),
+}
+each = pytest.mark.parametrize("name", PRIVACY)
+SETS = np.random.default_rng(0).normal(size=(64, 3, 2)) / 3
+OTHER: list[Any] = [
+    None, True, False, 0, 1, -1, 3, 10**6, 10**12, 10**30, 10**400, 1e308, -1e308, 0.5, "", "x", "best",
+    "paper", "a" * 64, [], [1], {}, {"tuple": []}, {"dict": []}, {"float": "nan"}, {"float": "inf"}, {"float": "7"},
+    {"array": "<f8", "shape": [10**12], "data": ""}, {"array": "<f8", "shape": [-1], "data": ""},
+    {"array": "<f8", "shape": [0], "data": ""}, {"array": "|O", "shape": [0], "data": ""},
+    {"kind": "LinUCB", "fields": {}}, {"kind": "Clear", "fields": {}}, {"kind": "os.system", "fields": {}},
+]  # fmt: skip
+
+
+def agent_of(name: str, folder: Path) -> Path:
+    """A save in the middle of a batch, and one more release after it."""
+    policy: Any = LinUCB(dim=2, horizon=8 if name == "anytime" else 60, batch=4, privacy=PRIVACY[name])
+    agent = Agent(policy=Anytime(first=policy) if name == "anytime" else policy, grace=1, test=True, seed=0)
+    play(agent, 10)
+    agent.save(folder / "agent")
+    play(agent, 4)
+    return folder / "agent"
+
+
+def play(agent: Agent, count: int) -> None:
+    """Decide and observe."""
+    for number in range(agent.decisions, agent.decisions + count):
+        decision = agent.act(SETS[number], user=f"user {number}")
+        if number % 3:
+            agent.observe(decision.id, 0.5)
+
+
+def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Every place in a value of JSON."""
+    inside = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, part in inside:
+        yield (*path, key)
+        yield from places(part, (*path, key))
+
+
+def generator(name: str, seed: int) -> np.random.Generator:
+    """Of one mutation."""
+    return np.random.default_rng([seed, list(PRIVACY).index(name)])
+
+
+def pick(rng: np.random.Generator, things: list[Any]) -> Any:
+    """One of them."""
+    return things[rng.integers(len(things))]
+
+
+def mutated(plain: Any, rng: np.random.Generator) -> Any:
+    """One thing taken away, said twice, a little larger or smaller, or something else altogether."""
+    made = copy.deepcopy(plain)
+    path = pick(rng, list(places(made)))
+    inside = made
+    for key in path[:-1]:
+        inside = inside[key]
+    value, kind = inside[path[-1]], rng.integers(4)
+    if kind == 0:
+        del inside[path[-1]]
+    elif kind == 1 and isinstance(inside, list):
+        inside.append(copy.deepcopy(value))
+    elif kind == 2 and type(value) in (int, float):
+        inside[path[-1]] = pick(rng, [value + 1, value - 1, -value, value * 2, float(value)])
+    else:
+        inside[path[-1]] = copy.deepcopy(pick(rng, OTHER))
+    return made
+
+
+def loaded(save: Path) -> Agent | str:
+    """The agent, or why it is refused."""
+    try:
+        return Agent.load(save)
+    except BandannaError as error:
+        return str(error)
+
+
+def behaves(save: Path, *names: str) -> bool:
+    """Refused with the name of a file, or an agent that works; anything else raises."""
+    agent = loaded(save)
+    if isinstance(agent, str):
+        assert any(str(save.with_name(name)) in agent for name in names), agent
+        assert "\n" not in agent
+        return False
+    try:
+        play(agent, 6)
+        agent.recommend(SETS[0])
+        agent.save(save)
+    except BandannaError:  # by its own account
+        return False
+    return True
+
+
+def rewrite(save: Path, text: str) -> None:
+    """A save with this content, and its checksum."""
+    header = {"format": "bandanna agent", "version": 1, "sha256": hashlib.sha256(text.encode()).hexdigest()}
+    save.write_text(json.dumps(header) + "\n" + text + "\n")
+
+
+@each
+def test_crafted_saves(name: str, tmp_path: Path) -> None:
+    """A save that somebody has made up ends in a foreign exception, a hang or memory for shapes that it only states."""
+    save = agent_of(name, tmp_path)
+    plain = json.loads(save.read_text().split("\n")[1])
+    journal = tmp_path / "agent.journal"
+    kept = journal.read_bytes() if journal.exists() else b""
+    assert behaves(save, "agent")
+    for seed in range(60):
+        rewrite(save, json.dumps(mutated(plain, generator(name, seed))))
+        if kept:
+            journal.write_bytes(kept)
+        behaves(save, "agent", "agent.journal")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[" * 100_000,
+        "[" * 500 + "]" * 500,
+        '{"dict": ' * 60 + "[]" + "}" * 60,
+        "null",
+        "[]",
+        '{"dict": []}',
+        '{"dict": [["name", 1], ["name", 2]]}',
+        '{"dict": [["name", 1]], "dict": []}',
+        '{"dict": [[{"dict": []}, 1]]}',
+        '{"dict": [["name", 1e999]]}',
+        '{"dict": [["name", NaN]]}',
+        '{"dict": [["name", ' + "9" * 5000 + "]]}",
+    ],
+    ids=lambda text: text[:24],
+)
+def test_crafted_texts(text: str, tmp_path: Path) -> None:
+    """JSON that is too deep, doubled or no value of ours ends in a foreign exception."""
+    save = tmp_path / "agent"
+    rewrite(save, text)
+    assert not behaves(save, "agent")
+
+
+@pytest.mark.parametrize("name", ["central", "shuffle", "anytime"])
+def test_crafted_journals(name: str, tmp_path: Path) -> None:
+    """A journal that somebody has made up, checksum and all, ends in a foreign exception or a hang."""
+    save = agent_of(name, tmp_path)
+    journal, kept = tmp_path / "agent.journal", (tmp_path / "agent.journal").read_bytes()
+    columns = [
+        ("meta", "value"),
+        ("events", "event"),
+        ("entries", "release"),
+        ("entries", "batch"),
+        ("members", "member"),
+    ]
+    for seed in range(40):
+        rng = generator(name, seed)
+        journal.write_bytes(kept)
+        sql = sqlite3.connect(journal, isolation_level=None)
+        table, column = pick(rng, columns)
+        where = " where key not in ('secret', 'sum')" if table == "meta" else ""
+        texts = [text for (text,) in sql.execute(f"select {column} from {table}{where}")]
+        before = pick(rng, texts)
+        try:
+            after: Any = json.dumps(mutated([json.loads(before)], rng)[:1][0])
+        except (IndexError, ValueError):
+            after = pick(rng, ["", "x", 7, b"x", None])
+        try:
+            sql.execute(f"update or ignore {table} set {column} = ? where {column} is ?", (after, before))
+            (secret,) = sql.execute("select value from meta where key = 'secret'").fetchone()
+            total = integrity.summed(sql, secret)
+            sql.execute("update meta set value = ? where key = 'sum'", (total,))
+        except (sqlite3.Error, TypeError):
+            pass  # what the tables themselves refuse, or a sum that cannot be made up
+        sql.close()
+        behaves(save, "agent", "agent.journal")
+
+
+def test_crafted_ledgers(tmp_path: Path) -> None:
+    """The file of a ledger with an event that is none ends in a foreign exception."""
+    event = GaussianEvent(std=1.0, sensitivity=1.0)
+    SQLiteStore(tmp_path / "l").commit(Entry(task="t", batch="1", event=event, fingerprint="f"))
+    sql = sqlite3.connect(tmp_path / "l", isolation_level=None)
+    sql.execute('update events set event = \'{"kind": "GaussianEvent", "fields": {"std": []}}\'')
+    total = integrity.summed(sql, sql.execute("select value from meta where key = 'secret'").fetchone()[0])
+    sql.execute("update meta set value = ? where key = 'sum'", (total,))
+    sql.close()
+    with pytest.raises(BandannaError, match="GaussianEvent"):
+        SQLiteStore(tmp_path / "l").entries()
+
+
+@pytest.mark.parametrize("name", ["central-tree", "shuffle", "none"])
+def test_saves_of_before(name: str, tmp_path: Path) -> None:
+    """A save of an earlier version, with its journal, cannot be loaded, or does not go on."""
+    for file in (Path(__file__).parent / "fixtures" / "version-1").glob(f"{name}*"):
+        shutil.copy(file, tmp_path)
+    agent = Agent.load(tmp_path / name)
+    assert agent.decisions == 13
+    assert agent.releases == (2 if name == "none" else 3)
+    play(agent, 20)
+    assert agent.releases > 5
+    agent.save(tmp_path / name)
+    again = Agent.load(tmp_path / name)
+    assert (again.decisions, again.releases) == (agent.decisions, agent.releases)
+    play(again, 5)

@@ -1,0 +1,190 @@
+"""Where an agent's files are: planted links, wrong modes, interrupted first saves, places that can only be read."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import bandanna as bd
+from bandanna.accounting.stores import SQLiteStore
+from bandanna.agent import Agent
+from bandanna.errors import BandannaError
+from bandanna.storage import files
+
+BUDGET: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-5}
+SETS = np.random.default_rng(0).normal(size=(60, 3, 2)) / 3
+
+
+def agent_of(privacy: Any = None, **rest: Any) -> Agent:
+    """A small one."""
+    return Agent(policy=bd.LinUCB(dim=2, horizon=60, batch=4, privacy=privacy or bd.shuffle(**BUDGET)), **rest)
+
+
+@pytest.mark.parametrize("end", [".journal", ".journal-journal"])
+def test_planted_links(end: str, tmp_path: Path) -> None:
+    """A link in the journal's place leads the agent to write elsewhere, or to read what somebody else wrote."""
+    (tmp_path / "victim").write_bytes(b"")
+    (tmp_path / f"agent{end}").symlink_to(tmp_path / "victim")
+    with pytest.raises(BandannaError, match=f"agent{end} is a symbolic link"):
+        agent_of().save(tmp_path / "agent")
+    assert (tmp_path / "victim").read_bytes() == b""
+    assert not (tmp_path / "agent").exists()
+    agent_of().save(tmp_path / "real")
+    for name in ("agent.journal", "agent.journal-journal"):
+        (tmp_path / name).unlink(missing_ok=True)
+    (tmp_path / "agent").symlink_to(tmp_path / "real")
+    (tmp_path / "agent.journal").symlink_to(tmp_path / "real.journal")
+    with pytest.raises(BandannaError, match="agent is a symbolic link"):
+        Agent.load(tmp_path / "agent")
+    (tmp_path / "agent").unlink()
+    os.replace(tmp_path / "real", tmp_path / "agent")
+    with pytest.raises(BandannaError, match=r"agent\.journal is a symbolic link"):
+        Agent.load(tmp_path / "agent")
+
+
+def test_a_folder_may_be_a_link(tmp_path: Path) -> None:
+    """One journal has two names, if a link leads to its folder, and the agent waits for itself."""
+    (tmp_path / "real").mkdir()
+    (tmp_path / "short").symlink_to(tmp_path / "real")
+    agent = agent_of()
+    agent.save(tmp_path / "real" / "agent")
+    agent.save(tmp_path / "short" / "agent")
+    agent.act_many(SETS[:5])
+    assert Agent.load(tmp_path / "short" / "agent").releases == 1
+
+
+def test_modes_are_repaired(tmp_path: Path) -> None:
+    """A save or journal that others can read or write stays so."""
+    agent = agent_of()
+    agent.save(tmp_path / "agent")
+    names = "agent", "agent.journal", "agent.journal-journal"
+    for name in names:
+        (tmp_path / name).chmod(0o666)
+    Agent.load(tmp_path / "agent")
+    assert [stat.S_IMODE((tmp_path / name).stat().st_mode) for name in names] == [0o600] * 3
+    (tmp_path / "agent.journal").chmod(0o666)
+    SQLiteStore(tmp_path / "agent.journal")
+    assert stat.S_IMODE((tmp_path / "agent.journal").stat().st_mode) == 0o600
+
+
+def test_a_journal_of_another_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A journal that somebody else owns, and everybody can write, is believed."""
+    agent_of().save(tmp_path / "agent")
+    (tmp_path / "agent.journal").chmod(0o666)
+    monkeypatch.setattr(os, "geteuid", lambda: 12345)
+    with pytest.raises(BandannaError, match=r"agent\.journal belongs to another user"):
+        Agent.load(tmp_path / "agent")
+
+
+@pytest.mark.parametrize("released", [0, 2])
+def test_an_interrupted_first_save_blocks_nothing(
+    released: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a first save of which only the journal was made, nobody can save at that path any more."""
+    agent = agent_of()
+    agent.act_many(SETS[: 4 * released + 1])
+
+    def killed(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(files, "write", killed)
+        with pytest.raises(KeyboardInterrupt):
+            agent.save(tmp_path / "agent")
+    assert (tmp_path / "agent.journal").exists()
+    other = agent_of()  # a new process has a new agent
+    other.act_many(SETS[:9])
+    other.save(tmp_path / "agent")
+    other.act_many(SETS[9:13])
+    assert Agent.load(tmp_path / "agent").releases == other.releases == 3
+    with pytest.raises(BandannaError, match="another"):  # the first one was declared dead
+        agent.act_many(SETS[20:24])
+    with pytest.raises(BandannaError, match="another"):
+        agent.save(tmp_path / "agent")
+
+
+def test_saving_again_after_an_interrupted_first_save(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The agent whose first save was interrupted cannot be saved there."""
+    agent = agent_of()
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "replace", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            agent.save(tmp_path / "agent")
+    agent.act_many(SETS[:5])
+    agent.save(tmp_path / "agent")
+    assert Agent.load(tmp_path / "agent").releases == 1
+    with pytest.raises(BandannaError, match="another agent"):
+        agent_of().save(tmp_path / "agent")
+
+
+def test_a_lost_save_is_not_an_interrupted_one(tmp_path: Path) -> None:
+    """The journal of a save that was moved away is overwritten by the next agent."""
+    agent = agent_of()
+    agent.save(tmp_path / "agent")
+    os.replace(tmp_path / "agent", tmp_path / "moved")
+    with pytest.raises(BandannaError, match="another agent"):
+        agent_of().save(tmp_path / "agent")
+    with pytest.raises(BandannaError, match="belongs to a save with a promise"):
+        agent_of(bd.none()).save(tmp_path / "agent")
+
+
+def read_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every place is read-only, for whoever asks the operating system, also for root."""
+    genuine = os.open
+
+    def guarded(name: Any, flags: int, *rest: Any, **named: Any) -> int:
+        if flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT):
+            raise OSError(30, "Read-only file system")
+        return genuine(name, flags, *rest, **named)
+
+    monkeypatch.setattr(os, "open", guarded)
+
+
+def test_a_read_only_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where nothing can be written an agent cannot be read, or releases something that no journal knows."""
+    agent = agent_of()
+    agent.act_many(SETS[:9])
+    agent.save(tmp_path / "agent")
+    agent.act_many(SETS[9:13])
+    before = {name: (tmp_path / name).read_bytes() for name in os.listdir(tmp_path)}
+    read_only(monkeypatch)
+    again = Agent.load(tmp_path / "agent")
+    assert again.recommend(SETS[0]) == agent.recommend(SETS[0])
+    assert (again.releases, again.ledger.spent()) == (3, agent.ledger.spent())
+    again.act_many(SETS[13:16])
+    with pytest.raises(BandannaError, match=r"can only be read.*nothing was released or spent"):
+        again.act_many(SETS[16:20])
+    assert (again.releases, again.decisions) == (3, 16)
+    assert {name: (tmp_path / name).read_bytes() for name in os.listdir(tmp_path)} == before
+    with pytest.raises(BandannaError, match="agent"):
+        again.save(tmp_path / "agent")
+
+
+def test_saves_of_before_in_a_read_only_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A save of an earlier version cannot be read where it cannot be changed."""
+    old = Path(__file__).parent / "fixtures" / "version-1"
+    for name in ("shuffle", "shuffle.journal"):
+        (tmp_path / name).write_bytes((old / name).read_bytes())
+        (tmp_path / name).chmod(0o600)
+    read_only(monkeypatch)
+    assert Agent.load(tmp_path / "shuffle").releases == 3
+
+
+def test_a_ledger_in_a_read_only_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a ledger has released cannot be looked up in a backup, or something is released from it."""
+    ledger = bd.Ledger(budget=bd.ApproxDP(**BUDGET), store=bd.SQLiteStore(tmp_path / "l"))
+    event = bd.accounting.events.GaussianEvent(std=8.0, sensitivity=1.0, grid=0.1)
+    ledger.release(event, task="t", batch=1, data=b"1", draw=lambda: 2.5)
+    read_only(monkeypatch)
+    store = bd.SQLiteStore(tmp_path / "l")
+    assert bd.Ledger(budget=bd.ApproxDP(**BUDGET), store=store).spent() == ledger.spent()
+    assert store.find("t", "1").release == (2.5,)
+    with pytest.raises(BandannaError, match="can only be read"):
+        bd.Ledger(budget=bd.ApproxDP(**BUDGET), store=store).release(
+            event, task="t", batch=2, data=b"2", draw=lambda: 1.0
+        )

@@ -1,0 +1,147 @@
+"""Files of secrets: whole, regular, their owner's only, and nothing of an interrupted writing stays."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bandanna.errors import BandannaError, InvalidArgument
+from bandanna.storage import files
+
+
+def plant(path: Path, kind: str) -> None:
+    """Something else than a regular file."""
+    (path.parent / "victim").write_text("precious")
+    match kind:
+        case "link":
+            path.symlink_to(path.parent / "victim")
+        case "dangling link":
+            path.symlink_to(path.parent / "nowhere")
+        case "pipe":
+            os.mkfifo(path)
+        case "folder":
+            path.mkdir()
+
+
+@pytest.mark.parametrize("kind", ["link", "dangling link", "pipe", "folder"])
+def test_only_regular_files(kind: str, tmp_path: Path) -> None:
+    """A planted link is followed, a pipe waited for, or something else than a file replaced."""
+    path = tmp_path / "save"
+    plant(path, kind)
+    for use in (lambda: files.write(path, "secret"), lambda: files.read(path), lambda: files.secure(path)):
+        with pytest.raises(BandannaError, match=r"save is a .*: only a regular file"):
+            use()
+    assert (tmp_path / "victim").read_text() == "precious"
+    assert sorted(os.listdir(tmp_path)) == ["save", "victim"]
+
+
+@pytest.mark.parametrize("mode", [0o666, 0o640, 0o604])
+def test_modes_are_repaired(mode: int, tmp_path: Path) -> None:
+    """A file that others can read stays so."""
+    path = tmp_path / "save"
+    for use in (files.read, files.secure):
+        files.write(path, "secret")
+        path.chmod(mode)
+        use(path)
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_of_another_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What another user may have written, and lets others read, is trusted."""
+    path = tmp_path / "save"
+    files.write(path, "secret")
+    monkeypatch.setattr(os, "geteuid", lambda: 12345)
+    assert files.read(path) == b"secret"  # closed to others: its owner has let us in
+    path.chmod(0o644)
+    with pytest.raises(BandannaError, match="another user and has mode 0644"):
+        files.read(path)
+
+
+CHILD = """
+import os, sys
+from pathlib import Path
+from bandanna.storage import files
+os.fsync = lambda handle: os.kill(os.getpid(), 9)
+files.write(Path(sys.argv[1]), "raw data")
+"""
+
+
+def test_nothing_is_left(tmp_path: Path) -> None:
+    """Raw data of an interrupted writing stays on the disk for ever."""
+    path = tmp_path / "save"
+    subprocess.run([sys.executable, "-c", CHILD, str(path)], check=False)
+    (rest,) = os.listdir(tmp_path)
+    assert (tmp_path / rest).read_text() == "raw data"
+    (tmp_path / ".save.txt").touch()
+    (tmp_path / ".other.0123456789abcdef").touch()
+    files.write(path, "new")
+    assert sorted(os.listdir(tmp_path)) == [".other.0123456789abcdef", ".save.txt", "save"]
+    subprocess.run([sys.executable, "-c", CHILD, str(path)], check=False)
+    files.sweep(path)
+    assert sorted(os.listdir(tmp_path)) == [".other.0123456789abcdef", ".save.txt", "save"]
+
+
+def test_a_writing_in_progress_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second writer takes the first one's file for a rest."""
+    path, genuine = tmp_path / "save", os.fsync
+
+    def meanwhile(handle: int) -> None:
+        monkeypatch.setattr(os, "fsync", genuine)
+        files.sweep(path)
+        files.write(path, "second")
+        genuine(handle)
+
+    monkeypatch.setattr(os, "fsync", meanwhile)
+    files.write(path, "first")
+    assert path.read_text() == "first"
+    assert os.listdir(tmp_path) == ["save"]
+
+
+def test_large_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file larger than any of ours is read into memory, or one is written that cannot be read."""
+    path = tmp_path / "save"
+    monkeypatch.setattr(files, "MOST", 10)
+    files.write(path, "0123456789")
+    assert files.read(path) == b"0123456789"
+    with pytest.raises(BandannaError, match="11 bytes"):
+        files.write(path, "0123456789a")
+    path.write_text("0123456789a")
+    with pytest.raises(BandannaError, match="11 bytes"):
+        files.read(path)
+    with (tmp_path / "sparse").open("wb") as file:
+        file.truncate(1 << 40)
+    with pytest.raises(BandannaError, match=f"{1 << 40} bytes"):
+        files.read(tmp_path / "sparse")
+
+
+@pytest.mark.parametrize("fault", [errno.EROFS, errno.EACCES])
+def test_a_read_only_place(fault: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where nothing can be written, nothing can be read."""
+    path, genuine = tmp_path / "save", os.open
+    files.write(path, "secret")
+
+    def guarded(name: Any, flags: int, *rest: Any, **named: Any) -> int:
+        if flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT):
+            raise OSError(fault, os.strerror(fault))
+        return genuine(name, flags, *rest, **named)
+
+    monkeypatch.setattr(os, "open", guarded)
+    assert files.read(path) == b"secret"
+    assert files.secure(path) is False
+    with pytest.raises(BandannaError, match="cannot be written"):
+        files.write(path, "other")
+    assert path.read_bytes() == b"secret"
+
+
+@pytest.mark.parametrize("path", ["", ".", "/", "a\0b", None, 7])
+def test_what_is_no_path(path: Any) -> None:
+    """A path that names no file ends in a foreign exception."""
+    with pytest.raises(InvalidArgument, match="path"):
+        files.place(path)
