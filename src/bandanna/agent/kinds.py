@@ -60,6 +60,9 @@ ENCODING = Encoding(
         "TreeState": TreeState,
         "Node": Node,
     },
-    older={"Node": lambda parts: {"rest": np.zeros_like(parts["exact"])}},  # sums were single floats
+    older={
+        "Node": lambda parts: {"rest": np.zeros_like(parts["exact"])} | parts,  # sums were single floats
+        "Channel": lambda parts: parts | ({"sizes": Sizes()} if parts["sizes"] == () else {}),  # they were a tuple
+    },
 )
 SAVES = Saves(noun="agent", version=1, encoding=ENCODING)

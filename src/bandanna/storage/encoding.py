@@ -33,7 +33,7 @@ _SPECIAL = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}
 class Encoding:
     """Turns values into JSON and back; knows the dataclasses that it was given by name, and no others.
 
-    `older` gives, by name, the fields that values of earlier versions lack, from those that they have.
+    `older` makes, by name, the fields of this version from those that an earlier one may have written.
     """
 
     def __init__(self, kinds: Mapping[str, type], older: Mapping[str, Callable[[Parts], Parts]] | None = None) -> None:
@@ -99,8 +99,8 @@ class Encoding:
         """One value of the list; whatever its constructor says against the parts, they are not readable."""
         kind = self._kinds[name]
         try:
-            lacking = self._older[name](parts) if name in self._older else {}
-            return kind(**checked(kind, lacking | parts))
+            current = self._older[name](parts) if name in self._older else parts
+            return kind(**checked(kind, current))
         except Exception as error:
             raise ValueError(f"{name}: {error}") from error
 
