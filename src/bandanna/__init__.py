@@ -19,6 +19,7 @@ _HOMES = {
     "Guarantee": "bandanna.accounting.guarantee",
     "Ledger": "bandanna.accounting.ledger",
     "LedgerStore": "bandanna.accounting.ledger",
+    "LedgerView": "bandanna.accounting.view",
     "MemoryStore": "bandanna.accounting.ledger",
     "SQLiteStore": "bandanna.accounting.stores",
     "Ball": "bandanna.core.domain",
@@ -123,6 +124,7 @@ __all__ = [
     "LDPUCB",
     "Ledger",
     "LedgerStore",
+    "LedgerView",
     "LinUCB",
     "LinearReport",
     "LocalBits",
@@ -196,6 +198,7 @@ if TYPE_CHECKING:
     from bandanna.accounting.guarantee import Guarantee
     from bandanna.accounting.ledger import Ledger, LedgerStore, MemoryStore
     from bandanna.accounting.stores import SQLiteStore
+    from bandanna.accounting.view import LedgerView
     from bandanna.agent import Agent, Decision
     from bandanna.core.domain import Ball, Box, Domain, Statistic
     from bandanna.core.estimate import Estimate

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
+import sqlite3
 import stat
 import subprocess
 import sys
+import threading
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +21,8 @@ from bandanna.accounting.ledger import Entry, Ledger
 from bandanna.accounting.stores import SQLiteStore
 from bandanna.core.estimate import Estimate
 from bandanna.errors import BandannaError, BudgetExceeded, ConflictingRelease, InvalidArgument
+
+from ..trouble import in_a_fork
 
 EVENT = GaussianEvent(std=4.0, sensitivity=1.0, grid=0.1)
 BUDGET = ApproxDP(epsilon=1.6, delta=1e-5)  # two tasks
@@ -89,8 +94,6 @@ def test_foreign_files_are_refused(tmp_path: Path, content: bytes) -> None:
 
 def test_another_database_is_refused(tmp_path: Path) -> None:
     """A database of another program is taken for a ledger."""
-    import sqlite3
-
     other = sqlite3.connect(tmp_path / "l")
     other.execute("create table cats (name text)")
     other.close()
@@ -127,3 +130,78 @@ def test_killed_while_drawing(tmp_path: Path) -> None:
     assert (kept.batch, kept.release[0].tolist()) == ("1", [0.5])
     ledger = Ledger(budget=BUDGET, store=store)
     assert ledger.release(EVENT, task="t", batch=2, data=b"2", draw=lambda: 7.0) == 7.0
+
+
+# Several processes at once
+
+OPENER = """
+import sys
+from bandanna.accounting.stores import SQLiteStore
+print("ready", flush=True)
+for line in sys.stdin:
+    try:
+        print(SQLiteStore(line.strip()).secret().hex(), flush=True)
+    except Exception as error:
+        print(repr(error), flush=True)
+"""
+
+
+def test_processes_that_make_one_file_at_once(tmp_path: Path) -> None:
+    """Of several processes that open a new file in the same moment, one is refused or has a ledger of its own."""
+    openers = [
+        subprocess.Popen([sys.executable, "-c", OPENER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        for _ in range(3)
+    ]
+    try:
+        assert [opener.stdout.readline() for opener in openers] == ["ready\n"] * 3
+        for number in range(40):
+            for opener in openers:
+                opener.stdin.write(f"{tmp_path / str(number)}\n")
+            for opener in openers:
+                opener.stdin.flush()
+            secrets = {opener.stdout.readline().strip() for opener in openers}
+            assert secrets == {SQLiteStore(tmp_path / str(number), create=False).secret().hex()}
+    finally:
+        for opener in openers:
+            opener.communicate()
+
+
+class Beaten(sqlite3.Connection):
+    """A connection before whose k-th statement another process makes the file."""
+
+    left, path = 0, Path()
+
+    def execute(self, *given: object) -> sqlite3.Cursor:
+        """After the other, if it is time and no transaction of ours keeps it out."""
+        Beaten.left -= 1
+        if Beaten.left == 0 and not self.in_transaction:
+            SQLiteStore(Beaten.path)
+        return super().execute(*given)
+
+
+def test_another_process_is_quicker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file that another process makes between two statements of ours is taken for somebody else's."""
+    monkeypatch.setattr(sqlite3, "connect", partial(sqlite3.connect, factory=Beaten))
+    for k in range(1, 40):
+        path = tmp_path / str(k)
+        Beaten.left, Beaten.path = k, path
+        store = SQLiteStore(path)
+        release(store)
+        assert SQLiteStore(path, create=False).secret() == store.secret()
+    assert Beaten.left < 0
+
+
+def test_a_forked_process_opens_the_file_anew(tmp_path: Path) -> None:
+    """A ledger's file in a forked child waits for ever for a thread that is not there, or shares the connection."""
+    store = SQLiteStore(tmp_path / "l")
+    held, done = threading.Event(), threading.Event()
+    holder = threading.Thread(target=lambda: store.alone(lambda: (held.set(), done.wait())))
+    holder.start()
+    held.wait()
+    try:
+        answers = in_a_fork(store.entries, store.tasks, lambda: release(store), lambda: store.find("t", "1"))
+    finally:
+        done.set()
+        holder.join()
+    assert answers == ["BandannaError"] * 4
+    release(store)

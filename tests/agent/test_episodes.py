@@ -71,7 +71,7 @@ def test_noise_does_not_depend_on_who_answers(model: str) -> None:
         for decision in decisions[:answered]:
             agent.observe(decision.id, 0.0)
         agent.close()
-        (entry,) = agent.ledger.store.entries()
+        (entry,) = agent._loop.ledger.store.entries()
         released.append((entry.event, entry.release[0].variance, agent._loop.rng.bit_generator.state))
     assert released[0] == released[1]  # the same numbers were drawn
 
@@ -193,7 +193,7 @@ def test_no_name_is_kept() -> None:
     for one in (agent, other):
         one.act(arms(0)[0], user="ann@example.org")
         one.close()
-    first, second = agent.ledger.store.entries()[0], other.ledger.store.entries()[0]
+    first, second = agent._loop.ledger.store.entries()[0], other._loop.ledger.store.entries()[0]
     assert "ann" not in repr(first)
     assert first.members != second.members
 
@@ -218,7 +218,7 @@ def test_every_release_is_in_the_ledger(model: str) -> None:
     agent = Agent(policy=run)
     for decision in agent.act_many(arms(0, 9)):
         agent.observe(decision.id, 1.0)
-    entries = agent.ledger.store.entries()
+    entries = agent._loop.ledger.store.entries()
     assert [entry.batch for entry in entries] == ["0", "1"]
     assert agent.ledger.spent() == pytest.approx(agent.guarantee.epsilon, rel=1e-6)
     assert agent.guarantee.epsilon <= 1.0

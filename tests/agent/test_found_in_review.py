@@ -52,7 +52,7 @@ def test_a_stream_goes_on_with_its_own_noise(resaved: bool, tmp_path: Path, monk
     again = Agent.load(tmp_path / "agent")
     assert again.policy.phase(agent._loop.progress.state.phase).channel == before
     again.act_many(SETS[40:45])
-    events = [entry.event for entry in again.ledger.store.entries()]
+    events = [entry.event for entry in again._loop.ledger.store.entries()]
     assert len(set(events)) == (3 if resaved else 2)
     assert len(events) == again.releases == agent.releases + 2
 
@@ -114,7 +114,7 @@ def test_a_second_path_that_another_agent_has_taken(tmp_path: Path) -> None:
 def test_releases_of_others_in_the_ledger(tmp_path: Path) -> None:
     """Somebody else's release in the agent's ledger counts as a batch of the agent, which is then dropped."""
     agent = Agent(policy=policy(privacy=bd.shuffle(epsilon=0.5, delta=1e-6)))
-    store = agent.ledger.store
+    store = agent._loop.ledger.store
     agent.save(tmp_path / "agent")
     wider = bd.Ledger(budget=bd.ApproxDP(epsilon=9.0, delta=1e-5), store=store)
     wider.release(GaussianEvent(std=9.0, sensitivity=1.0), task="other", batch=0, data=[1.0], draw=lambda: 1.0)

@@ -24,6 +24,8 @@ from bandanna.errors import BandannaError, BudgetExceeded, ConflictingRelease, I
 from bandanna.policies.anytime import Anytime
 from bandanna.policies.schedules import Schedule
 
+from ..trouble import in_a_fork
+
 BUDGET: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-5}
 POLICIES: dict[str, Any] = {
     "none": {},
@@ -93,9 +95,7 @@ def test_an_interrupted_run_is_an_uninterrupted_one(name: str, grace: int, tmp_p
     assert parts.guarantee == whole.guarantee
     if whole.ledger is not None:
         assert parts.ledger.spent() == whole.ledger.spent()
-        assert same(
-            [e.release for e in parts.ledger.store.entries()], [e.release for e in whole.ledger.store.entries()]
-        )
+        assert same([one.release for one in parts.ledger.releases], [one.release for one in whole.ledger.releases])
 
 
 @each
@@ -445,6 +445,47 @@ def test_a_forked_agent_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "getpid", lambda: -1)
     with pytest.raises(BandannaError, match="process"):
         agent.act(SETS[0], user="a")
+
+
+@pytest.mark.parametrize("saved", [False, True])
+def test_a_fork_while_a_thread_is_at_work(saved: bool, tmp_path: Path) -> None:
+    """A forked copy of an agent waits for ever for a thread that is not there, or answers beside the original."""
+    agent = Agent(policy=policy())
+    if saved:
+        agent.save(tmp_path / "agent")
+    decision = agent.act(SETS[0], user="a")
+    held, done = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with agent._lock:
+            held.set()
+            done.wait()
+
+    holder = threading.Thread(target=hold)
+    holder.start()
+    held.wait()
+    try:
+        refused = in_a_fork(
+            lambda: agent.act(SETS[1], user="b"),
+            lambda: agent.act_many(SETS[1:3], users=["b", "c"]),
+            lambda: agent.observe(decision.id, 1.0),
+            lambda: agent.recommend(SETS[0]),
+            lambda: agent.save(tmp_path / "other"),
+            agent.close,
+            lambda: agent.ledger,
+        )
+        told = in_a_fork(
+            lambda: repr(agent),
+            lambda: (agent.decisions, agent.releases, agent.late, agent.missing, agent.clipped),
+            lambda: (agent.policy, agent.guarantee),
+        )
+    finally:
+        done.set()
+        holder.join()
+    assert refused == ["BandannaError"] * 7
+    assert told == ["done"] * 3
+    assert agent.observe(decision.id, 1.0)
+    assert not (tmp_path / "other").exists()
 
 
 def test_threads_share_an_agent(tmp_path: Path) -> None:

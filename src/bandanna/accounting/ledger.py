@@ -21,9 +21,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from bandanna.accounting import accountant, parallel
-from bandanna.accounting.budgets import ApproxDP, Budget
+from bandanna.accounting.budgets import Budget
 from bandanna.accounting.events import ContinualEvent, Event
 from bandanna.accounting.stores import Entry, LedgerStore, MemoryStore
+from bandanna.accounting.view import LedgerView, stated_delta
 from bandanna.core import require
 from bandanna.core.domain import Statistic
 from bandanna.errors import BudgetExceeded, ConflictingRelease, InvalidArgument, InvalidStatistic
@@ -100,13 +101,16 @@ class Ledger:
 
     def spent(self) -> float:
         """Smallest epsilon, at the budget's delta (or 1e-6), of what anybody can have paid so far."""
-        delta = self.budget.delta if isinstance(self.budget, ApproxDP) else 1e-6
-        return parallel.spent(self.store.tasks(), self.participations, delta)
+        return parallel.spent(self.store.tasks(), self.participations, stated_delta(self.budget))
+
+    def view(self) -> LedgerView:
+        """What may be shown: the ledger itself has the key, the fingerprints and the members of what it released."""
+        return LedgerView.of(self.budget, self.participations, self.store.entries())
 
     def _check_budget(self, task: str, event: Event, tasks: dict[str, parallel.Batches]) -> None:
         tasks.setdefault(task, Counter())[event] += 1
         if not parallel.within(tasks, self.participations, self.budget):
-            delta = self.budget.delta if isinstance(self.budget, ApproxDP) else 1e-6
+            delta = stated_delta(self.budget)
             would = parallel.spent(tasks, self.participations, delta)
             raise BudgetExceeded(
                 f"task {task!r} would bring epsilon to {would:.4g} at delta {delta:.3g}, from {self.spent():.4g}; the "

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from bandanna.accounting.guarantee import Guarantee
-from bandanna.accounting.ledger import Ledger
 from bandanna.accounting.stores.journals import Journals, journal_of, refuse_journal
+from bandanna.accounting.view import LedgerView
 from bandanna.agent.contexts import Contexts, arms_of, many_arms_of
 from bandanna.agent.decisions import Decision, recognise
 from bandanna.agent.kinds import ENCODING, SAVES
@@ -56,8 +56,9 @@ class Agent:
 
     A batch is complete after as many decisions as the public schedule says, and closed at the first decision after
     `grace` more: by count, never by who answered. A slot without a reward is a report of zeros, noised in full.
-    Noise comes from the operating system. Everything released goes through `ledger`, which is None where the policy
-    promises nothing (`bd.none()`, epsilon = infinity): there nobody is counted and no journal is kept.
+    Noise comes from the operating system. Everything released goes through a ledger; `ledger` is what may be seen of
+    it. Where the policy promises nothing (`bd.none()`, epsilon = infinity) there is none: nobody is counted and no
+    journal is kept. A call that was interrupted needs nothing from the caller: the next one puts things right.
     """
 
     def __init__(self, *, policy: Policy, grace: int = 0, test: bool = False, seed: int | None = None) -> None:
@@ -87,9 +88,13 @@ class Agent:
         return replace(stated, observers=(process, *seeded, *stated.observers))
 
     @property
-    def ledger(self) -> Ledger | None:
-        """What was released and spent; None where nothing is promised."""
-        return self._loop.ledger
+    def ledger(self) -> LedgerView | None:
+        """What was released and spent so far, as everybody may see it; None where nothing is promised."""
+        return self._shown()
+
+    @_alone
+    def _shown(self) -> LedgerView | None:
+        return None if self._loop.ledger is None else self._loop.ledger.view()
 
     @property
     def decisions(self) -> int:

@@ -1,0 +1,89 @@
+"""What may be shown of a ledger: enough to check it, and nothing from which data can be found."""
+
+from __future__ import annotations
+
+import gc
+import pickle
+from collections.abc import Iterator
+from pathlib import Path
+from types import FunctionType, ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+import bandanna as bd
+from bandanna.accounting.ledger import LedgerStore
+from bandanna.accounting.stores import SQLiteStore
+from bandanna.agent import Agent
+from bandanna.core.estimate import Estimate
+
+BUDGET: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-5}
+SETS = np.random.default_rng(0).normal(size=(9, 3, 2)) / 3
+USERS = [f"user {i}" for i in range(9)]
+EVENT = bd.LocalGaussian.calibrate(domain=bd.Box(dim=1), budget=bd.ApproxDP(**BUDGET)).event
+MODELS = {"central": bd.central, "local": bd.local, "shuffle": bd.shuffle}
+
+
+def agent_of(model: str) -> Agent:
+    """An agent that has released two batches."""
+    agent = Agent(policy=bd.LinUCB(dim=2, horizon=60, batch=4, privacy=MODELS[model](**BUDGET)))
+    for decision in agent.act_many(SETS, users=USERS):
+        agent.observe(decision.id, 1.0)
+    return agent
+
+
+def reached(value: Any) -> Iterator[Any]:
+    """Everything that can be reached from a value, by whatever attribute, but through the code of the program."""
+    seen, waiting = set(), [value]
+    while waiting:
+        one = waiting.pop()
+        if id(one) in seen or isinstance(one, type | ModuleType | FunctionType):
+            continue
+        seen.add(id(one))
+        yield one
+        waiting += gc.get_referents(one)
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_an_agent_shows_what_it_spent_and_released(model: str) -> None:
+    """What an agent shows of its ledger is not what the ledger has, or can be changed from outside."""
+    agent = agent_of(model)
+    shown, ledger = agent.ledger, agent._loop.ledger
+    assert (shown.budget, shown.participations, shown.spent()) == (ledger.budget, 1, ledger.spent())
+    for one, entry in zip(shown.releases, ledger.store.entries(), strict=True):
+        assert (one.task, one.batch, one.event) == (entry.task, entry.batch, entry.event)
+        np.testing.assert_array_equal(one.release.total, entry.release[0].total)
+        one.release.total[:] = 0.0
+    assert all(np.any(entry.release[0].total) for entry in ledger.store.entries())
+    again = pickle.loads(pickle.dumps(shown))
+    assert (again.spent(), len(again.releases)) == (shown.spent(), 2)
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_nothing_leads_to_the_key(model: str) -> None:
+    """From what an agent shows of its ledger one gets at the key, a fingerprint, a member or the store."""
+    agent = agent_of(model)
+    ledger = agent._loop.ledger
+    hidden: set[Any] = {ledger.store.secret(), ledger.store.secret().hex(), *USERS}
+    for entry in ledger.store.entries():
+        hidden |= {entry.fingerprint, *entry.members}
+    for value in (agent.ledger, agent.ledger.releases, agent.guarantee):
+        found = list(reached(value))
+        assert not any(isinstance(one, LedgerStore | Agent) for one in found)
+        assert not hidden & {one for one in found if isinstance(one, str | bytes)}
+        assert not any(str(one) in repr(value) for one in hidden)
+    stored = next(one for one in reached(ledger) if isinstance(one, LedgerStore))  # the search would find them
+    assert hidden & {one for one in reached(stored) if isinstance(one, str | bytes)}
+
+
+def test_any_ledger_has_a_view(tmp_path: Path) -> None:
+    """The view of a ledger's file differs from its entries, or shows an expense as released that is not."""
+    ledger = bd.Ledger(budget=bd.ApproxDP(**BUDGET), store=SQLiteStore(tmp_path / "l"))
+    assert (ledger.view().spent(), ledger.view().releases) == (0.0, ())
+    ledger.release(EVENT, task="t", batch=1, data=b"1", draw=lambda: Estimate(total=np.ones(1), count=1, variance=2.0))
+    with pytest.raises(ZeroDivisionError):
+        ledger.release(EVENT, task="t", batch=2, data=b"2", draw=lambda: 1 / 0)
+    first, second = ledger.view().releases
+    assert (first.release.variance, first.batch, second.release, second.batch) == (2.0, "1", None, "2")
+    assert ledger.view().spent() == ledger.spent() > 0
