@@ -86,5 +86,9 @@ class MissingExtra(BandannaError, ImportError):
         return type(self), (self.extra, self.needed_for)
 
 
+class SlowReleaseWarning(UserWarning):
+    """A release is estimated to take more than a second, during which an agent answers nobody."""
+
+
 class CommunicationWarning(UserWarning):
     """A protocol's messages are longer than the limit that was set."""

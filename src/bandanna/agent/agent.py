@@ -6,6 +6,7 @@ import hashlib
 import os
 import secrets
 import threading
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import wraps
@@ -21,17 +22,19 @@ from bandanna.agent.decisions import Decision, recognise
 from bandanna.agent.kinds import ENCODING, SAVES
 from bandanna.agent.loop import Loop, Sets
 from bandanna.agent.plan import Policy
-from bandanna.agent.releases import calibrations, choose, recalibrate, reward_of
+from bandanna.agent.releases import calibrations, choose, recalibrate, release_seconds, reward_of
 from bandanna.agent.schema import check_save, check_snapshot
 from bandanna.agent.slots import Slots
 from bandanna.agent.users import hashed, listed
 from bandanna.core import require
-from bandanna.errors import BandannaError, InvalidArgument
+from bandanna.errors import BandannaError, InvalidArgument, SlowReleaseWarning
 from bandanna.storage import files
 
 Self = TypeVar("Self", bound="Agent")
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
+
+_PATIENCE = 1.0  # seconds of a release without a warning
 
 
 def _alone(method: Callable[Concatenate[Self, Arguments], Result]) -> Callable[Concatenate[Self, Arguments], Result]:
@@ -72,6 +75,13 @@ class Agent:
         session = secrets.token_hex(8) if seed is None else secret.hex()[:16]
         self._loop = Loop(policy, require.whole("grace", grace, least=0), seed, secret, session)
         self._loop.open_ledger(Journals(agent=self._name, terms=policy, secret=secret, encoding=ENCODING))
+        if self.release_seconds > _PATIENCE:
+            warnings.warn(
+                f"a release takes about {self.release_seconds:.2g} seconds, during which nobody is answered: fewer "
+                "features, smaller batches, or a trust model with less noise to draw make it shorter",
+                SlowReleaseWarning,
+                stacklevel=2,
+            )
 
     @property
     def policy(self) -> Policy:
@@ -105,6 +115,11 @@ class Agent:
     def releases(self) -> int:
         """How many batches were released: public."""
         return self._loop.progress.closed
+
+    @property
+    def release_seconds(self) -> float:
+        """About how long a release takes, by the random numbers that it draws; the agent waits for it. Public."""
+        return release_seconds(self.policy, secure=self._loop.source.secure)
 
     @property
     def late(self) -> int:

@@ -67,6 +67,12 @@ def affordable(policy: Policy, ledger: Ledger) -> None:
         )
 
 
+def release_seconds(policy: Policy, *, secure: bool) -> float:
+    """The estimated time of the longest release of the phases that are calibrated."""
+    protocols = [pair for channel in _channels(policy).values() for pair in channel.protocols.items()]
+    return max(protocol.draws(size).seconds(secure=secure) for size, protocol in protocols)
+
+
 def reward_of(reward: Any) -> float:
     """A finite number; True and False are 1 and 0."""
     if isinstance(reward, bool | np.bool_):
@@ -79,17 +85,21 @@ def calibrations(policy: Policy) -> dict[int, tuple[Channel, list[int]]]:
 
     The batch sizes stand beside the channel as runs: size, how often, size, how often, ...
     """
-    phases = policy._phases if isinstance(policy, Anytime) else {0: policy}
-    channels = {phase: one.channel for phase, one in phases.items() if "channel" in vars(one)}
     return {
         phase: (replace(channel, sizes=Sizes()), [n for run in channel.sizes.runs for n in run])
-        for phase, channel in channels.items()
+        for phase, channel in _channels(policy).items()
     }
 
 
 def calibrated(policy: Policy) -> int:
     """How many phases have their protocols."""
-    return sum("channel" in vars(one) for one in policy._phases.values()) if isinstance(policy, Anytime) else 1
+    return len(_channels(policy))
+
+
+def _channels(policy: Policy) -> dict[int, Channel]:
+    """By phase, of those that are calibrated."""
+    phases = policy._phases if isinstance(policy, Anytime) else {0: policy}
+    return {phase: one.channel for phase, one in phases.items() if "channel" in vars(one)}
 
 
 def recalibrate(policy: Policy, saved: dict[int, tuple[Channel, list[int]]]) -> None:

@@ -22,7 +22,7 @@ from bandanna.core.domain import Domain, Statistic
 from bandanna.core.estimate import Estimate
 from bandanna.errors import InsecureSource, InvalidArgument
 from bandanna.mechanisms.base import noise_source
-from bandanna.mechanisms.sources import NoiseSource
+from bandanna.mechanisms.sources import Draws, NoiseSource
 
 Floats = NDArray[np.float64]
 
@@ -59,6 +59,10 @@ class Protocol(ABC):
     def bits_per_user(self) -> int:
         """Size of one user's message."""
         return FLOAT_BITS * self.domain.dim
+
+    def draws(self, users: int) -> Draws:
+        """What a release of a batch of so many users takes at most, for estimates of its time."""
+        return Draws(numbers=users * self.domain.dim)
 
     def admit(self, statistics: Statistic | ArrayLike, *, clip: bool = True) -> Statistic:
         """Statistics that are known to lie in the domain: clipped and counted here, unless that was done before."""

@@ -38,6 +38,11 @@ def binomials(trials: int, chance: Fraction, count: int, words: Words) -> NDArra
     return drawn
 
 
+def words_for(trials: int) -> int:
+    """Random words that a draw takes: one for each part."""
+    return -(-trials // PART)
+
+
 def _invert(trials: int, chance: Fraction, random: NDArray[np.uint64], words: Words) -> NDArray[np.int64]:
     """One draw for each random word; further words where one does not decide."""
     first, low, up = _table(trials, chance)

@@ -11,14 +11,14 @@ from numpy.typing import ArrayLike
 
 from bandanna.accounting.budgets import Budget
 from bandanna.accounting.events import ContinualEvent
-from bandanna.accounting.factorisation import Factorisation
+from bandanna.accounting.factorisation import BinaryTree, Factorisation
 from bandanna.accounting.guarantee import Guarantee
 from bandanna.core import require
 from bandanna.core.domain import Domain, Statistic
 from bandanna.core.estimate import Estimate
 from bandanna.errors import InvalidArgument
 from bandanna.mechanisms.continual import ContinualGaussian
-from bandanna.mechanisms.sources import NoiseSource
+from bandanna.mechanisms.sources import Draws, NoiseSource
 from bandanna.protocols.base import Floats, StreamProtocol, checked_path, stated_delta
 from bandanna.protocols.central_continual import analyzer, law, privacy
 from bandanna.protocols.central_continual.analyzer import Running
@@ -81,6 +81,11 @@ class CentralContinual(StreamProtocol):
     def guarantee(self) -> Guarantee:
         """Central differential privacy under continual observation."""
         return privacy.guarantee(self.event, self.delta)
+
+    def draws(self, users: int) -> Draws:
+        """Noise on the sum; of a tree, on every block that the step completes."""
+        blocks = self.factorisation.levels if isinstance(self.factorisation, BinaryTree) else 1
+        return Draws(gaussians=blocks * self.domain.dim, numbers=users * self.domain.dim)
 
     def std(self) -> float:
         """Standard deviation of each coordinate of the worst prefix."""

@@ -13,7 +13,7 @@ from bandanna.core import require
 from bandanna.core.domain import Domain, Statistic
 from bandanna.core.estimate import Estimate
 from bandanna.mechanisms.gaussian import Gaussian
-from bandanna.mechanisms.sources import NoiseSource
+from bandanna.mechanisms.sources import Draws, NoiseSource
 from bandanna.protocols.base import BatchProtocol, Floats, stated_delta
 from bandanna.protocols.central_gaussian import analyzer, privacy
 
@@ -55,6 +55,10 @@ class CentralGaussian(BatchProtocol):
     def guarantee(self) -> Guarantee:
         """Central differential privacy."""
         return privacy.guarantee(self.event, self.delta, self.participations)
+
+    def draws(self, users: int) -> Draws:
+        """Noise on the sum."""
+        return Draws(gaussians=self.domain.dim, numbers=users * self.domain.dim)
 
     def std(self, users: int) -> float:
         """The same for every batch size."""

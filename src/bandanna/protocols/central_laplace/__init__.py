@@ -17,7 +17,7 @@ from bandanna.core.domain import Domain, Statistic
 from bandanna.core.estimate import Estimate
 from bandanna.errors import InvalidArgument
 from bandanna.mechanisms.laplace import DiscreteLaplace
-from bandanna.mechanisms.sources import NoiseSource
+from bandanna.mechanisms.sources import Draws, NoiseSource
 from bandanna.protocols.base import BatchProtocol, Floats
 from bandanna.protocols.central_laplace import analyzer, privacy
 
@@ -73,6 +73,10 @@ class CentralLaplace(BatchProtocol):
     def guarantee(self) -> Guarantee:
         """Central differential privacy, pure."""
         return privacy.guarantee(self.event, self.delta, self.participations)
+
+    def draws(self, users: int) -> Draws:
+        """Noise on the sum."""
+        return Draws(gaussians=self.domain.dim, numbers=users * self.domain.dim)
 
     def std(self, users: int) -> float:
         """The same for every batch size."""

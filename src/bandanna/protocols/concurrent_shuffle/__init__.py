@@ -21,7 +21,8 @@ from bandanna.core.domain import Domain, Statistic
 from bandanna.core.estimate import Estimate
 from bandanna.core.shapes import Bits
 from bandanna.errors import InvalidArgument, InvalidStatistic
-from bandanna.mechanisms.sources import NoiseSource
+from bandanna.mechanisms.sources import Draws, NoiseSource
+from bandanna.mechanisms.sources.inversion import words_for
 from bandanna.protocols.base import Floats, StreamProtocol, a_domain, checked_path, stated_delta
 from bandanna.protocols.concurrent_shuffle import analyzer, law, privacy, randomizer, shuffler, whole
 from bandanna.protocols.concurrent_shuffle.plan import plan_tree
@@ -130,6 +131,11 @@ class ConcurrentShuffle(StreamProtocol):
     def bits_per_user(self) -> int:
         """The messages to all shufflers together, as integer counts."""
         return randomizer.message_bits(self.noises, self.domain)
+
+    def draws(self, users: int) -> Draws:
+        """Coins on every number of every message to each shuffler."""
+        words = sum(words_for(noise.trials) for noise in self.noises)
+        return Draws(words=users * self.domain.dim * words, numbers=users * self.domain.dim * self.shufflers)
 
     def level_stds(self) -> tuple[float, ...]:
         """Standard deviation of a coordinate of a batch's own release on each level, rounding included."""

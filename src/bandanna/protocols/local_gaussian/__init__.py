@@ -14,7 +14,7 @@ from bandanna.core import require
 from bandanna.core.domain import Domain, Statistic
 from bandanna.core.estimate import Estimate
 from bandanna.mechanisms.gaussian import Gaussian
-from bandanna.mechanisms.sources import NoiseSource
+from bandanna.mechanisms.sources import Draws, NoiseSource
 from bandanna.protocols.base import BatchProtocol, Floats, stated_delta
 from bandanna.protocols.local_gaussian import analyzer, law, privacy, randomizer
 
@@ -33,6 +33,10 @@ class GaussianReports(BatchProtocol):
     def mechanism(self) -> Gaussian:
         """Sampler and price of the noise on one report."""
         return Gaussian(std=self.noise_std, sensitivity=self.domain.sensitivity, dim=self.domain.dim)
+
+    def draws(self, users: int) -> Draws:
+        """Noise on every number of every report."""
+        return Draws(gaussians=users * self.domain.dim, numbers=users * self.domain.dim)
 
     def std(self, users: int) -> float:
         """sqrt(users) times that of a report."""

@@ -14,7 +14,8 @@ from bandanna.core import require
 from bandanna.core.domain import Domain, Statistic
 from bandanna.core.estimate import Estimate
 from bandanna.errors import CommunicationWarning
-from bandanna.mechanisms.sources import NoiseSource
+from bandanna.mechanisms.sources import Draws, NoiseSource
+from bandanna.mechanisms.sources.inversion import words_for
 from bandanna.protocols.base import BatchProtocol, exact_batch, stated_delta
 from bandanna.protocols.shuffle_binomial import analyzer, law, privacy, randomizer, shuffler
 from bandanna.protocols.shuffle_binomial.encoding import Integers, largest_counts
@@ -87,6 +88,10 @@ class ShuffleBinomial(BatchProtocol):
     def unary_bits_per_user(self) -> int:
         """The same message as labelled bits, the paper's form."""
         return int(sum(int(most) for most in largest_counts(self.noise, self.domain)))
+
+    def draws(self, users: int) -> Draws:
+        """Coins on every number of every message."""
+        return Draws(words=users * self.domain.dim * words_for(self.noise.trials), numbers=users * self.domain.dim)
 
     def std(self, users: int) -> float:
         """sqrt(B b p (1-p) + B/4) / s, rounding included."""

@@ -15,7 +15,8 @@ from bandanna.core.domain import Domain, Statistic
 from bandanna.core.estimate import Estimate
 from bandanna.core.shapes import Bits
 from bandanna.errors import InvalidArgument
-from bandanna.mechanisms.sources import NoiseSource
+from bandanna.mechanisms.sources import Draws, NoiseSource
+from bandanna.mechanisms.sources.inversion import words_for
 from bandanna.protocols.base import BatchProtocol, exact_batch, stated_delta
 from bandanna.protocols.shuffle_bits import analyzer, law, privacy, randomizer, shuffler
 from bandanna.protocols.shuffle_bits.randomizer import Integers
@@ -75,6 +76,10 @@ class ShuffleBits(BatchProtocol):
     def unary_bits_per_user(self) -> int:
         """The same message as single bits, the paper's form."""
         return int(self.noise.scale) + self.noise.trials
+
+    def draws(self, users: int) -> Draws:
+        """Coins on every bit."""
+        return Draws(words=users * self.domain.dim * words_for(self.noise.trials), numbers=users * self.domain.dim)
 
     def std(self, users: int) -> float:
         """sqrt(B b) / (2 c)."""

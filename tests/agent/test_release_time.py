@@ -1,0 +1,38 @@
+"""An agent says how long its releases take before the first one, and warns where that is long."""
+
+from __future__ import annotations
+
+import pytest
+
+import bandanna as bd
+from bandanna.errors import SlowReleaseWarning
+
+BUDGET = {"epsilon": 1.0, "delta": 1e-5}
+
+
+def test_a_slow_release_is_announced() -> None:
+    """An agent whose releases draw a million Gaussians is made without a word."""
+    policy = bd.LinUCB(dim=5, horizon=100_000, batch=50_000, privacy=bd.local(**BUDGET))
+    with pytest.warns(SlowReleaseWarning, match="about 17 seconds"):
+        agent = bd.Agent(policy=policy)
+    assert agent.release_seconds == pytest.approx(50_000 * 20 * 17.1e-6, rel=0.01)
+
+
+def test_a_quick_release_is_not() -> None:
+    """A release of a few draws, or of seeded noise, is announced as slow (warnings are errors here)."""
+    quick = bd.Agent(policy=bd.LinUCB(dim=3, horizon=1000, batch=100, privacy=bd.shuffle(**BUDGET)))
+    assert 0 < quick.release_seconds < 0.01
+    many = bd.LinUCB(dim=5, horizon=100_000, batch=50_000, privacy=bd.local(**BUDGET))
+    assert bd.Agent(policy=many, test=True, seed=0).release_seconds < 1
+
+
+def test_the_longest_release_counts() -> None:
+    """The estimate is of another batch than the largest, or of a phase that has not begun."""
+    grows = bd.LinUCB(dim=2, horizon=1000, batch=bd.geometric(first=10, ratio=3.0), privacy=bd.shuffle(**BUDGET))
+    protocols = grows.channel.protocols
+    largest = max(protocols)
+    expected = protocols[largest].draws(largest).seconds(secure=True)
+    assert bd.Agent(policy=grows).release_seconds == expected
+    first = bd.LinUCB(dim=2, horizon=100, batch=50, privacy=bd.shuffle(**BUDGET))
+    same = bd.Agent(policy=bd.Anytime(first=first)).release_seconds
+    assert same == bd.Agent(policy=first).release_seconds

@@ -1,0 +1,103 @@
+"""How many random numbers a release takes is said before it: counted here along the messages of every protocol."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import bandanna as bd
+from bandanna.mechanisms.sources import Draws, FastNoise, SecureNoise
+from bandanna.mechanisms.sources.cost import GAUSSIAN, NUMBER, RELEASE, WORD
+from bandanna.mechanisms.sources.inversion import PART, words_for
+from bandanna.protocols.base import StreamProtocol
+from bandanna.protocols.central_continual import CentralContinual
+from bandanna.protocols.central_gaussian import CentralGaussian
+from bandanna.protocols.central_laplace import CentralLaplace
+from bandanna.protocols.clear import Clear
+from bandanna.protocols.concurrent_shuffle import ConcurrentShuffle
+from bandanna.protocols.local_gaussian import LocalGaussian
+from bandanna.protocols.shuffle_binomial import ShuffleBinomial
+from bandanna.protocols.shuffle_bits import ShuffleBits
+from bandanna.protocols.shuffle_gaussian import ShuffleGaussian
+
+BUDGET = bd.ApproxDP(epsilon=1.0, delta=1e-5)
+BOX: Any = {"domain": bd.Box(dim=3), "budget": BUDGET}
+USERS = 20
+
+
+class Counted(SecureNoise):
+    """A secure source in name, whose requests are counted and answered by fast noise."""
+
+    def __init__(self) -> None:
+        self.fast = FastNoise(np.random.default_rng(0))
+        self.gaussians = self.words = 0
+
+    def discrete_gaussian(self, *, std: float, size: Any) -> NDArray[np.int64]:
+        """Counted."""
+        self.gaussians += math.prod(np.atleast_1d(size))
+        return self.fast.discrete_gaussian(std=std, size=size)
+
+    def discrete_laplace(self, *, scale: float, size: Any) -> NDArray[np.int64]:
+        """Counted."""
+        self.gaussians += math.prod(np.atleast_1d(size))
+        return self.fast.discrete_laplace(scale=scale, size=size)
+
+    def binomial(self, *, trials: int, probability: float, size: Any) -> NDArray[np.int64]:
+        """Counted: one word for each part of the trials."""
+        self.words += math.prod(np.atleast_1d(size)) * words_for(trials)
+        return self.fast.binomial(trials=trials, probability=probability, size=size)
+
+
+PROTOCOLS = {
+    "clear": Clear(domain=bd.Box(dim=3)),
+    "central gaussian": CentralGaussian.calibrate(**BOX),
+    "central laplace": CentralLaplace.calibrate(domain=bd.Box(dim=3), budget=bd.PureDP(epsilon=1.0)),
+    "local": LocalGaussian.calibrate(**BOX),
+    "shuffled gaussian": ShuffleGaussian.calibrate(batch=USERS, **BOX),
+    "binomial": ShuffleBinomial.calibrate(batch=USERS, **BOX),
+    "many coins": ShuffleBinomial.calibrate(
+        domain=bd.Box(dim=3), budget=bd.ApproxDP(epsilon=1e-3, delta=1e-9), batch=USERS
+    ),
+    "bits": ShuffleBits.calibrate(budget=BUDGET, batch=USERS),
+    "blt": CentralContinual.calibrate(horizon=8, **BOX),
+    "tree": CentralContinual.calibrate(horizon=8, mechanism="tree", **BOX),
+    "concurrent": ConcurrentShuffle.calibrate(horizon=8 * USERS, shufflers=2, degrees=(USERS, 4), **BOX),
+}
+
+
+@pytest.mark.parametrize("name", PROTOCOLS)
+def test_draws_are_what_a_release_takes(name: str) -> None:
+    """The longest release draws more, or fewer, Gaussians or words than the protocol says."""
+    protocol, source = PROTOCOLS[name], Counted()
+    values = np.zeros((USERS, protocol.domain.dim))
+    taken = set()
+    state = protocol.begin() if isinstance(protocol, StreamProtocol) else None
+    for _ in range(8):
+        before = source.gaussians, source.words
+        if isinstance(protocol, StreamProtocol):
+            state, _ = protocol.release(state, values, source)
+        else:
+            protocol.release(values, source)
+        taken.add((source.gaussians - before[0], source.words - before[1]))
+    said = protocol.draws(USERS)
+    assert max(taken) == (said.gaussians, said.words)
+    assert said.numbers % values.size == 0
+    assert said.numbers > 0
+
+
+def test_many_coins_take_several_words() -> None:
+    """More than 2^24 trials are drawn by one word, or fewer by more than one."""
+    noise = PROTOCOLS["many coins"].noise  # type: ignore[union-attr]
+    assert noise.trials > PART
+    assert (words_for(0), words_for(1), words_for(PART), words_for(PART + 1)) == (0, 1, 1, 2)
+
+
+def test_seconds_add_up() -> None:
+    """An estimate is not the sum of its parts, or counts noise that is seeded."""
+    draws = Draws(gaussians=3, words=5, numbers=7)
+    assert draws.seconds(secure=True) == pytest.approx(RELEASE + 3 * GAUSSIAN + 5 * WORD + 7 * NUMBER)
+    assert draws.seconds(secure=False) == pytest.approx(RELEASE + 7 * NUMBER)
