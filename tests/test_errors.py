@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from bandanna import errors
-from bandanna.errors import BandannaError, CommunicationWarning, InvalidArgument, MissingExtra
+from bandanna.errors import BandannaError, CommunicationWarning, InvalidArgument, MissingExtra, SlowReleaseWarning
 
 FAMILY = [kind for _, kind in inspect.getmembers(errors, inspect.isclass) if issubclass(kind, Exception)]
 ARGUMENT = [kind for kind in FAMILY if issubclass(kind, InvalidArgument)]
@@ -18,9 +18,10 @@ ARGUMENT = [kind for kind in FAMILY if issubclass(kind, InvalidArgument)]
 def test_one_family() -> None:
     """Catching BandannaError misses an error that is raised on purpose."""
     for kind in FAMILY:
-        assert issubclass(kind, BandannaError) or kind is CommunicationWarning
+        assert issubclass(kind, BandannaError) or kind in (CommunicationWarning, SlowReleaseWarning)
         assert kind.__doc__
     assert issubclass(CommunicationWarning, UserWarning)
+    assert issubclass(SlowReleaseWarning, UserWarning)
     assert len(FAMILY) >= 11
 
 
