@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import threading
 import time
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,8 @@ import bandanna as bd
 from bandanna.core.estimate import Estimate
 from bandanna.errors import InsecureSource, InvalidArgument, InvalidStatistic
 from bandanna.protocols.concurrent_shuffle import ConcurrentShuffle
+
+from ..trouble import Interrupt, in_a_fork
 
 Floats = NDArray[np.float64]
 
@@ -337,3 +340,43 @@ def test_threads_take_turns(privacy: bd.Privacy, monkeypatch: pytest.MonkeyPatch
             thread.join()
     assert most == [1]
     assert counting.users == 20
+
+
+@pytest.mark.parametrize("name", ["none", "central, tree", "local", "2 shufflers"])
+def test_an_interrupt_at_any_line(name: str) -> None:
+    """After an interrupt, a counter has half an update: users, sum and state that do not belong together."""
+    made = counter(MODELS[name], bd.Bits(), horizon=4000)
+    k, calm = 1, 0
+    while calm < 3:
+        before, trouble = (made.users, made.estimate, made._so_far.state), Interrupt(k)
+        with suppress(KeyboardInterrupt), trouble:
+            made.update(1.0)
+        calm, k = 0 if trouble.fired else calm + 1, k + 1
+        assert made.users in (before[0], before[0] + 1)
+        assert (made.users == before[0]) == (made._so_far.state is before[2] and made.estimate == before[1])
+    assert k > 30
+    threads = [threading.Thread(target=made.update, args=(1.0,), daemon=True)]  # no lock is held
+    threads[0].start()
+    threads[0].join(timeout=20)
+    assert not threads[0].is_alive()
+
+
+def test_a_forked_counter_is_refused() -> None:
+    """A forked copy of a counter waits for ever for a thread that is not there, or releases beside the original."""
+    made = counter(MODELS["central, blt"], bd.Bits())
+    held, done = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with made._alone:
+            held.set()
+            done.wait()
+
+    holder = threading.Thread(target=hold)
+    holder.start()
+    held.wait()
+    try:
+        answers = in_a_fork(lambda: made.update(1.0), lambda: (repr(made), str(made), made.users, made.estimate))
+    finally:
+        done.set()
+        holder.join()
+    assert answers == ["BandannaError", "done"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import threading
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -16,7 +17,7 @@ from bandanna.core import require
 from bandanna.core.domain import Box, Domain
 from bandanna.counters.models import open_protocol
 from bandanna.counters.values import Values
-from bandanna.errors import InvalidArgument
+from bandanna.errors import BandannaError, InvalidArgument
 from bandanna.mechanisms.base import noise_source
 from bandanna.mechanisms.sources import NoiseSource
 from bandanna.protocols.base import BatchProtocol, StreamProtocol, checked_path
@@ -60,6 +61,7 @@ class ContinualSum:
     values: Domain = Box(dim=1)
     source: NoiseSource | None = None
     _so_far: _SoFar = field(init=False, repr=False)
+    _pid: int = field(init=False, repr=False, default_factory=os.getpid)
     _alone: threading.RLock = field(init=False, repr=False, default_factory=threading.RLock)
 
     def __post_init__(self) -> None:
@@ -126,8 +128,11 @@ class ContinualSum:
     def update(self, value: ArrayLike) -> Any:
         """One more user: the estimate of the running sum. A refused value leaves everything as it was.
 
-        Threads take their turns: two steps from one state would be two releases of the same users.
+        Threads take their turns, and a forked process has none: two steps from one state would be two releases of the
+        same users. After an interrupt `users` says whether the value was counted; nobody has seen what was not.
         """
+        if os.getpid() != self._pid:  # where the lock may be held by a thread that does not exist
+            raise BandannaError("a counter lives in the process that made it: begin another one in this one")
         with self._alone:
             return self._update(value)
 

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import secrets
 import sqlite3
-import threading
-import weakref
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable
+from contextlib import suppress
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -17,46 +14,30 @@ from typing import Any
 from bandanna.accounting.encoding import EVENTS
 from bandanna.accounting.events import Event
 from bandanna.accounting.stores import integrity
-from bandanna.accounting.stores.base import Entry, LedgerStore, Result
+from bandanna.accounting.stores.base import Entry, LedgerStore
 from bandanna.accounting.stores.integrity import ENTRY, SCHEMA
-from bandanna.errors import BandannaError, ConflictingRelease, Unreadable
-from bandanna.storage import files
+from bandanna.accounting.stores.transactions import SQLiteFile
+from bandanna.errors import BandannaError, ConflictingRelease
 from bandanna.storage.encoding import Encoding
 
 APPLICATION, VERSION = 0x62616E64, 2  # marks the file as ours: "band"; version 1 had no sum, and is read
-_PATIENCE = 30.0  # seconds to wait for another process's lock
 _MARKS = """
 select application_id, user_version, (select count(*) from sqlite_master)
 from pragma_application_id, pragma_user_version
 """
 
 
-class SQLiteStore(LedgerStore):
+class SQLiteStore(SQLiteFile, LedgerStore):
     """A store in one file, made with mode 0600. What happens in `alone` is one transaction, synced when it is done.
 
     Releases may be numbers, texts, arrays, lists, tuples, dictionaries and `Estimate`s.
-
-    A signal may raise between any two lines. So threads are kept apart by locks that only `with` takes, which no signal
-    splits, and a transaction that was left open is undone before the next one begins.
     """
 
-    _undone = False  # whether a transaction whose work raises is undone; or what was done stays, as in any other store
-
     def __init__(self, path: str | PathLike[str], *, create: bool = True, encoding: Encoding | None = None) -> None:
-        self.path = Path(path).absolute()
+        super().__init__(Path(path).absolute(), create=create)
         self._encoding = encoding or Encoding(EVENTS)
-        self._pid, self._guard, self._begun = os.getpid(), threading.RLock(), threading.Lock()
-        self._whole = True  # False while something is half written
         self._known: dict[str, Event] = {}  # decoded events by their text
         with self._errors():
-            if create and not os.path.lexists(self.path):
-                files.make(self.path)
-            elif not os.path.lexists(self.path):
-                raise BandannaError(f"{self.path} does not exist")
-            self.read_only = not files.secure(self.path)
-            for other in companions(self.path):
-                files.secure(other)
-            self._connect()
             try:
                 self._open(create)
                 self._secret = bytes(self._get("secret"))
@@ -64,13 +45,6 @@ class SQLiteStore(LedgerStore):
             except BaseException:
                 self.close()
                 raise
-
-    def _connect(self) -> None:
-        address = f"{self.path.as_uri()}?mode={'ro' if self.read_only else 'rw'}"
-        self._sql = sqlite3.connect(
-            address, uri=True, timeout=_PATIENCE, isolation_level=None, check_same_thread=False, cached_statements=64
-        )
-        self.close = weakref.finalize(self, self._sql.close)
 
     def _open(self, create: bool) -> None:
         """Make the tables in a new file, and the sum in an old one: in one transaction, by one process."""
@@ -129,58 +103,6 @@ class SQLiteStore(LedgerStore):
         total = integrity.shifted(self._get("sum"), self._secret, plus=plus, minus=minus or [])
         self._sql.execute("update meta set value = ? where key = 'sum'", (total,))
 
-    def alone(self, work: Callable[[], Result]) -> Result:
-        """A write transaction around some work, waiting for other threads and processes; re-entrant."""
-        self._at_home()
-        if self.read_only:
-            raise BandannaError(f"{self.path} can only be read where it is: nothing was released or spent")
-        with self._guard:
-            if self._begun.locked():  # by this thread, which has the guard: inside a transaction of its own
-                return work()
-            with self._begun:
-                self._begin()
-                try:
-                    result = work()
-                except BaseException:
-                    with suppress(sqlite3.Error):  # the cause is what was raised
-                        self._end("commit" if self._whole and not self._undone else "rollback")
-                    raise
-                with self._errors():
-                    self._end("commit")
-                return result
-
-    def _begin(self) -> None:
-        with self._errors():
-            if self._sql.in_transaction:  # an interrupt has left it; nothing of it was seen
-                self._sql.execute("rollback")
-            self._whole = True
-            self._sql.execute("begin immediate")
-
-    def _end(self, how: str) -> None:
-        try:
-            self._sql.execute(how)
-        finally:
-            with suppress(sqlite3.Error):
-                if self._sql.in_transaction:  # that failed: others need not wait until we use the file again
-                    self._sql.execute("rollback")
-
-    @contextmanager
-    def _together(self) -> Iterator[None]:
-        """Statements of which none stays without the others: if one fails, the transaction is undone."""
-        with self._errors():
-            self._whole = False
-            yield
-            self._whole = True
-
-    def _ask(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
-        self._at_home()
-        with self._guard, self._errors():
-            return self._sql.execute(query, values).fetchall()
-
-    def _at_home(self) -> None:
-        if os.getpid() != self._pid:  # where a lock may be held by a thread that does not exist
-            raise BandannaError(f"{self.path} was opened by another process: open it anew in this one")
-
     def secret(self) -> bytes:
         """Drawn when the file was made."""
         return self._secret
@@ -191,13 +113,15 @@ class SQLiteStore(LedgerStore):
         people: dict[int, list[str]] = {}
         for number, member in self._ask("select entry, member from members order by entry, place"):
             people.setdefault(number, []).append(member)
-        return [self._entry(row, people.get(row[0], [])) for row in rows]
+        with self._errors():
+            return [self._entry(row, people.get(row[0], [])) for row in rows]
 
     def find(self, task: str, batch: str) -> Entry | None:
         """The entry or None."""
         for row in self._ask(ENTRY + " where task = ? and batch = ?", task, batch):
             members = self._ask("select member from members where entry = ? order by place", row[0])
-            return self._entry(row, [member for (member,) in members])
+            with self._errors():
+                return self._entry(row, [member for (member,) in members])
         return None
 
     def _entry(self, row: tuple[Any, ...], members: list[str]) -> Entry:
@@ -260,8 +184,9 @@ class SQLiteStore(LedgerStore):
         """Kept up to date in a table."""
         tasks: dict[str, Counter[Event]] = {}
         query = "select task, events.event, count from tallies join events on events.id = tallies.event"
-        for task, event, count in self._ask(query):
-            tasks.setdefault(task, Counter())[self._event(event)] = count
+        with self._errors():
+            for task, event, count in self._ask(query):
+                tasks.setdefault(task, Counter())[self._event(event)] = count
         return tasks
 
     def named(self, task: str) -> bool | None:
@@ -279,16 +204,3 @@ class SQLiteStore(LedgerStore):
         for (value,) in self._ask("select value from meta where key = ?", key):
             return value
         raise BandannaError(f"{self.path} has no {key!r}: the file is damaged")
-
-    @contextmanager
-    def _errors(self) -> Iterator[None]:
-        """Errors of SQLite and of the file, as ours."""
-        try:
-            yield
-        except (sqlite3.Error, OSError, UnicodeError, Unreadable) as error:
-            raise BandannaError(f"{self.path} cannot be used as a ledger's file: {error}") from error
-
-
-def companions(path: Path) -> list[Path]:
-    """The files that SQLite keeps beside a ledger's file: while they are not empty they belong to it."""
-    return [other for end in ("-journal", "-wal", "-shm") if os.path.lexists(other := path.with_name(path.name + end))]
