@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import copy
-import hashlib
 import json
 import shutil
 import sqlite3
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +19,8 @@ from bandanna.errors import BandannaError
 from bandanna.policies.anytime import Anytime
 from bandanna.policies.linucb import LinUCB
 
+from ..crafting import mutated, pick, rewrite
+
 BUDGET: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-5}
 PRIVACY = {
     "none": bd.none(),
@@ -33,13 +32,6 @@ PRIVACY = {
 }
 each = pytest.mark.parametrize("name", PRIVACY)
 SETS = np.random.default_rng(0).normal(size=(64, 3, 2)) / 3
-OTHER: list[Any] = [
-    None, True, False, 0, 1, -1, 3, 10**6, 10**12, 10**30, 10**400, 1e308, -1e308, 0.5, "", "x", "best",
-    "paper", "a" * 64, [], [1], {}, {"tuple": []}, {"dict": []}, {"float": "nan"}, {"float": "inf"}, {"float": "7"},
-    {"array": "<f8", "shape": [10**12], "data": ""}, {"array": "<f8", "shape": [-1], "data": ""},
-    {"array": "<f8", "shape": [0], "data": ""}, {"array": "|O", "shape": [0], "data": ""},
-    {"kind": "LinUCB", "fields": {}}, {"kind": "Clear", "fields": {}}, {"kind": "os.system", "fields": {}},
-]  # fmt: skip
 
 
 def agent_of(name: str, folder: Path) -> Path:
@@ -60,41 +52,9 @@ def play(agent: Agent, count: int) -> None:
             agent.observe(decision.id, 0.5)
 
 
-def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Every place in a value of JSON."""
-    inside = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    for key, part in inside:
-        yield (*path, key)
-        yield from places(part, (*path, key))
-
-
 def generator(name: str, seed: int) -> np.random.Generator:
     """Of one mutation."""
     return np.random.default_rng([seed, list(PRIVACY).index(name)])
-
-
-def pick(rng: np.random.Generator, things: list[Any]) -> Any:
-    """One of them."""
-    return things[rng.integers(len(things))]
-
-
-def mutated(plain: Any, rng: np.random.Generator) -> Any:
-    """One thing taken away, said twice, a little larger or smaller, or something else altogether."""
-    made = copy.deepcopy(plain)
-    path = pick(rng, list(places(made)))
-    inside = made
-    for key in path[:-1]:
-        inside = inside[key]
-    value, kind = inside[path[-1]], rng.integers(4)
-    if kind == 0:
-        del inside[path[-1]]
-    elif kind == 1 and isinstance(inside, list):
-        inside.append(copy.deepcopy(value))
-    elif kind == 2 and type(value) in (int, float):
-        inside[path[-1]] = pick(rng, [value + 1, value - 1, -value, value * 2, float(value)])
-    else:
-        inside[path[-1]] = copy.deepcopy(pick(rng, OTHER))
-    return made
 
 
 def loaded(save: Path) -> Agent | str:
@@ -119,12 +79,6 @@ def behaves(save: Path, *names: str) -> bool:
     except BandannaError:  # by its own account
         return False
     return True
-
-
-def rewrite(save: Path, text: str) -> None:
-    """A save with this content, and its checksum."""
-    header = {"format": "bandanna agent", "version": 1, "sha256": hashlib.sha256(text.encode()).hexdigest()}
-    save.write_text(json.dumps(header) + "\n" + text + "\n")
 
 
 @each

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from bandanna.accounting.guarantee import Guarantee
+from bandanna.accounting.people import hashed
 from bandanna.accounting.stores.journals import Journals, journal_of, refuse_journal
 from bandanna.accounting.view import LedgerView
 from bandanna.agent.contexts import Contexts, arms_of, many_arms_of
@@ -25,7 +26,7 @@ from bandanna.agent.plan import Policy
 from bandanna.agent.releases import calibrations, choose, recalibrate, release_seconds, reward_of
 from bandanna.agent.schema import check_save, check_snapshot
 from bandanna.agent.slots import Slots
-from bandanna.agent.users import hashed, listed
+from bandanna.agent.users import listed
 from bandanna.core import require
 from bandanna.errors import BandannaError, InvalidArgument, SlowReleaseWarning
 from bandanna.storage import files

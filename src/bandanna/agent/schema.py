@@ -5,16 +5,12 @@ A checksum tells damage, not sense: whatever does not pass here is refused befor
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
-from dataclasses import fields, is_dataclass
 from typing import Any
 
 import numpy as np
 
 from bandanna.agent.plan import Policy
-from bandanna.errors import Unreadable
-from bandanna.mechanisms.continual import Node, TreeState
 from bandanna.policies.anytime import Anytime
 from bandanna.policies.anytime import State as AnytimeState
 from bandanna.policies.linucb import Snapshot, State
@@ -23,10 +19,12 @@ from bandanna.protocols.central_continual import CentralContinual
 from bandanna.protocols.channel import Channel
 from bandanna.protocols.clear import Clear
 from bandanna.protocols.concurrent_shuffle import ConcurrentShuffle
+from bandanna.protocols.kinds import check_stream
 from bandanna.protocols.local_gaussian import LocalGaussian
 from bandanna.protocols.shuffle_binomial import ShuffleBinomial
 from bandanna.protocols.shuffle_gaussian import ShuffleGaussian
 from bandanna.protocols.trust import Privacy
+from bandanna.storage.checks import demand, is_hex
 from bandanna.storage.declared import conforms
 
 BATCHES = 10**7  # at most so many with noise in a phase: each has a place in a table
@@ -37,7 +35,6 @@ _PLAIN = {
     "filling": int, "closed": int, "late": int, "missing": int, "clipped": int, "over": bool,
 }  # fmt: skip
 _COLUMNS = {"numbers": "i8", "batches": "i8", "features": "f8", "answered": "b1", "rewards": "f8"}
-_HEX = re.compile("[0-9a-f]+")
 
 
 def check_save(content: Mapping[str, Any]) -> None:
@@ -45,7 +42,7 @@ def check_save(content: Mapping[str, Any]) -> None:
     for name, hint in _PLAIN.items():
         demand(name in content and conforms(content[name], hint), f"{name} is missing or of a wrong type")
         demand(type(content[name]) is not int or content[name] >= 0, f"{name} is negative")
-    demand(_is_hex(content["name"], 32) and _is_hex(content["secret"], 64), "name or secret is not one of ours")
+    demand(is_hex(content["name"], 32) and is_hex(content["secret"], 64), "name or secret is not one of ours")
     demand(content["closed"] <= content["filling"] <= content["made"], "batches and decisions do not agree")
     demand((content["seed"] is None) == (content["source"] is None), "seed and source do not agree")
     check_calibrations(content["policy"], content["calibrations"])
@@ -111,34 +108,11 @@ def check_state(policy: Policy, calibrations: Mapping[int, Any], state: Any, clo
     demand(_count(state.repairs) and (not phased or _count(state.inner.repairs)), "repairs are no count")
     demand(np.shape(state.running.estimate.total) == (policy.domain.dim,), "a state of other features")
     channel, _ = calibrations[phase]
-    _check_alike(state.running, channel.begin(), steps=state.running.batches)
+    check_stream(state.running, channel.begin(), steps=state.running.batches)
 
 
 def _count(value: Any) -> bool:
     return bool(np.ndim(value) == 0 and value >= 0)
-
-
-def _check_alike(given: Any, fresh: Any, steps: int) -> None:
-    """Of the same make as a state before the first step: types, shapes, finite numbers."""
-    demand(type(given) is type(fresh) or (conforms(given, float) and type(fresh) is float), "a state of a wrong make")
-    if isinstance(given, np.ndarray):
-        demand(given.shape == fresh.shape and given.dtype == fresh.dtype, "a state of a wrong shape")
-        demand(bool(np.all(np.abs(given) <= _LARGEST)), "a state with numbers that no sum has")  # False for NaN
-    elif isinstance(given, tuple):
-        demand(len(given) == len(fresh), "a state of a wrong length")
-        for part, other in zip(given, fresh, strict=True):
-            _check_alike(part, other, steps)
-    elif isinstance(given, TreeState):
-        demand(given.step == steps and len(given.nodes) == steps.bit_count(), "a tree with other nodes")
-        for node in given.nodes:
-            _check_alike(node, Node(exact=fresh.total, rest=fresh.total, estimate=fresh.total), steps)
-        _check_alike(given.total, fresh.total, steps)
-    elif is_dataclass(given):
-        demand(getattr(given, "step", steps) == steps, "a stream at another step")
-        for field in fields(given):
-            _check_alike(getattr(given, field.name), getattr(fresh, field.name), steps)
-    elif given is not None:
-        demand(0 <= given <= _LARGEST, "a state with a count that is none")
 
 
 def _check_columns(dim: int, columns: Mapping[str, Any]) -> None:
@@ -153,8 +127,8 @@ def _check_columns(dim: int, columns: Mapping[str, Any]) -> None:
     demand(
         all(isinstance(columns[name], list) and len(columns[name]) == count for name in lists), "slots of two lengths"
     )
-    demand(all(_is_hex(session, 16) for session in columns["sessions"]), "slots of a session that is none")
-    demand(all(user is None or _is_hex(user, 64) for user in columns["users"]), "slots of a user who is none")
+    demand(all(is_hex(session, 16) for session in columns["sessions"]), "slots of a session that is none")
+    demand(all(user is None or is_hex(user, 64) for user in columns["users"]), "slots of a user who is none")
 
 
 def check_note(note: Any) -> None:
@@ -164,27 +138,7 @@ def check_note(note: Any) -> None:
     demand(all(type(note[name]) is int and note[name] >= 0 for name in counts & set(note)), "a count that is none")
 
 
-def check_source(source: Any) -> None:
-    """Where NumPy's generator of seeded noise can be."""
-    demand(conforms(source, dict[str, Any]) and source.get("bit_generator") == "PCG64", "an unknown generator")
-    demand(set(source) == {"bit_generator", "state", "has_uint32", "uinteger"}, "a generator without its parts")
-    inner = source["state"]
-    demand(conforms(inner, dict[str, int]) and set(inner) == {"state", "inc"}, "a generator without its state")
-    bounds = (inner["state"], 128), (inner["inc"], 128), (source["has_uint32"], 1), (source["uinteger"], 32)
-    demand(all(type(number) is int and 0 <= number < 1 << bits for number, bits in bounds), "a generator out of range")
-
-
 def check_snapshot(snapshot: Snapshot) -> None:
     """One with which arms can be compared."""
     numbers = np.concatenate([snapshot.theta, snapshot.inverse.ravel(), [snapshot.radius]])
     demand(bool(np.all(np.abs(numbers) <= _LARGEST)), "a state and a policy whose indices are no numbers")
-
-
-def demand(fits: Any, fault: str) -> None:
-    """Unreadable, unless it fits."""
-    if not fits:
-        raise Unreadable(fault)
-
-
-def _is_hex(text: Any, length: int) -> bool:
-    return isinstance(text, str) and len(text) == length and _HEX.fullmatch(text) is not None
