@@ -89,7 +89,7 @@ def test_crafted_saves(name: str, tmp_path: Path) -> None:
     journal = tmp_path / "agent.journal"
     kept = journal.read_bytes() if journal.exists() else b""
     assert behaves(save, "agent")
-    for seed in range(60):
+    for seed in range(45):
         rewrite(save, json.dumps(mutated(plain, generator(name, seed))))
         if kept:
             journal.write_bytes(kept)
@@ -133,7 +133,7 @@ def test_crafted_journals(name: str, tmp_path: Path) -> None:
         ("entries", "batch"),
         ("members", "member"),
     ]
-    for seed in range(40):
+    for seed in range(30):
         rng = generator(name, seed)
         journal.write_bytes(kept)
         sql = sqlite3.connect(journal, isolation_level=None)

@@ -188,3 +188,27 @@ def test_a_ledger_in_a_read_only_place(tmp_path: Path, monkeypatch: pytest.Monke
         bd.Ledger(budget=bd.ApproxDP(**BUDGET), store=store).release(
             event, task="t", batch=2, data=b"2", draw=lambda: 1.0
         )
+
+
+def test_a_half_release_in_a_read_only_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a rollback journal cannot be played back, half a release is read."""
+    agent = agent_of()
+    agent.act_many(SETS[:9])
+    agent.save(tmp_path / "agent")
+    sql = next(iter(agent._loop.journals._files.values()))._sql
+    sql.execute("pragma cache_size = 1")
+    sql.execute("begin immediate")
+    sql.execute("update members set member = member || 'x'")
+    sql.execute("update meta set value = value || zeroblob(9000)")  # spills pages, after syncing the rollback journal
+    hot = {name: (tmp_path / name).read_bytes() for name in os.listdir(tmp_path)}
+    sql.execute("rollback")
+    assert hot["agent.journal"] != (tmp_path / "agent.journal").read_bytes()
+    (tmp_path / "copy").mkdir()
+    for name, content in hot.items():
+        (tmp_path / "copy" / name).write_bytes(content)
+        (tmp_path / "copy" / name).chmod(0o600)
+    with monkeypatch.context() as patch:
+        read_only(patch)
+        with pytest.raises(BandannaError, match=r"agent\.journal"):
+            Agent.load(tmp_path / "copy" / "agent")
+    assert Agent.load(tmp_path / "copy" / "agent").releases == agent.releases

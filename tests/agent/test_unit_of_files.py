@@ -96,7 +96,7 @@ def test_a_flipped_bit_is_noticed(tmp_path: Path) -> None:
     agent.save(save)
     whole = (tmp_path / "agent.journal").read_bytes()
     before, rng = seen(Agent.load(save)), np.random.default_rng(0)
-    for _ in range(150):
+    for _ in range(100):
         damaged = bytearray(whole)
         damaged[rng.integers(100, len(damaged))] ^= 1 << int(rng.integers(8))
         put(save, {".journal": bytes(damaged)})
