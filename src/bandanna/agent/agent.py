@@ -23,11 +23,12 @@ from bandanna.agent.decisions import Decision, recognise
 from bandanna.agent.kinds import ENCODING, SAVES
 from bandanna.agent.loop import Loop, Sets
 from bandanna.agent.plan import Policy
-from bandanna.agent.releases import calibrations, choose, recalibrate, release_seconds, reward_of
+from bandanna.agent.releases import calibrations, recalibrate, release_seconds, reward_of
 from bandanna.agent.schema import check_save, check_snapshot
 from bandanna.agent.slots import Slots
 from bandanna.agent.users import listed
 from bandanna.core import require
+from bandanna.core.coins import FirstOfTied
 from bandanna.errors import BandannaError, InvalidArgument, SlowReleaseWarning
 from bandanna.storage import files
 
@@ -56,13 +57,14 @@ class Agent:
 
     policy  what to run: `bd.LinUCB(...)` or an anytime policy
     grace   how many further decisions a complete batch waits for late rewards
-    test    seeded noise, which protects nobody; needs `seed`
+    test    seeded noise and coins, which protect nobody; needs `seed`
 
     A batch is complete after as many decisions as the public schedule says, and closed at the first decision after
     `grace` more: by count, never by who answered. A slot without a reward is a report of zeros, noised in full.
-    Noise comes from the operating system. Everything released goes through a ledger; `ledger` is what may be seen of
-    it. Where the policy promises nothing (`bd.none()`, epsilon = infinity) there is none: nobody is counted and no
-    journal is kept. A call that was interrupted needs nothing from the caller: the next one puts things right.
+    Noise, and the coins that decide between tied arms, come from the operating system. Everything released goes through
+    a ledger; `ledger` is what may be seen of it. Where the policy promises nothing (`bd.none()`, epsilon = infinity)
+    there is none: nobody is counted and no journal is kept. A call that was interrupted needs nothing from the caller:
+    the next one puts things right.
     """
 
     def __init__(self, *, policy: Policy, grace: int = 0, test: bool = False, seed: int | None = None) -> None:
@@ -163,12 +165,14 @@ class Agent:
     def recommend(self, contexts: Contexts) -> Any:
         """The arm that the newest snapshot favours, without a slot: nothing is recorded, nothing learned from it.
 
+        Of tied arms it is the first: no coin is flipped.
         For users who may not take part, or not any more, and after the horizon. It uses released numbers only.
         """
         ids, features = arms_of(contexts, self.policy.dim)
         self._at_home()
         with self._lock:
-            return ids[choose(self.policy, self._loop.progress.snapshot, [features])[0][0]]
+            choice = self.policy.act(self._loop.progress.snapshot, features[None], FirstOfTied())
+            return ids[int(choice.actions[0])]
 
     def observe(self, decision_id: str, reward: float) -> bool:
         """The reward of a decision, once; False if it came too late, and was dropped and counted."""

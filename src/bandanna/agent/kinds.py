@@ -30,6 +30,7 @@ ENCODING = Encoding(
     older={
         **OLDER,
         "Channel": lambda parts: parts | ({"sizes": Sizes()} if parts["sizes"] == () else {}),  # they were a tuple
+        "LinUCB": lambda parts: {"ties": "first"} | parts,  # there were no coins
     },
 )
 SAVES = Saves(noun="agent", version=1, encoding=ENCODING)

@@ -52,6 +52,20 @@ def first_best(index: Floats) -> NDArray[np.int64]:
     return np.asarray(in_single(index).argmax(axis=-1))
 
 
+def favoured(index: Floats) -> tuple[NDArray[np.int64], NDArray[np.bool_] | None]:
+    """The tie rule: arms are tied whose index is the largest in single precision, (..., K).
+
+    The first of them, (...), and all of them, (..., K), or None if there is no tie in any row.
+    """
+    single = in_single(index)
+    first = np.asarray(single.argmax(axis=-1))
+    rows = single.reshape(-1, single.shape[-1])
+    below = rows < rows[np.arange(len(rows)), first.ravel(), None]
+    if np.count_nonzero(below) == below.size - len(below):  # all but one in every row
+        return first, None
+    return first, ~below.reshape(single.shape)
+
+
 def in_single(index: Floats) -> NDArray[np.float32]:
     """What decides about ties: indices to seven digits, because those of equal arms differ by rounding errors.
 

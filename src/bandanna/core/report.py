@@ -96,6 +96,8 @@ class LinearReport(Domain):
         all_finite("features", x)
         all_finite("rewards", y)
         inside_x = clip_norm(x, 1.0)
+        norms = np.sqrt(np.einsum("...i,...i->...", inside_x, inside_x))[..., None]
+        inside_x = inside_x * np.where(norms > 1, 1 / np.maximum(norms, 1.0), 1.0)  # nor longer by rounding errors
         inside_y = np.clip(y, -self.reward_bound, self.reward_bound)
         moved = np.any(np.abs(inside_x - x) > 1e-9, axis=-1) | (np.abs(inside_y - y) > 1e-9 * self.reward_bound)
         return self.sealed(self.pack(inside_x, inside_y), clipped=np.sum(moved, axis=-1, dtype=np.int64))

@@ -88,8 +88,11 @@ class World(ABC):
         """Rewards of chosen arms with these means, one per round, by the law `reward`: (S, rounds) -> (S, rounds)."""
         return self.environment.reward.draw(means, self.streams)
 
-    def reward_sums(self, means: Floats, rounds: int) -> Floats:
-        """Sums of `rounds` rewards of one arm, in the law of summing `rewards`: means (S,) -> (S,)."""
+    def reward_sums(self, means: Floats, rounds: int | NDArray[np.int64]) -> Floats:
+        """Sums of `rounds` rewards of one arm, in the law of summing `rewards`: means (S,) -> (S,).
+
+        Where rewards are 0 or 1, `rounds` may differ from seed to seed, (S,); a seed with none draws nothing.
+        """
         if self.binary:
             return np.asarray(self.streams.binomial("reward sums", rounds, means), dtype=float)
         return np.asarray(np.sum(self.rewards(np.repeat(means[:, None], rounds, axis=1)), axis=1))

@@ -1,0 +1,76 @@
+"""Ties in an agent: the device's coins decide, and the decision says with which probability."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from bandanna.agent import Agent
+from bandanna.policies.anytime import Anytime
+from bandanna.policies.linucb import LinUCB
+
+TREATMENTS = np.eye(4)  # no features of their own: tied until something is known
+OLD = Path(__file__).parent / "fixtures" / "version-1"
+
+
+def policy(**changes: Any) -> LinUCB:
+    """One batch for all decisions."""
+    return LinUCB(**{"dim": 4, "horizon": 4000, "batch": 4000, **changes})
+
+
+@pytest.mark.parametrize("made", [policy(), Anytime(first=policy())], ids=["LinUCB", "Anytime"])
+@pytest.mark.parametrize("test", [{}, {"test": True, "seed": 5}], ids=["secure", "seeded"])
+def test_the_first_batch_is_shared_by_all_arms(made: Any, test: dict[str, Any]) -> None:
+    """A batch in which nothing is known is not uniform over the tied arms, or its users are correlated.
+
+    False alarms: below 1e-9, both tests together (secure coins cannot be seeded).
+    """
+    decisions = Agent(policy=made, **test).act_many([TREATMENTS] * 3000)
+    arms = np.array([decision.arm for decision in decisions])
+    assert {decision.probability for decision in decisions} == {0.25}
+    assert stats.chisquare(np.bincount(arms, minlength=4)).pvalue > 1e-10
+    pairs = np.bincount(4 * arms[:-1:2] + arms[1::2], minlength=16)
+    assert stats.chisquare(pairs).pvalue > 1e-10
+
+
+def test_the_probability_is_one_over_the_number_of_tied_arms() -> None:
+    """What off-policy evaluation divides by is not the chance with which a coin chose the arm."""
+    agent = Agent(policy=policy(), test=True, seed=0)
+    two = np.array([[0.1, 0, 0, 0], [0, 0.9, 0, 0], [0, 0, 0, 0.9]])
+    one = agent.act(two)
+    assert (one.probability, one.arm in (1, 2)) == (0.5, True)
+    alone = agent.act(two[:2])
+    assert (alone.probability, alone.arm) == (1.0, 1)
+    first = Agent(policy=policy(ties="first"), test=True, seed=0).act(two)
+    assert (first.probability, first.arm) == (1.0, 1)
+
+
+def test_coins_of_a_test_follow_from_its_seed(tmp_path: Path) -> None:
+    """A test agent that was saved, loaded, or asked for many at once flips other coins; or two seeds flip the same."""
+    sets: list[Any] = [TREATMENTS[: 2 + i % 3] for i in range(40)]
+    whole, parts, other = (Agent(policy=policy(), test=True, seed=seed) for seed in (1, 1, 2))
+    expected = [decision.arm for decision in whole.act_many(sets)]
+    given = [parts.act(one).arm for one in sets[:7]]
+    assert parts.recommend(TREATMENTS) == 0  # flips nothing
+    parts.save(tmp_path / "agent")
+    given += [decision.arm for decision in Agent.load(tmp_path / "agent").act_many(sets[7:])]
+    assert given == expected
+    assert [decision.arm for decision in other.act_many(sets)] != expected
+
+
+@pytest.mark.parametrize("name", ["none", "central-tree", "shuffle"])
+def test_saves_from_before_coins_keep_their_rule(name: str, tmp_path: Path) -> None:
+    """An agent that was saved when ties went to the first arm decides them by coins after an update."""
+    for file in OLD.glob(f"{name}*"):
+        shutil.copy(file, tmp_path / file.name)
+        (tmp_path / file.name).chmod(0o600)
+    agent = Agent.load(tmp_path / name)
+    assert agent.policy.ties == "first"
+    again = tmp_path / "again"
+    agent.save(again)
+    assert Agent.load(again).policy == agent.policy
