@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bandanna.core.search import greatest, least, least_whole
+from bandanna.core.search import crossing, greatest, least, least_whole
 
 
 @given(st.floats(1e-12, 1e12), st.floats(1e-14, 0.1))
@@ -68,3 +68,32 @@ def test_least_whole_within_its_limit() -> None:
     assert least_whole(lambda n: n >= 100, 10**6, most=100) == 100
     assert least_whole(lambda n: False, 1, most=1) is None
     assert least_whole(lambda n: True, 10**9, most=10**10) == 1
+
+
+@pytest.mark.parametrize("root", [1e-9, 0.3, 1.0, 7.77, 123.456])
+@pytest.mark.parametrize("power", [0.2, 1.0, 5.0])
+def test_crossing_is_found_in_few_steps(root: float, power: float) -> None:
+    """The smallest x is missed, does not meet the condition, or takes as many steps as halving the interval would."""
+    asked = []
+
+    def excess(x: float) -> float:
+        asked.append(x)
+        return (root / x) ** power - 1
+
+    found = crossing(excess, root / 2, 1.9 * root)
+    assert excess(found) <= 0
+    assert root * (1 - 1e-15) <= found <= root * (1 + 1e-12)
+    assert len(asked) <= 25  # 40 halvings
+
+
+def test_crossing_of_a_step_and_of_infinite_values() -> None:
+    """A function that falls at once, or to minus infinity, is never left."""
+    assert crossing(lambda x: 1.0 if x < 0.4 else -1.0, 0.1, 1.0) == pytest.approx(0.4, rel=1e-12)
+    assert crossing(lambda x: 1.0 if x < 0.4 else -math.inf, 0.1, 1.0) == pytest.approx(0.4, rel=1e-12)
+    assert crossing(lambda x: -1.0, 0.1, 1.0) == 0.1
+
+
+def test_crossing_prefers_few_digits() -> None:
+    """A promise made for epsilon = 1 would be stated as 1.0000000000003."""
+    assert crossing(lambda x: 1.0 - x, 0.7, 1.3) == 1.0
+    assert crossing(lambda x: 0.25 - x, 0.2, 0.31) == 0.25

@@ -25,6 +25,7 @@ from bandanna.core import require
 from bandanna.errors import UnknownEvent
 
 _TAIL_SHARE = 1e-4  # share of a target delta that tails may use
+_LEAST_TAIL = 1e-300  # below, its logarithm leaves the floats
 _GAUSSIAN = (
     events.NothingEvent,
     events.ClearEvent,
@@ -115,8 +116,7 @@ def epsilon(event: events.Event, delta_: float) -> float:
         return math.inf
     guess = price(event, _TAIL_SHARE * delta_ / 4).mu if is_gaussian(counts) else 0.0
     reach = gdp.epsilon(delta_, guess) if 0 < guess < math.inf else min(pure, 1.0)
-    relative = 1e-12 if is_gaussian(counts) and not _is_single_binomial(counts) else 1e-5
-    found = gdp.solve_epsilon(lambda e: delta_near(event, e, delta_), delta_, reach=reach * 1.001, relative=relative)
+    found = gdp.solve_epsilon(lambda e: delta_near(event, e, delta_), delta_, reach=reach * 1.001)
     return min(found, pure)
 
 
@@ -176,8 +176,8 @@ def _without_amplification(event: events.Event, counts: Counter[events.Event], e
 
 
 def tail_for(target: float, epsilon: float) -> float:
-    """Total-variation mass that costs a small share of a target delta at `epsilon`."""
-    return _TAIL_SHARE * target / (1 + math.exp(min(epsilon, 700.0)))
+    """Total-variation mass that costs a small share of a target delta, and of what it leaves of 1, at `epsilon`."""
+    return max(_TAIL_SHARE * min(target, 1 - target) / (1 + math.exp(min(epsilon, 700.0))), _LEAST_TAIL)
 
 
 def single_binomial_delta(event: events.BinomialEvent, epsilon: float, tail: float) -> float:

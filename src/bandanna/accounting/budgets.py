@@ -24,6 +24,8 @@ from bandanna.errors import InvalidBudget
 
 Floats = NDArray[np.float64]
 
+_LEAST_DELTA = 1e-300
+
 
 class Budget:
     """Base of all budgets. `mu` is the largest Gaussian price that the budget pays for."""
@@ -85,6 +87,8 @@ class ApproxDP(Budget):
 
     def mu(self) -> float:
         """The analytic Gaussian mechanism: exact for every epsilon."""
+        if 0 < self.delta < _LEAST_DELTA:
+            raise InvalidBudget("delta", self.delta, f"at least {_LEAST_DELTA:g}: shares of it must be floats")
         return gdp.mu(self.epsilon, self.delta)
 
 

@@ -42,11 +42,7 @@ def spent(tasks: Mapping[str, Batches], participations: int, delta: float) -> fl
     pure = pure_total(_dearest(tasks, participations, pure_total))
     if delta == 0.0:
         return pure
-    gaussian = accountant.is_gaussian(
-        atom for batches in tasks.values() for e in batches for atom in accountant.atoms(e)
-    )
-    relative = 1e-12 if gaussian else 1e-6
-    return min(pure, gdp.solve_epsilon(lambda e: _delta(tasks, participations, e, delta), delta, relative=relative))
+    return min(pure, gdp.solve_epsilon(lambda e: _delta(tasks, participations, e, delta), delta))
 
 
 def pure_total(event: events.Event) -> float:

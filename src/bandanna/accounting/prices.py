@@ -145,7 +145,8 @@ def _(event: events.DiscreteGaussianEvent) -> float:
 @concentrated_price.register(events.LaplaceEvent)
 @concentrated_price.register(events.DiscreteLaplaceEvent)
 def _(event: events.Event) -> float:
-    return pure_price(event) ** 2 / 2
+    pure = pure_price(event)
+    return pure * pure / 2  # a square beyond the floats is infinite
 
 
 @concentrated_price.register

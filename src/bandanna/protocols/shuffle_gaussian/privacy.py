@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from bandanna.accounting.budgets import Budget
+from bandanna.accounting.budgets import ApproxDP, Budget
 from bandanna.accounting.calibration import paper
 from bandanna.accounting.calibration.shuffled import shuffled_gaussian_std
 from bandanna.accounting.events import ClearEvent, GaussianEvent, ShuffledGaussianEvent
@@ -13,8 +13,10 @@ from bandanna.accounting.prices import gaussian_price
 from bandanna.core import require
 from bandanna.core.domain import Domain
 from bandanna.core.report import LinearReport
-from bandanna.errors import InvalidArgument
+from bandanna.errors import InvalidArgument, InvalidBudget
 from bandanna.protocols.base import PROTECTS, a_domain
+
+_TAIL = 1e-280  # of discrete noise, per coordinate of a report: next to nothing, even times the largest e^epsilon
 
 
 def calibrate(domain: Domain, budget: Budget, batch: int, participations: int, calibration: str) -> float:
@@ -27,12 +29,16 @@ def calibrate(domain: Domain, budget: Budget, batch: int, participations: int, c
     std = shuffled_gaussian_std(
         sensitivity=domain.sensitivity, dim=domain.dim, users=batch, budget=budget, participations=participations
     )
+    assert isinstance(budget, ApproxDP)
+    beyond = participations * 1e4 * batch**2 * domain.dim * _TAIL * (1 + math.exp(budget.epsilon))  # all reports' tails
+    if budget.delta < 1e6 * beyond:
+        raise InvalidBudget("delta", budget.delta, f"at least {1e6 * beyond:.1g}: less is lost in the reports' tails")
     return std * (1 + 2.0**-13)  # room for the grid of the reports, whose rounding and discreteness cost below 1e-4
 
 
 def event(report: GaussianEvent, batch: int) -> ShuffledGaussianEvent | ClearEvent:
     """A batch of reports; what the grid costs a report (rounding, discrete noise) is charged to its sensitivity."""
-    price = gaussian_price(report, 1e-60 * report.dim)
+    price = gaussian_price(report, _TAIL * report.dim)
     if math.isinf(price.mu):  # next to no noise: nothing is proven
         return ClearEvent()
     return ShuffledGaussianEvent(
