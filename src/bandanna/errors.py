@@ -17,7 +17,10 @@ def shown(value: Any) -> str:
 
 
 class BandannaError(Exception):
-    """Base of all errors raised by Bandanna."""
+    """Base of all errors raised by Bandanna: the message is one line, whatever it quotes."""
+
+    def __str__(self) -> str:
+        return " ".join(line.strip() for line in super().__str__().splitlines())
 
 
 class InvalidArgument(BandannaError, ValueError):

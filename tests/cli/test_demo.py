@@ -9,9 +9,21 @@ import pytest
 from typer.testing import CliRunner
 
 from bandanna.cli import app
-from bandanna.errors import MissingExtra
+from bandanna.errors import BandannaError, MissingExtra
 
 SMALL = ("demo", "--horizon", "400", "--seeds", "3")
+FIGURES = importlib.import_module("bandanna.simulation.figures")
+MODELS = importlib.import_module("bandanna.simulation.trust_models")
+
+
+def missing(*_: object, **__: object) -> None:
+    """As without the extra."""
+    raise MissingExtra("plot", "plotting")
+
+
+def never(*_: object, **__: object) -> None:
+    """The work."""
+    raise AssertionError("the work has begun")
 
 
 def test_demo_compares_every_trust_model(tmp_path: Path) -> None:
@@ -24,15 +36,53 @@ def test_demo_compares_every_trust_model(tmp_path: Path) -> None:
     assert "</svg>" in out.read_text()
 
 
-def test_without_the_extra_the_table_still_comes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A missing plot extra loses the simulation, or is not named."""
-    figures = importlib.import_module("bandanna.simulation.figures")
+def test_a_newcomer_learns_what_width_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The table is of a policy that explores less than its theorem, without a word, or of one at it without another."""
+    monkeypatch.chdir(tmp_path)
+    for width, other in (("0.2", "--width 1"), ("1", "--width 0.2")):
+        done = CliRunner().invoke(app, ["demo", "--horizon", "50", "--seeds", "1", "--width", width])
+        assert f"width = {width}: " in done.stdout
+        assert "1 is what the theorem needs" in done.stdout
+        assert "privacy does not depend on it" in done.stdout
+        assert other in done.stdout
 
-    def missing(*_: object, **__: object) -> None:
-        raise MissingExtra("plot", "drawing a figure")
 
-    monkeypatch.setattr(figures, "plot_regret", missing)
-    done = CliRunner().invoke(app, [*SMALL, "--out", str(tmp_path / "figure.png")])
+def test_one_seed_has_no_standard_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One seed prints nan where there is no standard error, or does not say so."""
+    monkeypatch.chdir(tmp_path)
+    done = CliRunner().invoke(app, ["demo", "--horizon", "20", "--seeds", "1"])
+    assert done.exit_code == 0
+    assert "nan" not in done.stdout
+    assert "with one seed no standard error" in done.stdout
+
+
+def test_without_the_extra_the_table_still_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A missing plot extra loses the simulation of somebody who did not ask for a figure, or is not named."""
+    monkeypatch.setattr(FIGURES, "_matplotlib", missing)
+    done = CliRunner().invoke(app, SMALL)
     assert done.exit_code == 0
     assert "bandanna[plot]" in done.stdout
     assert "shuffle" in done.stdout
+
+
+def test_a_figure_that_was_asked_for_is_missed_before_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Somebody who asks for a figure waits for the simulation, and gets none without an error."""
+    monkeypatch.setattr(FIGURES, "_matplotlib", missing)
+    monkeypatch.setattr(MODELS, "trust_models", never)
+    done = CliRunner().invoke(app, [*SMALL, "--out", "figure.png"])
+    assert done.exit_code != 0
+    assert isinstance(done.exception, MissingExtra)
+
+
+@pytest.mark.parametrize("out", ["figure.gif", "file/figure.png", "nowhere/figure.png", "folder.png", ""])
+def test_a_place_that_takes_no_figure_is_found_before_the_work(
+    out: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A figure cannot be written, and that is found after the simulation."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(MODELS, "trust_models", never)
+    (tmp_path / "file").touch()
+    (tmp_path / "folder.png").mkdir()
+    done = CliRunner().invoke(app, [*SMALL, "--out", out])
+    assert isinstance(done.exception, BandannaError)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "folder.png"]

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner, Result
 
 from bandanna.cli import app
-from bandanna.errors import InvalidArgument
+from bandanna.errors import BandannaError, InvalidArgument, MissingExtra
 
 from .strict_json import strict
 
@@ -94,3 +95,43 @@ def test_an_option_that_a_figure_does_not_have_is_refused(arguments: tuple[str, 
     assert str(done.exception).startswith(f"{arguments[2]} = ")
     assert f"{arguments[0]} {arguments[1]} takes --" in str(done.exception)
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("out", ["file", "file/below", "file/far/below"])
+def test_a_place_that_takes_no_figures_is_found_before_the_work(
+    out: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A folder cannot be made or written, and that is found after hours of work."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").touch()
+    module = importlib.import_module("bandanna.cli.papers.paper_000")
+    monkeypatch.setattr(module, "show", lambda *_: pytest.fail("the work has begun"))
+    done = run("fig1", "--out", out)
+    assert isinstance(done.exception, BandannaError)
+    assert "cannot be written" in str(done.exception)
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_without_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Figures that were asked for are missed after the work, or those that were not lose the table."""
+    monkeypatch.chdir(tmp_path)
+    figures = importlib.import_module("bandanna.simulation.figures")
+
+    def missing(*_: object, **__: object) -> None:
+        raise MissingExtra("plot", "plotting")
+
+    monkeypatch.setattr(figures, "_matplotlib", missing)
+    table = run("fig2")
+    assert table.exit_code == 0
+    assert "LinUCB-SDP-Vec" in table.stdout
+    assert "No figures: plotting needs" in table.stderr
+    module = importlib.import_module("bandanna.cli.papers.paper_000")
+    monkeypatch.setattr(module, "show", lambda *_: pytest.fail("the work has begun"))
+    assert isinstance(run("fig2", "--out", "figures").exception, MissingExtra)
+
+
+def test_misspelt_names() -> None:
+    """A misspelt paper or figure is not answered with the nearest."""
+    near = [CliRunner().invoke(app, ["paper", *words]).exception for words in (("00", "fig1"), ("000", "fgi1"))]
+    assert "did you mean '000'?" in str(near[0])
+    assert "did you mean 'fig1'?" in str(near[1])

@@ -6,9 +6,10 @@ from collections import Counter
 
 import pytest
 
+from bandanna.errors import InvalidArgument
 from bandanna.policies.linucb import LinUCB
-from bandanna.policies.schedules import best_batch
-from bandanna.protocols.trust import central
+from bandanna.policies.schedules import best_batch, geometric
+from bandanna.protocols.trust import central, local
 
 
 @pytest.mark.parametrize("minimum", [1, 2, 17, 400, 1000])
@@ -31,3 +32,12 @@ def test_leaps_of_a_tree_do_not_hide_the_best_batch(horizon: int) -> None:
     others = (round(20 * 1.5**i) for i in range(14))
     bounds = [LinUCB(dim=5, horizon=horizon, privacy=policy.privacy, batch=size).regret_bound for size in others]
     assert policy.regret_bound <= 1.01 * min(bounds)
+
+
+def test_a_schedule_that_takes_no_end_is_refused() -> None:
+    """Batches that hardly grow fill the memory, or as many noisy releases as rounds do."""
+    with pytest.raises(InvalidArgument, match=r"first, ratio = \(1, 1.0\) .* at most 100,000 batches"):
+        geometric(first=1, ratio=1.0).sizes(10**12)
+    with pytest.raises(InvalidArgument, match=r"batch = 1 .* noisy releases are more than 10,000,000"):
+        _ = LinUCB(dim=2, horizon=10**9, privacy=local(epsilon=1.0, delta=1e-5)).channel
+    assert len(LinUCB(dim=2, horizon=10**12).channel.sizes) == 10**12  # nothing is planned where there is no noise

@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Set
 from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
@@ -26,8 +26,8 @@ from bandanna.accounting.events import ContinualEvent, Event
 from bandanna.accounting.stores import Entry, LedgerStore, MemoryStore
 from bandanna.accounting.view import LedgerView, stated_delta
 from bandanna.core import require
-from bandanna.core.domain import Statistic
-from bandanna.errors import BudgetExceeded, ConflictingRelease, InvalidArgument, InvalidStatistic
+from bandanna.core.domain import Statistic, numbers
+from bandanna.errors import BudgetExceeded, ConflictingRelease, InvalidArgument, UnknownEvent, shown
 
 __all__ = ["Entry", "Ledger", "LedgerStore", "MemoryStore"]
 
@@ -68,15 +68,15 @@ class Ledger:
         `streams`: how many continual releases with this very price the task has begun, one after the other, for
         different people; more than one only where each person is in one batch.
         """
-        task, batch = str(task), str(batch)
+        task, batch = _name("task", task), _name("batch", batch)
+        if not isinstance(event, Event):
+            raise UnknownEvent(f"the accountant does not know {type(event).__name__} and does not guess")
         if not callable(draw):
             raise InvalidArgument("draw", draw, "a function without arguments that draws the release")
-        if isinstance(members, str):
-            raise InvalidArgument("members", members, "a list of user ids")
+        people = _people(members)
         if require.whole("streams", streams) > 1 and self.participations > 1:
             raise InvalidArgument("streams", streams, f"1 for {self.participations} participations: nobody is in two")
         mark = self._fingerprint(data, event)
-        people = tuple(str(member) for member in members or ())
 
         def once() -> Any:
             entry = self.store.find(task, batch)
@@ -89,7 +89,8 @@ class Ledger:
                 self.store.commit(entry)
             elif not hmac.compare_digest(entry.fingerprint, mark):
                 raise ConflictingRelease(
-                    f"task {task!r}, batch {batch!r} belongs to other data or another mechanism; nothing was released"
+                    f"task {shown(task)}, batch {shown(batch)} belongs to other data or another mechanism; "
+                    "nothing was released"
                 )
             if entry.release is None:
                 result = draw()
@@ -113,8 +114,8 @@ class Ledger:
             delta = stated_delta(self.budget)
             would = parallel.spent(tasks, self.participations, delta)
             raise BudgetExceeded(
-                f"task {task!r} would bring epsilon to {would:.4g} at delta {delta:.3g}, from {self.spent():.4g}; the "
-                f"budget is {self.budget}; nothing was spent or released"
+                f"task {shown(task)} would bring epsilon to {would:.4g} at delta {delta:.3g}, from {self.spent():.4g}; "
+                f"the budget is {self.budget}; nothing was spent or released"
             )
 
     def _check_streams(self, task: str, event: Event, steps: int, streams: int) -> None:
@@ -123,29 +124,46 @@ class Ledger:
                 allowed = f"at least the ledger's {self.participations}: a stream's price covers its own participations"
                 raise InvalidArgument("event.participations", atom.participations, allowed)
             if isinstance(atom, ContinualEvent) and steps >= streams * atom.factorisation.horizon:
-                raise BudgetExceeded(f"the stream of task {task!r} is priced for {atom.factorisation.horizon} steps")
+                raise BudgetExceeded(
+                    f"the stream of task {shown(task)} is priced for {atom.factorisation.horizon} steps"
+                )
 
     def _check_members(self, task: str, batch: str, people: tuple[str, ...]) -> None:
         named = self.store.named(task)
         if named is not None and named != bool(people):
-            allowed = f"given for all batches of task {task!r}, or for none"
-            raise InvalidArgument("members", list(people), allowed)
-        twice = [person for person, count in Counter(people).items() if count > 1]
-        if twice:
-            raise InvalidArgument("members", twice[0], f"each person at most once in batch {batch!r}")
-        for person, seen in self.store.appearances(task, people).items():
-            if seen >= self.participations:
-                allowed = f"at most {self.participations} batches of task {task!r} for each person"
-                raise BudgetExceeded(f"member {person!r} has been in {seen}; allowed are {allowed}")
+            allowed = f"given for all batches of task {shown(task)}, or for none"
+            raise InvalidArgument("members", f"{len(people)} ids", allowed)
+        counts, seen = Counter(people), self.store.appearances(task, people)
+        for place, person in enumerate(people):  # an id does not belong in a message
+            if counts[person] > 1:
+                allowed = f"each person at most once in batch {shown(batch)}"
+                raise InvalidArgument(f"members[{place}]", "one who is there twice", allowed)
+            if seen[person] >= self.participations:
+                allowed = f"at most {self.participations} batches of task {shown(task)} for each person"
+                raise BudgetExceeded(f"members[{place}] has been in {seen[person]}; allowed are {allowed}")
 
     def _fingerprint(self, data: Statistic | ArrayLike | bytes, event: Event) -> str:
         if isinstance(data, bytes):
             kind, content = "bytes", data
         else:
-            array = np.asarray(data.values if isinstance(data, Statistic) else data)
-            if array.dtype == object:
-                raise InvalidStatistic("data", f"array of dtype {array.dtype}", "numbers or bytes")
+            array = numbers("data", data.values if isinstance(data, Statistic) else data, "numbers or bytes")
             kind, content = f"{array.dtype.str}{array.shape}", np.ascontiguousarray(array).tobytes()
             if isinstance(data, Statistic) and data.counts is not None:
                 kind, content = f"{kind} by counts", content + np.ascontiguousarray(data.counts).tobytes()
         return hmac.new(self.store.secret(), f"{event!r}|{kind}|".encode() + content, hashlib.sha256).hexdigest()
+
+
+def _name(argument: str, value: Any) -> str:
+    """The name of a task or a batch, as a text that a file can hold."""
+    if isinstance(value, int | np.integer) and not isinstance(value, bool | np.timedelta64):
+        return str(require.whole(argument, value, least=-require.EXACT))
+    if not isinstance(value, str) or (not value.isascii() and "\ufffd" in value.encode(errors="replace").decode()):
+        raise InvalidArgument(argument, value, "a text or a whole number")
+    return value
+
+
+def _people(members: Any) -> tuple[str, ...]:
+    """The ids of a batch's users, as texts."""
+    if members is None:
+        return ()
+    return tuple(map(str, members if isinstance(members, Set) else require.several("members", members, "user ids")))

@@ -70,8 +70,9 @@ class Agent:
     def __init__(self, *, policy: Policy, grace: int = 0, test: bool = False, seed: int | None = None) -> None:
         if not isinstance(policy, Policy):
             raise InvalidArgument("policy", type(policy).__name__, "bd.LinUCB(...) or an anytime policy")
-        if bool(test) != (seed is not None):
+        if require.flag("test", test) != (seed is not None):
             raise InvalidArgument("seed", seed, "a whole number with test=True, None without: noise is secure")
+        seed = None if seed is None else require.whole("seed", seed, least=0, most=require.SEEDS)
         self._seed, self._pid, self._lock = seed, os.getpid(), threading.RLock()
         self._name = secrets.token_hex(16)
         secret = secrets.token_bytes(32) if seed is None else hashlib.sha256(f"agent {seed}".encode()).digest()
@@ -196,7 +197,7 @@ class Agent:
 
         Both files hold raw data and secrets, and are readable by their owner only.
         """
-        file, loop = files.place(path), self._loop
+        file, loop = require.path("path", path), self._loop
         files.refuse_others(file)
         content = {
             "name": self._name,
@@ -220,7 +221,7 @@ class Agent:
     @classmethod
     def load(cls, path: str | PathLike[str]) -> Agent:
         """The agent that was saved at `path`. What it has released since then is taken from the journal."""
-        file = files.place(path)
+        file = require.path("path", path)
         content = SAVES.read(file)
         with SAVES.errors_of(file):
             check_save(content)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from bandanna.core import require
 from bandanna.core.domain import reals
 from bandanna.errors import InvalidArgument, InvalidStatistic, shown
 
@@ -36,10 +37,9 @@ def arms_of(contexts: Contexts, dim: int, name: str = "contexts") -> tuple[Seque
 
 def many_arms_of(contexts: Any, dim: int) -> list[tuple[Sequence[Hashable], Floats]]:
     """The sets of several users: an array (users, arms, d), or an iterable of sets as above."""
-    if isinstance(contexts, Mapping | str) or not isinstance(contexts, Iterable):
-        allowed = f"one set of arms for each user: an array of shape (users, arms, {dim}) or a list of sets"
-        raise InvalidArgument("contexts", type(contexts).__name__, allowed)
-    return [arms_of(one, dim, f"contexts[{i}]") for i, one in enumerate(contexts)]
+    allowed = f"one set of arms for each user: an array of shape (users, arms, {dim}) or a list of sets"
+    sets = require.several("contexts", contexts, allowed)
+    return [arms_of(one, dim, f"contexts[{i}]") for i, one in enumerate(sets)]
 
 
 def _mapped(contexts: Mapping[Any, ArrayLike], dim: int, name: str) -> Floats:

@@ -47,7 +47,7 @@ def choose(
 def noise_for(policy: Policy, seed: int | None) -> tuple[NoiseSource, np.random.Generator | None]:
     """Secure noise, whose extra must be there from the start; or seeded noise and its generator."""
     if seed is not None:
-        rng = np.random.Generator(np.random.PCG64(require.whole("seed", seed, least=0, most=require.SEEDS)))
+        rng = np.random.Generator(np.random.PCG64(seed))
         return FastNoise(rng), rng
     source = SecureNoise()
     protocols = channel_of(policy, 0).protocols.values()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ import numpy as np
 from bandanna.accounting.stores import LedgerStore
 from bandanna.agent.plan import Plan
 from bandanna.agent.slots import Slots
+from bandanna.core import require
 from bandanna.errors import BudgetExceeded, InvalidArgument
 
 
@@ -19,9 +20,7 @@ def listed(users: Any, count: int) -> list[Any]:
     if users is None:
         return [None] * count
     allowed = f"{count}, one for each set of arms"
-    if isinstance(users, str | bytes | Mapping | Set | np.ma.MaskedArray) or not isinstance(users, Iterable):
-        raise InvalidArgument("users", f"a {type(users).__name__}", f"a list or an array of {allowed}")
-    people = list(users)
+    people = require.several("users", users, f"a list or an array of {allowed}")
     if len(people) != count:
         raise InvalidArgument("users", f"{len(people)} users", allowed)
     return people

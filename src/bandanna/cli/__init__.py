@@ -43,12 +43,13 @@ def root(
 
 
 def main() -> None:
-    """Entry point of the `bandanna` command: library errors become one clear line and exit code 2."""
+    """Entry point of the `bandanna` command: errors become one clear line and exit code 2."""
     from bandanna.errors import BandannaError
 
     warnings.formatwarning = lambda message, *_, **__: f"warning: {message}\n"
     try:
         app()
-    except BandannaError as error:
-        typer.secho(f"error: {error}", fg=typer.colors.RED, err=True)
+    except (BandannaError, OSError, MemoryError) as error:
+        words = "not enough memory for this" if isinstance(error, MemoryError) else error
+        typer.secho(f"error: {words}", fg=typer.colors.RED, err=True)
         raise SystemExit(2) from error

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from bandanna.core import require
-from bandanna.errors import InvalidArgument
+from bandanna.errors import InvalidArgument, shown
 
 if TYPE_CHECKING:
     from bandanna.protocols.comparison import Row
@@ -19,9 +20,9 @@ def _whole(text: str) -> int:
     try:
         number = float(text)
     except ValueError:
-        raise typer.BadParameter(f"{text!r} is not a whole number") from None
+        number = math.nan
     if not number.is_integer():
-        raise typer.BadParameter(f"{text!r} is not a whole number")
+        raise typer.BadParameter(f"{shown(text)} is not a whole number")
     return int(number)
 
 
@@ -58,14 +59,14 @@ def calibrate(
     std is that of each scaled coordinate of the batch's sum, rounding included (continual: of the worst prefix over T).
     """
     from bandanna.accounting.budgets import ApproxDP
-    from bandanna.core.report import LinearReport
+    from bandanna.core.report import MOST_FEATURES, LinearReport
     from bandanna.protocols.comparison import compare, invert
 
     if epsilon is not None and std is not None:
         raise InvalidArgument("--std", std, "only without --epsilon: the one is computed from the other")
     if std is not None and calibration != "tight":
         raise InvalidArgument("--calibration", calibration, "only with --epsilon: --std asks about the noise itself")
-    domain = LinearReport(features=require.whole("--dim", dim))
+    domain = LinearReport(features=require.whole("--dim", dim, most=MOST_FEATURES))
     shared: dict[str, Any] = {"domain": domain, "batch": batch, "participations": participations, "horizon": horizon}
     if epsilon is not None:
         budget = ApproxDP(epsilon=epsilon, delta=delta)

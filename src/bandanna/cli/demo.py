@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from bandanna.cli.bars import Bar
+from bandanna.cli.places import figure_for
 from bandanna.errors import MissingExtra
 
 if TYPE_CHECKING:
@@ -23,7 +24,9 @@ def demo(
     horizon: Annotated[int, typer.Option(help="Rounds, one user each.")] = 20_000,
     seeds: Annotated[int, typer.Option(help="Independent repetitions.")] = 20,
     width: Annotated[float, typer.Option(help="Multiplier of the confidence radius; 1 is the theorem.")] = 0.2,
-    out: Annotated[Path, typer.Option(help="Where the figure goes (.png or .svg).")] = Path("bandanna-demo.png"),
+    out: Annotated[
+        Path | None, typer.Option(help="Where the figure goes (.png or .svg; default: bandanna-demo.png).")
+    ] = None,
 ) -> None:
     """Run LinUCB without privacy and under every trust model on one problem; print a table, draw a figure.
 
@@ -31,8 +34,10 @@ def demo(
     """
     from rich.console import Console
 
+    from bandanna.simulation.figures import plot_regret
     from bandanna.simulation.trust_models import random_play, trust_models
 
+    figure = _place(out)
     console = Console()
     with Bar(shown=True) as bar:
         outcomes = trust_models(
@@ -50,7 +55,13 @@ def demo(
         soft_wrap=True,
     )
     _print(console, outcomes, idle=random_play(horizon=horizon, n_seeds=seeds))
-    _draw(console, outcomes, out, title=f"What privacy costs at epsilon = {epsilon:g}, delta = {delta:g}")
+    _explain(console, width, seeds)
+    if isinstance(figure, MissingExtra):
+        console.print(f"No figure: {figure}", highlight=False, soft_wrap=True, markup=False)
+    else:
+        title = f"What privacy costs at epsilon = {epsilon:g}, delta = {delta:g}"
+        plot_regret({name: outcome.result for name, outcome in outcomes.items()}, figure, title=title)
+        console.print(f"Figure: {figure}", highlight=False, soft_wrap=True, markup=False)
     console.print("Next: bandanna calibrate --dim 5 --epsilon 1 --delta 1e-5 --batch 200 --explain", highlight=False)
     console.print("      bandanna demo --epsilon 10 --out stronger-signal.png", highlight=False)
     console.print("      bandanna list, bandanna run FILE (examples/first.toml is one to copy)", highlight=False)
@@ -71,7 +82,7 @@ def _print(console: Console, outcomes: dict[str, Outcome], *, idle: float) -> No
         table.add_row(
             name,
             f"{float(result.mean()[-1]):,.0f}",
-            f"{float(result.stderr()[-1]):,.0f}",
+            f"{float(result.stderr()[-1]):,.0f}" if result.n_seeds > 1 else "-",
             f"{outcome.noise_std:.4g}",
             f"{result.bits_per_user:,}",
             rounded_up(stated.epsilon) if math.isfinite(stated.epsilon) else "-",
@@ -79,20 +90,26 @@ def _print(console: Console, outcomes: dict[str, Outcome], *, idle: float) -> No
         )
     table.add_row("(random play)", f"{idle:,.0f}", *["-"] * 5)
     console.print(table)
+
+
+def _explain(console: Console, width: float, seeds: int) -> None:
+    """What the columns mean."""
+    error = "its standard error" if seeds > 1 else "with one seed no standard error"
     for line in (
-        "regret: answers of 1 lost against always showing the best arm, and its standard error",
+        f"regret: answers of 1 lost against always showing the best arm, and {error}",
         "noise: standard deviation in each coordinate of the last released sum",
         "bits: of one user's report; epsilon, delta: what is really guaranteed",
+        f"width = {width:g}: how boldly it explores; 1 is what the theorem needs, less is what practitioners run,",
+        "  and privacy does not depend on it: compare with --width " + ("0.2" if width == 1 else "1"),
     ):
         console.print(f"  {line}", highlight=False, soft_wrap=True)
 
 
-def _draw(console: Console, outcomes: dict[str, Outcome], out: Path, *, title: str) -> None:
-    from bandanna.simulation.figures import plot_regret
-
+def _place(out: Path | None) -> Path | MissingExtra:
+    """Where the figure goes, known before the work; without the extra, only a figure that was asked for is missed."""
     try:
-        plot_regret({name: outcome.result for name, outcome in outcomes.items()}, out, title=title)
+        return figure_for("--out", Path("bandanna-demo.png") if out is None else out)
     except MissingExtra as missing:
-        console.print(f"No figure: {missing}", highlight=False, soft_wrap=True, markup=False)
-    else:
-        console.print(f"Figure: {out}", highlight=False, soft_wrap=True, markup=False)
+        if out is not None:
+            raise
+        return missing

@@ -11,6 +11,7 @@ import typer
 
 from bandanna.cli.bars import Bar, cores
 from bandanna.cli.papers.base import Options, Shown
+from bandanna.cli.places import figures_for
 from bandanna.core import require
 from bandanna.errors import InvalidArgument, MissingExtra
 
@@ -27,6 +28,7 @@ _TAKES = {  # which of the options that change numbers a figure has, where it is
     ("002", "tree"): ("horizon", "epsilon", "delta", "shufflers"),
     ("004", "definitions"): ("epsilon", "delta"),
 }
+_TABLES = {("001", "table2"), ("004", "definitions")}  # nothing to draw
 _HELP = "; ".join(f"{number}: {', '.join(figures)}" for number, figures in FIGURES.items())
 
 
@@ -53,6 +55,7 @@ def paper(
     _check(
         number, figure, {"seeds": seeds, "horizon": horizon, "epsilon": epsilon, "delta": delta, "shufflers": shufflers}
     )
+    figures = _place(number, figure, out, as_json=as_json)
     show = importlib.import_module(f"bandanna.cli.papers.paper_{number}").show
     with Bar(shown=not as_json) as bar:
         options = Options(
@@ -61,7 +64,7 @@ def paper(
             jobs=cores() if jobs is None else jobs,
             epsilon=epsilon,
             delta=delta,
-            shufflers=None if shufflers is None else int(shufflers) if shufflers.isdigit() else shufflers,
+            shufflers=None if shufflers is None else int(shufflers) if shufflers.isdecimal() else shufflers,
             progress=bar,
         )
         shown: Shown = show(figure, options)
@@ -69,10 +72,12 @@ def paper(
         typer.echo(json.dumps(shown.document, allow_nan=False))
     else:
         shown.table()
-    if shown.draw is None and out is not None:
-        typer.secho(f"No figures: {number} {figure} is a table", err=True)
-    if out is not None or not as_json:
-        _draw(shown, Path(f"paper-{number}") if out is None else out, quiet=as_json)
+    if isinstance(figures, str):
+        typer.secho(f"No figures: {figures}", err=True)
+    elif figures is not None and shown.draw is not None:
+        shown.draw(figures)
+        if not as_json:
+            typer.echo(f"Figures: {figures}")
 
 
 def _check(number: str, figure: str, options: dict[str, object]) -> None:
@@ -84,13 +89,15 @@ def _check(number: str, figure: str, options: dict[str, object]) -> None:
             raise InvalidArgument(f"--{name}", value, f"{number} {figure} takes {known} only")
 
 
-def _draw(shown: Shown, out: Path, *, quiet: bool) -> None:
-    if shown.draw is None:
-        return
+def _place(number: str, figure: str, out: Path | None, *, as_json: bool) -> Path | str | None:
+    """Where figures go, known before the work, or why there are none; only those that were asked for are missed."""
+    if (number, figure) in _TABLES:
+        return None if out is None else f"{number} {figure} is a table"
+    if out is None and as_json:
+        return None
     try:
-        shown.draw(out)
+        return figures_for("--out", Path(f"paper-{number}") if out is None else out)
     except MissingExtra as missing:
-        typer.secho(f"No figures: {missing}", err=True)
-    else:
-        if not quiet:
-            typer.echo(f"Figures: {out}")
+        if out is not None:
+            raise
+        return str(missing)

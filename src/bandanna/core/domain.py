@@ -20,6 +20,7 @@ from bandanna.errors import InvalidArgument, InvalidStatistic
 
 Floats = NDArray[np.float64]
 
+_COORDINATES = 10**8  # at most
 _LEAST, _MOST = 1e-60, 1e60  # sizes of a domain
 _TOLERANCE = 1e-9  # relative; what rounding errors of an honest computation may exceed a bound by
 
@@ -79,7 +80,7 @@ class Domain(ABC):
     dim: int
 
     def __post_init__(self) -> None:
-        require.store(self, require.whole, "dim")
+        require.store(self, require.whole, "dim", most=_COORDINATES)
 
     @property
     @abstractmethod
@@ -155,7 +156,7 @@ class Domain(ABC):
                 "statistics", "values of extreme size", "numbers that the domain can be compared with"
             )
         moved = np.any(np.abs(inside - array) > _TOLERANCE * max(1.0, float(np.max(np.abs(self.upper)))), axis=-1)
-        if not clip and np.any(moved):
+        if not require.flag("clip", clip) and np.any(moved):
             place = tuple(int(i) for i in np.argwhere(moved)[0])
             raise InvalidStatistic(
                 f"statistics[{_index(place)}]", array[place].tolist(), f"a point of {self} (clipping is off)"

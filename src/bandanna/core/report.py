@@ -24,6 +24,8 @@ from bandanna.errors import InvalidStatistic
 
 Floats = NDArray[np.float64]
 
+MOST_FEATURES = 10_000  # whose report has fifty million coordinates
+
 
 @dataclass(frozen=True, kw_only=True)
 class LinearReport(Domain):
@@ -34,7 +36,7 @@ class LinearReport(Domain):
     reward_bound: float = 1.0
 
     def __post_init__(self) -> None:
-        d = require.whole("features", self.features)
+        d = require.whole("features", self.features, most=MOST_FEATURES)
         object.__setattr__(self, "features", d)
         require.store(self, size, "reward_bound")
         object.__setattr__(self, "dim", d + d * (d + 1) // 2)
@@ -110,7 +112,7 @@ class LinearReport(Domain):
 
     def unpack(self, stacked: Floats) -> tuple[Floats, Floats]:
         """(..., dim) -> vector (..., d) and symmetric matrix (..., d, d), the scaling undone."""
-        d = self.features
+        d, stacked = self.features, reals("stacked", stacked)
         if np.ndim(stacked) < 1 or np.shape(stacked)[-1] != self.dim:
             raise InvalidStatistic("stacked", f"array of shape {np.shape(stacked)}", f"shape (..., {self.dim})")
         flat = np.reshape(stacked, (-1, self.dim)).T * self._unscaled  # replicates last in memory: quick to invert

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Mapping, Set
 from numbers import Integral, Real
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -56,11 +58,20 @@ def non_negative(argument: str, value: Any) -> float:
     return number
 
 
-def chance(argument: str, value: Any) -> float:
-    """A probability strictly between 0 and 1."""
-    number = real(argument, value, "a number in (0, 1)")
-    if not 0 < number < 1:
-        raise InvalidArgument(argument, value, "a number in (0, 1)")
+def moderate(argument: str, value: Any, *, zero: bool = False) -> float:
+    """A factor in [1e-12, 1e12], or 0 where that has a meaning: products of a few of them are numbers too."""
+    allowed = "a number in [1e-12, 1e12]" + (", or 0" if zero else "")
+    number = real(argument, value, allowed)
+    if not (1e-12 <= number <= 1e12 or (zero and number == 0)):
+        raise InvalidArgument(argument, value, allowed)
+    return number
+
+
+def chance(argument: str, value: Any, *, least: float = 0.0) -> float:
+    """A probability strictly between `least` and 1."""
+    number = real(argument, value, f"a number in ({least:g}, 1)")
+    if not least < number < 1:
+        raise InvalidArgument(argument, value, f"a number in ({least:g}, 1)")
     return number
 
 
@@ -85,6 +96,36 @@ def store(owner: object, check: Callable[..., float], *names: str, **options: An
     """Put the plain value of each of a frozen value's fields in its place: a NumPy scalar would keep its precision."""
     for name in names:
         object.__setattr__(owner, name, check(name, getattr(owner, name), **options))
+
+
+def flag(argument: str, value: Any) -> bool:
+    """True or False."""
+    if not isinstance(value, bool | np.bool_):
+        raise InvalidArgument(argument, value, "True or False")
+    return bool(value)
+
+
+def several(argument: str, values: Any, allowed: str) -> list[Any]:
+    """The entries of a list, an array or another iterable that has an order; errors show none of them."""
+    try:
+        if isinstance(values, str | bytes | Mapping | Set | np.ma.MaskedArray):
+            raise TypeError
+        entries = iter(values)
+    except Exception:  # a foreign object may raise anything
+        raise InvalidArgument(argument, f"a {type(values).__name__}", allowed) from None
+    return list(entries)
+
+
+def path(argument: str, value: Any, *, folder: bool = False) -> Path:
+    """Where a file (or a folder) is or will be."""
+    allowed = "a path: a text or a pathlib.Path of at most 4,096 bytes"
+    try:
+        encoded = os.fsencode(value)
+    except Exception:  # half a character, or no path at all
+        raise InvalidArgument(argument, value, allowed) from None
+    if isinstance(value, bytes) or not (folder or Path(value).name) or len(encoded) > 4096 or b"\0" in encoded:
+        raise InvalidArgument(argument, value, allowed)
+    return Path(value)
 
 
 def one_of(argument: str, value: Any, allowed: tuple[str, ...]) -> str:

@@ -42,7 +42,7 @@ class SymmetricMatrix(Ball):
     size: int
 
     def __post_init__(self) -> None:
-        size = require.whole("size", self.size)
+        size = require.whole("size", self.size, most=10_000)
         object.__setattr__(self, "size", size)
         object.__setattr__(self, "dim", size * (size + 1) // 2)
         super().__post_init__()

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from bandanna.core.domain import reals
 from bandanna.core.streams import Streams
 from bandanna.environments.base import Environment, Floats, World
 from bandanna.environments.levels import Levels
@@ -31,10 +32,7 @@ class FiniteArms(Environment):
     means: ArrayLike
 
     def __post_init__(self) -> None:
-        try:
-            means = np.asarray(self.means, dtype=float)
-        except (TypeError, ValueError):
-            raise InvalidArgument("means", self.means, "a list of numbers, one per arm") from None
+        means = reals("means", self.means, "a list of numbers, one per arm")
         if means.ndim != 1 or not len(means):
             raise InvalidArgument("means: shape", means.shape, "(K,), K at least 1")
         low, high = (self.reward.low, self.reward.high) if isinstance(self.reward, Levels) else (0.0, 1.0)

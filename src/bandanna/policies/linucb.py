@@ -69,8 +69,9 @@ class LinUCB:
                      For concurrent shufflers a batch is the lowest of their tree: "paper" is the counter's, None the
                      one that suits bandits (`schedules.concurrent_batch`)
     failure          probability with which the confidence set may fail
-    width            multiplier of the radius: 1 is the theorem, smaller is what practitioners run; privacy does not
-                     depend on it
+    width            multiplier of the radius: 1 is what the theorem needs, smaller explores less and is what
+                     practitioners run (0.2 in `bandanna demo`: up to four times less regret, docs/simulation.md);
+                     privacy does not depend on it
     ridge            least regulariser
     parameter_bound  bound on |theta|
     growing          let the regulariser grow with the noise released so far
@@ -95,21 +96,20 @@ class LinUCB:
     ties: str = "random"
 
     def __post_init__(self) -> None:
-        require.whole("dim", self.dim)
-        require.whole("horizon", self.horizon)
-        require.positive("ridge", self.ridge)
-        require.positive("parameter_bound", self.parameter_bound)
-        require.non_negative("width", self.width)
+        require.store(self, require.whole, "dim", most=1_000)
+        require.store(self, require.whole, "horizon")
+        require.store(self, require.chance, "failure", least=1e-100)
+        require.store(self, require.moderate, "width", zero=True)
+        require.store(self, require.moderate, "ridge", "parameter_bound")
+        require.store(self, require.flag, "growing")
         if not isinstance(self.privacy, Privacy):
             raise InvalidArgument("privacy", self.privacy, "bd.none(), bd.central(...), bd.local(...), bd.shuffle(...)")
-        if not 0 < self.failure < 1:
-            raise InvalidArgument("failure", self.failure, "a number in (0, 1)")
         if not isinstance(self.confidence, PaperConfidence):
             require.one_of("confidence", self.confidence, ("exact", "paper"))
         require.one_of("ties", self.ties, ("random", "first"))
         if self.growing and self.confidence != "exact":
             raise InvalidArgument("growing", self.growing, 'False, or confidence="exact"')
-        if self.batch != "best":  # found when it is needed: it calibrates many sizes
+        if not isinstance(self.batch, str) or self.batch != "best":  # found when it is needed: it calibrates many sizes
             _ = self.schedule
 
     @cached_property
@@ -132,6 +132,11 @@ class LinUCB:
             batch = "paper" if least > 1 else 1
         if isinstance(batch, Schedule):
             return batch
+        if not isinstance(batch, str):
+            size = require.whole("batch", batch, least=least)
+            if size > self.horizon:
+                raise InvalidArgument("batch", batch, f"at most the horizon, {self.horizon} rounds")
+            return FixedBatches(size=size)
         if batch == "best":
             size = best_batch(lambda size: replace(self, batch=size).regret_bound, least=least, most=self.horizon)
             return FixedBatches(size=size)
@@ -141,12 +146,7 @@ class LinUCB:
             exponents = {"none": 1 / 2, "central": 1 / 2, "local": 3 / 4, "shuffle": 3 / 5, "concurrent": 1 / 3}
             exponent = 2 / 3 if model == "shuffle" and self.privacy.participations > 1 else exponents[model]
             return FixedBatches(size=min(self.horizon, max(2, round(self.horizon**exponent))))
-        if isinstance(batch, str):
-            raise InvalidArgument("batch", batch, 'a whole number, a schedule, "paper" or "best"')
-        size = require.whole("batch", batch, least=least)
-        if size > self.horizon:
-            raise InvalidArgument("batch", batch, f"at most the horizon, {self.horizon} rounds")
-        return FixedBatches(size=size)
+        raise InvalidArgument("batch", batch, 'a whole number, a schedule, "paper" or "best"')
 
     @cached_property
     def channel(self) -> Channel:

@@ -27,7 +27,7 @@ from bandanna.accounting.budgets import ZCDP, ApproxDP, Budget, PureDP
 from bandanna.accounting.calibration.binomial import noise_of_std
 from bandanna.accounting.guarantee import Guarantee
 from bandanna.core.domain import Box
-from bandanna.errors import CalibrationError, CommunicationWarning, InvalidBudget
+from bandanna.errors import CalibrationError, CommunicationWarning, InvalidArgument, InvalidBudget
 from bandanna.protocols.base import BatchProtocol
 from bandanna.protocols.central_gaussian import CentralGaussian
 from bandanna.protocols.central_laplace import CentralLaplace
@@ -44,6 +44,8 @@ _FIRST_TRY = (1.011, 1.017)  # times the central noise: mostly enough, and one c
 
 def check_model(privacy: Privacy) -> Privacy:
     """A trust model that phases can use, or an error that says what is missing."""
+    if not isinstance(privacy, Privacy):
+        raise InvalidArgument("privacy", privacy, "bd.none(), bd.central(...), bd.local(...) or bd.shuffle(...)")
     if privacy.model == "concurrent" or (privacy.model == "shuffle" and privacy.protocol != "binomial"):
         allowed = 'none(), central(...), local(...) or shuffle(..., protocol="binomial")'
         raise InvalidBudget("privacy", privacy, allowed)

@@ -20,7 +20,7 @@ from bandanna.accounting.calibration.gaussian import gaussian_std, laplace_scale
 from bandanna.accounting.events import ClearEvent, Event
 from bandanna.accounting.guarantee import Guarantee, guarantee_of
 from bandanna.core import require
-from bandanna.core.domain import Box
+from bandanna.core.domain import Box, numbers
 from bandanna.errors import InvalidArgument, InvalidBudget, InvalidStatistic
 from bandanna.mechanisms.gaussian import Gaussian
 from bandanna.mechanisms.laplace import Laplace
@@ -100,14 +100,11 @@ class RewardNoise:
 
 def reward_box(reward_range: tuple[float, float]) -> Box:
     """The declared range of the rewards: they are clipped into it before any statistic is formed."""
-    try:
-        if isinstance(reward_range, str):
-            raise TypeError
-        low, high = (float(end) for end in reward_range)
-    except (TypeError, ValueError):
-        raise InvalidArgument("reward_range", reward_range, "two numbers, low < high") from None
-    if not -math.inf < low < high < math.inf:
-        raise InvalidArgument("reward_range", reward_range, "two finite numbers, low < high")
+    allowed = "two finite numbers, low < high"
+    ends = numbers("reward_range", reward_range, allowed)
+    if ends.shape != (2,) or not ends[0] < ends[1]:
+        raise InvalidArgument("reward_range", reward_range, allowed)
+    low, high = (require.finite("reward_range", end, allowed) for end in ends)
     return Box(dim=1, low=low, high=high)
 
 

@@ -12,6 +12,7 @@ from bandanna.core import require
 from bandanna.core.sizes import Sizes
 from bandanna.errors import InvalidArgument
 
+_MOST = 10**5  # growing batches, which are listed one by one
 _LEAP = 4  # steps of a quarter: a factor of 2.4
 
 
@@ -50,7 +51,7 @@ class GeometricBatches(Schedule):
 
     def __post_init__(self) -> None:
         require.store(self, require.whole, "first")
-        require.store(self, require.finite, "ratio")
+        require.store(self, require.moderate, "ratio")
         if self.ratio < 1:
             raise InvalidArgument("ratio", self.ratio, "a number >= 1")
 
@@ -65,6 +66,9 @@ class GeometricBatches(Schedule):
                 break
             if left - size < following:
                 size = left
+            if len(sizes) == _MOST:
+                allowed = f"one that fills {horizon} rounds with at most {_MOST:,} batches"
+                raise InvalidArgument("first, ratio", (self.first, self.ratio), allowed)
             sizes.append(size)
             left, step = left - size, step + 1
         return Sizes.of(sizes)

@@ -165,7 +165,7 @@ def a_domain(domain: Domain) -> Domain:
 
 def exact_batch(calibrated: int, users: int) -> None:
     """The noise of a shuffle protocol belongs to one batch size."""
-    if users != calibrated:
+    if require.whole("users", users) != calibrated:
         raise InvalidArgument("batch", users, f"{calibrated} users, for which the noise is calibrated: recalibrate")
 
 

@@ -33,6 +33,8 @@ from bandanna.protocols.shuffle_binomial import ShuffleBinomial
 from bandanna.protocols.shuffle_gaussian import ShuffleGaussian
 from bandanna.protocols.trust import Privacy
 
+_MOST = 10**7  # noisy releases
+
 
 @dataclass(frozen=True, kw_only=True)
 class Running:
@@ -120,6 +122,9 @@ class Channel:
 def open_channel(privacy: Privacy, *, domain: Domain, sizes: Sizes | Iterable[int]) -> Channel:
     """Calibrate for a statistic and a schedule: noise belongs to a batch size, so every size has its own protocol."""
     sizes = sizes if isinstance(sizes, Sizes) else Sizes.of(sizes)
+    if privacy.noisy and len(sizes) > _MOST:
+        allowed = f"larger ones: {len(sizes):,} noisy releases are more than {_MOST:,}, of which each is planned for"
+        raise InvalidArgument("batch", sizes[0], allowed)
     returning = privacy.noisy and privacy.participations > 1
     if returning and privacy.model == "shuffle" and privacy.protocol == "gaussian" and len(sizes.counts()) > 1:
         allowed = "batches of one size: shuffled Gaussians of several sizes do not compose within the budget"

@@ -33,11 +33,13 @@ class Privacy:
         require.one_of("protocol", self.protocol, ("binomial", "gaussian"))
         require.one_of("calibration", self.calibration, ("tight", "paper"))
         require.store(self, require.whole, "participations")
-        if isinstance(self.shufflers, str) and self.shufflers != "best":
-            raise InvalidArgument("shufflers", self.shufflers, 'a whole number >= 1, or "best"')
-        if self.shufflers != "best":
+        if self.budget is not None and not isinstance(self.budget, Budget):
+            raise InvalidBudget("budget", self.budget, "bd.ApproxDP(...), bd.PureDP(...), bd.ZCDP(...) or None")
+        if not isinstance(self.shufflers, str):
             require.store(self, require.whole, "shufflers")
-        if isinstance(self.degrees, str):
+        elif self.shufflers != "best":
+            raise InvalidArgument("shufflers", self.shufflers, 'a whole number >= 1, or "best"')
+        if not isinstance(self.degrees, tuple):
             require.one_of("degrees", self.degrees, ("best", "paper"))
 
     @property
@@ -111,7 +113,7 @@ def concurrent(
     calibration  "tight": prices of the levels compose in Gaussian DP; "paper": (epsilon/k, delta/k) for each level
     """
     budget = _budget(epsilon, delta, None)
-    given = degrees if isinstance(degrees, str) else tuple(degrees)
+    given = tuple(degrees) if isinstance(degrees, list) else degrees
     return Privacy(model="concurrent", budget=budget, shufflers=shufflers, degrees=given, calibration=calibration)
 
 

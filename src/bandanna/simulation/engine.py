@@ -56,6 +56,7 @@ _RUNNERS: dict[type, Callable[..., Run]] = {
     OFULJDP: oful_jdp.run,
     **dict.fromkeys(glm.KINDS, glm.run),
 }
+MOST_SEEDS = 100_000  # side by side
 
 
 def simulate(
@@ -85,7 +86,8 @@ def simulate(
     rounds = env.lasting(_rounds(policy, horizon))
     began = time.perf_counter()
     first = require.whole("seed", seed, least=0, most=require.SEEDS)
-    streams = Streams(range(first, first + require.whole("n_seeds", n_seeds)))
+    n_seeds = require.whole("n_seeds", n_seeds, most=MOST_SEEDS)
+    streams = Streams(range(first, first + n_seeds))
     world = env.begin(streams)
     tally = Tally(checkpoints=checkpoints_for(rounds, checkpoints), n_seeds=n_seeds)
     run = runner(policy, world, tally, rounds, path=path)

@@ -28,7 +28,6 @@ import typing
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from os import PathLike
-from pathlib import Path
 from typing import Any
 
 from bandanna.core import require
@@ -121,7 +120,7 @@ class Experiment:
     @classmethod
     def from_toml(cls, file: str | PathLike[str]) -> Experiment:
         """Read and check a file; errors begin with its name."""
-        path = Path(file)
+        path = require.path("file", file)
         try:
             text = path.read_bytes().decode("utf-8")
         except OSError as error:

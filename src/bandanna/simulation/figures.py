@@ -52,8 +52,10 @@ def plot_regret(
     Returns the matplotlib `Figure`, and saves it if there is a `path` (.png or .svg). Needs the extra `plot`.
     """
     curves = _labelled(results)
-    if path is not None:
-        _kind(path)  # before the work
+    log, bounds = require.flag("log", log), require.flag("bounds", bounds)
+    if title is not None and not isinstance(title, str):
+        raise InvalidArgument("title", title, "a text")
+    drawable(path)
     with styled():
         figure = _draw(curves, title=title, log=log or bounds, lines=bound_lines(curves) if bounds else [])
     if path is not None:
@@ -79,9 +81,16 @@ def save_both(figure: Any, stem: Path) -> list[Path]:
     return paths
 
 
+def drawable(path: str | PathLike[str] | None = None) -> None:
+    """Raise what drawing there would raise for want of a format or of the extra `plot`, before the work."""
+    if path is not None:
+        _kind(path)
+    _matplotlib("")
+
+
 def _kind(path: str | PathLike[str]) -> str:
     """The format, from the file's name."""
-    return require.one_of("suffix of path", Path(path).suffix.lower(), (".png", ".svg"))
+    return require.one_of("suffix of path", require.path("path", path).suffix.lower(), (".png", ".svg"))
 
 
 def number(value: float) -> str:
@@ -91,17 +100,22 @@ def number(value: float) -> str:
 
 def _labelled(results: Mapping[str, Result] | Sequence[Result]) -> list[tuple[str, Result]]:
     """Labels and results; equal names are numbered."""
+    from bandanna.simulation.result import Result  # which draws itself by this module
+
+    allowed = "at least one result of bd.simulate, in a list or a mapping"
+    given = list(results.values()) if isinstance(results, Mapping) else require.several("results", results, allowed)
+    if not given or not all(isinstance(result, Result) for result in given):
+        raise InvalidArgument("results", results, allowed)
     if isinstance(results, Mapping):
         curves = [(str(label), result) for label, result in results.items()]
     else:
+        results = given
         names = [result.name or result.guarantee.trust for result in results]
         seen: Counter[str] = Counter()
         curves = []
         for name, result in zip(names, results, strict=True):
             seen[name] += 1
             curves.append((f"{name} ({seen[name]})" if names.count(name) > 1 else name, result))
-    if not curves:
-        raise InvalidArgument("results", results, "at least one result")
     return curves
 
 

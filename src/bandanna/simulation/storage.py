@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from bandanna.accounting.budgets import ApproxDP
 from bandanna.accounting.guarantee import Guarantee
+from bandanna.core import require
 from bandanna.errors import BandannaError, MissingExtra
 
 FORMAT, VERSION = "bandanna result", 1
@@ -60,7 +61,7 @@ def write_parquet(path: str | PathLike[str], fields: Mapping[str, Any]) -> None:
 
 def read(path: str | PathLike[str], make: Callable[..., Made]) -> Made:
     """`make(**fields)` of a file of either kind, told apart by its first bytes."""
-    file = Path(path)
+    file = require.path("path", path)
     try:
         content = file.read_bytes()
     except OSError as error:
@@ -165,7 +166,7 @@ def _guarantee(plain: Mapping[str, Any]) -> Guarantee:
 
 def write_whole(path: str | PathLike[str], write: Callable[[Path], object]) -> None:
     """Write beside the target and rename."""
-    target = Path(path)
+    target = require.path("path", path)
     beside = target.with_name(f".{target.name}-{secrets.token_hex(4)}.tmp")
     try:
         write(beside)

@@ -82,7 +82,7 @@ def run(
 
     A script that calls this needs `if __name__ == "__main__":`, since workers import it.
     """
-    jobs, directory = require.whole("jobs", jobs), Path(out)
+    jobs, directory = require.whole("jobs", jobs, most=1024), require.path("out", out, folder=True)
     env = experiment.world()
     policies = [curve.calibrated(dim=env.dim, horizon=experiment.horizon) for curve in experiment.curves]
     _claim(experiment, directory, resume=resume)

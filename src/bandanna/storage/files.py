@@ -9,10 +9,9 @@ import re
 import secrets
 import stat
 import sys
-from os import PathLike
 from pathlib import Path
 
-from bandanna.errors import BandannaError, InvalidArgument
+from bandanna.errors import BandannaError
 
 if sys.platform != "win32":
     import fcntl
@@ -22,17 +21,6 @@ MOST = 1 << 30  # bytes: no file that we write is larger, and no larger one is r
 _NO_LINKS = getattr(os, "O_NOFOLLOW", 0)
 _NO_WAITING = getattr(os, "O_NONBLOCK", 0)  # a named pipe would wait for a writer
 _READ_ONLY = errno.EROFS, errno.EACCES, errno.EPERM
-
-
-def place(path: str | PathLike[str]) -> Path:
-    """A path that can name a file."""
-    try:
-        made = Path(path)
-    except TypeError:
-        raise InvalidArgument("path", type(path).__name__, "the path of a file") from None
-    if not made.name or "\0" in str(made):
-        raise InvalidArgument("path", str(made), "the path of a file")
-    return made
 
 
 def write(path: Path, text: str) -> None:

@@ -23,7 +23,7 @@ def shuffled_gaussian_std(
         raise InvalidBudget("budget", budget, "ApproxDP(epsilon, delta): amplification by shuffling has no other form")
     sensitivity, dim = require.positive("sensitivity", sensitivity), require.whole("dim", dim)
     users = require.whole("batch", users, least=2)
-    participations = require.whole("participations", participations)
+    participations = require.whole("participations", participations, most=100_000)
     central = math.sqrt(participations) / finite_mu(budget)
 
     def search_std() -> dict[str, float]:

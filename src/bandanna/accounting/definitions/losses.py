@@ -49,7 +49,7 @@ class Definition:
         asked = np.asarray(epsilon, dtype=float)
         if not np.all(asked >= 0):  # also not a number
             raise InvalidBudget("epsilon", epsilon, "a number >= 0")
-        excess, _ = self._hockey_stick(np.exp(asked))
+        excess, _ = self._hockey_stick(np.exp(np.minimum(asked, 700.0)))  # beyond, e^epsilon is no float: not less
         return _plain(np.clip(excess, 0.0, 1.0))
 
     def epsilon(self, delta: float = 0.0) -> Any:

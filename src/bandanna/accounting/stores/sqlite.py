@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Iterable
 from contextlib import suppress
 from os import PathLike
-from pathlib import Path
 from typing import Any
 
 from bandanna.accounting.encoding import EVENTS
@@ -17,6 +16,7 @@ from bandanna.accounting.stores import integrity
 from bandanna.accounting.stores.base import Entry, LedgerStore
 from bandanna.accounting.stores.integrity import ENTRY, SCHEMA
 from bandanna.accounting.stores.transactions import SQLiteFile
+from bandanna.core import require
 from bandanna.errors import BandannaError, ConflictingRelease
 from bandanna.storage.encoding import Encoding
 
@@ -34,7 +34,7 @@ class SQLiteStore(SQLiteFile, LedgerStore):
     """
 
     def __init__(self, path: str | PathLike[str], *, create: bool = True, encoding: Encoding | None = None) -> None:
-        super().__init__(Path(path).absolute(), create=create)
+        super().__init__(require.path("path", path).absolute(), create=create)
         self._encoding = encoding or Encoding(EVENTS)
         self._known: dict[str, Event] = {}  # decoded events by their text
         with self._errors():

@@ -113,6 +113,8 @@ class CentralContinual(StreamProtocol):
         There are no messages to shorten: along path="law" only the sum of a step is made faster, with rounding errors.
         """
         checked_path(path, source)
+        if not isinstance(state, Running):
+            raise InvalidArgument("state", state, "what begin() or the last release returned")
         return analyzer.analyze(state, self.admit(statistics, clip=clip), self.mechanism, source, path=path)
 
     def prefixes(

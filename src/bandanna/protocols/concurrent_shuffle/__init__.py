@@ -177,6 +177,8 @@ class ConcurrentShuffle(StreamProtocol):
     ) -> tuple[Running, Estimate]:
         """Some more users, (..., users, dim), in any number: the next state and the estimate of all full batches."""
         checked_path(path, source)
+        if not isinstance(state, Running):
+            raise InvalidArgument("state", state, "what begin() or the last release returned")
         statistic = self.admit(statistics, clip=clip)
         self._check_room(state.users, statistic.users)
         if statistic.values.shape[:-2] != state.sums[0].shape[:-1]:

@@ -28,6 +28,8 @@ Floats = NDArray[np.float64]
 _SHORTLIST = 24
 _NEAR = 1.05  # numbers of levels whose first tree is within this factor of the best are looked at more closely
 
+_MOST = 10**8  # users among whom the search for a tree takes seconds
+
 
 def plan_tree(
     domain: Domain,
@@ -40,8 +42,11 @@ def plan_tree(
     lowest: int | None = None,
 ) -> BatchTree:
     """The public schedule, before any noise is calibrated; arguments as in `ConcurrentShuffle.calibrate`."""
+    if not isinstance(shufflers, str):
+        shufflers = require.whole("shufflers", shufflers)
     if not isinstance(degrees, str):
-        tree = BatchTree(horizon=horizon, degrees=tuple(degrees))
+        listed = require.several("degrees", degrees, '"best", "paper", or one whole number for each level')
+        tree = BatchTree(horizon=horizon, degrees=tuple(listed))
         if shufflers not in ("best", tree.levels):
             raise InvalidArgument("shufflers", shufflers, f'{tree.levels}, as many as degrees, or "best"')
         if lowest not in (None, tree.sizes[0]):
@@ -49,7 +54,7 @@ def plan_tree(
         return tree
     noise = domain.sensitivity / finite_mu(approximate(budget))
     bound = float(np.max(np.maximum(np.abs(domain.lower), np.abs(domain.upper))))
-    horizon = require.whole("horizon", horizon, least=2)
+    horizon = require.whole("horizon", horizon, least=2, most=_MOST if lowest is None else require.EXACT)
     if require.one_of("degrees", degrees, ("best", "paper")) == "best":
         return best_tree(horizon, shufflers, noise=noise, bound=bound, averaging=averaging, lowest=lowest)
     ks = _counts(horizon, shufflers, lowest or 2)

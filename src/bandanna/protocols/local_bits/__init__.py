@@ -10,6 +10,7 @@ from typing import ClassVar
 from bandanna.accounting.budgets import Budget
 from bandanna.accounting.events import DiscreteLaplaceEvent
 from bandanna.accounting.guarantee import Guarantee
+from bandanna.core import require
 from bandanna.core.domain import Domain, Statistic
 from bandanna.core.estimate import Estimate
 from bandanna.core.shapes import Bits
@@ -71,7 +72,7 @@ class LocalBits(BatchProtocol):
 
     def std(self, users: int) -> float:
         """sqrt(users) times that of an answer."""
-        return math.sqrt(users * self.mechanism.variance)
+        return math.sqrt(require.whole("users", users) * self.mechanism.variance)
 
     def randomize(self, statistic: Statistic, source: NoiseSource) -> Floats:
         """Device: the answer."""

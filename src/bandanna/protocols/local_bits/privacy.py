@@ -23,7 +23,7 @@ def calibrate(budget: Budget, participations: int) -> tuple[float, float]:
     """
     if not isinstance(budget, Budget):
         raise InvalidBudget("budget", budget, "PureDP, ApproxDP, ZCDP or RenyiDP")
-    if require.whole("participations", participations) == 1 and isinstance(budget, PureDP | ApproxDP):
+    if require.whole("participations", participations, most=100_000) == 1 and isinstance(budget, PureDP | ApproxDP):
         return min(budget.epsilon, _LARGEST), 0.0
     if not _meets(LEAST, budget, participations):
         raise CalibrationError(f"no answer is noisy enough for {participations} participations at {budget}")

@@ -40,7 +40,7 @@ class GaussianReports(BatchProtocol):
 
     def std(self, users: int) -> float:
         """sqrt(users) times that of a report."""
-        return math.sqrt(users) * self.noise_std
+        return math.sqrt(require.whole("users", users)) * self.noise_std
 
     def randomize(self, statistic: Statistic, source: NoiseSource) -> Floats:
         """Device: statistic plus noise."""

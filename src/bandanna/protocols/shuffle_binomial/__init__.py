@@ -54,11 +54,12 @@ class ShuffleBinomial(BatchProtocol):
 
         Warns if a user's message would be longer than `bits_limit` bits.
         """
+        limit = require.positive("bits_limit", bits_limit, infinite=True)
         noise = privacy.calibrate(domain, budget, batch, participations, calibration)
         protocol = cls(domain=domain, noise=noise, participations=participations, delta=stated_delta(budget))
-        if protocol.bits_per_user > bits_limit:
+        if protocol.bits_per_user > limit:
             warnings.warn(
-                f"a user's message has {protocol.bits_per_user} bits, above the limit of {bits_limit:.0f}",
+                f"a user's message has {protocol.bits_per_user} bits, above the limit of {limit:.0f}",
                 CommunicationWarning,
                 stacklevel=2,
             )

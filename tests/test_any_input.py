@@ -1,0 +1,305 @@
+"""Whatever is put into a public function: an answer, or one line of the Bandanna family - and nothing has changed."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import bandanna as bd
+from bandanna import environments
+from bandanna.accounting.factorisation import factorise
+
+from .hostile import FIXED, VALUES, answers_or_refuses
+
+B: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-5}
+BUDGET, BALL = bd.ApproxDP(**B), bd.Ball(dim=3)
+ROWS, ONE = np.zeros((4, 3)), [[0.5, 0.1], [0.2, 0.3]]
+EVENT = bd.CentralGaussian.calibrate(domain=BALL, budget=BUDGET).event
+RESULT = bd.simulate(bd.LinUCB(dim=2, horizon=20), environments.LinearContextual(dim=2, n_arms=3), n_seeds=2)
+STREAM = bd.CentralContinual.calibrate(domain=BALL, budget=BUDGET, horizon=8)
+
+
+class Fresh:
+    """An argument that is made anew for every call."""
+
+    def __init__(self, make: Callable[[], Any]) -> None:
+        self.make = make
+
+
+def noise() -> bd.FastNoise:
+    """A seeded source."""
+    return bd.FastNoise(np.random.default_rng(0))
+
+
+def somewhere() -> str:
+    """A path that does not exist yet."""
+    return str(Path(tempfile.mkdtemp()) / "file")
+
+
+def saved() -> str:
+    """A file with results."""
+    RESULT.to_csv(path := somewhere())
+    return path
+
+
+def linucb(**arguments: Any) -> Any:
+    """A policy with everything that is computed on demand."""
+    policy = bd.LinUCB(**arguments)
+    return policy, policy.guarantee, policy.radii
+
+
+SOURCE, PLACE = Fresh(noise), Fresh(somewhere)
+Case = tuple[Callable[..., Any], dict[str, Any]]
+_calibrate = {"domain": BALL, "budget": BUDGET, "participations": 1, "calibration": "tight"}
+_release = {"statistics": ROWS, "source": SOURCE, "clip": True, "path": "messages"}
+_finite = {"n_arms": 3, "horizon": 50}
+_linear = {"dim": 2, "horizon": 50}
+_glm = {**_linear, "link": "logistic", "parameter_bound": 1.0}
+_arms = {"dim": 2, "n_arms": 3}
+
+CASES: dict[str, Case] = {
+    "ApproxDP": (bd.ApproxDP, B),
+    "PureDP": (bd.PureDP, {"epsilon": 1.0}),
+    "ZCDP": (bd.ZCDP, {"rho": 1.0}),
+    "RenyiDP": (bd.RenyiDP, {"alpha": 2.0, "epsilon": 1.0}),
+    "Ball": (bd.Ball, {"dim": 3, "bound": 1.0}),
+    "Box": (bd.Box, {"dim": 3, "low": 0.0, "high": 1.0}),
+    "LinearReport": (bd.LinearReport, {"features": 3, "reward_bound": 1.0}),
+    "SymmetricMatrix": (bd.SymmetricMatrix, {"size": 3, "bound": 1.0}),
+    "Domain.admit": (BALL.admit, {"values": ROWS, "clip": True}),
+    "LinearReport.statistic": (bd.LinearReport(features=3).statistic, {"features": ROWS, "rewards": np.zeros(4)}),
+    "LinearReport.unpack": (bd.LinearReport(features=2).unpack, {"stacked": np.zeros(5)}),
+    "central": (bd.central, {**B, "rho": None, "mechanism": "blt", "calibration": "tight", "participations": 1}),
+    "local": (bd.local, {**B, "rho": None, "calibration": "tight", "participations": 1}),
+    "shuffle": (bd.shuffle, {**B, "protocol": "binomial", "calibration": "tight", "participations": 1}),
+    "concurrent": (bd.concurrent, {**B, "shufflers": 2, "degrees": "best", "calibration": "tight"}),
+    "Privacy": (bd.Privacy, {"model": "central", "budget": BUDGET, "mechanism": "blt", "protocol": "binomial"}),
+    "CentralGaussian.calibrate": (bd.CentralGaussian.calibrate, _calibrate),
+    "LocalGaussian.calibrate": (bd.LocalGaussian.calibrate, _calibrate),
+    "CentralLaplace.calibrate": (
+        bd.CentralLaplace.calibrate,
+        {"domain": bd.Box(dim=1), "budget": bd.PureDP(epsilon=1.0), "participations": 1},
+    ),
+    "CentralContinual.calibrate": (bd.CentralContinual.calibrate, {**_calibrate, "horizon": 8, "mechanism": "blt"}),
+    "ShuffleGaussian.calibrate": (bd.ShuffleGaussian.calibrate, {**_calibrate, "batch": 20}),
+    "ShuffleBinomial.calibrate": (bd.ShuffleBinomial.calibrate, {**_calibrate, "batch": 20, "bits_limit": 1e6}),
+    "ShuffleBits.calibrate": (bd.ShuffleBits.calibrate, {"budget": BUDGET, "batch": 20, "participations": 1}),
+    "LocalBits.calibrate": (bd.LocalBits.calibrate, {"budget": BUDGET, "participations": 1}),
+    "ConcurrentShuffle.calibrate": (
+        bd.ConcurrentShuffle.calibrate,
+        {"domain": bd.Bits(), "budget": BUDGET, "horizon": 30, "shufflers": 2, "degrees": "best"},
+    ),
+    "Clear.calibrate": (bd.Clear.calibrate, {"domain": BALL, "budget": BUDGET}),
+    "CentralGaussian": (bd.CentralGaussian, {"domain": BALL, "noise_std": 3.0, "participations": 1, "delta": 1e-5}),
+    "CentralGaussian.release": (bd.CentralGaussian(domain=BALL, noise_std=3.0).release, _release),
+    "LocalGaussian.release": (bd.LocalGaussian(domain=BALL, noise_std=3.0).release, _release),
+    "LocalGaussian.std": (bd.LocalGaussian(domain=BALL, noise_std=3.0).std, {"users": 4}),
+    "ShuffleBinomial.release": (
+        bd.ShuffleBinomial.calibrate(domain=BALL, budget=BUDGET, batch=4).release,
+        _release,
+    ),
+    "ShuffleBinomial.std": (bd.ShuffleBinomial.calibrate(domain=BALL, budget=BUDGET, batch=4).std, {"users": 4}),
+    "CentralContinual.release": (STREAM.release, {"state": Fresh(STREAM.begin), "statistics": ROWS, "source": SOURCE}),
+    "factorise": (factorise, {"name": "blt", "horizon": 8}),
+    "LinUCB": (
+        linucb,
+        {
+            **_linear,
+            "privacy": bd.central(**B),
+            "batch": 10,
+            "failure": 0.05,
+            "width": 1.0,
+            "ridge": 1.0,
+            "parameter_bound": 1.0,
+            "growing": False,
+            "confidence": "exact",
+        },
+    ),
+    "PaperConfidence": (bd.PaperConfidence, {"matrix": 1.0, "vector": 1.0}),
+    "geometric": (bd.geometric, {"first": 10, "ratio": 1.5}),
+    "make": (bd.make, {"name": "LinUCB-JDP", **_linear, **B, "batch": 5, "width": 1.0}),
+    "UCB1": (bd.UCB1, {**_finite, "reward_range": (0.0, 1.0)}),
+    "Thompson": (bd.Thompson, {**_finite, "reward_range": (0.0, 1.0)}),
+    "UCBEpisodes": (bd.UCBEpisodes, {**_finite, "budget": bd.ZCDP(rho=1.0)}),
+    "Elimination": (bd.Elimination, {**_finite, "budget": bd.PureDP(epsilon=1.0)}),
+    "LDPUCB": (bd.LDPUCB, {**_finite, "epsilon": 1.0}),
+    "GOPE": (bd.GOPE, {**_linear, "budget": bd.ZCDP(rho=1.0)}),
+    "OFUL": (bd.OFUL, {**_linear, "budget": bd.ZCDP(rho=1.0), "width": 1.0, "ridge": 1.0, "failure": 0.05}),
+    "OFULJDP": (bd.OFULJDP, {**_linear, "budget": bd.ZCDP(rho=1.0), "batch": 5, "width": 1.0}),
+    "PhasedElimination": (bd.PhasedElimination, {**_linear, "privacy": bd.central(**B), "alpha": 0.8, "width": 1.0}),
+    "GLMUCB": (bd.GLMUCB, _glm),
+    "GLOC": (bd.GLOC, _glm),
+    "ECOLog": (bd.ECOLog, _glm),
+    "RSGLinUCB": (bd.RSGLinUCB, _glm),
+    "BGLinUCB": (bd.BGLinUCB, _glm),
+    "GLMJDP": (bd.GLMJDP, {**_glm, "budget": BUDGET}),
+    "GLMSDP": (bd.GLMSDP, {**_glm, "budget": BUDGET}),
+    "Anytime": (bd.Anytime, {"first": bd.LinUCB(dim=2, horizon=8)}),
+    "simulate": (
+        bd.simulate,
+        {
+            "policy": bd.LinUCB(dim=2, horizon=20),
+            "env": environments.LinearContextual(dim=2, n_arms=3),
+            "n_seeds": 1,
+            "seed": 0,
+            "path": "law",
+            "checkpoints": 5,
+            "horizon": 10,
+        },
+    ),
+    "LinearContextual": (environments.LinearContextual, {**_arms, "fixed": False, "reward": environments.Bernoulli()}),
+    "ArrayEnvironment, means": (environments.ArrayEnvironment, {"arms": ONE, "means": [0.1, 0.2]}),
+    "ArrayEnvironment, theta": (environments.ArrayEnvironment, {"arms": ONE, "theta": [0.5, 0.5]}),
+    "FiniteArms": (environments.FiniteArms, {"means": [0.1, 0.2]}),
+    "DriftingContexts": (environments.DriftingContexts, {**_arms, "horizon": 10, "turns": 1.0}),
+    "Population": (environments.Population, {**_arms, "sigma": 0.1}),
+    "SphereArms": (environments.SphereArms, _arms),
+    "GeneralisedLinear": (environments.GeneralisedLinear, {**_arms, "link": "logistic", "norm": 1.0}),
+    "ContinualSum": (
+        bd.ContinualSum,
+        {"horizon": 8, "privacy": bd.central(**B), "values": bd.Box(dim=1), "source": SOURCE},
+    ),
+    "Agent": (bd.Agent, {"policy": bd.LinUCB(dim=3, horizon=20, batch=5), "grace": 0, "test": True, "seed": 0}),
+    "Agent.load": (bd.Agent.load, {"path": PLACE}),
+    "Ledger": (bd.Ledger, {"budget": BUDGET, "participations": 1, "store": Fresh(bd.MemoryStore)}),
+    "SQLiteStore": (bd.SQLiteStore, {"path": PLACE}),
+    "plot_regret": (bd.plot_regret, {"results": {"a": RESULT}, "path": None, "title": "t", "log": False}),
+    "Result.to_csv": (RESULT.to_csv, {"path": PLACE}),
+    "Result.load": (bd.Result.load, {"path": Fresh(saved)}),
+    "FastNoise": (bd.FastNoise, {"rng": Fresh(lambda: np.random.default_rng(0))}),
+}
+
+
+def counter() -> bd.ContinualSum:
+    """A counter that has seen one user."""
+    counting = bd.ContinualSum(horizon=8, privacy=bd.central(**B), source=noise())
+    counting.update(0.5)
+    return counting
+
+
+def agent() -> bd.Agent:
+    """An agent that has made a decision, whose reward is not there yet."""
+    made = bd.Agent(policy=bd.LinUCB(dim=3, horizon=20, batch=5, privacy=bd.local(**B)), test=True, seed=0)
+    made.act(ROWS, user="somebody")
+    return made
+
+
+def ledger() -> bd.Ledger:
+    """A ledger with a release."""
+    made = bd.Ledger(budget=bd.ApproxDP(epsilon=9.0, delta=1e-4), store=bd.MemoryStore())
+    made.release(EVENT, task="t", batch=0, data=ROWS, draw=lambda: 1.0)
+    return made
+
+
+def of_agent(made: bd.Agent) -> Any:
+    """All that a decision, a reward or a save could change."""
+    slots = {name: np.asarray(value).tolist() for name, value in made._loop.slots.to_columns().items()}
+    return (
+        made.decisions,
+        made.releases,
+        made.late,
+        made.missing,
+        made.clipped,
+        slots,
+        made._loop.rng.bit_generator.state,
+    )
+
+
+def of_counter(made: bd.ContinualSum) -> Any:
+    """How far it is."""
+    return made.users, float(made.estimate)
+
+
+def of_ledger(made: bd.Ledger) -> Any:
+    """What was spent, for what."""
+    return made.spent(), [(entry.task, entry.batch, entry.fingerprint) for entry in made.store.entries()]
+
+
+STATEFUL: dict[str, tuple[Callable[[], Any], Callable[[Any], Any], str, dict[str, Any]]] = {
+    "Agent.act": (agent, of_agent, "act", {"contexts": {"a": [0.0, 0.0, 1.0]}, "user": "a"}),
+    "Agent.act_many": (agent, of_agent, "act_many", {"contexts": np.zeros((2, 4, 3)), "users": ["a", "b"]}),
+    "Agent.observe": (agent, of_agent, "observe", {"decision_id": "an id", "reward": 1.0}),
+    "Agent.recommend": (agent, of_agent, "recommend", {"contexts": ROWS}),
+    "Agent.save": (agent, of_agent, "save", {"path": PLACE}),
+    "ContinualSum.update": (counter, of_counter, "update", {"value": 0.5}),
+    "ContinualSum.run": (counter, of_counter, "run", {"values": [0.5, 0.1], "path": "law"}),
+    "Ledger.release": (
+        ledger,
+        of_ledger,
+        "release",
+        {
+            "event": EVENT,
+            "task": "t",
+            "batch": 1,
+            "data": ROWS,
+            "draw": Fresh(lambda: float),
+            "members": None,
+            "streams": 1,
+        },
+    ),
+}
+
+
+def filled(good: dict[str, Any], name: str, value: Any) -> dict[str, Any]:
+    """Good arguments but for one."""
+    made = {each: one.make() if isinstance(one, Fresh) else one for each, one in good.items()}
+    return {**made, name: value}
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files that a strange path makes are not here."""
+    monkeypatch.chdir(tmp_path)
+
+
+def test_every_public_name_is_here() -> None:
+    """A public class or function is not held to the law."""
+    held = {name.partition(".")[0] for name in (*CASES, *STATEFUL)}
+    bases = {"BandannaError", "Domain", "NoiseSource", "LedgerStore"}  # nothing to call
+    simple = {"Bits", "MemoryStore", "SecureNoise", "none"}  # without arguments
+    made = {"Decision", "Estimate", "Guarantee", "LedgerView", "Statistic"}  # by the library
+    elsewhere = {"Accountant", "ExplicitPolicy"}  # of events and tables that are checked when they are made
+    callables = {name for name in bd.__all__ if callable(getattr(bd, name))}
+    assert callables - held <= bases | simple | made | elsewhere
+
+
+@pytest.mark.filterwarnings("ignore::bandanna.errors.CommunicationWarning")
+@pytest.mark.parametrize("name", CASES)
+@settings(max_examples=25)
+@given(data=st.data())
+def test_functions(name: str, data: st.DataObject) -> None:
+    """An input ends in a foreign error, in a message of several lines, or in one that repeats it in full."""
+    act, good = CASES[name]
+    argument, value = data.draw(st.sampled_from(sorted(good))), data.draw(VALUES).value
+    answers_or_refuses(lambda: act(**filled(good, argument, value)))
+
+
+@pytest.mark.parametrize("name", STATEFUL)
+@settings(max_examples=40)
+@given(data=st.data())
+def test_nothing_changes_when_refused(name: str, data: st.DataObject) -> None:
+    """A refused input leaves a decision, an expense or a user behind."""
+    make, look, method, good = STATEFUL[name]
+    owner = make()
+    argument, value = data.draw(st.sampled_from(sorted(set(good) - {"draw"}))), data.draw(VALUES).value
+    before = look(owner)
+    if not answers_or_refuses(lambda: getattr(owner, method)(**filled(good, argument, value))):
+        assert look(owner) == before
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("name", [*CASES, *STATEFUL])
+def test_every_value_everywhere(name: str) -> None:
+    """One of all fixed values, in one of all places, ends in something else."""
+    act, good = CASES.get(name, (None, None))
+    for argument in set(good or STATEFUL[name][3]) - {"draw"}:  # whatever that raises is the caller's
+        for value in FIXED:
+            call = act or getattr(STATEFUL[name][0](), STATEFUL[name][2])
+            answers_or_refuses(lambda: call(**filled(good or STATEFUL[name][3], argument, value)))  # noqa: B023
