@@ -12,8 +12,8 @@ from bandanna.agent.decisions import Decision, issue
 from bandanna.agent.plan import Batch, Plan
 from bandanna.agent.progress import Progress
 from bandanna.agent.releases import TASK, affordable, calibrated, calibrations, choose, noise_for, recalibrate
-from bandanna.agent.schema import check_calibrations, check_note, check_state
-from bandanna.agent.slots import Slot, Slots
+from bandanna.agent.schema import check_calibrations, check_note, check_source, check_state, demand
+from bandanna.agent.slots import Slot, Slots, seats
 from bandanna.agent.users import admit
 from bandanna.core.domain import Statistic
 from bandanna.errors import BandannaError, InvalidArgument
@@ -215,7 +215,8 @@ class Loop:
                     f"batch {entry.batch} in the journal was released with other noise than the save's policy has: "
                     "half a stream of one noise and half of another has no price"
                 )
-            demand(entry.release is not None and len(entry.members) == batch.users, "a batch without its members")
+            whole = entry.release is not None and sum(map(seats, entry.members)) == batch.users
+            demand(whole, "a batch without its members")
         if len(entries) == saved["closed"]:
             return saved
         check_note(notes["state"])

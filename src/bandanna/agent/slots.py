@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -13,6 +15,8 @@ from bandanna.agent.plan import Batch
 from bandanna.errors import InvalidArgument
 
 Floats = NDArray[np.float64]
+
+_RUN = re.compile(r"slots ([0-9]{1,16})-([0-9]{1,16})", re.ASCII)
 
 
 @dataclass(kw_only=True, slots=True)
@@ -24,6 +28,12 @@ class Slot:
     features: Floats  # (d,)
     user: str | None
     reward: float | None = None
+
+
+def seats(member: str) -> int:
+    """How many slots of its batch a member stands for; in older journals each slot without a user stands alone."""
+    run = _RUN.fullmatch(member)
+    return int(run[2]) - int(run[1]) + 1 if run else 1
 
 
 class Slots:
@@ -69,9 +79,13 @@ class Slots:
         return features, rewards, missing
 
     def members(self, batch: Batch) -> list[str]:
-        """The hashed users of a batch; a slot without a user stands for somebody who is nowhere else."""
-        users = ((number, self._slots[number].user) for number in range(batch.begin, batch.end))
-        return [user if user is not None else f"slot {number}" for number, user in users]
+        """The hashed users of a batch; slots without a user, who is nowhere else, stand together as far as they go."""
+        people: list[str] = []
+        slots = ((number, self._slots[number].user) for number in range(batch.begin, batch.end))
+        for unnamed, some in groupby(slots, lambda slot: slot[1] is None):
+            run = list(some)
+            people += [f"slots {run[0][0]}-{run[-1][0]}"] if unnamed else [str(user) for _, user in run]
+        return people
 
     def present(self, batch: int) -> set[str]:
         """The hashed users who are in an open batch."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
+import re
 import sqlite3
 from collections.abc import Iterable, Iterator
 from contextlib import closing
@@ -32,6 +33,7 @@ ENTRY = """
 select number, task, batch, events.event, fingerprint, release
 from entries join events on events.id = entries.event
 """
+_HASH = re.compile("[0-9a-f]{64}", re.ASCII)
 _SIZE = 32  # bytes of a hash
 _LAWS = {  # what must not be found
     "an entry without its event": "select 1 from entries where event not in (select id from events)",
@@ -46,11 +48,22 @@ _LAWS = {  # what must not be found
     "values of a wrong type": """
         select 1 from entries where typeof(task) != 'text' or typeof(batch) != 'text' or typeof(fingerprint) != 'text'
             or typeof(release) not in ('text', 'null')
-        union all select 1 from members where typeof(member) != 'text' or typeof(task) != 'text'
+        union all select 1 from members where typeof(task) != 'text'
+            or typeof(member) != case when length(member) = 32 and typeof(member) = 'blob' then 'blob' else 'text' end
         union all select 1 from events where typeof(event) != 'text'
         union all select 1 from meta where typeof(key) != 'text'
             or typeof(value) != case when key in ('secret', 'sum') then 'blob' else 'text' end""",
 }
+
+
+def packed(member: str) -> str | bytes:
+    """As a member is stored: a hash of 64 hexadecimal digits by its 32 bytes, anything else as it is."""
+    return bytes.fromhex(member) if _HASH.fullmatch(member) else member
+
+
+def unpacked(stored: str | bytes) -> str:
+    """The inverse of `packed`; hashes that were stored as texts are still read."""
+    return stored.hex() if isinstance(stored, bytes) else stored
 
 
 def of_entry(number: int, task: str, batch: str, event: str, fingerprint: str, members: Iterable[str]) -> list[Any]:
@@ -103,7 +116,8 @@ def _expected_tables() -> set[tuple[str, ...]]:
 
 def _rows(sql: sqlite3.Connection) -> Iterator[list[Any]]:
     query = "select entry, member from members order by entry, place"
-    people = {entry: [member for _, member in rows] for entry, rows in groupby(sql.execute(query), lambda row: row[0])}
+    grouped = groupby(sql.execute(query), lambda row: row[0])
+    people = {entry: [unpacked(member) for _, member in rows] for entry, rows in grouped}
     for number, task, batch, event, fingerprint, release in sql.execute(ENTRY):
         yield of_entry(number, task, batch, event, fingerprint, people.get(number, ()))
         if release is not None:

@@ -112,7 +112,7 @@ class SQLiteStore(SQLiteFile, LedgerStore):
         rows = self._ask(ENTRY + " order by number")  # before their members: those of every row are there
         people: dict[int, list[str]] = {}
         for number, member in self._ask("select entry, member from members order by entry, place"):
-            people.setdefault(number, []).append(member)
+            people.setdefault(number, []).append(integrity.unpacked(member))
         with self._errors():
             return [self._entry(row, people.get(row[0], [])) for row in rows]
 
@@ -121,7 +121,7 @@ class SQLiteStore(SQLiteFile, LedgerStore):
         for row in self._ask(ENTRY + " where task = ? and batch = ?", task, batch):
             members = self._ask("select member from members where entry = ? order by place", row[0])
             with self._errors():
-                return self._entry(row, [member for (member,) in members])
+                return self._entry(row, [integrity.unpacked(member) for (member,) in members])
         return None
 
     def _entry(self, row: tuple[Any, ...], members: list[str]) -> Entry:
@@ -157,7 +157,8 @@ class SQLiteStore(SQLiteFile, LedgerStore):
                 "insert into entries (task, batch, event, fingerprint, release) values (?, ?, ?, ?, ?)", row
             ).lastrowid
             assert number is not None
-            people = ((number, place, entry.task, member) for place, member in enumerate(entry.members))
+            members = map(integrity.packed, entry.members)
+            people = ((number, place, entry.task, member) for place, member in enumerate(members))
             self._sql.executemany("insert into members values (?, ?, ?, ?)", people)
             self._sql.execute(
                 "insert into tallies values (?, ?, 1) on conflict do update set count = count + 1", (entry.task, event)
@@ -197,8 +198,8 @@ class SQLiteStore(SQLiteFile, LedgerStore):
 
     def appearances(self, task: str, people: Iterable[str]) -> dict[str, int]:
         """Looked up in an index."""
-        query = "select count(*) from members where task = ? and member = ?"
-        return {person: self._ask(query, task, person)[0][0] for person in people}
+        query = "select count(*) from members where task = ? and member in (?, ?)"
+        return {person: self._ask(query, task, person, integrity.packed(person))[0][0] for person in people}
 
     def _get(self, key: str) -> Any:
         for (value,) in self._ask("select value from meta where key = ?", key):

@@ -1,0 +1,85 @@
+"""What a journal holds of those who took part: no more than it takes to count them."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import bandanna as bd
+from bandanna.agent.plan import Batch
+from bandanna.agent.slots import Slot, Slots, seats
+from bandanna.errors import BudgetExceeded
+
+PRIVACY = bd.shuffle(epsilon=1.0, delta=1e-5)
+
+
+def run(path: Path, users: list[Any] | None, batches: int, **options: Any) -> bd.Agent:
+    """A saved agent after batches of 100."""
+    policy = bd.LinUCB(dim=2, horizon=10_000, batch=100, privacy=options.pop("privacy", PRIVACY))
+    agent = bd.Agent(policy=policy, test=True, seed=0)
+    agent.save(path)
+    agent.act_many(np.zeros((100 * batches, 1, 2)), users)
+    agent.close()
+    agent.save(path)
+    return agent
+
+
+def rows(path: Path, query: str) -> list[Any]:
+    """Straight from the journal."""
+    with closing(sqlite3.connect(f"{path}.journal")) as sql:
+        return sql.execute(query).fetchall()
+
+
+def test_unnamed_decisions_take_a_row_for_each_batch(tmp_path: Path) -> None:
+    """Users without a name, who cannot be counted, are written down one by one, in the file or in memory."""
+    agent = run(tmp_path / "agent", None, batches=5)
+    assert rows(tmp_path / "agent", "select count(*) from members") == [(5,)]
+    assert [len(entry.members) for entry in agent._loop.journals.entries()] == [1] * 5
+    assert bd.Agent.load(tmp_path / "agent").releases == 5
+
+
+def test_named_users_take_32_bytes_and_are_counted_all_the_same(tmp_path: Path) -> None:
+    """A user's hash is stored as text, or is not recognised after a load - also where an older journal has texts."""
+    path = tmp_path / "agent"
+    run(path, [f"user {i}" for i in range(200)], batches=2)
+    assert rows(path, "select distinct typeof(member), length(member) from members") == [("blob", 32)]
+    _refused_if_known(path)
+    with closing(sqlite3.connect(f"{path}.journal")) as sql, sql:
+        sql.execute("update members set member = lower(hex(member))")  # as older journals have them
+    _refused_if_known(path)
+
+
+def _refused_if_known(path: Path) -> None:
+    loaded, arms = bd.Agent.load(path), np.zeros((1, 2))
+    loaded._loop.over = False
+    with pytest.raises(BudgetExceeded, match="has taken part 1 times"):
+        loaded.act(arms, user="user 17")
+    loaded.act(arms, user="user 200")
+
+
+def test_named_and_unnamed_users_of_one_batch(tmp_path: Path) -> None:
+    """A batch in which some have a name and some do not lacks one of them, or cannot be loaded."""
+    users = [None if i % 10 < 4 else f"user {i}" for i in range(300)]
+    agent = run(tmp_path / "agent", users, batches=3)
+    members = [entry.members for entry in agent._loop.journals.entries()]
+    assert [sum(map(seats, batch)) for batch in members] == [100] * 3
+    assert [len(batch) for batch in members] == [60 + 10] * 3
+    assert len({member for batch in members for member in batch}) == 210
+    assert bd.Agent.load(tmp_path / "agent").releases == 3
+
+
+def test_slots_without_a_user_stand_together() -> None:
+    """A run of slots without a user is cut, or swallows a user who has a name."""
+    slots = Slots(1)
+    for number, user in enumerate(["a" * 64, None, None, "b" * 64, None], start=7):
+        slots.record(number, Slot(batch=0, session="s", features=np.zeros(1), user=user))
+    batch = Batch(number=0, begin=7, users=5, event=bd.LinUCB(dim=1, horizon=1).channel.protocols[1].event)
+    members = slots.members(batch)
+    assert members == ["a" * 64, "slots 8-9", "b" * 64, "slots 11-11"]
+    assert [seats(member) for member in members] == [1, 2, 1, 1]
+    assert seats("slot 8") == 1  # of an older journal
