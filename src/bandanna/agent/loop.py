@@ -12,7 +12,7 @@ from bandanna.agent.decisions import Decision, issue
 from bandanna.agent.plan import Batch, Plan
 from bandanna.agent.progress import Progress
 from bandanna.agent.releases import TASK, affordable, calibrated, calibrations, choose, noise_for, recalibrate
-from bandanna.agent.schema import check_calibrations, check_note, check_source, check_state, demand
+from bandanna.agent.schema import check_calibrations, check_note, check_state
 from bandanna.agent.slots import Slot, Slots, seats
 from bandanna.agent.users import admit
 from bandanna.core.domain import Statistic

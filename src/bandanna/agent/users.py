@@ -6,8 +6,6 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from bandanna.accounting.stores import LedgerStore
 from bandanna.agent.plan import Plan
 from bandanna.agent.slots import Slots

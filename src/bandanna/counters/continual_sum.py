@@ -30,7 +30,6 @@ from bandanna.protocols.base import BatchProtocol, StreamProtocol, checked_path
 from bandanna.protocols.central_continual import CentralContinual
 from bandanna.protocols.concurrent_shuffle import ConcurrentShuffle
 from bandanna.protocols.trust import Privacy
-from bandanna.storage import files
 
 Floats = NDArray[np.float64]
 
@@ -223,7 +222,7 @@ class ContinualSum:
         Both files hold raw data and secrets, and are readable by their owner only.
         """
         with self._mine():
-            file = files.place(path)
+            file = require.path("path", path)
             generator_of(self.source)  # refused, if no file can hold it
             self._kept = self._kept or Kept.of(self, self._secret)
             self._so_far = replace(self._so_far, source=self._randomness())
@@ -232,7 +231,7 @@ class ContinualSum:
     @classmethod
     def load(cls, path: str | PathLike[str]) -> ContinualSum:
         """The counter that was saved at `path`, with every update since: they are taken from the journal."""
-        kept, people, note, content = read(files.place(path))
+        kept, people, note, content = read(require.path("path", path))
         made = cls.__new__(cls)
         vars(made)["protocol"] = content["protocol"]  # as it was: a search elsewhere might find another
         source = source_of(content["seeded"])
