@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from decimal import Decimal
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -162,3 +163,34 @@ def test_words() -> None:
     for value in ("Law", "", None, 1, ["law"], np.array(["law", "messages"])):
         with pytest.raises(InvalidArgument, match="one of 'messages', 'law'"):
             require.one_of("path", value, ("messages", "law"))
+
+
+@pytest.mark.parametrize(
+    "value", ["", ".", "/", "a\0b", "\ud800", "x" * 5000, None, 7, b"file", ["file"], np.array("file")]
+)
+def test_what_is_no_path(value: Any) -> None:
+    """A path that names no file ends in a foreign exception."""
+    with pytest.raises(InvalidArgument, match=r"^path = "):
+        require.path("path", value)
+    assert require.path("path", "a/b") == require.path("path", Path("a/b")) == Path("a/b")
+    assert require.path("out", ".", folder=True) == Path(".")
+
+
+def test_truth_values_and_factors() -> None:
+    """Something else passes for True or False, or a factor whose products are no numbers."""
+    assert require.flag("clip", np.False_) is False
+    for value in (1, 0.0, "yes", None, [True], np.array([True, False])):
+        with pytest.raises(InvalidArgument, match="True or False"):
+            require.flag("clip", value)
+    assert require.moderate("width", 0, zero=True) == 0.0
+    for value in (0, -1.0, 1e-13, 1e300, math.inf):
+        with pytest.raises(InvalidArgument, match=r"in \[1e-12, 1e12\]"):
+            require.moderate("width", value)
+
+
+@pytest.mark.parametrize("value", ["ab", b"ab", {"a": 1}, {"a"}, 3, None, np.array(1.0), np.ma.array([1], mask=[1])])
+def test_what_is_no_list(value: Any) -> None:
+    """A text is taken for its letters, a mask is lost, or something that is no list ends in a foreign error."""
+    with pytest.raises(InvalidArgument, match=r"users = 'a \w+' .*: a list"):
+        require.several("users", value, "a list")
+    assert require.several("users", (each for each in "ab"), "a list") == ["a", "b"]

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from bandanna.errors import BandannaError, InvalidArgument
+from bandanna.errors import BandannaError
 from bandanna.storage import files
 
 
@@ -138,10 +138,3 @@ def test_a_read_only_place(fault: int, tmp_path: Path, monkeypatch: pytest.Monke
     with pytest.raises(BandannaError, match="cannot be written"):
         files.write(path, "other")
     assert path.read_bytes() == b"secret"
-
-
-@pytest.mark.parametrize("path", ["", ".", "/", "a\0b", None, 7])
-def test_what_is_no_path(path: Any) -> None:
-    """A path that names no file ends in a foreign exception."""
-    with pytest.raises(InvalidArgument, match="path"):
-        files.place(path)
