@@ -27,7 +27,7 @@ BUDGET: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-5}
 SETS = np.random.default_rng(0).normal(size=(64, 3, 2)) / 3
 REWARDS = np.random.default_rng(1).uniform(-0.2, 1.2, size=64)
 USERS = 2  # in a batch
-ROUNDS = 4000
+ROUNDS = 8000
 
 
 def linucb(privacy: bd.Privacy, horizon: int = ROUNDS) -> bd.LinUCB:
