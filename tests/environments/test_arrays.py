@@ -48,11 +48,13 @@ def test_rounds_are_those_of_the_arrays() -> None:
 
 
 def test_regret_is_against_the_given_means() -> None:
-    """A single arm beside a better one of the same features does not cost the difference of their means per round."""
+    """An arm beside a better one of the same features does not cost the difference of their means when it is played."""
     env = ArrayEnvironment(arms=[[1.0], [1.0]], means=[0.25, 0.75], reward=Bounded(width=0.0))
-    result = simulate(LinUCB(dim=1, horizon=40), env, n_seeds=2)  # ties go to the first arm
-    np.testing.assert_allclose(result.final_regret, 40 * 0.5)
-    np.testing.assert_allclose(result.rewards, 40 * 0.25)
+    result = simulate(LinUCB(dim=1, horizon=40), env, n_seeds=2)
+    played = result.final_regret / 0.5  # the worse arm, by random ties
+    assert np.all((played > 5) & (played < 35))  # false alarms: 3e-6 in the law of the coins
+    np.testing.assert_allclose(played, np.rint(played))
+    np.testing.assert_allclose(result.rewards, 40 * 0.75 - 0.5 * played)
 
 
 def test_a_run_beyond_the_arrays_is_refused() -> None:
