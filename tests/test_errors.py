@@ -9,19 +9,26 @@ import numpy as np
 import pytest
 
 from bandanna import errors
-from bandanna.errors import BandannaError, CommunicationWarning, InvalidArgument, MissingExtra, SlowReleaseWarning
+from bandanna.errors import (
+    BandannaError,
+    ClippingWarning,
+    CommunicationWarning,
+    InvalidArgument,
+    MissingExtra,
+    SlowReleaseWarning,
+)
 
 FAMILY = [kind for _, kind in inspect.getmembers(errors, inspect.isclass) if issubclass(kind, Exception)]
+WARNINGS = ClippingWarning, CommunicationWarning, SlowReleaseWarning
 ARGUMENT = [kind for kind in FAMILY if issubclass(kind, InvalidArgument)]
 
 
 def test_one_family() -> None:
     """Catching BandannaError misses an error that is raised on purpose."""
     for kind in FAMILY:
-        assert issubclass(kind, BandannaError) or kind in (CommunicationWarning, SlowReleaseWarning)
+        assert issubclass(kind, BandannaError) or kind in WARNINGS
         assert kind.__doc__
-    assert issubclass(CommunicationWarning, UserWarning)
-    assert issubclass(SlowReleaseWarning, UserWarning)
+    assert all(issubclass(kind, UserWarning) for kind in WARNINGS)
     assert len(FAMILY) >= 11
 
 

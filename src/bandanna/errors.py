@@ -89,6 +89,20 @@ class MissingExtra(BandannaError, ImportError):
         return type(self), (self.extra, self.needed_for)
 
 
+class ClippingWarning(UserWarning):
+    """Most reports had to be clipped: what is learned is not what was sent."""
+
+    @classmethod
+    def of(cls, clipped: int, reports: int) -> ClippingWarning | None:
+        """What to say of so many clipped reports; None unless they are most of them."""
+        if 2 * clipped <= reports:
+            return None
+        return cls(
+            f"{clipped:,} of {reports:,} reports had to be clipped, their features (norm 1, unless the policy allows "
+            "more) or their rewards (into the policy's range): scale them first, or other numbers are learned from"
+        )
+
+
 class SlowReleaseWarning(UserWarning):
     """A release is estimated to take more than a second, during which an agent answers nobody."""
 

@@ -14,7 +14,7 @@ from bandanna.agent import Agent, releases
 from bandanna.core.coins import Coins, StreamCoins
 from bandanna.core.streams import Streams
 from bandanna.environments import Bounded, LinearContextual
-from bandanna.errors import BandannaError, InvalidArgument, InvalidStatistic
+from bandanna.errors import BandannaError, ClippingWarning, InvalidArgument, InvalidStatistic
 from bandanna.mechanisms.sources.base import NoiseSource, Size, shape
 from bandanna.mechanisms.sources.replicated import ReplicatedNoise
 from bandanna.policies.anytime import Anytime
@@ -270,7 +270,8 @@ def test_out_of_range_is_clipped_and_counted() -> None:
     rows = ([1e99, 0.0, 0.0], 0.5), ([0.6, 0.0, 0.0], 7.0), ([0.0, 0.5, 0.0], -1.0)
     for features, reward in rows:
         agent.observe(agent.act([features]).id, reward)
-    agent.close()
+    with pytest.warns(ClippingWarning, match="3 of 3"):
+        agent.close()
     assert agent.clipped == 3
     total = agent._loop.progress.state.running.estimate.total
     np.testing.assert_allclose(total[:6], [1.1, 0.0, 0.0, 1.36, 0.25, 0.0])

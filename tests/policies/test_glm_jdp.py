@@ -12,7 +12,7 @@ from bandanna.accounting.budgets import ZCDP, ApproxDP
 from bandanna.core.streams import Streams
 from bandanna.environments.arrays import ArrayEnvironment
 from bandanna.environments.glm import GeneralisedLinear, PublishedGLM
-from bandanna.errors import InvalidBudget
+from bandanna.errors import ClippingWarning, InvalidBudget
 from bandanna.glm import NoisyGradient
 from bandanna.mechanisms.continual import ContinualGaussian
 from bandanna.policies.glm import GLMJDP, Constants
@@ -271,7 +271,8 @@ def test_what_is_out_of_range_is_clipped_and_counted() -> None:
     arms = np.tile([[3.0, 0.0, 0.0], [0.0, 0.5, 0.0]], (50, 1, 1))
     env = ArrayEnvironment(arms=arms, means=np.full((50, 2), 0.5))
     policy = policy_of(horizon=50)
-    wild = simulate(policy, env, n_seeds=2)
+    with pytest.warns(ClippingWarning):
+        wild = simulate(policy, env, n_seeds=2)
     assert np.all(wild.clipped > 0)
     calm = simulate(policy, ArrayEnvironment(arms=arms / [[[3.0], [1.0]]], means=np.full((50, 2), 0.5)), n_seeds=2)
     np.testing.assert_array_equal(calm.clipped, [0, 0])

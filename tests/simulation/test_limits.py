@@ -12,7 +12,7 @@ from bandanna.core.streams import Streams
 from bandanna.environments import Bounded, LinearContextual
 from bandanna.environments.arrays import ArrayEnvironment
 from bandanna.environments.base import Environment, World
-from bandanna.errors import InvalidArgument, InvalidStatistic
+from bandanna.errors import ClippingWarning, InvalidArgument, InvalidStatistic
 from bandanna.policies.linucb import LinUCB
 from bandanna.protocols.trust import Privacy, central, local, none, shuffle
 from bandanna.simulation.engine import simulate
@@ -113,7 +113,8 @@ def test_rewards_out_of_range(privacy: Privacy, path: str, fixed: bool) -> None:
             simulate(policy, env, path=path)
     for value in (-1.0, 3.0):
         env = LinearContextual(dim=2, n_arms=3, fixed=fixed, reward=Wild(value=value))
-        assert int(simulate(policy, env, path=path).clipped[0]) == 40
+        with pytest.warns(ClippingWarning, match="40 of 40"):
+            assert int(simulate(policy, env, path=path).clipped[0]) == 40
 
 
 @models
@@ -121,7 +122,8 @@ def test_features_out_of_range_are_clipped_and_counted(privacy: Privacy) -> None
     """Features beyond the unit ball are not clipped, or not counted, with fixed arms or arms of every round."""
     for arms in (np.full((3, 2), 2.0), np.full((40, 3, 2), 2.0)):
         env = ArrayEnvironment(arms=arms, means=np.full(3, 0.5))
-        result = simulate(LinUCB(dim=2, horizon=40, privacy=privacy, batch=20), env)
+        with pytest.warns(ClippingWarning, match="40 of 40"):
+            result = simulate(LinUCB(dim=2, horizon=40, privacy=privacy, batch=20), env)
         assert int(result.clipped[0]) == 40
 
 

@@ -113,7 +113,7 @@ def test_text() -> None:
     line, promise = str(result()).split("\n")
     assert line == (
         "LinUCB: regret 4.5 ± 1.44 (mean ± standard error of 3 seeds) after 20 rounds; 2 releases, 7 bits per user, "
-        "0.25 s."
+        "4 clipped, 0.25 s."
     )
     assert promise.startswith("Shuffle differential privacy with epsilon = 1, delta = 1e-05 for a user's report")
     assert promise.endswith("may choose later data accordingly.")

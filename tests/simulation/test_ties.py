@@ -12,6 +12,7 @@ from scipy import stats
 from bandanna.core.streams import Streams
 from bandanna.environments import Bounded, OneClientPerRound, Population
 from bandanna.environments.base import Environment, Floats, World
+from bandanna.errors import ClippingWarning
 from bandanna.policies.anytime import Anytime
 from bandanna.policies.linucb import LinUCB
 from bandanna.protocols.trust import central, concurrent, local, none, shuffle
@@ -70,6 +71,7 @@ def policy(privacy: Any = PRIVACY["none"], **changes: Any) -> LinUCB:
 
 
 @each
+@pytest.mark.filterwarnings("ignore::bandanna.errors.ClippingWarning")
 @pytest.mark.parametrize("path", ["law", "messages"])
 @pytest.mark.parametrize("fixed", [True, False], ids=["fixed", "fresh"])
 @pytest.mark.parametrize("reward", [None, Bounded(width=0.2)], ids=["bits", "bounded"])
@@ -119,7 +121,8 @@ def test_ties_along_law_and_messages_agree_in_distribution(privacy: Any, reward:
 
 def test_reports_of_tied_arms_are_counted_and_clipped_by_arm() -> None:
     """The estimate after an episode of tied arms is not that of its users; clips are those of another arm."""
-    result = simulate(policy(horizon=120), Clinic(size=1.5), n_seeds=3)
+    with pytest.warns(ClippingWarning):
+        result = simulate(policy(horizon=120), Clinic(size=1.5), n_seeds=3)
     np.testing.assert_array_equal(result.clipped, [120] * 3)
     later = simulate(policy(horizon=2400), Clinic(), n_seeds=20)
     pace = np.diff(later.regret[:, [-60, -1]], axis=1)[:, 0] / 59 / 12

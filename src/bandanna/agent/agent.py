@@ -29,7 +29,7 @@ from bandanna.agent.slots import Slots
 from bandanna.agent.users import listed
 from bandanna.core import require
 from bandanna.core.coins import FirstOfTied
-from bandanna.errors import BandannaError, InvalidArgument, SlowReleaseWarning
+from bandanna.errors import BandannaError, ClippingWarning, InvalidArgument, SlowReleaseWarning
 from bandanna.storage import files
 
 Self = TypeVar("Self", bound="Agent")
@@ -74,7 +74,7 @@ class Agent:
             raise InvalidArgument("seed", seed, "a whole number with test=True, None without: noise is secure")
         seed = None if seed is None else require.whole("seed", seed, least=0, most=require.SEEDS)
         self._seed, self._pid, self._lock = seed, os.getpid(), threading.RLock()
-        self._name = secrets.token_hex(16)
+        self._name, self._told = secrets.token_hex(16), False
         secret = secrets.token_bytes(32) if seed is None else hashlib.sha256(f"agent {seed}".encode()).digest()
         session = secrets.token_hex(8) if seed is None else secret.hex()[:16]
         self._loop = Loop(policy, require.whole("grace", grace, least=0), seed, secret, session)
@@ -137,15 +137,16 @@ class Agent:
 
     @property
     def clipped(self) -> int:
-        """Features and rewards out of range, in closed batches. Not protected: do not publish."""
+        """Reports whose features or reward were out of range, in closed batches. Not protected: do not publish."""
         return self._loop.progress.clipped
 
     def __repr__(self) -> str:
         kind = "Agent" if self._seed is None else "Agent for tests"
-        return f"<{kind} of {self.policy!r}: {self.decisions} decisions, {self.releases} batches released>"
+        clips = f", {self.clipped} reports clipped" if self.clipped else ""
+        return f"<{kind} of {self.policy!r}: {self.decisions} decisions, {self.releases} batches released{clips}>"
 
     def act(self, contexts: Contexts, user: str | int | None = None) -> Decision:
-        """Decide for one user among these arms: a mapping from ids to features, or an array (arms, d)."""
+        """Decide for one user among these arms: a mapping from ids to features, an array (arms, d) or a DataFrame."""
         return self._decide([arms_of(contexts, self.policy.dim)], [user], ["user"])[0]
 
     def act_many(self, contexts: Any, users: Sequence[str | int | None] | None = None) -> list[Decision]:
@@ -161,7 +162,15 @@ class Agent:
     def _decide(self, sets: Sets, people: Sequence[Any], names: Sequence[str]) -> list[Decision]:
         pairs = zip(people, names, strict=True)
         users = [None if user is None else hashed(self._loop.secret, user, name) for user, name in pairs]
+        self._tell(stacklevel=5)  # before anything is recorded
         return self._loop.decide(sets, users, names)
+
+    def _tell(self, stacklevel: int) -> None:
+        """Once: most of the reports so far had to be clipped."""
+        clipped = self._loop.progress.clipped
+        if clipped and not self._told and (said := ClippingWarning.of(clipped, self._loop.answered())):
+            self._told = True
+            warnings.warn(said, stacklevel=stacklevel)
 
     def recommend(self, contexts: Contexts) -> Any:
         """The arm that the newest snapshot favours, without a slot: nothing is recorded, nothing learned from it.
@@ -190,6 +199,7 @@ class Agent:
         Rewards that come after this are late.
         """
         self._loop.close()
+        self._tell(stacklevel=4)
 
     @_alone
     def save(self, path: str | PathLike[str]) -> None:

@@ -19,7 +19,9 @@ Contexts = Mapping[Any, ArrayLike] | ArrayLike
 
 
 def arms_of(contexts: Contexts, dim: int, name: str = "contexts") -> tuple[Sequence[Hashable], Floats]:
-    """Ids and features (K, d) of one set of arms: a mapping from ids to features, or an array with ids 0..K-1."""
+    """Ids and features (K, d) of one set of arms: a mapping from ids to features, a table whose index has the ids, or
+    an array with ids 0..K-1.
+    """
     if isinstance(contexts, Mapping):
         ids: Sequence[Hashable] = tuple(contexts)
         if not ids:
@@ -30,9 +32,20 @@ def arms_of(contexts: Contexts, dim: int, name: str = "contexts") -> tuple[Seque
         features = reals(name, contexts, allowed).copy()  # the caller may reuse his
         if features.ndim != 2 or features.shape[0] < 1 or features.shape[1] != dim:
             raise InvalidStatistic(name, f"array of shape {features.shape}", f"shape (arms, {dim}), at least one arm")
-        ids = range(len(features))
+        ids = _index(contexts, name) or range(len(features))
     _finite(features, ids, name)
     return ids, features
+
+
+def _index(contexts: Any, name: str) -> tuple[Hashable, ...]:
+    """The names of the rows of a table, such as a pandas DataFrame; none for an array."""
+    if not hasattr(contexts, "to_numpy") or not hasattr(contexts, "index"):
+        return ()
+    ids = tuple(contexts.index)
+    if len(set(ids)) != len(ids):
+        twice = next(arm for place, arm in enumerate(ids) if arm in ids[:place])
+        raise InvalidArgument(f"{name}.index", twice, "a name for each arm, none of them twice")
+    return ids
 
 
 def many_arms_of(contexts: Any, dim: int) -> list[tuple[Sequence[Hashable], Floats]]:

@@ -95,6 +95,12 @@ class Loop:
             self.filling += self.made == batch.end
         return decisions
 
+    def answered(self) -> int:
+        """The reports in closed batches, without those that nobody gave a reward for."""
+        closed = self.progress.closed
+        last = self.plan.batch(closed - 1) if closed else None
+        return 0 if last is None else last.end - self.progress.missing
+
     def answer(self, number: int, session: str, reward: float) -> bool:
         """A reward: kept, or late."""
         kept = not self.over and self.slots.answer(number, session, reward)

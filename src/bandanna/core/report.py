@@ -88,8 +88,13 @@ class LinearReport(Domain):
         stack.setflags(write=False)  # kept
         return stack
 
-    def statistic(self, features: ArrayLike, rewards: ArrayLike) -> Statistic:
-        """Reports of features (..., users, d) and rewards (..., users), clipped before the report is formed."""
+    def statistic(
+        self, features: ArrayLike, rewards: ArrayLike, *, moved: NDArray[np.bool_] | None = None
+    ) -> Statistic:
+        """Reports of features (..., users, d) and rewards (..., users), clipped before the report is formed.
+
+        `moved`: whose rewards were clipped before, (..., users); a report is counted once.
+        """
         x, y = reals("features", features), reals("rewards", rewards)
         if x.ndim < 2 or x.shape[-1] != self.features:
             raise InvalidStatistic("features", f"array of shape {x.shape}", f"shape (..., users, {self.features})")
@@ -101,8 +106,9 @@ class LinearReport(Domain):
         norms = np.sqrt(np.einsum("...i,...i->...", inside_x, inside_x))[..., None]
         inside_x = inside_x * np.where(norms > 1, 1 / np.maximum(norms, 1.0), 1.0)  # nor longer by rounding errors
         inside_y = np.clip(y, -self.reward_bound, self.reward_bound)
-        moved = np.any(np.abs(inside_x - x) > 1e-9, axis=-1) | (np.abs(inside_y - y) > 1e-9 * self.reward_bound)
-        return self.sealed(self.pack(inside_x, inside_y), clipped=np.sum(moved, axis=-1, dtype=np.int64))
+        outside = np.any(np.abs(inside_x - x) > 1e-9, axis=-1) | (np.abs(inside_y - y) > 1e-9 * self.reward_bound)
+        count = np.sum(outside if moved is None else outside | moved, axis=-1, dtype=np.int64)
+        return self.sealed(self.pack(inside_x, inside_y), clipped=np.asarray(count))
 
     def pack(self, x: Floats, y: Floats) -> Floats:
         """(..., d), (...) -> (..., dim): x y, x_i^2, sqrt 2 x_i x_j."""

@@ -246,17 +246,15 @@ class LinUCB:
         return State(running=running, repairs=state.repairs)
 
     def statistic(self, features: Floats, rewards: Floats) -> Statistic:
-        """Device: the report; features and rewards that had to be clipped are counted, each by itself."""
+        """Device: the report; those whose features or reward had to be clipped are counted."""
         inside, moved = clip_rewards(rewards)
-        report = self.domain.statistic(features, inside)
-        return replace(report, clipped=report.clipped + moved)
+        return self.domain.statistic(features, inside, moved=moved)
 
 
-def clip_rewards(rewards: Floats) -> tuple[Floats, NDArray[np.int64]]:
-    """Rewards in [0, 1], (*R, rounds), and how many of each replicate were outside, (*R); infinite ones are refused."""
+def clip_rewards(rewards: Floats) -> tuple[Floats, NDArray[np.bool_]]:
+    """Rewards in [0, 1], (*R, rounds), and which of them were outside; infinite ones are refused."""
     all_finite("rewards", rewards)
-    moved = np.sum((rewards < -1e-9) | (rewards > 1 + 1e-9), axis=-1)
-    return np.clip(rewards, 0.0, 1.0), np.asarray(moved, dtype=np.int64)
+    return np.clip(rewards, 0.0, 1.0), (rewards < -1e-9) | (rewards > 1 + 1e-9)
 
 
 def scores(snapshot: Snapshot, contexts: Floats) -> Floats:

@@ -155,8 +155,8 @@ class OFUL:
         all_finite("rewards", rewards)
         x, y = clip_norm(features, self.feature_bound), self.domain.project(rewards)
         norms = np.einsum("ij,ij->i", features, features)
-        clipped = int(np.count_nonzero(norms > self.feature_bound**2 * (1 + 1e-9)))
-        clipped += int(np.count_nonzero(np.abs(rewards - y) > 1e-9))
+        long = norms > self.feature_bound**2 * (1 + 1e-9)
+        clipped = int(np.count_nonzero(long | (np.abs(rewards - y) > 1e-9)))
         largest = self.feature_bound * self.domain.bound_of_entries
         pending, rest = add((state.pending, state.rest), exact_sum(x * y[:, None], largest))
         gram, rounds = state.gram + x.T @ x, state.rounds + len(x)

@@ -203,8 +203,8 @@ class OFULJDP:
         all_finite("features", features)
         all_finite("rewards", rewards)
         x, y = clip_norm(features, 1.0), self.domain.project(rewards)
-        clipped = int(np.count_nonzero(np.einsum("ij,ij->i", features, features) > 1 + 1e-9))
-        clipped += int(np.count_nonzero(np.abs(rewards - y) > 1e-9))
+        long = np.einsum("ij,ij->i", features, features) > 1 + 1e-9
+        clipped = int(np.count_nonzero(long | (np.abs(rewards - y) > 1e-9)))
         outer = self.matrix.domain
         assert isinstance(outer, Outer)
         rows = outer.sealed(outer.pack(x[:, :, None] * x[:, None, :]), clipped=np.zeros((), dtype=np.int64))

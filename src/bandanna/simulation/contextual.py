@@ -46,6 +46,7 @@ def run(policy: LinUCB | Anytime, world: World, tally: Tally, rounds: int, *, pa
         guarantee=policy.guarantee,
         releases=done.releases,
         users=done.users,
+        reports=done.users,
         clipped=done.clipped,
         repairs=done.repairs,
         bits_per_user=channel.bits_per_user,

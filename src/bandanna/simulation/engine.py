@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Callable
+
+import numpy as np
 
 from bandanna.core import require
 from bandanna.core.streams import Streams
 from bandanna.environments.base import Environment
-from bandanna.errors import InvalidArgument
+from bandanna.errors import ClippingWarning, InvalidArgument
 from bandanna.policies.anytime import Anytime
 from bandanna.policies.elimination import Elimination
 from bandanna.policies.glm import GLMPolicy
@@ -73,6 +76,7 @@ def simulate(
 
     path="law" draws aggregates where their law is known exactly, path="messages" runs every message of the protocol.
     `horizon`: rounds to play, the policy's own by default; an anytime policy has none and needs it.
+    A `ClippingWarning` says that most reports were clipped: features are too long, or rewards out of range.
     """
     runner = _RUNNERS.get(type(policy))
     if runner is None:
@@ -91,6 +95,8 @@ def simulate(
     world = env.begin(streams)
     tally = Tally(checkpoints=checkpoints_for(rounds, checkpoints), n_seeds=n_seeds)
     run = runner(policy, world, tally, rounds, path=path)
+    if run.reports is not None and (said := ClippingWarning.of(int(np.sum(run.clipped)), run.reports * n_seeds)):
+        warnings.warn(said, stacklevel=2)
     return Result(
         checkpoints=tally.checkpoints,
         regret=tally.regret,

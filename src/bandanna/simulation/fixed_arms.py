@@ -110,9 +110,6 @@ class FixedArms:
             ties = Ties(begin=begin, choices=choices, places=self.first[:, None] + order, rows=rows)
             gaps[rows] = 0.0
         tally.steady(gaps, rounds)
-        if self._anything_clipped:
-            alone = True if ties is None else ties.choices == 1
-            self.clipped += (self.clips[place] & alone) * rounds
         if ties is not None and rounds == 1:
             return self._flip(ties, 0, 1, tally)[:, 0], None
         return place, ties
@@ -122,8 +119,6 @@ class FixedArms:
         rank = self.coins.below(np.broadcast_to(ties.choices[:, None], (len(ties.choices), count)))
         users = np.take_along_axis(ties.places, rank, axis=1)
         tally.own(ties.rows, ties.begin + after, self.gaps[users[ties.rows]])
-        if self._anything_clipped:
-            self.clipped[ties.rows] += np.sum(self.clips[users[ties.rows]], axis=1)
         return users
 
     def _users(self, place: Integers, ties: Ties | None, rounds: int, most: int, tally: Tally) -> Iterator[Integers]:
@@ -158,6 +153,8 @@ class FixedArms:
         """Sums of so many rewards of 0 or 1, (S,), each drawn as one number; tallied."""
         sums = self.world.reward_sums(self.means[arm], counts)
         tally.rewards += sums
+        if self._anything_clipped:
+            self.clipped += self.clips[arm] * counts
         return sums
 
     def _added(self, place: Integers, rounds: int, tally: Tally) -> Floats:
@@ -169,13 +166,13 @@ class FixedArms:
         )
 
     def _rewards(self, users: Integers, tally: Tally) -> Floats:
-        """Rewards one by one, (S, rounds), clipped to [0, 1]; counted and tallied."""
+        """Rewards one by one, (S, rounds), clipped to [0, 1]; tallied, and reports counted that are clipped."""
         rewards = self.world.rewards(self.means[users])
         tally.rewards += rewards[:, 0] if rewards.shape[1] == 1 else np.sum(rewards, axis=1)
-        if self.world.binary:
+        if self.world.binary and not self._anything_clipped:
             return rewards
         inside, moved = clip_rewards(rewards)
-        self.clipped += moved
+        self.clipped += np.count_nonzero(moved | self.clips[users], axis=1)
         return inside
 
     def _reports(self, places: Integers, rewards: Floats) -> Floats:

@@ -37,6 +37,7 @@ def run(policy: GLMSDP | BGLinUCB, world: World, tally: Tally, rounds: int, *, p
         guarantee=policy.guarantee,
         releases=len(earlier),
         users=users,
+        reports=rounds,
         clipped=clipped,
         repairs=repairs,
         bits_per_user=policy.bits_per_user,

@@ -161,6 +161,7 @@ def run(policy: GLMJDP, world: World, tally: Tally, rounds: int, *, path: str) -
         guarantee=policy.guarantee,
         releases=rounds,
         users=rounds,
+        reports=rounds,
         clipped=history.clipped,
         repairs=seeds.repairs,
         bits_per_user=FLOAT_BITS * (policy.dim + 1) + 1,  # x and the reward, for leaf and gradients; explored or not

@@ -44,6 +44,7 @@ def run(policy: OFUL, world: World, tally: Tally, rounds: int, *, path: str) -> 
         guarantee=policy.guarantee,
         releases=int(np.max(switches)),
         users=int(np.max(users)),
+        reports=rounds,
         clipped=clipped,
         repairs=np.zeros(tally.n_seeds, dtype=np.int64),
         bits_per_user=FLOAT_BITS * (policy.dim + 1),

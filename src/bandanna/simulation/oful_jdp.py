@@ -35,6 +35,7 @@ def run(policy: OFULJDP, world: World, tally: Tally, rounds: int, *, path: str) 
         guarantee=policy.guarantee,
         releases=int(np.max(batches)),
         users=int(np.max(batches)) * policy.batch,
+        reports=int(np.max(batches)) * policy.batch,
         clipped=clipped,
         repairs=repairs,
         bits_per_user=FLOAT_BITS * numbers,

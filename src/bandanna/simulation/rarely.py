@@ -36,7 +36,7 @@ class Chunk:
     means: Floats  # (S, n, K)
     best: Floats  # (S, n): the largest mean
     outcomes: Floats  # (S, n, K)
-    clips: Ints | None  # (S, n, K): how many of an arm's features and reward were clipped; None: nothing anywhere
+    clips: Ints | None  # (S, n, K): 1 where an arm's features or reward were clipped; None: nothing anywhere
 
     def clipped(self, seeds: Ints, places: Ints, arms: Ints) -> Ints:
         """Of what was played: (m,), (m,), (m,) -> (m,)."""
@@ -73,7 +73,7 @@ def read(world: World, span: range, reward_bound: float) -> Chunk:
     features, long = _clipped(contexts)
     clips = None
     if np.any(long) or not np.array_equal(outcomes, drawn):
-        clips = np.asarray(np.abs(outcomes - drawn) > 1e-9, dtype=np.int64) + long
+        clips = np.asarray((np.abs(outcomes - drawn) > 1e-9) | long, dtype=np.int64)
     return Chunk(
         start=span.start,
         stop=span.stop,

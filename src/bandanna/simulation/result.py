@@ -145,10 +145,12 @@ class Result:
     def _line(self) -> str:
         spread = "" if self.n_seeds == 1 else f" ± {figures.number(float(self.stderr()[-1]))}"
         seeds = "one seed" if self.n_seeds == 1 else f"mean ± standard error of {self.n_seeds:,} seeds"
+        clipped = int(np.sum(self.clipped))
+        clips = f"{clipped:,} clipped, " if clipped else ""
         return (
             f"{self.name or self.guarantee.trust}: regret {figures.number(float(self.mean()[-1]))}{spread} ({seeds}) "
             f"after {self.horizon:,} rounds; {self.releases:,} releases, {self.bits_per_user:,} bits per user, "
-            f"{self.seconds:.3g} s"
+            f"{clips}{self.seconds:.3g} s"
         )
 
     def bounds(self) -> list[Curve]:

@@ -127,6 +127,7 @@ def run(policy: RSGLinUCB, world: World, tally: Tally, rounds: int, *, path: str
         guarantee=policy.guarantee,
         releases=0,
         users=rounds,
+        reports=rounds,
         clipped=history.clipped,
         repairs=np.zeros(tally.n_seeds, dtype=np.int64),
         bits_per_user=0,

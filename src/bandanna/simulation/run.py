@@ -12,7 +12,10 @@ from bandanna.accounting.guarantee import Guarantee
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """Of S seeds side by side; `users` are those in released batches, `counts` whatever else a policy counts, (S,)."""
+    """Of S seeds side by side; `users` are those in released batches, `counts` whatever else a policy counts, (S,).
+
+    `reports`: how many there were in a run, of which `clipped` had to be; None where something else is counted.
+    """
 
     guarantee: Guarantee
     releases: int
@@ -21,4 +24,5 @@ class Run:
     repairs: NDArray[np.int64]  # (S,)
     bits_per_user: int
     numbers_per_user: int | None = None
+    reports: int | None = None
     counts: dict[str, NDArray[np.int64]] = field(default_factory=dict)
