@@ -40,4 +40,6 @@ def test_a_schedule_that_takes_no_end_is_refused() -> None:
         geometric(first=1, ratio=1.0).sizes(10**12)
     with pytest.raises(InvalidArgument, match=r"batch = 1 .* noisy releases are more than 10,000,000"):
         _ = LinUCB(dim=2, horizon=10**9, privacy=local(epsilon=1.0, delta=1e-5)).channel
+    with pytest.raises(InvalidArgument, match=r"batch = 1 .* fit into a horizon"):
+        _ = LinUCB(dim=2, horizon=10**20).channel
     assert len(LinUCB(dim=2, horizon=10**12).channel.sizes) == 10**12  # nothing is planned where there is no noise

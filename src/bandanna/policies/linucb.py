@@ -97,7 +97,7 @@ class LinUCB:
 
     def __post_init__(self) -> None:
         require.store(self, require.whole, "dim", most=1_000)
-        require.store(self, require.whole, "horizon")
+        require.store(self, require.whole, "horizon", most=10**20)  # phases of an anytime policy double
         require.store(self, require.chance, "failure", least=1e-100)
         require.store(self, require.moderate, "width", zero=True)
         require.store(self, require.moderate, "ridge", "parameter_bound")

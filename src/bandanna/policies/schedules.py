@@ -36,6 +36,8 @@ class FixedBatches(Schedule):
     def sizes(self, horizon: int) -> Sizes:
         """floor(horizon / size) equal batches."""
         times = horizon // self.size
+        if times > require.EXACT:
+            raise InvalidArgument("batch", self.size, f"larger ones: at most {require.EXACT:,} fit into a horizon")
         return Sizes(((self.size, times),) if times else ())
 
 
