@@ -142,8 +142,7 @@ class Agent:
 
     def __repr__(self) -> str:
         kind = "Agent" if self._seed is None else "Agent for tests"
-        clips = f", {self.clipped} reports clipped" if self.clipped else ""
-        return f"<{kind} of {self.policy!r}: {self.decisions} decisions, {self.releases} batches released{clips}>"
+        return f"<{kind} of {self.policy!r}: {self.decisions} decisions, {self.releases} batches released>"
 
     def act(self, contexts: Contexts, user: str | int | None = None) -> Decision:
         """Decide for one user among these arms: a mapping from ids to features, an array (arms, d) or a DataFrame."""
