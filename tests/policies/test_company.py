@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from bandanna.accounting.budgets import ZCDP
 from bandanna.core.coins import FirstOfTied
 from bandanna.core.domain import Ball, clip_norm
-from bandanna.core.linalg import first_best
+from bandanna.core.linalg import first_best, in_single
 from bandanna.core.report import LinearReport
 from bandanna.core.streams import Streams
 from bandanna.glm.likelihood import maximum_likelihood
@@ -240,6 +240,14 @@ def test_an_index_beyond_single_precision_is_decided_by_itself() -> None:
     np.testing.assert_array_equal(
         first_best(np.array([[-math.inf, 1e300, 1.1e300], [-1e300, -math.inf, -1e301]])), [2, 0]
     )
+
+
+@pytest.mark.parametrize("large", [1e38, -1e38, -3e38, -3.4e38, -3.5e38])
+def test_a_row_near_the_end_of_single_precision_is_decided_by_itself(large: float) -> None:
+    """A row that single precision just holds is scaled, and its small numbers tied, because another row is beyond."""
+    row, beyond = np.array([large, 1e-30, 1.1e-30]), np.array([1e50, 0.0, 0.0])
+    alone, in_company = in_single(row[None])[0], in_single(np.stack([row, beyond]))[0]
+    np.testing.assert_array_equal(alone, in_company)
 
 
 @given(

@@ -20,7 +20,8 @@ from bandanna.accounting.budgets import ApproxDP, PureDP
 from bandanna.accounting.events import ContinualEvent, DiscreteLaplaceEvent, GaussianEvent
 from bandanna.core.domain import Ball, Box, Domain
 from bandanna.core.report import LinearReport
-from bandanna.mechanisms.sources import SecureNoise
+from bandanna.errors import InvalidArgument, InvalidStatistic
+from bandanna.mechanisms.sources import FastNoise, SecureNoise
 from bandanna.mechanisms.sources.secure import at_least, on_grid
 from bandanna.protocols import CentralContinual, CentralGaussian, CentralLaplace, LocalGaussian
 from bandanna.protocols.base import BatchProtocol
@@ -100,6 +101,29 @@ def test_a_narrow_box_far_from_zero_is_as_private_as_stated(kind: str) -> None:
         worst = max(worst, gdp.epsilon(BUDGET.delta, shift / std))
     assert 0.99 * BUDGET.epsilon <= worst <= BUDGET.epsilon  # tight: with 20 % less noise it would be 0.0125
     assert worst <= protocol.guarantee.epsilon
+
+
+@pytest.mark.parametrize("mechanism", ["blt", "tree"])
+def test_grouped_users_are_for_simulations(mechanism: str) -> None:
+    """Groups of users are summed in floats, coarser than the grid, and released with secure noise all the same."""
+    protocol = CentralContinual.calibrate(domain=FAR, budget=BUDGET, horizon=1, mechanism=mechanism)
+    rows, none = np.full((1, 1), FAR.high), np.zeros((), dtype=np.int64)
+    grouped = FAR.sealed(rows, clipped=none, counts=np.array([4]))
+    with pytest.raises(InvalidStatistic, match="grouped"):
+        protocol.release(protocol.begin(), grouped, Centres())
+    _, estimate = protocol.release(protocol.begin(), grouped, FastNoise(np.random.default_rng(0)))
+    assert estimate.count == 4
+
+
+def test_a_batch_too_large_for_the_grid_is_refused_whatever_its_users_say() -> None:
+    """A sum of more than 2^51 steps was refused and a smaller one released: one user's statistic decided which."""
+    protocol = CentralGaussian(domain=Box(dim=1), noise_std=1e-6)
+    most = math.floor(2**51 * protocol.event.grid * (1 - 1e-9))
+    assert 1 < most < 10_000
+    for value in (0.0, 1.0):
+        protocol.release(np.full((most, 1), value), Centres())
+        with pytest.raises(InvalidArgument, match=f"at most {most} users"):
+            protocol.release(np.full((most + 1, 1), value), Centres())
 
 
 @st.composite

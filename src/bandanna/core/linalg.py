@@ -69,16 +69,18 @@ def favoured(index: Floats) -> tuple[NDArray[np.int64], NDArray[np.bool_] | None
 def in_single(index: Floats) -> NDArray[np.float32]:
     """What decides about ties: indices to seven digits, because those of equal arms differ by rounding errors.
 
-    A row with numbers beyond 1e38 is divided by a power of two of its own, which changes no comparison within it: every
-    row is rounded by itself, in any company.
+    A row with a number beyond single precision is divided by a power of two of its own, other rows are left as they
+    are: every row is rounded by itself, in any company.
     """
     try:
         with np.errstate(over="raise"):
             return index.astype(np.float32)
     except FloatingPointError:
-        peak = np.max(np.abs(index), axis=-1, keepdims=True, where=np.isfinite(index), initial=1.0)
-        power = np.where(peak > np.finfo(np.float32).max / 2, np.frexp(peak)[1], 0)
-        return np.ldexp(index, -power).astype(np.float32)
+        numbers = np.isfinite(index)
+        with np.errstate(over="ignore"):
+            beyond = np.any(numbers & np.isinf(index.astype(np.float32)), axis=-1, keepdims=True)
+        peak = np.max(np.abs(index), axis=-1, keepdims=True, where=numbers, initial=1.0)
+        return np.ldexp(index, -np.where(beyond, np.frexp(peak)[1], 0)).astype(np.float32)
 
 
 @lru_cache(maxsize=64)

@@ -24,7 +24,7 @@ Pair = tuple[Floats, Floats]  # high + rest, |rest| at most half a unit in the l
 _DIGITS = 32  # of a value in whole units: fewer than 2^30 users fit into 64-bit integers
 _FINER = 31  # digits of the rest of a value in whole fine units
 _SPLIT = 2.0**27 + 1  # halves a float's digits (Veltkamp)
-_EXACT = 2**51  # steps up to which the float of a grid point is nearer to it than to any other by a quarter step
+LARGEST_SUM = 2**51  # grid steps up to which a grid point's float is nearer to it than to any other by a quarter step
 _NEAR = 2.0**-40  # of a half: closer than this, the side is decided by exact fractions
 
 
@@ -68,7 +68,7 @@ def add(one: Pair, other: Pair) -> Pair:
 def nearest(total: Pair, grid: float) -> Floats:
     """The float of the grid point nearest to a pair: whoever divides it by the grid and rounds has its exact steps."""
     counts = steps(*total, grid)
-    if (np.abs(counts) > _EXACT).any():
+    if (np.abs(counts) > LARGEST_SUM).any():
         allowed = f"sums of at most 2^51 grid steps, grid = {grid!r}: fewer users, or more noise"
         raise InvalidStatistic("value", "a sum of more than 2^51 grid steps", allowed)
     return np.asarray(counts * grid)

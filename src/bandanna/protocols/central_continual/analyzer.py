@@ -25,11 +25,11 @@ def analyze(
     """Add the step's sum to the stream: statistics of (..., users, dim) -> prefix estimate (..., dim).
 
     The stream is of statistics minus the domain's public origin. People's are summed without rounding errors, which
-    could tell a user apart; simulations do without.
+    could tell a user apart; simulations do without, and only they may group users.
     """
     origin = statistic.domain.origin
-    if path == "messages" and statistic.counts is None:
-        total, rest = exact_sum(statistic.values - origin, statistic.domain.reach)
+    if source.secure or (path == "messages" and statistic.counts is None):
+        total, rest = exact_sum(statistic.rows() - origin, statistic.domain.reach)
         stream, prefix = mechanism.step(state.stream, total, source, rest=rest)
     else:
         stream, prefix = mechanism.step(state.stream, statistic.total() - statistic.users * origin, source)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
@@ -12,6 +13,8 @@ from bandanna.accounting.guarantee import Guarantee
 from bandanna.core import require
 from bandanna.core.domain import Domain, Statistic
 from bandanna.core.estimate import Estimate
+from bandanna.core.sums import LARGEST_SUM
+from bandanna.errors import InvalidArgument
 from bandanna.mechanisms.gaussian import Gaussian
 from bandanna.mechanisms.sources import Draws, NoiseSource
 from bandanna.protocols.base import BatchProtocol, Floats, stated_delta
@@ -63,6 +66,12 @@ class CentralGaussian(BatchProtocol):
     def std(self, users: int) -> float:
         """The same for every batch size."""
         return self.noise_std
+
+    def check_users(self, users: int) -> None:
+        """So few that their sum is on the grid whatever their statistics are: a refusal must tell nothing of them."""
+        most = math.floor(LARGEST_SUM * (self.mechanism.step / self.domain.reach) * (1 - 1e-9))
+        if users > most:
+            raise InvalidArgument("batch", users, f"at most {most} users with noise as fine as this")
 
     def analyze(self, view: Floats, source: NoiseSource) -> Estimate:
         """Sum and noise."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 
 import numpy as np
 
@@ -18,12 +19,18 @@ from bandanna.protocols.base import PROTECTS, a_domain
 def shift(domain: Domain, steps: int) -> float:
     """Most by which one user changes the rounded sum, in l1 and lattice steps.
 
-    |round(a) - round(b)| <= |a - b| + 1 in each coordinate, and at most as many steps as the coordinate has, plus 1:
-    Delta_1 / h + dim. The sums are exact (`core/sums.py`).
+    |round(a) - round(b)| <= |a - b| + 1 in each coordinate: Delta_1 / h + dim, and no coordinate leaves its range. The
+    sums are exact (`core/sums.py`), and so is this number, however many steps there are: floats would lose some.
     """
-    step = domain.reach / require.whole("steps", steps)
-    ranges = float(np.sum(np.ceil((domain.upper - domain.lower) / step * (1 - 1e-12))))
-    return min(ranges, math.ceil(domain.l1_sensitivity / step * (1 - 1e-12))) + domain.dim
+    step = Fraction(domain.reach / require.whole("steps", steps))
+    spare = Fraction(domain.reach) / 2**61  # where `exact_sum` cuts a statistic
+    ends = np.stack([domain.lower - domain.origin, domain.upper - domain.origin])  # what is summed
+    (lows, highs), counts = np.unique(ends, axis=1, return_counts=True)
+    ranges = (Fraction(high) - Fraction(low) + spare for low, high in zip(lows.tolist(), highs.tolist(), strict=True))
+    apart = sum(count * math.floor(width / step) for width, count in zip(ranges, counts.tolist(), strict=True))
+    longest = Fraction(domain.l1_sensitivity) * (1 + Fraction(domain.dim + 16, 2**52))  # clipped up to rounding errors
+    most = min(apart, math.floor(longest / step)) + domain.dim
+    return float(most) if float(most) >= most else math.nextafter(float(most), math.inf)
 
 
 def calibrate(domain: Domain, budget: Budget, participations: int, steps: int) -> float:
