@@ -7,6 +7,8 @@ that keeps them and adds nothing tells them.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -17,7 +19,8 @@ from numpy.typing import NDArray
 
 from bandanna.accounting import gdp
 from bandanna.accounting.budgets import ApproxDP, PureDP
-from bandanna.accounting.events import ContinualEvent, DiscreteLaplaceEvent, GaussianEvent
+from bandanna.accounting.events import ContinualEvent, DiscreteGaussianEvent, DiscreteLaplaceEvent, GaussianEvent
+from bandanna.accounting.prices import gaussian_price
 from bandanna.core.domain import Ball, Box, Domain
 from bandanna.core.report import LinearReport
 from bandanna.errors import InvalidArgument, InvalidStatistic
@@ -101,6 +104,33 @@ def test_a_narrow_box_far_from_zero_is_as_private_as_stated(kind: str) -> None:
         worst = max(worst, gdp.epsilon(BUDGET.delta, shift / std))
     assert 0.99 * BUDGET.epsilon <= worst <= BUDGET.epsilon  # tight: with 20 % less noise it would be 0.0125
     assert worst <= protocol.guarantee.epsilon
+
+
+@pytest.mark.parametrize("kind", ["gaussian", "blt", "tree"])
+def test_the_grid_point_is_nearest_to_the_exact_sum(kind: str) -> None:
+    """The float of a sum of 2^50 grid steps is an eighth of a step away, and on the other side of a half."""
+    if kind == "gaussian":
+        protocol: Any = CentralGaussian(domain=Box(dim=1), noise_std=1e-6)
+    else:
+        one = CentralContinual.calibrate(domain=Box(dim=1), budget=BUDGET, horizon=1, mechanism=kind)
+        protocol = replace(one, noise_std=1e-6)
+    grid, rng = Fraction(protocol.event.grid), np.random.default_rng(0)
+    for _ in range(100):
+        users = np.concatenate([np.ones((1500, 1)), rng.random((2, 1))])
+        exact = sum(Fraction(value) for value in users.ravel().tolist())
+        assert centres(protocol, users).tolist() == [round(exact / grid)]
+
+
+@pytest.mark.parametrize("mechanism", ["blt", "tree"])
+def test_rounding_of_every_number_of_a_stream_is_priced(mechanism: str) -> None:
+    """One user changes several numbers of a stream, and each may be rounded by a step more than it moves."""
+    protocol = CentralContinual.calibrate(domain=Box(dim=2), budget=BUDGET, horizon=16, mechanism=mechanism)
+    coarse = replace(protocol.event, grid=protocol.noise_std / 8)
+    touched = 2 * (16 if mechanism == "blt" else 5)
+    moved = protocol.domain.sensitivity * protocol.factorisation.sensitivity() / coarse.grid
+    same = DiscreteGaussianEvent(std=8.0, shift=moved + math.sqrt(touched), dim=touched)
+    assert gaussian_price(coarse, 1e-9).mu == pytest.approx(gaussian_price(same, 1e-9).mu, rel=1e-9)
+    assert math.isfinite(gaussian_price(coarse, 1e-9).mu)
 
 
 @pytest.mark.parametrize("mechanism", ["blt", "tree"])
