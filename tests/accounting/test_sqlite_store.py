@@ -21,6 +21,7 @@ from bandanna.accounting.ledger import Entry, Ledger
 from bandanna.accounting.stores import SQLiteStore
 from bandanna.core.estimate import Estimate
 from bandanna.errors import BandannaError, BudgetExceeded, ConflictingRelease, InvalidArgument
+from bandanna.storage import files
 
 from ..trouble import in_a_fork
 
@@ -189,6 +190,50 @@ def test_another_process_is_quicker(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         release(store)
         assert SQLiteStore(path, create=False).secret() == store.secret()
     assert Beaten.left < 0
+
+
+def test_a_rollback_journal_that_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process is refused because another one has ended its transaction between two looks at the rollback journal."""
+    path, other, genuine = tmp_path / "l", tmp_path / "l-journal", files.refuse_others
+    secret = SQLiteStore(path).secret()
+
+    def looked_at(file: Path) -> None:
+        genuine(file)
+        if file == other:
+            other.unlink()
+
+    monkeypatch.setattr(files, "refuse_others", looked_at)
+    other.touch()
+    assert SQLiteStore(path).secret() == secret
+    assert not other.exists()
+
+
+PROBE = """
+import sqlite3, sys
+try:
+    sqlite3.connect(sys.argv[1], timeout=0, isolation_level=None).execute("begin immediate")
+    print("free")
+except sqlite3.OperationalError as error:
+    print(error)
+"""
+
+
+def test_opening_a_file_again_keeps_its_locks(tmp_path: Path) -> None:
+    """A transaction is no longer exclusive once another thread of the process opens the same file."""
+
+    def others_find() -> str:
+        probe = subprocess.run([sys.executable, "-c", PROBE, tmp_path / "l"], capture_output=True, text=True, check=True)
+        return probe.stdout.strip()
+
+    store = SQLiteStore(tmp_path / "l")
+
+    def work() -> list[str]:
+        before = others_find()
+        SQLiteStore(tmp_path / "l").close()
+        return [before, others_find()]
+
+    assert store.alone(work) == ["database is locked"] * 2
+    assert others_find() == "free"
 
 
 def test_a_forked_process_opens_the_file_anew(tmp_path: Path) -> None:

@@ -135,7 +135,7 @@ def test_a_lost_save_is_not_an_interrupted_one(tmp_path: Path) -> None:
 
 def read_only(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every place is read-only, for whoever asks the operating system, also for root."""
-    genuine = os.open
+    genuine, asked = os.open, os.access
 
     def guarded(name: Any, flags: int, *rest: Any, **named: Any) -> int:
         if flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT):
@@ -143,6 +143,7 @@ def read_only(monkeypatch: pytest.MonkeyPatch) -> None:
         return genuine(name, flags, *rest, **named)
 
     monkeypatch.setattr(os, "open", guarded)
+    monkeypatch.setattr(os, "access", lambda name, mode: not mode & os.W_OK and asked(name, mode))
 
 
 def test_a_read_only_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

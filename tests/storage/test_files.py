@@ -133,6 +133,7 @@ def test_a_read_only_place(fault: int, tmp_path: Path, monkeypatch: pytest.Monke
         return genuine(name, flags, *rest, **named)
 
     monkeypatch.setattr(os, "open", guarded)
+    monkeypatch.setattr(os, "access", lambda name, mode: not mode & os.W_OK)
     assert files.read(path) == b"secret"
     assert files.secure(path) is False
     with pytest.raises(BandannaError, match="cannot be written"):

@@ -20,7 +20,6 @@ MOST = 1 << 30  # bytes: no file that we write is larger, and no larger one is r
 
 _NO_LINKS = getattr(os, "O_NOFOLLOW", 0)
 _NO_WAITING = getattr(os, "O_NONBLOCK", 0)  # a named pipe would wait for a writer
-_READ_ONLY = errno.EROFS, errno.EACCES, errno.EPERM
 
 
 def write(path: Path, text: str) -> None:
@@ -67,15 +66,15 @@ def make(path: Path) -> None:
 
 
 def secure(path: Path) -> bool:
-    """Refuse what is not a regular file, put its mode right; whether it can be written where it is."""
-    os.close(_opened(path, os.O_RDONLY))
-    try:
-        os.close(os.open(path, os.O_RDWR | _NO_LINKS))
-    except OSError as error:
-        if error.errno in _READ_ONLY:
-            return False
-        raise
-    return os.access(path.absolute().parent, os.W_OK)
+    """Refuse what is not a regular file, put its mode right; whether it can be written where it is.
+
+    It is not opened, unless its mode is wrong: with any handle of a file that is closed, a process loses all the locks
+    that it has on this file (POSIX), and a transaction of another thread would lose its own.
+    """
+    refuse_others(path)
+    if os.name == "posix" and stat.S_IMODE(os.lstat(path).st_mode) & 0o077:
+        os.close(_opened(path, os.O_RDONLY))
+    return os.access(path, os.W_OK) and os.access(path.absolute().parent, os.W_OK)
 
 
 def refuse_others(path: Path) -> None:

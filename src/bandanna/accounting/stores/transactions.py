@@ -38,7 +38,8 @@ class SQLiteFile:
                 raise BandannaError(f"{self.path} does not exist")
             self.read_only = not files.secure(self.path)
             for other in companions(self.path):
-                files.secure(other)
+                with suppress(FileNotFoundError):  # another process has just ended its transaction
+                    files.secure(other)
             self._connect()
 
     def _connect(self) -> None:
