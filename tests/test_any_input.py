@@ -295,6 +295,7 @@ def test_nothing_changes_when_refused(name: str, data: st.DataObject) -> None:
 
 
 @pytest.mark.full
+@pytest.mark.filterwarnings("ignore::bandanna.errors.CommunicationWarning")
 @pytest.mark.parametrize("name", [*CASES, *STATEFUL])
 def test_every_value_everywhere(name: str) -> None:
     """One of all fixed values, in one of all places, ends in something else."""

@@ -7,6 +7,8 @@ import importlib.resources
 import subprocess
 import sys
 
+import pytest
+
 import bandanna
 
 HEAVY = ("opendp", "matplotlib", "dp_accounting", "scipy")
@@ -50,3 +52,11 @@ def test_command_is_installed() -> None:
     """The command `bandanna` is not installed, or points to something that cannot be called."""
     (command,) = importlib.metadata.entry_points(group="console_scripts", name="bandanna")
     assert callable(command.load())
+
+
+def test_a_misspelt_name_has_a_neighbour() -> None:
+    """The interpreter does not know what `bandanna.shufle` is near to."""
+    with pytest.raises(AttributeError, match="shufle") as caught:
+        bandanna.shufle  # noqa: B018
+    assert (caught.value.name, caught.value.obj) == ("shufle", bandanna)
+    assert "shuffle" in dir(bandanna)

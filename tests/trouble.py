@@ -20,10 +20,10 @@ HERE = str(Path(bd.__file__).parent)
 
 
 class Interrupt:
-    """Raises KeyboardInterrupt at the k-th line of Bandanna that is run inside, as a signal may."""
+    """Raises KeyboardInterrupt, or what is given, at the k-th line of Bandanna that is run inside, as a signal may."""
 
-    def __init__(self, k: int) -> None:
-        self.left, self.fired = k, False
+    def __init__(self, k: int, error: type[BaseException] = KeyboardInterrupt) -> None:
+        self.left, self.fired, self.error = k, False, error
 
     def __enter__(self) -> Interrupt:
         """From here on."""
@@ -42,7 +42,7 @@ class Interrupt:
             self.left -= 1
             if not self.left:
                 self.fired = True
-                raise KeyboardInterrupt
+                raise self.error
         return self._line
 
 

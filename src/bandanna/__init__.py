@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
@@ -247,7 +248,7 @@ def __getattr__(name: str) -> Any:
     elif name in _FOLDERS:
         value = importlib.import_module(f"bandanna.{name}")
     else:
-        raise AttributeError(f"module 'bandanna' has no attribute {name!r}")
+        raise AttributeError(f"module 'bandanna' has no attribute {name!r}", name=name, obj=sys.modules[__name__])
     globals()[name] = value
     return value
 

@@ -222,7 +222,9 @@ def test_opening_a_file_again_keeps_its_locks(tmp_path: Path) -> None:
     """A transaction is no longer exclusive once another thread of the process opens the same file."""
 
     def others_find() -> str:
-        probe = subprocess.run([sys.executable, "-c", PROBE, tmp_path / "l"], capture_output=True, text=True, check=True)
+        probe = subprocess.run(
+            [sys.executable, "-c", PROBE, tmp_path / "l"], capture_output=True, text=True, check=True
+        )
         return probe.stdout.strip()
 
     store = SQLiteStore(tmp_path / "l")

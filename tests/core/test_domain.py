@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -155,6 +156,22 @@ def test_statistics_that_are_not_finite(bad: float, clip: bool) -> None:
             domain.admit(values, clip=clip)
         assert caught.value.argument == f"statistics[1, 3, {domain.dim - 1}]"
         assert str(caught.value.value) == str(bad)
+
+
+@pytest.mark.parametrize(
+    ("odd", "told"),
+    [
+        (None, "list with a NoneType at [1, 0]"),
+        (pd.NA, "list with a NAType at [1, 0]"),
+        (np.timedelta64(1), "list with a timedelta64 at [1, 0]"),
+        (10**400, "list with a number too large for a float at [1, 0]"),
+    ],
+)
+def test_what_is_no_number_is_named(odd: Any, told: str) -> None:
+    """Of a table with one missing entry the error says that it is a list, and the user looks for it by hand."""
+    with pytest.raises(InvalidStatistic) as caught:
+        Ball(dim=2).admit([[0.5, 0.1], [odd, 0.2]])
+    assert caught.value.value == told
 
 
 @pytest.mark.parametrize("shape", [(), (3,), (0, 3), (5, 2), (5, 4), (2, 0, 3), (5, 0)])

@@ -14,7 +14,10 @@ import pandas as pd
 import pytest
 
 from bandanna.core import require
+from bandanna.core.domain import numbers
 from bandanna.errors import InvalidArgument, InvalidBudget
+
+from ..trouble import Interrupt
 
 
 class Rude(float):
@@ -194,3 +197,29 @@ def test_what_is_no_list(value: Any) -> None:
     with pytest.raises(InvalidArgument, match=r"users = 'a \w+' .*: a list"):
         require.several("users", value, "a list")
     assert require.several("users", (each for each in "ab"), "a list") == ["a", "b"]
+
+
+class OutOfTime(Exception):
+    """What the handler of an alarm raises."""
+
+
+@pytest.mark.parametrize(
+    "check",
+    [
+        lambda: require.real("x", 0.5, "a number"),
+        lambda: require.several("x", ["ann", "bob"], "a list"),
+        lambda: numbers("x", np.ones((2, 3)), "numbers"),
+    ],
+)
+def test_a_signal_is_no_fault_of_a_plain_value(check: Callable[[], Any]) -> None:
+    """What the handler of a signal raises is taken for a wrong argument, and a good report is thrown away."""
+    for k in range(1, 50):
+        interrupt = Interrupt(k, OutOfTime)
+        try:
+            with interrupt:
+                check()
+        except OutOfTime:
+            continue
+        assert not interrupt.fired
+        break
+    assert 1 < k < 49

@@ -69,6 +69,17 @@ def test_a_reward_moves_a_release_by_no_more_than_its_noise_is_made_for(
     assert 0.999 * stated(budget) <= change / noise.pop() <= stated(budget)
 
 
+@pytest.mark.parametrize("share", [0.98, 1.02])
+@pytest.mark.parametrize("raw", [0.0, 0.5, 1.0])
+def test_elimination_decides_by_what_was_released(raw: float, share: float) -> None:
+    """Raw sums have a part in the decision, as if there were less noise on them."""
+    policy = Elimination(n_arms=2, horizon=10**5, budget=PureDP(epsilon=0.5))
+    users, gap = policy.next(policy.init()).users, 2 * share * policy.width(1)
+    source = Scripted([users * np.array([[0.5], [0.5 - gap]])])
+    after = policy.learn(policy.init(), np.full(2, raw * users), source)
+    assert after.active.tolist() == [True, share < 1]
+
+
 def test_laplace_noise_is_used_for_pure_budgets_only() -> None:
     """The ratio above would be read off another kind of noise."""
     for budget in BUDGETS:

@@ -260,17 +260,34 @@ def reals(argument: str, values: ArrayLike, allowed: str = "an array of real num
 
 def numbers(argument: str, values: ArrayLike, allowed: str, kinds: str = "biuf") -> NDArray[Any]:
     """An array of real numbers of these kinds; a mask is refused, because it would be lost. Errors show no numbers."""
-    try:
-        array = np.asarray(values)
-    except Exception:  # a foreign object may raise anything
-        given = "rows of several lengths" if isinstance(values, list | tuple) else type(values).__name__
-        raise InvalidStatistic(argument, given, allowed) from None
+    array = values if type(values) is np.ndarray else _array_of(argument, values, allowed)
     if array.dtype.kind not in kinds:
-        given = type(values).__name__ if array.dtype.kind == "O" or array.ndim == 0 else f"array of dtype {array.dtype}"
-        raise InvalidStatistic(argument, given, allowed)
+        given = type(values).__name__ if array.ndim == 0 else f"array of dtype {array.dtype}"
+        raise InvalidStatistic(argument, _odd_one(values, array) if array.dtype.kind == "O" else given, allowed)
     if _masked(values):
         raise InvalidStatistic(argument, "masked array", f"{allowed}, without a mask: leave out what is missing")
     return array
+
+
+def _array_of(argument: str, values: ArrayLike, allowed: str) -> NDArray[Any]:
+    try:
+        return np.asarray(values)
+    except Exception as cause:  # a foreign object may raise anything
+        given = "rows of several lengths" if isinstance(values, list | tuple) else type(values).__name__
+        raise InvalidStatistic(argument, given, allowed) from cause
+
+
+def _odd_one(values: ArrayLike, array: NDArray[Any]) -> str:
+    """What is wrong with an array of objects: which entry is no number, without showing it."""
+    kind = type(values).__name__
+    if not array.ndim:
+        return kind
+    for place, entry in np.ndenumerate(array):
+        if not isinstance(entry, int | float | np.number) or isinstance(entry, np.timedelta64):
+            return f"{kind} with a {type(entry).__name__} at [{_index(place)}]"
+        if isinstance(entry, int) and entry.bit_length() > 1024:
+            return f"{kind} with a number too large for a float at [{_index(place)}]"
+    return f"{kind} of dtype object"
 
 
 def _masked(values: Any) -> bool:

@@ -20,15 +20,19 @@ SEEDS = 2**128  # as many as a generator tells apart
 
 def real(argument: str, value: Any, allowed: str, *, error: type[InvalidArgument] = InvalidArgument) -> float:
     """A real number as a float, infinite only if it was given so: one beyond the floats is refused, NaN is none."""
-    if isinstance(value, bool | np.timedelta64) or not isinstance(value, Real):
-        raise error(argument, value, allowed)
-    try:
-        number = float(value)
-    except Exception:  # OverflowError of a long integer; a foreign number may raise anything
-        raise error(argument, value, f"{allowed}; this one is too large for a float") from None
+    number = value if type(value) is float else _float_of(argument, value, allowed, error)
     if math.isnan(number) or (math.isinf(number) and number != value):
         raise error(argument, value, allowed)
     return number
+
+
+def _float_of(argument: str, value: Any, allowed: str, error: type[InvalidArgument]) -> float:
+    if isinstance(value, bool | np.timedelta64) or not isinstance(value, Real):
+        raise error(argument, value, allowed)
+    try:
+        return float(value)
+    except Exception as cause:  # OverflowError of a long integer; a foreign number may raise anything
+        raise error(argument, value, f"{allowed}; this one is too large for a float") from cause
 
 
 def positive(argument: str, value: Any, *, infinite: bool = False) -> float:
@@ -107,6 +111,8 @@ def flag(argument: str, value: Any) -> bool:
 
 def several(argument: str, values: Any, allowed: str) -> list[Any]:
     """The entries of a list, an array or another iterable that has an order; errors show none of them."""
+    if type(values) is list or type(values) is tuple:
+        return list(values)
     try:
         if isinstance(values, str | bytes | Mapping | Set | np.ma.MaskedArray):
             raise TypeError

@@ -102,7 +102,7 @@ class Encoding:
             current = self._older[name](parts) if name in self._older else parts
             return kind(**checked(kind, current))
         except Exception as error:
-            raise ValueError(f"{name}: {error}") from error
+            raise ValueError(f"{name}: {str(error) or type(error).__name__}") from error
 
     def _known(self, value: Any) -> dict[str, Any]:
         name = self._names.get(type(value))
