@@ -15,6 +15,8 @@ from bandanna.policies.anytime import Anytime
 from bandanna.policies.linucb import LinUCB
 from bandanna.protocols.trust import central
 
+pytestmark = pytest.mark.filterwarnings("ignore::bandanna.errors.ClippingWarning")  # contexts here are huge
+
 POLICIES = {
     "LinUCB": LinUCB(dim=3, horizon=300, batch=6, ties="first"),
     "LinUCB, coins": LinUCB(dim=3, horizon=300, batch=6),

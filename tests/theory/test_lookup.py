@@ -133,7 +133,7 @@ def test_the_figure_has_the_bounds_and_says_what_they_are(tmp_path: Path) -> Non
 
 def test_a_rate_goes_through_the_measured_end() -> None:
     """A rate, whose constant is unknown, would be drawn as if it were a bound."""
-    result = simulate(LinUCB(**LINUCB), CONTEXTS, n_seeds=2)
+    result = simulate(LinUCB(**LINUCB), CONTEXTS, n_seeds=20)  # some of whom lose something
     axes = result.plot(bounds=True).axes[0]
     ends = [line.get_ydata()[-1] for line in axes.lines[:3]]
     assert ends == pytest.approx([ends[0]] * 3)
