@@ -23,7 +23,7 @@ USERS = [f"user {i}" for i in range(200)]
 def agent_of(batch: int = 30) -> Agent:
     """An agent whose batches fill several pages of its journal."""
     privacy = bd.shuffle(**BUDGET, participations=2)
-    return Agent(policy=bd.LinUCB(dim=2, horizon=180, batch=batch, privacy=privacy), test=True, seed=0)
+    return Agent(policy=bd.LinUCB(dim=2, horizon=200, batch=batch, privacy=privacy), test=True, seed=0)
 
 
 def seen(agent: Agent) -> tuple[Any, ...]:
@@ -70,11 +70,11 @@ def put(save: Path, files: dict[str, bytes]) -> None:
 
 def test_a_crash_and_a_move(tmp_path: Path) -> None:
     """After a crash in a release and a move without the rollback journal, an agent with half a release is loaded."""
-    save, agent = tmp_path / "agent", agent_of()
-    agent.act_many(SETS[:31], users=USERS[:31])
+    save, agent = tmp_path / "agent", agent_of(batch=90)
+    agent.act_many(SETS[:91], users=USERS[:91])
     agent.save(save)
     before = seen(Agent.load(save))
-    states = spilled(agent, save, slice(31, 61))
+    states = spilled(agent, save, slice(91, 181))
     after = seen(Agent.load(save))
     assert before[0] + 1 == after[0]
     assert len(states) > 5  # a release spills several pages
