@@ -77,7 +77,7 @@ def test_a_crash_and_a_move(tmp_path: Path) -> None:
     states = spilled(agent, save, slice(91, 181))
     after = seen(Agent.load(save))
     assert before[0] + 1 == after[0]
-    assert len(states) > 5  # a release spills several pages
+    assert len(states) > 10
     refused = 0
     for files in states:
         put(save, files)
@@ -86,7 +86,7 @@ def test_a_crash_and_a_move(tmp_path: Path) -> None:
         found = loaded(save)
         assert found in (before, after) or "agent.journal" in found or "a batch without its members" in found
         refused += isinstance(found, str)
-    assert refused > 3  # pages were spilled: without the third file these states are half written
+    assert refused > 10  # pages were spilled: without the third file these states are half written
 
 
 def test_a_flipped_bit_is_noticed(tmp_path: Path) -> None:
