@@ -10,13 +10,15 @@ import pytest
 from numpy.typing import NDArray
 
 import bandanna as bd
-from bandanna.agent import Agent
+from bandanna.agent import Agent, releases
+from bandanna.core.coins import Coins, StreamCoins
 from bandanna.core.streams import Streams
 from bandanna.environments import Bounded, LinearContextual
 from bandanna.errors import BandannaError, InvalidArgument, InvalidStatistic
 from bandanna.mechanisms.sources.base import NoiseSource, Size, shape
 from bandanna.mechanisms.sources.replicated import ReplicatedNoise
 from bandanna.policies.anytime import Anytime
+from bandanna.policies.base import Choice
 
 BUDGET: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-5}
 POLICIES = {
@@ -73,14 +75,25 @@ class OneSeed(NoiseSource):
 OneSeed.__abstractmethods__ = frozenset()
 
 
+class OneSeedsCoins(Coins):
+    """The simulator's coins for one seed, without the axis of the seeds."""
+
+    def __init__(self, streams: Streams) -> None:
+        self._coins = StreamCoins(streams)
+
+    def below(self, counts: NDArray[np.int64]) -> NDArray[np.int64]:
+        """As the simulator draws them."""
+        return self._coins.below(counts[None])[0]
+
+
 def simulated_actions(run: Any, env: LinearContextual, monkeypatch: pytest.MonkeyPatch, **how: Any) -> list[int]:
     """The actions of the simulator's run of seed 5."""
     actions: list[int] = []
     act = bd.LinUCB.act
 
-    def recorded(self: bd.LinUCB, snapshot: Any, given: NDArray[np.float64]) -> NDArray[np.int64]:
-        chosen = act(self, snapshot, given)
-        actions.extend(chosen.ravel().tolist())
+    def recorded(self: bd.LinUCB, snapshot: Any, given: NDArray[np.float64], coins: Coins) -> Choice:
+        chosen = act(self, snapshot, given, coins)
+        actions.extend(chosen.actions.ravel().tolist())
         return chosen
 
     with monkeypatch.context() as patch:
@@ -91,13 +104,14 @@ def simulated_actions(run: Any, env: LinearContextual, monkeypatch: pytest.Monke
 
 @pytest.mark.parametrize("name", [*POLICIES, "anytime"])
 def test_simulator_and_agent_decide_alike(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Given the same world and the same noise, an agent takes another action than the simulator."""
+    """Given the same world, the same noise and the same coins, an agent takes another action than the simulator."""
     env = LinearContextual(dim=3, n_arms=4, reward=Bounded(width=0.2))
     run: Any = Anytime(first=policy("local", horizon=21)) if name == "anytime" else policy(name)
     expected = simulated_actions(run, env, monkeypatch, **({"horizon": 90} if name == "anytime" else {}))
     streams = Streams([5])
     world, agent = env.begin(streams), Agent(policy=run, test=True, seed=0)
     agent._loop.source = OneSeed(streams)
+    monkeypatch.setattr(releases, "NumberedCoins", lambda seed, number: OneSeedsCoins(streams))
     for i in range(90):
         arms = world.contexts(i, 1)
         decision = agent.act(arms[0, 0])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from bandanna.core.coins import NoCoins, SecureCoins
 from bandanna.errors import InvalidArgument
 from bandanna.policies.linucb import LinUCB, Snapshot, scores
 from bandanna.policies.registry import make
@@ -23,8 +24,9 @@ def test_index_is_mean_plus_width_times_norm() -> None:
     norms = np.sqrt(np.einsum("snkd,sde,snke->snk", contexts, np.linalg.inv(v), contexts))
     np.testing.assert_allclose(got, np.einsum("snkd,sd->snk", contexts, theta) + 0.7 * norms, rtol=1e-10)
     policy = LinUCB(dim=3, horizon=5)
-    tabulated = policy.choose(snapshot, policy.tabulate(contexts[:, 0]))
-    np.testing.assert_array_equal(tabulated, policy.act(snapshot, contexts)[:, 0])
+    tabulated, tied = policy.favoured(snapshot, policy.tabulate(contexts[:, 0]))
+    assert tied is None
+    np.testing.assert_array_equal(tabulated, policy.act(snapshot, contexts, NoCoins()).actions[:, 0])
 
 
 def test_ridge_regression_of_the_released_sums() -> None:
@@ -46,10 +48,11 @@ def _no_noise() -> object:
 
 
 def test_ties_go_to_the_first_arm() -> None:
-    """Equal arms are not decided by rule."""
+    """With ties="first" equal arms are not decided by that rule, or not with probability 1."""
     snapshot = Snapshot(theta=np.zeros((1, 2)), inverse=np.eye(2)[None], radius=1.0)
     arms = np.ones((1, 1, 5, 2))
-    assert LinUCB(dim=2, horizon=5).act(snapshot, arms)[0, 0] == 0
+    choice = LinUCB(dim=2, horizon=5, ties="first").act(snapshot, arms, SecureCoins())
+    assert (choice.actions[0, 0], choice.probabilities[0, 0]) == (0, 1.0)
 
 
 def test_schedules() -> None:

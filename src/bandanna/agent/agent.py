@@ -21,11 +21,12 @@ from bandanna.agent.decisions import Decision, recognise
 from bandanna.agent.kinds import ENCODING, SAVES
 from bandanna.agent.loop import Loop, Sets
 from bandanna.agent.plan import Policy
-from bandanna.agent.releases import calibrations, choose, recalibrate, reward_of
+from bandanna.agent.releases import calibrations, recalibrate, reward_of
 from bandanna.agent.schema import check_save
 from bandanna.agent.slots import Slots
 from bandanna.agent.users import hashed, listed
 from bandanna.core import require
+from bandanna.core.coins import NoCoins
 from bandanna.errors import BandannaError, InvalidArgument
 from bandanna.storage import files
 
@@ -52,12 +53,13 @@ class Agent:
 
     policy  what to run: `bd.LinUCB(...)` or an anytime policy
     grace   how many further decisions a complete batch waits for late rewards
-    test    seeded noise, which protects nobody; needs `seed`
+    test    seeded noise and coins, which protect nobody; needs `seed`
 
     A batch is complete after as many decisions as the public schedule says, and closed at the first decision after
     `grace` more: by count, never by who answered. A slot without a reward is a report of zeros, noised in full.
-    Noise comes from the operating system. Everything released goes through `ledger`, which is None where the policy
-    promises nothing (`bd.none()`, epsilon = infinity): there nobody is counted and no journal is kept.
+    Noise, and the coins that decide between tied arms, come from the operating system. Everything released goes through
+    `ledger`, which is None where the policy promises nothing (`bd.none()`, epsilon = infinity): there nobody is counted
+    and no journal is kept.
     """
 
     def __init__(self, *, policy: Policy, grace: int = 0, test: bool = False, seed: int | None = None) -> None:
@@ -142,12 +144,14 @@ class Agent:
     def recommend(self, contexts: Contexts) -> Any:
         """The arm that the newest snapshot favours, without a slot: nothing is recorded, nothing learned from it.
 
+        Of tied arms it is the first: no coin is flipped.
         For users who may not take part, or not any more, and after the horizon. It uses released numbers only.
         """
         ids, features = arms_of(contexts, self.policy.dim)
         self._at_home()
         with self._lock:
-            return ids[choose(self.policy, self._loop.progress.snapshot, [features])[0][0]]
+            choice = self.policy.act(self._loop.progress.snapshot, features[None], NoCoins())
+            return ids[int(choice.actions[0])]
 
     def observe(self, decision_id: str, reward: float) -> bool:
         """The reward of a decision, once; False if it came too late, and was dropped and counted."""

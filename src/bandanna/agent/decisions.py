@@ -19,7 +19,7 @@ class Decision:
     """What was decided: give `id` back with the reward.
 
     arm          the id of the chosen arm, as in the contexts
-    probability  with which the policy chose it, for off-policy evaluation later; 1 for policies without randomness
+    probability  with which the policy chose it, for off-policy evaluation later: 1/n where n arms were tied
     episode      the batch to which it belongs, counted from 0: public
     """
 

@@ -57,6 +57,7 @@ ENCODING = Encoding(
         "BLTState": BLTState,
         "TreeState": TreeState,
         "Node": Node,
-    }
+    },
+    since={"LinUCB": {"ties": "first"}},
 )
 SAVES = Saves(noun="agent", version=1, encoding=ENCODING)

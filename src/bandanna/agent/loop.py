@@ -33,7 +33,7 @@ class Loop:
     def __init__(self, policy: Any, grace: int, seed: int | None, secret: bytes, session: str) -> None:
         self.policy = policy  # LinUCB or Anytime, whose states differ
         self.grace, self.secret, self.session = grace, secret, session
-        self.source, self.rng = noise_for(policy, seed)
+        self.seed, (self.source, self.rng) = seed, noise_for(policy, seed)
         self.plan, self.slots = Plan(policy), Slots(policy.dim)
         self.made = self.filling = 0  # decisions; the batch of the next one
         self.late = 0
@@ -80,7 +80,8 @@ class Loop:
 
     def _record(self, sets: Sets, users: Sequence[str | None]) -> list[Decision]:
         """Decide with the snapshot in force; every decision has a slot."""
-        chosen = choose(self.policy, self.progress.snapshot, [features for _, features in sets])
+        arms = [features for _, features in sets]
+        chosen = choose(self.policy, self.progress.snapshot, arms, seed=self.seed, number=self.made)
         decisions = []
         for (ids, features), user, (action, probability) in zip(sets, users, chosen, strict=True):
             batch = self.plan.batch(self.filling)

@@ -14,6 +14,7 @@ from bandanna.accounting.ledger import Ledger
 from bandanna.agent.contexts import Floats
 from bandanna.agent.plan import Policy, channel_of
 from bandanna.core import require
+from bandanna.core.coins import NumberedCoins, SecureCoins
 from bandanna.core.sizes import Sizes
 from bandanna.errors import BudgetExceeded, InvalidStatistic
 from bandanna.mechanisms.sources import FastNoise, NoiseSource, SecureNoise
@@ -27,20 +28,19 @@ from bandanna.protocols.shuffle_binomial import ShuffleBinomial
 TASK = "agent"  # the agent's releases in its ledger
 
 
-def choose(policy: Policy, snapshot: Snapshot, sets: Sequence[Floats]) -> list[tuple[int, float]]:
-    """The action for each set of arms (K, d) and its probability, sets of one size at a time.
+def choose(
+    policy: Policy, snapshot: Snapshot, sets: Sequence[Floats], *, seed: int | None, number: int
+) -> list[tuple[int, float]]:
+    """The action for each set of arms (K, d) and its probability, neighbours with as many arms at a time.
 
-    LinUCB plays its best arm: probability 1.
+    Coins come from the operating system; in a test from its seed and the decisions' numbers, `number` being the first.
     """
-    if len(sets) == 1:
-        return [(int(policy.act(snapshot, sets[0][None])[0]), 1.0)]
-    actions = np.zeros(len(sets), dtype=np.int64)
-    sizes: dict[int, list[int]] = {}
-    for place, arms in enumerate(sets):
-        sizes.setdefault(len(arms), []).append(place)
-    for places in sizes.values():
-        actions[places] = policy.act(snapshot, np.stack([sets[place] for place in places]))  # (users, K, d)
-    return [(int(action), 1.0) for action in actions]
+    chosen: list[tuple[int, float]] = []
+    for _, alike in groupby(sets, key=len):
+        coins = SecureCoins() if seed is None else NumberedCoins(seed, number + len(chosen))
+        choice = policy.act(snapshot, np.stack(list(alike)), coins)  # (users, K, d)
+        chosen += zip(choice.actions.tolist(), choice.probabilities.tolist(), strict=True)
+    return chosen
 
 
 def noise_for(policy: Policy, seed: int | None) -> tuple[NoiseSource, np.random.Generator | None]:

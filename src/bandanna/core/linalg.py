@@ -52,6 +52,17 @@ def first_best(index: Floats) -> NDArray[np.int64]:
     return np.asarray(in_single(index).argmax(axis=-1))
 
 
+def favoured(index: Floats) -> tuple[NDArray[np.int64], NDArray[np.bool_] | None]:
+    """The tie rule: arms are tied whose index is the largest in single precision, (..., K).
+
+    The first of them, (...), and all of them, (..., K), or None if there is no tie in any row.
+    """
+    single = in_single(index)
+    largest = ~(single < single.max(axis=-1, keepdims=True))
+    first = largest.argmax(axis=-1)
+    return np.asarray(first), None if np.count_nonzero(largest) == np.size(first) else largest
+
+
 def in_single(index: Floats) -> NDArray[np.float32]:
     """What decides about ties: indices to seven digits, because those of equal arms differ by rounding errors.
 

@@ -104,7 +104,7 @@ def _published(algorithm: str, dim: int, epsilon: float, horizon: int, n_seeds: 
 def _ours(algorithm: str, dim: int, epsilon: float, horizon: int, n_seeds: int, seed: int) -> Curve:
     budget = {} if algorithm == "LinUCB" else {"epsilon": epsilon, "delta": DELTA}
     batch = {"batch": BATCH} if "SDP" in algorithm else {}
-    policy = make(algorithm, dim=dim, horizon=horizon, **budget, **batch)
+    policy = make(algorithm, dim=dim, horizon=horizon, ties="first", **budget, **batch)
     result = simulate(policy, AuthorsInstances(dim=dim, normalised=True), n_seeds=n_seeds, seed=seed)
     return Curve(
         algorithm=algorithm,

@@ -70,9 +70,8 @@ def curve(*, algorithm: str, variant: str, times: int, horizon: int, n_seeds: in
     """One algorithm for users who take part in at most `times` batches."""
     calibration = {"published": "paper", "ours": "tight"}[require.one_of("variant", variant, ("published", "ours"))]
     promise = {"epsilon": EPSILON, "delta": DELTA, "participations": times, "calibration": calibration}
-    policy = make(
-        algorithm, dim=DIM, horizon=horizon, batch=_batch(horizon), **({} if algorithm == "LinUCB" else promise)
-    )
+    budget = {} if algorithm == "LinUCB" else promise
+    policy = make(algorithm, dim=DIM, horizon=horizon, batch=_batch(horizon), ties="first", **budget)
     known: dict[str, Any] = {
         "algorithm": algorithm,
         "variant": variant,

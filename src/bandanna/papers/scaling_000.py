@@ -101,7 +101,7 @@ def policy(algorithm: str, horizon: int) -> LinUCB:
     """The algorithm at the common budget."""
     budget = {} if algorithm == "LinUCB" else {"epsilon": EPSILON, "delta": DELTA}
     batch = "paper" if algorithm == "LinUCB-SDP-Vec" else max(1, horizon // STEPS)
-    made: LinUCB = make(algorithm, dim=DIM, horizon=horizon, batch=batch, **budget)
+    made: LinUCB = make(algorithm, dim=DIM, horizon=horizon, batch=batch, ties="first", **budget)
     return made
 
 

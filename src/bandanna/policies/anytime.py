@@ -11,11 +11,12 @@ from numpy.typing import NDArray
 
 from bandanna.accounting.budgets import ZCDP, ApproxDP
 from bandanna.accounting.guarantee import Guarantee
+from bandanna.core.coins import Coins
 from bandanna.core.domain import Statistic
 from bandanna.core.report import LinearReport
 from bandanna.errors import InvalidArgument
 from bandanna.mechanisms.sources import NoiseSource
-from bandanna.policies.base import Episode
+from bandanna.policies.base import Choice, Episode
 from bandanna.policies.linucb import Arms, LinUCB, Snapshot
 from bandanna.policies.linucb import State as PhaseState
 from bandanna.policies.schedules import FixedBatches
@@ -122,13 +123,13 @@ class Anytime:
         repaired = inner.repairs - state.inner.repairs
         return State(phase=state.phase, inner=inner, repairs=state.repairs + repaired), snapshot
 
-    def act(self, snapshot: Snapshot, contexts: Floats) -> NDArray[np.int64]:
+    def act(self, snapshot: Snapshot, contexts: Floats, coins: Coins) -> Choice:
         """As LinUCB."""
-        return self.first.act(snapshot, contexts)
+        return self.first.act(snapshot, contexts, coins)
 
-    def choose(self, snapshot: Snapshot, arms: Arms) -> NDArray[np.int64]:
+    def favoured(self, snapshot: Snapshot, arms: Arms) -> tuple[NDArray[np.int64], NDArray[np.bool_] | None]:
         """As LinUCB."""
-        return self.first.choose(snapshot, arms)
+        return self.first.favoured(snapshot, arms)
 
     def tabulate(self, features: Floats) -> Arms:
         """As LinUCB."""

@@ -1,7 +1,7 @@
 """LinUCB in every trust model: ridge regression on released sums, optimism with a radius that knows the noise.
 
     V_m = lambda_m I + released Gram,   theta_m = V_m^{-1} released vector,
-    action = argmax_x <x, theta_m> + width beta_m |x|_{V_m^{-1}}
+    action = argmax_x <x, theta_m> + width beta_m |x|_{V_m^{-1}},   one of those that are tied
 
 References: Chowdhury and Zhou 2022 [000], Algorithm 1 and Lemma A.2; Abbasi-Yadkori, Pal and Szepesvari 2011.
 Deviations: one stacked report instead of two half budgets, tight noise, radius from the noise law (`confidence`).
@@ -18,12 +18,13 @@ from numpy.typing import NDArray
 
 from bandanna.accounting.guarantee import Guarantee
 from bandanna.core import require
+from bandanna.core.coins import Coins
 from bandanna.core.domain import Statistic, all_finite, clip_norm
-from bandanna.core.linalg import first_best, positive_inverse, upper
+from bandanna.core.linalg import favoured, first_best, positive_inverse, upper
 from bandanna.core.report import LinearReport
 from bandanna.errors import InvalidArgument
 from bandanna.mechanisms.sources import NoiseSource
-from bandanna.policies.base import Episode
+from bandanna.policies.base import Choice, Episode, pick
 from bandanna.policies.confidence import Confidence, PaperConfidence, radii
 from bandanna.policies.schedules import FixedBatches, Schedule, best_batch, concurrent_batch
 from bandanna.protocols.channel import Channel, Running, lowest_batch, open_channel
@@ -74,6 +75,9 @@ class LinUCB:
     parameter_bound  bound on |theta|
     growing          let the regulariser grow with the noise released so far
     confidence       "exact": quantiles of the noise that is added; "paper" or `bd.PaperConfidence(...)`: as printed
+    ties             "random": between arms whose index is the largest, in single precision, the device's coins decide,
+                     all being equally likely; "first": the first of them. Arms without features of their own are tied
+                     until something is known, and a batch that is spent on the first says nothing about the others
 
     Features are clipped to the unit ball and rewards to [0, 1] before a statistic is formed.
     """
@@ -88,6 +92,7 @@ class LinUCB:
     parameter_bound: float = 1.0
     growing: bool = False
     confidence: str | PaperConfidence = "exact"
+    ties: str = "random"
 
     def __post_init__(self) -> None:
         require.whole("dim", self.dim)
@@ -101,6 +106,7 @@ class LinUCB:
             raise InvalidArgument("failure", self.failure, "a number in (0, 1)")
         if not isinstance(self.confidence, PaperConfidence):
             require.one_of("confidence", self.confidence, ("exact", "paper"))
+        require.one_of("ties", self.ties, ("random", "first"))
         if self.growing and self.confidence != "exact":
             raise InvalidArgument("growing", self.growing, 'False, or confidence="exact"')
         if self.batch != "best":  # found when it is needed: it calibrates many sizes
@@ -207,21 +213,24 @@ class LinUCB:
         theta = (inverse @ np.ascontiguousarray(vector)[..., None])[..., 0]
         return Snapshot(theta=theta, inverse=inverse, radius=self.width * radius), repaired
 
-    def act(self, snapshot: Snapshot, contexts: Floats) -> NDArray[np.int64]:
-        """Device: the first arm with the largest index; (*R, rounds, K, d) -> (*R, rounds)."""
+    def act(self, snapshot: Snapshot, contexts: Floats, coins: Coins) -> Choice:
+        """Device: an arm with the largest index; (*R, rounds, K, d) -> (*R, rounds)."""
         with np.errstate(invalid="ignore", over="ignore"):  # what is not finite is named below
             index = scores(snapshot, clip_norm(contexts, 1.0))
         if not np.isfinite(np.sum(index)):
             all_finite("contexts", contexts)
-        return first_best(index)
+        return pick(*self._favoured(index), coins)
 
-    def choose(self, snapshot: Snapshot, arms: Arms) -> NDArray[np.int64]:
-        """The same for one tabulated set of arms: (*R)."""
+    def favoured(self, snapshot: Snapshot, arms: Arms) -> tuple[NDArray[np.int64], NDArray[np.bool_] | None]:
+        """Of one tabulated set of arms, those between which coins choose: as `linalg.favoured`, (*R) and (*R, K)."""
         weights = np.ascontiguousarray(snapshot.radius**2 * snapshot.inverse[..., *upper(self.dim)])  # (*R, d(d+1)/2)
         spread = weights[..., None, :] @ arms.squares  # (*R, 1, K): radius^2 x^T V^{-1} x
         np.sqrt(np.maximum(spread, 0.0, out=spread), out=spread)
         spread += snapshot.theta[..., None, :] @ arms.linear
-        return first_best(spread[..., 0, :])
+        return self._favoured(spread[..., 0, :])
+
+    def _favoured(self, index: Floats) -> tuple[NDArray[np.int64], NDArray[np.bool_] | None]:
+        return favoured(index) if self.ties == "random" else (first_best(index), None)
 
     def tabulate(self, features: Floats) -> Arms:
         """Arms that stay, clipped as in `act`: (*R, K, d)."""

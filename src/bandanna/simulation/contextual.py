@@ -1,7 +1,7 @@
 """Runs a linear contextual policy: freeze, collect, release, learn, a whole episode at a time.
 
-Between two releases the policy is frozen: for fixed arms every user of an episode takes the same action and only the
-sum of the rewards matters; for fresh contexts the argmax of a block of users is one matrix product.
+Between two releases the policy is frozen: for fixed arms every user of an episode takes the same action, or one of
+those that are tied, and only the sum of the rewards matters; for fresh contexts a block of users is decided at once.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bandanna.core.arriving import Arriving
+from bandanna.core.coins import StreamCoins
 from bandanna.core.domain import Statistic
 from bandanna.environments.base import World, read
 from bandanna.mechanisms.sources.replicated import ReplicatedNoise
@@ -105,12 +106,13 @@ def _collect(policy: LinUCB | Anytime, world: World, snapshot: Snapshot, rounds:
 
 def _part(policy: LinUCB | Anytime, world: World, snapshot: Snapshot, rounds: int, tally: Tally) -> Statistic:
     """Some rounds, in blocks of fresh contexts."""
+    coins = StreamCoins(world.streams)
     block = max(1, _BLOCK_BYTES // (8 * tally.n_seeds * world.n_arms * policy.dim))
     parts = []
     for begin in range(0, rounds, block):
         count = min(block, rounds - begin)
         contexts, means = read(world, tally.done, count)  # (S, count, K, d), (S, count, K)
-        actions = policy.act(snapshot, contexts)  # (S, count)
+        actions = policy.act(snapshot, contexts, coins).actions  # (S, count)
         chosen = np.take_along_axis(means, actions[..., None], axis=2)[..., 0]
         features = np.take_along_axis(contexts, actions[..., None, None], axis=2)[:, :, 0]
         rewards = world.rewards(chosen)

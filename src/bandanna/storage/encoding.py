@@ -29,10 +29,13 @@ _SPECIAL = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}
 
 
 class Encoding:
-    """Turns values into JSON and back; knows the dataclasses that it was given by name, and no others."""
+    """Turns values into JSON and back; knows the dataclasses that it was given by name, and no others.
 
-    def __init__(self, kinds: Mapping[str, type]) -> None:
-        self._kinds = dict(kinds)
+    `since`: fields that older files do not have, by kind, and the values that they stand for there.
+    """
+
+    def __init__(self, kinds: Mapping[str, type], *, since: Mapping[str, Mapping[str, Any]] | None = None) -> None:
+        self._kinds, self._since = dict(kinds), dict(since or {})
         self._names = {kind: name for name, kind in kinds.items()}
 
     def dumps(self, value: Any) -> str:
@@ -87,7 +90,8 @@ class Encoding:
                 return _read_array(plain["array"], plain["shape"], plain["data"])
             case ("kind", "fields"):
                 parts = {name: self._decode(part, depth - 1) for name, part in _a(dict, plain["fields"]).items()}
-                return _made(_one_of(plain["kind"], self._kinds), self._kinds, parts)
+                name = _one_of(plain["kind"], self._kinds)
+                return _made(name, self._kinds, {**self._since.get(name, {}), **parts})
         raise ValueError(f"an object with the keys {sorted(plain)[:5]} is not a value")
 
     def _known(self, value: Any) -> dict[str, Any]:

@@ -20,36 +20,28 @@ import sys
 import warnings
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any
 
 from bandanna.accounting import accountant
-from bandanna.accounting.budgets import ZCDP, ApproxDP, Budget, PureDP
-from bandanna.accounting.calibration.binomial import noise_of_std
+from bandanna.accounting.budgets import ZCDP, ApproxDP, PureDP
 from bandanna.accounting.guarantee import Guarantee
 from bandanna.core.domain import Box
 from bandanna.errors import CalibrationError, CommunicationWarning, InvalidBudget
 from bandanna.protocols.base import BatchProtocol
-from bandanna.protocols.central_gaussian import CentralGaussian
-from bandanna.protocols.central_laplace import CentralLaplace
-from bandanna.protocols.clear import Clear
-from bandanna.protocols.local_gaussian import LocalGaussian
-from bandanna.protocols.shuffle_binomial import ShuffleBinomial
+from bandanna.protocols.opening import open_batch
 from bandanna.protocols.trust import Privacy
 
 PROTECTS = "a client's local rewards"
 
 _ROOM = 1e-3  # phases of other sizes may cost so much more than those at the ends
-_FIRST_TRY = (1.011, 1.017)  # times the central noise: mostly enough, and one check instead of a search
 
 
 def check_model(privacy: Privacy) -> Privacy:
-    """A trust model that phases can use, or an error that says what is missing."""
-    if privacy.model == "concurrent" or (privacy.model == "shuffle" and privacy.protocol != "binomial"):
-        allowed = 'none(), central(...), local(...) or shuffle(..., protocol="binomial")'
-        raise InvalidBudget("privacy", privacy, allowed)
+    """A promise that phases can keep, or an error that says what is missing."""
+    if privacy.model == "shuffle" and privacy.protocol != "binomial":
+        raise InvalidBudget("privacy", privacy, 'shuffle(..., protocol="binomial")')
     if privacy.participations != 1:
         raise InvalidBudget("participations", privacy.participations, "1: clients are fresh in every phase")
-    if privacy.noisy and _pure(privacy) and (privacy.model != "central" or privacy.calibration == "paper"):
+    if privacy.noisy and privacy.pure and (privacy.model != "central" or privacy.calibration == "paper"):
         raise InvalidBudget(
             "delta", 0.0, "a number in (0, 1), or the central model with tight noise, which can be pure"
         )
@@ -58,46 +50,12 @@ def check_model(privacy: Privacy) -> Privacy:
 
 def protocol_of(privacy: Privacy, *, actions: int, clients: int, bound: float) -> BatchProtocol:
     """The calibrated protocol for reports of `actions` averages in [-bound, bound]."""
-    sized = clients if privacy.model == "shuffle" else 0  # other noise does not depend on the number of clients
-    return _opened(privacy, actions, sized, bound)
-
-
-@lru_cache(maxsize=8192)
-def _opened(privacy: Privacy, actions: int, clients: int, bound: float) -> BatchProtocol:
     domain = Box(dim=actions, low=-bound, high=bound)
-    budget = privacy.budget
-    if budget is None or not privacy.noisy:
-        return Clear(domain=domain)
-    shared: dict[str, Any] = {"domain": domain, "budget": budget}
-    if _pure(privacy):
-        return CentralLaplace.calibrate(**shared)
-    shared["calibration"] = privacy.calibration
-    if privacy.model == "central":
-        return CentralGaussian.calibrate(**shared)
-    if privacy.model == "local":
-        return LocalGaussian.calibrate(**shared)
+    if privacy.model != "shuffle":
+        return open_batch(privacy, domain, clients)
     with warnings.catch_warnings():  # messages are counted in every result
         warnings.simplefilter("ignore", CommunicationWarning)
-        found = _near_central(domain, budget, clients) if privacy.calibration == "tight" else None
-        return found or ShuffleBinomial.calibrate(batch=clients, **shared)
-
-
-def _near_central(domain: Box, budget: Budget, clients: int) -> ShuffleBinomial | None:
-    """Binomial noise a little above the central one, if the accountant finds it enough: quicker than the least one."""
-    assert isinstance(budget, ApproxDP)
-    central = domain.sensitivity / _mu(budget)
-    for factor in _FIRST_TRY:
-        std = factor * central
-        noise = noise_of_std(std, sensitivity=domain.sensitivity, dim=domain.dim, users=clients, composed=False)
-        protocol = ShuffleBinomial(domain=domain, noise=noise, delta=budget.delta)
-        if accountant.satisfies(protocol.event, budget):
-            return protocol
-    return None
-
-
-@lru_cache(maxsize=64)
-def _mu(budget: Budget) -> float:
-    return budget.mu()
+        return open_batch(privacy, domain, clients, quick=True)
 
 
 @lru_cache(maxsize=256)
@@ -135,10 +93,6 @@ def confirm(protocol: BatchProtocol, privacy: Privacy, promised: Guarantee) -> N
     kept = accountant.satisfies(protocol.event, stated) and accountant.rho(protocol.event) <= promised.rho
     if not kept or (privacy.calibration == "tight" and not accountant.satisfies(protocol.event, privacy.budget)):
         raise CalibrationError(f"{protocol.name} for {protocol.domain} is not within the promise: {promised}")
-
-
-def _pure(privacy: Privacy) -> bool:
-    return isinstance(privacy.budget, PureDP) or (isinstance(privacy.budget, ApproxDP) and privacy.budget.delta == 0.0)
 
 
 def _observers(privacy: Privacy) -> tuple[tuple[str, str], ...]:
