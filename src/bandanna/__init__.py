@@ -45,14 +45,14 @@ _HOMES = {
     "RSGLinUCB": "bandanna.policies.glm",
     "LinUCB": "bandanna.policies.linucb",
     "PhasedElimination": "bandanna.policies.phased_elimination",
-    "Elimination": "bandanna.policies.elimination",
-    "GOPE": "bandanna.policies.gope",
-    "LDPUCB": "bandanna.policies.ldp_ucb",
-    "OFUL": "bandanna.policies.oful",
-    "OFULJDP": "bandanna.policies.oful_jdp",
-    "Thompson": "bandanna.policies.thompson",
-    "UCB1": "bandanna.policies.ucb1",
-    "UCBEpisodes": "bandanna.policies.ucb_episodes",
+    "Elimination": "bandanna.policies.arms.successive_elimination",
+    "GOPE": "bandanna.policies.arms.gope",
+    "LDPUCB": "bandanna.policies.arms.ldp_ucb",
+    "OFUL": "bandanna.policies.linear.oful",
+    "OFULJDP": "bandanna.policies.linear.oful_jdp",
+    "Thompson": "bandanna.policies.arms.thompson",
+    "UCB1": "bandanna.policies.arms.ucb1",
+    "UCBEpisodes": "bandanna.policies.arms.ucb_episodes",
     "make": "bandanna.policies.registry",
     "geometric": "bandanna.policies.schedules",
     "CentralContinual": "bandanna.protocols",
@@ -205,20 +205,20 @@ if TYPE_CHECKING:
     from bandanna.errors import BandannaError
     from bandanna.mechanisms.sources import FastNoise, NoiseSource, SecureNoise
     from bandanna.policies.anytime import Anytime
+    from bandanna.policies.arms.gope import GOPE
+    from bandanna.policies.arms.ldp_ucb import LDPUCB
+    from bandanna.policies.arms.successive_elimination import Elimination
+    from bandanna.policies.arms.thompson import Thompson
+    from bandanna.policies.arms.ucb1 import UCB1
+    from bandanna.policies.arms.ucb_episodes import UCBEpisodes
     from bandanna.policies.confidence import PaperConfidence
-    from bandanna.policies.elimination import Elimination
     from bandanna.policies.glm import GLMJDP, GLMSDP, GLMUCB, GLOC, BGLinUCB, ECOLog, RSGLinUCB
-    from bandanna.policies.gope import GOPE
-    from bandanna.policies.ldp_ucb import LDPUCB
     from bandanna.policies.linucb import LinUCB
-    from bandanna.policies.oful import OFUL
-    from bandanna.policies.oful_jdp import OFULJDP
+    from bandanna.policies.linear.oful import OFUL
+    from bandanna.policies.linear.oful_jdp import OFULJDP
     from bandanna.policies.phased_elimination import PhasedElimination
     from bandanna.policies.registry import make
     from bandanna.policies.schedules import geometric
-    from bandanna.policies.thompson import Thompson
-    from bandanna.policies.ucb1 import UCB1
-    from bandanna.policies.ucb_episodes import UCBEpisodes
     from bandanna.protocols import (
         CentralContinual,
         CentralGaussian,

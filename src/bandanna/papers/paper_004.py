@@ -24,9 +24,10 @@ from bandanna.environments.finite import FiniteArms
 from bandanna.environments.levels import ClippedGaussian
 from bandanna.environments.sphere import SphereArms, SphereContexts
 from bandanna.papers.curves_000 import Progress, ending, gather, silent
-from bandanna.policies.gope import GOPE
-from bandanna.policies.oful import OFUL
-from bandanna.policies.ucb_episodes import UCBEpisodes
+from bandanna.policies.arms.gope import GOPE
+from bandanna.policies.arms.ucb_episodes import UCBEpisodes
+from bandanna.policies.linear.oful import OFUL
+from bandanna.protocols.trust import central, none
 from bandanna.simulation.engine import simulate
 from bandanna.simulation.result import Result
 
@@ -166,16 +167,16 @@ def problem(
     Noise for a width of 2 and norms up to 1 has the price rho (w L / 2)^2 for the real width w and norm L.
     """
     if setting == "finite":
-        budget = None if rho is None else ZCDP(rho=rho)
-        return UCBEpisodes(n_arms=len(MEANS), horizon=horizon, budget=budget), FiniteArms(means=MEANS)
+        privacy = none() if rho is None else central(rho=rho)
+        return UCBEpisodes(n_arms=len(MEANS), horizon=horizon, privacy=privacy), FiniteArms(means=MEANS)
     published = require.one_of("variant", variant, ("published", "ours")) == "published"
     end = WIDE[setting] if published else 1.0
     norm = NORM if published and setting == "contextual" else 1.0
-    loss = (end * norm) ** 2
+    budget = None if rho is None else ZCDP(rho=(end * norm) ** 2 * rho)
+    privacy = none() if budget is None else central(budget=budget)
     shared: dict[str, Any] = {
         "dim": DIM,
         "horizon": horizon,
-        "budget": None if rho is None else ZCDP(rho=loss * rho),
         "reward_range": (-end, end),
         "reward_std": 1.0,
         "failure": FAILURE,
@@ -183,9 +184,9 @@ def problem(
     law = ClippedGaussian(std=1.0, low=-end, high=end, levels=20 * int(end) + 1)
     if setting == "linear":
         world: Environment = SphereArms(dim=DIM, n_arms=ARMS, reward=law)
-        return GOPE(noise="beginning" if early else "intermediate", **shared), world
+        return GOPE(noise="beginning" if early else "intermediate", privacy=privacy, **shared), world
     world = SphereContexts(dim=DIM, n_arms=ARMS, reward=law, scaled=not published)
-    return OFUL(ridge=RIDGE, feature_bound=norm, parameter_bound=1.0, **shared), world
+    return OFUL(ridge=RIDGE, feature_bound=norm, parameter_bound=1.0, budget=budget, **shared), world
 
 
 def _plain(value: float) -> float | None:

@@ -4,62 +4,43 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from typing import Any
 
 from bandanna.core import require
 from bandanna.core.streams import Streams
 from bandanna.environments.base import Environment
 from bandanna.errors import InvalidArgument
 from bandanna.policies.anytime import Anytime
-from bandanna.policies.elimination import Elimination
-from bandanna.policies.glm import GLMPolicy
-from bandanna.policies.gope import GOPE
-from bandanna.policies.ldp_ucb import LDPUCB
+from bandanna.policies.base import Policy
 from bandanna.policies.linucb import LinUCB
-from bandanna.policies.oful import OFUL
-from bandanna.policies.oful_jdp import OFULJDP
 from bandanna.policies.phased_elimination import PhasedElimination
-from bandanna.policies.thompson import Thompson
-from bandanna.policies.ucb1 import UCB1
-from bandanna.policies.ucb_episodes import UCBEpisodes
-from bandanna.simulation import contextual, elimination, episodes, every_round, glm, gope, oful, oful_jdp, phased
+from bandanna.simulation import contextual, phased
+from bandanna.simulation.players import assigned, batches, blocks, lockstep, plain, until
+from bandanna.simulation.players import contextual as every_round
 from bandanna.simulation.result import Result, checkpoints_for
 from bandanna.simulation.run import Run
 from bandanna.simulation.setting import setting_of
 from bandanna.simulation.tally import Tally
 
-Policy = (
-    LinUCB
-    | Anytime
-    | UCB1
-    | Thompson
-    | LDPUCB
-    | UCBEpisodes
-    | Elimination
-    | GOPE
-    | OFUL
-    | OFULJDP
-    | PhasedElimination
-    | GLMPolicy
-)
-
 _RUNNERS: dict[type, Callable[..., Run]] = {
     LinUCB: contextual.run,
     Anytime: contextual.run,
-    UCB1: every_round.run,
-    Thompson: every_round.run,
-    LDPUCB: every_round.run,
-    UCBEpisodes: episodes.run,
     PhasedElimination: phased.run,
-    Elimination: elimination.run,
-    GOPE: gope.run,
-    OFUL: oful.run,
-    OFULJDP: oful_jdp.run,
-    **dict.fromkeys(glm.KINDS, glm.run),
+}
+
+PLAYERS: dict[str, Callable[..., Run]] = {
+    "plain": plain.play,
+    "assigned": assigned.play,
+    "batches": batches.play,
+    "blocks": blocks.play,
+    "contextual": every_round.play,
+    "lockstep": lockstep.play,
+    "until": until.play,
 }
 
 
 def simulate(
-    policy: Policy,
+    policy: Any,
     env: Environment,
     *,
     n_seeds: int = 1,
@@ -73,9 +54,9 @@ def simulate(
     path="law" draws aggregates where their law is known exactly, path="messages" runs every message of the protocol.
     `horizon`: rounds to play, the policy's own by default; an anytime policy has none and needs it.
     """
-    runner = _RUNNERS.get(type(policy))
-    if runner is None:
-        raise InvalidArgument("policy", policy, "one of " + ", ".join(sorted(kind.__name__ for kind in _RUNNERS)))
+    if not isinstance(policy, (Policy, *_RUNNERS)):
+        raise InvalidArgument("policy", type(policy).__name__, "a Policy: bd.LinUCB(...), bd.make(...), or your own")
+    runner = _RUNNERS.get(type(policy)) or PLAYERS[vars(type(policy)).get("player", "plain")]
     if not isinstance(env, Environment):
         raise InvalidArgument("env", type(env).__name__, "an Environment of bandanna.environments")
     size = "n_arms" if hasattr(policy, "n_arms") else "dim"  # finite-armed policies count arms, linear ones features
@@ -107,7 +88,7 @@ def simulate(
     )
 
 
-def _rounds(policy: Policy, horizon: int | None) -> int:
+def _rounds(policy: Any, horizon: int | None) -> int:
     if horizon is None:
         if policy.horizon is None:
             raise InvalidArgument("horizon", None, "a number of rounds: an anytime policy has no horizon of its own")

@@ -34,6 +34,14 @@ class Tally:
         self.total = self.total + (gaps if rounds == 1 else gaps * rounds)
         self.done += rounds
 
+    def of_seed(self, place: int, begun: int, gaps: Floats, rewards: Floats) -> None:
+        """Rounds of one seed, (rounds,) each, which has played `begun` of them before."""
+        running = self.total[place] + np.cumsum(gaps)
+        first, last = np.searchsorted(self.checkpoints, [begun + 1, begun + len(gaps) + 1])
+        self.regret[place, first:last] = running[self.checkpoints[first:last] - begun - 1]
+        self.total[place] = running[-1]
+        self.rewards[place] += np.sum(rewards)
+
     def varying(self, gaps: Floats) -> None:
         """Rounds with losses (S, rounds)."""
         running = self.total[:, None] + np.cumsum(gaps, axis=1)

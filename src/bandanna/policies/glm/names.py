@@ -13,17 +13,19 @@ from bandanna.policies.glm.gloc import GLOC
 from bandanna.policies.glm.rs_glinucb import RSGLinUCB
 from bandanna.policies.named import Algorithm
 from bandanna.policies.named_budget import named_budget
+from bandanna.protocols.trust import central, shuffle
 
 
 def _sdp(**arguments: Any) -> GLMSDP:
     """With epsilon and delta beside its own arguments."""
-    budget: Any = named_budget("GLM-SDP", arguments, (("epsilon", "delta"),))
-    return GLMSDP(budget=budget, **arguments)
+    budget = named_budget("GLM-SDP", arguments, (("epsilon", "delta"),))
+    return GLMSDP(privacy=shuffle(budget=budget), **arguments)
 
 
 def _jdp(**arguments: Any) -> GLMJDP:
-    """With epsilon and delta, or rho, beside its own arguments."""
-    return GLMJDP(budget=named_budget("GLM-JDP", arguments, (("epsilon", "delta"), ("rho",))), **arguments)
+    """With epsilon and delta, or rho, and the mechanism of the continual release, beside its own arguments."""
+    budget = named_budget("GLM-JDP", arguments, (("epsilon", "delta"), ("rho",)))
+    return GLMJDP(privacy=central(budget=budget, mechanism=arguments.pop("mechanism", "blt")), **arguments)
 
 
 _PLAIN = (
@@ -47,7 +49,7 @@ GENERALISED = (
         guarantee="(epsilon, delta), rho-zCDP",
         make=_jdp,
         kind=GLMJDP,
-        options=("epsilon", "delta", "rho"),
+        options=("epsilon", "delta", "rho", "mechanism"),
     ),
     Algorithm(
         name="GLM-SDP",

@@ -11,8 +11,11 @@ from bandanna.accounting.events import DiscreteLaplaceEvent
 from bandanna.accounting.guarantee import Guarantee, guarantee_of
 from bandanna.core import require
 from bandanna.core.domain import Domain
-from bandanna.errors import InvalidBudget
+from bandanna.errors import InvalidArgument, InvalidBudget
 from bandanna.protocols.base import PROTECTS, a_domain
+
+FINEST = 2**20  # lattice steps
+_MOST = 2**61  # steps of a sum, which with its noise is a 64-bit integer
 
 
 def shift(domain: Domain, steps: int) -> float:
@@ -24,6 +27,18 @@ def shift(domain: Domain, steps: int) -> float:
     step = domain.reach / require.whole("steps", steps)
     ranges = float(np.sum(np.ceil((domain.upper - domain.lower) / step * (1 - 1e-12))))
     return min(ranges, math.ceil(domain.l1_sensitivity / step * (1 - 1e-12))) + domain.dim
+
+
+def most_users(steps: int) -> int:
+    """So few that 64-bit integers hold their sum on the lattice."""
+    return _MOST // steps
+
+
+def finest(users: int) -> int:
+    """Steps of the finest lattice, up to 2^20, that holds sums of so many users."""
+    if users > _MOST:
+        raise InvalidArgument("users", users, f"at most {_MOST}: no lattice holds their sum")
+    return min(FINEST, most_users(users))
 
 
 def calibrate(domain: Domain, budget: Budget, participations: int, steps: int) -> float:

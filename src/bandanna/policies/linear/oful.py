@@ -9,8 +9,8 @@
 Symbols: C `growth`, lambda `ridge`, a `failure`, S `parameter_bound`, s_r `reward_std` (sub-Gaussian, w/2 unless told),
 q_l the chi quantile of d coordinates at a/(2 l (l+1)), s noise: an episode's sum moves by at most w L when one reward
 is replaced (w width of the range, L `feature_bound`), so rho-zCDP is s^2 = (w L)^2/(2 rho). V is public.
-Privacy: episodes end by a rule on V alone; each releases its own rewards once (`reward_noise`). Nothing is forgotten:
-the sum of all releases so far is used.
+Privacy: episodes end by a rule on V alone; each releases its own rewards once, so the promise is that of a single
+release ([004], appendix D). Nothing is forgotten: the sum of all releases so far is used.
 References: Azize and Basu 2024 [004], Algorithm 3 and appendix F; Abbasi-Yadkori, Pal and Szepesvari 2011 (RS-OFUL).
 Deviations: V is known, so its smallest eigenvalue is used where the paper bounds it by lambda + lambda_0 t/4 - ...,
 which is negative for small t; `confidence="paper"` uses the larger of that bound and lambda. Any range.
@@ -19,36 +19,35 @@ which is negative for small t; `confidence="paper"` uses the larger of that boun
 from __future__ import annotations
 
 import math
+from collections.abc import Generator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
-from bandanna.accounting.budgets import Budget
 from bandanna.accounting.guarantee import Guarantee
 from bandanna.core import require
-from bandanna.core.domain import Box, all_finite, clip_norm
+from bandanna.core.coins import Coins
+from bandanna.core.domain import Statistic, all_finite, clip_norm
+from bandanna.core.estimate import Estimate
 from bandanna.core.linalg import first_best
-from bandanna.core.sums import add, exact_sum
-from bandanna.errors import InvalidArgument
-from bandanna.mechanisms.laplace import Laplace
-from bandanna.mechanisms.sources import NoiseSource
+from bandanna.errors import InvalidArgument, InvalidBudget
+from bandanna.policies.arms.finite import reward_guarantee
+from bandanna.policies.arms.rewards import PublicDirections, Rewards, rewards_in
+from bandanna.policies.base import Ask, Choice, Floats, Ints, Played, Policy, Until, certain
 from bandanna.policies.confidence import vector_quantile
 from bandanna.policies.linucb import Snapshot, scores
-from bandanna.policies.reward_noise import RewardNoise, reward_box, sum_sensitivity
-
-Floats = NDArray[np.float64]
+from bandanna.protocols.base import FLOAT_BITS, BatchProtocol
+from bandanna.protocols.opening import open_batch
+from bandanna.protocols.trust import Privacy, none
 
 
 @dataclass(frozen=True, kw_only=True)
 class State:
-    """One run. Public: `gram` V, `vector` (all releases), `snapshot`; `pending`, `rest` are the server's until due."""
+    """One run, all of it public: `gram` V of all rounds so far, `vector` of all releases."""
 
     gram: Floats  # (d, d)
     vector: Floats  # (d,)
-    pending: Floats  # (d,): the exact sum of x r of the episode that is running
-    rest: Floats  # (d,): what that sum has beyond its floats
     log_det: float  # of V at the last switch
     switches: int
     rounds: int
@@ -56,10 +55,10 @@ class State:
 
 
 @dataclass(frozen=True, kw_only=True)
-class OFUL:
+class OFUL(Policy[State]):
     """Linear contextual bandit in R^`dim` over `horizon` rounds that changes its mind only when V has grown.
 
-    budget           None (RS-OFUL), or a budget for the rewards (AdaC-OFUL); contexts are public
+    privacy          `bd.none()` (RS-OFUL), or `bd.central(...)` for the rewards (AdaC-OFUL); contexts are public
     reward_range     rewards are clipped into it; the noise scales with its width
     feature_bound    features are clipped to this norm
     growth           C: switch when the determinant has grown by 1 + C
@@ -67,9 +66,13 @@ class OFUL:
     confidence       "exact", or "paper" with `eigenvalue`, its lambda_0
     """
 
+    trusts = ("none", "central")
+    noise_stream = "oful"
+    player = "until"
+
     dim: int
     horizon: int
-    budget: Budget | None = None
+    privacy: Privacy = none()
     reward_range: tuple[float, float] = (-1.0, 1.0)
     feature_bound: float = 1.0
     parameter_bound: float = 1.0
@@ -93,46 +96,63 @@ class OFUL:
         require.one_of("confidence", self.confidence, ("exact", "paper"))
         if self.confidence == "paper" and self.eigenvalue is None:
             raise InvalidArgument("eigenvalue", None, 'lambda_0, for confidence="paper"')
-        _ = self.noise
+        self.check_trust()
+        if self.privacy.pure and self.privacy.noisy:
+            raise InvalidBudget("privacy", self.privacy.budget, "a budget for Gaussian noise: rho, epsilon and delta > 0")
+        _ = self.ask
 
     @cached_property
-    def domain(self) -> Box:
+    def domain(self) -> Rewards:
         """The declared range."""
-        return reward_box(self.reward_range)
+        return rewards_in(self.reward_range)
 
     @cached_property
-    def noise(self) -> RewardNoise:
-        """Noise on an episode's sum of x r, with x public: one reward moves it by at most w |x|."""
-        moved = sum_sensitivity(self.domain, users=1) * self.feature_bound  # products are rounded, their sums are not
-        noise = RewardNoise(budget=self.budget, sensitivity=moved, dim=self.dim)
-        if isinstance(noise.mechanism, Laplace):
-            raise InvalidArgument("budget", self.budget, "a budget for Gaussian noise: ZCDP, RenyiDP, ApproxDP")
-        return noise
+    def ask(self) -> Ask:
+        """An episode's sum of x r, with x public: one reward moves it by at most w L."""
+        domain = PublicDirections(dim=self.dim, rewards=self.domain, bound=self.feature_bound)
+        return Ask(protocol=open_batch(self.privacy, domain, self.horizon))
 
     @property
+    def protocol(self) -> BatchProtocol:
+        """How an episode's sum is released."""
+        assert isinstance(self.ask.protocol, BatchProtocol)
+        return self.ask.protocol
+
+    @cached_property
     def guarantee(self) -> Guarantee:
         """What is promised for a reward; contexts are public."""
-        stated = self.noise.guarantee
-        public = (("everybody", "every user's features"),) if self.noise.noisy else ()
+        stated = reward_guarantee(self.protocol)
+        public = (("everybody", "every user's features"),) if self.privacy.noisy else ()
         return replace(stated, observers=(*stated.observers, *public))
+
+    @property
+    def bits_per_user(self) -> int:
+        """x and r."""
+        return FLOAT_BITS * (self.dim + 1)
 
     @property
     def subgaussian(self) -> float:
         """s_r."""
-        return self.domain.sensitivity / 2 if self.reward_std is None else self.reward_std
+        return self.domain.width / 2 if self.reward_std is None else self.reward_std
 
-    def init(self) -> State:
+    def init(self, arms: Floats | None = None, replicates: tuple[int, ...] = ()) -> State:
         """Nothing known."""
-        gram = self.ridge * np.eye(self.dim)
-        nothing = np.zeros(self.dim)
+        gram, nothing = self.ridge * np.eye(self.dim), np.zeros(self.dim)
         log_det = self.dim * math.log(self.ridge)
         first = self._snapshot(gram, nothing, log_det, switches=0, rounds=0)
-        empty = {"vector": nothing, "pending": nothing, "rest": nothing}
-        return State(gram=gram, log_det=log_det, switches=0, rounds=0, snapshot=first, **empty)
+        return State(gram=gram, vector=nothing, log_det=log_det, switches=0, rounds=0, snapshot=first)
 
-    def act(self, state: State, contexts: Floats) -> NDArray[np.int64]:
-        """The first arm with the largest index, of every round: (rounds, K, d) -> (rounds,)."""
-        return first_best(scores(state.snapshot, clip_norm(contexts, self.feature_bound)))
+    def episode(self, state: State) -> Until:
+        """Until V has grown."""
+        return Until(number=state.switches, users=self.horizon - state.rounds)
+
+    def publish(self, state: State) -> Snapshot:
+        """As of the last switch."""
+        return state.snapshot
+
+    def act(self, snapshot: Snapshot, contexts: Floats, coins: Coins) -> Choice:
+        """The first arm with the largest index, of every round: (rounds, K, d)."""
+        return certain(first_best(scores(snapshot, clip_norm(contexts, self.feature_bound))))
 
     def crossing(self, state: State, features: Floats) -> int | None:
         """After how many of these rounds, (n, d), the policy switches; None if it does not. V only grows: bisection."""
@@ -151,42 +171,40 @@ class OFUL:
                 low, below = middle, gram
         return high
 
-    def absorb(self, state: State, features: Floats, rewards: Floats) -> tuple[State, int]:
-        """Rounds of the running episode, (n, d) and (n,); how many features and rewards had to be clipped."""
+    def passed(self, state: State, features: Floats) -> State:
+        """V after more rounds of the running episode, (n, d)."""
         all_finite("features", features)
-        all_finite("rewards", rewards)
-        x, y = clip_norm(features, self.feature_bound), self.domain.project(rewards)
-        norms = np.einsum("ij,ij->i", features, features)
-        clipped = int(np.count_nonzero(norms > self.feature_bound**2 * (1 + 1e-9)))
-        clipped += int(np.count_nonzero(np.abs(rewards - y) > 1e-9))
-        largest = self.feature_bound * self.domain.bound_of_entries
-        pending, rest = add((state.pending, state.rest), exact_sum(x * y[:, None], largest))
-        gram, rounds = state.gram + x.T @ x, state.rounds + len(x)
-        return replace(state, gram=gram, pending=pending, rest=rest, rounds=rounds), clipped
+        x = clip_norm(features, self.feature_bound)
+        return replace(state, gram=state.gram + x.T @ x, rounds=state.rounds + len(x))
 
-    def learn(self, state: State, source: NoiseSource) -> State:
+    def report(self, ask: Ask, played: Played, coins: Coins) -> Statistic:
+        """x r, both clipped."""
+        domain = ask.protocol.domain
+        assert played.features is not None
+        assert isinstance(domain, PublicDirections)
+        reported = domain.report(played, clip_norm(played.features, self.feature_bound))
+        long = np.einsum("ij,ij->i", played.features, played.features) > self.feature_bound**2 * (1 + 1e-9)
+        return replace(reported, clipped=reported.clipped + np.count_nonzero(long))
+
+    def learn(self, state: State, episode: Until) -> Generator[Ask, Estimate, State]:
         """Switch: release the episode's sum, once, and publish a new snapshot."""
-        vector = state.vector + self.noise.release(state.pending, source, rest=state.rest)
-        log_det, switches = _log_det(state.gram), state.switches + 1
+        released = yield self.ask
+        vector, log_det, switches = state.vector + released.total, _log_det(state.gram), state.switches + 1
         snapshot = self._snapshot(state.gram, vector, log_det, switches=switches, rounds=state.rounds)
-        return replace(
-            state,
-            vector=vector,
-            pending=np.zeros(self.dim),
-            rest=np.zeros(self.dim),
-            log_det=log_det,
-            switches=switches,
-            snapshot=snapshot,
-        )
+        return replace(state, vector=vector, log_det=log_det, switches=switches, snapshot=snapshot)
+
+    def counts(self, state: State) -> dict[str, Ints]:
+        """How often it changed its mind."""
+        return {"switches": np.asarray(state.switches)}
 
     def _snapshot(self, gram: Floats, vector: Floats, log_det: float, *, switches: int, rounds: int) -> Snapshot:
         inverse: Floats = np.asarray(np.linalg.inv(gram), dtype=float)
         grown = max(0.0, log_det - self.dim * math.log(self.ridge))  # log(det V / lambda^d)
         radius = self.subgaussian * math.sqrt(2 * math.log(2 / self.failure) + grown)  # Lemma 11 of [004]
         radius += self.parameter_bound * math.sqrt(self.ridge)
-        if switches and self.noise.noisy:
+        if switches and self.privacy.noisy:
             quantile = vector_quantile(self.dim, self.failure / (2 * switches * (switches + 1)))  # q_l
-            radius += math.sqrt(switches) * self.noise.std * quantile / math.sqrt(self._smallest(gram, rounds))
+            radius += math.sqrt(switches) * self.protocol.std(1) * quantile / math.sqrt(self._smallest(gram, rounds))
         return Snapshot(theta=inverse @ vector, inverse=inverse, radius=self.width * radius)
 
     def _smallest(self, gram: Floats, rounds: int) -> float:

@@ -19,31 +19,31 @@ References: the sketch in section V of Azize and Basu 2024 [004]; Shariff and Sh
 from __future__ import annotations
 
 import math
+from collections.abc import Generator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bandanna.accounting import accountant
-from bandanna.accounting.budgets import ZCDP, ApproxDP, Budget, PureDP
+from bandanna.accounting.budgets import ZCDP, ApproxDP
 from bandanna.accounting.events import CompositionEvent
 from bandanna.accounting.guarantee import Guarantee, guarantee_of
 from bandanna.core import require
-from bandanna.core.domain import Box, all_finite, clip_norm
+from bandanna.core.coins import Coins
+from bandanna.core.domain import Ball, Statistic, all_finite, clip_norm
+from bandanna.core.estimate import Estimate
 from bandanna.core.linalg import first_best, positive_inverse
 from bandanna.core.shapes import SymmetricMatrix
-from bandanna.core.sums import add, exact_sum
-from bandanna.errors import CalibrationError, InvalidArgument, InvalidBudget
-from bandanna.mechanisms.sources import NoiseSource
+from bandanna.errors import CalibrationError, InvalidBudget
+from bandanna.policies.arms.rewards import Rewards, rewards_in
+from bandanna.policies.base import Ask, Choice, Floats, Frozen, Ints, Played, Policy, certain
 from bandanna.policies.confidence import matrix_quantile, vector_quantile
 from bandanna.policies.linucb import Snapshot, scores
-from bandanna.policies.reward_noise import RewardNoise, reward_box
-from bandanna.protocols.base import stated_delta
+from bandanna.protocols.base import FLOAT_BITS, stated_delta
 from bandanna.protocols.central_continual import CentralContinual
-
-Floats = NDArray[np.float64]
+from bandanna.protocols.central_gaussian import CentralGaussian
+from bandanna.protocols.trust import Privacy
 
 _SIGHT = (
     ("the trusted server", "every user's features and reward"),
@@ -69,13 +69,10 @@ class Outer(SymmetricMatrix):
 
 @dataclass(frozen=True, kw_only=True)
 class State:
-    """One run. `stream`, `pending`, `rest` are the server's; `released` (Gram), `vector`, `snapshot` are public."""
+    """One run, all of it released: the Gram part, the vector, and what follows from them."""
 
-    stream: Any
     released: Floats  # (d, d)
     vector: Floats  # (d,)
-    pending: Floats  # (d,): the exact sum of x r of the episode that is running
-    rest: Floats  # (d,): what that sum has beyond its floats
     log_det: float
     batches: int
     switches: int
@@ -84,18 +81,23 @@ class State:
 
 
 @dataclass(frozen=True, kw_only=True)
-class OFULJDP:
+class OFULJDP(Policy[State]):
     """Linear contextual bandit in R^`dim` over `horizon` rounds; features (norm at most 1) and rewards are private.
 
-    budget        `ZCDP(rho=...)`, `ApproxDP(...)` or `RenyiDP(...)` for both together
+    privacy       `bd.central(...)` with a budget for Gaussian noise, for both together
     batch         rounds between two releases of the matrix, sqrt(horizon) by default
     share         the matrix's part of the budget, in units of mu^2 (rho)
     reward_range  rewards are clipped into it; the noise on the vector scales with its largest absolute value
     """
 
+    trusts = ("central",)
+    keeps = ("since the last switch",)
+    noise_stream = "oful"
+    player = "plain"
+
     dim: int
     horizon: int
-    budget: Budget
+    privacy: Privacy
     batch: int | None = None
     share: float = 0.5
     reward_range: tuple[float, float] = (-1.0, 1.0)
@@ -118,52 +120,58 @@ class OFULJDP:
         require.non_negative("width", self.width)
         require.chance("failure", self.failure)
         require.chance("share", self.share)
-        if isinstance(self.budget, PureDP) or not isinstance(self.budget, Budget) or math.isinf(self.budget.mu()):
-            raise InvalidBudget("budget", self.budget, "a finite budget for Gaussian noise: ZCDP, ApproxDP, RenyiDP")
+        self.check_trust()
+        if self.privacy.pure or not self.privacy.noisy:
+            allowed = "a finite budget for Gaussian noise: rho, or epsilon and delta > 0"
+            raise InvalidBudget("privacy", self.privacy.budget, allowed)
 
     @cached_property
-    def domain(self) -> Box:
+    def domain(self) -> Rewards:
         """The declared range."""
-        return reward_box(self.reward_range)
+        return rewards_in(self.reward_range)
 
     @cached_property
-    def _parts(self) -> tuple[CentralContinual, RewardNoise]:
+    def _asks(self) -> tuple[Ask, Ask]:
         """Matrix and vector, with the budget's mu^2 split between them; a little less where their tails need room."""
         assert self.batch is not None
-        steps, largest = max(1, self.horizon // self.batch), max(abs(self.domain.low), abs(self.domain.high))
+        assert self.privacy.budget is not None
+        steps, budget = max(1, self.horizon // self.batch), self.privacy.budget
+        ball = Ball(dim=self.dim, bound=self.domain.bound_of_entries)  # x r
         for less in (0.0, 1e-5, 1e-4, 1e-3, 1e-2):
-            rho = (1 - less) * self.budget.mu() ** 2 / 2
+            rho = (1 - less) * budget.mu() ** 2 / 2
             matrix = CentralContinual.calibrate(
                 domain=Outer(size=self.dim), budget=ZCDP(rho=self.share * rho), horizon=steps
             )
-            # replacing (x, r) moves an episode's sum of x r by at most 2 max |r|
-            noise = RewardNoise(budget=ZCDP(rho=(1 - self.share) * rho), sensitivity=2 * largest, dim=self.dim)
-            if accountant.satisfies(CompositionEvent(events=(matrix.event, noise.event)), self.budget):
-                return matrix, noise
-        raise CalibrationError(f"no noise for matrix and vector meets {self.budget}")
+            vector = CentralGaussian.calibrate(domain=ball, budget=ZCDP(rho=(1 - self.share) * rho))
+            if accountant.satisfies(CompositionEvent(events=(matrix.event, vector.event)), budget):
+                return Ask(protocol=matrix), Ask(protocol=vector, of=self.keeps[0], last=True, step=1)
+        raise CalibrationError(f"no noise for matrix and vector meets {budget}")
 
     @property
     def matrix(self) -> CentralContinual:
         """Running sums of x x^T over the public batches."""
-        return self._parts[0]
+        assert isinstance(self._asks[0].protocol, CentralContinual)
+        return self._asks[0].protocol
 
     @property
-    def noise(self) -> RewardNoise:
-        """Noise on an episode's sum of x r."""
-        return self._parts[1]
+    def vector(self) -> CentralGaussian:
+        """An episode's sum of x r."""
+        assert isinstance(self._asks[1].protocol, CentralGaussian)
+        return self._asks[1].protocol
 
     @cached_property
     def guarantee(self) -> Guarantee:
         """Joint differential privacy of features and reward: the matrix's stream and one vector, composed."""
-        delta = stated_delta(self.budget) if isinstance(self.budget, ApproxDP) else 1e-6
-        both = CompositionEvent(events=(self.matrix.event, self.noise.event))
+        budget = self.privacy.budget
+        delta = stated_delta(budget) if isinstance(budget, ApproxDP) else 1e-6
+        both = CompositionEvent(events=(self.matrix.event, self.vector.event))
         protects = "a user's features and reward"
         return guarantee_of(both, delta=delta, trust="central", protects=protects, composed=False, observers=_SIGHT)
 
     @property
     def subgaussian(self) -> float:
         """s_r."""
-        return self.domain.sensitivity / 2 if self.reward_std is None else self.reward_std
+        return self.domain.width / 2 if self.reward_std is None else self.reward_std
 
     @cached_property
     def matrix_bound(self) -> float:
@@ -176,73 +184,68 @@ class OFULJDP:
         """lambda_0."""
         return max(self.ridge, 2 * self.matrix_bound)
 
-    def init(self) -> State:
+    @property
+    def bits_per_user(self) -> int:
+        """x r and x x^T."""
+        return FLOAT_BITS * (self.dim + self.matrix.domain.dim)
+
+    def init(self, arms: Floats | None = None, replicates: tuple[int, ...] = ()) -> State:
         """Nothing known."""
-        _ = self.guarantee
         nothing, matrix = np.zeros(self.dim), np.zeros((self.dim, self.dim))
         first, _ = self._snapshot(matrix, nothing, switches=0, rounds=0)
+        log_det = self.dim * math.log(self.regulariser)
         return State(
-            stream=self.matrix.begin(),
-            released=matrix,
-            vector=nothing,
-            pending=nothing,
-            rest=nothing,
-            log_det=self.dim * math.log(self.regulariser),
-            batches=0,
-            switches=0,
-            repairs=0,
-            snapshot=first,
+            released=matrix, vector=nothing, log_det=log_det, batches=0, switches=0, repairs=0, snapshot=first
         )
 
-    def act(self, state: State, contexts: Floats) -> NDArray[np.int64]:
-        """The first arm with the largest index, of every round: (rounds, K, d) -> (rounds,)."""
-        return first_best(scores(state.snapshot, clip_norm(contexts, 1.0)))
+    def episode(self, state: State) -> Frozen:
+        """Public batches; what is left at the end is not released."""
+        assert self.batch is not None
+        left = self.horizon - state.batches * self.batch
+        return Frozen(number=state.batches, users=min(self.batch, left), released=left >= self.batch)
 
-    def learn(self, state: State, features: Floats, rewards: Floats, source: NoiseSource) -> tuple[State, int]:
-        """One public batch, (B, d) and (B,): release the matrix; if *it* has grown, the vector too. And clips."""
-        if features.shape != (self.batch, self.dim) or rewards.shape != (self.batch,):
-            allowed = f"({self.batch}, {self.dim}) and ({self.batch},): batches are public"
-            raise InvalidArgument("features, rewards: shapes", (features.shape, rewards.shape), allowed)
-        all_finite("features", features)
-        all_finite("rewards", rewards)
-        x, y = clip_norm(features, 1.0), self.domain.project(rewards)
-        clipped = int(np.count_nonzero(np.einsum("ij,ij->i", features, features) > 1 + 1e-9))
-        clipped += int(np.count_nonzero(np.abs(rewards - y) > 1e-9))
+    def publish(self, state: State) -> Snapshot:
+        """As of the last switch."""
+        return state.snapshot
+
+    def act(self, snapshot: Snapshot, contexts: Floats, coins: Coins) -> Choice:
+        """The first arm with the largest index, of every round: (rounds, K, d)."""
+        return certain(first_best(scores(snapshot, clip_norm(contexts, 1.0))))
+
+    def report(self, ask: Ask, played: Played, coins: Coins) -> Statistic:
+        """x x^T, or x r, both clipped."""
+        assert played.features is not None
+        all_finite("features", played.features)
+        x, rewards = clip_norm(played.features, 1.0), self.domain.report(played)
+        long = np.count_nonzero(np.einsum("ij,ij->i", played.features, played.features) > 1 + 1e-9)
+        domain = ask.protocol.domain
+        values = domain.pack(x[:, :, None] * x[:, None, :]) if isinstance(domain, Outer) else x * rewards.values
+        return domain.sealed(values, clipped=rewards.clipped + long)
+
+    def learn(self, state: State, episode: Frozen) -> Generator[Ask, Estimate, State]:
+        """Release the matrix; if *it* has grown, the vector too."""
+        gram = (yield self._asks[0]).total
         outer = self.matrix.domain
         assert isinstance(outer, Outer)
-        rows = outer.sealed(outer.pack(x[:, :, None] * x[:, None, :]), clipped=np.zeros((), dtype=np.int64))
-        stream, estimate = self.matrix.release(state.stream, rows, source)
-        pending, rest = add((state.pending, state.rest), exact_sum(x * y[:, None], self.domain.bound_of_entries))
-        grown = replace(
-            state,
-            stream=stream,
-            released=outer.unpack(estimate.total),
-            pending=pending,
-            rest=rest,
-            batches=state.batches + 1,
-        )
-        return (self._switched(grown, source) if self._due(grown) else grown), clipped
-
-    def _due(self, state: State) -> bool:
-        """det V_m > (1 + C) det V, of released matrices."""
-        sign, log_det = np.linalg.slogdet(self.regulariser * np.eye(self.dim) + state.released)
-        return bool(sign > 0 and log_det > state.log_det + math.log1p(self.growth))
-
-    def _switched(self, state: State, source: NoiseSource) -> State:
-        assert self.batch is not None
-        vector = state.vector + self.noise.release(state.pending, source, rest=state.rest)
-        switches, rounds = state.switches + 1, state.batches * self.batch
-        snapshot, repaired = self._snapshot(state.released, vector, switches=switches, rounds=rounds)
+        grown = replace(state, released=outer.unpack(gram), batches=state.batches + 1)
+        sign, log_det = np.linalg.slogdet(self.regulariser * np.eye(self.dim) + grown.released)
+        if not (sign > 0 and log_det > state.log_det + math.log1p(self.growth)):  # det V_m > (1 + C) det V
+            return grown
+        vector = state.vector + (yield self._asks[1]).total
+        switches, rounds = state.switches + 1, grown.batches * episode.users
+        snapshot, repaired = self._snapshot(grown.released, vector, switches=switches, rounds=rounds)
         return replace(
-            state,
+            grown,
             vector=vector,
-            pending=np.zeros(self.dim),
-            rest=np.zeros(self.dim),
-            log_det=float(np.linalg.slogdet(self.regulariser * np.eye(self.dim) + state.released)[1]),
+            log_det=float(log_det),
             switches=switches,
             repairs=state.repairs + repaired,
             snapshot=snapshot,
         )
+
+    def counts(self, state: State) -> dict[str, Ints]:
+        """How often it changed its mind, and repaired a matrix."""
+        return {"switches": np.asarray(state.switches), "repairs": np.asarray(state.repairs)}
 
     def _snapshot(self, gram: Floats, vector: Floats, *, switches: int, rounds: int) -> tuple[Snapshot, int]:
         smallest, largest = self.regulariser - self.matrix_bound, self.regulariser + self.matrix_bound
@@ -252,5 +255,5 @@ class OFULJDP:
         radius += self.parameter_bound * math.sqrt(largest)
         if switches:
             quantile = vector_quantile(self.dim, self.failure / (3 * switches * (switches + 1)))  # q_l
-            radius += math.sqrt(switches) * self.noise.std * quantile / math.sqrt(smallest)
+            radius += math.sqrt(switches) * self.vector.std(1) * quantile / math.sqrt(smallest)
         return Snapshot(theta=inverse @ vector, inverse=inverse, radius=self.width * radius), int(repaired)

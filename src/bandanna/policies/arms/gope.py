@@ -14,8 +14,8 @@ noise = "beginning":    N(0, s^2) on the sum of the rewards of every arm of the 
 Symbols: g = max_b |b|^2_{V(pi)^{-1}} (r at the optimum), s_r `reward_std` (sub-Gaussian, w/2 unless told), w the
 range's width, s noise per unit: rho-zCDP is s^2 = w^2/(2 rho). Then |<theta - theta*, b>| <= D_l for every arm, with
 probability 1 - d_l each.
-Privacy: a reward moves V^{-1/2} sum a r by at most w g_V, and one arm's sum by at most w; each phase releases its own
-rewards once (`reward_noise`).
+Privacy: a reward moves V^{-1/2} sum a r by at most w g_V, and one arm's sum by at most w: which arms are played is
+public, so a report is a reward times a public direction (`PublicDirections`). Each phase releases its own rewards once.
 References: Azize and Basu 2024 [004], Algorithm 2, appendices E and H; Lattimore and Szepesvari 2020, chapter 22.
 Deviations: g_V of the arms really played instead of the printed bound d/c_l; no round is skipped; the variant with
 noise in the beginning has phases of the length that its own noise needs; any range, any span.
@@ -24,22 +24,25 @@ noise in the beginning has phases of the length that its own noise needs; any ra
 from __future__ import annotations
 
 import math
+from collections.abc import Generator
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
 
-from bandanna.accounting.budgets import ApproxDP, Budget, PureDP
 from bandanna.accounting.guarantee import Guarantee
 from bandanna.core import require
-from bandanna.core.domain import Box, all_finite, reals
+from bandanna.core.coins import Coins
+from bandanna.core.domain import Statistic, all_finite, reals
+from bandanna.core.estimate import Estimate
 from bandanna.design import Design, optimal_design, span_coordinates
 from bandanna.errors import InvalidArgument, InvalidBudget
-from bandanna.mechanisms.sources import NoiseSource
-from bandanna.policies.reward_noise import RewardNoise, checked_sums, reward_box, sum_sensitivity
-
-Floats = NDArray[np.float64]
+from bandanna.policies.arms.finite import reward_guarantee
+from bandanna.policies.arms.rewards import PublicDirections, Rewards, rewards_in
+from bandanna.policies.base import Ask, Assigned, Floats, Ints, Played, Policy
+from bandanna.protocols.base import BatchProtocol
+from bandanna.protocols.opening import open_batch
+from bandanna.protocols.trust import Privacy, none
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,33 +60,28 @@ class State:
 
     phase: int
     arms: Floats
-    active: NDArray[np.int64]
+    active: Ints
     geometry: Geometry | None
 
 
 @dataclass(frozen=True, kw_only=True)
-class Phase:
-    """Play `arms` (places) so often, one after the other; one that is not `released` lasts to the end of the run."""
-
-    arms: NDArray[np.int64]
-    plays: NDArray[np.int64]
-    released: bool = True
-
-
-@dataclass(frozen=True, kw_only=True)
-class GOPE:
+class GOPE(Policy[State]):
     """Linear bandit with fixed arms in R^`dim`, over `horizon` rounds.
 
-    budget        None (GOPE), `ZCDP(rho=...)`, `ApproxDP(...)` or `RenyiDP(...)`
+    privacy       `bd.none()` (GOPE), or `bd.central(...)` with a budget for Gaussian noise
     noise         "intermediate" (AdaC-GOPE) or "beginning" (AdaC-GOPE-early)
     reward_range  rewards are clipped into it; the noise scales with its width
     failure       probability with which a confidence bound may fail
     reward_std    sub-Gaussian parameter of the rewards, half the range's width by default
     """
 
+    trusts = ("none", "central")
+    player = "assigned"
+    noise_stream = "phase noise"
+
     dim: int
     horizon: int
-    budget: Budget | None = None
+    privacy: Privacy = none()
     noise: str = "intermediate"
     reward_range: tuple[float, float] = (-1.0, 1.0)
     failure: float = 1e-3
@@ -96,43 +94,44 @@ class GOPE:
         require.chance("failure", self.failure)
         if self.reward_std is not None:
             require.positive("reward_std", self.reward_std)
-        pure = isinstance(self.budget, PureDP) or (isinstance(self.budget, ApproxDP) and self.budget.delta == 0.0)
-        if pure and self.mechanism.noisy:
-            raise InvalidBudget("budget", self.budget, "a budget for Gaussian noise: ZCDP, RenyiDP, ApproxDP")
-        _ = self.mechanism
+        self.check_trust()
+        if self.privacy.pure and self.privacy.noisy:
+            allowed = "a budget for Gaussian noise: rho, or epsilon and delta > 0"
+            raise InvalidBudget("privacy", self.privacy.budget, allowed)
+        _ = self.protocol
 
     @cached_property
-    def domain(self) -> Box:
+    def domain(self) -> Rewards:
         """The declared range."""
-        return reward_box(self.reward_range)
+        return rewards_in(self.reward_range)
 
     @property
     def _early(self) -> bool:
         return self.noise == "beginning"
 
     @cached_property
-    def mechanism(self) -> RewardNoise:
-        """Noise on V^{-1/2} sum a r / g_V, (d,), or on the sums of at most d(d+1)/2 arms: both move by w at most."""
+    def protocol(self) -> BatchProtocol:
+        """For V^{-1/2} sum a r / g_V, (d,), or the sums of at most d(d+1)/2 arms: a reward times a direction."""
         dim = self.dim * (self.dim + 1) // 2 if self._early else self.dim
-        return RewardNoise(budget=self.budget, sensitivity=sum_sensitivity(self.domain, self.horizon), dim=dim)
+        return open_batch(self.privacy, PublicDirections(dim=dim, rewards=self.domain), self.horizon)
 
-    @property
+    @cached_property
     def guarantee(self) -> Guarantee:
         """What is promised for a reward."""
-        return self.mechanism.guarantee
+        return reward_guarantee(self.protocol)
 
     @property
     def subgaussian(self) -> float:
         """s_r."""
-        return self.domain.sensitivity / 2 if self.reward_std is None else self.reward_std
+        return self.domain.width / 2 if self.reward_std is None else self.reward_std
 
     def threshold(self, phase: int) -> float:
         """D_l."""
         return self.subgaussian * 2.0**-phase
 
-    def init(self, arms: ArrayLike) -> State:
+    def init(self, arms: Floats | None = None, replicates: tuple[int, ...] = ()) -> State:
         """All arms, (K, d); they are public."""
-        rows = reals("arms", arms)
+        rows = reals("arms", np.zeros((0, self.dim)) if arms is None else arms)
         if rows.ndim != 2 or rows.shape[1] != self.dim or not len(rows):
             raise InvalidArgument("arms: shape", rows.shape, f"(K, {self.dim}), K at least 1")
         all_finite("arms", rows)
@@ -149,30 +148,37 @@ class GOPE:
         chi = rank + 2 * math.sqrt(rank * log) + 2 * log  # f(r, d_l)
         far = geometry.early if self._early else g  # k
         learning = 8 * g * self.subgaussian**2 / self.threshold(state.phase) ** 2 * math.log(4 / share)
-        return learning + 2 * far * self.mechanism.std / self.threshold(state.phase) * math.sqrt(chi)
+        return learning + 2 * far * self.protocol.std(1) / self.threshold(state.phase) * math.sqrt(chi)
 
-    def next(self, state: State) -> Phase:
+    def episode(self, state: State) -> Assigned:
         """The design's arms, ceil(c_l pi(a)) times each; where nothing is left to decide, the first arm to the end."""
+        number = state.phase - 1
         if state.geometry is None:
-            return Phase(arms=state.active[:1], plays=np.array([self.horizon]), released=False)
+            return Assigned(number=number, arms=state.active[:1], plays=np.array([self.horizon]), released=False)
         length = min(self.length(state), 4.0 * self.horizon + 4)  # a phase beyond the horizon is cut short anyway
         design = state.geometry.design
-        return Phase(arms=state.active[design.support], plays=design.plays(length))
+        return Assigned(number=number, arms=state.active[design.support], plays=design.plays(length))
 
-    def learn(self, state: State, phase: Phase, totals: Floats, source: NoiseSource) -> State:
-        """Release the phase: sums of the clipped rewards of its arms, (s,); then drop what is surely not best."""
+    def report(self, ask: Ask, played: Played, coins: Coins) -> Statistic:
+        """The reward times the direction of its arm."""
+        domain = ask.protocol.domain
+        assert isinstance(domain, PublicDirections)
+        return domain.report(played, ask.at[played.arms])
+
+    def learn(self, state: State, episode: Assigned) -> Generator[Ask, Estimate, State]:
+        """Release the phase; then drop what is surely not best."""
         assert state.geometry is not None
-        z, support = state.geometry.coordinates, state.geometry.design.support  # (k, r), (s,)
-        exact = checked_sums(totals, phase.plays, self.domain)
-        played = z[support]
-        root = np.linalg.cholesky((played * phase.plays[:, None]).T @ played)  # V = L L^T
-        if self._early:
-            exact = self._padded(exact, source)[: len(support)]  # noise on the sums
-        half = np.linalg.solve(root, played.T @ exact)  # V^{-1/2} sum a r, up to a rotation
-        if not self._early:
-            moved = np.linalg.solve(root, played.T)  # (r, s): what one unit of reward moves
-            g = float(np.sqrt(np.max(np.einsum("ij,ij->j", moved, moved))))  # g_V
-            half = g * self._padded(half / g, source)[: len(half)]
+        z = state.geometry.coordinates  # (k, r)
+        played = z[state.geometry.design.support]  # (s, r)
+        root = np.linalg.cholesky((played * episode.plays[:, None]).T @ played)  # V = L L^T
+        moved = np.linalg.solve(root, played.T)  # (r, s): V^{-1/2} a, up to a rotation
+        g = float(np.sqrt(np.max(np.einsum("ij,ij->j", moved, moved)))) * (1 + 1e-12)  # g_V, and rounding
+        directions = np.eye(len(played)) if self._early else moved.T / g  # (s, s) or (s, r)
+        table = np.zeros((len(state.arms), self.protocol.domain.dim))  # by arm; the dimension is the largest there is
+        table[episode.arms, : directions.shape[1]] = directions
+        released = yield Ask(protocol=self.protocol, at=table)
+        half = released.total[: directions.shape[1]]
+        half = moved @ half if self._early else g * half  # V^{-1/2} sum a r
         values = z @ np.linalg.solve(root.T, half)  # <theta, b> of every active arm
         keep = np.max(values) - values <= 2 * self.threshold(state.phase)
         active = state.active[keep]
@@ -180,14 +186,12 @@ class GOPE:
         geometry = state.geometry if same else _geometry(state.arms, active)
         return State(phase=state.phase + 1, arms=state.arms, active=active, geometry=geometry)
 
-    def _padded(self, values: Floats, source: NoiseSource) -> Floats:
-        """One release of the mechanism, whose dimension is the largest that can occur."""
-        full = np.zeros(self.mechanism.dim)
-        full[: len(values)] = values
-        return self.mechanism.release(full, source)
+    def counts(self, state: State) -> dict[str, Ints]:
+        """Released phases, and arms that may still be the best."""
+        return {"phases": np.asarray(state.phase - 1), "arms left": np.asarray(len(state.active))}
 
 
-def _geometry(arms: Floats, active: NDArray[np.int64]) -> Geometry | None:
+def _geometry(arms: Floats, active: Ints) -> Geometry | None:
     """None where nothing is left to decide: one arm, or arms that are all equal."""
     left = arms[active]
     if np.all(left == left[0]):

@@ -1,58 +1,65 @@
-"""Runs policies that rarely switch, each seed by itself: actions of the frozen policy for a chunk of rounds in one
-matrix product, cut at the first switch. What comes after the cut is decided anew; contexts are never drawn twice."""
+"""Plays episodes that end when public numbers say so, each seed by itself: actions of the frozen policy for a chunk of
+rounds in one matrix product, cut at the first crossing. What comes after the cut is decided anew; contexts are never
+drawn twice."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from bandanna.core.coins import SeededCoins
 from bandanna.core.streams import Streams
 from bandanna.environments.base import World
 from bandanna.mechanisms.sources import FastNoise
-from bandanna.policies.oful import OFUL
-from bandanna.protocols.base import FLOAT_BITS
+from bandanna.policies.base import Floats, Played
+from bandanna.simulation.players.answers import Answers
 from bandanna.simulation.run import Run
 from bandanna.simulation.tally import Tally
 
-Floats = NDArray[np.float64]
-
 _CHUNK = 1 << 18  # numbers in a chunk of contexts: small enough for a cache
-_SHARE = 4  # a chunk is at most the rounds so far over this: an episode grows with them, so few switches fall in it
+_SHARE = 4  # a chunk is at most the rounds so far over this: an episode grows with them, so few crossings fall in it
 
 
-def run(policy: OFUL, world: World, tally: Tally, rounds: int, *, path: str) -> Run:
+def play(policy: Any, world: World, tally: Tally, rounds: int, *, path: str) -> Run:
     """Play `rounds` rounds; path="messages" decides round by round."""
     switches, users, clipped = (np.zeros(tally.n_seeds, dtype=np.int64) for _ in range(3))
     most = max(1, _CHUNK // (world.n_arms * policy.dim)) if path == "law" else 1
-    for place, (seed, rng) in enumerate(zip(world.streams.seeds, world.streams.generators("oful"), strict=True)):
-        own = Player(world.environment.begin(Streams([seed])), tally, place)
-        source, state = FastNoise(rng), policy.init()
+    coins = SeededCoins(world.streams)
+    noise = world.streams.generators(policy.noise_stream)
+    for place, (seed, rng) in enumerate(zip(world.streams.seeds, noise, strict=True)):
+        own = _Seed(world.environment.begin(Streams([seed])), tally, place)
+        answers = Answers(policy, FastNoise(rng), coins.of(place), path)
+        state, parts = policy.init(), []
         while own.played < rounds:
             contexts, means = own.look(min(most, rounds - own.played, max(16, own.played // _SHARE)))
             while len(contexts):
-                actions = policy.act(state, contexts)
+                actions = policy.act(policy.publish(state), contexts, answers.coins).actions
                 features = contexts[np.arange(len(actions)), actions]
                 cut = policy.crossing(state, features)
                 n = len(actions) if cut is None else cut
-                state, count = policy.absorb(state, features[:n], own.play(means[:n], actions[:n]))
-                clipped[place] += count
+                state = policy.passed(state, features[:n])
+                parts.append(Played(features=features[:n], rewards=own.play(means[:n], actions[:n])))
                 if cut is not None:
-                    state, users[place] = policy.learn(state, source), own.played
+                    rows, parts, users[place] = Played.joined(parts), [], own.played
+                    state = answers.learn(state, policy.episode(state), rows)
                 contexts, means = contexts[n:], means[n:]
-        switches[place] = state.switches
+        switches[place] = policy.counts(state)["switches"]
+        clipped[place] = answers.clipped
     return Run(
         guarantee=policy.guarantee,
         releases=int(np.max(switches)),
         users=int(np.max(users)),
         clipped=clipped,
         repairs=np.zeros(tally.n_seeds, dtype=np.int64),
-        bits_per_user=FLOAT_BITS * (policy.dim + 1),
+        bits_per_user=policy.bits_per_user,
         numbers_per_user=policy.dim + 1,
         counts={"switches": switches},
     )
 
 
-class Player:
+class _Seed:
     """One seed's world, read in order; regret and rewards go to its row of the tally."""
 
     def __init__(self, world: World, tally: Tally, place: int) -> None:
@@ -70,10 +77,6 @@ class Player:
         """Rewards of these actions, (rounds,)."""
         chosen = means[np.arange(len(actions)), actions]
         rewards = self.world.rewards(chosen[None])[0]
-        tally, running = self.tally, self.tally.total[self.place] + np.cumsum(np.max(means, axis=1) - chosen)
-        first, last = np.searchsorted(tally.checkpoints, [self.played + 1, self.played + len(actions) + 1])
-        tally.regret[self.place, first:last] = running[tally.checkpoints[first:last] - self.played - 1]
-        tally.total[self.place] = running[-1]
-        tally.rewards[self.place] += np.sum(rewards)
+        self.tally.of_seed(self.place, self.played, np.max(means, axis=1) - chosen, rewards)
         self.played += len(actions)
         return np.asarray(rewards)

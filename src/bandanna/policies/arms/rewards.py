@@ -1,0 +1,114 @@
+"""What a device reports of a private reward: the reward itself, a bit, or the reward times a public direction."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from bandanna.core.coins import Coins
+from bandanna.core.domain import Box, Domain, Statistic, all_finite
+from bandanna.core.shapes import Bits
+from bandanna.errors import InvalidArgument, InvalidStatistic
+from bandanna.policies.base import Floats, Played
+
+BITS = Bits()
+_ROUNDING = 1e-12  # relative; what rounding errors of an honest direction may exceed its bound by
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rewards(Box):
+    """Rewards in [low, high]: sums are exact, so one of them moves a sum by the width."""
+
+    dim: int = 1
+
+    @property
+    def width(self) -> float:
+        """high - low."""
+        return self.high - self.low
+
+    def report(self, played: Played) -> Statistic:
+        """Rewards (*R, n) as statistics of one number each, clipped and counted."""
+        all_finite("rewards", played.rewards)
+        inside = self.project(played.rewards)
+        moved = np.abs(inside - played.rewards) > 1e-9
+        if played.counts is not None:
+            moved = np.where(moved, played.counts, 0)
+        clipped = np.asarray(np.sum(moved, axis=-1, dtype=np.int64))
+        return self.sealed(inside[..., None], clipped=clipped, counts=played.counts)
+
+    def bits(self, played: Played, coins: Coins) -> Statistic:
+        """Clipped rewards (*R, n), each rounded to an end of the range by a coin, without bias: bits.
+
+        Of users who share a row, as many are ones as their coins say.
+        """
+        rewards = self.report(played)
+        share = np.clip((rewards.values[..., 0] - self.low) / self.width, 0.0, 1.0)
+        if played.counts is None:
+            between = (share > 0) & (share < 1)
+            if np.any(between):
+                share = np.where(between, coins.among(between, "rounded rewards") < share, share)
+            return BITS.sealed(np.asarray(share, dtype=float)[..., None], clipped=rewards.clipped)
+        ones = coins.binomial(played.counts, share, "rounded rewards")
+        counts = np.concatenate([played.counts - ones, ones], axis=-1)  # (*R, 2n): the zeros, then the ones
+        values = np.zeros((*counts.shape, 1))
+        values[..., ones.shape[-1] :, :] = 1.0
+        return BITS.sealed(values, clipped=rewards.clipped, counts=counts)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PublicDirections(Domain):
+    """Vectors r z, r a reward in a range of width w and z a public direction, |z| <= `bound`.
+
+    Neighbours differ in r, not in z: |r z - r' z| <= w bound in l2, whatever `dim` is, sqrt(dim) times that in l1.
+    Which z belongs to a vector cannot be told from it, so that none is admitted but those that `report` forms.
+    """
+
+    rewards: Rewards
+    bound: float = 1.0
+
+    @property
+    def sensitivity(self) -> float:
+        """w bound, and the rounding of directions and products."""
+        rounding = 2.0**-51 * math.sqrt(self.dim) * self.rewards.bound_of_entries
+        return self.bound * (self.rewards.width * (1 + _ROUNDING) + rounding)
+
+    @property
+    def l1_sensitivity(self) -> float:
+        """sqrt(dim) times as much."""
+        return self.sensitivity * math.sqrt(self.dim)
+
+    @property
+    def lower(self) -> Floats:
+        """Of any reward times any direction."""
+        return -self.upper
+
+    @property
+    def upper(self) -> Floats:
+        """Of any reward times any direction."""
+        return np.full(self.dim, self.bound * self.rewards.bound_of_entries * (1 + _ROUNDING))
+
+    def project(self, values: Floats) -> Floats:
+        """There is no projection without the direction."""
+        raise InvalidStatistic("statistics", "plain vectors", "those that `report` forms: a reward times its direction")
+
+    def report(self, played: Played, directions: Floats) -> Statistic:
+        """Rewards (n,), clipped, each times a direction of its own, (n, dim)."""
+        if np.any(np.einsum("...i,...i->...", directions, directions) > (self.bound * (1 + _ROUNDING)) ** 2):
+            raise InvalidStatistic("directions", "too long", f"vectors of norm at most {self.bound:g}")
+        rewards = self.rewards.report(played)
+        return self.sealed(rewards.values * directions, clipped=rewards.clipped, counts=rewards.counts)
+
+
+def rewards_in(reward_range: tuple[float, float]) -> Rewards:
+    """The declared range of the rewards: they are clipped into it before any statistic is formed."""
+    try:
+        if isinstance(reward_range, str):
+            raise TypeError
+        low, high = (float(end) for end in reward_range)
+    except (TypeError, ValueError):
+        raise InvalidArgument("reward_range", reward_range, "two numbers, low < high") from None
+    if not -math.inf < low < high < math.inf:
+        raise InvalidArgument("reward_range", reward_range, "two finite numbers, low < high")
+    return Rewards(low=low, high=high)
