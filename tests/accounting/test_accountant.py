@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import stats
 
-from bandanna.accounting import accountant, gdp
+from bandanna.accounting import accountant, gdp, lattice
 from bandanna.accounting.accountant import Accountant
 from bandanna.accounting.amplification import composed_shuffled_gaussian_delta
 from bandanna.accounting.budgets import ZCDP, ApproxDP, Budget, PureDP, RenyiDP
@@ -545,3 +545,15 @@ def test_bad_questions() -> None:
         with pytest.raises(InvalidBudget, match="delta"):
             accountant.epsilon(event, delta)
     assert accountant.delta(event, math.inf) == 0.0
+
+
+def test_every_coordinate_brings_its_tail() -> None:
+    """A release of fifty numbers is priced up to the total-variation mass of one of them, or without its rounding's."""
+    tail, shape = 1e-3, {"trials": 40_000, "shift": 20.0, "reach": 20, "dim": 50}
+    cut, half = 4.25, 4.5  # Phi(-4.25) is just below tail / 50, Phi(-4.5) below half of that
+    whole = gaussian_price(BinomialEvent(**shape, rounded=False), tail)
+    assert whole.tail == pytest.approx(50 * lattice.binomial_price(40_000, 0.5, cut).tail)
+    rounded = gaussian_price(BinomialEvent(**shape), tail)
+    assert rounded.tail == pytest.approx(tail / 2 + 50 * lattice.binomial_price(40_000, 0.5, half).tail)
+    discrete = gaussian_price(DiscreteGaussianEvent(std=400.0, shift=20.0, dim=50), tail)
+    assert discrete.tail == pytest.approx(50 * lattice.discrete_gaussian_price(400.0, cut).tail)

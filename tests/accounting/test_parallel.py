@@ -17,12 +17,14 @@ from bandanna.accounting.events import (
     BinomialEvent,
     ClearEvent,
     CompositionEvent,
+    ContinualEvent,
     DiscreteGaussianEvent,
     Event,
     GaussianEvent,
     LaplaceEvent,
     RepetitionEvent,
 )
+from bandanna.accounting.factorisation import factorise
 from bandanna.accounting.gdp import Price
 
 
@@ -105,6 +107,17 @@ def test_every_batch_of_a_person_brings_its_tail(participations: int) -> None:
         assert own.tail <= stated.tail * (1 + 1e-12)
     dearest = max(accountant.price(event, tail).tail for event in batches)
     assert stated.tail == pytest.approx(participations * dearest)
+
+
+def test_streams_bring_their_tails_too() -> None:
+    """A person in two streams and a batch pays the mu of all of them, and the total-variation mass of one only."""
+    tail, factors = 1e-4, factorise("tree", horizon=4)
+    streams = [ContinualEvent(factorisation=factors, std=std, sensitivity=1.0, grid=0.25) for std in (8.0, 9.0)]
+    batch = DiscreteGaussianEvent(std=40.0, shift=5.0, dim=2)
+    stated = parallel._heaviest(Counter([*streams, batch]), 1, tail)
+    own = accountant.price(streams[0], tail) + accountant.price(streams[1], tail) + accountant.price(batch, tail)
+    assert stated.mu == pytest.approx(own.mu)
+    assert stated.tail == pytest.approx(own.tail)
 
 
 def test_each_batch_alone_when_everybody_takes_part_once() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -289,3 +290,38 @@ def test_state_kinds() -> None:
     """A factorisation begins with another one's state."""
     assert isinstance(make().begin(), TreeState)
     assert isinstance(make(factorisation=BLT.optimal(horizon=2)).begin(), BLTState)
+
+
+def mixed(factors: Factorisation, stream: list[Fraction]) -> list[Fraction]:
+    """C x of one coordinate in fractions: blocks of a tree as they are completed, or a BLT's recursion."""
+    if not isinstance(factors, BLT):
+        ends = range(1, len(stream) + 1)
+        return [sum(stream[t - 2**level : t], Fraction(0)) for t in ends for level in range((t & -t).bit_length())]
+    weights, theta = ([Fraction(x) for x in column] for column in (factors.weights.tolist(), factors.theta))
+    sums, out = [Fraction(0)] * len(theta), []
+    for x in stream:
+        out.append(x + sum(w * s for w, s in zip(weights, sums, strict=True)))
+        sums = [decay * s + x for decay, s in zip(theta, sums, strict=True)]
+    return out
+
+
+@pytest.mark.parametrize("name", ["tree", "honaker", "blt"])
+def test_released_numbers_are_exact_before_they_are_rounded(name: str) -> None:
+    """C x would be wrong by more than parts in 2^95 of its largest element: by errors that neighbours do not share."""
+    mechanism = ContinualGaussian(factorisation=factorise(name, horizon=40), std=1.0, sensitivity=1.0)
+    rng, kept, release = np.random.default_rng(8), list[Fraction](), ContinualGaussian._release
+    high = rng.uniform(-1, 1, 40) * 10.0 ** rng.integers(-16, 1, 40)
+    rest = high * rng.uniform(-1, 1, 40) * 2.0**-54
+
+    def read(self: ContinualGaussian, source: Any, exact: Any) -> np.ndarray:
+        pairs = zip(exact[0].ravel().tolist(), exact[1].ravel().tolist(), strict=True)
+        kept.extend(Fraction(one) + Fraction(other) for one, other in pairs)
+        return release(self, source, exact)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ContinualGaussian, "_release", read)
+        state = mechanism.begin()
+        for one, other in zip(high, rest, strict=True):
+            state, _ = mechanism.step(state, [one], FastNoise(rng), rest=[other])
+    exact = mixed(mechanism.factorisation, [Fraction(a) + Fraction(b) for a, b in zip(high, rest, strict=True)])
+    assert max(abs(a - b) for a, b in zip(kept, exact, strict=True)) <= Fraction(2) ** -95

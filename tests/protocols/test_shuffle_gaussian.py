@@ -157,7 +157,7 @@ def test_the_grid_of_the_reports_is_charged() -> None:
     excess = protocol.event.sensitivity / REPORT.sensitivity - 1
     assert 0 < excess < 1e-4
     assert protocol.event.users == 20
-    assert protocol.event.tail < 1e-30
+    assert 0 < protocol.event.tail < 1e-200  # discrete noise is Gaussian up to its tails
 
 
 @pytest.mark.parametrize(
