@@ -17,9 +17,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bandanna.core.coins import GeneratorCoins
+from bandanna.core.estimate import Estimate
 from bandanna.core.linalg import first_best
 from bandanna.core.streams import Streams
 from bandanna.environments.glm import PublishedGLM
+from bandanna.loop import close
 from bandanna.mechanisms.sources import FastNoise
 from bandanna.policies.glm import GLMJDP, GLMUCB, GLOC, ECOLog, RSGLinUCB
 from bandanna.policies.glm.glm_ucb import UCBState
@@ -48,13 +51,17 @@ OPTIONS: dict[str, dict[str, Any]] = {
 
 def learning_loop(policy: GLMUCB | GLOC | ECOLog, arms: Floats, outcomes: Floats) -> list[int]:
     """A policy that learns in every round: arms (T, K, d), what each would earn (T, K) -> the arms played."""
-    state, played = policy.init(()), []
+    state, played, rows = policy.init(), [], np.zeros((len(arms), policy.dim + 2))
     if isinstance(state, UCBState):
         state = replace(state, near=None)  # a plain loop reads all data in every round
-    for contexts, rewards in zip(arms, outcomes, strict=True):
-        action = int(policy.act(state, contexts))  # type: ignore[arg-type]
+    coins = GeneratorCoins(np.random.default_rng(0))
+    for t, (contexts, rewards) in enumerate(zip(arms, outcomes, strict=True)):
+        action = int(policy.act(state, contexts[None], coins).actions[0])  # type: ignore[arg-type]
         played.append(action)
-        state = policy.learn(state, contexts[action], rewards[action])  # type: ignore[arg-type]
+        rows[t, :-1] = *contexts[action], rewards[action]
+        last, everything = (Estimate(total=rows[begin : t + 1], count=1, variance=0.0) for begin in (t, 0))
+        steps = policy.learn(state, policy.episode(state))  # type: ignore[arg-type]
+        state = close(steps, lambda ask, one=last, all_=everything: one if ask.of == "episode" else all_)  # type: ignore[misc]
     return played
 
 
@@ -75,13 +82,13 @@ def rs_glinucb_loop(policy: RSGLinUCB, arms: Floats, outcomes: Floats) -> tuple[
                 np.array([*(features[i] for i in rows), x]),
                 np.array([*(rewards[i] for i in rows), earned[action]]),
             )
-            theta_o = policy.fit_o(xs, rs, np.ones(len(xs)), theta_o)
+            theta_o = policy.fit_o(xs, rs, theta_o)
             explored.append(True)
         else:
             if policy.grown(h, h_tau) and not (policy.live and switches):
                 used = [i for i, flag in enumerate(explored) if policy.uses_everything or not flag]
                 xs, rs = np.array([features[i] for i in used]), np.array([rewards[i] for i in used])
-                theta_tau = policy.fit_tau(xs, rs, np.ones(len(xs)), theta_tau, theta_o, v)
+                theta_tau = policy.fit_tau(xs, rs, theta_tau, theta_o, v)
                 h_tau, switches = h.copy(), switches + 1
             snapshot = np.linalg.inv(h if policy.live and switches else h_tau)
             middle, half = contexts @ theta_o, policy.elimination * np.sqrt(norms)
@@ -100,7 +107,7 @@ def rs_glinucb_loop(policy: RSGLinUCB, arms: Floats, outcomes: Floats) -> tuple[
 
 def glm_jdp_loop(policy: GLMJDP, arms: Floats, outcomes: Floats, rng: np.random.Generator) -> tuple[list[int], int]:
     """GLM-JDP: the arms played and the refits of theta_tau; every round releases through the continual mechanism."""
-    used, noise, mechanism = policy.used, FastNoise(rng), policy.mechanisms.matrices
+    used, noise, mechanism = policy.used, FastNoise(rng), policy.stream.mechanism
     stream = mechanism.begin(())
     v, h = policy.matrices(np.zeros(mechanism.dim))
     v_o, h_tau, theta_o, theta_tau = v, h, np.zeros(policy.dim), np.zeros(policy.dim)
@@ -120,7 +127,7 @@ def glm_jdp_loop(policy: GLMJDP, arms: Floats, outcomes: Floats, rng: np.random.
         rewards.append(earned[action])
         explored.append(fires)
         played.append(action)
-        leaf = policy.leaf(x, policy.weights(theta_o, x[None])[0], np.array(fires))
+        leaf = policy.mechanisms.leaves.of(x, policy.leaf_weights(theta_o, x[None])[0], np.array(fires))
         stream, total = mechanism.step(stream, leaf, noise)
         v, h = policy.matrices(total)
         for kind, (matrix, snapshot, budget) in enumerate(((v, v_o, used.calls_o), (h, h_tau, used.calls_tau))):
@@ -134,7 +141,15 @@ def glm_jdp_loop(policy: GLMJDP, arms: Floats, outcomes: Floats, rng: np.random.
                 optimiser = policy.mechanisms.estimate_o if kind == 0 else policy.mechanisms.estimate_tau
                 bound = policy.model.slope_bound * v if kind == 0 else math.e * h
                 start = theta_o if kind == 0 else theta_tau
-                theta = policy.estimate(optimiser, xs, rs, noise, rounds=t, start=start, matrix=bound)
+                theta = optimiser.minimise(
+                    xs if len(xs) else np.zeros((1, policy.dim)),
+                    rs if len(rs) else np.zeros(1),
+                    noise,
+                    count=t,
+                    ridge=used.ridge,
+                    start=start,
+                    matrix=bound + used.ridge * np.eye(policy.dim),
+                )
                 if kind == 0:
                     theta_o, v_o = theta, v
                 else:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from bandanna.environments import LinearContextual
-from bandanna.policies.linucb import LinUCB
+from bandanna.policies.linear.linucb import LinUCB
 from bandanna.protocols.trust import Privacy, central, shuffle
 from bandanna.simulation.engine import simulate
 from benchmarks import Ratio

@@ -13,7 +13,7 @@ import numpy as np
 from bandanna.accounting.factorisation import BLT
 from bandanna.core.streams import Streams
 from bandanna.environments import LinearContextual
-from bandanna.policies.linucb import LinUCB
+from bandanna.policies.linear.linucb import LinUCB
 from bandanna.protocols.base import BatchProtocol, Floats
 from bandanna.protocols.central_continual import CentralContinual
 from bandanna.protocols.shuffle_binomial import ShuffleBinomial

@@ -13,8 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 import bandanna as bd
+from bandanna.core.coins import SecureCoins
 from bandanna.design import epsilon_net
 from bandanna.environments import Population
+from bandanna.loop import close
+from bandanna.policies.base import Ask, Played
 
 Floats = NDArray[np.float64]
 
@@ -53,17 +56,20 @@ def operate(net: Floats, settings: Floats) -> None:
     """The same by hand, as a base station would run it: with reports of phones, and noise for people."""
     phones = np.random.default_rng(1)  # stands for the cell; the noise comes from the operating system
     policy = bd.make("SDP-DPE", dim=6, horizon=HORIZON, sigma=0.1, **BUDGET)
-    state, played = policy.begin(net), 0
+    state, played = policy.init(net), 0
     while len(state.active) > 1:
-        phase = policy.plan(state)  # public: what to play, how often, and how many phones to ask
-        played += phase.length
+        phase = policy.episode(state)  # public: what to play, how often, and how many phones to ask
+        played += int(np.sum(phase.plays))
         if played > HORIZON:  # a phase that cannot be finished is not released
             break
         models = THETA + 0.1 * phones.standard_normal((phase.clients, 6))
-        chances = np.clip((1 + models @ net[phase.support].T) / 2, 0, 1)
-        reports = 2 * phones.binomial(phase.plays, chances) / phase.plays - 1  # each phone's averages, in [-1, 1]
-        released = policy.protocol(phase).release(reports, bd.SecureNoise())
-        state = policy.learn(state, phase, released.total / phase.clients)
+        chances = np.clip((1 + models @ net[phase.arms].T) / 2, 0, 1)
+        averages = 2 * phones.binomial(phase.plays, chances) / phase.plays - 1  # each phone's, in [-1, 1]
+
+        def answer(ask: Ask, seen: Played = Played(rewards=averages)) -> bd.Estimate:  # noqa: B008
+            return ask.protocol.release(policy.report(ask, seen, SecureCoins()), bd.SecureNoise())
+
+        state = close(policy.learn(state, phase), answer)
     best = int(np.argmax(net @ THETA))
     kept = settings[state.active]
     print(f"{len(kept)} of {len(net)} configurations are left after {state.number - 1} phases: tilt", end=" ")

@@ -36,8 +36,8 @@ _HOMES = {
     "FastNoise": "bandanna.mechanisms.sources",
     "NoiseSource": "bandanna.mechanisms.sources",
     "SecureNoise": "bandanna.mechanisms.sources",
-    "Anytime": "bandanna.policies.anytime",
-    "PaperConfidence": "bandanna.policies.confidence",
+    "Anytime": "bandanna.policies.linear.anytime",
+    "PaperConfidence": "bandanna.policies.linear.confidence",
     "BGLinUCB": "bandanna.policies.glm",
     "ECOLog": "bandanna.policies.glm",
     "GLMJDP": "bandanna.policies.glm",
@@ -45,18 +45,18 @@ _HOMES = {
     "GLMUCB": "bandanna.policies.glm",
     "GLOC": "bandanna.policies.glm",
     "RSGLinUCB": "bandanna.policies.glm",
-    "LinUCB": "bandanna.policies.linucb",
-    "PhasedElimination": "bandanna.policies.phased_elimination",
-    "Elimination": "bandanna.policies.elimination",
-    "GOPE": "bandanna.policies.gope",
-    "LDPUCB": "bandanna.policies.ldp_ucb",
-    "OFUL": "bandanna.policies.oful",
-    "OFULJDP": "bandanna.policies.oful_jdp",
-    "Thompson": "bandanna.policies.thompson",
-    "UCB1": "bandanna.policies.ucb1",
-    "UCBEpisodes": "bandanna.policies.ucb_episodes",
+    "LinUCB": "bandanna.policies.linear.linucb",
+    "PhasedElimination": "bandanna.policies.distributed.phased_elimination",
+    "Elimination": "bandanna.policies.arms.successive_elimination",
+    "GOPE": "bandanna.policies.arms.gope",
+    "LDPUCB": "bandanna.policies.arms.ldp_ucb",
+    "OFUL": "bandanna.policies.linear.oful",
+    "OFULJDP": "bandanna.policies.linear.oful_jdp",
+    "Thompson": "bandanna.policies.arms.thompson",
+    "UCB1": "bandanna.policies.arms.ucb1",
+    "UCBEpisodes": "bandanna.policies.arms.ucb_episodes",
     "make": "bandanna.policies.registry",
-    "geometric": "bandanna.policies.schedules",
+    "geometric": "bandanna.policies.linear.schedules",
     "CentralContinual": "bandanna.protocols",
     "CentralGaussian": "bandanna.protocols",
     "CentralLaplace": "bandanna.protocols",
@@ -208,21 +208,21 @@ if TYPE_CHECKING:
     from bandanna.counters import ContinualSum
     from bandanna.errors import BandannaError
     from bandanna.mechanisms.sources import FastNoise, NoiseSource, SecureNoise
-    from bandanna.policies.anytime import Anytime
-    from bandanna.policies.confidence import PaperConfidence
-    from bandanna.policies.elimination import Elimination
+    from bandanna.policies.arms.gope import GOPE
+    from bandanna.policies.arms.ldp_ucb import LDPUCB
+    from bandanna.policies.arms.successive_elimination import Elimination
+    from bandanna.policies.arms.thompson import Thompson
+    from bandanna.policies.arms.ucb1 import UCB1
+    from bandanna.policies.arms.ucb_episodes import UCBEpisodes
+    from bandanna.policies.distributed.phased_elimination import PhasedElimination
     from bandanna.policies.glm import GLMJDP, GLMSDP, GLMUCB, GLOC, BGLinUCB, ECOLog, RSGLinUCB
-    from bandanna.policies.gope import GOPE
-    from bandanna.policies.ldp_ucb import LDPUCB
-    from bandanna.policies.linucb import LinUCB
-    from bandanna.policies.oful import OFUL
-    from bandanna.policies.oful_jdp import OFULJDP
-    from bandanna.policies.phased_elimination import PhasedElimination
+    from bandanna.policies.linear.anytime import Anytime
+    from bandanna.policies.linear.confidence import PaperConfidence
+    from bandanna.policies.linear.linucb import LinUCB
+    from bandanna.policies.linear.oful import OFUL
+    from bandanna.policies.linear.oful_jdp import OFULJDP
+    from bandanna.policies.linear.schedules import geometric
     from bandanna.policies.registry import make
-    from bandanna.policies.schedules import geometric
-    from bandanna.policies.thompson import Thompson
-    from bandanna.policies.ucb1 import UCB1
-    from bandanna.policies.ucb_episodes import UCBEpisodes
     from bandanna.protocols import (
         CentralContinual,
         CentralGaussian,

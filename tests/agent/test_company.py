@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from bandanna.agent import Agent
 from bandanna.agent.decisions import Decision
-from bandanna.policies.anytime import Anytime
-from bandanna.policies.linucb import LinUCB
+from bandanna.policies.linear.anytime import Anytime
+from bandanna.policies.linear.linucb import LinUCB
 from bandanna.protocols.trust import central
 
 pytestmark = pytest.mark.filterwarnings("ignore::bandanna.errors.ClippingWarning")  # contexts here are huge

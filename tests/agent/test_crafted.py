@@ -16,8 +16,8 @@ from bandanna.accounting.events import GaussianEvent
 from bandanna.accounting.stores import Entry, SQLiteStore, integrity
 from bandanna.agent import Agent
 from bandanna.errors import BandannaError
-from bandanna.policies.anytime import Anytime
-from bandanna.policies.linucb import LinUCB
+from bandanna.policies.linear.anytime import Anytime
+from bandanna.policies.linear.linucb import LinUCB
 
 from ..crafting import mutated, pick, rewrite
 

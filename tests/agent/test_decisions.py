@@ -17,7 +17,7 @@ from bandanna.environments import Bounded, LinearContextual
 from bandanna.errors import BandannaError, ClippingWarning, InvalidArgument, InvalidStatistic
 from bandanna.mechanisms.sources.base import NoiseSource, Size, shape
 from bandanna.mechanisms.sources.replicated import ReplicatedNoise
-from bandanna.policies.anytime import Anytime
+from bandanna.policies.linear.anytime import Anytime
 from bandanna.policies.base import Choice
 
 BUDGET: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-5}

@@ -15,7 +15,7 @@ from scipy import stats
 import bandanna as bd
 from bandanna.agent import Agent
 from bandanna.errors import BudgetExceeded, InvalidArgument, MissingExtra
-from bandanna.policies.anytime import Anytime
+from bandanna.policies.linear.anytime import Anytime
 
 BUDGET: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-5}
 MODELS = {

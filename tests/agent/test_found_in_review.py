@@ -18,7 +18,7 @@ from bandanna.agent.kinds import SAVES
 from bandanna.agent.releases import calibrations
 from bandanna.errors import BandannaError, BudgetExceeded
 from bandanna.policies import linucb
-from bandanna.policies.anytime import Anytime
+from bandanna.policies.linear.anytime import Anytime
 
 BUDGET: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-5}
 SETS = np.random.default_rng(0).normal(size=(200, 3, 2)) / 3

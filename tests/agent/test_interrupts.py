@@ -19,7 +19,7 @@ from bandanna.accounting.stores import SQLiteStore
 from bandanna.agent import Agent
 from bandanna.agent.kinds import ENCODING
 from bandanna.errors import BandannaError, ConflictingRelease
-from bandanna.policies.anytime import Anytime
+from bandanna.policies.linear.anytime import Anytime
 
 from ..trouble import Disk, Failure, Interrupt, Signal
 

@@ -10,7 +10,7 @@ import pytest
 
 import bandanna as bd
 from bandanna.agent.plan import Batch, Plan, channel_of
-from bandanna.policies.anytime import Anytime
+from bandanna.policies.linear.anytime import Anytime
 
 
 def written_down(policy: bd.LinUCB | bd.Anytime, phases: int) -> list[Batch]:

@@ -21,8 +21,8 @@ from bandanna.accounting.stores import SQLiteStore
 from bandanna.agent import Agent
 from bandanna.agent.kinds import ENCODING
 from bandanna.errors import BandannaError, BudgetExceeded, ConflictingRelease, InvalidArgument
-from bandanna.policies.anytime import Anytime
-from bandanna.policies.schedules import Schedule
+from bandanna.policies.linear.anytime import Anytime
+from bandanna.policies.linear.schedules import Schedule
 
 from ..trouble import in_a_fork
 
@@ -145,7 +145,7 @@ def test_calibration_is_not_searched_again(tmp_path: Path, monkeypatch: pytest.M
     agent = Agent(policy=policy("central-blt"), test=True, seed=0)
     play(agent, 9)
     agent.save(tmp_path / "agent")
-    monkeypatch.setattr("bandanna.policies.linucb.open_channel", lambda *_, **__: 1 / 0)
+    monkeypatch.setattr("bandanna.policies.linear.linucb.open_channel", lambda *_, **__: 1 / 0)
     again = Agent.load(tmp_path / "agent")
     assert again.policy.channel == agent.policy.channel
     play(again, 9)

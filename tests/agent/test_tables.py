@@ -12,7 +12,7 @@ import pytest
 
 from bandanna.agent import Agent
 from bandanna.errors import ClippingWarning, InvalidArgument, InvalidStatistic
-from bandanna.policies.linucb import LinUCB
+from bandanna.policies.linear.linucb import LinUCB
 
 
 def agent(**changes: Any) -> Agent:

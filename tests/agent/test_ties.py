@@ -11,8 +11,8 @@ import pytest
 from scipy import stats
 
 from bandanna.agent import Agent
-from bandanna.policies.anytime import Anytime
-from bandanna.policies.linucb import LinUCB
+from bandanna.policies.linear.anytime import Anytime
+from bandanna.policies.linear.linucb import LinUCB
 
 TREATMENTS = np.eye(4)  # no features of their own: tied until something is known
 OLD = Path(__file__).parent / "fixtures" / "version-1"

@@ -11,7 +11,7 @@ import pytest
 from bandanna.core.streams import Streams
 from bandanna.environments import ArrayEnvironment, Bounded, CallableEnvironment
 from bandanna.errors import InvalidArgument, InvalidStatistic
-from bandanna.policies.linucb import LinUCB
+from bandanna.policies.linear.linucb import LinUCB
 from bandanna.simulation.engine import simulate
 
 ARMS = np.array([[1.0, 0.0], [0.6, 0.8], [0.0, 0.5]])

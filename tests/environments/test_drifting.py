@@ -11,7 +11,7 @@ from scipy import stats
 from bandanna.core.streams import Streams
 from bandanna.environments import DriftingContexts
 from bandanna.errors import InvalidArgument
-from bandanna.policies.linucb import LinUCB
+from bandanna.policies.linear.linucb import LinUCB
 from bandanna.simulation.engine import simulate
 
 

@@ -27,7 +27,7 @@ from bandanna.environments import (
     published,
 )
 from bandanna.errors import InvalidArgument
-from bandanna.policies.linucb import LinUCB
+from bandanna.policies.linear.linucb import LinUCB
 from bandanna.simulation.engine import simulate
 
 HORIZON = 90

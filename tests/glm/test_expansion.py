@@ -8,10 +8,11 @@ import pytest
 
 from bandanna.environments import GeneralisedLinear
 from bandanna.glm import Binomial, Linear, Link, Logistic, Probit, TruncatedPoisson, maximum_likelihood
-from bandanna.glm.expansion import Expansion, expandable
+from bandanna.glm.expansion import expandable, monomials, no_rows
 from bandanna.glm.likelihood import loss_gradient
 from bandanna.policies.glm import GLMUCB, glm_ucb
 from bandanna.simulation.engine import simulate
+from tests.policies.answering import Teacher
 
 ALL = [Logistic(), Probit(), Binomial(trials=4), TruncatedPoisson(most=3), Linear()]
 POTENTIALS = {
@@ -59,15 +60,14 @@ def test_the_minimum_of_the_polynomial_is_that_of_the_loss(link: Link) -> None:
     """Within its reach the polynomial would have another minimum than the loss that it stands for."""
     x, r = rows(link, n=400, seeds=4)
     first = maximum_likelihood(link, x[:, :300], r[:, :300], ridge=2.0).theta
-    near = Expansion(link, 4, 3)
-    near.move(np.arange(4), first, x[:, :300], r[:, :300])
+    near = no_rows(4, 3).move(link, np.arange(4), first, x[:, :300], r[:, :300])
     theta = first
     for t in range(300, 400):
-        near.add(x[:, t], r[:, t])
-        theta, fine = near.minimise(theta, 2.0, 1e-9)
+        near = near.add(link, x[:, t], r[:, t])
+        theta, fine = near.minimise(link, theta, 2.0, 1e-9)
         if not np.all(fine):
             assert link.name == "truncated poisson"  # its stated bound is the most generous, so its reach the shortest
-            near.move(np.arange(4), theta, x[:, : t + 1], r[:, : t + 1])
+            near = near.move(link, np.arange(4), theta, x[:, : t + 1], r[:, : t + 1])
     np.testing.assert_allclose(theta, maximum_likelihood(link, x, r, ridge=2.0).theta, atol=2e-7)
     assert np.max(np.abs(theta - first)) > 0.01  # it went somewhere
 
@@ -76,14 +76,14 @@ def test_the_minimum_of_the_polynomial_is_that_of_the_loss(link: Link) -> None:
 def test_the_rest_is_of_the_next_order_and_negligible_within_reach(link: Link) -> None:
     """A term of the highest degree would be another's, or the reach be longer than what the rest allows."""
     x, r = rows(link, n=50, seeds=1)
-    near, anchor = Expansion(link, 1, 3), np.array([[0.3, -0.4, 0.2]])
-    near.move(np.arange(1), anchor, x, r)
+    terms, anchor = monomials(3), np.array([[0.3, -0.4, 0.2]])
+    near = no_rows(1, 3).move(link, np.arange(1), anchor, x, r)
     ratio = link.derivative_ratio(6, float(np.linalg.norm(anchor)) + 1)
     assert ratio * near.reach[0] ** 6 / 720 <= 1e-7 * (1 + 1e-9)
     errors = []
     for length in (0.4, 0.2):
         move = length * np.array([[0.6, 0.0, 0.8]])
-        powers = near.terms.of(move) * near.terms.inverse_factorials
+        powers = terms.of(move) * terms.inverse_factorials
         exact = loss_gradient(link, anchor + move, x, r)
         errors.append(float(np.max(np.abs((powers[:, None] @ near.table)[:, 0] - exact))))
     assert errors[1] <= max(errors[0] / 2**5.5, 1e-12)
@@ -94,21 +94,21 @@ def test_every_estimate_of_a_run_is_that_of_all_data(link: Link) -> None:
     """GLM-UCB would keep an estimate that left the polynomial's reach, or stop before it is accurate."""
     x, r = rows(link, n=120, seeds=2)
     policy = GLMUCB(dim=3, horizon=120, link=link, parameter_bound=1.0)
-    state = policy.init((2,))
+    teachers = [Teacher(policy) for _ in range(2)]
     for t in range(120):
-        state = policy.learn(state, x[:, t], r[:, t])
+        found = [teacher.learn(x[seed, t], r[seed, t]).theta for seed, teacher in enumerate(teachers)]
         exact = maximum_likelihood(link, x[:, : t + 1], r[:, : t + 1], ridge=3.0, tolerance=1e-12).theta
-        np.testing.assert_allclose(state.theta, exact, rtol=0, atol=3e-6)
+        np.testing.assert_allclose(found, exact, rtol=0, atol=3e-6)
 
 
 def test_what_is_far_away_is_not_trusted() -> None:
     """A polynomial would be believed beyond its reach, where it is wrong."""
     x, r = rows(Probit(), n=60, seeds=2)
-    near = Expansion(Probit(), 2, 3)
-    near.move(np.arange(2), np.array([[0.0, 0.0, 0.0], [2.0, -1.0, 0.0]]), x[:, :20], r[:, :20])
+    anchors = np.array([[0.0, 0.0, 0.0], [2.0, -1.0, 0.0]])
+    near = no_rows(2, 3).move(Probit(), np.arange(2), anchors, x[:, :20], r[:, :20])
     for t in range(20, 60):
-        near.add(x[:, t], np.array([1.0, 1.0]))
-    theta, fine = near.minimise(near.anchor, 1e-3, 1e-9)
+        near = near.add(Probit(), x[:, t], np.array([1.0, 1.0]))
+    theta, fine = near.minimise(Probit(), near.anchor, 1e-3, 1e-9)
     assert not np.any(fine)
     exact = maximum_likelihood(Probit(), x, np.concatenate([r[:, :20], np.ones((2, 40))], axis=1), ridge=1e-3).theta
     assert np.max(np.abs(theta - exact)) > 1e-3

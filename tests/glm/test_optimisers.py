@@ -9,6 +9,7 @@ from dp_accounting.pld import privacy_loss_distribution as pld
 from bandanna.accounting import accountant
 from bandanna.accounting.budgets import ApproxDP
 from bandanna.accounting.calibration.binomial import noise_of_std
+from bandanna.core.sums import exact_sum
 from bandanna.errors import InvalidStatistic
 from bandanna.glm import (
     Binomial,
@@ -23,8 +24,10 @@ from bandanna.glm import (
     loss,
     maximum_likelihood,
 )
+from bandanna.glm.descent import gradient_ball
 from bandanna.glm.noisy_gradient import lemma_steps
 from bandanna.mechanisms.sources import FastNoise, SecureNoise
+from bandanna.protocols.central_gaussian import CentralGaussian
 from bandanna.protocols.shuffle_binomial import ShuffleBinomial
 
 
@@ -66,7 +69,7 @@ def test_price_is_the_budget_and_less_noise_is_noticed() -> None:
         optimiser.std / (2 * optimiser.residual_bound), value_discretization_interval=1e-4
     ).self_compose(35)
     assert composed.get_epsilon_for_delta(1e-5) <= stated * 1.002
-    quieter = NoisyGradient(link=Probit(), dim=3, parameter_bound=2.0, steps=7, calls=5, std=0.8 * optimiser.std)
+    quieter = NoisyGradient.of_std(0.8 * optimiser.std, link=Probit(), dim=3, parameter_bound=2.0, steps=7, calls=5)
     assert accountant.epsilon(quieter.event, 1e-5) > 1.2 * exact
     assert accountant.rho(optimiser.half_event) == pytest.approx(accountant.rho(optimiser.event) / 4, rel=1e-3)
 
@@ -76,7 +79,7 @@ def test_one_user_moves_the_sum_by_at_most_the_sensitivity(link: Link) -> None:
     """Some user's replacement, however extreme, would move a gradient sum by more than 2G."""
     optimiser = NoisyGradient.priced(link=link, dim=3, parameter_bound=1.0, steps=1, mu=1.0)
     x, r, theta = data(link, 1, 30)
-    bound = optimiser.mechanism.sensitivity
+    bound = optimiser.protocol.domain.sensitivity
     rng = np.random.default_rng(2)
     largest = 0.0
     for _ in range(300):
@@ -84,8 +87,7 @@ def test_one_user_moves_the_sum_by_at_most_the_sensitivity(link: Link) -> None:
         other_x, other_r = x.copy(), r.copy()
         other_x[0, 0], other_r[0, 0] = worst, rng.choice([-1e6, 0.0, 1.0, 1e6])
         moved = [
-            optimiser.clipped_sum(theta[:1], each / np.maximum(1, np.linalg.norm(each, axis=-1))[..., None], rewards)[0]
-            for each, rewards in ((x, r), (other_x, other_r))
+            optimiser.gradients(theta[:1], each, rewards).total() for each, rewards in ((x, r), (other_x, other_r))
         ]
         largest = max(largest, float(np.linalg.norm(moved[0] - moved[1])))
     assert largest <= bound + 1e-9
@@ -93,7 +95,7 @@ def test_one_user_moves_the_sum_by_at_most_the_sensitivity(link: Link) -> None:
 
 def test_clipping_happens_inside_the_call() -> None:
     """Features or rewards out of range would reach the released sum: a huge row would move theta without bound."""
-    quiet = NoisyGradient(link=Logistic(), dim=2, parameter_bound=1.0, steps=1, std=1e-9)
+    quiet = NoisyGradient.of_std(1e-9, link=Logistic(), dim=2, parameter_bound=1.0, steps=1)
     x, r = np.zeros((1, 2)), np.zeros(1)
     start = np.zeros(2)
     calm = quiet.minimise(
@@ -115,14 +117,14 @@ def test_newton_steps_reach_the_minimum_without_noise() -> None:
     """With hardly any noise and a matrix above the Hessian the answer would not be the minimum."""
     x, r, _ = data(Logistic(), 3, 500)
     gram = np.swapaxes(x, -1, -2) @ x / 4 + np.eye(3)
-    optimiser = NoisyGradient(link=Logistic(), dim=3, parameter_bound=5.0, steps=120, std=1e-8)
+    optimiser = NoisyGradient.of_std(1e-8, link=Logistic(), dim=3, parameter_bound=5.0, steps=120)
     theta = optimiser.minimise(x, r, FastNoise(np.random.default_rng(0)), count=500, ridge=1.0, matrix=gram)
     np.testing.assert_allclose(theta, maximum_likelihood(Logistic(), x, r, ridge=1.0).theta, atol=1e-4)
 
 
 def shuffled(link: Link, n: int, steps: int, std: float) -> ShuffledGradient:
     """A vector sum of the given standard deviation on gradients of three coordinates."""
-    domain = ShuffledGradient.domain(link, 3, 1.5)
+    domain = gradient_ball(link, 3, 1.5)
     noise = noise_of_std(std, sensitivity=domain.sensitivity, dim=3, users=n, composed=True)
     protocol = ShuffleBinomial(domain=domain, noise=noise, delta=1e-5)
     return ShuffledGradient(link=link, parameter_bound=1.5, steps=steps, protocol=protocol)
@@ -175,7 +177,7 @@ def test_outer_products_move_a_sum_by_root_two() -> None:
 @pytest.mark.parametrize("bad", [math.nan, math.inf])
 def test_numbers_that_are_not_finite_are_refused(bad: float) -> None:
     """One user's not-a-number would reach a shuffled sum, where it is cast to an integer of 16 digits: seen by all."""
-    central = NoisyGradient(link=Logistic(), dim=3, parameter_bound=1.0, steps=1, std=1.0)
+    central = NoisyGradient.of_std(1.0, link=Logistic(), dim=3, parameter_bound=1.0, steps=1)
     local = shuffled(Logistic(), 2000, 2, 20.0)
     x, r, _ = data(Logistic(), 1, 2000)
     source = FastNoise(np.random.default_rng(0))
@@ -195,24 +197,25 @@ def test_numbers_that_are_not_finite_are_refused(bad: float) -> None:
 
 def test_a_secure_sum_has_no_rounding_errors() -> None:
     """With a secure source the gradients would be added as plain floats, whose errors neighbours need not share."""
-    optimiser = NoisyGradient(link=Linear(), dim=1, parameter_bound=1.0, steps=1, std=1.0)
+    optimiser = NoisyGradient.of_std(1.0, link=Linear(), dim=1, parameter_bound=1.0, steps=1)
     rng = np.random.default_rng(3)
     x, r = rng.uniform(-1, 1, (20_000, 1)), rng.random(20_000)
     terms = np.clip(-r, -2.0, 2.0)[:, None] * x
-    exact, rest = optimiser.clipped_sum(np.zeros(1), x, r, exact=True)
-    left_over = math.fsum([*(-terms[:, 0]), float(exact[0]), float(rest[0])])
-    assert abs(left_over) <= 20_000 * 2 * 2.0**-62
-    order = rng.permutation(20_000)
-    assert optimiser.clipped_sum(np.zeros(1), x[order], r[order], exact=True) == (exact, rest)
-    asked: list[bool] = []
-    original = NoisyGradient.clipped_sum
+    statistic = optimiser.gradients(np.zeros(1), x, r)
+    np.testing.assert_array_equal(statistic.values, terms)
+    asked: list[str] = []
+    original = CentralGaussian.release
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
-            NoisyGradient, "clipped_sum", lambda self, *a, **kw: asked.append(kw["exact"]) or original(self, *a, **kw)
+            CentralGaussian, "release", lambda self, *a, **kw: asked.append(kw["path"]) or original(self, *a, **kw)
         )
         for source in (FastNoise(rng), SecureNoise()):
             optimiser.minimise(x[:20], r[:20], source, count=20, ridge=1.0)
-    assert asked == [False, True]
+    assert asked == ["law", "messages"]
+    exact, rest = exact_sum(statistic.values, 2.0)  # what messages are added up by
+    assert abs(math.fsum([*(-terms[:, 0]), float(exact[0]), float(rest[0])])) <= 20_000 * 2 * 2.0**-62
+    order = rng.permutation(20_000)
+    assert exact_sum(statistic.values[order], 2.0) == (exact, rest)
 
 
 @pytest.mark.parametrize(
@@ -224,7 +227,7 @@ def test_shuffled_gradients_stay_in_their_ball(link: Link) -> None:
     bound, rng = link.residual_bound(1.5), np.random.default_rng(4)
     x = rng.choice([-1.0, 1.0], (2, 500, 3)) * 10.0 ** rng.integers(-1, 6, (2, 500, 1))
     r = rng.choice([-1e6, 0.0, 1.0, 1e6], (2, 500))
-    statistic = optimiser.statistic(np.array([1.0, -1.0, 0.5]), x, r)
+    statistic = optimiser.gradients(np.array([1.0, -1.0, 0.5]), x, r)
     assert np.max(np.linalg.norm(statistic.values, axis=-1)) <= bound * (1 + 1e-12)
     assert np.max(np.linalg.norm(statistic.values, axis=-1)) > 0.999 * bound
     assert statistic.domain.sensitivity == 2 * bound == optimiser.protocol.event.shift / optimiser.protocol.noise.scale

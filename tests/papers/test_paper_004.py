@@ -14,8 +14,8 @@ from bandanna.accounting.budgets import ZCDP
 from bandanna.cli import app
 from bandanna.papers.drawing_004 import draw_noise_levels, draw_prices
 from bandanna.papers.paper_004 import NORM, WIDE, curve, noise_levels, prices, problem
-from bandanna.policies.gope import GOPE
-from bandanna.policies.oful import OFUL
+from bandanna.policies.arms.gope import GOPE
+from bandanna.policies.linear.oful import OFUL
 
 
 @pytest.mark.parametrize(("setting", "kind"), [("linear", GOPE), ("contextual", OFUL)])
@@ -23,13 +23,13 @@ def test_the_published_noise_is_the_printed_one_and_its_price_the_true_one(setti
     """As published the policy adds other noise than printed for [-1, 1], or states the nominal rho for it."""
     policy, _ = problem(setting, "published", 0.5, 1000)
     assert isinstance(policy, kind)
-    noise = policy.mechanism if isinstance(policy, GOPE) else policy.noise
-    assert math.isclose(noise.std, math.sqrt(2 / 0.5), rel_tol=1e-3)  # N(0, 2/rho)
+    std = policy.ask.protocol.std(1) if isinstance(policy, OFUL) else policy.protocol.std(1)
+    assert math.isclose(std, math.sqrt(2 / 0.5), rel_tol=1e-3)  # N(0, 2/rho)
     times = (WIDE[setting] * (NORM if setting == "contextual" else 1.0)) ** 2
     assert policy.guarantee.rho == pytest.approx(0.5 * times, rel=1e-3)
     ours, _ = problem(setting, "ours", 0.5, 1000)
     assert ours.guarantee.rho == pytest.approx(0.5, rel=1e-3)
-    assert ours.budget == ZCDP(rho=0.5)
+    assert ours.privacy.budget == ZCDP(rho=0.5)
 
 
 def test_the_price_of_privacy_falls_with_the_horizon_and_vanishes_with_rho() -> None:

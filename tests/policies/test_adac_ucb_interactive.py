@@ -11,11 +11,15 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from bandanna.accounting import accountant, gdp
-from bandanna.accounting.budgets import ZCDP
 from bandanna.accounting.definitions import ExplicitPolicy
 from bandanna.accounting.events import GaussianEvent
 from bandanna.mechanisms.sources import FastNoise
-from bandanna.policies.ucb_episodes import UCBEpisodes
+from bandanna.policies.arms.ucb_episodes import UCBEpisodes
+from bandanna.policies.base import blended
+from bandanna.protocols.central_gaussian import CentralGaussian
+from bandanna.protocols.trust import central
+
+from .answering import answered
 
 Floats = NDArray[np.float64]
 
@@ -74,11 +78,12 @@ def test_the_loss_stays_below_one_release_of_the_mechanism() -> None:
 def test_less_noise_would_be_noticed() -> None:
     """The accountant would not see that the noise is 20 % too small for the rho that is claimed."""
     rho = 0.5
-    noise = UCBEpisodes(n_arms=2, horizon=5, budget=ZCDP(rho=rho)).noise
+    noise = UCBEpisodes(n_arms=2, horizon=5, privacy=central(rho=rho)).protocol
+    assert isinstance(noise, CentralGaussian)
     assert accountant.rho(noise.event) <= rho
-    small = GaussianEvent(std=0.8 * noise.std, sensitivity=1.0)
+    small = GaussianEvent(std=0.8 * noise.noise_std, sensitivity=1.0)
     assert accountant.rho(small) > 1.5 * rho
-    seen, seen_small = (explicit(std).interactive.renyi(2.0) for std in (noise.std, small.std))
+    seen, seen_small = (explicit(std).interactive.renyi(2.0) for std in (noise.noise_std, small.std))
     assert seen_small > 1.4 * seen
 
 
@@ -86,24 +91,25 @@ def test_less_noise_would_be_noticed() -> None:
 def test_the_policy_has_the_law_of_the_quadrature(rewards: tuple[int, ...]) -> None:
     """The audited law would not be that of the code: 100,000 runs, chi-squared; false alarm once in 1e6 each."""
     runs, rho = 100_000, 0.5
-    policy = UCBEpisodes(n_arms=2, horizon=5, budget=ZCDP(rho=rho))
-    source, state = FastNoise(np.random.default_rng(3)), policy.init((runs,))
+    policy = UCBEpisodes(n_arms=2, horizon=5, privacy=central(rho=rho))
+    source, state = FastNoise(np.random.default_rng(3)), policy.init(replicates=(runs,))
     told = np.array([*rewards, 0])  # rewards by round: the worst a table and an adversary can do together
     rounds = np.zeros(runs, dtype=np.int64)
     actions = np.full((runs, 6), -1)
     while np.any(rounds < 5):
-        arms, lengths = policy.episode(state)
+        episode = policy.episode(state)
+        arms, lengths = episode.arms[:, 0], episode.plays[:, 0]
         for step in range(2):
             now = np.minimum(rounds + step, 5)
             actions[np.arange(runs), now] = np.where((step < lengths) & (now < 5), arms, actions[np.arange(runs), now])
         sums = sum(np.where(step < lengths, told[np.minimum(rounds + step, 4)], 0) for step in range(2))
         ended = rounds + lengths <= 5
-        state = policy.learn(state, np.asarray(sums, dtype=float), source, ended=ended)
+        state = blended(ended, answered(policy, state, episode, np.asarray(sums)[:, None], source=source), state)
         rounds = np.minimum(rounds + lengths, 5)
     assert np.all(actions[:, 0] == 0)
     assert np.all(actions[:, 1] == 1)
     counts = np.bincount(actions[:, 2:5] @ [4, 2, 1], minlength=8)
-    expected = runs * path_chances(policy.noise.std)[(..., *rewards)].ravel()
+    expected = runs * path_chances(policy.protocol.std(1))[(..., *rewards)].ravel()
     assert np.all(counts[expected < 1e-9] == 0)
     possible = expected > 1e-9
     statistic = float(np.sum((counts - expected)[possible] ** 2 / expected[possible]))

@@ -8,8 +8,8 @@ import pytest
 from bandanna.environments.linear import LinearContextual
 from bandanna.errors import InvalidArgument
 from bandanna.mechanisms.sources import FastNoise
-from bandanna.policies.anytime import Anytime
-from bandanna.policies.linucb import LinUCB
+from bandanna.policies.linear.anytime import Anytime
+from bandanna.policies.linear.linucb import LinUCB
 from bandanna.protocols.trust import Privacy, central, local, none, shuffle
 from bandanna.simulation.engine import simulate
 

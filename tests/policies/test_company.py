@@ -27,7 +27,7 @@ from bandanna.policies.glm.ecolog import ECOLog
 from bandanna.policies.glm.glm_ucb import GLMUCB
 from bandanna.policies.glm.gloc import GLOC
 from bandanna.policies.glm.rs_glinucb import RSGLinUCB
-from bandanna.policies.linucb import LinUCB, Snapshot, scores
+from bandanna.policies.linear.linucb import LinUCB, Snapshot, scores
 from bandanna.policies.oful import OFUL
 from bandanna.policies.oful_jdp import OFULJDP
 from bandanna.policies.thompson import Thompson

@@ -10,7 +10,7 @@ import pytest
 from bandanna.environments.linear import LinearContextual
 from bandanna.errors import InvalidArgument
 from bandanna.policies.registry import make
-from bandanna.policies.schedules import concurrent_batch
+from bandanna.policies.linear.schedules import concurrent_batch
 from bandanna.protocols.channel import lowest_batch
 from bandanna.protocols.trust import concurrent
 from bandanna.simulation.engine import simulate

@@ -7,28 +7,41 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-from bandanna.accounting.budgets import ZCDP, ApproxDP, PureDP
+from bandanna.accounting.budgets import ZCDP, PureDP
+from bandanna.core.estimate import Estimate
+from bandanna.core.sums import exact_sum
 from bandanna.errors import InvalidArgument, InvalidBudget, InvalidStatistic
+from bandanna.loop import close
 from bandanna.mechanisms.sources import FastNoise
 from bandanna.mechanisms.sources.base import Size, shape
-from bandanna.policies.elimination import Elimination
-from bandanna.policies.gope import GOPE
-from bandanna.policies.ldp_ucb import LDPUCB
-from bandanna.policies.oful import OFUL
-from bandanna.policies.oful_jdp import OFULJDP
-from bandanna.policies.thompson import Thompson
-from bandanna.policies.ucb1 import UCB1
-from bandanna.policies.ucb_episodes import UCBEpisodes
+from bandanna.policies.arms.gope import GOPE
+from bandanna.policies.arms.ldp_ucb import LDPUCB
+from bandanna.policies.arms.successive_elimination import Elimination, State
+from bandanna.policies.arms.thompson import Thompson
+from bandanna.policies.arms.ucb1 import UCB1
+from bandanna.policies.arms.ucb_episodes import UCBEpisodes
+from bandanna.policies.base import Ask, Played
+from bandanna.policies.linear.oful import OFUL
+from bandanna.policies.linear.oful_jdp import OFULJDP
+from bandanna.protocols.base import Protocol
+from bandanna.protocols.central_gaussian import CentralGaussian
+from bandanna.protocols.trust import central, local, none, shuffle
 
+from .answering import device_coins
 from .scripted_noise import Scripted
 
+COINS = device_coins()
 STEPS = 2**53  # values that a uniform number can take
 
 
 def ones(policy: LDPUCB, reward: float) -> int:
-    """For how many of the 2^53 values of its coin a device sends a 1, found by bisection through the device's code."""
+    """For how many of the 2^53 values of its coin a device sends a 1, found by bisection through the device's code.
+
+    A reward inside of its range was made a 0 or a 1 by another coin before: it cannot tell more than the ends do.
+    """
+    report = policy.report(policy.ask, Played(rewards=np.array([reward])), COINS)
 
     class Coin(FastNoise):
         def __init__(self, step: int) -> None:
@@ -41,7 +54,7 @@ def ones(policy: LDPUCB, reward: float) -> int:
     low, high = 0, STEPS  # a 1 is sent below some step, never above
     while low < high:
         middle = (low + high) // 2
-        sent = bool(policy.randomize(np.array([reward]), Coin(middle))[0])
+        sent = bool(policy.protocol.randomize(report, Coin(middle))[0, 0])
         low, high = (middle + 1, high) if sent else (low, middle)
     return low
 
@@ -49,7 +62,7 @@ def ones(policy: LDPUCB, reward: float) -> int:
 @pytest.mark.parametrize("epsilon", [1e-12, 1e-3, 1.0, 20.0, 34.0, 36.0, 36.5, 40.0, 800.0])
 def test_bits_of_finite_coins_are_as_private_as_stated(epsilon: float) -> None:
     """A bit tells a reward for sure, or by more than the stated epsilon, where 1 - q is below what a coin resolves."""
-    policy = LDPUCB(n_arms=2, horizon=10, epsilon=epsilon, reward_range=(-0.1, 0.2))
+    policy = LDPUCB(n_arms=2, horizon=10, privacy=local(epsilon=epsilon, delta=0.0), reward_range=(-0.1, 0.2))
     counts = [ones(policy, reward) for reward in (-0.1, 0.2, 0.05, 0.1)]
     assert 0 < min(counts) <= max(counts) < STEPS
     apart = max(counts) - min(counts)
@@ -62,35 +75,48 @@ def test_an_epsilon_below_the_coins_resolution_is_refused() -> None:
     """Means are divided by a share of truth that is 0, or rounded to something else."""
     for wrong in (1e-13, 1e-300, math.inf):
         with pytest.raises(InvalidBudget, match="epsilon"):
-            LDPUCB(n_arms=2, horizon=10, epsilon=wrong)
+            LDPUCB(n_arms=2, horizon=10, privacy=local(epsilon=wrong, delta=0.0))
 
 
 @pytest.mark.parametrize("low", [0.0, 1e9, -1e9])
 def test_a_reward_outside_of_a_far_range_does_not_enter(low: float) -> None:
     """The slack for rounding errors, relative to the ends, lets a reward in that is far outside of a narrow range."""
-    policy = UCBEpisodes(n_arms=2, horizon=9, budget=ZCDP(rho=1.0), reward_range=(low, low + 1))
+    policy = UCBEpisodes(n_arms=2, horizon=9, privacy=central(rho=1.0), reward_range=(low, low + 1))
     for wrong in (low - 1e-10 * (abs(low) + 1), low + 1 + 1e-10 * (abs(low) + 1)):
-        source = Scripted()
-        policy.learn(policy.init(), np.asarray(wrong), source)
-        assert low <= float(source.releases[0][0][0]) <= low + 1
+        report = policy.report(policy.ask, Played(rewards=np.array([wrong])), COINS)
+        assert low <= float(report.values[0, 0]) <= low + 1
 
 
 def test_noise_covers_the_rounding_of_sums_far_from_0() -> None:
     """One reward moves a sum of floats by more than the width of its range, and the noise knows of the width only."""
-    low, width, users = 2.0**30, 0.3, 2**19  # sums near 2^49: multiples of 1/8
-    ends, horizon, budget = (low, low + width), users, ZCDP(rho=1.0)
-    rest = [low + width / 2] * (users - 2)
-    worst = 0.0
-    for other in np.linspace(low, low + width, 9):
-        one, two = (math.fsum([*rest, float(other), end]) for end in ends)
-        worst = max(worst, two - one)
-    assert worst > 1.2 * width
-    episodes = UCBEpisodes(n_arms=2, horizon=horizon, budget=budget, reward_range=ends)
-    elimination = Elimination(n_arms=2, horizon=horizon, budget=budget, reward_range=ends)
-    phases = GOPE(dim=2, horizon=horizon, budget=budget, reward_range=ends)
-    assert worst <= min(episodes.noise.sensitivity, width * elimination.noise.sensitivity, phases.mechanism.sensitivity)
-    near = UCBEpisodes(n_arms=2, horizon=10**7, budget=budget)
-    assert near.noise.sensitivity <= 1 + 1e-8  # nothing to speak of in [0, 1]
+    low, width, users = 2.0**30, 0.3, 2**15  # float sums near 2^45: multiples of 1/128
+    ends, privacy, arms = (low, low + width), central(rho=1.0), np.zeros(users, dtype=np.int64)
+    episodes = UCBEpisodes(n_arms=2, horizon=users, privacy=privacy, reward_range=ends)
+    elimination = Elimination(n_arms=2, horizon=users, privacy=privacy, reward_range=ends)
+    phases = GOPE(dim=2, horizon=users, privacy=privacy, reward_range=ends)
+    begun = phases.init(np.eye(2))
+    asks = (
+        episodes.ask,
+        Ask(protocol=elimination.protocol(users), at=0),
+        next(phases.learn(begun, phases.episode(begun))),
+    )
+    rest = np.random.default_rng(0).uniform(*ends, users - 1)
+    for policy, ask in zip((episodes, elimination, phases), asks, strict=True):
+        one, two = (policy.report(ask, Played(rewards=np.append(rest, end), arms=arms), COINS) for end in ends)
+        pairs = [exact_sum(each.values - one.domain.origin, one.domain.reach) for each in (one, two)]
+        moved = [
+            (two_high - one_high) + (two_rest - one_rest) for (one_high, one_rest), (two_high, two_rest) in [pairs]
+        ]
+        assert 0.99 * width <= np.linalg.norm(moved) <= priced(ask.protocol)
+        assert priced(ask.protocol) <= width * (1 + 1e-5)
+    near = UCBEpisodes(n_arms=2, horizon=10**7, privacy=privacy)
+    assert priced(near.protocol) <= 1 + 1e-8  # nothing to speak of in [0, 1]
+
+
+def priced(protocol: Protocol) -> float:
+    """By how much one user moves a sum, as the accountant is told."""
+    assert isinstance(protocol, CentralGaussian)
+    return protocol.event.sensitivity
 
 
 @pytest.mark.parametrize("wrong", [math.nan, math.inf, -math.inf])
@@ -100,8 +126,8 @@ def test_what_is_not_finite_is_refused_before_it_meets_other_people(place: str, 
     given: dict[str, NDArray[np.float64]] = {"features": np.eye(2), "rewards": np.ones(2)}
     given[place].flat[1] = wrong
     public, joint = (
-        OFUL(dim=2, horizon=10, budget=ZCDP(rho=1.0)),
-        OFULJDP(dim=2, horizon=10, batch=2, budget=ZCDP(rho=1.0)),
+        OFUL(dim=2, horizon=10, privacy=central(rho=1.0)),
+        OFULJDP(dim=2, horizon=10, batch=2, privacy=central(rho=1.0)),
     )
     with pytest.raises(InvalidStatistic, match=place):
         public.absorb(public.init(), **given)
@@ -113,44 +139,56 @@ def test_what_is_not_finite_is_refused_before_it_meets_other_people(place: str, 
 def test_policies_without_privacy_refuse_what_is_not_finite(policy: Any) -> None:
     """A reward that is not a number stays in an arm's sum for ever."""
     with pytest.raises(InvalidStatistic, match="rewards"):
-        policy.learn(policy.init((1,)), np.zeros(1, dtype=np.int64), np.array([math.nan]), Scripted())
+        policy.report(policy.ask, Played(rewards=np.array([math.nan]), arms=np.zeros(1, dtype=np.int64)), COINS)
 
 
 def test_batches_of_the_joint_variant_have_the_public_size() -> None:
     """A batch that somebody closed early, by who answered, is released."""
-    policy = OFULJDP(dim=2, horizon=12, batch=3, budget=ZCDP(rho=1.0))
+    policy = OFULJDP(dim=2, horizon=12, batch=3, privacy=central(rho=1.0))
     for users in (0, 2, 4):
         with pytest.raises(InvalidArgument, match="batches are public"):
             policy.learn(policy.init(), np.zeros((users, 2)), np.zeros(users), Scripted())
 
 
-@pytest.mark.parametrize("totals", [[-1.0, 5.0], [5.0, 1e9], [math.nan, 5.0]])
-def test_numbers_of_ones_that_a_batch_cannot_have_are_refused(totals: ArrayLike) -> None:
+def test_numbers_of_ones_that_a_batch_cannot_have_are_refused() -> None:
     """SDP-SE releases more ones than there are users: further apart than its noise is made for."""
-    policy = Elimination(n_arms=2, horizon=10**4, budget=ApproxDP(epsilon=1.0, delta=1e-3), shuffled=True)
-    with pytest.raises(InvalidStatistic, match="sums"):
-        policy.learn(policy.init(), np.array(totals), FastNoise(np.random.default_rng(0)))
+    policy = Elimination(n_arms=2, horizon=10**4, privacy=shuffle(epsilon=1.0, delta=1e-3))
+    ask, source = Ask(protocol=policy.protocol(3), at=0), FastNoise(np.random.default_rng(0))
+    rows = Played(rewards=np.array([-1.0, 5.0, 1e9]), arms=np.zeros(3, dtype=np.int64))
+    report = policy.report(ask, rows, COINS)
+    assert report.values[:, 0].tolist() == [0.0, 1.0, 1.0]
+    with pytest.raises(InvalidArgument, match="3 users"):
+        policy.protocol(3).release(policy.report(ask, rows.at(slice(2)), COINS), source)
+    with pytest.raises(InvalidStatistic, match="rewards"):
+        policy.report(ask, Played(rewards=np.full(3, math.nan), arms=rows.arms), COINS)
 
 
-@pytest.mark.parametrize("budget", [PureDP(epsilon=1.0), None])
-def test_an_epoch_has_one_batch_for_every_active_arm(budget: PureDP | None) -> None:
+@pytest.mark.parametrize("privacy", [central(epsilon=1.0, delta=0.0), none()])
+def test_an_epoch_has_one_batch_for_every_active_arm(privacy: Any) -> None:
     """Batches of arms that were dropped are released."""
-    policy = Elimination(n_arms=2, horizon=10**4, budget=budget)
-    source = Scripted()
-    for wrong in (np.zeros(3), np.zeros(1), np.zeros((2, 2))):
-        with pytest.raises(InvalidArgument, match="totals"):
-            policy.learn(policy.init(), wrong, source)
-    assert not source.releases
+    policy, source = Elimination(n_arms=3, horizon=10**4, privacy=privacy), FastNoise(np.random.default_rng(0))
+    state = State(epoch=2, active=np.array([True, False, True]))
+    asked: list[Ask] = []
+
+    def answer(ask: Ask) -> Estimate:
+        asked.append(ask)
+        return policy.protocol(4).release(np.ones((4, 1)), source)
+
+    learned = close(policy.learn(state, policy.episode(state)), answer)
+    assert [(ask.at, ask.step) for ask in asked] == [(0, 0), (2, 1)]
+    assert not learned.active[1]
+    rows = Played(rewards=np.array([0.25, 0.5, 1.0]), arms=np.array([0, 1, 2]))
+    assert [float(policy.report(ask, rows, COINS).total()[0]) for ask in asked] == [0.25, 1.0]
 
 
 @pytest.mark.parametrize("budget", [ZCDP(rho=1e-100), PureDP(epsilon=1e-300), PureDP(epsilon=1e300), ZCDP(rho=1e-31)])
 def test_budgets_beyond_what_floats_can_price_are_refused_by_name(budget: Any) -> None:
     """A budget next to 0 ends in an overflow somewhere inside instead of an error that names it."""
     with pytest.raises(InvalidBudget, match="budget"):
-        UCBEpisodes(n_arms=2, horizon=10, budget=budget)
-    assert UCBEpisodes(n_arms=2, horizon=10, budget=ZCDP(rho=1e-30)).guarantee.rho <= 1e-30
+        UCBEpisodes(n_arms=2, horizon=10, privacy=central(budget=budget))
+    assert UCBEpisodes(n_arms=2, horizon=10, privacy=central(rho=1e-30)).guarantee.rho <= 1e-30
 
 
 def test_public_contexts_are_stated() -> None:
     """A reader of AdaC-OFUL's guarantee is not told that everybody sees the features."""
-    assert "everybody: every user's features" in str(OFUL(dim=2, horizon=10, budget=ZCDP(rho=1.0)).guarantee)
+    assert "everybody: every user's features" in str(OFUL(dim=2, horizon=10, privacy=central(rho=1.0)).guarantee)

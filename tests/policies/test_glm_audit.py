@@ -26,8 +26,10 @@ from bandanna.glm import NoisyGradient
 from bandanna.mechanisms.continual import ContinualGaussian
 from bandanna.mechanisms.sources import FastNoise
 from bandanna.mechanisms.sources.replicated import ReplicatedNoise
+from bandanna.policies.base import Ask
 from bandanna.policies.glm import GLMJDP, GLMSDP, Constants
 from bandanna.protocols.shuffle_binomial import ShuffleBinomial
+from bandanna.protocols.trust import central, shuffle
 from bandanna.simulation.engine import simulate
 
 ROUNDS, ARMS, DIM, USER = 400, 3, 3, 0  # the first user is in every release
@@ -93,8 +95,7 @@ class Record:
 
 def played(policy: GLMJDP, env: ArrayEnvironment, replay: Record | None = None) -> Record:
     """One run along every step of its mechanisms, recorded; with `replay` its releases are those of another run."""
-    record, owner = Record(), {"tau": policy.mechanisms.estimate_tau.std, "o": policy.mechanisms.estimate_o.std}
-    now = ["matrix"]
+    record, now = Record(), ["matrix"]
 
     def spied(original: Callable[..., np.ndarray], named: bool) -> Callable[..., np.ndarray]:
         def gaussian(self: object, value: np.ndarray, *, std: float, grid: float) -> np.ndarray:
@@ -108,26 +109,23 @@ def played(policy: GLMJDP, env: ArrayEnvironment, replay: Record | None = None) 
 
         return gaussian
 
-    step, clipped_sum, minimise = ContinualGaussian.step, NoisyGradient.clipped_sum, NoisyGradient.minimise
+    step, report = ContinualGaussian.step, GLMJDP.report
 
     def stepped(self: ContinualGaussian, state: Any, value: np.ndarray, source: Any, **named: Any) -> Any:
         record.leaves.append(np.array(value))
         return step(self, state, value, source, **named)
 
-    def summed(self: NoisyGradient, theta: np.ndarray, *rest: Any, **named: Any) -> Any:
-        record.points.append(np.array(theta))
-        return clipped_sum(self, theta, *rest, **named)
-
-    def minimised(self: NoisyGradient, *rest: Any, **named: Any) -> np.ndarray:
-        now[0] = min(owner, key=lambda name: abs(owner[name] - self.std))
-        return minimise(self, *rest, **named)
+    def reported(self: GLMJDP, ask: Ask, *rest: Any) -> Any:
+        if ask.of != "episode":
+            record.points.append(np.array(ask.at))
+            now[0] = {"explored": "o", "rest": "tau"}[ask.of]
+        return report(self, ask, *rest)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ReplicatedNoise, "gaussian", spied(ReplicatedNoise.gaussian, named=False))
         patch.setattr(FastNoise, "gaussian", spied(FastNoise.gaussian, named=True))
         patch.setattr(ContinualGaussian, "step", stepped)
-        patch.setattr(NoisyGradient, "clipped_sum", summed)
-        patch.setattr(NoisyGradient, "minimise", minimised)
+        patch.setattr(GLMJDP, "report", reported)
         simulate(policy, env, n_seeds=1, path="messages")
     return record
 
@@ -141,7 +139,7 @@ def policy(request: pytest.FixtureRequest) -> GLMJDP:
         link="logistic",
         parameter_bound=2.0,
         kappa=9.0,
-        budget=BUDGET,
+        privacy=central(budget=BUDGET),
         constants=replace(BUSY, newton=request.param),
     )
 
@@ -228,7 +226,7 @@ def batches(policy: GLMSDP, env: ArrayEnvironment, replay: list[Any] | None = No
 
 
 SHUFFLED = GLMSDP(
-    dim=DIM, horizon=ROUNDS, parameter_bound=2.0, budget=ApproxDP(epsilon=1.0, delta=1e-5), warmup=60, steps=3
+    dim=DIM, horizon=ROUNDS, parameter_bound=2.0, privacy=shuffle(epsilon=1.0, delta=1e-5), warmup=60, steps=3
 )
 
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,17 +10,22 @@ from dp_accounting.pld import privacy_loss_distribution as pld
 
 from bandanna.accounting import accountant
 from bandanna.accounting.budgets import ZCDP, ApproxDP
+from bandanna.core.estimate import Estimate
 from bandanna.core.streams import Streams
 from bandanna.environments.arrays import ArrayEnvironment
 from bandanna.environments.glm import GeneralisedLinear, PublishedGLM
-from bandanna.errors import ClippingWarning, InvalidBudget
-from bandanna.glm import NoisyGradient
-from bandanna.mechanisms.continual import ContinualGaussian
+from bandanna.errors import ClippingWarning, InvalidArgument, InvalidBudget
+from bandanna.loop import Desk, close
+from bandanna.mechanisms.sources import FastNoise
+from bandanna.mechanisms.sources.replicated import ReplicatedNoise
+from bandanna.policies.base import Ask, Played
 from bandanna.policies.glm import GLMJDP, Constants
 from bandanna.policies.registry import make
-from bandanna.simulation import glm_jdp
+from bandanna.protocols.trust import central, local, none
 from bandanna.simulation.engine import simulate
-from bandanna.simulation.tally import Tally
+from bandanna.simulation.players.running import PrefixSums
+
+from .answering import COINS
 
 BUDGET = ApproxDP(epsilon=4.0, delta=1e-3)
 SETTING = {"dim": 3, "horizon": 600, "link": "probit", "parameter_bound": 2.0, "kappa": 18.39, "failure": 0.05}
@@ -39,14 +45,14 @@ BUSY = Constants(
 
 def policy_of(**changes: object) -> GLMJDP:
     """A policy that explores and refits within 600 rounds."""
-    return GLMJDP(**{**SETTING, "budget": BUDGET, "constants": BUSY, **changes})
+    return GLMJDP(**{**SETTING, "privacy": central(budget=BUDGET), "constants": BUSY, **changes})
 
 
 def exact_epsilon(policy: GLMJDP, calls: int, std: float, delta: float) -> float:
     """epsilon of the ideal noise by dp-accounting: all prefixes of the matrices, and `calls` estimates."""
     matrices = policy.mechanisms.matrices
     change = math.sqrt(2) * matrices.factorisation.sensitivity()
-    loss = pld.from_gaussian_mechanism(matrices.std / change, value_discretization_interval=1e-4)
+    loss = pld.from_gaussian_mechanism(matrices.noise_std / change, value_discretization_interval=1e-4)
     gradients = pld.from_gaussian_mechanism(std / 2, value_discretization_interval=1e-4)
     return float(loss.compose(gradients.self_compose(calls * policy.used.steps)).get_epsilon_for_delta(delta))
 
@@ -54,7 +60,7 @@ def exact_epsilon(policy: GLMJDP, calls: int, std: float, delta: float) -> float
 @pytest.mark.parametrize("mechanism", ["blt", "tree"])
 def test_the_composed_price_is_the_budget(mechanism: str) -> None:
     """The accountant's number would differ from the budget, or from dp-accounting's for the same noise."""
-    policy = policy_of(mechanism=mechanism)
+    policy = policy_of(privacy=central(budget=BUDGET, mechanism=mechanism))
     assert policy.guarantee.epsilon <= BUDGET.epsilon
     assert policy.guarantee.epsilon == pytest.approx(BUDGET.epsilon, rel=2e-3)
     for optimiser in (policy.mechanisms.estimate_o, policy.mechanisms.estimate_tau):
@@ -65,10 +71,15 @@ def test_the_composed_price_is_the_budget(mechanism: str) -> None:
 def test_less_noise_breaks_the_budget() -> None:
     """Noise of 20 % less in the matrices, or in the estimates, would still be within the budget."""
     mechanisms = policy_of().mechanisms
+
+    def quieter(protocol: Any) -> Any:
+        return replace(protocol, noise_std=0.8 * protocol.noise_std)
+
+    o, tau = mechanisms.estimate_o, mechanisms.estimate_tau
     louder = [
-        replace(mechanisms, matrices=replace(mechanisms.matrices, std=0.8 * mechanisms.matrices.std)),
-        replace(mechanisms, estimate_o=replace(mechanisms.estimate_o, std=0.8 * mechanisms.estimate_o.std)),
-        replace(mechanisms, estimate_tau=replace(mechanisms.estimate_tau, std=0.8 * mechanisms.estimate_tau.std)),
+        replace(mechanisms, matrices=quieter(mechanisms.matrices)),
+        replace(mechanisms, estimate_o=replace(o, protocol=quieter(o.protocol))),
+        replace(mechanisms, estimate_tau=replace(tau, protocol=quieter(tau.protocol))),
     ]
     assert mechanisms.satisfies(BUDGET)
     for each in louder:
@@ -92,7 +103,7 @@ def test_zcdp_budgets_and_names() -> None:
     assert policy.mechanisms.satisfies(ZCDP(rho=0.5))
     assert make("GLM-JDP", **SETTING, epsilon=1.0, delta=1e-5).guarantee.epsilon <= 1.0
     with pytest.raises(InvalidBudget):
-        GLMJDP(**SETTING, budget=ApproxDP(epsilon=math.inf, delta=0.1))
+        GLMJDP(**SETTING, privacy=central(epsilon=math.inf, delta=0.1))
     with pytest.raises(InvalidBudget):
         make("GLM-JDP", **SETTING, epsilon=1.0)
 
@@ -100,19 +111,23 @@ def test_zcdp_budgets_and_names() -> None:
 def test_leaves_move_by_at_most_root_two() -> None:
     """Two users' leaves, explored or not, whatever the estimate, would differ by more than the priced sensitivity."""
     policy, rng = policy_of(), np.random.default_rng(1)
+    domain = policy.mechanisms.leaves
     x = rng.normal(size=(2, 5000, 3))
     x /= np.maximum(1, np.linalg.norm(x, axis=-1))[..., None]
     x[:, 0] = [[1.0, 0, 0], [0, 1.0, 0]]
     theta = np.zeros(3)
-    leaves = [policy.leaf(each, policy.weights(theta, each), rng.random(5000) < 0.5) for each in x]
-    assert np.max(np.linalg.norm(leaves[0] - leaves[1], axis=-1)) <= policy.mechanisms.matrices.sensitivity + 1e-12
-    ends = [
-        policy.leaf(each[:1], np.full(1, 1e9), np.array([flag])) for each, flag in zip(x, (True, False), strict=True)
-    ]
+    leaves = [domain.of(each, policy.leaf_weights(theta, each), rng.random(5000) < 0.5) for each in x]
+    assert np.max(np.linalg.norm(leaves[0] - leaves[1], axis=-1)) <= policy.stream.mechanism.sensitivity + 1e-12
+    ends = [domain.of(each[:1], np.full(1, 1e9), np.array([flag])) for each, flag in zip(x, (True, False), strict=True)]
     assert float(np.linalg.norm(ends[0] - ends[1])) == pytest.approx(math.sqrt(2))
     v, h = policy.matrices(ends[0][0] + ends[1][0])
     np.testing.assert_allclose(v, np.diag([1.0, 0, 0]) + 12 * np.eye(3), atol=1e-12)
     np.testing.assert_allclose(h, policy.model.slope_bound / math.e * np.diag([0, 1.0, 0]) + 3 * np.eye(3), atol=1e-12)
+    reports = domain.statistic(1e3 * x[0], np.full(5000, 1e9), rng.random(5000) < 0.5).values
+    assert np.max(np.linalg.norm(reports, axis=-1)) <= 1 + 1e-12
+    np.testing.assert_allclose(domain.project(reports), reports, atol=1e-12)
+    inside = domain.project(rng.normal(size=(400, 12)))
+    assert np.max(np.linalg.norm(inside[:200] - inside[200:], axis=-1)) <= domain.sensitivity + 1e-9
     wild = policy.weights(rng.normal(size=3) * 1e6, x[0])
     assert np.max(wild) <= policy.model.slope_bound / math.e
 
@@ -124,61 +139,6 @@ def test_outgrown_is_the_loewner_order() -> None:
     matrix, snapshot = roots @ np.swapaxes(roots, -1, -2) + 0.5 * np.eye(3)
     ratio = np.linalg.eigvals(np.linalg.solve(snapshot, matrix)).real.max(axis=-1)
     np.testing.assert_array_equal(policy.outgrown(matrix, snapshot), ratio > 2)
-
-
-def canned(monkeypatch: pytest.MonkeyPatch, rounds: int) -> None:
-    """The continual mechanism answers with releases fixed in advance, whatever the data are."""
-    rng = np.random.default_rng(9)
-    steps = rng.normal(size=(rounds, 12)) * 0.2 + np.concatenate([[0.06] * 3, [0] * 3, [0.05] * 3, [0] * 3])
-    totals = np.cumsum(steps, axis=0)
-
-    def step(self: ContinualGaussian, state: int, value: np.ndarray, source: object) -> tuple[int, np.ndarray]:
-        return state + 1, np.broadcast_to(totals[state], value.shape)
-
-    monkeypatch.setattr(ContinualGaussian, "begin", lambda self, replicates=(): 0)
-    monkeypatch.setattr(ContinualGaussian, "step", step)
-
-
-def refits(
-    policy: GLMJDP, env: PublishedGLM, monkeypatch: pytest.MonkeyPatch
-) -> tuple[list[tuple[int, tuple[bool, ...]]], list[int]]:
-    """When which estimate was renewed, and which rounds explored (when the printed rule would call the optimiser)."""
-    seen: list[tuple[int, tuple[bool, ...]]] = []
-    explored: list[int] = []
-    original = glm_jdp._Seeds._refit
-
-    def spy(self: object, history: object, seed: int, position: int, outgrown: np.ndarray) -> None:
-        seen.append((position, tuple(bool(flag) for flag in outgrown)))
-        original(self, history, seed, position, outgrown)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(glm_jdp._Seeds, "_refit", spy)
-    kept = glm_jdp.rarely.play
-
-    def play(*arguments: object) -> object:
-        history = kept(*arguments)  # type: ignore[arg-type]
-        explored.extend(np.flatnonzero(history.explored[0]).tolist())
-        return history
-
-    monkeypatch.setattr(glm_jdp.rarely, "play", play)
-    tally = Tally(checkpoints=np.array([policy.horizon]), n_seeds=1)
-    glm_jdp.run(policy, env.begin(Streams([0])), tally, policy.horizon, path="messages")
-    monkeypatch.setattr(glm_jdp._Seeds, "_refit", original)
-    monkeypatch.setattr(glm_jdp.rarely, "play", kept)
-    return seen, explored
-
-
-def test_refit_times_depend_on_releases_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same releases with other contexts and rewards would lead to other refits: the times would leak raw data.
-
-    The printed rule calls the optimiser in every explored round: these differ, so it would be told apart.
-    """
-    policy = policy_of()
-    canned(monkeypatch, policy.horizon)
-    first, explored = refits(policy, PublishedGLM(n_arms=2, rounds=600, instance=1), monkeypatch)
-    second, others = refits(policy, PublishedGLM(n_arms=2, rounds=600, instance=2), monkeypatch)
-    assert first == second
-    assert {kinds for _, kinds in first} >= {(True, False), (False, True)}
-    assert explored != others
 
 
 def test_both_paths_are_the_same_run() -> None:
@@ -222,7 +182,7 @@ def test_regret_falls_with_epsilon() -> None:
 def test_degenerate_worlds_are_harmless(preset: str, link: str) -> None:
     """Equal arms, certain rewards or no explored round at all would give a NaN or a warning."""
     arms = np.tile([0.6, 0.8], (40, 4, 1))
-    policy = GLMJDP(dim=2, horizon=40, link=link, parameter_bound=3.0, budget=BUDGET, preset=preset)
+    policy = GLMJDP(dim=2, horizon=40, link=link, parameter_bound=3.0, privacy=central(budget=BUDGET), preset=preset)
     for value in (0.0, 1.0):
         result = simulate(policy, ArrayEnvironment(arms=arms, means=np.full((40, 4), value)), n_seeds=2)
         np.testing.assert_allclose(result.regret, 0.0, atol=1e-12)
@@ -232,12 +192,17 @@ def test_degenerate_worlds_are_harmless(preset: str, link: str) -> None:
 
 def test_no_rows_are_an_estimate_of_nothing() -> None:
     """An estimate without rows would fail, or betray that there are none by its noise."""
-    policy = policy_of()
-    optimiser: NoisyGradient = policy.mechanisms.estimate_o
-    source = glm_jdp.FastNoise(np.random.default_rng(0))
-    theta = policy.estimate(
-        optimiser, np.zeros((0, 3)), np.zeros(0), source, rounds=10, start=np.zeros(3), matrix=20 * np.eye(3)
-    )
+    policy, desk = policy_of(), Desk()
+    state = replace(policy.init(), rounds=np.array(10), released=np.array([20.0, 0, 0, 20.0, 0, 20.0] + [0.0] * 6))
+    nobody = Played(features=np.ones((1, 3)), rewards=np.ones(1), groups=np.array([1]))
+
+    def answer(ask: Ask) -> Estimate:
+        report = policy.report(ask, desk.rows(ask, nobody), COINS)
+        return desk.release(ask, report, FastNoise(np.random.default_rng(0)), path="law")[1]
+
+    settled = close(policy.settled(state), answer)
+    theta = settled.theta_o
+    assert (int(settled.calls_o), int(settled.calls_tau)) == (1, 0)
     assert np.all(np.isfinite(theta))
     assert np.linalg.norm(theta) <= 2.0 + 1e-12
     assert np.linalg.norm(theta) > 0
@@ -247,18 +212,18 @@ def test_the_noise_that_runs_has_the_priced_spread() -> None:
     """The simulator would add less noise than is priced: 20 % less is far outside (false alarm below 1e-6)."""
     policy, env = policy_of(), PublishedGLM(rounds=600)
     world = env.begin(Streams(range(60)))
-    seeds = glm_jdp._Seeds(policy, world, 60, "law")
+    seeds = PrefixSums(policy.stream, ReplicatedNoise(world.streams), 60)
     seeds.draw(600)
     for step in (1, 40, 600):
-        expected = math.sqrt(float(policy.mechanisms.matrices.prefix_variance(step)))
-        drawn = seeds.beside[:, step].ravel()  # 60 seeds, 12 coordinates
+        expected = math.sqrt(float(policy.stream.mechanism.prefix_variance(step)))
+        drawn = seeds.noise[:, step].ravel()  # 60 seeds, 12 coordinates
         assert abs(float(np.std(drawn)) / expected - 1) < 5 / math.sqrt(2 * len(drawn))
     optimiser = replace(policy.mechanisms.estimate_tau, steps=1, parameter_bound=1e9)
     nothing = np.zeros((2000, 1, 3))
     moved = optimiser.minimise(
         nothing,
         np.full((2000, 1), 0.5),
-        glm_jdp.FastNoise(np.random.default_rng(0)),
+        FastNoise(np.random.default_rng(0)),
         count=1,
         ridge=1e-9,
         matrix=np.eye(3),
@@ -289,9 +254,18 @@ def test_what_a_user_sends() -> None:
 def test_the_worst_life_is_stated() -> None:
     """Some life would cost more than is stated, or one of them not meet the budget."""
     for budget in (BUDGET, ZCDP(rho=0.3)):
-        policy = policy_of(budget=budget)
+        policy = policy_of(privacy=central(budget=budget))
         stated = policy.guarantee
         for life in policy.mechanisms.lives:
             assert accountant.epsilon(life, stated.delta) <= stated.epsilon
             assert accountant.rho(life) <= stated.rho
             assert accountant.satisfies(life, budget)
+
+
+@pytest.mark.parametrize(
+    "privacy", [none(), local(epsilon=1.0, delta=1e-5), central(epsilon=1.0, delta=1e-5, participations=2)]
+)
+def test_promises_that_it_does_not_keep_are_refused(privacy: object) -> None:
+    """A trust model that GLM-JDP does not have, or users who come back, would be accepted and not be protected."""
+    with pytest.raises(InvalidArgument, match=r"privacy|participations"):
+        policy_of(privacy=privacy)

@@ -15,6 +15,8 @@ from bandanna.policies.glm import GLMUCB, GLOC, BGLinUCB, ECOLog, RSGLinUCB
 from bandanna.policies.glm.ecolog import _proximal
 from bandanna.simulation.engine import simulate
 
+from .answering import COINS, Teacher
+
 presets = pytest.mark.parametrize("preset", ["published", "corrected"])
 SETTING = {"dim": 3, "horizon": 50, "parameter_bound": 1.5, "failure": 0.02}
 
@@ -32,9 +34,9 @@ def test_glm_ucb(preset: str, link: str) -> None:
     """rho_t, M or theta_t would be others: ridge 2 d as run, d by theory; sqrt(log t) missing for published logits."""
     policy = GLMUCB(**SETTING, link=link, preset=preset, kappa=30.0)
     x, r = rows()
-    state = policy.init()
+    teacher = Teacher(policy)
     for features, reward in zip(x, r, strict=True):
-        state = policy.learn(state, features, np.asarray(reward))
+        state = teacher.learn(features, reward)
     ridge = 6.0 if preset == "published" else 3.0
     best = optimize.minimize(
         lambda theta: float(loss(policy.model, theta, x, r, ridge=ridge)),
@@ -55,10 +57,10 @@ def test_gloc(preset: str) -> None:
     """The Newton step, B, z or the radius would be others: on the sphere as run, onto the ball in V by theory."""
     policy, kappa, s = GLOC(**SETTING, link="probit", preset=preset, kappa=9.0), 9.0, 1.5
     x, r = rows()
-    state = policy.init()
+    teacher = Teacher(policy)
     v, z, theta, b = 3 * np.eye(3), np.zeros(3), np.zeros(3), 2 / kappa * s**2 * 3
     for features, reward in zip(x, r, strict=True):
-        state = policy.learn(state, features, np.asarray(reward))
+        state = teacher.learn(features, reward)
         v = v + np.outer(features, features)
         g = (special.ndtr(features @ theta) - reward) * features
         b += kappa / 2 * g @ np.linalg.solve(v, g)
@@ -75,7 +77,7 @@ def test_gloc(preset: str) -> None:
     arms = rows(8)[0]
     middle = special.ndtr(arms @ theta) if preset == "published" else arms @ np.linalg.solve(v, z)
     spread = np.sqrt(np.einsum("ki,ij,kj->k", arms, np.linalg.inv(v), arms))
-    assert policy.act(state, arms) == np.argmax(middle + math.sqrt(square) * spread)
+    assert policy.act(state, arms[None], COINS).actions[0] == np.argmax(middle + math.sqrt(square) * spread)
 
 
 def nearest(point: np.ndarray, matrix: np.ndarray, bound: float) -> np.ndarray:
@@ -95,7 +97,7 @@ def test_ecolog(preset: str) -> None:
     policy, s = ECOLog(**{**SETTING, "parameter_bound": 0.6}, preset=preset), 0.6
     x, r = rows(12)
     published, weight = preset == "published", 0.5 if preset == "published" else 1 / (2 + 2 * s)
-    state = policy.init()
+    teacher = Teacher(policy)
     w, theta, c = 10 * np.eye(3), np.zeros(3), 0.0
 
     def proximal(centre: np.ndarray, value: Callable[[np.ndarray], float]) -> np.ndarray:
@@ -108,7 +110,7 @@ def test_ecolog(preset: str) -> None:
         ).x
 
     for features, reward in zip(x, r, strict=True):
-        state = policy.learn(state, features, np.asarray(reward))
+        state = teacher.learn(features, reward)
 
         def single(v: np.ndarray, target: float, features: np.ndarray = features) -> float:
             return float(np.logaddexp(0, features @ v) - target * (features @ v))
@@ -140,12 +142,12 @@ def test_the_errata_of_rs_glinucb() -> None:
     assert simulate(theirs, env, n_seeds=4).counts["switches"].max() <= 1  # K6
     assert simulate(ours, env, n_seeds=4).counts["switches"].min() > 5
     x = rows()[0]
-    separable, everything = (x[:, 0] > 0).astype(float), np.ones(len(x))
-    assert np.linalg.norm(theirs.fit_o(x, separable, everything, np.zeros(3))) > 10  # K10
-    assert np.linalg.norm(ours.fit_o(x, separable, everything, np.zeros(3))) <= 2 + 1e-12
+    separable = (x[:, 0] > 0).astype(float)
+    assert np.linalg.norm(theirs.fit_o(x, separable, np.zeros(3))) > 10  # K10
+    assert np.linalg.norm(ours.fit_o(x, separable, np.zeros(3))) <= 2 + 1e-12
     near = (np.array([-2.0, 0.0, 0.0]), 1e4 * np.eye(3))
-    assert np.linalg.norm(theirs.fit_tau(x, separable, everything, np.zeros(3), *near)) > 10
-    kept = ours.fit_tau(x, separable, everything, np.zeros(3), *near)
+    assert np.linalg.norm(theirs.fit_tau(x, separable, np.zeros(3), *near)) > 10
+    kept = ours.fit_tau(x, separable, np.zeros(3), *near)
     assert 100 * np.linalg.norm(kept - near[0]) <= ours.elimination * (1 + 1e-6)
     assert theirs.uses_everything
     assert not ours.uses_everything

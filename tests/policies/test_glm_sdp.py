@@ -18,6 +18,7 @@ from bandanna.mechanisms.sources import FastNoise
 from bandanna.policies.glm import GLMSDP, BGLinUCB
 from bandanna.policies.glm.designs import designs
 from bandanna.policies.registry import make
+from bandanna.protocols.trust import shuffle
 from bandanna.simulation.engine import simulate
 
 BUDGET = ApproxDP(epsilon=1.0, delta=1e-5)
@@ -27,7 +28,7 @@ WORLD = GeneralisedLinear(dim=3, n_arms=10, link="logistic", norm=2.0)
 
 def policy_of(**changes: object) -> GLMSDP:
     """At (1, 1e-5), with 4000 rounds."""
-    return GLMSDP(**{**SETTING, "budget": BUDGET, **changes})
+    return GLMSDP(**{**SETTING, "privacy": shuffle(budget=BUDGET), **changes})
 
 
 def test_every_batch_keeps_the_budget() -> None:
@@ -127,7 +128,9 @@ def test_degenerate_worlds_are_harmless(kind: str) -> None:
     """Equal arms or certain rewards would give a NaN or a warning."""
     shared = {"dim": 2, "horizon": 120, "link": "logistic", "parameter_bound": 3.0}
     private = kind in ("tuned", "paper")
-    policy = GLMSDP(**shared, budget=BUDGET, preset=kind) if private else BGLinUCB(**shared, preset=kind)
+    policy = (
+        GLMSDP(**shared, privacy=shuffle(budget=BUDGET), preset=kind) if private else BGLinUCB(**shared, preset=kind)
+    )
     arms = np.tile([0.6, 0.8], (120, 4, 1))
     for value in (0.0, 1.0):
         result = simulate(policy, ArrayEnvironment(arms=arms, means=np.full((120, 4), value)), n_seeds=2)
@@ -146,7 +149,7 @@ def test_names_and_budgets() -> None:
     assert make("GLM-SDP", **SETTING, epsilon=1.0, delta=1e-5) == policy_of()
     assert isinstance(make("B-GLinUCB", **SETTING), BGLinUCB)
     with pytest.raises(InvalidBudget):
-        GLMSDP(**SETTING, budget=ApproxDP(epsilon=math.inf, delta=0.1))
+        GLMSDP(**SETTING, privacy=shuffle(epsilon=math.inf, delta=0.1))
 
 
 def test_the_noise_that_runs_has_the_priced_spread() -> None:
@@ -168,7 +171,7 @@ def test_what_is_out_of_range_is_clipped_and_counted() -> None:
     arms = np.tile([[3.0, 0.0], [0.0, 0.5]], (60, 1, 1))
     env = ArrayEnvironment(arms=arms, means=np.full((60, 2), 0.5))
     for policy in (
-        GLMSDP(dim=2, horizon=60, link="logistic", parameter_bound=1.0, budget=BUDGET),
+        GLMSDP(dim=2, horizon=60, link="logistic", parameter_bound=1.0, privacy=shuffle(budget=BUDGET)),
         BGLinUCB(dim=2, horizon=60, link="logistic", parameter_bound=1.0),
     ):
         assert np.all(simulate(policy, env, n_seeds=2).clipped > 0)
@@ -177,7 +180,7 @@ def test_what_is_out_of_range_is_clipped_and_counted() -> None:
 @pytest.mark.parametrize("horizon", [300, 1500, 3000])
 def test_the_shuffler_s_view_is_that_of_the_least_protected_batch(horizon: int) -> None:
     """A user of a large batch, whose own noise is small, would be told what is left against the shuffler elsewhere."""
-    policy = policy_of(horizon=horizon, warmup=20, steps=3, budget=ApproxDP(epsilon=3.0, delta=1e-5))
+    policy = policy_of(horizon=horizon, warmup=20, steps=3, privacy=shuffle(epsilon=3.0, delta=1e-5))
     each = [policy.mechanisms(batch).guarantee for batch in range(len(policy.sizes) - 1)]
     left = [math.inf if one.shuffler is None else one.shuffler.epsilon for one in each]
     assert len(set(left)) > 1
@@ -198,7 +201,7 @@ def test_bits_are_those_of_all_messages_of_a_user() -> None:
         matrix = mechanisms.matrix.randomize(
             mechanisms.outer.statistic(ends, np.full(size, mechanisms.outer.bound)), source
         )
-        gradient = gradients.protocol.randomize(gradients.statistic(np.zeros(3), features, np.full(size, -1e6)), source)
+        gradient = gradients.protocol.randomize(gradients.gradients(np.zeros(3), features, np.full(size, -1e6)), source)
         sent = [int(np.max(column)).bit_length() for message in (matrix, gradient) for column in message.T]
         assert sum(sent[:6]) + policy.steps * sum(sent[6:]) <= mechanisms.bits_per_user
         longest = max(longest, mechanisms.bits_per_user)

@@ -3,45 +3,56 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from bandanna.accounting.budgets import ZCDP, PureDP
 from bandanna.design import optimal_design
 from bandanna.errors import InvalidArgument, InvalidBudget, InvalidStatistic
-from bandanna.policies.gope import GOPE
+from bandanna.policies.arms.gope import GOPE, State
+from bandanna.policies.base import Ask, Assigned, Played
+from bandanna.protocols.trust import central, none
 
-from .scripted_noise import Scripted
+from .answering import device_coins, told
 
 ARMS = np.array([[1.0, 0.0], [0.0, 1.0], [0.6, 0.7], [-0.5, 0.5]])
 LEVELS = ("intermediate", "beginning")
 
 
-def price(policy: GOPE, arms: np.ndarray[tuple[int, ...], np.dtype[np.float64]]) -> float:
+Floats = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
+
+
+def asked(policy: GOPE, state: State, phase: Assigned) -> Ask:
+    """What a phase asks for."""
+    return next(policy.learn(state, phase))
+
+
+def exact(policy: GOPE, state: State, phase: Assigned, means: Floats) -> Floats:
+    """What is released without noise, where every reward of an arm is its mean."""
+    rows = Played(rewards=means, arms=phase.arms, counts=phase.plays)
+    return policy.report(asked(policy, state, phase), rows, device_coins()).total()
+
+
+def price(policy: GOPE, arms: Floats) -> float:
     """Largest rho that the first phase really spends on one reward: the move of what is released, over its noise."""
     state = policy.init(arms)
-    phase = policy.next(state)
-    middle = phase.plays * (policy.domain.low + policy.domain.high) / 2
-    spent = []
-    for place in range(len(phase.arms)):
-        one, two = Scripted(), Scripted()
-        totals = middle.copy()
-        policy.learn(state, phase, totals, one)
-        totals[place] += policy.domain.sensitivity / 2  # half the move, twice counted: the other half is below
-        policy.learn(state, phase, totals, two)
-        (values, std), (moved, _) = one.releases[0], two.releases[0]
-        spent.append((2 * np.linalg.norm(values - moved)) ** 2 / (2 * std**2))
-    return max(spent)
+    phase = policy.episode(state)
+    ask, coins = asked(policy, state, phase), device_coins()
+    ends, spent = np.array(policy.reward_range), []
+    for arm in phase.arms:
+        one, two = (policy.report(ask, Played(rewards=ends[[i]], arms=np.array([arm])), coins).values for i in (0, 1))
+        spent.append(np.sum((one - two) ** 2) / (2 * policy.protocol.std(1) ** 2))
+    return float(max(spent))
 
 
 @pytest.mark.parametrize("noise", LEVELS)
 @pytest.mark.parametrize("ends", [(-1.0, 1.0), (0.0, 5.0)])
 def test_a_phase_costs_rho_and_noise_20_percent_smaller_more(noise: str, ends: tuple[float, float]) -> None:
     """What a phase releases moves by more, or less, than its noise is made for; or a smaller noise would pass."""
-    policy = GOPE(dim=2, horizon=10**4, budget=ZCDP(rho=0.3), noise=noise, reward_range=ends)
+    policy = GOPE(dim=2, horizon=10**4, privacy=central(rho=0.3), noise=noise, reward_range=ends)
     assert 0.3 * (1 - 1e-3) <= price(policy, ARMS) <= 0.3
-    weak = GOPE(dim=2, horizon=10**4, budget=ZCDP(rho=0.3 / 0.64), noise=noise, reward_range=ends)
+    weak = GOPE(dim=2, horizon=10**4, privacy=central(rho=0.3 / 0.64), noise=noise, reward_range=ends)
     assert price(weak, ARMS) > 0.3 * 1.5
     assert policy.guarantee.rho <= 0.3
 
@@ -49,22 +60,20 @@ def test_a_phase_costs_rho_and_noise_20_percent_smaller_more(noise: str, ends: t
 @pytest.mark.parametrize("noise", LEVELS)
 def test_later_phases_follow_from_releases_alone(noise: str) -> None:
     """Neighbours with the same releases play other arms afterwards: then episodes would leak by themselves."""
-    policy = GOPE(dim=2, horizon=10**6, budget=ZCDP(rho=0.3), noise=noise)
+    policy = GOPE(dim=2, horizon=10**6, privacy=central(rho=0.3), noise=noise)
     rng, state, other = np.random.default_rng(0), policy.init(ARMS), policy.init(ARMS)
     for _ in range(4):
-        phase, same = policy.next(state), policy.next(other)
+        phase, same = policy.episode(state), policy.episode(other)
         assert np.array_equal(phase.arms, same.arms)
         assert np.array_equal(phase.plays, same.plays)
-        output = rng.normal(size=policy.mechanism.dim)
-        totals = 0.3 * phase.plays
-        state = policy.learn(state, phase, totals, Scripted([output]))
-        totals[0] -= 1.0
-        other = policy.learn(other, phase, totals, Scripted([output]))
+        assert np.array_equal(asked(policy, state, phase).at, asked(policy, other, same).at)
+        output = rng.normal(size=policy.protocol.domain.dim)
+        state, other = told(policy, state, phase, output), told(policy, other, same, output)
 
 
 def test_the_estimate_is_least_squares_and_a_phase_has_its_printed_length() -> None:
     """Without noise theta is not the truth, or c_l is not (8d/b^2) log(4/d_l) + (2d/b) sqrt(2 f/rho)."""
-    policy = GOPE(dim=2, horizon=10**9, budget=ZCDP(rho=0.5))
+    policy = GOPE(dim=2, horizon=10**9, privacy=central(rho=0.5))
     state = policy.init(ARMS)
     g = optimal_design(ARMS).g
     share = 1e-3 / (4 * 1 * 2)
@@ -74,8 +83,8 @@ def test_the_estimate_is_least_squares_and_a_phase_has_its_printed_length() -> N
     assert policy.length(state) == pytest.approx(printed, rel=1e-4)
     theta = np.array([0.3, -0.25])
     for _ in range(2):
-        phase = policy.next(state)
-        state = policy.learn(state, phase, phase.plays * (ARMS[phase.arms] @ theta), Scripted())
+        phase = policy.episode(state)
+        state = told(policy, state, phase, exact(policy, state, phase, ARMS[phase.arms] @ theta))
     gaps = np.max(ARMS @ theta) - ARMS @ theta
     assert state.active.tolist() == np.flatnonzero(gaps <= 2 * policy.threshold(2)).tolist() == [0, 2]
 
@@ -85,42 +94,63 @@ def test_noise_in_the_beginning_never_needs_shorter_phases() -> None:
     rng = np.random.default_rng(2)
     for _ in range(20):
         arms = rng.normal(size=(10, 3))
-        early, late = (GOPE(dim=3, horizon=10**6, budget=ZCDP(rho=1e-3), noise=noise) for noise in LEVELS[::-1])
+        early, late = (GOPE(dim=3, horizon=10**6, privacy=central(rho=1e-3), noise=noise) for noise in LEVELS[::-1])
         assert early.length(early.init(arms)) >= late.length(late.init(arms)) * (1 - 1e-6)
 
 
 def test_one_arm_equal_arms_and_thin_spans() -> None:
     """A single arm, arms that are all equal or arms on a line break the design."""
-    policy = GOPE(dim=2, horizon=1000, budget=ZCDP(rho=1.0))
-    assert not policy.next(policy.init(ARMS[:1])).released
-    assert not policy.next(policy.init(np.ones((3, 2)))).released
+    policy = GOPE(dim=2, horizon=1000, privacy=central(rho=1.0))
+    assert not policy.episode(policy.init(ARMS[:1])).released
+    assert not policy.episode(policy.init(np.ones((3, 2)))).released
     line = policy.init(np.outer([1.0, 0.5, -1.0], [0.6, 0.8]))
-    phase = policy.next(line)
+    phase = policy.episode(line)
     assert line.geometry is not None
     assert line.geometry.design.rank == 1
-    after = policy.learn(line, phase, phase.plays * 0.5, Scripted())
+    after = told(policy, line, phase, exact(policy, line, phase, np.full(len(phase.arms), 0.5)))
     assert 0 in after.active
 
 
 def test_infinite_rho_is_gope() -> None:
     """rho to infinity is not the policy without noise."""
-    clear, free = (GOPE(dim=2, horizon=10**5, budget=budget) for budget in (None, ZCDP(rho=math.inf)))
+    clear, free = (GOPE(dim=2, horizon=10**5, privacy=privacy) for privacy in (none(), central(rho=math.inf)))
     assert clear.length(clear.init(ARMS)) == free.length(free.init(ARMS))
     assert free.guarantee.trust == "none"
 
 
 def test_bad_arguments() -> None:
-    """Arms of another dimension, rewards out of range or a pure budget are accepted."""
-    policy = GOPE(dim=2, horizon=10, budget=ZCDP(rho=1.0))
+    """Arms of another dimension, a pure budget, rewards that are not finite or directions too long are accepted."""
+    policy = GOPE(dim=2, horizon=10, privacy=central(rho=1.0))
     with pytest.raises(InvalidArgument, match="arms"):
         policy.init(np.ones((3, 4)))
     with pytest.raises(InvalidStatistic, match="arms"):
         policy.init([[1.0, math.nan]])
     with pytest.raises(InvalidBudget):
-        GOPE(dim=2, horizon=10, budget=PureDP(epsilon=1.0))
+        GOPE(dim=2, horizon=10, privacy=central(epsilon=1.0, delta=0.0))
     with pytest.raises(InvalidArgument, match="noise"):
         GOPE(dim=2, horizon=10, noise="end")
     state = policy.init(ARMS)
-    phase = policy.next(state)
-    with pytest.raises(InvalidStatistic, match="sums"):
-        policy.learn(state, phase, phase.plays * 1.01, Scripted())
+    phase = policy.episode(state)
+    with pytest.raises(InvalidStatistic, match="rewards"):
+        exact(policy, state, phase, np.full(len(phase.arms), math.nan))
+    inside, far = (exact(policy, state, phase, np.full(len(phase.arms), mean)) for mean in (1.0, 1.01))
+    assert np.array_equal(inside, far)  # clipped
+    ask, rows = asked(policy, state, phase), Played(rewards=np.ones(1), arms=phase.arms[:1])
+    with pytest.raises(InvalidStatistic, match="directions"):
+        policy.report(replace(ask, at=1.001 * ask.at), rows, device_coins())
+    with pytest.raises(InvalidStatistic, match="plain vectors"):
+        policy.protocol.admit(np.zeros((1, 2)))
+
+
+def test_a_device_finds_its_own_direction_in_any_order_of_arms() -> None:
+    """A reward is multiplied by the direction of another arm, or an arm that is not asked about tells something."""
+    policy = GOPE(dim=2, horizon=10**4, noise="beginning")
+    state = policy.init(ARMS)
+    phase = policy.episode(state)
+    ask, backwards = asked(policy, state, phase), phase.arms[::-1]
+    rows = Played(rewards=0.1 * (1 + np.arange(len(backwards))), arms=backwards)
+    total = policy.report(ask, rows, device_coins()).total()
+    assert total[: len(backwards)].tolist() == pytest.approx(rows.rewards[::-1].tolist())
+    for arm in set(range(len(ARMS))) - set(phase.arms.tolist()):
+        silent = Played(rewards=np.ones(1), arms=np.array([arm]))
+        assert not np.any(policy.report(ask, silent, device_coins()).values)

@@ -7,9 +7,9 @@ import pytest
 
 from bandanna.core.coins import FirstOfTied, SecureCoins
 from bandanna.errors import InvalidArgument
-from bandanna.policies.linucb import LinUCB, Snapshot, scores
+from bandanna.policies.linear.linucb import LinUCB, Snapshot, scores
 from bandanna.policies.registry import make
-from bandanna.policies.schedules import FixedBatches, geometric
+from bandanna.policies.linear.schedules import FixedBatches, geometric
 from bandanna.protocols.trust import central, concurrent, local, shuffle
 
 

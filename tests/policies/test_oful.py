@@ -8,14 +8,14 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from bandanna.policies.oful import OFUL
+from bandanna.policies.oful_jdp import OFULJDP, Outer
 
 from bandanna.accounting import accountant
 from bandanna.accounting.budgets import ZCDP, ApproxDP, PureDP
 from bandanna.accounting.events import CompositionEvent, ContinualEvent, GaussianEvent
 from bandanna.errors import InvalidArgument, InvalidBudget
 from bandanna.mechanisms.sources import FastNoise
-from bandanna.policies.oful import OFUL
-from bandanna.policies.oful_jdp import OFULJDP, Outer
 
 from .scripted_noise import Scripted
 

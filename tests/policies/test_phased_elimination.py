@@ -11,11 +11,14 @@ from bandanna.accounting import accountant
 from bandanna.accounting.budgets import ApproxDP, PureDP
 from bandanna.errors import BandannaError, CalibrationError, InvalidArgument, InvalidBudget
 from bandanna.mechanisms.sources import FastNoise
-from bandanna.policies import phased_elimination
-from bandanna.policies.phased_elimination import PhasedElimination
-from bandanna.policies.privatizers import confirm, protocol_of
+from bandanna.policies.base import Played
+from bandanna.policies.distributed import phased_elimination
+from bandanna.policies.distributed.phased_elimination import PhasedElimination
+from bandanna.policies.distributed.promise import confirm, protocol_of
 from bandanna.policies.registry import ALGORITHMS, make
 from bandanna.protocols.trust import central, concurrent, local, none, shuffle
+
+from .answering import device_coins, told
 
 BUDGET = {"epsilon": 1.0, "delta": 1e-5}
 NAMES: dict[str, dict[str, Any]] = {
@@ -54,7 +57,7 @@ def test_fixed_and_single_clients() -> None:
     fixed, single = (make(name, dim=2, horizon=1000) for name in ("DPE-FixedU", "PE"))
     assert {fixed.clients_in(number) for number in (1, 5, 9)} == {97}
     assert fixed.clients_needed == 97 * fixed.phases
-    assert single.plan(single.begin(np.eye(2))).clients == 2
+    assert single.episode(single.init(np.eye(2))).answers == 2
     assert single.clients_needed == 1000
 
 
@@ -77,9 +80,9 @@ def test_phases_that_fit(horizon: int, phases: int) -> None:
 def test_gain_is_least_squares(arms: np.ndarray, design: str) -> None:
     """Estimates are not those of weighted least squares in the span of the actions."""
     policy = PhasedElimination(dim=arms.shape[1], horizon=1000, design=design)
-    state = dataclasses.replace(policy.begin(arms), number=5)
-    phase = policy.plan(state)
-    x, weights = arms[phase.support], phase.plays.astype(float)
+    state = dataclasses.replace(policy.init(arms), number=5)
+    phase = policy.episode(state)
+    x, weights = arms[phase.arms], phase.plays.astype(float)
     if design == "optimal" and len(arms) == 60:  # weights matter only where more actions are played than needed
         assert len(x) > 5
         assert len(set(phase.plays)) > 1
@@ -105,15 +108,15 @@ def test_widths_cover_the_error(name: str, number: int) -> None:
     """
     policy = make(name, dim=3, horizon=1000, failure=0.05, sigma=0.2, **NAMES[name])
     arms = sphere(12, 3, seed=3)
-    state = dataclasses.replace(policy.begin(arms), number=number)
-    phase = policy.plan(state)
+    state = dataclasses.replace(policy.init(arms), number=number)
+    phase = policy.episode(state)
     rng = np.random.default_rng(2)
     theta = np.array([0.3, -0.2, 0.1])
     protocol = policy.protocol(phase)
     errors = np.empty((2000, len(arms)))
     for run in range(len(errors)):
         users = theta + 0.2 * rng.standard_normal((phase.clients, 3))
-        means = users @ arms[phase.support].T
+        means = users @ arms[phase.arms].T
         reports = 2 * rng.binomial(phase.plays, np.clip((1 + means) / 2, 0, 1)) / phase.plays - 1
         released = protocol.release(reports, FastNoise(rng)).total / phase.clients
         errors[run] = phase.gain @ released - arms @ theta
@@ -130,8 +133,8 @@ def test_printed_widths_are_wider(name: str) -> None:
     widths = []
     for confidence in ("exact", "paper"):
         policy = make(name, dim=4, horizon=1000, confidence=confidence, **NAMES[name])
-        state = dataclasses.replace(policy.begin(arms), number=7)
-        widths.append(policy.width_of(state, policy.plan(state)))
+        state = dataclasses.replace(policy.init(arms), number=7)
+        widths.append(policy.width_of(state, policy.episode(state)))
     assert 0 < widths[0] <= widths[1]
 
 
@@ -139,10 +142,10 @@ def test_printed_widths_are_wider(name: str) -> None:
 def test_printed_width_of_noise_by_hand(name: str, spread: float) -> None:
     """The private part of the printed width is not 2 sigma_nc sqrt(S d), or sqrt(U) times that in the local model."""
     policy = make(name, dim=4, horizon=1000, confidence="paper", calibration="paper", epsilon=0.5, delta=1e-5)
-    state = dataclasses.replace(policy.begin(sphere(40, 4)), number=5)
-    phase = policy.plan(state)
+    state = dataclasses.replace(policy.init(sphere(40, 4)), number=5)
+    phase = policy.episode(state)
     clear = PhasedElimination(dim=4, horizon=1000, confidence="paper")
-    std = 2 * math.sqrt(2 * len(phase.support) * math.log(1.25e5)) / (0.5 * 16)  # [001, Thm 4.2]
+    std = 2 * math.sqrt(2 * len(phase.arms) * math.log(1.25e5)) / (0.5 * 16)  # [001, Thm 4.2]
     limit = math.floor(16 * math.log(math.log(4)) + 16)
     expected = 2 * spread * std * math.sqrt(limit * 4) * math.sqrt(2 * math.log(40 * 1000))
     assert policy.width_of(state, phase) - clear.width_of(state, phase) == pytest.approx(expected)
@@ -152,10 +155,10 @@ def test_printed_width_by_hand() -> None:
     """The printed width is not equation (3) of the paper."""
     policy = PhasedElimination(dim=4, horizon=1000, confidence="paper", sigma=0.1)
     arms = sphere(40, 4)
-    state = dataclasses.replace(policy.begin(arms), number=5)
+    state = dataclasses.replace(policy.init(arms), number=5)
     clients = 16
     expected = (math.sqrt(8 / (clients * 32)) + 0.1 / 4) * math.sqrt(2 * math.log(40 * 1000))
-    assert policy.width_of(state, policy.plan(state)) == pytest.approx(expected)
+    assert policy.width_of(state, policy.episode(state)) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("epsilon", [0.2, 1.0, 10.0])
@@ -192,7 +195,7 @@ def test_less_noise_is_noticed(privacy: Any) -> None:
 def test_a_phase_with_less_noise_is_not_opened(monkeypatch: pytest.MonkeyPatch) -> None:
     """A policy runs whatever protocol it gets, without asking the accountant."""
     policy = PhasedElimination(dim=3, horizon=1000, privacy=central(**BUDGET))
-    phase = policy.plan(policy.begin(sphere(10, 3)))
+    phase = policy.episode(policy.init(sphere(10, 3)))
     enough: Any = policy.protocol(phase)
     weaker = dataclasses.replace(enough, noise_std=0.8 * enough.noise_std)
     monkeypatch.setattr(phased_elimination, "protocol_of", lambda *_, **__: weaker)
@@ -214,7 +217,7 @@ def test_pure_is_pure() -> None:
     """Laplace-DPE needs a delta."""
     policy = make("Laplace-DPE", dim=3, horizon=1000, epsilon=0.5)
     arms = sphere(10, 3)
-    protocol = policy.protocol(policy.plan(policy.begin(arms)))
+    protocol = policy.protocol(policy.episode(policy.init(arms)))
     assert accountant.epsilon(protocol.event, 0.0) <= 0.5
     assert accountant.satisfies(protocol.event, PureDP(epsilon=0.5))
     assert protocol.guarantee.delta == 0.0
@@ -223,7 +226,7 @@ def test_pure_is_pure() -> None:
 def test_printed_calibration() -> None:
     """Printed noise is not that of Theorem 4.2, or its true epsilon is not stated."""
     policy = make("CDP-DPE", dim=3, horizon=1000, calibration="paper", epsilon=0.5, delta=1e-5)
-    protocol: Any = policy.protocol(policy.plan(policy.begin(sphere(10, 3))))
+    protocol: Any = policy.protocol(policy.episode(policy.init(sphere(10, 3))))
     s = protocol.domain.dim
     assert protocol.noise_std == pytest.approx(2 * math.sqrt(2 * s * math.log(1.25e5)) / 0.5)
     assert policy.guarantee.epsilon < 0.5
@@ -233,7 +236,7 @@ def test_printed_calibration() -> None:
 def test_concentrated_budget() -> None:
     """A zCDP budget is not kept, or not stated."""
     policy = make("LDP-DPE", dim=3, horizon=1000, rho=0.5)
-    protocol = policy.protocol(policy.plan(policy.begin(sphere(10, 3))))
+    protocol = policy.protocol(policy.episode(policy.init(sphere(10, 3))))
     assert accountant.rho(protocol.event) <= 0.5
     assert accountant.epsilon(protocol.event, policy.guarantee.delta) <= policy.guarantee.epsilon
 
@@ -270,7 +273,7 @@ def test_bad_settings_are_refused(arguments: dict[str, Any]) -> None:
 def test_bad_actions_are_refused(arms: Any) -> None:
     """Actions of another dimension, not finite, all zero or longer than 1, for which (3) is too narrow, are taken."""
     with pytest.raises(BandannaError, match="arms"):
-        PhasedElimination(dim=3, horizon=100, privacy=none()).begin(arms)
+        PhasedElimination(dim=3, horizon=100, privacy=none()).init(arms)
 
 
 @pytest.mark.parametrize(
@@ -279,29 +282,44 @@ def test_bad_actions_are_refused(arms: Any) -> None:
         ([0.1, math.nan, 0.1], r"averages\[1\] = nan is not allowed: finite numbers"),
         (np.zeros(2), r"averages = 'array of shape \(2,\)' is not allowed: shape \(3,\), one for each action"),
         (np.zeros((1, 3)), r"averages = 'array of shape \(1, 3\)' is not allowed: shape \(3,\)"),
-        ("many", "averages"),
     ],
 )
 def test_bad_averages_are_refused(averages: Any, message: str) -> None:
     """Averages that are not finite leave no action at all, or others than the phase's are taken for them."""
     policy = PhasedElimination(dim=3, horizon=100)
-    state = policy.begin(np.eye(3))
+    state = policy.init(np.eye(3))
     with pytest.raises(InvalidArgument, match=message):
-        policy.learn(state, policy.plan(state), averages)
+        told(policy, state, policy.episode(state), averages)
 
 
 def test_phases_are_learned_once_and_in_order() -> None:
     """The averages of a phase are taken for those of another: the same clients' answers would count twice."""
     policy = PhasedElimination(dim=3, horizon=100)
-    first = policy.begin(np.eye(3))
-    phase = policy.plan(first)
-    second = policy.learn(first, phase, np.zeros(3))
+    first = policy.init(np.eye(3))
+    phase = policy.episode(first)
+    second = told(policy, first, phase, np.zeros(3))
     with pytest.raises(InvalidArgument, match=r"phase.number = 1 .* 2: the phase planned from this state"):
-        policy.learn(second, phase, np.zeros(3))
+        told(policy, second, phase, np.zeros(3))
+
+
+def test_reports_are_clipped_averages_or_single_rewards() -> None:
+    """A client reports more than B, something that is not a number, or a reward at another action than its own."""
+    policy, coins = PhasedElimination(dim=3, horizon=100, bound=0.5), device_coins()
+    state = policy.init(np.eye(3))
+    ask = next(policy.learn(state, policy.episode(state)))
+    report = policy.report(ask, Played(rewards=np.array([[0.1, 0.9, -2.0], [0.5, -0.5, 0.0]])), coins)
+    assert report.values.tolist() == [[0.1, 0.5, -0.5], [0.5, -0.5, 0.0]]
+    assert report.clipped == 1
+    with pytest.raises(BandannaError, match="finite"):
+        policy.report(ask, Played(rewards=np.full((1, 3), math.nan)), coins)
+    single = PhasedElimination(dim=3, horizon=100, per_round=True)
+    ask = next(single.learn(single.init(np.eye(3)), single.episode(single.init(np.eye(3)))))
+    rows = Played(rewards=np.array([1.0, -1.0]), arms=np.array([2, 0]), counts=np.array([3, 5]))
+    assert single.report(ask, rows, coins).total().tolist() == [-5.0, 0.0, 3.0]
 
 
 def test_at_least_two_clients() -> None:
     """A phase has fewer than ceil(2^{alpha l}) > 1 clients because 2^{alpha l} is rounded to 1."""
     policy = PhasedElimination(dim=3, horizon=100, alpha=1e-16, privacy=shuffle(**BUDGET))
     assert policy.clients_in(1) == 2
-    assert policy.protocol(policy.plan(policy.begin(np.eye(3)))).std(2) > 0
+    assert policy.protocol(policy.episode(policy.init(np.eye(3)))).std(2) > 0

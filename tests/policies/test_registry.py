@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
 from bandanna.accounting.budgets import ZCDP, ApproxDP
 from bandanna.errors import InvalidArgument, InvalidBudget
+from bandanna.policies import named, registry
+from bandanna.policies.arms.ucb_episodes import UCBEpisodes
+from bandanna.policies.named import algorithm
 from bandanna.policies.registry import ALGORITHMS, make
 
 LINUCB = {
@@ -85,3 +89,30 @@ def test_a_budget_may_be_given_whole() -> None:
     assert make("AdaC-UCB", n_arms=2, horizon=10, budget=ZCDP(rho=1.0)) == make("AdaC-UCB", n_arms=2, horizon=10, rho=1)
     whole = make("GLM-JDP", dim=2, horizon=10, budget=ApproxDP(epsilon=1.0, delta=1e-5))
     assert whole == make("GLM-JDP", dim=2, horizon=10, epsilon=1.0, delta=1e-5)
+
+
+def test_a_line_above_a_class_is_all_that_a_name_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A new policy would have to be listed elsewhere too, or could take the name of another."""
+    monkeypatch.setattr(named, "ALGORITHMS", dict(ALGORITHMS))
+    monkeypatch.setattr(registry, "ALGORITHMS", named.ALGORITHMS)
+
+    @algorithm("Own-UCB", paper="own", trust="central", guarantee="zCDP", budgets=(("rho",),), optimism=2.0)
+    @dataclass(frozen=True, kw_only=True)
+    class Own(UCBEpisodes):
+        """UCB with another optimism."""
+
+    policy = make("Own-UCB", n_arms=2, horizon=50, rho=1.0)
+    assert isinstance(policy, Own)
+    assert (policy.optimism, policy.privacy.budget) == (2.0, ZCDP(rho=1.0))
+    assert list(named.ALGORITHMS)[-1] == "Own-UCB"
+    with pytest.raises(InvalidArgument, match=r"name = 'UCB1' is not allowed: a name of its own: UCB1 has this one"):
+        algorithm("UCB1", paper="own")(Own)
+
+
+def test_the_folders_are_the_catalogue() -> None:
+    """A policy's names would be missing, or listed in another order."""
+    assert list(ALGORITHMS)[8:15] == ["DPE", "CDP-DPE", "LDP-DPE", "SDP-DPE", "Laplace-DPE", "DPE-FixedU", "PE"]
+    assert list(ALGORITHMS)[15:23] == [
+        *("UCB1", "Thompson", "UCB-episodes", "AdaC-UCB", "AdaP-UCB", "DP-SE", "LDP-UCB", "SDP-SE")
+    ]
+    assert len(ALGORITHMS) == 36

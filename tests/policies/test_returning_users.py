@@ -9,8 +9,8 @@ import pytest
 from bandanna.accounting import accountant, parallel
 from bandanna.accounting.events import RepetitionEvent
 from bandanna.errors import InvalidArgument
-from bandanna.policies.linucb import LinUCB
-from bandanna.policies.schedules import geometric
+from bandanna.policies.linear.linucb import LinUCB
+from bandanna.policies.linear.schedules import geometric
 from bandanna.protocols.trust import Privacy, central, local, shuffle
 
 BUDGET = {"epsilon": 1.0, "delta": 1e-5}

@@ -7,8 +7,8 @@ from collections import Counter
 import pytest
 
 from bandanna.errors import InvalidArgument
-from bandanna.policies.linucb import LinUCB
-from bandanna.policies.schedules import best_batch, geometric
+from bandanna.policies.linear.linucb import LinUCB
+from bandanna.policies.linear.schedules import best_batch, geometric
 from bandanna.protocols.trust import central, local
 
 

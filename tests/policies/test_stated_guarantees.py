@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from bandanna.accounting import accountant
-from bandanna.accounting.budgets import ZCDP, ApproxDP
-from bandanna.policies.anytime import Anytime
-from bandanna.policies.elimination import Elimination
-from bandanna.policies.linucb import LinUCB
-from bandanna.policies.privatizers import confirm, promise, protocol_of
-from bandanna.policies.schedules import geometric
+from bandanna.accounting.budgets import ZCDP
+from bandanna.policies.linear.anytime import Anytime
+from bandanna.policies.arms.successive_elimination import Elimination
+from bandanna.policies.distributed.promise import confirm, promise, protocol_of
+from bandanna.policies.linear.linucb import LinUCB
+from bandanna.policies.linear.schedules import geometric
 from bandanna.protocols.trust import Privacy, central, concurrent, local, shuffle
 
 BUDGET: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-5}
@@ -88,7 +88,7 @@ def test_concentration_in_later_phases(privacy: Privacy) -> None:
 @pytest.mark.parametrize("budget", [{"epsilon": 0.2, "delta": 1e-5}, {"epsilon": 10.0, "delta": 0.1}])
 def test_shuffled_elimination_states_the_worst_batch(budget: dict[str, float]) -> None:
     """A user in the large batch of a later epoch is told what is left against the shuffler in a smaller one."""
-    policy = Elimination(n_arms=5, horizon=30_000, budget=ApproxDP(**budget), shuffled=True)
+    policy = Elimination(n_arms=5, horizon=30_000, privacy=shuffle(**budget))
     each = [policy.protocol(size).guarantee for size in policy.sizes]
     assert len(each) > 1
     left = [math.inf if one.shuffler is None else one.shuffler.epsilon for one in each]

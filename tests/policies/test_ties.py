@@ -14,7 +14,7 @@ from bandanna.core.linalg import favoured
 from bandanna.core.streams import Streams
 from bandanna.errors import InvalidArgument
 from bandanna.policies.base import pick
-from bandanna.policies.linucb import LinUCB, Snapshot
+from bandanna.policies.linear.linucb import LinUCB, Snapshot
 
 
 class Counted(Coins):

@@ -19,14 +19,17 @@ from numpy.typing import NDArray
 from scipy import special, stats
 
 from bandanna.accounting.budgets import ZCDP, ApproxDP, Budget, PureDP, RenyiDP
-from bandanna.mechanisms.laplace import Laplace
 from bandanna.mechanisms.sources import FastNoise
-from bandanna.policies.elimination import Elimination
-from bandanna.policies.gope import GOPE
-from bandanna.policies.oful import OFUL
-from bandanna.policies.oful_jdp import OFULJDP
-from bandanna.policies.ucb_episodes import UCBEpisodes
+from bandanna.policies.arms.gope import GOPE
+from bandanna.policies.arms.successive_elimination import Elimination
+from bandanna.policies.arms.ucb_episodes import UCBEpisodes
+from bandanna.policies.base import Played
+from bandanna.policies.linear.oful import OFUL
+from bandanna.policies.linear.oful_jdp import OFULJDP
+from bandanna.protocols.central_laplace import CentralLaplace
+from bandanna.protocols.trust import central
 
+from .answering import answered, device_coins, told
 from .scripted_noise import Scripted
 
 Floats = NDArray[np.float64]
@@ -37,23 +40,29 @@ EPISODES = 5  # of arm 1: 1, 1, 2, 4 and 8 rounds, and the decision after them
 
 def faced(policy: UCBEpisodes) -> tuple[Floats, Floats, Floats]:
     """What arm 0 meets at every decision: how much larger its bonus is, and the noise of arm 1's mean; and its own."""
-    source = Scripted([policy.domain.low - 1e9, *[policy.domain.high * 2.0**k + 1e9 for k in range(EPISODES)]])
-    state, larger, noise = policy.init(), [], []
-    for k in range(EPISODES + 1):
-        arm, users = policy.episode(state)
-        assert arm == (k > 0)
-        state = policy.learn(state, users * policy.domain.low, source)
+    outputs = [policy.domain.low - 1e9, *[policy.domain.high * 2.0**k + 1e9 for k in range(EPISODES)]]
+    state, larger, noise, own = policy.init(), [], [], spread(policy)
+    for k, output in enumerate(outputs):
+        episode = policy.episode(state)
+        assert episode.arms[0] == (k > 0)
+        state = told(policy, state, episode, [output])
         if k:
             bonuses = policy.index(state) - state.estimates
             larger.append(bonuses[0] - bonuses[1])
-            noise.append(source.releases[-1][1] / int(users))
-    return np.array(larger), np.array(noise), np.array(source.releases[0][1])
+            noise.append(own / int(episode.plays[0]))
+    return np.array(larger), np.array(noise), np.array(own)
+
+
+def spread(policy: UCBEpisodes) -> float:
+    """Scale of Laplace noise, standard deviation of Gaussian noise."""
+    protocol = policy.protocol
+    return protocol.scale * protocol.step if isinstance(protocol, CentralLaplace) else protocol.std(1)
 
 
 def log_chance(policy: UCBEpisodes, reward: float) -> float:
     """Log of the chance that arm 1 is played to the end, all of its rewards at the low end, if arm 0 had `reward`."""
     larger, noise, own = faced(policy)
-    law = stats.laplace if isinstance(policy.noise.mechanism, Laplace) else stats.norm
+    law = stats.laplace if isinstance(policy.protocol, CentralLaplace) else stats.norm
     u = np.linspace(-60.0, 20.0, 16_001) * own + reward
     beaten = law.logcdf((policy.domain.low - larger - u[:, None]) / noise)  # (n, episodes): noise is symmetric
     logs = law.logpdf(u, reward, own) + np.sum(beaten, axis=1)
@@ -78,9 +87,9 @@ def loss(policy: UCBEpisodes) -> float:
 @pytest.mark.parametrize("rho", [0.05, 0.5, 4.0])
 def test_actions_of_adac_ucb_tell_nearly_rho_and_never_more(rho: float, ends: tuple[float, float]) -> None:
     """AdaC-UCB's actions tell more of a reward than rho; or noise 20 % smaller, rho/0.64, would not be seen in them."""
-    policy = UCBEpisodes(n_arms=2, horizon=30, budget=ZCDP(rho=rho), reward_range=ends, optimism=60.0)
+    policy = UCBEpisodes(n_arms=2, horizon=30, privacy=central(rho=rho), reward_range=ends, optimism=60.0)
     assert 0.9 * rho < loss(policy) <= rho
-    weak = UCBEpisodes(n_arms=2, horizon=30, budget=ZCDP(rho=rho / 0.64), reward_range=ends, optimism=60.0)
+    weak = UCBEpisodes(n_arms=2, horizon=30, privacy=central(rho=rho / 0.64), reward_range=ends, optimism=60.0)
     assert loss(weak) > 1.4 * rho
 
 
@@ -90,7 +99,7 @@ def test_actions_of_the_renyi_variant() -> None:
 
     def told(budget: Budget) -> float:
         return max(
-            float(renyi(UCBEpisodes(n_arms=2, horizon=30, budget=budget, optimism=optimism), order)[0])
+            float(renyi(UCBEpisodes(n_arms=2, horizon=30, privacy=central(budget=budget), optimism=optimism), order)[0])
             for optimism in np.linspace(20.0, 40.0, 9)
         )
 
@@ -105,7 +114,7 @@ def test_actions_of_the_epsilon_delta_variant() -> None:
     def told(budget: Budget) -> float:
         found = []
         for optimism in np.geomspace(1.0, 10.0, 10):
-            policy = UCBEpisodes(n_arms=2, horizon=30, budget=budget, optimism=float(optimism))
+            policy = UCBEpisodes(n_arms=2, horizon=30, privacy=central(budget=budget), optimism=float(optimism))
             p, q = (math.exp(log_chance(policy, end)) for end in policy.reward_range)
             found.append(p - math.exp(1.0) * q)
         return max(found)
@@ -119,8 +128,8 @@ def test_actions_of_adap_ucb_tell_nearly_epsilon_and_never_more(ends: tuple[floa
     """AdaP-UCB's actions tell more of a reward than epsilon; or noise 20 % smaller would not be seen in them."""
 
     def told(epsilon: float) -> float:
-        budget = PureDP(epsilon=epsilon)
-        policy = UCBEpisodes(n_arms=2, horizon=30, budget=budget, reward_range=ends, optimism=3.0)
+        privacy = central(epsilon=epsilon, delta=0.0)
+        policy = UCBEpisodes(n_arms=2, horizon=30, privacy=privacy, reward_range=ends, optimism=3.0)
         p, q = (log_chance(policy, end) for end in ends)
         return p - q
 
@@ -131,13 +140,13 @@ def test_actions_of_adap_ucb_tell_nearly_epsilon_and_never_more(ends: tuple[floa
 @pytest.mark.parametrize("reward", [0.0, 1.0])
 def test_the_audited_path_has_its_chance_in_the_code(reward: float) -> None:
     """The integral is not the chance of the path that the policy takes; 40,000 runs, false alarms 1e-6."""
-    runs, policy = 40_000, UCBEpisodes(n_arms=2, horizon=30, budget=ZCDP(rho=0.5), optimism=0.05)
-    state, source = policy.init((runs,)), FastNoise(np.random.default_rng(8))
+    runs, policy = 40_000, UCBEpisodes(n_arms=2, horizon=30, privacy=central(rho=0.5), optimism=0.05)
+    state, source = policy.init(replicates=(runs,)), FastNoise(np.random.default_rng(8))
     stayed = np.ones(runs, dtype=bool)
     for k in range(EPISODES + 2):
-        arms, _ = policy.episode(state)
-        stayed &= arms == (k > 0)
-        state = policy.learn(state, np.full(runs, reward if k == 0 else 0.0), source)
+        episode = policy.episode(state)
+        stayed &= episode.arms[:, 0] == (k > 0)
+        state = answered(policy, state, episode, np.full((runs, 1), reward if k == 0 else 0.0), source=source)
     chance = math.exp(log_chance(policy, reward))
     assert abs(np.mean(stayed) - chance) < SURE * math.sqrt(chance * (1 - chance) / runs)
     assert chance > 0.02
@@ -148,17 +157,22 @@ def dropped(policy: Elimination | GOPE, gap: float, runs: int) -> float:
     source, many = FastNoise(np.random.default_rng(4)), 0
     if isinstance(policy, GOPE):
         begun = policy.init(np.eye(2))
-        phase = policy.next(begun)
+        phase = policy.episode(begun)
         assert phase.plays[0] == phase.plays[1]
-        totals = (2 * policy.threshold(1) - gap) * np.array([0.5, -0.5]) * phase.plays
+        means = (2 * policy.threshold(1) - gap) * np.array([0.5, -0.5])
+        rows, coins = (
+            Played(rewards=means, arms=phase.arms, counts=phase.plays),
+            device_coins(),
+        )
+        total = policy.report(next(policy.learn(begun, phase)), rows, coins).total()
         for _ in range(runs):
-            many += len(policy.learn(begun, phase, totals, source).active) == 1
+            many += len(answered(policy, begun, phase, total, source=source).active) == 1
         return many / runs
-    state, epoch = policy.init(), policy.next(policy.init())
-    low, width = policy.domain.low, policy.domain.sensitivity
-    totals = (low + width * (0.5 + (2 * policy.width(1) - gap) * np.array([0.5, -0.5]))) * epoch.users
+    state, epoch = policy.init(), policy.episode(policy.init())
+    low, width = policy.domain.low, policy.domain.width
+    totals = (low + width * (0.5 + (2 * policy.width(1) - gap) * np.array([0.5, -0.5]))) * epoch.plays
     for _ in range(runs):
-        many += not policy.learn(state, totals, source).active[1]
+        many += not answered(policy, state, epoch, *totals[:, None], source=source).active[1]
     return many / runs
 
 
@@ -166,8 +180,8 @@ def dropped(policy: Elimination | GOPE, gap: float, runs: int) -> float:
 @pytest.mark.parametrize("budget", [PureDP(epsilon=0.5), ZCDP(rho=0.125)])
 def test_the_noise_that_decides_in_dp_se_is_the_noise_that_is_priced(budget: Budget, ends: tuple[float, float]) -> None:
     """DP-SE drops arms by sums with less noise than it states: in 4000 runs 20 % would show, false alarms 1e-6."""
-    policy = Elimination(n_arms=2, horizon=10**5, budget=budget, reward_range=ends)
-    users, runs = policy.next(policy.init()).users, 4000
+    policy = Elimination(n_arms=2, horizon=10**5, privacy=central(budget=budget), reward_range=ends)
+    users, runs = int(policy.episode(policy.init()).plays[0]), 4000
     if isinstance(budget, PureDP):
         gap, chance = 2 / 0.5 / users, math.exp(-2)  # two Laplace of scale 1: P(difference > x) = (2 + x) e^-x / 4
     else:
@@ -179,8 +193,8 @@ def test_the_noise_that_decides_in_dp_se_is_the_noise_that_is_priced(budget: Bud
 @pytest.mark.parametrize("ends", [(-1.0, 1.0), (-6.0, 4.0)])
 def test_the_noise_that_decides_in_adac_gope_is_the_noise_that_is_priced(noise: str, ends: tuple[float, float]) -> None:
     """AdaC-GOPE drops arms by estimates with less noise than it states: in 4000 runs 20 % would show, alarms 1e-6."""
-    policy = GOPE(dim=2, horizon=10**5, budget=ZCDP(rho=0.02), noise=noise, reward_range=ends)
-    plays, runs, width = policy.next(policy.init(np.eye(2))).plays[0], 4000, ends[1] - ends[0]
+    policy = GOPE(dim=2, horizon=10**5, privacy=central(rho=0.02), noise=noise, reward_range=ends)
+    plays, runs, width = policy.episode(policy.init(np.eye(2))).plays[0], 4000, ends[1] - ends[0]
     gap = math.sqrt(2) * width / math.sqrt(0.04) / plays  # w^2/(2 rho) on each arm's sum
     chance = float(stats.norm.sf(1))
     assert abs(dropped(policy, gap, runs) - chance) < SURE * math.sqrt(chance * (1 - chance) / runs)
@@ -194,7 +208,7 @@ def too_small(draws: Floats, least: float) -> bool:
 @pytest.mark.parametrize("bound", [1.0, 3.0])
 def test_the_vector_of_adac_oful_has_the_noise_that_is_priced(bound: float) -> None:
     """AdaC-OFUL's vector has less noise than rho needs, also where features are longer than 1; or 20 % do not show."""
-    policy = OFUL(dim=2, horizon=100, budget=ZCDP(rho=0.3), reward_range=(0.0, 4.0), feature_bound=bound)
+    policy = OFUL(dim=2, horizon=100, privacy=central(rho=0.3), reward_range=(0.0, 4.0), feature_bound=bound)
     state, _ = policy.absorb(policy.init(), 9 * np.eye(2), np.ones(2))
     source = FastNoise(np.random.default_rng(1))
     noise = np.ravel([policy.learn(state, source).vector - bound for _ in range(1000)])
@@ -205,7 +219,7 @@ def test_the_vector_of_adac_oful_has_the_noise_that_is_priced(bound: float) -> N
 
 def test_an_episode_of_adac_oful_is_released_once() -> None:
     """Rewards of an episode are in the next release too: a second price."""
-    policy, source = OFUL(dim=2, horizon=100, budget=ZCDP(rho=0.3)), Scripted()
+    policy, source = OFUL(dim=2, horizon=100, privacy=central(rho=0.3)), Scripted()
     state, _ = policy.absorb(policy.init(), np.eye(2), np.ones(2))
     policy.learn(policy.learn(state, source), source)
     assert [each.tolist() for each, _ in source.releases] == [[1.0, 1.0], [0.0, 0.0]]
@@ -214,7 +228,9 @@ def test_an_episode_of_adac_oful_is_released_once() -> None:
 @pytest.mark.parametrize("budget", [ZCDP(rho=0.5), ApproxDP(epsilon=1.0, delta=1e-5)])
 def test_matrix_and_vector_of_the_joint_variant_have_the_noise_that_is_priced(budget: Budget) -> None:
     """AdaC-OFUL-JDP's matrix or vector has less noise than its share of the budget needs, or 20 % do not show."""
-    policy = OFULJDP(dim=2, horizon=100, batch=100, budget=budget, share=0.4, growth=1e-9, reward_range=(-1.0, 2.0))
+    policy = OFULJDP(
+        dim=2, horizon=100, batch=100, privacy=central(budget=budget), share=0.4, growth=1e-9, reward_range=(-1.0, 2.0)
+    )
     source, far, stream = FastNoise(np.random.default_rng(2)), np.full((100, 2), 9.0), policy.init()
     rewards = np.where(np.arange(100) < 70, 5.0, -5.0)  # clipped: 2 and -1
     matrices, vectors = [], []

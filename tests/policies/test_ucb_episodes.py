@@ -10,10 +10,13 @@ from numpy.typing import NDArray
 
 from bandanna.accounting.budgets import ZCDP, ApproxDP, Budget, PureDP, RenyiDP
 from bandanna.accounting.calibration.gaussian import gaussian_std
-from bandanna.errors import InvalidArgument, InvalidBudget, InvalidStatistic
+from bandanna.errors import InvalidArgument, InvalidStatistic
 from bandanna.mechanisms.sources import FastNoise
-from bandanna.policies.ucb_episodes import UCBEpisodes
+from bandanna.policies.arms.ucb_episodes import UCBEpisodes
+from bandanna.policies.base import Played
+from bandanna.protocols.trust import central, local
 
+from .answering import answered, device_coins
 from .scripted_noise import Scripted
 
 Floats = NDArray[np.float64]
@@ -22,19 +25,20 @@ Floats = NDArray[np.float64]
 def played(policy: UCBEpisodes, table: Floats, outputs: Floats) -> tuple[Floats, Floats]:
     """Log density of the released outputs (episodes, n) for a table of rewards (T, K), and the arms, (episodes, n)."""
     n, source = outputs.shape[1], Scripted(outputs)
-    state, arms = policy.init((n,)), []
+    state, arms = policy.init(replicates=(n,)), []
     sums = np.concatenate([np.zeros((1, 2)), np.cumsum(table, axis=0)])
     for _ in outputs:
-        arm, users = policy.episode(state)
-        begun = state.rounds
-        state = policy.learn(state, sums[begun + users, arm] - sums[begun, arm], source)
+        episode = policy.episode(state)
+        arm, begun = episode.arms[:, 0], state.rounds
+        total = sums[begun + episode.plays[:, 0], arm] - sums[begun, arm]
+        state = answered(policy, state, episode, total[:, None], source=source)
         arms.append(arm)
     return np.asarray(source.log_density), np.array(arms)
 
 
 def divergence(policy: UCBEpisodes, table: Floats, other: Floats, order: float) -> float:
     """Renyi divergence of everything released in the first three episodes, by quadrature over the outputs."""
-    std, low, high = policy.noise.std, policy.domain.low, policy.domain.high
+    std, low, high = policy.protocol.std(1), policy.domain.low, policy.domain.high
     axis = np.linspace(low - 6 * std, high + 6 * std, 40)
     grid = np.stack([each.ravel() for each in np.meshgrid(*[axis] * 3, indexing="ij")])
     one, arms = played(policy, table, grid)
@@ -55,11 +59,11 @@ def test_everything_released_about_a_reward_costs_at_most_rho(user: int, order: 
     rho = 0.4
     other = TABLE.copy()
     other[user] = 1 - other[user]
-    measured = divergence(UCBEpisodes(n_arms=2, horizon=6, budget=ZCDP(rho=rho)), TABLE, other, order)
+    measured = divergence(UCBEpisodes(n_arms=2, horizon=6, privacy=central(rho=rho)), TABLE, other, order)
     assert measured <= order * rho * (1 + 1e-3)
     if user < 2:  # surely released by itself: the price is paid in full
         assert measured >= order * rho * (1 - 1e-3)
-        weak = divergence(UCBEpisodes(n_arms=2, horizon=6, budget=ZCDP(rho=rho / 0.64)), TABLE, other, order)
+        weak = divergence(UCBEpisodes(n_arms=2, horizon=6, privacy=central(rho=rho / 0.64)), TABLE, other, order)
         assert weak > 1.5 * order * rho
 
 
@@ -74,84 +78,89 @@ def test_everything_released_about_a_reward_costs_at_most_rho(user: int, order: 
 )
 def test_the_guarantee_is_the_budget_and_no_more_noise_than_needed(budget: Budget, claim: object) -> None:
     """A form of AdaC-UCB states more than its budget, or adds more noise than it needs."""
-    policy = UCBEpisodes(n_arms=2, horizon=10, budget=budget, reward_range=(-3.0, 5.0))
+    policy = UCBEpisodes(n_arms=2, horizon=10, privacy=central(budget=budget), reward_range=(-3.0, 5.0))
     assert callable(claim)
     assert claim(policy.guarantee)
     least = math.sqrt(2) * 8 / 0.7 if isinstance(budget, PureDP) else 8 / budget.mu()
-    assert math.isclose(policy.noise.std, least, rel_tol=1e-3)
+    assert math.isclose(policy.protocol.std(1), least, rel_tol=1e-3)
     weaker = type(budget)(**{**vars(budget), "rho" if isinstance(budget, ZCDP) else "epsilon": 2.0})
-    assert UCBEpisodes(n_arms=2, horizon=10, budget=weaker).noise.std < policy.noise.std
+    weak = UCBEpisodes(n_arms=2, horizon=10, privacy=central(budget=weaker))
+    assert weak.protocol.std(1) < policy.protocol.std(1)
 
 
 def test_noise_scales_with_the_width_of_the_range() -> None:
     """Rewards in a wider range are protected by the noise for a narrow one."""
     unit, wide = (
-        UCBEpisodes(n_arms=2, horizon=10, budget=ZCDP(rho=1.0), reward_range=ends) for ends in ((0, 1), (-5, 5))
+        UCBEpisodes(n_arms=2, horizon=10, privacy=central(rho=1.0), reward_range=ends) for ends in ((0, 1), (-5, 5))
     )
-    assert math.isclose(wide.noise.std, 10 * unit.noise.std, rel_tol=1e-6)
-    assert math.isclose(unit.noise.std, gaussian_std(sensitivity=1.0, dim=1, budget=ZCDP(rho=1.0)))
-    assert math.isclose(unit.noise.std**2, 1 / 2, rel_tol=1e-4)  # 1/(2 rho): [004, (14)]
+    assert math.isclose(wide.protocol.std(1), 10 * unit.protocol.std(1), rel_tol=1e-6)
+    assert math.isclose(unit.protocol.std(1), gaussian_std(sensitivity=1.0, dim=1, budget=ZCDP(rho=1.0)))
+    assert math.isclose(unit.protocol.std(1) ** 2, 1 / 2, rel_tol=1e-4)  # 1/(2 rho): [004, (14)]
 
 
 def test_noise_is_drawn_once_per_arm_and_episode_and_kept() -> None:
     """The index of an arm that rests changes, or the same rewards are released twice."""
-    policy = UCBEpisodes(n_arms=3, horizon=200, budget=ZCDP(rho=1.0))
+    policy = UCBEpisodes(n_arms=3, horizon=200, privacy=central(rho=1.0))
     state, rng = policy.init(), np.random.default_rng(1)
     source = FastNoise(rng)
     for _ in range(12):
-        arm, users = policy.episode(state)
+        episode = policy.episode(state)
         before = state.estimates.copy()
-        state = policy.learn(state, np.asarray(float(rng.binomial(users, 0.5))), source)
-        resting = np.arange(3) != arm
+        state = answered(policy, state, episode, rng.binomial(episode.plays, 0.5), source=source)
+        resting = np.arange(3) != episode.arms
         assert np.array_equal(state.estimates[resting], before[resting])
         policy.index(state), policy.episode(state)
-        assert np.array_equal(policy.episode(state)[0], policy.episode(state)[0])
+        assert np.array_equal(policy.episode(state).arms, policy.episode(state).arms)
 
 
 def test_episodes_double_the_pulls_and_the_index_knows_the_last_one() -> None:
     """An episode has another length than 1, 1, 2, 4, ..., or the bonus another n than the last episode's."""
-    policy = UCBEpisodes(n_arms=1, horizon=1000, budget=ZCDP(rho=2.0))
+    policy = UCBEpisodes(n_arms=1, horizon=1000, privacy=central(rho=2.0))
     state, source, lengths = policy.init(), Scripted(), []
     for _ in range(6):
-        _, users = policy.episode(state)
-        lengths.append(int(users))
-        state = policy.learn(state, np.asarray(users / 2), source)
+        episode = policy.episode(state)
+        lengths.append(int(episode.plays[0]))
+        state = answered(policy, state, episode, episode.plays / 2, source=source)
     assert lengths == [1, 1, 2, 4, 8, 16]
-    bonus = math.sqrt((1 / 32 + policy.noise.std**2 * 2 / 16**2) * math.log(33))
+    bonus = math.sqrt((1 / 32 + policy.protocol.std(1) ** 2 * 2 / 16**2) * math.log(33))
     assert math.isclose(float(policy.index(state)[0]), 0.5 + bonus)
 
 
 def test_infinite_rho_is_no_noise_and_tiny_rho_is_allowed() -> None:
     """rho to infinity is not the policy without noise, or rho to 0 breaks."""
-    assert UCBEpisodes(n_arms=2, horizon=9, budget=ZCDP(rho=math.inf)).guarantee.trust == "none"
-    assert UCBEpisodes(n_arms=2, horizon=9, budget=ZCDP(rho=1e-12)).noise.std == pytest.approx(
-        1 / math.sqrt(2e-12), rel=1e-4
-    )
+    assert UCBEpisodes(n_arms=2, horizon=9, privacy=central(rho=math.inf)).guarantee.trust == "none"
+    tiny = UCBEpisodes(n_arms=2, horizon=9, privacy=central(rho=1e-12))
+    assert tiny.protocol.std(1) == pytest.approx(1 / math.sqrt(2e-12), rel=1e-4)
 
 
-def test_what_is_not_a_sum_of_clipped_rewards_is_refused_and_nothing_is_lost() -> None:
+def test_what_is_outside_of_the_range_is_clipped_and_what_is_not_a_number_is_refused() -> None:
     """A reward outside of the range, or not a number, enters a statistic."""
-    policy = UCBEpisodes(n_arms=2, horizon=9, budget=ZCDP(rho=1.0))
-    state = policy.init((2,))
-    for wrong in ([0.5, 1.5], [math.nan, 0.0], [-0.1, 0.0]):
-        with pytest.raises(InvalidStatistic, match="sums"):
-            policy.learn(state, np.array(wrong), Scripted())
-    assert np.all(state.pulls == 0)
+    policy, coins = UCBEpisodes(n_arms=2, horizon=9, privacy=central(rho=1.0)), device_coins()
+    reported = policy.report(policy.ask, Played(rewards=np.array([[0.5, 1.5, -0.1], [0.0, 1.0, 0.2]])), coins)
+    assert reported.values[..., 0].tolist() == [[0.5, 1.0, 0.0], [0.0, 1.0, 0.2]]
+    assert reported.clipped.tolist() == [2, 0]
+    grouped = Played(rewards=np.array([-3.0, 0.5]), counts=np.array([7, 2]))
+    assert policy.report(policy.ask, grouped, coins).clipped == 7
+    for wrong in (math.nan, math.inf):
+        with pytest.raises(InvalidStatistic, match="rewards"):
+            policy.report(policy.ask, Played(rewards=np.array([0.5, wrong])), coins)
 
 
 @pytest.mark.parametrize(
-    ("wrong", "error"),
+    "wrong",
     [
-        ({"n_arms": 0}, InvalidArgument),
-        ({"reward_range": (1.0, 1.0)}, InvalidArgument),
-        ({"reward_range": (0.0, math.inf)}, InvalidArgument),
-        ({"reward_range": 3}, InvalidArgument),
-        ({"reward_range": "01"}, InvalidArgument),
-        ({"optimism": 0.0}, InvalidArgument),
-        ({"budget": 1.0}, InvalidBudget),
+        {"n_arms": 0},
+        {"reward_range": (1.0, 1.0)},
+        {"reward_range": (0.0, math.inf)},
+        {"reward_range": 3},
+        {"reward_range": "01"},
+        {"optimism": 0.0},
+        {"privacy": 1.0},
+        {"privacy": ZCDP(rho=1.0)},
+        {"privacy": local(rho=1.0)},
     ],
 )
-def test_bad_arguments(wrong: dict[str, object], error: type[Exception]) -> None:
+def test_bad_arguments(wrong: dict[str, object]) -> None:
     """An argument without meaning is accepted."""
-    with pytest.raises(error):
+    with pytest.raises(InvalidArgument, match=next(iter(wrong))):
         UCBEpisodes(**{"n_arms": 2, "horizon": 9, **wrong})  # type: ignore[arg-type]

@@ -14,9 +14,9 @@ from bandanna.accounting.budgets import ZCDP
 from bandanna.core.streams import Streams
 from bandanna.environments import ArrayEnvironment
 from bandanna.errors import ClippingWarning
-from bandanna.policies.anytime import Anytime
+from bandanna.policies.linear.anytime import Anytime
 from bandanna.policies.glm.glm_ucb import GLMUCB
-from bandanna.policies.linucb import LinUCB
+from bandanna.policies.linear.linucb import LinUCB
 from bandanna.policies.oful import OFUL
 from bandanna.policies.oful_jdp import OFULJDP
 from bandanna.protocols.trust import shuffle

@@ -11,8 +11,8 @@ from scipy import stats
 
 from bandanna.environments import Bounded, HardBits, LinearContextual
 from bandanna.errors import InvalidArgument
-from bandanna.policies.linucb import LinUCB
-from bandanna.policies.schedules import geometric
+from bandanna.policies.linear.linucb import LinUCB
+from bandanna.policies.linear.schedules import geometric
 from bandanna.protocols.trust import central, local, none, shuffle
 from bandanna.simulation.engine import simulate
 

@@ -15,7 +15,7 @@ import pytest
 
 from bandanna.environments import LinearContextual
 from bandanna.errors import BandannaError, InvalidArgument, MissingExtra
-from bandanna.policies.linucb import LinUCB
+from bandanna.policies.linear.linucb import LinUCB
 from bandanna.protocols.trust import local
 from bandanna.simulation.engine import simulate
 from bandanna.simulation.figures import PALETTE, _apart, number, plot_regret

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from bandanna.accounting.budgets import ZCDP, ApproxDP, PureDP
 from bandanna.environments import (
     Bounded,
     ClippedGaussian,
@@ -19,34 +18,35 @@ from bandanna.environments import (
     SphereContexts,
 )
 from bandanna.errors import InvalidArgument
-from bandanna.policies.elimination import Elimination
-from bandanna.policies.gope import GOPE
-from bandanna.policies.ldp_ucb import LDPUCB
-from bandanna.policies.oful import OFUL
-from bandanna.policies.oful_jdp import OFULJDP
-from bandanna.policies.thompson import Thompson
-from bandanna.policies.ucb1 import UCB1
-from bandanna.policies.ucb_episodes import UCBEpisodes
+from bandanna.policies.arms.gope import GOPE
+from bandanna.policies.arms.ldp_ucb import LDPUCB
+from bandanna.policies.arms.successive_elimination import Elimination
+from bandanna.policies.arms.thompson import Thompson
+from bandanna.policies.arms.ucb1 import UCB1
+from bandanna.policies.arms.ucb_episodes import UCBEpisodes
+from bandanna.policies.linear.oful import OFUL
+from bandanna.policies.linear.oful_jdp import OFULJDP
+from bandanna.protocols.trust import Privacy, central, local, none, shuffle
 from bandanna.simulation.engine import simulate
 
 FEW = FiniteArms(means=(0.3, 0.7, 0.5))
-APPROX = ApproxDP(epsilon=1.0, delta=1e-2)
+SHUFFLE = shuffle(epsilon=1.0, delta=1e-2)
 SPHERE, FRESH = SphereArms(dim=2, n_arms=4), SphereContexts(dim=2, n_arms=4)
 POLICIES: list[tuple[Any, Any]] = [
     (UCB1(n_arms=3, horizon=300), FEW),
     (Thompson(n_arms=3, horizon=300), FEW),
-    (LDPUCB(n_arms=3, horizon=300, epsilon=1.0), FEW),
+    (LDPUCB(n_arms=3, horizon=300, privacy=local(epsilon=1.0, delta=0.0)), FEW),
     (UCBEpisodes(n_arms=3, horizon=300), FEW),
-    (UCBEpisodes(n_arms=3, horizon=300, budget=ZCDP(rho=1.0)), FEW),
-    (UCBEpisodes(n_arms=3, horizon=300, budget=PureDP(epsilon=1.0)), FEW),
-    (Elimination(n_arms=3, horizon=12_000, budget=PureDP(epsilon=1.0), failure=0.1), FEW),
-    (Elimination(n_arms=3, horizon=12_000, budget=APPROX, shuffled=True, failure=0.1), FEW),
+    (UCBEpisodes(n_arms=3, horizon=300, privacy=central(rho=1.0)), FEW),
+    (UCBEpisodes(n_arms=3, horizon=300, privacy=central(epsilon=1.0, delta=0.0)), FEW),
+    (Elimination(n_arms=3, horizon=12_000, privacy=central(epsilon=1.0, delta=0.0), failure=0.1), FEW),
+    (Elimination(n_arms=3, horizon=12_000, privacy=SHUFFLE, failure=0.1), FEW),
     (GOPE(dim=2, horizon=20_000), SPHERE),
-    (GOPE(dim=2, horizon=20_000, budget=ZCDP(rho=0.1)), SPHERE),
-    (GOPE(dim=2, horizon=20_000, budget=ZCDP(rho=0.1), noise="beginning"), SPHERE),
+    (GOPE(dim=2, horizon=20_000, privacy=central(rho=0.1)), SPHERE),
+    (GOPE(dim=2, horizon=20_000, privacy=central(rho=0.1), noise="beginning"), SPHERE),
     (OFUL(dim=2, horizon=300), FRESH),
-    (OFUL(dim=2, horizon=300, budget=ZCDP(rho=0.1)), FRESH),
-    (OFULJDP(dim=2, horizon=300, budget=ZCDP(rho=1.0)), FRESH),
+    (OFUL(dim=2, horizon=300, privacy=central(rho=0.1)), FRESH),
+    (OFULJDP(dim=2, horizon=300, privacy=central(rho=1.0)), FRESH),
 ]
 
 
@@ -68,17 +68,22 @@ SCALE = FiniteArms(means=(0.1, 0.5), reward=ClippedGaussian(std=0.5, low=-1.0, h
     ("policy", "env"),
     [
         (UCBEpisodes(n_arms=3, horizon=150), FEW),
-        (UCBEpisodes(n_arms=3, horizon=150, budget=ZCDP(rho=1.0)), FEW),
-        (UCBEpisodes(n_arms=2, horizon=150, budget=PureDP(epsilon=1.0), reward_range=(-0.5, 0.7)), SCALE),
-        (Elimination(n_arms=2, horizon=2_000, budget=PureDP(epsilon=0.5), failure=0.5, reward_range=(-1, 1)), SCALE),
-        (Elimination(n_arms=2, horizon=2_000, budget=APPROX, shuffled=True, failure=0.5, reward_range=(-1, 1)), SCALE),
+        (UCBEpisodes(n_arms=3, horizon=150, privacy=central(rho=1.0)), FEW),
+        (UCBEpisodes(n_arms=2, horizon=150, privacy=central(epsilon=1.0, delta=0.0), reward_range=(-0.5, 0.7)), SCALE),
         (
-            Elimination(n_arms=2, horizon=2_000, budget=APPROX, shuffled=True, failure=0.5, reward_range=(-0.5, 0.7)),
+            Elimination(
+                n_arms=2, horizon=2_000, privacy=central(epsilon=0.5, delta=0.0), failure=0.5, reward_range=(-1, 1)
+            ),
+            SCALE,
+        ),
+        (Elimination(n_arms=2, horizon=2_000, privacy=SHUFFLE, failure=0.5, reward_range=(-1, 1)), SCALE),
+        (
+            Elimination(n_arms=2, horizon=2_000, privacy=SHUFFLE, failure=0.5, reward_range=(-0.5, 0.7)),
             SCALE,
         ),
         (GOPE(dim=2, horizon=6_000, failure=0.5), SPHERE),
-        (GOPE(dim=2, horizon=6_000, budget=ZCDP(rho=0.05), failure=0.5), SPHERE),
-        (GOPE(dim=2, horizon=6_000, budget=ZCDP(rho=0.05), failure=0.5, noise="beginning"), SPHERE),
+        (GOPE(dim=2, horizon=6_000, privacy=central(rho=0.05), failure=0.5), SPHERE),
+        (GOPE(dim=2, horizon=6_000, privacy=central(rho=0.05), failure=0.5, noise="beginning"), SPHERE),
     ],
 )
 def test_episodes_in_one_draw_have_the_law_of_single_rounds(policy: Any, env: Any) -> None:
@@ -94,10 +99,10 @@ def test_episodes_in_one_draw_have_the_law_of_single_rounds(policy: Any, env: An
     assert stats.ks_2samp(law.regret[:, middle], rounds.regret[:, middle], method="asymp").pvalue > 1e-4
 
 
-@pytest.mark.parametrize("budget", [None, ZCDP(rho=0.1)])
-def test_speculative_chunks_are_the_rounds_one_by_one(budget: ZCDP | None) -> None:
+@pytest.mark.parametrize("privacy", [none(), central(rho=0.1)])
+def test_speculative_chunks_are_the_rounds_one_by_one(privacy: Privacy) -> None:
     """A chunk is cut at another round than the first crossing, or what follows is not decided anew."""
-    policy = OFUL(dim=3, horizon=1500, ridge=0.1, budget=budget)
+    policy = OFUL(dim=3, horizon=1500, ridge=0.1, privacy=privacy)
     env = SphereContexts(dim=3, n_arms=5, reward=ClippedGaussian(low=-1.0, high=1.0))
     chunks, rounds = simulate(policy, env, n_seeds=2), simulate(policy, env, n_seeds=2, path="messages")
     assert np.allclose(chunks.regret, rounds.regret)
@@ -109,13 +114,13 @@ def test_a_trillion_rounds_are_as_many_steps_as_there_are_episodes() -> None:
     """A run of 10^12 rounds does not end, overflows, or its regret does not grow like the logarithm."""
     env = FiniteArms(means=(0.75, 0.625, 0.5))
     for policy in (
-        UCBEpisodes(n_arms=3, horizon=10**12, budget=ZCDP(rho=1.0)),
-        Elimination(n_arms=3, horizon=10**12, budget=PureDP(epsilon=1.0)),
+        UCBEpisodes(n_arms=3, horizon=10**12, privacy=central(rho=1.0)),
+        Elimination(n_arms=3, horizon=10**12, privacy=central(epsilon=1.0, delta=0.0)),
     ):
         result = simulate(policy, env, n_seeds=5)
         assert result.horizon == 10**12
         assert np.all(result.final_regret < 20_000)
-    linear = simulate(GOPE(dim=2, horizon=10**12, budget=ZCDP(rho=1.0)), SPHERE, n_seeds=2)
+    linear = simulate(GOPE(dim=2, horizon=10**12, privacy=central(rho=1.0)), SPHERE, n_seeds=2)
     assert np.all(linear.final_regret < 10**6)
 
 
@@ -127,10 +132,10 @@ def test_edges(means: tuple[float, ...], rho: float) -> None:
     for policy in (
         UCB1(n_arms=k, horizon=100),
         Thompson(n_arms=k, horizon=100),
-        UCBEpisodes(n_arms=k, horizon=1000, budget=ZCDP(rho=rho)),
-        Elimination(n_arms=k, horizon=1000, budget=PureDP(epsilon=1.0)),
-        GOPE(dim=k, horizon=1000, budget=ZCDP(rho=rho), reward_range=(0, 1)),
-        OFUL(dim=k, horizon=100, budget=ZCDP(rho=rho), reward_range=(0, 1)),
+        UCBEpisodes(n_arms=k, horizon=1000, privacy=central(rho=rho)),
+        Elimination(n_arms=k, horizon=1000, privacy=central(epsilon=1.0, delta=0.0)),
+        GOPE(dim=k, horizon=1000, privacy=central(rho=rho), reward_range=(0, 1)),
+        OFUL(dim=k, horizon=100, privacy=central(rho=rho), reward_range=(0, 1)),
     ):
         result = simulate(policy, env, n_seeds=2)
         assert np.all(np.isfinite(result.regret))
@@ -143,20 +148,19 @@ def test_edges(means: tuple[float, ...], rho: float) -> None:
 def test_edges_of_the_other_trust_models(means: tuple[float, ...], size: str) -> None:
     """The same for policies that always have noise: a device's coin, shuffled bits, private contexts, Laplace noise."""
     env, k, least = FiniteArms(means=means), len(means), size == "least"
-    shuffled = ApproxDP(epsilon=1e-6 if least else 1e6, delta=1e-5)
+    shuffled = shuffle(epsilon=1e-6 if least else 1e6, delta=1e-5)
     for policy in (
-        LDPUCB(n_arms=k, horizon=100, epsilon=1e-12 if least else 1e6),
-        UCBEpisodes(n_arms=k, horizon=1000, budget=PureDP(epsilon=1e-9 if least else 1e9)),
-        Elimination(n_arms=k, horizon=5000, budget=PureDP(epsilon=1e-9 if least else 1e9)),
-        Elimination(n_arms=k, horizon=5000, budget=shuffled, shuffled=True),
-        OFULJDP(dim=k, horizon=200, budget=ZCDP(rho=1e-9 if least else 1e9), reward_range=(0, 1)),
+        LDPUCB(n_arms=k, horizon=100, privacy=local(epsilon=1e-12 if least else 1e6, delta=0.0)),
+        UCBEpisodes(n_arms=k, horizon=1000, privacy=central(epsilon=1e-9 if least else 1e9, delta=0.0)),
+        Elimination(n_arms=k, horizon=5000, privacy=central(epsilon=1e-9 if least else 1e9, delta=0.0)),
+        Elimination(n_arms=k, horizon=5000, privacy=shuffled),
+        OFULJDP(dim=k, horizon=200, privacy=central(rho=1e-9 if least else 1e9), reward_range=(0, 1)),
     ):
         result = simulate(policy, env, n_seeds=2)
         assert np.all(np.isfinite(result.regret))
         if len(set(means)) == 1:
             assert np.all(result.final_regret == 0)
-        asked = policy if isinstance(policy, LDPUCB) else policy.budget
-        assert result.guarantee.epsilon <= getattr(asked, "epsilon", math.inf)
+        assert result.guarantee.epsilon <= getattr(policy.privacy.budget, "epsilon", math.inf)
 
 
 def test_a_large_epsilon_comes_close_to_no_noise() -> None:
@@ -164,16 +168,19 @@ def test_a_large_epsilon_comes_close_to_no_noise() -> None:
     env = FiniteArms(means=(0.1, 0.9))
     bare = simulate(Elimination(n_arms=2, horizon=5000), env, n_seeds=20).mean()[-1]
     for policy in (
-        Elimination(n_arms=2, horizon=5000, budget=PureDP(epsilon=1e9)),
-        Elimination(n_arms=2, horizon=5000, budget=ApproxDP(epsilon=1e6, delta=1e-5), shuffled=True),
+        Elimination(n_arms=2, horizon=5000, privacy=central(epsilon=1e9, delta=0.0)),
+        Elimination(n_arms=2, horizon=5000, privacy=shuffle(epsilon=1e6, delta=1e-5)),
     ):
         assert simulate(policy, env, n_seeds=20).mean()[-1] == pytest.approx(bare, rel=0.1)
-    bare, local = (
+    bare, answers = (
         simulate(policy, env, n_seeds=20).mean()[-1]
-        for policy in (UCB1(n_arms=2, horizon=1000), LDPUCB(n_arms=2, horizon=1000, epsilon=1e6))
+        for policy in (
+            UCB1(n_arms=2, horizon=1000),
+            LDPUCB(n_arms=2, horizon=1000, privacy=local(epsilon=1e6, delta=0.0)),
+        )
     )
-    assert local == pytest.approx(bare, rel=0.1)
-    joint = {rho: OFULJDP(dim=2, horizon=400, budget=ZCDP(rho=rho), batch=4) for rho in (1.0, 1e9)}
+    assert answers == pytest.approx(bare, rel=0.1)
+    joint = {rho: OFULJDP(dim=2, horizon=400, privacy=central(rho=rho), batch=4) for rho in (1.0, 1e9)}
     free = simulate(OFUL(dim=2, horizon=400), FRESH, n_seeds=8).mean()[-1]
     regret = {rho: simulate(policy, FRESH, n_seeds=8).mean()[-1] for rho, policy in joint.items()}
     assert abs(regret[1e9] / free - 1) < 0.2 < regret[1.0] / free - 1
@@ -182,9 +189,9 @@ def test_a_large_epsilon_comes_close_to_no_noise() -> None:
 def test_infinite_rho_gives_the_very_runs_without_noise() -> None:
     """rho to infinity is not the policy without privacy."""
     for one, two, env in (
-        (UCBEpisodes(n_arms=3, horizon=500), UCBEpisodes(n_arms=3, horizon=500, budget=ZCDP(rho=math.inf)), FEW),
-        (GOPE(dim=2, horizon=20_000), GOPE(dim=2, horizon=20_000, budget=ZCDP(rho=math.inf)), SPHERE),
-        (OFUL(dim=2, horizon=300), OFUL(dim=2, horizon=300, budget=ZCDP(rho=math.inf)), FRESH),
+        (UCBEpisodes(n_arms=3, horizon=500), UCBEpisodes(n_arms=3, horizon=500, privacy=central(rho=math.inf)), FEW),
+        (GOPE(dim=2, horizon=20_000), GOPE(dim=2, horizon=20_000, privacy=central(rho=math.inf)), SPHERE),
+        (OFUL(dim=2, horizon=300), OFUL(dim=2, horizon=300, privacy=central(rho=math.inf)), FRESH),
     ):
         assert np.array_equal(simulate(one, env, n_seeds=3).regret, simulate(two, env, n_seeds=3).regret)
 
@@ -193,13 +200,13 @@ def test_rewards_outside_of_the_declared_range_are_clipped_and_counted() -> None
     """An out-of-range reward enters a statistic, or is not counted."""
     env = FiniteArms(means=(0.0, 0.5), reward=ClippedGaussian(std=1.0, low=-2.0, high=2.0, levels=41))
     for policy in (
-        UCBEpisodes(n_arms=2, horizon=500, budget=ZCDP(rho=1.0)),
+        UCBEpisodes(n_arms=2, horizon=500, privacy=central(rho=1.0)),
         UCB1(n_arms=2, horizon=500),
-        LDPUCB(n_arms=2, horizon=500, epsilon=1.0),
-        Elimination(n_arms=2, horizon=500, budget=PureDP(epsilon=1.0)),
+        LDPUCB(n_arms=2, horizon=500, privacy=local(epsilon=1.0, delta=0.0)),
+        Elimination(n_arms=2, horizon=500, privacy=central(epsilon=1.0, delta=0.0)),
     ):
         assert np.all(simulate(policy, env, n_seeds=2).clipped > 100)
-    inside = UCBEpisodes(n_arms=2, horizon=500, budget=ZCDP(rho=1.0), reward_range=(-2, 2))
+    inside = UCBEpisodes(n_arms=2, horizon=500, privacy=central(rho=1.0), reward_range=(-2, 2))
     assert np.all(simulate(inside, env, n_seeds=2).clipped == 0)
     assert np.all(simulate(UCB1(n_arms=2, horizon=50), FiniteArms(means=(0.2, 0.6), reward=Bounded())).clipped == 0)
 
@@ -216,7 +223,7 @@ def test_worlds_that_do_not_fit() -> None:
 
 def test_an_episode_that_the_end_cuts_short_is_not_released() -> None:
     """What ends with the run is released for nothing, or a run that is over goes on releasing."""
-    policy = UCBEpisodes(n_arms=1, horizon=100, budget=ZCDP(rho=1.0))
+    policy = UCBEpisodes(n_arms=1, horizon=100, privacy=central(rho=1.0))
     for rounds, released in ((10, 4), (16, 4), (17, 5)):  # 1 + 1 + 2 + 4 = 8 rounds, then 8; the last decides nothing
         result = simulate(policy, FiniteArms(means=(0.5,)), n_seeds=2, horizon=rounds)
         assert result.counts["episodes"].tolist() == [released, released]

@@ -26,7 +26,7 @@ def test_generalised_linear_policies_in_experiment_files() -> None:
     made = Experiment.from_dict(FILE)
     policies = [curve.policy(dim=2, horizon=60) for curve in made.curves]
     assert [type(policy) for policy in policies] == [RSGLinUCB, GLMJDP, GLMJDP, GLMSDP]
-    assert policies[2].budget.epsilon == 8.0
+    assert policies[2].privacy.budget.epsilon == 8.0
     assert Experiment.from_dict(made.to_dict()) == made
     for policy in policies:
         assert np.all(np.isfinite(simulate(policy, made.world(), n_seeds=2).regret))

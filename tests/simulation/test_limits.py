@@ -13,7 +13,7 @@ from bandanna.environments import Bounded, LinearContextual
 from bandanna.environments.arrays import ArrayEnvironment
 from bandanna.environments.base import Environment, World
 from bandanna.errors import ClippingWarning, InvalidArgument, InvalidStatistic
-from bandanna.policies.linucb import LinUCB
+from bandanna.policies.linear.linucb import LinUCB
 from bandanna.protocols.trust import Privacy, central, local, none, shuffle
 from bandanna.simulation.engine import simulate
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from bandanna.environments import Bounded, LinearContextual
-from bandanna.policies.linucb import LinUCB
-from bandanna.policies.schedules import Schedule, geometric
+from bandanna.policies.linear.linucb import LinUCB
+from bandanna.policies.linear.schedules import Schedule, geometric
 from bandanna.protocols.trust import Privacy, central, local, none, shuffle
 from bandanna.simulation import contextual, fixed_arms
 from bandanna.simulation.engine import simulate

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,12 +13,11 @@ from bandanna.core.streams import Streams
 from bandanna.environments import LinearContextual, Population, population
 from bandanna.errors import InvalidArgument
 from bandanna.mechanisms.sources import FastNoise
-from bandanna.policies.phased_elimination import PhasedElimination
+from bandanna.policies.distributed.phased_elimination import PhasedElimination
 from bandanna.policies.registry import make
 from bandanna.protocols.shuffle_binomial import law
-from bandanna.simulation import phased
 from bandanna.simulation.engine import simulate
-from bandanna.simulation.tally import Tally
+from bandanna.simulation.players.population import Inquiry
 
 BUDGET = {"epsilon": 5.0, "delta": 1e-3}
 NAMES: dict[str, dict[str, Any]] = {
@@ -31,9 +31,11 @@ NAMES: dict[str, dict[str, Any]] = {
 PEOPLE = Population(dim=3, n_arms=8, sigma=0.1)
 
 
-def _seed() -> Any:
-    """The books of a run that has not begun."""
-    return phased._Seed(tally=Tally(checkpoints=np.array([1]), n_seeds=1))
+def released(policy: Any, world: Any, state: Any, phase: Any, source: FastNoise, path: str) -> Any:
+    """The released averages of a phase, of 600 groups of clients."""
+    inquiry, ask = Inquiry(policy, world, 0, source, path), next(policy.learn(state, phase))
+    people = phase.plays if policy.per_round else phase.answers
+    return [inquiry.answer(ask, phase).total / people for _ in range(600)]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -47,11 +49,10 @@ def test_law_and_messages(name: str) -> None:
     found: dict[str, list[np.ndarray]] = {}
     for first, path in ((0, "law"), (10_000, "messages")):
         world = env.begin(Streams([first]))
-        state = policy.begin(world.arms[0])
-        phase = policy.plan(type(state)(arms=state.arms, active=state.active, number=3))
-        seed = _seed()
+        state = policy.init(world.arms[0])
+        state = replace(state, number=3)
         source = FastNoise(np.random.default_rng(first))
-        found[path] = [phased._collect(policy, world, 0, state, phase, seed, source, path) for _ in range(600)]
+        found[path] = released(policy, world, state, policy.episode(state), source, path)
     law, messages = np.array(found["law"]), np.array(found["messages"])
     for direction in (*np.eye(law.shape[1]), np.ones(law.shape[1])):
         one, other = (np.round(each @ direction, 9) for each in (law, messages))  # equal values are ties
@@ -70,17 +71,16 @@ def test_noise_is_what_the_budget_asks(name: str, path: str) -> None:
     laplace, budget = name == "Laplace-DPE", ApproxDP(epsilon=0.5, delta=1e-3)
     policy = make(name, dim=3, horizon=1000, sigma=0.0, epsilon=0.5, **({} if laplace else {"delta": 1e-3}))
     world = Population(arms=0.6 * np.eye(3), theta=[0.0, 0.0, 0.0], sigma=0.0).begin(Streams([5]))
-    state = policy.begin(world.arms[0])
-    phase = policy.plan(type(state)(arms=state.arms, active=state.active, number=3))
-    seed, source = _seed(), FastNoise(np.random.default_rng(6))
-    released = [phased._collect(policy, world, 0, state, phase, seed, source, path) for _ in range(600)]
-    s, users = len(phase.support), phase.clients
+    state = replace(policy.init(world.arms[0]), number=3)
+    phase, source = policy.episode(state), FastNoise(np.random.default_rng(6))
+    averages = released(policy, world, state, phase, source, path)
+    s, users = len(phase.arms), phase.answers
     std = math.sqrt(2) * 2 * s / 0.5 if laplace else 2 * math.sqrt(s) / budget.mu()
     if name == "LDP-DPE":
         std *= math.sqrt(users)
     expected = (std / users) ** 2 + float(np.mean(1 / (phase.plays * users)))
     limit = 5 * math.sqrt((5 if laplace else 2) / (600 * s))
-    assert np.mean(np.square(released)) == pytest.approx(expected, rel=limit)
+    assert np.mean(np.square(averages)) == pytest.approx(expected, rel=limit)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -116,8 +116,8 @@ def test_communication_is_the_papers_sum(name: str) -> None:
     counts = simulate(policy, Population(arms=arms, theta=[0.0, 0.0, 0.0])).counts
     phases, bits = int(counts["phases"][0]), []
     for number in range(1, phases + 1):
-        phase = policy.plan(type(policy.begin(arms))(arms=arms, active=np.arange(3), number=number))
-        bits.append(phase.clients * policy.protocol(phase).bits_per_user)
+        phase = policy.episode(type(policy.init(arms))(arms=arms, active=np.arange(3), number=number))
+        bits.append(phase.answers * policy.protocol(phase).bits_per_user)
     clients = sum(policy.clients_in(number) for number in range(1, phases + 1))
     assert (phases, counts["active"][0], counts["actions"][0]) == (8, 3, 24)
     assert (counts["clients"][0], counts["numbers"][0], counts["bits"][0]) == (clients, 3 * clients, sum(bits))

@@ -15,7 +15,7 @@ from bandanna.accounting.budgets import ApproxDP
 from bandanna.accounting.guarantee import Guarantee
 from bandanna.environments import LinearContextual
 from bandanna.errors import InvalidArgument
-from bandanna.policies.linucb import LinUCB
+from bandanna.policies.linear.linucb import LinUCB
 from bandanna.protocols.trust import shuffle
 from bandanna.simulation.engine import simulate
 from bandanna.simulation.result import Result, checkpoints_for

@@ -13,14 +13,14 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from bandanna.accounting.budgets import ZCDP, PureDP
 from bandanna.core.streams import Streams
 from bandanna.design import optimal_design
 from bandanna.environments import Environment, FiniteArms, SphereArms
 from bandanna.environments.base import World
-from bandanna.policies.elimination import Elimination
-from bandanna.policies.gope import GOPE
-from bandanna.policies.ucb_episodes import UCBEpisodes
+from bandanna.policies.arms.gope import GOPE
+from bandanna.policies.arms.successive_elimination import Elimination
+from bandanna.policies.arms.ucb_episodes import UCBEpisodes
+from bandanna.protocols.trust import central, none
 from bandanna.simulation.engine import Policy, simulate
 
 MEANS, RUNS = (0.3, 0.7, 0.5), 400
@@ -110,10 +110,10 @@ def same_law(policy: Policy, env: Environment, plain: Callable[[np.random.Genera
 @pytest.mark.parametrize("rho", [0.05, math.inf])
 def test_ucb_in_episodes_is_the_printed_algorithm(rho: float) -> None:
     """AdaC-UCB or UCB-episodes has another law than Algorithm 4 of 004, round by round."""
-    budget = None if math.isinf(rho) else ZCDP(rho=rho)
+    privacy = none() if math.isinf(rho) else central(rho=rho)
     std = 0.0 if math.isinf(rho) else 1 / math.sqrt(2 * rho)
     same_law(
-        UCBEpisodes(n_arms=3, horizon=600, budget=budget),
+        UCBEpisodes(n_arms=3, horizon=600, privacy=privacy),
         ENV,
         lambda rng: ucb(
             rng,
@@ -129,7 +129,7 @@ def test_adap_ucb_is_the_printed_algorithm() -> None:
     """AdaP-UCB has another law than its pseudo-code, round by round."""
     epsilon = 0.7
     same_law(
-        UCBEpisodes(n_arms=3, horizon=600, budget=PureDP(epsilon=epsilon)),
+        UCBEpisodes(n_arms=3, horizon=600, privacy=central(epsilon=epsilon, delta=0.0)),
         ENV,
         lambda rng: ucb(
             rng,
@@ -143,14 +143,14 @@ def test_adap_ucb_is_the_printed_algorithm() -> None:
 
 def test_dp_se_is_the_printed_algorithm() -> None:
     """DP-SE has another law than its pseudo-code, round by round."""
-    policy = Elimination(n_arms=3, horizon=9000, budget=PureDP(epsilon=0.1), failure=0.5)
+    policy = Elimination(n_arms=3, horizon=9000, privacy=central(epsilon=0.1, delta=0.0), failure=0.5)
     same_law(policy, ENV, lambda rng: elimination(rng, 9000, 0.5, 10.0))
 
 
 def test_adac_gope_is_the_printed_algorithm() -> None:
     """AdaC-GOPE has another law than Algorithm 2 of 004, round by round, on worlds that are drawn alike."""
     env = SphereArms(dim=2, n_arms=4)
-    policy = GOPE(dim=2, horizon=2500, budget=ZCDP(rho=0.05), failure=0.5)
+    policy = GOPE(dim=2, horizon=2500, privacy=central(rho=0.05), failure=0.5)
     ours = simulate(policy, env, n_seeds=RUNS, checkpoints=1)
     worlds = (env.begin(Streams([seed])) for seed in range(RUNS))  # the very same worlds
     theirs = [gope(np.random.default_rng([2, i]), world, 2500, 0.5, 0.05) for i, world in enumerate(worlds)]

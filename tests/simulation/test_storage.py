@@ -20,7 +20,7 @@ from bandanna.accounting.budgets import ApproxDP
 from bandanna.accounting.guarantee import Guarantee
 from bandanna.environments import LinearContextual
 from bandanna.errors import BandannaError, MissingExtra
-from bandanna.policies.linucb import LinUCB
+from bandanna.policies.linear.linucb import LinUCB
 from bandanna.protocols.trust import central, local, none, shuffle
 from bandanna.simulation.engine import simulate
 from bandanna.simulation.result import Result

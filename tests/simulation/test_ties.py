@@ -13,8 +13,8 @@ from bandanna.core.streams import Streams
 from bandanna.environments import Bounded, OneClientPerRound, Population
 from bandanna.environments.base import Environment, Floats, World
 from bandanna.errors import ClippingWarning
-from bandanna.policies.anytime import Anytime
-from bandanna.policies.linucb import LinUCB
+from bandanna.policies.linear.anytime import Anytime
+from bandanna.policies.linear.linucb import LinUCB
 from bandanna.protocols.trust import central, concurrent, local, none, shuffle
 from bandanna.simulation.engine import simulate
 

@@ -9,17 +9,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bandanna.accounting.budgets import ZCDP, ApproxDP, PureDP
+from bandanna.accounting.budgets import ZCDP
 from bandanna.environments import LinearContextual
 from bandanna.environments.finite import FiniteArms
 from bandanna.environments.sphere import SphereArms
 from bandanna.errors import InvalidArgument
-from bandanna.policies.anytime import Anytime
-from bandanna.policies.gope import GOPE
-from bandanna.policies.linucb import LinUCB
-from bandanna.policies.oful import OFUL
-from bandanna.policies.thompson import Thompson
-from bandanna.policies.ucb_episodes import UCBEpisodes
+from bandanna.policies.linear.anytime import Anytime
+from bandanna.policies.arms.gope import GOPE
+from bandanna.policies.arms.thompson import Thompson
+from bandanna.policies.arms.ucb_episodes import UCBEpisodes
+from bandanna.policies.linear.oful import OFUL
+from bandanna.policies.linear.linucb import LinUCB
 from bandanna.protocols.trust import central, concurrent, local, shuffle
 from bandanna.simulation.bound_lines import bound_lines
 from bandanna.simulation.engine import simulate
@@ -33,6 +33,7 @@ LINUCB: dict[str, Any] = {"dim": 2, "horizon": 500, "width": 0.2}
 BUDGET = {"epsilon": 1.0, "delta": 1e-5}
 RHO = ZCDP(rho=1.0)
 CONTEXTUAL = "contextual_lower_rate"
+GOPE_EARLY = ["converted_gope_rate", "linear_lower"]
 
 
 def episodes(**arguments: Any) -> UCBEpisodes:
@@ -44,13 +45,17 @@ def episodes(**arguments: Any) -> UCBEpisodes:
     ("policy", "env", "expected"),
     [
         (episodes(optimism=4), FINITE, ["adac_ucb_gaps", "adac_ucb_worst", "finite_lower"]),
-        (episodes(budget=RHO), FINITE, ["adac_ucb_rate", "finite_lower"]),
-        (episodes(budget=PureDP(epsilon=1.0), optimism=4), FINITE, ["converted_ucb_rate", "finite_lower"]),
+        (episodes(privacy=central(budget=RHO)), FINITE, ["adac_ucb_rate", "finite_lower"]),
+        (episodes(privacy=central(epsilon=1.0, delta=0.0), optimism=4), FINITE, ["converted_ucb_rate", "finite_lower"]),
         (Thompson(n_arms=2, horizon=500), FINITE, ["finite_lower"]),
-        (GOPE(dim=2, horizon=500, budget=ApproxDP(**BUDGET)), SPHERE, ["adac_gope_proof", "linear_lower"]),
-        (GOPE(dim=2, horizon=500, budget=RHO, noise="beginning"), SPHERE, ["converted_gope_rate", "linear_lower"]),
-        (OFUL(dim=2, horizon=500, budget=RHO), SPHERE, ["adac_oful_rate", CONTEXTUAL]),
-        (OFUL(dim=2, horizon=500, budget=RHO, eigenvalue=0.1), SPHERE, ["adac_oful_proof", CONTEXTUAL]),
+        (GOPE(dim=2, horizon=500, privacy=central(**BUDGET)), SPHERE, ["adac_gope_proof", "linear_lower"]),
+        (GOPE(dim=2, horizon=500, privacy=central(rho=1.0), noise="beginning"), SPHERE, GOPE_EARLY),
+        (OFUL(dim=2, horizon=500, privacy=central(budget=RHO)), SPHERE, ["adac_oful_rate", CONTEXTUAL]),
+        (
+            OFUL(dim=2, horizon=500, privacy=central(budget=RHO), eigenvalue=0.1),
+            SPHERE,
+            ["adac_oful_proof", CONTEXTUAL],
+        ),
         (LinUCB(dim=2, horizon=500), CONTEXTS, ["linucb_lemma", CONTEXTUAL]),
         (LinUCB(**LINUCB), CONTEXTS, ["linucb_rate", CONTEXTUAL]),
         (LinUCB(**LINUCB, privacy=central(**BUDGET)), CONTEXTS, ["linucb_jdp_rate", CONTEXTUAL]),
@@ -107,7 +112,7 @@ def test_a_pure_budget_counts_as_half_its_square() -> None:
 
 def test_bounds_survive_a_file(tmp_path: Path) -> None:
     """A saved result would forget which bounds belong to it."""
-    result = simulate(episodes(budget=RHO, optimism=4), FINITE)
+    result = simulate(episodes(privacy=central(budget=RHO), optimism=4), FINITE)
     result.to_csv(tmp_path / "result.csv")
     again = Result.load(tmp_path / "result.csv")
     assert again == result
@@ -117,7 +122,7 @@ def test_bounds_survive_a_file(tmp_path: Path) -> None:
 
 def test_the_figure_has_the_bounds_and_says_what_they_are(tmp_path: Path) -> None:
     """`plot(bounds=True)` would not draw the bounds, not name them, or cut them off."""
-    result = simulate(episodes(budget=RHO, optimism=4), FINITE, n_seeds=3)
+    result = simulate(episodes(privacy=central(budget=RHO), optimism=4), FINITE, n_seeds=3)
     axes = result.plot(tmp_path / "bounds.svg", bounds=True).axes[0]
     assert axes.get_yscale() == "log"
     texts = [text.get_text() for text in axes.texts]

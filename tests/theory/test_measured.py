@@ -10,17 +10,16 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from bandanna.accounting.budgets import ZCDP
 from bandanna.core.streams import Streams
 from bandanna.environments import LinearContextual
 from bandanna.environments.base import Environment, World
 from bandanna.environments.finite import FiniteArms
 from bandanna.environments.levels import ClippedGaussian
 from bandanna.environments.sphere import SphereArms, SphereContexts
-from bandanna.policies.gope import GOPE
-from bandanna.policies.linucb import LinUCB
-from bandanna.policies.oful import OFUL
-from bandanna.policies.ucb_episodes import UCBEpisodes
+from bandanna.policies.arms.gope import GOPE
+from bandanna.policies.arms.ucb_episodes import UCBEpisodes
+from bandanna.policies.linear.oful import OFUL
+from bandanna.policies.linear.linucb import LinUCB
 from bandanna.protocols.trust import central, none
 from bandanna.simulation.engine import simulate
 from bandanna.simulation.result import Result
@@ -41,7 +40,7 @@ def keeps_to_its_upper_bounds(result: Result) -> None:
 @pytest.mark.parametrize("rho", [0.01, 1.0, math.inf])
 def test_adac_ucb_stays_below_theorems_10_and_11(rho: float) -> None:
     """AdaC-UCB would have more regret than its theorems allow."""
-    policy = UCBEpisodes(n_arms=5, horizon=10**6, budget=None if math.isinf(rho) else ZCDP(rho=rho), optimism=3.1)
+    policy = UCBEpisodes(n_arms=5, horizon=10**6, privacy=central(rho=rho), optimism=3.1)
     result = simulate(policy, FiniteArms(means=MEANS), n_seeds=20)
     keeps_to_its_upper_bounds(result)
     names = [curve.bound.name for curve in result.bounds()]
@@ -51,7 +50,7 @@ def test_adac_ucb_stays_below_theorems_10_and_11(rho: float) -> None:
 @pytest.mark.parametrize("rho", [0.1, math.inf])
 def test_gope_stays_below_the_proof_of_theorem_4(rho: float) -> None:
     """AdaC-GOPE would have more regret than the proof of its theorem allows."""
-    policy = GOPE(dim=3, horizon=10**6, budget=None if math.isinf(rho) else ZCDP(rho=rho))
+    policy = GOPE(dim=3, horizon=10**6, privacy=central(rho=rho))
     keeps_to_its_upper_bounds(simulate(policy, SphereArms(dim=3, n_arms=10), n_seeds=10))
 
 
@@ -65,8 +64,7 @@ def test_linucb_stays_below_lemma_a2(privacy: object) -> None:
 @pytest.mark.parametrize("rho", [1.0, math.inf])
 def test_oful_stays_below_the_proof_of_theorem_5(rho: float) -> None:
     """AdaC-OFUL would have more regret than the proof of its theorem allows."""
-    budget = None if math.isinf(rho) else ZCDP(rho=rho)
-    policy = OFUL(dim=3, horizon=20_000, budget=budget, eigenvalue=0.05)
+    policy = OFUL(dim=3, horizon=20_000, privacy=central(rho=rho), eigenvalue=0.05)
     keeps_to_its_upper_bounds(simulate(policy, SphereContexts(dim=3, n_arms=10), n_seeds=3))
 
 
@@ -75,7 +73,7 @@ def test_the_hard_family_of_theorem_17_costs_what_it_says(horizon: int, rho: flo
     """AdaC-UCB would beat the lower bound on every world of its hard family: (D, 0, ...), (D, 0, ..., 2D, ..., 0)."""
     arms, lower = 4, finite.finite_lower(horizon=horizon, arms=4, rho=rho)
     gaps = [finite.hard_gap(horizon=horizon, arms=arms, rho=rho), math.sqrt((arms - 1) / (4 * horizon))]
-    policy = UCBEpisodes(n_arms=arms, horizon=horizon, budget=ZCDP(rho=rho), reward_range=(-9.0, 9.0))
+    policy = UCBEpisodes(n_arms=arms, horizon=horizon, privacy=central(rho=rho), reward_range=(-9.0, 9.0))
     worst = 0.0
     for gap in gaps:
         for raised in (None, 1, 2, 3):
@@ -133,7 +131,7 @@ class CornerWorld(World):
 @pytest.mark.parametrize(("horizon", "rho"), [(2000, 1.0), (1000, 1e-4)])
 def test_the_hard_family_of_theorem_9_costs_what_it_says(horizon: int, rho: float) -> None:
     """AdaC-GOPE would beat the lower bound on every world of its hard family."""
-    policy = GOPE(dim=2, horizon=horizon, budget=ZCDP(rho=rho), reward_range=(-9.0, 9.0), reward_std=1.0)
+    policy = GOPE(dim=2, horizon=horizon, privacy=central(rho=rho), reward_range=(-9.0, 9.0), reward_std=1.0)
     worst = 0.0
     for size in (1 / (horizon * math.sqrt(rho)), 1 / math.sqrt(horizon)):
         for signs in product((-1.0, 1.0), repeat=2):

@@ -28,7 +28,7 @@ from bandanna.agent.schema import check_save, check_snapshot
 from bandanna.agent.slots import Slots
 from bandanna.agent.users import listed
 from bandanna.core import require
-from bandanna.core.coins import FirstOfTied
+from bandanna.core.coins import NoCoins
 from bandanna.errors import BandannaError, ClippingWarning, InvalidArgument, SlowReleaseWarning
 from bandanna.storage import files
 
@@ -180,7 +180,7 @@ class Agent:
         ids, features = arms_of(contexts, self.policy.dim)
         self._at_home()
         with self._lock:
-            choice = self.policy.act(self._loop.progress.snapshot, features[None], FirstOfTied())
+            choice = self.policy.act(self._loop.progress.snapshot, features[None], NoCoins())
             return ids[int(choice.actions[0])]
 
     def observe(self, decision_id: str, reward: float) -> bool:

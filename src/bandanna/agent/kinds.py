@@ -5,8 +5,8 @@ from __future__ import annotations
 from bandanna.core.report import LinearReport
 from bandanna.core.sizes import Sizes
 from bandanna.policies import anytime, linucb
-from bandanna.policies.confidence import PaperConfidence
-from bandanna.policies.schedules import FixedBatches, GeometricBatches
+from bandanna.policies.linear.confidence import PaperConfidence
+from bandanna.policies.linear.schedules import FixedBatches, GeometricBatches
 from bandanna.protocols.channel import Channel, Running
 from bandanna.protocols.kinds import OLDER, PROTOCOLS
 from bandanna.storage.encoding import Encoding

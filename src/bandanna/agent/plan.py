@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from bandanna.accounting.events import Event
 from bandanna.core.sizes import Sizes
-from bandanna.policies.anytime import Anytime
-from bandanna.policies.linucb import LinUCB
+from bandanna.policies.linear.anytime import Anytime
+from bandanna.policies.linear.linucb import LinUCB
 from bandanna.protocols.channel import Channel
 
 Policy = LinUCB | Anytime

@@ -19,8 +19,8 @@ from bandanna.core.coins import NumberedCoins, SecureCoins
 from bandanna.core.sizes import Sizes
 from bandanna.errors import BudgetExceeded, InvalidStatistic
 from bandanna.mechanisms.sources import FastNoise, NoiseSource, SecureNoise
-from bandanna.policies.anytime import Anytime
-from bandanna.policies.linucb import Snapshot
+from bandanna.policies.linear.anytime import Anytime
+from bandanna.policies.linear.linucb import Snapshot
 from bandanna.protocols.channel import Channel
 from bandanna.protocols.clear import Clear
 from bandanna.protocols.concurrent_shuffle import ConcurrentShuffle

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from bandanna.agent.plan import Policy
-from bandanna.policies.anytime import Anytime
-from bandanna.policies.anytime import State as AnytimeState
-from bandanna.policies.linucb import Snapshot, State
+from bandanna.policies.linear.anytime import Anytime
+from bandanna.policies.linear.anytime import State as AnytimeState
+from bandanna.policies.linear.linucb import Snapshot, State
 from bandanna.protocols.base import Protocol
 from bandanna.protocols.central_continual import CentralContinual
 from bandanna.protocols.channel import Channel

@@ -1,39 +1,101 @@
-"""The coins of a device: what decides between arms that are tied. An argument of whoever decides, never global.
+"""The coins of a device: its own randomness, for what it decides. An argument of whoever decides, never global.
 
 One user's coins tell nothing about another's, nor about any noise: every device has its own.
 """
 
 from __future__ import annotations
 
+import math
+import os
 import secrets
 import zlib
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bandanna.core.streams import Streams
+from bandanna.errors import InsecureSource
 
-Integers = NDArray[np.int64]
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
 
-_NAME = "ties"  # of the streams
+TIES = "ties"  # what coins between tied arms are called
 
 
 class Coins(ABC):
-    """A device's own randomness."""
+    """Random numbers in any shape, for a purpose that has a name; the first axis is the devices, or the seeds."""
 
     @abstractmethod
-    def below(self, counts: Integers) -> Integers:
+    def uniform(self, shape: tuple[int, ...], name: str) -> Floats:
+        """In [0, 1)."""
+
+    @abstractmethod
+    def normal(self, shape: tuple[int, ...], name: str) -> Floats:
+        """Standard normal."""
+
+    @abstractmethod
+    def among(self, wanted: NDArray[np.bool_], name: str) -> Floats:
+        """Uniform numbers where they are wanted, 0 elsewhere, where nothing is drawn."""
+
+    @abstractmethod
+    def binomial(self, counts: Ints, chances: Floats, name: str) -> Ints:
+        """How many of so many coins say yes, elementwise: for users of a simulation who share a row."""
+
+    def below(self, counts: Ints) -> Ints:
         """A uniform number of 0, ..., n - 1 for each count n >= 1; where n = 1 nothing is drawn."""
+        return np.asarray(self.among(counts > 1, TIES) * counts, dtype=np.int64)
 
 
 class SecureCoins(Coins):
     """From the operating system."""
 
-    def below(self, counts: Integers) -> Integers:
+    def uniform(self, shape: tuple[int, ...], name: str) -> Floats:
+        """53 random bits each."""
+        words = np.frombuffer(bytearray(os.urandom(8 * math.prod(shape))), dtype=np.uint64).reshape(shape)
+        return np.asarray((words >> np.uint64(11)) * 2.0**-53)
+
+    def normal(self, shape: tuple[int, ...], name: str) -> Floats:
+        """By Box and Muller's transform."""
+        one, two = self.uniform((2, *shape), name)
+        return np.asarray(np.sqrt(-2 * np.log1p(-one)) * np.cos(2 * math.pi * two))
+
+    def among(self, wanted: NDArray[np.bool_], name: str) -> Floats:
+        """One for each place."""
+        return _placed(wanted, lambda count: self.uniform((count,), name))
+
+    def binomial(self, counts: Ints, chances: Floats, name: str) -> Ints:
+        """Refused: a device flips its own coin."""
+        raise InsecureSource("coins of many users at once are a shortcut for simulation")
+
+    def below(self, counts: Ints) -> Ints:
         """By `secrets`, exactly uniform."""
         drawn = [secrets.randbelow(count) if count > 1 else 0 for count in counts.ravel().tolist()]
         return np.array(drawn, dtype=np.int64).reshape(counts.shape)
+
+
+class GeneratorCoins(Coins):
+    """For one run of a simulation: from the generator of each purpose, in order."""
+
+    def __init__(self, named: Callable[[str], np.random.Generator]) -> None:
+        self._named = named
+
+    def uniform(self, shape: tuple[int, ...], name: str) -> Floats:
+        """By NumPy."""
+        return self._named(name).random(shape)
+
+    def normal(self, shape: tuple[int, ...], name: str) -> Floats:
+        """By NumPy."""
+        return self._named(name).standard_normal(shape)
+
+    def among(self, wanted: NDArray[np.bool_], name: str) -> Floats:
+        """One for each place, in order."""
+        return _placed(wanted, self._named(name).random)
+
+    def binomial(self, counts: Ints, chances: Floats, name: str) -> Ints:
+        """By NumPy."""
+        return np.asarray(self._named(name).binomial(counts, chances), dtype=np.int64)
 
 
 class NumberedCoins(Coins):
@@ -45,36 +107,113 @@ class NumberedCoins(Coins):
     def __init__(self, seed: int, number: int) -> None:
         self._seed, self._number = seed, number
 
-    def below(self, counts: Integers) -> Integers:
-        """Each by a generator of its own."""
-        drawn = np.zeros(counts.shape, dtype=np.int64)
-        for place in np.flatnonzero(counts > 1).tolist():
-            key = (zlib.crc32(_NAME.encode()), self._number + place)
-            rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence(self._seed, spawn_key=key)))
-            drawn[place] = rng.integers(counts[place])
-        return drawn
+    def _of(self, device: int) -> GeneratorCoins:
+        """Of one device, by a generator of its own."""
+
+        def named(name: str) -> np.random.Generator:
+            key = (zlib.crc32(name.encode()), self._number + device)
+            return np.random.Generator(np.random.PCG64(np.random.SeedSequence(self._seed, spawn_key=key)))
+
+        return GeneratorCoins(named)
+
+    def uniform(self, shape: tuple[int, ...], name: str) -> Floats:
+        """Device by device."""
+        return np.array([self._of(i).uniform(shape[1:], name) for i in range(shape[0])]).reshape(shape)
+
+    def normal(self, shape: tuple[int, ...], name: str) -> Floats:
+        """Device by device."""
+        return np.array([self._of(i).normal(shape[1:], name) for i in range(shape[0])]).reshape(shape)
+
+    def among(self, wanted: NDArray[np.bool_], name: str) -> Floats:
+        """Device by device."""
+        rows = [
+            self._of(i).among(row, name) if np.any(row) else np.zeros(np.shape(row)) for i, row in enumerate(wanted)
+        ]
+        return np.array(rows).reshape(wanted.shape)
+
+    def binomial(self, counts: Ints, chances: Floats, name: str) -> Ints:
+        """Device by device."""
+        pairs = enumerate(zip(counts, np.broadcast_to(chances, counts.shape), strict=True))
+        return np.array([self._of(i).binomial(n, p, name) for i, (n, p) in pairs]).reshape(counts.shape)
 
 
 class StreamCoins(Coins):
-    """For simulations: from the stream "ties" of each seed, read in order of the users who need one."""
+    """For simulations: from streams of each seed, read in order; the first axis is the seeds."""
 
     def __init__(self, streams: Streams) -> None:
         self._streams = streams
 
-    def below(self, counts: Integers) -> Integers:
-        """The first axis is the seeds."""
-        rows = counts.reshape(len(counts), -1)
-        drawn, tied = np.zeros(rows.shape, dtype=np.int64), rows > 1
-        for place in np.flatnonzero(np.any(tied, axis=1)).tolist():
-            several = rows[place, tied[place]]
-            uniform = self._streams.generators(_NAME)[place].random(len(several))
-            drawn[place, tied[place]] = np.asarray(uniform * several, dtype=np.int64)
-        return drawn.reshape(counts.shape)
+    def of(self, seed: int) -> GeneratorCoins:
+        """The coins of one seed alone (its place among the seeds)."""
+        return GeneratorCoins(lambda name: self._streams.generators(name)[seed])
+
+    def uniform(self, shape: tuple[int, ...], name: str) -> Floats:
+        """(S, ...)."""
+        return self._streams.uniform(name, shape[1:])
+
+    def normal(self, shape: tuple[int, ...], name: str) -> Floats:
+        """(S, ...)."""
+        return self._streams.normal(name, shape[1:])
+
+    def among(self, wanted: NDArray[np.bool_], name: str) -> Floats:
+        """Each seed draws for its own places only."""
+        drawn = np.zeros(wanted.shape)
+        for seed in np.flatnonzero(wanted.reshape(len(wanted), -1).any(axis=1)).tolist():
+            drawn[seed] = self.of(seed).among(wanted[seed], name)
+        return drawn
+
+    def binomial(self, counts: Ints, chances: Floats, name: str) -> Ints:
+        """Each row by its own seed."""
+        return self._streams.binomial(name, counts, np.clip(chances, 0.0, 1.0))
 
 
-class FirstOfTied(Coins):
-    """No coin at all: always 0, for what must not draw."""
+class NoCoins(Coins):
+    """No coin at all, for what must not draw: always 0."""
 
-    def below(self, counts: Integers) -> Integers:
+    def uniform(self, shape: tuple[int, ...], name: str) -> Floats:
+        """Zeros."""
+        return np.zeros(shape)
+
+    normal = uniform
+
+    def among(self, wanted: NDArray[np.bool_], name: str) -> Floats:
+        """Zeros."""
+        return np.zeros(wanted.shape)
+
+    def binomial(self, counts: Ints, chances: Floats, name: str) -> Ints:
         """Zeros."""
         return np.zeros(counts.shape, dtype=np.int64)
+
+
+def gamma(shapes: Floats, coins: Coins, *, proposals: int = 3) -> Floats:
+    """Gamma(shape) for shapes >= 1, any array of them: a few proposals at once, more where all were refused.
+
+    Marsaglia and Tsang 2000: d V with d = shape - 1/3, V = (1 + X / sqrt(9 d))^3, X ~ N(0, 1), kept with
+    log U < X^2/2 + d (1 - V + log V); a proposal is refused with probability below 5 %.
+    """
+    d = (shapes - 1 / 3)[..., None]
+    x = coins.normal((*shapes.shape, proposals), "gamma proposals")
+    u = coins.uniform((*shapes.shape, proposals), "gamma acceptances")
+    drawn, missing = _marsaglia(d, x, u)
+    while np.any(missing):
+        again = np.broadcast_to(missing[..., None], (*shapes.shape, 3))
+        one, two, three = np.moveaxis(coins.among(again, "gamma rest"), -1, 0)[..., None]
+        normal = np.sqrt(-2 * np.log1p(-one)) * np.cos(2 * math.pi * two)  # Box and Muller 1958
+        fresh, refused = _marsaglia(d, normal, three)
+        drawn, missing = np.where(missing, fresh, drawn), missing & refused
+    return drawn
+
+
+def _marsaglia(d: Floats, x: Floats, u: Floats) -> tuple[Floats, NDArray[np.bool_]]:
+    """The first accepted of the proposals (last axis), and where none was."""
+    v = np.maximum(1 + x / np.sqrt(9 * d), 1e-90) ** 3
+    kept = np.log(np.maximum(u, 1e-300)) < 0.5 * x * x + d * (1 - v + np.log(v))
+    first = np.argmax(kept, axis=-1)[..., None]
+    return np.asarray((d * np.take_along_axis(v, first, axis=-1))[..., 0]), ~np.any(kept, axis=-1)
+
+
+def _placed(wanted: NDArray[np.bool_], draw: Callable[[int], Floats]) -> Floats:
+    """Numbers at the wanted places, in order."""
+    drawn = np.zeros(wanted.shape)
+    drawn[wanted] = draw(int(np.count_nonzero(wanted)))
+    return drawn

@@ -57,10 +57,10 @@ class Statistic:
         """Number of users in the batch."""
         if self.counts is None:
             return int(self.values.shape[-2])
-        users = np.unique(np.sum(self.counts, axis=-1))
-        if len(users) != 1:
-            raise InvalidStatistic("counts", users.tolist(), "the same number of users in every replicate")
-        return int(users[0])
+        users = self.counts.sum(axis=-1)
+        if users.min() != users.max():
+            raise InvalidStatistic("counts", np.unique(users).tolist(), "the same number of users in every replicate")
+        return int(users.max())
 
     def parts(self) -> Iterator[Statistic]:
         """The batch in parts, whose sums add up to its own: here, itself."""
@@ -69,8 +69,8 @@ class Statistic:
     def total(self) -> Floats:
         """The exact sum over users, (..., dim)."""
         if self.counts is None:
-            return np.asarray(np.sum(self.values, axis=-2))
-        return np.asarray(np.sum(self.values * self.counts[..., None], axis=-2))
+            return self.values[..., 0, :] if self.values.shape[-2] == 1 else np.asarray(np.sum(self.values, axis=-2))
+        return np.asarray((self.values * self.counts[..., None]).sum(axis=-2))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,7 +130,7 @@ class Domain(ABC):
 
     def readmit(self, statistic: Statistic, *, clip: bool) -> Statistic:
         """A statistic of this domain, checked again unless the domain itself has made it."""
-        if statistic.domain != self:
+        if statistic.domain is not self and statistic.domain != self:
             raise InvalidStatistic("statistics", f"of {statistic.domain}", f"statistics of {self}")
         if statistic.sealed:
             return statistic
@@ -227,6 +227,16 @@ class Box(Domain):
     def l1_sensitivity(self) -> float:
         """(high - low) dim."""
         return (self.high - self.low) * self.dim
+
+    @property
+    def reach(self) -> float:
+        """high - low."""
+        return float(self.high - self.low)
+
+    @property
+    def origin(self) -> Floats:
+        """The end of the range that is nearer to 0, or 0."""
+        return np.full(self.dim, float(min(max(0.0, self.low), self.high)))
 
     @property
     def lower(self) -> Floats:

@@ -10,6 +10,11 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 
 
+def inner(a: Floats, b: Floats) -> Floats:
+    """<a, b> of the last axes, each by itself: (..., d), (..., d) -> (...)."""
+    return np.asarray((a[..., None, :] @ b[..., :, None])[..., 0, 0])
+
+
 def positive_inverse(matrices: Floats, floor: float) -> tuple[Floats, NDArray[np.int64]]:
     """Inverses of symmetric matrices, (*R, d, d); those not positive definite are shifted by a multiple of I first.
 

@@ -141,3 +141,9 @@ class LinearReport(Domain):
         square = np.sum(x * x, axis=-1)
         y = np.divide(np.sum(vector * x, axis=-1), square, out=np.zeros_like(square), where=square > 0)
         return self.pack(x, np.clip(y, -self.reward_bound, self.reward_bound))
+
+
+def clip_rewards(rewards: Floats) -> tuple[Floats, NDArray[np.bool_]]:
+    """Rewards in [0, 1], (*R, rounds), and which of them were outside; infinite ones are refused."""
+    all_finite("rewards", rewards)
+    return np.clip(rewards, 0.0, 1.0), (rewards < -1e-9) | (rewards > 1 + 1e-9)

@@ -98,8 +98,11 @@ class World(ABC):
         return np.asarray(np.sum(self.rewards(np.repeat(means[:, None], rounds, axis=1)), axis=1))
 
 
-def read(world: World, start: int, rounds: int) -> tuple[Floats, Floats]:
-    """Contexts (S, rounds, K, d) and means (S, rounds, K) of a block; a world that gives others is refused by name."""
+def read(world: World, start: int, rounds: int, *, unit: bool = True) -> tuple[Floats, Floats]:
+    """Contexts (S, rounds, K, d) and means (S, rounds, K) of a block; a world that gives others is refused by name.
+
+    unit: means must lie in [0, 1], as policies that learn from rewards in [0, 1] rely on.
+    """
     shape = (len(world.streams.seeds), 1 if world.fixed else rounds, world.n_arms, world.environment.dim)
     kind = type(world).__name__
     contexts = world.contexts(start, rounds)
@@ -109,6 +112,6 @@ def read(world: World, start: int, rounds: int) -> tuple[Floats, Floats]:
     if np.shape(means) != shape[:-1]:
         raise InvalidStatistic(f"shape of {kind}.means", np.shape(means), f"(S, rounds, K) = {shape[:-1]}")
     least, most = float(np.min(means)), float(np.max(means))
-    if not (least >= -ROUNDING and most <= 1 + ROUNDING):  # not a number is refused too
+    if unit and not (least >= -ROUNDING and most <= 1 + ROUNDING):  # not a number is refused too
         raise InvalidStatistic(f"{kind}.means", most if least >= -ROUNDING else least, "means in [0, 1]")
     return contexts, means

@@ -127,8 +127,8 @@ class PopulationWorld(World):
         """
         return ClientBlocks(self, index, arms, plays, count, each=each)
 
-    def strangers(self, index: int, arms: Floats, plays: Integers) -> tuple[Floats, int]:
-        """Averages of rewards that come from a fresh client each, (s,), and how many clients had to be clipped.
+    def strangers(self, index: int, arms: Floats, plays: Integers) -> tuple[Integers, int]:
+        """How many rewards are B if each comes from a fresh client, (s,), and how many clients had to be clipped.
 
         The clients of an arm beyond either end of the range are multinomial; the others' rewards are one binomial,
         with the mean of those clients.
@@ -139,7 +139,7 @@ class PopulationWorld(World):
         chances = np.maximum(np.stack([lower, upper, 1 - lower - upper], axis=1), 0.0)
         beyond = rng.multinomial(plays, chances / np.sum(chances, axis=1, keepdims=True))  # (s, 3)
         ones = beyond[:, 1] + rng.binomial(beyond[:, 2], np.clip((1 + inside / bound) / 2, 0.0, 1.0))
-        return bound * (2 * ones / plays - 1), int(np.sum(beyond[:, :2]))
+        return np.asarray(ones), int(np.sum(beyond[:, :2]))
 
 
 class ClientBlocks:

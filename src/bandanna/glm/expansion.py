@@ -11,7 +11,7 @@ g, differentiated. With C = sup |mu^(p+1) / mu'|, the rest moves the minimum by 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import combinations_with_replacement
 
@@ -63,39 +63,40 @@ def expandable(link: Link, dim: int) -> bool:
     return math.comb(dim + _ORDER, dim) * dim <= _MOST and link.derivatives(np.zeros(1), 1) is not None
 
 
+@dataclass(frozen=True, kw_only=True)
 class Expansion:
-    """Polynomials of R replicates, each around a point of its own; changed in place."""
+    """Polynomials of R replicates, each around a point of its own."""
 
-    def __init__(self, link: Link, replicates: int, dim: int) -> None:
-        self.link, self.terms = link, monomials(dim)
-        self.anchor, self.reach = np.zeros((replicates, dim)), np.zeros(replicates)
-        self.table = np.zeros((replicates, len(self.terms.degrees), dim))  # G
+    anchor: Floats  # (R, d)
+    reach: Floats  # (R,)
+    table: Floats  # (R, M, d): G
 
-    def _weights(self, z: Floats) -> Floats:
-        """mu^(|m|)(z): (...) -> (..., M)."""
-        return np.asarray(self.link.derivatives(z, _ORDER))[..., self.terms.degrees]
+    def add(self, link: Link, features: Floats, rewards: Floats) -> Expansion:
+        """One more row each: (R, d), (R,)."""
+        terms = monomials(features.shape[-1])
+        weights = _weights(link, terms, np.sum(features * self.anchor, axis=-1)) * terms.of(features)  # (R, M)
+        weights[:, 0] -= rewards
+        return replace(self, table=self.table + weights[..., None] * features[:, None, :])
 
-    def move(self, which: NDArray[np.int64], anchor: Floats, features: Floats, rewards: Floats) -> None:
+    def move(
+        self, link: Link, which: NDArray[np.int64], anchor: Floats, features: Floats, rewards: Floats
+    ) -> Expansion:
         """Around other points (s, d), from all rows so far: (s, n, d), (s, n)."""
-        weights = self._weights((features @ anchor[..., None])[..., 0]) * self.terms.of(features)  # (s, n, M)
+        terms, held = monomials(features.shape[-1]), {name: array.copy() for name, array in vars(self).items()}
+        weights = _weights(link, terms, (features @ anchor[..., None])[..., 0]) * terms.of(features)  # (s, n, M)
         weights[..., 0] -= rewards
-        self.table[which] = np.swapaxes(weights, -1, -2) @ features
-        self.anchor[which] = anchor
+        held["table"][which] = np.swapaxes(weights, -1, -2) @ features
+        held["anchor"][which] = anchor
         size = np.sqrt(np.sum(anchor**2, axis=-1))
         for place, bound in zip(which, size, strict=True):
-            ratio = self.link.derivative_ratio(_ORDER + 1, float(bound) + 1.0)
+            ratio = link.derivative_ratio(_ORDER + 1, float(bound) + 1.0)
             reach = (_ERROR * math.factorial(_ORDER + 1) / max(ratio, 1e-300)) ** (1 / (_ORDER + 1))
-            self.reach[place] = min(1.0, reach)  # the ratio was taken that far
+            held["reach"][place] = min(1.0, reach)  # the ratio was taken that far
+        return Expansion(**held)
 
-    def add(self, features: Floats, rewards: Floats) -> None:
-        """One more row each: (R, d), (R,)."""
-        weights = self._weights(np.sum(features * self.anchor, axis=-1)) * self.terms.of(features)  # (R, M)
-        weights[:, 0] -= rewards
-        self.table += weights[..., None] * features[:, None, :]
-
-    def minimise(self, theta: Floats, ridge: float, tolerance: float) -> tuple[Floats, NDArray[np.bool_]]:
+    def minimise(self, link: Link, theta: Floats, ridge: float, tolerance: float) -> tuple[Floats, NDArray[np.bool_]]:
         """Newton's method from theta, (R, d), on loss plus (ridge/2) |theta|^2; and whether it stayed within reach."""
-        terms, eye = self.terms, ridge * np.eye(theta.shape[-1])
+        terms, eye = monomials(theta.shape[-1]), ridge * np.eye(theta.shape[-1])
         few, active = len(terms.longer), np.ones(len(theta), dtype=bool)
         for _ in range(6):
             powers = terms.of(theta - self.anchor) * terms.inverse_factorials  # (R, M)
@@ -104,8 +105,19 @@ class Expansion:
             hessian = (powers[:, None, :few] @ rows)[:, 0].reshape(-1, *eye.shape) + eye
             newton = np.asarray(np.linalg.solve(hessian, gradient[..., None])[..., 0], dtype=float)
             theta = np.where(active[:, None], theta - newton, theta)
-            active &= ~judged(self.link, newton, theta, tolerance)[1]
+            active &= ~judged(link, newton, theta, tolerance)[1]
             if not active.any():
                 break
         away = np.sqrt(np.sum((theta - self.anchor) ** 2, axis=-1))
         return theta, np.asarray(~active & (away <= self.reach))
+
+
+def no_rows(replicates: int, dim: int) -> Expansion:
+    """Around 0, which reaches nowhere."""
+    table = np.zeros((replicates, len(monomials(dim).degrees), dim))
+    return Expansion(anchor=np.zeros((replicates, dim)), reach=np.zeros(replicates), table=table)
+
+
+def _weights(link: Link, terms: Monomials, z: Floats) -> Floats:
+    """mu^(|m|)(z): (...) -> (..., M)."""
+    return np.asarray(link.derivatives(z, _ORDER))[..., terms.degrees]

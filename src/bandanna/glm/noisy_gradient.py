@@ -23,39 +23,33 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
-
-import numpy as np
-from numpy.typing import NDArray
 
 from bandanna.accounting.events import RepetitionEvent
 from bandanna.core import require
-from bandanna.core.domain import all_finite, clip_norm
-from bandanna.core.sums import Pair, exact_sum
-from bandanna.glm.descent import Project, descend, lipschitz
-from bandanna.glm.likelihood import linear_parts
+from bandanna.glm.descent import GradientSums, gradient_ball, lipschitz
 from bandanna.glm.links import Link
-from bandanna.mechanisms.base import noise_source
 from bandanna.mechanisms.gaussian import Gaussian
-from bandanna.mechanisms.sources import NoiseSource
-
-Floats = NDArray[np.float64]
+from bandanna.protocols.central_gaussian import CentralGaussian
 
 
 @dataclass(frozen=True, kw_only=True)
-class NoisyGradient:
-    """`calls` estimations of `steps` noisy gradients each, with Gaussian noise of standard deviation `std`."""
+class NoisyGradient(GradientSums):
+    """`calls` estimations of `steps` noisy gradients each, by a trusted server."""
 
-    link: Link
-    dim: int
-    parameter_bound: float
-    steps: int
-    std: float
+    protocol: CentralGaussian
     calls: int = 1
 
     def __post_init__(self) -> None:
-        require.store(self, require.whole, "dim", "steps", "calls")
-        require.store(self, require.positive, "parameter_bound", "std")
+        require.store(self, require.whole, "steps", "calls")
+        require.store(self, require.positive, "parameter_bound")
+
+    @classmethod
+    def of_std(
+        cls, std: float, *, link: Link, dim: int, parameter_bound: float, steps: int, calls: int = 1
+    ) -> NoisyGradient:
+        """With Gaussian noise of this standard deviation in every coordinate of a sum."""
+        protocol = CentralGaussian(domain=gradient_ball(link, dim, parameter_bound), noise_std=std)
+        return cls(link=link, parameter_bound=parameter_bound, steps=steps, protocol=protocol, calls=calls)
 
     @classmethod
     def priced(
@@ -67,95 +61,30 @@ class NoisyGradient:
         """
         bound = link.residual_bound(parameter_bound)
         std = 2 * bound * math.sqrt(steps * calls) / require.positive("mu", mu)
-        return cls(link=link, dim=dim, parameter_bound=parameter_bound, steps=steps, std=std, calls=calls)
+        return cls.of_std(std, link=link, dim=dim, parameter_bound=parameter_bound, steps=steps, calls=calls)
 
     @property
-    def residual_bound(self) -> float:
-        """G."""
-        return self.link.residual_bound(self.parameter_bound)
-
-    @cached_property
-    def mechanism(self) -> Gaussian:
-        """One noisy sum of gradients under replacement: sensitivity 2G."""
-        return Gaussian(std=self.std, sensitivity=2 * self.residual_bound, dim=self.dim)
+    def std(self) -> float:
+        """Of the noise in each coordinate of a sum."""
+        return self.protocol.noise_std
 
     @property
     def event(self) -> RepetitionEvent:
-        """What a user whose data are replaced pays over all calls."""
-        return RepetitionEvent(event=self.mechanism.event, times=self.steps * self.calls)
+        """What a user whose data are replaced pays over all calls: sensitivity 2G."""
+        return RepetitionEvent(event=self.protocol.event, times=self.steps * self.calls)
 
     @property
     def half_event(self) -> RepetitionEvent:
         """What a user pays whose data are added or removed: sensitivity G, on the grid that is used."""
-        added = Gaussian(std=self.std, sensitivity=self.residual_bound, dim=self.dim, grid=self.mechanism.step)
+        whole = self.protocol.mechanism
+        added = Gaussian(std=whole.std, sensitivity=self.residual_bound, dim=whole.dim, grid=whole.step)
         return RepetitionEvent(event=added.event, times=self.steps * self.calls)
-
-    def clipped_sum(
-        self,
-        theta: Floats,
-        features: Floats,
-        rewards: Floats,
-        weights: Floats | None = None,
-        *,
-        exact: bool = False,
-    ) -> Pair:
-        """sum_i w_i clip(mu - r) x_i with |x_i| <= 1, w_i 0 or 1: (*R, n, d), (*R, n) -> (*R, d), terms of norm <= G.
-
-        exact: without the rounding errors of a plain sum, by which neighbours could differ beyond 2G. A pair of floats.
-        """
-        residuals = self.link.mean(linear_parts(features, theta)) - rewards
-        residuals = np.clip(residuals, -self.residual_bound, self.residual_bound)
-        if weights is not None:
-            residuals = residuals * (weights != 0)
-        if exact:
-            return exact_sum(residuals[..., None] * features, self.residual_bound)
-        total = np.asarray((residuals[..., None, :] @ features)[..., 0, :])
-        return total, np.zeros_like(total)
-
-    def minimise(
-        self,
-        features: Floats,
-        rewards: Floats,
-        source: NoiseSource,
-        *,
-        count: int,
-        ridge: float,
-        start: Floats | None = None,
-        weights: Floats | None = None,
-        matrix: Floats | None = None,
-        project: Project | None = None,
-    ) -> Floats:
-        """One call on features (*R, n, d), rewards (*R, n), `weights` 0 or 1 (*R, n): theta (*R, d).
-
-        `count`: the public number t that scales the steps, never the private number of rows; `matrix`: a public
-        positive definite matrix (*R, d, d) for Newton steps in place of the lemma's; `project`: onto a public set,
-        the ball |theta| <= S by default.
-        """
-        all_finite("features", features)
-        all_finite("rewards", rewards)
-        x, exact = clip_norm(features, 1.0), noise_source(source).secure
-
-        def noisy_sum(theta: Floats) -> Floats:
-            total, rest = self.clipped_sum(theta, x, rewards, weights, exact=exact)
-            return self.mechanism.release(total, source, rest=rest)
-
-        return descend(
-            noisy_sum,
-            np.zeros((*x.shape[:-2], self.dim)) if start is None else np.array(start, dtype=float),
-            steps=self.steps,
-            ridge=ridge,
-            count=count,
-            residual_bound=self.residual_bound,
-            parameter_bound=self.parameter_bound,
-            matrix=matrix,
-            project=project,
-        )
 
     def excess_bound(self, *, count: int, ridge: float) -> float:
         """Expected excess of the mean loss by the lemma's rule, from the formula above, for any `count` rows."""
         s, root = self.parameter_bound, math.sqrt(self.steps)
         slope = lipschitz(self.residual_bound, ridge, s, count)
-        return 2 * s * slope / root + s * self.dim * self.std**2 / (count**2 * slope * root)
+        return 2 * s * slope / root + s * self.protocol.domain.dim * self.std**2 / (count**2 * slope * root)
 
 
 def lemma_steps(*, rho: float, count: int, dim: int, failure: float, most: int = 500) -> int:

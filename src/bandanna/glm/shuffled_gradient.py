@@ -17,13 +17,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from bandanna.accounting.events import RepetitionEvent
-from bandanna.core.domain import Ball, Statistic, all_finite, clip_norm
+from bandanna.core.domain import Statistic, all_finite, clip_norm
 from bandanna.core.shapes import SymmetricMatrix
-from bandanna.glm.descent import Project, descend
-from bandanna.glm.likelihood import linear_parts
-from bandanna.glm.links import Link
-from bandanna.mechanisms.sources import NoiseSource
+from bandanna.glm.descent import GradientSums
 from bandanna.protocols.shuffle_binomial import ShuffleBinomial
 
 Floats = NDArray[np.float64]
@@ -71,63 +67,7 @@ class OuterProducts(SymmetricMatrix):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ShuffledGradient:
+class ShuffledGradient(GradientSums):
     """`steps` shuffled gradient sums of one batch; `protocol` is the calibrated vector sum on the ball of radius G."""
 
-    link: Link
-    parameter_bound: float
-    steps: int
     protocol: ShuffleBinomial
-
-    @staticmethod
-    def domain(link: Link, dim: int, parameter_bound: float) -> Ball:
-        """Where one user's gradient lies: |clip(mu - r) x| <= G."""
-        return Ball(dim=dim, bound=link.residual_bound(parameter_bound))
-
-    @property
-    def event(self) -> RepetitionEvent:
-        """What one user of the batch pays."""
-        return RepetitionEvent(event=self.protocol.event, times=self.steps)
-
-    def statistic(self, theta: Floats, features: Floats, rewards: Floats) -> Statistic:
-        """Device: the clipped gradient at theta: (*R, users, d), (*R, users)."""
-        domain = self.protocol.domain
-        assert isinstance(domain, Ball)
-        all_finite("features", features)
-        all_finite("rewards", rewards)
-        residuals = np.clip(self.link.mean(linear_parts(features, theta)) - rewards, -domain.bound, domain.bound)
-        values = clip_norm(residuals[..., None] * clip_norm(features, 1.0), domain.bound)
-        return domain.sealed(values, clipped=np.zeros(values.shape[:-2], dtype=np.int64))
-
-    def minimise(
-        self,
-        features: Floats,
-        rewards: Floats,
-        source: NoiseSource,
-        *,
-        ridge: float,
-        start: Floats | None = None,
-        matrix: Floats | None = None,
-        project: Project | None = None,
-        path: str = "law",
-    ) -> Floats:
-        """theta (*R, d) from one batch of features (*R, n, d) and rewards (*R, n); n is the public batch size.
-
-        Steps as in `descent`: the lemma's, or Newton steps with a public positive definite `matrix`.
-        """
-
-        def noisy_sum(theta: Floats) -> Floats:
-            return self.protocol.release(self.statistic(theta, features, rewards), source, path=path).total
-
-        shape = (*features.shape[:-2], features.shape[-1])
-        return descend(
-            noisy_sum,
-            np.zeros(shape) if start is None else np.array(start, dtype=float),
-            steps=self.steps,
-            ridge=ridge,
-            count=features.shape[-2],
-            residual_bound=self.link.residual_bound(self.parameter_bound),
-            parameter_bound=self.parameter_bound,
-            matrix=matrix,
-            project=project,
-        )

@@ -70,12 +70,12 @@ class RandomizedResponse(Mechanism):
 
     def chance(self, value: Floats) -> Floats:
         """Device: the probability of a 1, never outside of [1 - q, q]."""
-        return np.clip(self.lie + self.truth * value, self.lie, 1 - self.lie)
+        return np.minimum(np.maximum(self.lie + self.truth * value, self.lie), 1 - self.lie)
 
     def release(self, value: ArrayLike, source: NoiseSource) -> Floats:
         """Device: bits about numbers in [0, 1], (..., dim) -> (..., dim)."""
         x = self.reals(value)
-        if x.size and not (float(np.min(x)) >= 0.0 and float(np.max(x)) <= 1.0):
+        if x.size and not (x.min() >= 0.0 and x.max() <= 1.0):
             raise InvalidStatistic("value", "a number outside of [0, 1]", "numbers in [0, 1]: clip before the release")
         return np.asarray(noise_source(source).uniform(x.shape) < self.chance(x), dtype=float)
 

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from bandanna.accounting import accountant
 from bandanna.accounting.events import ContinualEvent, RepetitionEvent
 from bandanna.core import require
-from bandanna.policies.linucb import LinUCB
+from bandanna.policies.linear.linucb import LinUCB
 from bandanna.simulation.result import Result
 from bandanna.simulation.workers import call_all
 

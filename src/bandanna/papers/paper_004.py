@@ -17,16 +17,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bandanna.accounting.budgets import ZCDP
 from bandanna.core import require
 from bandanna.environments.base import Environment
 from bandanna.environments.finite import FiniteArms
 from bandanna.environments.levels import ClippedGaussian
 from bandanna.environments.sphere import SphereArms, SphereContexts
 from bandanna.papers.curves_000 import Progress, ending, gather, silent
-from bandanna.policies.gope import GOPE
-from bandanna.policies.oful import OFUL
-from bandanna.policies.ucb_episodes import UCBEpisodes
+from bandanna.policies.arms.gope import GOPE
+from bandanna.policies.arms.ucb_episodes import UCBEpisodes
+from bandanna.policies.linear.oful import OFUL
+from bandanna.protocols.trust import central, none
 from bandanna.simulation.engine import simulate
 from bandanna.simulation.result import Result
 
@@ -166,16 +166,15 @@ def problem(
     Noise for a width of 2 and norms up to 1 has the price rho (w L / 2)^2 for the real width w and norm L.
     """
     if setting == "finite":
-        budget = None if rho is None else ZCDP(rho=rho)
-        return UCBEpisodes(n_arms=len(MEANS), horizon=horizon, budget=budget), FiniteArms(means=MEANS)
+        privacy = none() if rho is None else central(rho=rho)
+        return UCBEpisodes(n_arms=len(MEANS), horizon=horizon, privacy=privacy), FiniteArms(means=MEANS)
     published = require.one_of("variant", variant, ("published", "ours")) == "published"
     end = WIDE[setting] if published else 1.0
     norm = NORM if published and setting == "contextual" else 1.0
-    loss = (end * norm) ** 2
     shared: dict[str, Any] = {
         "dim": DIM,
         "horizon": horizon,
-        "budget": None if rho is None else ZCDP(rho=loss * rho),
+        "privacy": none() if rho is None else central(rho=(end * norm) ** 2 * rho),
         "reward_range": (-end, end),
         "reward_std": 1.0,
         "failure": FAILURE,

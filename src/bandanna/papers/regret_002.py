@@ -23,7 +23,7 @@ from typing import Any
 from bandanna.core import require
 from bandanna.environments.linear import LinearContextual
 from bandanna.papers.curves_000 import Progress, ending, gather, silent
-from bandanna.policies.linucb import LinUCB
+from bandanna.policies.linear.linucb import LinUCB
 from bandanna.policies.registry import make
 from bandanna.protocols.concurrent_shuffle import ConcurrentShuffle
 from bandanna.simulation.engine import simulate

@@ -28,7 +28,7 @@ import numpy as np
 from bandanna.core import require
 from bandanna.environments.drifting import DriftingContexts
 from bandanna.papers.curves_000 import Progress, ending, gather, silent
-from bandanna.policies.linucb import LinUCB
+from bandanna.policies.linear.linucb import LinUCB
 from bandanna.policies.registry import make
 from bandanna.simulation.engine import simulate
 from bandanna.simulation.result import Result

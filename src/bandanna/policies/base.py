@@ -1,29 +1,58 @@
-"""What every policy is to the runners: freeze, collect, release, learn."""
+"""What every policy is: freeze, collect, release, learn - as one interface, for every runner.
+
+    state    = policy.init(arms)
+    while True:
+        episode  = policy.episode(state)            public: how long nothing changes
+        snapshot = policy.publish(state)            public: all that a device needs
+        choice   = policy.act(snapshot, contexts, coins)                    on the device
+        steps    = policy.learn(state, episode)     yields asks, is sent estimates, returns the next state
+        ...        policy.report(ask, played, coins)                        on the device: what an ask sums
+
+A runner (the simulator, an agent, a deployment) differs only in how it answers an ask: see `bandanna.loop`.
+
+**A state holds released or public numbers only; raw rows stay with the runner.** So everything in `policies` is
+post-processing of answers, the privacy of a policy is that of its asks, and a state may be saved and published.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from abc import ABC, abstractmethod
+from collections.abc import Generator, Iterator, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from bandanna.accounting.guarantee import Guarantee
 from bandanna.core.coins import Coins
+from bandanna.core.domain import Statistic
+from bandanna.core.estimate import Estimate
+from bandanna.core.report import LinearReport
+from bandanna.errors import InvalidArgument
+from bandanna.protocols.base import FLOAT_BITS, Protocol
+from bandanna.protocols.trust import Privacy
 
-
-@dataclass(frozen=True, kw_only=True)
-class Episode:
-    """How long the policy stays frozen: `users` decisions; a last episode too short for a batch is not released."""
-
-    users: int
-    released: bool = True
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+State = TypeVar("State")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Choice:
-    """What devices do: an action for every user, and with which probability it was chosen. R = replicate axes."""
+    """What devices do: the arm of each, and with which probability the policy chose it. R = replicate axes.
 
-    actions: NDArray[np.int64]  # (*R, users)
-    probabilities: NDArray[np.float64]  # (*R, users)
+    groups: under which name the runner keeps a device's row, an index into `Policy.keeps`; None: under the first.
+    """
+
+    actions: Ints  # (*R, n)
+    probabilities: Floats  # (*R, n)
+    groups: Ints | None = None  # (*R, n)
+
+
+def certain(actions: Ints, groups: Ints | None = None) -> Choice:
+    """A choice without randomness."""
+    return Choice(actions=actions, probabilities=np.ones(actions.shape), groups=groups)
 
 
 def pick(first: NDArray[np.int64], tied: NDArray[np.bool_] | None, coins: Coins) -> Choice:
@@ -35,3 +64,239 @@ def pick(first: NDArray[np.int64], tied: NDArray[np.bool_] | None, coins: Coins)
     reached = np.cumsum(tied[several], axis=-1) > rank[several][:, None]  # from the arm of that rank on
     first[several] = np.argmax(reached, axis=-1)
     return Choice(actions=first, probabilities=np.asarray(1 / counts))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Episode:
+    """How long the policy stays frozen; public, decided before it begins. One that is not `released` teaches nothing.
+
+    `number` counts from 0 and names the episode in the ledger.
+    """
+
+    number: int
+    released: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class Frozen(Episode):
+    """`users` devices act on the snapshot."""
+
+    users: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Until(Episode):
+    """At most `users` devices act on the snapshot, until `Policy.crossing` of public features says that it is over."""
+
+    users: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Assigned(Episode):
+    """The server says what is played: `arms` so many times each, one after the other or `in_turn`.
+
+    clients: how many people answer, each with averages over all the plays; None: every play is another user.
+    """
+
+    arms: Ints  # (*R, k)
+    plays: Ints  # (*R, k)
+    in_turn: bool = False
+    clients: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ask:
+    """One private sum that a policy wants: (episode, step) is its id in the ledger.
+
+    protocol  calibrated for the report; its event is the price
+    at        the public place where devices evaluate their report: a theta for gradients, an arm
+    of        whose: this episode's users, or those whom the runner keeps under a name of `Policy.keeps`
+    last      the runner forgets the kept rows after the answer
+    stream    of a stream protocol: which one; a new number begins a new stream
+    """
+
+    protocol: Protocol
+    at: Any = None
+    of: str = "episode"
+    last: bool = False
+    step: int = 0
+    stream: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Played:
+    """Raw rows of users, held by the runner alone: what each was given and what came of it.
+
+    A user who did not answer has a reward of 0 and features of 0, and makes a report like any other.
+    groups: under which of `Policy.keeps` a row is kept; private, since a device decides it from its own context.
+    counts: how many users share a row, where a simulation needs no more; None for one each.
+    """
+
+    rewards: Floats  # (*R, n); of clients who answer for all arms of an episode, their averages, (*R, n, k)
+    features: Floats | None = None  # (*R, n, d) of the arm that was given
+    arms: Ints | None = None  # (*R, n)
+    groups: Ints | None = None  # (*R, n)
+    counts: Ints | None = None  # (*R, n)
+
+    def of_arm(self, arm: int) -> Played:
+        """The rows of one run that were given this arm."""
+        assert self.arms is not None
+        return self.at(self.arms == arm)
+
+    def at(self, place: Any) -> Played:
+        """What stands at a place of the first axis."""
+        held = vars(self).items()
+        chosen: dict[str, Any] = {name: None if array is None else array[place] for name, array in held}
+        return Played(**chosen)
+
+    @staticmethod
+    def joined(parts: Sequence[Played]) -> Played:
+        """All rows, of one run."""
+        columns = {each.name: [getattr(part, each.name) for part in parts] for each in fields(Played)}
+        whole: dict[str, Any] = {
+            name: None if held[0] is None else np.concatenate(held) for name, held in columns.items()
+        }
+        return Played(**whole)
+
+
+class Policy(ABC, Generic[State]):
+    """A frozen configuration with pure functions of states. Arrays may have leading replicate axes.
+
+    trusts        the trust models that it has
+    keeps         names of groups of rows that later asks may be about
+    side_by_side  whether states may have replicate axes: many seeds of a simulation at once
+    noise_stream  the random stream of a simulation's noise, where seeds are run one by one
+    stream_noise  that of stream protocols' noise, the same unless given
+    player        the simulator's exact acceleration for this very class; a subclass that says nothing is played plainly
+    """
+
+    trusts: ClassVar[tuple[str, ...]] = ("none",)
+    keeps: ClassVar[tuple[str, ...]] = ()
+    side_by_side: ClassVar[bool] = False
+    noise_stream: ClassVar[str] = "noise"
+    stream_noise: ClassVar[str | None] = None
+    player: ClassVar[str] = "plain"
+
+    horizon: int | None
+    privacy: Privacy
+
+    def check_trust(self) -> None:
+        """Refuse a trust model that the policy does not have."""
+        if not isinstance(self.privacy, Privacy) or self.privacy.model not in self.trusts:
+            shown = self.privacy.model if isinstance(self.privacy, Privacy) else self.privacy
+            allowed = ", ".join(f"bd.{each}({'...' * (each != 'none')})" for each in self.trusts)
+            raise InvalidArgument("privacy", shown, f"{type(self).__name__} has {allowed}")
+
+    @property
+    @abstractmethod
+    def guarantee(self) -> Guarantee:
+        """What is promised, to whom, against whom; computed for the asks that are made."""
+
+    @abstractmethod
+    def init(self, arms: Floats | None = None, replicates: tuple[int, ...] = ()) -> State:
+        """Nothing released yet; `arms`: features of a fixed set, (*R, K, d), for policies that plan with them."""
+
+    @abstractmethod
+    def episode(self, state: State) -> Episode | None:
+        """The next episode; None when the horizon is reached."""
+
+    def publish(self, state: State) -> Any:
+        """All that a device needs; the state itself unless the policy says otherwise."""
+        return state
+
+    def seen(self, contexts: Floats) -> Floats:
+        """Device: features as the policy takes them, clipped where it has bounds for them: what `act` is given."""
+        return contexts
+
+    def act(self, snapshot: Any, contexts: Floats, coins: Coins) -> Choice:
+        """Device: an arm for every row of `seen` features, (*R, n, K, d); not called in assigned episodes."""
+        raise TypeError(f"{type(self).__name__} says what is played: devices do not choose")
+
+    def crossing(self, state: State, features: Floats) -> int | None:
+        """After how many of these rounds, (n, d), an `Until` episode ends; None: later. Features are public then."""
+        raise TypeError(f"{type(self).__name__} has no episodes that end early")
+
+    def passed(self, state: State, features: Floats) -> State:
+        """The state after these rounds, (n, d), of an `Until` episode, the crossing among them or none."""
+        raise TypeError(f"{type(self).__name__} has no episodes that end early")
+
+    @abstractmethod
+    def report(self, ask: Ask, played: Played, coins: Coins) -> Statistic:
+        """Device: rows as statistics of the ask's domain, clipped and counted."""
+
+    @abstractmethod
+    def learn(self, state: State, episode: Any) -> Generator[Ask, Estimate, State]:
+        """Server: ask for sums, receive them, return the next state."""
+
+    @property
+    def bits_per_user(self) -> int:
+        """What a user sends."""
+        return FLOAT_BITS
+
+    def following(self, episode: Any) -> Episode | None:
+        """The episode after this one, where it does not depend on what will be learned: then it may begin before."""
+        return None
+
+    def counts(self, state: State) -> dict[str, Ints]:
+        """What a result should tell of a run, (*R) each."""
+        return {}
+
+    def facts(self) -> dict[str, Any]:
+        """What a result should remember of the policy beside its arguments: numbers that bounds are made of."""
+        return {}
+
+
+class RunningSums(Policy[State]):
+    """A policy on reports (x y, x x^T) that asks for one sum in each episode of a public schedule.
+
+    Its player has exact shortcuts: for arms that never change, and for noise that does not depend on the data.
+    """
+
+    dim: int
+
+    @property
+    @abstractmethod
+    def domain(self) -> LinearReport:
+        """Of the reports."""
+
+    @abstractmethod
+    def phases(self) -> Iterator[Any]:
+        """The policies that run one after the other, each from nothing, with a `channel` and `estimate(total, m)`."""
+
+    @abstractmethod
+    def statistic(self, features: Floats, rewards: Floats) -> Statistic:
+        """Reports of (*R, n, d) and (*R, n), clipped and counted."""
+
+    @abstractmethod
+    def tabulate(self, features: Floats) -> Any:
+        """A fixed set of arms, (*R, K, d), as `favoured` takes it."""
+
+    @abstractmethod
+    def favoured(self, snapshot: Any, arms: Any) -> tuple[Ints, NDArray[np.bool_] | None]:
+        """Of tabulated arms those between which coins choose: as `linalg.favoured`, (*R) and (*R, K)."""
+
+
+def at(state: State, place: Any) -> State:
+    """What stands at a place of the first axis: of seeds side by side, the state of one or of some."""
+    return type(state)(**{each.name: getattr(state, each.name)[place] for each in fields(state)})  # type: ignore[arg-type]
+
+
+def put(state: State, place: Any, new: State) -> State:
+    """The states of seeds side by side, with a new one at a place."""
+    held = {each.name: getattr(state, each.name).copy() for each in fields(state)}  # type: ignore[arg-type]
+    for name, array in held.items():
+        array[place] = getattr(new, name)
+    return type(state)(**held)
+
+
+def blended(wanted: NDArray[np.bool_], new: State, old: State) -> State:
+    """States of seeds side by side: the new one of some seeds (S,), the old one of the others."""
+    if np.all(wanted):
+        return new
+    if not np.any(wanted):
+        return old
+    chosen = {}
+    for each in fields(new):  # type: ignore[arg-type]
+        one, two = getattr(new, each.name), getattr(old, each.name)
+        chosen[each.name] = np.where(wanted.reshape(-1, *(1,) * (np.ndim(one) - 1)), one, two)
+    return type(new)(**chosen)

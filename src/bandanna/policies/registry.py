@@ -1,4 +1,4 @@
-"""Every algorithm of the papers by its name; each family lists its own."""
+"""Makes every algorithm of the papers by its name."""
 
 from __future__ import annotations
 
@@ -8,16 +8,10 @@ from typing import Any
 
 from bandanna.core.spelling import did_you_mean
 from bandanna.errors import InvalidArgument
-from bandanna.policies.concentrated_names import CONCENTRATED
-from bandanna.policies.elimination_names import ELIMINATION
-from bandanna.policies.glm.names import GENERALISED
-from bandanna.policies.linucb_names import LINUCB
-from bandanna.policies.named import Algorithm
+from bandanna.policies import catalogue as catalogue  # imports every policy
+from bandanna.policies.named import ALGORITHMS as ALGORITHMS
 
-ALGORITHMS: dict[str, Algorithm] = {
-    algorithm.name: algorithm for family in (LINUCB, ELIMINATION, CONCENTRATED, GENERALISED) for algorithm in family
-}
-_NUMBERS = ("rho", "epsilon", "delta", "alpha")  # of budgets
+_BUDGET = ("rho", "epsilon", "delta", "alpha", "budget")
 
 
 def make(name: str, **arguments: Any) -> Any:
@@ -27,7 +21,8 @@ def make(name: str, **arguments: Any) -> Any:
     own = [each.name for each in fields(ALGORITHMS[name].kind) if each.init and each.name != "privacy"]
     known = (*ALGORITHMS[name].options, *own)
     takes = f"it takes {', '.join(known)}"
-    elsewhere = ("dim",) * ("n_arms" in own) + _NUMBERS * ("budget" in own)  # finite arms, budgets: their own checks
+    whole = ALGORITHMS[name].whole or "budget" in own
+    elsewhere = ("dim",) * ("n_arms" in own) + _BUDGET * whole  # finite arms, budgets: they have checks of their own
     for given in arguments:
         if given not in known and given not in elsewhere:
             hint = did_you_mean(given, (each for each in known if each not in arguments))

@@ -95,6 +95,20 @@ class BatchProtocol(Protocol):
     def law(self, statistic: Statistic, source: NoiseSource) -> Estimate:
         """The estimate drawn from its aggregate law, the same as along the messages."""
 
+    @property
+    def sums_only(self) -> bool:
+        """Whether the law of an estimate depends on the exact sum alone, for any number of users: see `of_total`."""
+        return False
+
+    @property
+    def rounds_rows(self) -> bool:
+        """Whether every user's statistic is rounded by itself: then the law depends on more than their sum."""
+        return False
+
+    def of_total(self, total: Floats, users: int, source: NoiseSource) -> Estimate:
+        """The estimate of an exact sum, (..., dim), in the law of `release`: a shortcut of simulations."""
+        raise InsecureSource(f"{self.name} needs every user's statistic")
+
     def release(
         self, statistics: Statistic | ArrayLike, source: NoiseSource, *, path: str = "messages", clip: bool = True
     ) -> Estimate:

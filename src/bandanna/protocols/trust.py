@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from bandanna.accounting.budgets import ZCDP, ApproxDP, Budget
+from bandanna.accounting.budgets import ZCDP, ApproxDP, Budget, PureDP, RenyiDP
 from bandanna.core import require
 from bandanna.errors import InvalidArgument, InvalidBudget
 
@@ -43,9 +43,19 @@ class Privacy:
             require.one_of("degrees", self.degrees, ("best", "paper"))
 
     @property
+    def pure(self) -> bool:
+        """Whether delta is 0: only Laplace noise and randomized answers are."""
+        return isinstance(self.budget, PureDP) or (isinstance(self.budget, ApproxDP) and self.budget.delta == 0.0)
+
+    @property
+    def size(self) -> float:
+        """rho or epsilon; infinite for no privacy."""
+        return float(getattr(self.budget, "rho", getattr(self.budget, "epsilon", math.inf)))
+
+    @property
     def noisy(self) -> bool:
         """False for no privacy and for epsilon = infinity, which both mean no noise."""
-        return self.budget is not None and not math.isinf(getattr(self.budget, "epsilon", 0.0))
+        return not math.isinf(self.size)
 
 
 def none() -> Privacy:
@@ -58,12 +68,14 @@ def central(
     epsilon: float | None = None,
     delta: float | None = None,
     rho: float | None = None,
+    alpha: float | None = None,
+    budget: Budget | None = None,
     mechanism: str = "blt",
     calibration: str = "tight",
     participations: int = 1,
 ) -> Privacy:
-    """A trusted server publishes noisy running sums: (epsilon, delta) or rho-zCDP, for all releases together."""
-    budget = _budget(epsilon, delta, rho)
+    """A trusted server publishes noisy sums: (epsilon, delta), delta = 0.0: pure, rho-zCDP, or Renyi with `alpha`."""
+    budget = _budget(epsilon, delta, rho, alpha=alpha, whole=budget)
     return Privacy(
         model="central", budget=budget, mechanism=mechanism, calibration=calibration, participations=participations
     )
@@ -74,24 +86,26 @@ def local(
     epsilon: float | None = None,
     delta: float | None = None,
     rho: float | None = None,
+    budget: Budget | None = None,
     calibration: str = "tight",
     participations: int = 1,
 ) -> Privacy:
     """Every device adds its own noise; nobody is trusted."""
-    budget = _budget(epsilon, delta, rho)
+    budget = _budget(epsilon, delta, rho, whole=budget)
     return Privacy(model="local", budget=budget, calibration=calibration, participations=participations)
 
 
 def shuffle(
     *,
-    epsilon: float,
-    delta: float,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    budget: Budget | None = None,
     protocol: str = "binomial",
     calibration: str = "tight",
     participations: int = 1,
 ) -> Privacy:
     """A shuffler stands between devices and server: "binomial" vector sums (P_Vec) or "gaussian" reports (P_Amp)."""
-    budget = _budget(epsilon, delta, None)
+    budget = _budget(epsilon, delta, None, whole=budget)
     return Privacy(
         model="shuffle", budget=budget, protocol=protocol, calibration=calibration, participations=participations
     )
@@ -117,7 +131,24 @@ def concurrent(
     return Privacy(model="concurrent", budget=budget, shufflers=shufflers, degrees=given, calibration=calibration)
 
 
-def _budget(epsilon: float | None, delta: float | None, rho: float | None) -> Budget:
+def _budget(
+    epsilon: float | None,
+    delta: float | None,
+    rho: float | None,
+    *,
+    alpha: float | None = None,
+    whole: Budget | None = None,
+) -> Budget:
+    """By its numbers, or whole."""
+    given = [number for number in (epsilon, delta, rho, alpha) if number is not None]
+    if whole is not None:
+        if given or not isinstance(whole, Budget):
+            raise InvalidBudget("budget", whole, "a Budget alone: ZCDP, ApproxDP, PureDP or RenyiDP")
+        return whole
+    if alpha is not None:
+        if epsilon is None or len(given) > 2:
+            raise InvalidBudget("alpha", alpha, "with epsilon alone: a Renyi budget")
+        return RenyiDP(alpha=alpha, epsilon=epsilon)
     if rho is not None:
         if epsilon is not None or delta is not None:
             raise InvalidBudget("rho", rho, "alone, without epsilon and delta")

@@ -1,10 +1,11 @@
-"""The simulator: many seeds at once, exact in law. Which runner plays a policy is decided by the policy's kind."""
+"""The simulator: many seeds at once, exact in law. A policy names its player; every other one is played plainly."""
 
 from __future__ import annotations
 
 import time
 import warnings
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -12,58 +13,40 @@ from bandanna.core import require
 from bandanna.core.streams import Streams
 from bandanna.environments.base import Environment
 from bandanna.errors import ClippingWarning, InvalidArgument
-from bandanna.policies.anytime import Anytime
-from bandanna.policies.elimination import Elimination
-from bandanna.policies.glm import GLMPolicy
-from bandanna.policies.gope import GOPE
-from bandanna.policies.ldp_ucb import LDPUCB
-from bandanna.policies.linucb import LinUCB
-from bandanna.policies.oful import OFUL
-from bandanna.policies.oful_jdp import OFULJDP
-from bandanna.policies.phased_elimination import PhasedElimination
-from bandanna.policies.thompson import Thompson
-from bandanna.policies.ucb1 import UCB1
-from bandanna.policies.ucb_episodes import UCBEpisodes
-from bandanna.simulation import contextual, elimination, episodes, every_round, glm, gope, oful, oful_jdp, phased
+from bandanna.policies.base import Policy
+from bandanna.simulation.players import (
+    assigned,
+    batches,
+    blocks,
+    every_round,
+    frozen,
+    lockstep,
+    plain,
+    population,
+    until,
+)
 from bandanna.simulation.result import Result, checkpoints_for
 from bandanna.simulation.run import Run
 from bandanna.simulation.setting import setting_of
 from bandanna.simulation.tally import Tally
 
-Policy = (
-    LinUCB
-    | Anytime
-    | UCB1
-    | Thompson
-    | LDPUCB
-    | UCBEpisodes
-    | Elimination
-    | GOPE
-    | OFUL
-    | OFULJDP
-    | PhasedElimination
-    | GLMPolicy
-)
-
-_RUNNERS: dict[type, Callable[..., Run]] = {
-    LinUCB: contextual.run,
-    Anytime: contextual.run,
-    UCB1: every_round.run,
-    Thompson: every_round.run,
-    LDPUCB: every_round.run,
-    UCBEpisodes: episodes.run,
-    PhasedElimination: phased.run,
-    Elimination: elimination.run,
-    GOPE: gope.run,
-    OFUL: oful.run,
-    OFULJDP: oful_jdp.run,
-    **dict.fromkeys(glm.KINDS, glm.run),
-}
 MOST_SEEDS = 100_000  # side by side
+
+PLAYERS: dict[str, Callable[..., Run]] = {
+    "plain": plain.play,
+    "frozen": frozen.play,
+    "batches": batches.play,
+    "every round": every_round.play,
+    "blocks": blocks.play,
+    "lockstep": lockstep.play,
+    "assigned": assigned.play,
+    "population": population.play,
+    "until": until.play,
+}
 
 
 def simulate(
-    policy: Policy,
+    policy: Policy[Any],
     env: Environment,
     *,
     n_seeds: int = 1,
@@ -78,9 +61,9 @@ def simulate(
     `horizon`: rounds to play, the policy's own by default; an anytime policy has none and needs it.
     A `ClippingWarning` says that most reports were clipped: features are too long, or rewards out of range.
     """
-    runner = _RUNNERS.get(type(policy))
-    if runner is None:
-        raise InvalidArgument("policy", policy, "one of " + ", ".join(sorted(kind.__name__ for kind in _RUNNERS)))
+    if not isinstance(policy, Policy):
+        raise InvalidArgument("policy", type(policy).__name__, "a Policy: bd.LinUCB(...), bd.make(...), or your own")
+    play = PLAYERS[vars(type(policy)).get("player", "plain")]
     if not isinstance(env, Environment):
         raise InvalidArgument("env", type(env).__name__, "an Environment of bandanna.environments")
     size = "n_arms" if hasattr(policy, "n_arms") else "dim"  # finite-armed policies count arms, linear ones features
@@ -94,7 +77,7 @@ def simulate(
     streams = Streams(range(first, first + n_seeds))
     world = env.begin(streams)
     tally = Tally(checkpoints=checkpoints_for(rounds, checkpoints), n_seeds=n_seeds)
-    run = runner(policy, world, tally, rounds, path=path)
+    run = play(policy, world, tally, rounds, path=path)
     if run.reports is not None and (said := ClippingWarning.of(int(np.sum(run.clipped)), run.reports * n_seeds)):
         warnings.warn(said, stacklevel=2)
     return Result(
@@ -115,7 +98,7 @@ def simulate(
     )
 
 
-def _rounds(policy: Policy, horizon: int | None) -> int:
+def _rounds(policy: Policy[Any], horizon: int | None) -> int:
     if horizon is None:
         if policy.horizon is None:
             raise InvalidArgument("horizon", None, "a number of rounds: an anytime policy has no horizon of its own")

@@ -7,10 +7,10 @@ from typing import Any
 
 from bandanna.core.domain import Box
 from bandanna.environments.base import Environment
-from bandanna.policies.linucb import LinUCB
+from bandanna.policies.base import Policy
 
 
-def setting_of(policy: Any, env: Environment) -> dict[str, Any]:
+def setting_of(policy: Policy[Any], env: Environment) -> dict[str, Any]:
     """The policy's class and numbers, dimension and arms of the world, and where they are known the gaps."""
     noted: dict[str, Any] = {"policy": type(policy).__name__, "dim": env.dim, "arms": env.n_arms}
     if is_dataclass(policy):
@@ -22,23 +22,4 @@ def setting_of(policy: Any, env: Environment) -> dict[str, Any]:
     means = getattr(env, "means", None)
     if isinstance(means, tuple):
         noted["gaps"] = tuple(max(means) - mean for mean in means)
-    if isinstance(policy, LinUCB):
-        noted |= _linucb(policy)
-    return noted
-
-
-def _shufflers(policy: LinUCB) -> int | None:
-    """k of concurrent shufflers, where it was chosen."""
-    chosen = policy.privacy.shufflers if policy.privacy.model == "concurrent" else None
-    return chosen if isinstance(chosen, int) else None
-
-
-def _linucb(policy: LinUCB) -> dict[str, Any]:
-    """The numbers of Lemma A.2 [000]."""
-    return {
-        "batch": max(policy.channel.sizes.counts()),
-        "radius": policy.width * policy.radii.at(len(policy.channel.sizes))[1],
-        "smallest": policy.radii.smallest,
-        "participations": policy.privacy.participations,
-        "shufflers": _shufflers(policy),
-    }
+    return noted | policy.facts()

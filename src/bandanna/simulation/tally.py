@@ -34,6 +34,11 @@ class Tally:
         self.total = self.total + (gaps if rounds == 1 else gaps * rounds)
         self.done += rounds
 
+    def of_seed(self, place: int, begun: int, gaps: Floats, rewards: Floats) -> None:
+        """Rounds of one seed, (rounds,) each, which has played `begun` of them before."""
+        self.own(np.array([place]), begun, gaps[None])
+        self.rewards[place] += np.sum(rewards)
+
     def own(self, rows: NDArray[np.int64], begin: int, gaps: Floats) -> None:
         """Losses (rows, rounds) of some seeds after round `begin`, of rounds that were tallied as lossless for them."""
         running = self.total[rows, None] + np.cumsum(gaps, axis=1)

@@ -9,7 +9,7 @@ import numpy as np
 
 from bandanna.core.streams import Streams
 from bandanna.environments.linear import LinearContextual
-from bandanna.policies.linucb import LinUCB
+from bandanna.policies.linear.linucb import LinUCB
 from bandanna.protocols.trust import central, local, none, shuffle
 from bandanna.simulation.engine import simulate
 from bandanna.simulation.result import Result

@@ -15,23 +15,28 @@ There is no published run of it in [003]; each batch is estimated by maximum lik
 from __future__ import annotations
 
 import math
+from collections.abc import Generator
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bandanna.core import require
+from bandanna.core.estimate import Estimate
 from bandanna.core.linalg import positive_inverse
 from bandanna.glm.likelihood import maximum_likelihood
 from bandanna.glm.projections import onto_ball
-from bandanna.mechanisms.sources import NoiseSource
-from bandanna.policies.glm.base import PRESETS, Floats
-from bandanna.policies.glm.batched import Batched, BatchEstimate
+from bandanna.policies.base import Ask, Frozen
+from bandanna.policies.glm.base import PRESETS, InTheClear
+from bandanna.policies.glm.batched import Batched, BatchedState, BatchEstimate
+from bandanna.policies.named import algorithm
 
 
+@algorithm("B-GLinUCB", paper="003")
 @dataclass(frozen=True, kw_only=True)
-class BGLinUCB(Batched):
+class BGLinUCB(InTheClear[BatchedState], Batched):
     """B-GLinUCB with the constants of a preset; `width` multiplies gamma, 1 being the theorem."""
+
+    player = "batches"
 
     preset: str = "corrected"
     width: float = 1.0
@@ -71,22 +76,14 @@ class BGLinUCB(Batched):
         """R as printed, M as it should be."""
         return self.model.reward_bound if self.preset == "published" else super().concordance
 
-    def learn(
-        self,
-        batch: int,
-        features: Floats,
-        weights: Floats,
-        rewards: Floats,
-        earlier: list[BatchEstimate],
-        source: NoiseSource,
-        *,
-        path: str,
-    ) -> tuple[BatchEstimate, NDArray[np.int64]]:
+    def learn(self, state: BatchedState, episode: Frozen) -> Generator[Ask, Estimate, BatchedState]:
         """Maximum likelihood on the batch alone."""
+        features, rewards, _ = self.rows.parts((yield self.ask).total)
+        first = state.estimates[0] if state.estimates else None
+        weights, eye = self.own_weights(features, first), np.eye(self.dim)
         theta = maximum_likelihood(self.model, features, rewards, ridge=self.regulariser, tolerance=1e-8).theta
-        matrix = np.swapaxes(features * weights[..., None], -1, -2) @ features + self.regulariser * np.eye(self.dim)
+        matrix = np.swapaxes(features * weights[..., None], -1, -2) @ features + self.regulariser * eye
         inverse, repaired = positive_inverse(matrix, self.regulariser)
-        width = self.gamma * (math.sqrt(self.curvature) if batch == 0 else 1.0)
-        return BatchEstimate(
-            theta=onto_ball(theta, self.parameter_bound), inverse=inverse, width=width, blur=0.0
-        ), repaired
+        width = self.gamma * (math.sqrt(self.curvature) if first is None else 1.0)
+        theta = onto_ball(theta, self.parameter_bound)
+        return state.plus(BatchEstimate(theta=theta, inverse=inverse, width=width, blur=0.0), repaired)

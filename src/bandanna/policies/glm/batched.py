@@ -16,16 +16,17 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bandanna.core import require
+from bandanna.core.coins import Coins
 from bandanna.errors import InvalidArgument
-from bandanna.mechanisms.sources import NoiseSource
-from bandanna.policies.glm.base import Floats, GLMPolicy, quadratic
+from bandanna.policies.base import Choice, Floats, Frozen, Ints
+from bandanna.policies.glm.base import GLMPolicy, along, quadratic
 from bandanna.policies.glm.designs import designs
 
 
@@ -40,7 +41,7 @@ class BatchEstimate:
 
     def middle(self, contexts: Floats) -> Floats:
         """<x, theta_j>: (*R, n, K, d) -> (*R, n, K)."""
-        return np.asarray((contexts @ self.theta[..., None, :, None])[..., 0])
+        return along(contexts, self.theta)
 
     def half(self, contexts: Floats) -> Floats:
         """Half of the distance of the bounds."""
@@ -50,8 +51,22 @@ class BatchEstimate:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Batched(GLMPolicy):
+class BatchedState:
+    """What the batches so far have left, and how many of their matrices had to be shifted."""
+
+    estimates: tuple[BatchEstimate, ...]
+    repairs: Ints  # (*R)
+
+    def plus(self, estimate: BatchEstimate, repaired: Ints) -> BatchedState:
+        """After one more batch."""
+        return replace(self, estimates=(*self.estimates, estimate), repairs=self.repairs + repaired)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Batched(GLMPolicy[BatchedState]):
     """A batched policy; a subclass says how a batch is turned into an estimate."""
+
+    side_by_side = True
 
     warmup: int | None = None
     batches: int | None = None
@@ -63,11 +78,6 @@ class Batched(GLMPolicy):
             raise InvalidArgument("warmup", self.warmup, f"below the horizon, {self.horizon}")
         if self.batches is not None:
             require.store(self, require.whole, "batches", least=2)
-
-    @property
-    def bits_per_user(self) -> int:
-        """Of all messages of a user; 0 where nothing is encoded."""
-        return 0
 
     @property
     @abstractmethod
@@ -99,7 +109,26 @@ class Batched(GLMPolicy):
         """M."""
         return max(self.model.reward_bound, self.model.concordance(self.parameter_bound))
 
-    def alive(self, contexts: Floats, earlier: list[BatchEstimate]) -> NDArray[np.bool_]:
+    def init(self, arms: Floats | None = None, replicates: tuple[int, ...] = ()) -> BatchedState:
+        """No batch yet."""
+        return BatchedState(estimates=(), repairs=np.zeros(replicates, dtype=np.int64))
+
+    def episode(self, state: BatchedState) -> Frozen | None:
+        """The next batch; the last is not released, nobody would use it."""
+        batch = len(state.estimates)
+        return Frozen(number=batch, users=self.sizes[batch], released=batch + 1 < len(self.sizes))
+
+    def publish(self, state: BatchedState) -> tuple[BatchEstimate, ...]:
+        """The estimates."""
+        return state.estimates
+
+    def counts(self, state: BatchedState) -> dict[str, Ints]:
+        """Rounds of the warm-up, and estimates."""
+        shape = state.repairs.shape
+        counts = {"explorations": self.sizes[0], "switches": len(state.estimates)}
+        return {name: np.full(shape, count) for name, count in counts.items()} | {"repairs": state.repairs}
+
+    def alive(self, contexts: Floats, earlier: tuple[BatchEstimate, ...]) -> NDArray[np.bool_]:
         """Arms that no earlier batch rules out: (*R, n, K, d) -> (*R, n, K); one always stays."""
         kept = np.ones(contexts.shape[:-1], dtype=bool)
         for estimate in earlier:
@@ -114,29 +143,24 @@ class Batched(GLMPolicy):
         reach = np.minimum(2 * self.parameter_bound, first.half(contexts))
         return np.asarray(slopes * np.exp(-self.concordance * reach))
 
-    def act(self, contexts: Floats, earlier: list[BatchEstimate], uniforms: Floats) -> NDArray[np.int64]:
-        """A draw from the design of every context: (*R, n, K, d), (*R, n) -> (*R, n)."""
+    def own_weights(self, features: Floats, first: BatchEstimate | None) -> Floats:
+        """w(x) of the arms that were given, 1 in batch 1: (*R, n, d) -> (*R, n)."""
+        if first is None:
+            return np.ones(features.shape[:-1])
+        return self.arm_weights(features[..., None, :], first)[..., 0]
+
+    def act(self, snapshot: tuple[BatchEstimate, ...], contexts: Floats, coins: Coins) -> Choice:
+        """A draw from the design of every context."""
         shape = contexts.shape[:-1]
-        alive, scaled = self.alive(contexts, earlier), contexts
-        if earlier:
-            scaled = np.sqrt(self.arm_weights(contexts, earlier[0]))[..., None] * contexts
+        alive, scaled = self.alive(contexts, snapshot), contexts
+        if snapshot:
+            scaled = np.sqrt(self.arm_weights(contexts, snapshot[0]))[..., None] * contexts
         flat = scaled.reshape(-1, *scaled.shape[-2:])
         weights = designs(flat, alive.reshape(-1, shape[-1])).reshape(shape)
+        uniforms = coins.uniform(shape[:-1], "designs")
         passed = np.cumsum(weights, axis=-1) <= uniforms[..., None] * np.sum(weights, axis=-1, keepdims=True)
         drawn = np.minimum(np.sum(passed, axis=-1), shape[-1] - 1)
         held = np.take_along_axis(weights, drawn[..., None], axis=-1)[..., 0] > 0
-        return np.asarray(np.where(held, drawn, np.argmax(weights, axis=-1)))  # rounding at the end of the sum
-
-    @abstractmethod
-    def learn(
-        self,
-        batch: int,
-        features: Floats,
-        weights: Floats,
-        rewards: Floats,
-        earlier: list[BatchEstimate],
-        source: NoiseSource,
-        *,
-        path: str,
-    ) -> tuple[BatchEstimate, NDArray[np.int64]]:
-        """The estimate of a batch's users (*R, n, d), (*R, n), (*R, n), and which matrices had to be shifted (*R)."""
+        drawn = np.where(held, drawn, np.argmax(weights, axis=-1))  # rounding at the end of the sum
+        chances = np.take_along_axis(weights, drawn[..., None], axis=-1)[..., 0]
+        return Choice(actions=drawn, probabilities=chances)

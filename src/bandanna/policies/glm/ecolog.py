@@ -18,16 +18,20 @@ with an error when s'(theta'')/s'(theta') > 2 is left out.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import special
 
 from bandanna.core import require
+from bandanna.core.coins import Coins
+from bandanna.core.estimate import Estimate
+from bandanna.core.linalg import inner
 from bandanna.errors import InvalidArgument
-from bandanna.policies.glm.base import PRESETS, Floats, GLMPolicy, optimistic, quadratic, rank_one
+from bandanna.policies.base import Ask, Choice, Floats, Frozen
+from bandanna.policies.glm.base import PRESETS, EveryRound, along, optimistic, quadratic, rank_one
+from bandanna.policies.named import algorithm
 
 _LAMBDA = 10.0
 
@@ -43,9 +47,12 @@ class ECOLogState:
     correction: Floats  # (*R)
 
 
+@algorithm("ECOLog", paper="003")
 @dataclass(frozen=True, kw_only=True)
-class ECOLog(GLMPolicy):
+class ECOLog(EveryRound[ECOLogState]):
     """ECOLog with the constants of a preset; the logistic link only."""
+
+    player = "every round"
 
     preset: str = "corrected"
 
@@ -55,7 +62,7 @@ class ECOLog(GLMPolicy):
         if self.model.name != "logistic":
             raise InvalidArgument("link", self.link, "logistic: ECOLog is made for it alone")
 
-    def init(self, replicates: tuple[int, ...] = ()) -> ECOLogState:
+    def init(self, arms: Floats | None = None, replicates: tuple[int, ...] = ()) -> ECOLogState:
         """W = lambda I."""
         eye = np.broadcast_to(np.eye(self.dim), (*replicates, self.dim, self.dim))
         zero = np.zeros((*replicates, self.dim))
@@ -70,20 +77,22 @@ class ECOLog(GLMPolicy):
         gamma = root / 2 + 2 / root * inside
         return np.asarray(np.sqrt(2 * _LAMBDA * s**2 + (1 + s) ** 2 * gamma + state.correction))
 
-    def act(self, state: ECOLogState, contexts: Floats) -> NDArray[np.int64]:
-        """(*R, K, d) -> (*R)."""
-        z = (contexts @ state.theta[..., None])[..., 0]
+    def act(self, snapshot: ECOLogState, contexts: Floats, coins: Coins) -> Choice:
+        """Optimism around the iterate."""
+        z = along(contexts, snapshot.theta)
         values = special.expit(z) if self.preset == "published" else z
-        return optimistic(values, self.radius(state)[..., None] * np.sqrt(quadratic(contexts, state.inverse)))
+        spread = np.sqrt(quadratic(contexts, snapshot.inverse[..., None, :, :]))
+        return optimistic(values, self.radius(snapshot)[..., None, None] * spread)
 
-    def learn(self, state: ECOLogState, features: Floats, rewards: Floats) -> ECOLogState:
+    def learn(self, state: ECOLogState, episode: Frozen) -> Generator[Ask, Estimate, ECOLogState]:
         """One implicit step."""
+        features, rewards = self.row((yield self.ask))
         published, s = self.preset == "published", self.parameter_bound
         weight = 0.5 if published else 1 / (2 + 2 * s)
         theta = _proximal(state.theta, state.matrix, state.inverse, features, rewards, 1.0, weight, s)
         centre = theta if published else state.theta
         other = _proximal(centre, state.matrix, state.inverse, features, np.full(rewards.shape, 0.5), 2.0, weight, s)
-        z, z_other = np.sum(features * theta, axis=-1), np.sum(features * other, axis=-1)
+        z, z_other = inner(features, theta), inner(features, other)
         gain = np.logaddexp(0, z_other) - np.logaddexp(0, z) - rewards * (z_other - z)
         square = np.einsum("...i,...ij,...j->...", theta - other, state.matrix, theta - other)
         lost = np.sqrt(np.maximum(square, 0.0)) if published else square
@@ -157,7 +166,7 @@ def _onto_sphere(excess: Callable[[Floats], tuple[Floats, Floats]], count: int, 
 
 def _on_line(centre: Floats, inverse: Floats, x: Floats, r: Floats, scale: float) -> Floats:
     direction = (inverse @ x[..., None])[..., 0]
-    residual = _residual(np.sum(x * centre, axis=-1), scale * np.sum(x * direction, axis=-1), r)
+    residual = _residual(inner(x, centre), scale * inner(x, direction), r)
     return np.asarray(centre - scale * residual[..., None] * direction)
 
 

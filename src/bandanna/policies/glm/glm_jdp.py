@@ -33,173 +33,219 @@ Steps, calls and step sizes are public; so are thresholds and widths, on which p
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Generator
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bandanna.accounting.budgets import Budget
-from bandanna.accounting.guarantee import Guarantee
-from bandanna.core import require
-from bandanna.core.linalg import upper
-from bandanna.errors import InvalidArgument, InvalidBudget
-from bandanna.glm.noisy_gradient import NoisyGradient
+from bandanna.core.coins import Coins
+from bandanna.core.domain import Ball, Statistic
+from bandanna.core.estimate import Estimate
+from bandanna.core.linalg import positive_inverse
+from bandanna.glm.descent import gradients
 from bandanna.glm.projections import onto_ball, onto_both
-from bandanna.mechanisms.sources import NoiseSource
-from bandanna.policies.glm.base import Floats
-from bandanna.policies.glm.jdp_constants import CONSTANTS, Constants
-from bandanna.policies.glm.jdp_privacy import JDPMechanisms, calibrate
-from bandanna.policies.glm.rarely_switching import RarelySwitching
-from bandanna.protocols.base import stated_delta
-
-_GROWTH = 2.0  # refit when a released matrix is not below twice its snapshot
+from bandanna.policies.base import Ask, Choice, Floats, Ints, Played
+from bandanna.policies.glm.gradient_asks import asked
+from bandanna.policies.glm.jdp_rules import FLOOR, JDPRules
+from bandanna.policies.glm.leaves import Leaves
+from bandanna.policies.glm.rarely_switching import EXPLORED, REST, Ahead, chosen, first_true, norms_of
+from bandanna.policies.named import APPROX, algorithm
 
 
 @dataclass(frozen=True, kw_only=True)
-class GLMJDP(RarelySwitching):
+class JDPState:
+    """Released numbers and what follows from them: the stack after every round, and as it was at the last refits."""
+
+    rounds: Ints  # (*R)
+    released: Floats  # (*R, d(d+1))
+    v_o: Floats  # (*R, d, d)
+    h_tau: Floats  # (*R, d, d)
+    h_inverse: Floats  # (*R, d, d): of H_tau
+    theta_o: Floats  # (*R, d)
+    theta_tau: Floats  # (*R, d)
+    calls_o: Ints  # (*R)
+    calls_tau: Ints  # (*R)
+    repairs: Ints  # (*R): rounds whose V had to be shifted
+
+
+@dataclass(frozen=True, kw_only=True)
+class JDPSnapshot:
+    """What a device decides with."""
+
+    v_inverse: Floats  # (*R, d, d)
+    h_inverse: Floats  # (*R, d, d)
+    theta_o: Floats  # (*R, d)
+    theta_tau: Floats  # (*R, d)
+
+
+@algorithm(
+    "GLM-JDP",
+    paper="003",
+    trust="central",
+    guarantee="(epsilon, delta), rho-zCDP",
+    protects="contexts and rewards",
+    budgets=(APPROX, ("rho",)),
+    options=("mechanism",),
+)
+@dataclass(frozen=True, kw_only=True)
+class GLMJDP(JDPRules[JDPState]):
     """Joint differential privacy for contexts and rewards with a trusted server, by one composed budget.
 
-    budget     ApproxDP(epsilon=..., delta=...) or ZCDP(rho=...)
-    mechanism  of the continual release: "blt", or "tree" as in the paper
+    privacy    bd.central(epsilon=..., delta=...) or bd.central(rho=...); its `mechanism` is that of the continual
+               release: "blt", or "tree" as in the paper
     preset     "tuned": constants and Newton steps of ours, disclosed in docs/glm.md; "greedy": the same without
                criterion I; "paper": constants by theory and the gradient steps of Lemma U.4
     constants  all of them at once, in place of a preset's
     """
 
-    budget: Budget
-    mechanism: str = "blt"
-    preset: str = "tuned"
-    constants: Constants | None = None
+    noise_stream = "refit noise"
+    stream_noise = "noise"
+    player = "blocks"
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not isinstance(self.budget, Budget) or math.isinf(getattr(self.budget, "epsilon", 0.0)):
-            raise InvalidBudget("budget", self.budget, "a finite ApproxDP or ZCDP; RS-GLinUCB is without privacy")
-        require.one_of("mechanism", self.mechanism, ("blt", "tree", "honaker"))
-        require.one_of("preset", self.preset, tuple(CONSTANTS))
-        if self.constants is not None and not isinstance(self.constants, Constants):
-            raise InvalidArgument("constants", self.constants, "Constants(...), or None for those of the preset")
-
-    @cached_property
-    def used(self) -> Constants:
-        """The constants that are used: given, tuned or by theory."""
-        if self.constants is not None:
-            return self.constants
-        return CONSTANTS[self.preset](self, self.budget, self.mechanism)
-
-    @cached_property
-    def mechanisms(self) -> JDPMechanisms:
-        """Everything that adds noise."""
-        return calibrate(
-            link=self.model,
-            dim=self.dim,
-            horizon=self.horizon,
-            parameter_bound=self.parameter_bound,
-            budget=self.budget,
-            mechanism=self.mechanism,
-            share=self.used.share,
-            steps=self.used.steps,
-            calls=(self.used.calls_o, self.used.calls_tau),
+    def init(self, arms: Floats | None = None, replicates: tuple[int, ...] = ()) -> JDPState:
+        """Nothing released."""
+        stack, nothing = np.zeros((*replicates, self.stream.domain.dim)), np.zeros((*replicates, self.dim))
+        v, h = self.matrices(stack)
+        none = np.zeros(replicates, dtype=np.int64)
+        return JDPState(
+            rounds=none,
+            released=stack,
+            v_o=v,
+            h_tau=h,
+            h_inverse=positive_inverse(h, floor=1.0)[0],
+            theta_o=nothing,
+            theta_tau=nothing,
+            calls_o=none,
+            calls_tau=none,
+            repairs=none,
         )
 
-    @cached_property
-    def guarantee(self) -> Guarantee:
-        """Joint differential privacy, computed for what runs."""
-        return self.mechanisms.guarantee(stated_delta(self.budget))
+    def counts(self, state: JDPState) -> dict[str, Ints]:
+        """Calls of both estimates; who explored is not in the state."""
+        return {"switches": state.calls_tau, "refits of theta_o": state.calls_o, "repairs": state.repairs}
 
-    @property
-    def regulariser(self) -> float:
-        """lambda_V."""
-        return self.used.regulariser_v
+    def publish(self, state: JDPState) -> JDPSnapshot:
+        """The inverses that decisions need."""
+        return JDPSnapshot(
+            v_inverse=self.v_inverse(state.released)[0],
+            h_inverse=state.h_inverse,
+            theta_o=state.theta_o,
+            theta_tau=state.theta_tau,
+        )
 
-    @property
-    def threshold(self) -> float:
-        """Of criterion I."""
-        return self.used.threshold
+    def act(self, snapshot: JDPSnapshot, contexts: Floats, coins: Coins) -> Choice:
+        """Criterion I, or the index around theta_tau; which of them is the device's secret."""
+        return self.decided(contexts, snapshot.v_inverse, snapshot.theta_o, snapshot.theta_tau, snapshot.h_inverse)
 
-    @property
-    def elimination(self) -> float:
-        """Half-width of theta_o's bounds."""
-        return self.used.elimination
+    def report(self, ask: Ask, played: Played, coins: Coins) -> Statistic:
+        """The leaf, with the public theta_o; or the gradient at theta."""
+        domain, features = ask.protocol.domain, played.features
+        assert features is not None
+        if isinstance(domain, Leaves):
+            assert played.groups is not None
+            weights = self.leaf_weights(ask.at, self.seen(features))
+            return domain.statistic(features, weights, played.groups == EXPLORED)
+        assert isinstance(domain, Ball)
+        return gradients(self.model, domain, ask.at, features, played.rewards)
 
-    @property
-    def bonus(self) -> float:
-        """beta."""
-        return self.used.bonus
+    def round_ask(self, state: JDPState) -> Ask:
+        """The leaf."""
+        return Ask(protocol=self.stream, at=state.theta_o)
 
-    @cached_property
-    def _places(self) -> tuple[NDArray[np.intp], Floats]:
-        """Where in one part of the stack each entry of the matrix stands, and what undoes its scaling: (d, d) each."""
-        rows, columns = upper(self.dim)
-        place = np.zeros((self.dim, self.dim), dtype=np.intp)
-        place[rows, columns] = place[columns, rows] = np.arange(len(rows))
-        return place, np.where(np.eye(self.dim, dtype=bool), 1.0, math.sqrt(0.5))
+    def noted(self, state: JDPState, released: Floats) -> JDPState:
+        """One more release."""
+        repairs = state.repairs + self.v_inverse(state.released)[1]
+        return replace(state, rounds=state.rounds + 1, released=released, repairs=repairs)
 
-    def leaf(self, features: Floats, weights: Floats, explored: NDArray[np.bool_]) -> Floats:
-        """Stacked leaves of |x| <= 1 (..., d), w (...): the first part if explored, else the second, (..., d(d+1)).
+    def _outgrown(self, state: JDPState, stacked: Floats) -> NDArray[np.bool_]:
+        """Whether V, H of stacks (*R, n, dim) have outgrown their snapshots, with calls left: (*R, n, 2)."""
+        v, h = self.matrices(stacked)
+        left_o, left_tau = state.calls_o < self.used.calls_o, state.calls_tau < self.used.calls_tau
+        return np.stack(
+            [
+                self.outgrown(v, state.v_o[..., None, :, :]) & left_o[..., None],
+                self.outgrown(h, state.h_tau[..., None, :, :]) & left_tau[..., None],
+            ],
+            axis=-1,
+        )
 
-        Off-diagonal entries times sqrt 2 (an isometry); the second part in units of L_mu/e: norm at most 1.
+    def due(self, state: JDPState) -> NDArray[np.bool_]:
+        """A released matrix has outgrown its snapshot."""
+        return np.asarray(np.any(self._outgrown(state, state.released[..., None, :]), axis=(-2, -1)))
+
+    def settled(self, state: JDPState) -> Generator[Ask, Estimate, JDPState]:
+        """Refits, decided from what is released, from everybody so far."""
+        (again_o, again_tau), used = self._outgrown(state, state.released[None])[0], self.used
+        v, h = self.matrices(state.released)
+        if again_o:
+            state = replace(state, v_o=v)
+        if again_tau:
+            inverse = positive_inverse(h, floor=FLOOR * used.regulariser_h)[0]
+            state = replace(state, h_tau=h, h_inverse=inverse)
+        if again_o:
+            bound = self._definite(state.v_o * self.model.slope_bound, used.regulariser_v)
+            theta = yield from self._estimate(state, "explored", state.theta_o, bound)
+            state = replace(state, theta_o=theta, calls_o=state.calls_o + 1)
+        if again_tau:
+            bound = self._definite(state.h_tau * math.e, used.regulariser_h)
+            theta = yield from self._estimate(state, "rest", state.theta_tau, bound)
+            state = replace(state, theta_tau=theta, calls_tau=state.calls_tau + 1)
+        return state
+
+    def _definite(self, matrix: Floats, regulariser: float) -> Floats:
+        """Shifted to be positive definite, if it has to be."""
+        return np.asarray(np.linalg.inv(positive_inverse(matrix, floor=FLOOR * regulariser)[0]), dtype=float)
+
+    def _estimate(self, state: JDPState, whose: str, start: Floats, bound: Floats) -> Generator[Ask, Estimate, Floats]:
+        """theta_o or theta_tau of one run; `bound`: a released matrix that bounds the Hessian.
+
+        theta_tau lies in {|theta - theta_o|_V <= `elimination`} beside |theta| <= S, once there is a theta_o.
         """
-        rows, columns = upper(self.dim)
-        scale = np.where(rows == columns, 1.0, math.sqrt(2))
-        outer = features[..., rows] * features[..., columns] * scale
-        relative = np.clip(weights * math.e / self.model.slope_bound, 0.0, 1.0)[..., None]
-        flags = explored[..., None]
-        return np.concatenate([np.where(flags, outer, 0.0), np.where(flags, 0.0, relative * outer)], axis=-1)
-
-    def matrices(self, stacked: Floats) -> tuple[Floats, Floats]:
-        """Released stacks (..., d(d+1)) as V and H, regularised: (..., d, d) each."""
-        place, unscaled = self._places
-        half = stacked.shape[-1] // 2
-        eye, unit = np.eye(self.dim), self.model.slope_bound / math.e
-        v = stacked[..., :half][..., place] * unscaled + self.used.regulariser_v * eye
-        h = unit * stacked[..., half:][..., place] * unscaled + self.used.regulariser_h * eye
-        return v, h
-
-    def outgrown(self, matrix: Floats, snapshot: Floats) -> NDArray[np.bool_]:
-        """Whether matrix <= 2 snapshot fails: a pivot of the difference is not positive; (..., d, d) -> (...)."""
-        gap = np.moveaxis(_GROWTH * snapshot - matrix, (-2, -1), (0, 1)).copy()  # (d, d, ...)
-        broken = np.zeros(gap.shape[2:], dtype=bool)
-        for k in range(self.dim):  # Cholesky pivots, all matrices at once
-            broken |= ~(gap[k, k] > 0)
-            pivot = np.where(broken, 1.0, gap[k, k])
-            gap[k + 1 :, k + 1 :] -= gap[k + 1 :, k, None] * gap[None, k, k + 1 :] / pivot
-        return broken
-
-    def estimate(
-        self,
-        optimiser: NoisyGradient,
-        features: Floats,
-        rewards: Floats,
-        source: NoiseSource,
-        *,
-        rounds: int,
-        start: Floats,
-        matrix: Floats,
-        near: tuple[Floats, Floats] | None = None,
-    ) -> Floats:
-        """theta_o or theta_tau of one run from its rows (n, d), (n); `matrix`: a released one that bounds the Hessian.
-
-        near: theta_o and V, for theta_tau's set {|theta - theta_o|_V <= `elimination`} beside |theta| <= S.
-        """
-        s = self.parameter_bound
+        s, rest = self.parameter_bound, whose == "rest"
+        optimiser = self.mechanisms.estimate_tau if rest else self.mechanisms.estimate_o
+        near = self._definite(state.v_o, self.used.regulariser_v) if rest and state.calls_o else None
 
         def project(theta: Floats) -> Floats:
             if near is None:
                 return onto_ball(theta, s)
-            return onto_both(theta, ball=s, centre=near[0], matrix=near[1], radius=self.elimination, sweeps=20)
+            return onto_both(theta, ball=s, centre=state.theta_o, matrix=near, radius=self.elimination, sweeps=20)
 
-        if not len(rewards):
-            features, rewards = np.zeros((1, self.dim)), np.zeros(1)  # the noise is added to nothing
-        newton = matrix + self.used.ridge * np.eye(self.dim) if self.used.newton else None
-        return optimiser.minimise(
-            features,
-            rewards,
-            source,
-            count=rounds,
+        points = optimiser.descend(
+            start,
+            count=int(state.rounds),
             ridge=self.used.ridge,
-            start=start,
-            matrix=newton,
+            matrix=bound + self.used.ridge * np.eye(self.dim) if self.used.newton else None,
             project=project,
         )
+        return (yield from asked(points, optimiser.protocol, of=whose, step=1 + self.used.steps * rest))
+
+    def ahead(
+        self, state: JDPState, contexts: Floats, valid: NDArray[np.bool_], totals: Floats | None
+    ) -> Ahead[JDPState]:
+        """Up to the first explored round, which comes alone, or to the first release that has outgrown."""
+        assert totals is not None
+        index, place = np.arange(len(contexts)), np.arange(contexts.shape[1])
+        inverse, repaired = self.v_inverse(totals[:, :-1])
+        norms = norms_of(contexts, inverse)
+        explore = valid & (np.max(norms, axis=2) >= self.threshold)
+        actions = self.choose(contexts, norms, state.theta_o, state.theta_tau, state.h_inverse)
+        first = explore[:, 0]
+        actions[first, 0] = np.argmax(norms[first, 0], axis=1)
+        x, explored = chosen(contexts, actions), first[:, None] & (place == 0)
+        leaves = self.mechanisms.leaves.of(x, self.leaf_weights(state.theta_o, x), explored)
+        added = np.cumsum(leaves, axis=1)  # (s, B, dim)
+        released = totals[:, 1:] + added
+        outgrown = np.any(self._outgrown(state, released), axis=2)
+        taken = np.where(first, 1, np.minimum(first_true(explore), np.sum(valid, axis=1)))
+        taken = np.minimum(taken, first_true(outgrown) + 1)
+        last = taken - 1
+        after = replace(
+            state,
+            rounds=state.rounds + taken,
+            released=released[index, last],
+            repairs=state.repairs + np.sum(repaired * (place < taken[:, None]), axis=1),
+        )
+        groups = np.where(explored, EXPLORED, REST)
+        due = outgrown[index, last]
+        return Ahead(actions=actions, groups=groups, taken=taken, state=after, due=due, added=added[index, last])

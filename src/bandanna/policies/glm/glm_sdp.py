@@ -18,35 +18,52 @@ out at a horizon that one can run.
 from __future__ import annotations
 
 import math
+from collections.abc import Generator
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bandanna.accounting.budgets import ApproxDP
 from bandanna.accounting.guarantee import Guarantee, worst_of
 from bandanna.core import require
+from bandanna.core.coins import Coins
+from bandanna.core.domain import Ball, Statistic
+from bandanna.core.estimate import Estimate
 from bandanna.core.linalg import positive_inverse
-from bandanna.errors import InvalidBudget
-from bandanna.mechanisms.sources import NoiseSource
-from bandanna.policies.glm.base import Floats
-from bandanna.policies.glm.batched import Batched, BatchEstimate
+from bandanna.glm.descent import gradients
+from bandanna.glm.shuffled_gradient import OuterProducts
+from bandanna.policies.base import Ask, Frozen, Played
+from bandanna.policies.glm.batched import Batched, BatchedState, BatchEstimate
+from bandanna.policies.glm.gradient_asks import asked, finite_budget
 from bandanna.policies.glm.sdp_privacy import BatchMechanisms, calibrate
+from bandanna.policies.named import APPROX, algorithm
+from bandanna.protocols.trust import Privacy
 
 
+@algorithm(
+    "GLM-SDP",
+    paper="003",
+    trust="shuffle",
+    guarantee="(epsilon, delta)",
+    protects="contexts and rewards",
+    budgets=(APPROX,),
+)
 @dataclass(frozen=True, kw_only=True)
 class GLMSDP(Batched):
     """Shuffle differential privacy for contexts and rewards.
 
-    budget   ApproxDP(epsilon=..., delta=...)
+    privacy  bd.shuffle(epsilon=..., delta=...)
     warmup   tau_1; None: T^{2/3}, at most T/4
     share    of the squared price for the matrix of a batch; its gradients get the rest
     steps    N, shuffled gradient sums in one estimate
     width    of the bounds, in sqrt(d) standard deviations
     """
 
-    budget: ApproxDP
+    trusts = ("shuffle",)
+    player = "batches"
+
+    privacy: Privacy
     preset: str = "tuned"
     share: float = 0.5
     steps: int = 6
@@ -54,8 +71,7 @@ class GLMSDP(Batched):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not isinstance(self.budget, ApproxDP) or math.isinf(self.budget.epsilon):
-            raise InvalidBudget("budget", self.budget, "a finite ApproxDP(epsilon, delta); B-GLinUCB has no privacy")
+        finite_budget(self.privacy, (ApproxDP,), "a finite epsilon and delta; B-GLinUCB has no privacy")
         require.one_of("preset", self.preset, ("tuned", "paper"))
         require.store(self, require.chance, "share")
         require.store(self, require.whole, "steps")
@@ -66,6 +82,12 @@ class GLMSDP(Batched):
         """tau_1."""
         default = math.ceil(self.horizon ** (2 / 3))
         return max(2, min(self.horizon // 4, default)) if self.warmup is None else self.warmup
+
+    @property
+    def budget(self) -> ApproxDP:
+        """Of one user."""
+        assert isinstance(self.privacy.budget, ApproxDP)
+        return self.privacy.budget
 
     def mechanisms(self, batch: int) -> BatchMechanisms:
         """The calibrated vector sums of a batch."""
@@ -123,43 +145,37 @@ class GLMSDP(Batched):
             + math.sqrt(curved * (excess + optimiser.protocol.noise.std()))
         )
 
-    def learn(
-        self,
-        batch: int,
-        features: Floats,
-        weights: Floats,
-        rewards: Floats,
-        earlier: list[BatchEstimate],
-        source: NoiseSource,
-        *,
-        path: str,
-    ) -> tuple[BatchEstimate, NDArray[np.int64]]:
+    def report(self, ask: Ask, played: Played, coins: Coins) -> Statistic:
+        """w(x) x x^T with the estimate of batch 1, or the gradient at theta."""
+        domain, features = ask.protocol.domain, played.features
+        assert features is not None
+        if isinstance(domain, OuterProducts):
+            return domain.statistic(features, self.own_weights(self.seen(features), ask.at))
+        assert isinstance(domain, Ball)
+        return gradients(self.model, domain, ask.at, features, played.rewards)
+
+    def learn(self, state: BatchedState, episode: Frozen) -> Generator[Ask, Estimate, BatchedState]:
         """N + 1 shuffles of the batch's users."""
-        mechanisms, regulariser = self.mechanisms(batch), self.regulariser(batch)
-        gram = mechanisms.matrix.release(mechanisms.outer.statistic(features, weights), source, path=path).total
+        mechanisms, regulariser = self.mechanisms(episode.number), self.regulariser(episode.number)
+        first = state.estimates[0] if state.estimates else None
+        gram = (yield Ask(protocol=mechanisms.matrix, at=first)).total
         matrix = mechanisms.outer.unpack(gram) + regulariser * np.eye(self.dim)
         inverse, repaired = positive_inverse(matrix, regulariser / 4)
         newton = None
         if self.preset == "tuned":  # batch 1: L_mu V bounds the Hessian; later: twice H_k
-            scale = self.model.slope_bound if batch == 0 else 2.0
+            scale = self.model.slope_bound if first is None else 2.0
             newton = scale * np.asarray(np.linalg.inv(inverse), dtype=float)
-        theta = mechanisms.optimiser.minimise(
-            features,
-            rewards,
-            source,
-            ridge=1.0,
-            start=None if batch == 0 else earlier[0].theta,
-            matrix=newton,
-            path=path,
-        )
-        steepness = self.curvature if batch == 0 else 1.0
+        start = np.zeros((*state.repairs.shape, self.dim)) if first is None else first.theta
+        points = mechanisms.optimiser.descend(start, count=episode.users, ridge=1.0, matrix=newton)
+        theta = yield from asked(points, mechanisms.optimiser.protocol)
+        steepness = self.curvature if first is None else 1.0
         estimate = BatchEstimate(
             theta=theta,
             inverse=inverse,
             width=self.gamma * math.sqrt(steepness),
-            blur=self._blur(mechanisms, batch),
+            blur=self._blur(mechanisms, episode.number),
         )
-        return estimate, repaired
+        return state.plus(estimate, repaired)
 
     def _blur(self, mechanisms: BatchMechanisms, batch: int) -> float:
         """Two standard deviations of the averaged gradient noise along H^{-1} x; none in the theorem's form."""

@@ -12,38 +12,44 @@ projected onto |theta| <= S. Deviation from the published run: theta_0 = 0 inste
 from __future__ import annotations
 
 import math
+from collections.abc import Generator
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bandanna.core import require
-from bandanna.glm.expansion import Expansion, expandable
+from bandanna.core.coins import Coins
+from bandanna.core.estimate import Estimate
+from bandanna.glm.expansion import Expansion, expandable, no_rows
 from bandanna.glm.likelihood import maximum_likelihood
 from bandanna.glm.projections import onto_ball
-from bandanna.policies.glm.base import PRESETS, Floats, GLMPolicy, optimistic, quadratic, rank_one
+from bandanna.policies.base import Ask, Choice, Floats, Frozen
+from bandanna.policies.glm.base import PRESETS, EveryRound, along, optimistic, quadratic, rank_one
+from bandanna.policies.named import algorithm
 
 _TOLERANCE = 1e-6  # of an estimate
 
 
 @dataclass(frozen=True, kw_only=True)
 class UCBState:
-    """All data so far, kept with room for the whole horizon; M_t^{-1} and theta_t.
+    """M_t^{-1} and theta_t.
 
-    near: the gradient of the loss around some earlier estimate, so that not every estimate reads all data again.
+    near: the gradient of the loss around some earlier estimate, so that not every estimate asks for all rows again.
     """
 
     rounds: int
-    features: Floats  # (*R, T, d)
-    rewards: Floats  # (*R, T)
     inverse: Floats  # (*R, d, d)
     theta: Floats  # (*R, d): before any projection
     near: Expansion | None = None
 
 
+@algorithm("GLM-UCB", paper="003")
 @dataclass(frozen=True, kw_only=True)
-class GLMUCB(GLMPolicy):
+class GLMUCB(EveryRound[UCBState]):
     """GLM-UCB with the constants of a preset; `refit` asks for a new estimate every so many rounds, 1 as published."""
+
+    keeps = ("everybody",)
+    player = "every round"
 
     preset: str = "corrected"
     refit: int = 1
@@ -67,55 +73,47 @@ class GLMUCB(GLMPolicy):
         logarithmic = self.preset == "corrected" or link.name != "logistic"
         return rho * math.sqrt(math.log(rounds + 1)) if logarithmic else rho
 
-    def init(self, replicates: tuple[int, ...] = ()) -> UCBState:
+    def init(self, arms: Floats | None = None, replicates: tuple[int, ...] = ()) -> UCBState:
         """No data."""
-        near = Expansion(self.model, math.prod(replicates), self.dim) if expandable(self.model, self.dim) else None
         return UCBState(
             rounds=0,
-            features=np.zeros((*replicates, self.horizon, self.dim)),
-            rewards=np.zeros((*replicates, self.horizon)),
             inverse=np.broadcast_to(np.eye(self.dim) / self.regulariser, (*replicates, self.dim, self.dim)),
             theta=np.zeros((*replicates, self.dim)),
-            near=near,
+            near=no_rows(math.prod(replicates), self.dim) if expandable(self.model, self.dim) else None,
         )
 
-    def act(self, state: UCBState, contexts: Floats) -> NDArray[np.int64]:
-        """(*R, K, d) -> (*R)."""
-        theta = state.theta if self.preset == "published" else onto_ball(state.theta, self.parameter_bound)
-        values = self.model.mean((contexts @ theta[..., None])[..., 0])
-        return optimistic(values, self.bonus(state.rounds) * np.sqrt(quadratic(contexts, state.inverse)))
+    def act(self, snapshot: UCBState, contexts: Floats, coins: Coins) -> Choice:
+        """Optimism around the estimate."""
+        theta = snapshot.theta if self.preset == "published" else onto_ball(snapshot.theta, self.parameter_bound)
+        spread = np.sqrt(quadratic(contexts, snapshot.inverse[..., None, :, :]))
+        return optimistic(self.model.mean(along(contexts, theta)), self.bonus(snapshot.rounds) * spread)
 
-    def learn(self, state: UCBState, features: Floats, rewards: Floats) -> UCBState:
-        """The next state; what holds the data is changed in place (the earlier state must not be used again)."""
-        t = state.rounds
-        state.features[..., t, :], state.rewards[..., t] = features, rewards
-        if state.near is not None:
-            state.near.add(features.reshape(-1, self.dim), np.reshape(rewards, -1))
-        return UCBState(
-            rounds=t + 1,
-            features=state.features,
-            rewards=state.rewards,
-            inverse=rank_one(state.inverse, features),
-            theta=self._estimate(state) if (t + 1) % self.refit == 0 else state.theta,
-            near=state.near,
-        )
+    def learn(self, state: UCBState, episode: Frozen) -> Generator[Ask, Estimate, UCBState]:
+        """One more row, and the estimate of all."""
+        features, rewards = self.row((yield self.ask))
+        theta, near = state.theta, state.near
+        if near is not None:
+            near = near.add(self.model, features.reshape(-1, self.dim), rewards.reshape(-1))
+        if (state.rounds + 1) % self.refit == 0:
+            theta, near = yield from self._estimate(theta, near)
+        return UCBState(rounds=state.rounds + 1, inverse=rank_one(state.inverse, features), theta=theta, near=near)
 
-    def _estimate(self, state: UCBState) -> Floats:
-        """theta_t: near the last one from the polynomial of its loss, far from it from all data."""
-        ridge = self.regulariser * (2 if self.preset == "published" else 1)
-        theta, far = state.theta.reshape(-1, self.dim), np.arange(math.prod(state.theta.shape[:-1]))
-        if state.near is not None:
-            start = theta
-            theta, fine = state.near.minimise(start, ridge, _TOLERANCE)
-            theta[~fine], far = start[~fine], far[~fine]
+    def _estimate(
+        self, start: Floats, near: Expansion | None
+    ) -> Generator[Ask, Estimate, tuple[Floats, Expansion | None]]:
+        """theta_t: near the last one from the polynomial of its loss, far from it from all rows."""
+        ridge, link = self.regulariser * (2 if self.preset == "published" else 1), self.model
+        theta = start.reshape(-1, self.dim)
+        far = np.arange(len(theta))
+        if near is not None:
+            found, fine = near.minimise(link, theta, ridge, _TOLERANCE)
+            theta, far = np.where(fine[:, None], found, theta), far[~fine]
         if len(far):
-            rows = state.features.reshape(-1, self.horizon, self.dim)[far, : state.rounds + 1]
-            results = state.rewards.reshape(-1, self.horizon)[far, : state.rounds + 1]
-            found = maximum_likelihood(
-                self.model, rows, results, ridge=ridge, start=theta[far], tolerance=_TOLERANCE
-            ).theta
+            released = yield self.ask_of("everybody", step=1)
+            rows, results, _ = self.rows.parts(released.total.reshape(len(theta), -1, self.rows.dim)[far])
             theta = theta.copy()
-            theta[far] = found
-            if state.near is not None:
-                state.near.move(far, found, rows, results)
-        return theta.reshape(state.theta.shape)
+            theta[far] = maximum_likelihood(
+                link, rows, results, ridge=ridge, start=theta[far], tolerance=_TOLERANCE
+            ).theta
+            near = None if near is None else near.move(link, far, theta[far], rows, results)
+        return theta.reshape(start.shape), near

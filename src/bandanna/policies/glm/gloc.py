@@ -12,20 +12,26 @@ q = L_mu^2, and theta always rescaled to the sphere |theta| = S; `corrected`: in
 from __future__ import annotations
 
 import math
+from collections.abc import Generator
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bandanna.core import require
+from bandanna.core.coins import Coins
+from bandanna.core.estimate import Estimate
+from bandanna.core.linalg import inner
 from bandanna.glm.projections import onto_ball_in_norm
-from bandanna.policies.glm.base import PRESETS, Floats, GLMPolicy, optimistic, quadratic, rank_one
+from bandanna.policies.base import Ask, Choice, Floats, Frozen
+from bandanna.policies.glm.base import PRESETS, EveryRound, along, optimistic, quadratic, rank_one
+from bandanna.policies.named import algorithm
 
 
 @dataclass(frozen=True, kw_only=True)
 class GLOCState:
     """V and its inverse, the Newton iterate, z and the online regret bound B."""
 
+    rounds: int
     matrix: Floats  # (*R, d, d)
     inverse: Floats  # (*R, d, d)
     theta: Floats  # (*R, d)
@@ -33,9 +39,12 @@ class GLOCState:
     bound: Floats  # (*R)
 
 
+@algorithm("GLOC", paper="003")
 @dataclass(frozen=True, kw_only=True)
-class GLOC(GLMPolicy):
+class GLOC(EveryRound[GLOCState]):
     """GLOC with the constants of a preset."""
+
+    player = "every round"
 
     preset: str = "corrected"
 
@@ -43,11 +52,12 @@ class GLOC(GLMPolicy):
         super().__post_init__()
         require.one_of("preset", self.preset, PRESETS)
 
-    def init(self, replicates: tuple[int, ...] = ()) -> GLOCState:
+    def init(self, arms: Floats | None = None, replicates: tuple[int, ...] = ()) -> GLOCState:
         """lambda = d."""
         eye = np.broadcast_to(np.eye(self.dim), (*replicates, self.dim, self.dim))
         first = 2 / self.curvature * self.parameter_bound**2 * self.dim  # B_0
         return GLOCState(
+            rounds=0,
             matrix=self.dim * eye,
             inverse=eye / self.dim,
             theta=np.zeros((*replicates, self.dim)),
@@ -63,32 +73,36 @@ class GLOC(GLMPolicy):
         log = math.log(2 / self.failure) + 0.5 * np.log(inside)
         return np.asarray(np.sqrt(1 + 4 * kappa * bound + 8 * (q * kappa) ** 2 * log))  # Jun et al. 2017, Theorem 1
 
-    def act(self, state: GLOCState, contexts: Floats) -> NDArray[np.int64]:
-        """(*R, K, d) -> (*R)."""
+    def act(self, snapshot: GLOCState, contexts: Floats, coins: Coins) -> Choice:
+        """Optimism, with the iterate or with V^{-1} z."""
+        inverse, radius = snapshot.inverse, self.radius(snapshot.bound)
         if self.preset == "published":
-            values = self.model.mean((contexts @ state.theta[..., None])[..., 0])
+            values = self.model.mean(along(contexts, snapshot.theta))
         else:
-            values = (contexts @ (state.inverse @ state.vector[..., None]))[..., 0]
-        return optimistic(values, self.radius(state.bound)[..., None] * np.sqrt(quadratic(contexts, state.inverse)))
+            values = along(contexts, (inverse @ snapshot.vector[..., None])[..., 0])
+        spread = np.sqrt(quadratic(contexts, inverse[..., None, :, :]))
+        return optimistic(values, radius[..., None, None] * spread)
 
-    def learn(self, state: GLOCState, features: Floats, rewards: Floats) -> GLOCState:
+    def learn(self, state: GLOCState, episode: Frozen) -> Generator[Ask, Estimate, GLOCState]:
         """One online Newton step."""
-        z = np.sum(features * state.theta, axis=-1)
+        features, rewards = self.row((yield self.ask))
+        z = inner(features, state.theta)
         inverse = rank_one(state.inverse, features)
         residual = self.model.mean(z) - rewards
         step = (inverse @ features[..., None])[..., 0]  # V^{-1} x
-        gained = residual**2 * np.sum(step * features, axis=-1)  # |g|^2_{V^{-1}}
+        gained = residual**2 * inner(step, features)  # |g|^2_{V^{-1}}
         theta = state.theta - self.curvature * residual[..., None] * step
         matrix = state.matrix
         if self.preset == "published":
-            length = np.sqrt(np.sum(theta**2, axis=-1, keepdims=True))
+            length = np.sqrt(inner(theta, theta))[..., None]
             theta = self.parameter_bound * theta / np.maximum(length, 1e-300)
         else:
             matrix = matrix + features[..., :, None] * features[..., None, :]
-            outside = np.sum(theta**2, axis=-1) > self.parameter_bound**2
+            outside = inner(theta, theta) > self.parameter_bound**2
             if np.any(outside):
                 theta[outside] = onto_ball_in_norm(theta[outside], matrix[outside], self.parameter_bound)
         return GLOCState(
+            rounds=state.rounds + 1,
             matrix=matrix,
             inverse=inverse,
             theta=theta,

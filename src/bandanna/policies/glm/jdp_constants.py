@@ -26,6 +26,8 @@ from bandanna.core import require
 from bandanna.glm.noisy_gradient import lemma_steps
 
 if TYPE_CHECKING:
+    from typing import Any
+
     from bandanna.policies.glm.base import GLMPolicy
 
 
@@ -63,7 +65,7 @@ class Constants:
         require.store(self, require.positive, "threshold", "elimination", "bonus", infinite=True)
 
 
-def noise_norms(policy: GLMPolicy, budget: Budget, mechanism: str, share: float) -> tuple[float, float]:
+def noise_norms(policy: GLMPolicy[Any], budget: Budget, mechanism: str, share: float) -> tuple[float, float]:
     """n_V and n_H: s (sqrt(2d) + sqrt(2 log(2T/z))) with s the std of the worst prefix, over all rounds (3.5)."""
     mu = math.sqrt(share) * finite_mu(budget)
     worst = math.sqrt(2) * factorise(mechanism, horizon=policy.horizon).unit_std() / mu
@@ -72,7 +74,7 @@ def noise_norms(policy: GLMPolicy, budget: Budget, mechanism: str, share: float)
     return norm, norm * policy.model.slope_bound / math.e
 
 
-def paper_constants(policy: GLMPolicy, budget: Budget, mechanism: str) -> Constants:
+def paper_constants(policy: GLMPolicy[Any], budget: Budget, mechanism: str) -> Constants:
     """By theory, equal shares for matrices and estimates."""
     link, d, s, horizon = policy.model, policy.dim, policy.parameter_bound, policy.horizon
     r, concordance = link.reward_bound, max(link.reward_bound, link.concordance(s))
@@ -107,7 +109,7 @@ def _calls(dim: int, horizon: int, regulariser: float, norm: float, weight: floa
     return max(1, math.floor(dim * math.log(high / low + horizon * weight / (low * dim)) / math.log(1.5)))
 
 
-def _radius(policy: GLMPolicy, regulariser: float) -> float:
+def _radius(policy: GLMPolicy[Any], regulariser: float) -> float:
     """a: concentration by Faury et al. 2020, Theorem 1 (Lemma K.2), and the bias of the regulariser."""
     d, r, root = policy.dim, policy.model.reward_bound, math.sqrt(regulariser)
     volume = d / 2 * math.log(1 + policy.horizon * policy.model.slope_bound / (d * regulariser))
@@ -115,7 +117,7 @@ def _radius(policy: GLMPolicy, regulariser: float) -> float:
     return root / (2 * r) + 2 * r / root * log + policy.parameter_bound * root
 
 
-def tuned_constants(policy: GLMPolicy, budget: Budget, mechanism: str) -> Constants:
+def tuned_constants(policy: GLMPolicy[Any], budget: Budget, mechanism: str) -> Constants:
     """Ours, by trial on instances that are not the paper's (docs/glm.md): nothing of them is proven but the privacy.
 
     Criterion I at 1/(lambda_V + 0.3 kappa): it fires until V exceeds the regulariser that the noise asks for by 0.3
@@ -136,7 +138,7 @@ def tuned_constants(policy: GLMPolicy, budget: Budget, mechanism: str) -> Consta
     )
 
 
-def greedy_constants(policy: GLMPolicy, budget: Budget, mechanism: str) -> Constants:
+def greedy_constants(policy: GLMPolicy[Any], budget: Budget, mechanism: str) -> Constants:
     """The tuned ones without criterion I and without elimination: for contexts that are diverse by themselves."""
     tuned = tuned_constants(policy, budget, mechanism)
     return replace(tuned, calls_o=1, threshold=math.inf, elimination=math.inf)

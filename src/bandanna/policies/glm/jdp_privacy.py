@@ -19,7 +19,8 @@ from bandanna.core.search import least
 from bandanna.errors import CalibrationError
 from bandanna.glm.links import Link
 from bandanna.glm.noisy_gradient import NoisyGradient
-from bandanna.mechanisms.continual import ContinualGaussian
+from bandanna.policies.glm.leaves import Leaves
+from bandanna.protocols.central_continual import CentralContinual
 
 _SIGHT = (
     ("the trusted server", "every user's contexts, action and reward"),
@@ -31,9 +32,15 @@ _SIGHT = (
 class JDPMechanisms:
     """Everything that adds noise in GLM-JDP."""
 
-    matrices: ContinualGaussian  # leaves (x x^T, (e/L_mu) w x x^T), stacked: 2 d(d+1)/2 numbers, sensitivity sqrt 2
+    matrices: CentralContinual  # of leaves (x x^T, (e/L_mu) w x x^T)
     estimate_o: NoisyGradient
     estimate_tau: NoisyGradient
+
+    @property
+    def leaves(self) -> Leaves:
+        """What the stream sums."""
+        assert isinstance(self.matrices.domain, Leaves)
+        return self.matrices.domain
 
     @property
     def lives(self) -> tuple[CompositionEvent, ...]:
@@ -74,7 +81,7 @@ def calibrate(
     """Least noise: mu_matrix^2 = share mu^2, mu_o^2 = mu_tau^2 = (1 - share) mu^2, all raised by what grids cost."""
     mu, share = finite_mu(budget), require.chance("share", share)
     factors = factorise(mechanism, horizon=horizon)
-    std = math.sqrt(2) * factors.sensitivity() / (math.sqrt(share) * mu)
+    std = Leaves(size=dim).sensitivity * factors.sensitivity() / (math.sqrt(share) * mu)
 
     def mechanisms(raised: float) -> JDPMechanisms:
         estimates = [
@@ -88,10 +95,8 @@ def calibrate(
             )
             for count in calls
         ]
-        leaves = ContinualGaussian(
-            factorisation=factors, std=raised * std, sensitivity=math.sqrt(2), dim=dim * (dim + 1)
-        )
-        return JDPMechanisms(matrices=leaves, estimate_o=estimates[0], estimate_tau=estimates[1])
+        matrices = CentralContinual(domain=Leaves(size=dim), factorisation=factors, noise_std=raised * std)
+        return JDPMechanisms(matrices=matrices, estimate_o=estimates[0], estimate_tau=estimates[1])
 
     if not mechanisms(1.01).satisfies(budget):
         raise CalibrationError(f"no noise within 1 % of the ideal meets {budget}")

@@ -1,134 +1,181 @@
 """RS-GLinUCB: kappa only where it explores, few estimates (Sawarni, Das, Barman and Sinha 2024, Algorithm 2).
 
-    constants  lambda                 gamma           threshold of I             beta     switch at det H >
-    theory     d log(T/failure)/R^2   25 R S spread   1/(gamma^2 kappa R^2)      150 spread   2 det H_tau
-    published  1/2                    R S spread      1/(0.01 kappa R^4 S^2 d)   4 spread     1.5 det H_tau
-
-with spread = sqrt(d log(T/failure)); estimates are penalised by (lambda/2) |theta|^2 by theory, by 1e-5 |theta|^2 as
-published. `constants` chooses the row, presets choose the rules.
-
-`corrected`: theta_o and theta_tau are projected onto |theta| <= S, theta_tau also onto {|theta - theta_o|_V <= gamma
-sqrt(kappa)} and fitted to the rounds without exploration; the centre of the index is theta_tau (theta_o before the
-first switch); H_tau is a copy.
-
-`published`, as run by the authors of [003]: V += x x^T / (1 + |x|^2_{V^{-1}}), a misplaced denominator (erratum K1); no
-projection of estimates that next to nothing penalises (K10); theta_tau on all rounds, the centre
-(theta_o + theta_tau)/2; and H_tau an alias of H, so that the criterion fires once and the bonus follows H in every
-round after that (K6). Deviation from that run: estimates by Newton's method on the matching loss, where theirs stopped
-early in some rounds (K7).
+The rules of `rarely_switching`, with rows in the clear and the constants of `rs_rules`. theta_o is that of all explored
+rows, theta_tau is fitted when criterion II holds; both begin at what the last round without exploration used: it does
+not matter how often they are fitted in between.
 """
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
+from collections.abc import Generator
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bandanna.core import require
-from bandanna.glm.likelihood import maximum_likelihood
-from bandanna.glm.projections import onto_ball, onto_both
-from bandanna.policies.glm.base import PRESETS, Floats
-from bandanna.policies.glm.rarely_switching import RarelySwitching
+from bandanna.core.coins import Coins
+from bandanna.core.estimate import Estimate
+from bandanna.policies.base import Ask, Choice, Floats, Ints, at, blended, put
+from bandanna.policies.glm.rarely_switching import EXPLORED, REST, Ahead, chosen, first_true, norms_of
+from bandanna.policies.glm.rs_rules import RSRules
+from bandanna.policies.named import algorithm
 
 
 @dataclass(frozen=True, kw_only=True)
-class RSGLinUCB(RarelySwitching):
+class RSState:
+    """V, H, H_tau and the estimates: those that the last round without exploration used, and the next one's.
+
+    stale, late  next_o, next_tau is not yet fitted to all rows
+    due          criterion II holds: the next round without exploration switches, to next_tau and H_tau = H
+    """
+
+    rounds: Ints  # (*R)
+    v: Floats  # (*R, d, d)
+    v_inverse: Floats  # (*R, d, d)
+    h: Floats  # (*R, d, d)
+    h_tau: Floats  # (*R, d, d)
+    h_inverse: Floats  # (*R, d, d): of the next bonus
+    theta_o: Floats  # (*R, d)
+    theta_tau: Floats  # (*R, d)
+    next_o: Floats  # (*R, d)
+    next_tau: Floats  # (*R, d)
+    stale: NDArray[np.bool_]  # (*R)
+    late: NDArray[np.bool_]  # (*R)
+    due: NDArray[np.bool_]  # (*R)
+    switches: Ints  # (*R)
+
+
+@algorithm("RS-GLinUCB", paper="003")
+@dataclass(frozen=True, kw_only=True)
+class RSGLinUCB(RSRules[RSState]):
     """RS-GLinUCB; without privacy."""
 
-    preset: str = "corrected"
-    constants: str = "theory"
+    side_by_side = True
+    player = "blocks"
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require.one_of("preset", self.preset, PRESETS)
-        require.one_of("constants", self.constants, ("theory", "published"))
-        if self.preset == "published":
-            object.__setattr__(self, "constants", "published")
+    def init(self, arms: Floats | None = None, replicates: tuple[int, ...] = ()) -> RSState:
+        """V = H = lambda I."""
+        matrix = np.tile(self.regulariser * np.eye(self.dim), (*replicates, 1, 1))
+        inverse, nothing = matrix / self.regulariser**2, np.zeros((*replicates, self.dim))
+        never, none = np.zeros(replicates, dtype=bool), np.zeros(replicates, dtype=np.int64)
+        return RSState(
+            rounds=none,
+            v=matrix,
+            v_inverse=inverse,
+            h=matrix,
+            h_tau=matrix,
+            h_inverse=inverse,
+            theta_o=nothing,
+            theta_tau=nothing,
+            next_o=nothing,
+            next_tau=nothing,
+            stale=never,
+            late=never,
+            due=never,
+            switches=none,
+        )
 
-    @property
-    def _spread(self) -> float:
-        """sqrt(d log(T/failure))."""
-        return math.sqrt(self.dim * self.log_term)
+    def counts(self, state: RSState) -> dict[str, Ints]:
+        """Switches that a round has used."""
+        return {"switches": state.switches}
 
-    @property
-    def gamma(self) -> float:
-        """gamma of the table above."""
-        factor = 25 if self.constants == "theory" else 1
-        return factor * self.model.reward_bound * self.parameter_bound * self._spread
+    def act(self, snapshot: RSState, contexts: Floats, coins: Coins) -> Choice:
+        """Criterion I, or the index around the centre."""
+        centre = self._centre(snapshot)
+        return self.decided(contexts, snapshot.v_inverse, snapshot.next_o, centre, snapshot.h_inverse)
 
-    @property
-    def regulariser(self) -> float:
-        """lambda of the table above."""
-        return self.dim * self.log_term / self.model.reward_bound**2 if self.constants == "theory" else 0.5
+    def _centre(self, state: RSState) -> Floats:
+        """Of the next index."""
+        return self.centre(state.next_o, state.next_tau, state.switches + state.due)
 
-    @property
-    def threshold(self) -> float:
-        """Of criterion I, by the table above."""
-        r, s = self.model.reward_bound, self.parameter_bound
-        if self.constants == "theory":
-            return 1 / (self.gamma**2 * self.curvature * r**2)
-        return 1 / (0.01 * self.curvature * r**4 * s**2 * self.dim)
+    def round_ask(self, state: RSState) -> Ask:
+        """The row."""
+        return self.ask
 
-    @property
-    def elimination(self) -> float:
-        """gamma sqrt(kappa)."""
-        return self.gamma * math.sqrt(self.curvature)
+    def noted(self, state: RSState, released: Floats) -> RSState:
+        """V or H, by where the round went; rows (*R, 1, ...)."""
+        x, _, group = self.rows.parts(released)
+        explored = self._explored(state, x[..., 0, :])
+        return blended(group[..., 0] == EXPLORED, explored, self._used(state, x, np.ones_like(state.rounds))[0])
 
-    @property
-    def bonus(self) -> float:
-        """beta of the table above."""
-        return (150 if self.constants == "theory" else 4) * self._spread
+    def _explored(self, state: RSState, x: Floats) -> RSState:
+        """After one explored round."""
+        norm = np.einsum("...i,...ij,...j->...", x, state.v_inverse, x)
+        v = state.v + (self.explored_weight(norm)[..., None] * x)[..., :, None] * x[..., None, :]
+        inverse = np.asarray(np.linalg.inv(v), dtype=float)
+        late, stale = state.late | state.due, np.ones_like(state.stale)
+        return replace(state, rounds=state.rounds + 1, v=v, v_inverse=inverse, stale=stale, late=late)
 
-    @property
-    def growth(self) -> float:
-        """Of the determinant, between two switches."""
-        return 2.0 if self.constants == "theory" else 1.5
+    def _used(self, state: RSState, x: Floats, limit: Ints) -> tuple[RSState, Ints]:
+        """After rounds x (*R, B, d) without exploration, at most `limit`, none after criterion II; how many, (*R)."""
+        switches, h_tau = state.switches + state.due, np.where(state.due[..., None, None], state.h, state.h_tau)
+        live = self.live & (switches > 0)  # the bonus follows H: one round at a time
+        steps = (self.weights(state.next_o, x)[..., None] * x)[..., :, None] * x[..., None, :]
+        running = state.h[..., None, :, :] + np.cumsum(steps, axis=-3)  # (*R, B, d, d): H after each round
+        grown = self.grown(running, h_tau[..., None, :, :]) & ~live[..., None]
+        taken = np.minimum(np.where(live, np.minimum(limit, 1), limit), first_true(grown) + 1)
+        last = np.maximum(taken - 1, 0)[..., None]
+        h = np.take_along_axis(running, last[..., None, None], axis=-3)[..., 0, :, :]
+        due = np.take_along_axis(grown, last, axis=-1)[..., 0]
+        inverse = state.h_inverse
+        if np.any(live):
+            inverse = np.where(live[..., None, None], np.linalg.inv(h), inverse)
+        after = replace(
+            state,
+            rounds=state.rounds + taken,
+            h=h,
+            h_tau=h_tau,
+            h_inverse=inverse,
+            theta_o=state.next_o,
+            theta_tau=state.next_tau,
+            late=due,
+            due=due,
+            switches=switches,
+        )
+        return blended(taken > 0, after, state), taken
 
-    @property
-    def live(self) -> bool:
-        """K6."""
-        return self.preset == "published"
+    def due(self, state: RSState) -> NDArray[np.bool_]:
+        """Rows have come that an estimate is not fitted to."""
+        return state.stale | state.late
 
-    @property
-    def uses_everything(self) -> bool:
-        """Whether theta_tau is fitted to explored rounds too."""
-        return self.preset == "published"
+    def settled(self, state: RSState) -> Generator[Ask, Estimate, RSState]:
+        """Fits that begin at what was used last; of runs side by side, of those for which they are due."""
+        next_o, next_tau, inverse = (np.array(each) for each in (state.next_o, state.next_tau, state.h_inverse))
+        if np.any(on := state.stale):
+            x, r, _ = self.rows.parts((yield self.ask_of("explored", 1)).total[on])
+            next_o[on] = self.fit_o(x, r, state.theta_o[on])
+        if np.any(on := state.late):
+            told = (yield self.ask_of("rest", 2)).total[on]
+            if self.uses_everything:
+                told = np.concatenate([(yield self.ask_of("explored", 3)).total[on], told], axis=-2)
+            x, r, _ = self.rows.parts(told)
+            next_tau[on] = self.fit_tau(x, r, state.theta_tau[on], next_o[on], state.v[on])
+            inverse[on] = np.linalg.inv(state.h[on])
+        never = np.zeros_like(state.stale)
+        return replace(state, next_o=next_o, next_tau=next_tau, h_inverse=inverse, stale=never, late=never)
 
-    @property
-    def ridge(self) -> float:
-        """Of the estimates: (ridge/2) |theta|^2."""
-        return 2e-5 if self.constants == "published" else self.regulariser
-
-    def explored_weight(self, norms: Floats) -> Floats:
-        """1, or the misplaced denominator of K1."""
-        return 1 / (1 + norms) if self.preset == "published" else np.ones(np.shape(norms))
-
-    def centre(self, theta_o: Floats, theta_tau: Floats, switches: NDArray[np.int64]) -> Floats:
-        """Of the index; `corrected`: theta_o until there is a theta_tau."""
-        if self.preset == "published":
-            return (theta_o + theta_tau) / 2
-        return np.where((switches > 0)[..., None], theta_tau, theta_o)
-
-    def grown(self, matrix: Floats, snapshot: Floats) -> NDArray[np.bool_]:
-        """Criterion II: (*R, d, d), (*R, d, d) -> (*R)."""
-        return np.asarray(np.linalg.det(matrix) > self.growth * np.linalg.det(snapshot))
-
-    def fit_o(self, features: Floats, rewards: Floats, weights: Floats, start: Floats) -> Floats:
-        """theta_o from explored rounds (*R, n, d)."""
-        theta = maximum_likelihood(
-            self.model, features, rewards, ridge=self.ridge, weights=weights, start=start, tolerance=1e-7
-        ).theta
-        return theta if self.preset == "published" else onto_ball(theta, self.parameter_bound)
-
-    def fit_tau(
-        self, features: Floats, rewards: Floats, weights: Floats, start: Floats, theta_o: Floats, matrix: Floats
-    ) -> Floats:
-        """theta_tau, near theta_o in the norm of V = `matrix`."""
-        theta = maximum_likelihood(
-            self.model, features, rewards, ridge=self.ridge, weights=weights, start=start, tolerance=1e-7
-        ).theta
-        if self.preset == "published":
-            return theta
-        return onto_both(theta, ball=self.parameter_bound, centre=theta_o, matrix=matrix, radius=self.elimination)
+    def ahead(
+        self, state: RSState, contexts: Floats, valid: NDArray[np.bool_], totals: Floats | None
+    ) -> Ahead[RSState]:
+        """Up to the first explored round, that one included, or to criterion II."""
+        if self.live and np.all(state.switches > 0):
+            contexts, valid = contexts[:, :1], valid[:, :1]
+        index, rounds = np.arange(len(contexts)), np.sum(valid, axis=1)
+        norms = norms_of(contexts, state.v_inverse[:, None])
+        explore = valid & (np.max(norms, axis=2) >= self.threshold)
+        waits = self.due(state) & ~explore[:, 0]  # for estimates, which explored rounds do without
+        actions = self.choose(contexts, norms, state.next_o, self._centre(state), state.h_inverse)
+        limit = np.where(waits, 0, np.minimum(first_true(explore), rounds))
+        after, taken = self._used(state, chosen(contexts, actions), limit)
+        following = np.minimum(taken, explore.shape[1] - 1)
+        known = (taken < rounds) & ~waits
+        explores = np.flatnonzero(known & explore[index, following])
+        groups = np.full(actions.shape, REST)
+        if len(explores):
+            place = explores, following[explores]
+            actions[place], groups[place] = np.argmax(norms[place], axis=-1), EXPLORED
+            x = contexts[(*place, actions[place])]
+            after = put(after, explores, self._explored(at(after, explores), x))
+            taken = taken + (known & explore[index, following])
+        due = waits | (after.late & known & ~explore[index, following])
+        return Ahead(actions=actions, groups=groups, taken=taken, state=after, due=due)

@@ -13,6 +13,7 @@ from bandanna.accounting.events import CompositionEvent, Event, RepetitionEvent
 from bandanna.accounting.guarantee import Guarantee, guarantee_of
 from bandanna.core.search import least
 from bandanna.errors import CalibrationError
+from bandanna.glm.descent import gradient_ball
 from bandanna.glm.links import Link
 from bandanna.glm.shuffled_gradient import OuterProducts, ShuffledGradient
 from bandanna.protocols.shuffle_binomial import ShuffleBinomial
@@ -97,7 +98,7 @@ def calibrate(
     """Least noise: mu_matrix^2 = share mu^2, steps mu_gradient^2 = (1 - share) mu^2, raised as the accountant asks."""
     mu = finite_mu(budget)
     outer = OuterProducts(size=dim, bound=weight_bound)
-    ball = ShuffledGradient.domain(link, dim, parameter_bound)
+    ball = gradient_ball(link, dim, parameter_bound)
     stds = (
         outer.sensitivity / (mu * math.sqrt(share)),
         ball.sensitivity * math.sqrt(steps) / (mu * math.sqrt(1 - share)),

@@ -79,4 +79,13 @@ class CentralGaussian(BatchProtocol):
 
     def law(self, statistic: Statistic, source: NoiseSource) -> Estimate:
         """Already one draw per batch."""
-        return analyzer.noisy(statistic.total(), statistic.users, self.mechanism, source)
+        return self.of_total(statistic.total(), statistic.users, source)
+
+    @property
+    def sums_only(self) -> bool:
+        """The server adds noise to the sum."""
+        return True
+
+    def of_total(self, total: Floats, users: int, source: NoiseSource) -> Estimate:
+        """The sum and its noise."""
+        return analyzer.noisy(total, users, self.mechanism, source)

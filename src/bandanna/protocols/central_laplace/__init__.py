@@ -21,8 +21,6 @@ from bandanna.mechanisms.sources import Draws, NoiseSource
 from bandanna.protocols.base import BatchProtocol, Floats
 from bandanna.protocols.central_laplace import analyzer, privacy
 
-_MOST = 2**61  # steps of the sum, which with its noise is a 64-bit integer
-
 
 @dataclass(frozen=True, kw_only=True)
 class CentralLaplace(BatchProtocol):
@@ -35,7 +33,7 @@ class CentralLaplace(BatchProtocol):
     """
 
     scale: float
-    steps: int = 2**20
+    steps: int = privacy.FINEST
     delta: float = 0.0
 
     name: ClassVar[str] = "central_laplace"
@@ -47,13 +45,17 @@ class CentralLaplace(BatchProtocol):
 
     @classmethod
     def calibrate(
-        cls, *, domain: Domain, budget: Budget, participations: int = 1, steps: int = 2**20
+        cls, *, domain: Domain, budget: Budget, participations: int = 1, users: int = 1, steps: int | None = None
     ) -> CentralLaplace:
-        """Least noise for a pure budget; one of (epsilon, delta) is kept as epsilon alone."""
+        """Least noise for a pure budget; one of (epsilon, delta) is kept as epsilon alone.
+
+        The lattice has so many steps, or is the finest that holds sums of so many users.
+        """
+        steps = privacy.finest(users) if steps is None else steps
         scale = privacy.calibrate(domain, budget, participations, steps)
         return cls(domain=domain, scale=scale, steps=steps, participations=participations)
 
-    @property
+    @cached_property
     def step(self) -> float:
         """h."""
         return self.domain.reach / self.steps
@@ -84,8 +86,7 @@ class CentralLaplace(BatchProtocol):
 
     def check_users(self, users: int) -> None:
         """So few that 64-bit integers hold their sum on the lattice."""
-        most = _MOST // self.steps
-        if users > most:
+        if users > (most := privacy.most_users(self.steps)):
             raise InvalidArgument("batch", users, f"at most {most} users on a lattice of {self.steps} steps")
 
     def analyze(self, view: Floats, source: NoiseSource) -> Estimate:
@@ -94,6 +95,15 @@ class CentralLaplace(BatchProtocol):
 
     def law(self, statistic: Statistic, source: NoiseSource) -> Estimate:
         """Already one draw per batch."""
-        total = statistic.total() - statistic.users * self.domain.origin
-        pair = total, np.zeros_like(total)
-        return analyzer.noisy(pair, statistic.users, self.domain, self.step, self.mechanism, source)
+        return self.of_total(statistic.total(), statistic.users, source)
+
+    @property
+    def sums_only(self) -> bool:
+        """The server adds noise to the sum."""
+        return True
+
+    def of_total(self, total: Floats, users: int, source: NoiseSource) -> Estimate:
+        """The sum and its noise."""
+        offset = users * self.domain.origin
+        counts = np.rint((total - offset) / self.step).astype(np.int64)
+        return analyzer.noisy(counts, users, self.domain, self.step, self.mechanism, source)

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from bandanna.core.domain import Domain
 from bandanna.core.estimate import Estimate
-from bandanna.core.sums import Pair, exact_sum, steps
+from bandanna.core.sums import exact_sum, steps
 from bandanna.mechanisms.laplace import DiscreteLaplace
 from bandanna.mechanisms.sources import NoiseSource
 
@@ -16,14 +16,13 @@ def analyze(
     statistics: NDArray[np.float64], domain: Domain, step: float, mechanism: DiscreteLaplace, source: NoiseSource
 ) -> Estimate:
     """h (round(sum_i x_i / h) + Z): (..., users, dim) -> (..., dim), relative to the domain's public origin."""
-    return noisy(
-        exact_sum(statistics - domain.origin, domain.reach), statistics.shape[-2], domain, step, mechanism, source
-    )
+    counts = steps(*exact_sum(statistics - domain.origin, domain.reach), step)
+    return noisy(counts, statistics.shape[-2], domain, step, mechanism, source)
 
 
 def noisy(
-    total: Pair, users: int, domain: Domain, step: float, mechanism: DiscreteLaplace, source: NoiseSource
+    counts: NDArray[np.int64], users: int, domain: Domain, step: float, mechanism: DiscreteLaplace, source: NoiseSource
 ) -> Estimate:
-    """A total relative to the origin on the lattice plus its noise, (..., dim)."""
-    released = np.asarray(step * mechanism.release(steps(*total, step), source), dtype=float)
+    """A total relative to the origin, in steps of the lattice, plus its noise, (..., dim)."""
+    released = np.asarray(step * mechanism.release(counts, source), dtype=float)
     return Estimate(total=released + users * domain.origin, count=users, variance=step**2 * mechanism.variance)

@@ -12,8 +12,12 @@ from bandanna.accounting.events import DiscreteLaplaceEvent
 from bandanna.accounting.guarantee import Guarantee, guarantee_of
 from bandanna.core import require
 from bandanna.core.domain import Domain
-from bandanna.errors import InvalidBudget
+from bandanna.errors import InvalidArgument, InvalidBudget
+from bandanna.mechanisms.sources.base import LARGEST
 from bandanna.protocols.base import PROTECTS, a_domain
+
+FINEST = 2**20  # lattice steps
+_MOST = 2**61  # steps of a sum, which with its noise is a 64-bit integer
 
 
 def shift(domain: Domain, steps: int) -> float:
@@ -33,13 +37,27 @@ def shift(domain: Domain, steps: int) -> float:
     return float(most) if float(most) >= most else math.nextafter(float(most), math.inf)
 
 
+def most_users(steps: int) -> int:
+    """So few that 64-bit integers hold their sum on the lattice."""
+    return _MOST // steps
+
+
+def finest(users: int) -> int:
+    """Steps of the finest lattice, up to 2^20, that holds sums of so many users."""
+    if users > _MOST:
+        raise InvalidArgument("users", users, f"at most {_MOST}: no lattice holds their sum")
+    return min(FINEST, most_users(users))
+
+
 def calibrate(domain: Domain, budget: Budget, participations: int, steps: int) -> float:
     """scale = M shift / epsilon, in lattice steps (Ghosh, Roughgarden and Sundararajan 2009)."""
     a_domain(domain)
     if not isinstance(budget, PureDP | ApproxDP) or math.isinf(budget.epsilon):
         raise InvalidBudget("budget", budget, "PureDP(epsilon) with a finite epsilon")
-    scale = require.whole("participations", participations) * shift(domain, steps) / budget.epsilon
-    return scale * (1 + 1e-15)  # rounded up: what is stated is never above the budget
+    lost = require.whole("participations", participations) * shift(domain, steps)
+    if lost > LARGEST * budget.epsilon:
+        raise InvalidBudget("budget", budget, f"epsilon >= {lost / LARGEST:.3g} on a lattice of {steps} steps")
+    return lost / budget.epsilon * (1 + 1e-15)  # rounded up: what is stated is never above the budget
 
 
 def guarantee(event: DiscreteLaplaceEvent, delta: float, participations: int) -> Guarantee:

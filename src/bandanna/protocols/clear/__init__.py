@@ -55,4 +55,13 @@ class Clear(BatchProtocol):
 
     def law(self, statistic: Statistic, source: NoiseSource) -> Estimate:
         """The sum."""
-        return Estimate(total=statistic.total(), count=statistic.users, variance=0.0)
+        return self.of_total(statistic.total(), statistic.users, source)
+
+    @property
+    def sums_only(self) -> bool:
+        """The sum itself."""
+        return True
+
+    def of_total(self, total: analyzer.Floats, users: int, source: NoiseSource) -> Estimate:
+        """The sum."""
+        return Estimate(total=total, count=users, variance=0.0)

@@ -115,6 +115,11 @@ class ShuffleBinomial(BatchProtocol):
         """Totals, recentred and rescaled."""
         return analyzer.analyze(view, self.noise, self.domain)
 
+    @property
+    def rounds_rows(self) -> bool:
+        """Every statistic is rounded to the lattice at random."""
+        return True
+
     def law(self, statistic: Statistic, source: NoiseSource) -> Estimate:
         """One binomial for the whole batch."""
         return analyzer.analyze(law.totals(statistic, self.noise, self.domain, source), self.noise, self.domain)

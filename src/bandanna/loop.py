@@ -1,0 +1,79 @@
+"""The only place where something is released and learned: a policy's asks, answered by whoever runs it.
+
+    simulator    ask.protocol.release(policy.report(ask, played, coins), source, path=path)
+    agent        the same, inside ledger.release(batch=(episode, step))
+    deployment   what the shuffler's batch was analyzed to, inside the ledger's transaction
+
+After a crash in the middle the generator is run again from the stored state, and the ledger replays what was released.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
+
+import numpy as np
+
+from bandanna.core.domain import Statistic
+from bandanna.core.estimate import Estimate
+from bandanna.errors import InvalidArgument
+from bandanna.mechanisms.sources import NoiseSource
+from bandanna.policies.base import Ask, Played
+from bandanna.protocols.base import BatchProtocol, StreamProtocol
+
+State = TypeVar("State")
+
+
+def close(steps: Generator[Ask, Estimate, State], answer: Callable[[Ask], Estimate]) -> State:
+    """Answer the asks of `policy.learn(state, episode)` in order; the next state."""
+    try:
+        ask = next(steps)
+        while True:
+            ask = steps.send(answer(ask))
+    except StopIteration as learned:
+        return learned.value  # type: ignore[no-any-return]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Desk:
+    """What a runner holds between asks and shows nobody: states of stream protocols, and rows for later asks."""
+
+    streams: Mapping[int, Any] = field(default_factory=dict)
+    kept: Mapping[str, tuple[Played, ...]] = field(default_factory=dict)
+
+    def keep(self, names: tuple[str, ...], played: Played) -> Desk:
+        """The rows of an episode that has ended, under the names that their devices chose."""
+        if not names:
+            return self
+        kept = dict(self.kept)
+        for number, name in enumerate(names):
+            mine = played if played.groups is None else played.at(played.groups == number)
+            if (played.groups is not None or number == 0) and mine.rewards.shape[-1]:
+                kept[name] = (*kept.get(name, ()), mine)
+        return replace(self, kept=kept)
+
+    def rows(self, ask: Ask, played: Played) -> Played:
+        """Whose reports are asked for; nobody's are those of one who did not answer."""
+        if ask.of == "episode":
+            return played
+        if held := self.kept.get(ask.of, ()):
+            return Played.joined(held)
+        features = None if played.features is None else np.zeros_like(played.features[..., :1, :])
+        return Played(rewards=np.zeros(1), features=features)
+
+    def release(self, ask: Ask, statistic: Statistic, source: NoiseSource, *, path: str) -> tuple[Desk, Estimate]:
+        """One release; a stream goes on from where it was."""
+        kept = {name: rows for name, rows in self.kept.items() if not (ask.last and name == ask.of)}
+        if isinstance(ask.protocol, StreamProtocol):
+            replicates = statistic.values.shape[:-2]
+            before = self.streams.get(ask.stream)
+            begun = ask.protocol.begin(replicates) if before is None else before
+            following, estimate = ask.protocol.release(begun, statistic, source, path=path)
+            return Desk(streams={**self.streams, ask.stream: following}, kept=kept), estimate
+        if not isinstance(ask.protocol, BatchProtocol):
+            raise InvalidArgument("ask.protocol", type(ask.protocol).__name__, "a BatchProtocol or a StreamProtocol")
+        estimate = ask.protocol.release(statistic, source, path=path)
+        if ask.of != "episode":  # how many are in a group is as private as who is
+            estimate = replace(estimate, count=0)
+        return replace(self, kept=kept), estimate

@@ -1,0 +1,1 @@
+"""Policies on a finite set of arms that stays."""

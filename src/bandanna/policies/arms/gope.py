@@ -1,0 +1,206 @@
+"""G-optimal phased elimination: GOPE, AdaC-GOPE (noise at the intermediate level) and AdaC-GOPE-early (on the sums).
+
+Phase l = 1, 2, ...: D_l = s_r 2^-l, d_l = failure/(K l (l+1)), pi_l a G-optimal design on the active arms, of span r,
+
+    c_l = 8 g s_r^2 / D_l^2 log(4/d_l) + 2 k s / D_l sqrt(f(r, d_l))                                       [004, (4)]
+    f(r, p) = r + 2 sqrt(r log(2/p)) + 2 log(2/p)
+    play a exactly ceil(c_l pi_l(a)) times,   V = sum_a T(a) a a^T,   theta = V^{-1} sum_t a_t r_t + noise
+    drop a if max_b <theta, b - a> > 2 D_l
+
+noise = "intermediate": V^{-1/2} N, N ~ N(0, (s g_V)^2 I), g_V = max_{a played} |a|_{V^{-1}};  k = g       [004, Alg. 2]
+noise = "beginning":    N(0, s^2) on the sum of the rewards of every arm of the support;            [004, app. E-C, H]
+                        k = max_b sqrt(sum_a (b^T V(pi)^{-1} a)^2), never below g
+
+Symbols: g = max_b |b|^2_{V(pi)^{-1}} (r at the optimum), s_r `reward_std` (sub-Gaussian, w/2 unless told), w the
+range's width, s noise per unit: rho-zCDP is s^2 = w^2/(2 rho). Then |<theta - theta*, b>| <= D_l for every arm, with
+probability 1 - d_l each.
+Privacy: a reward moves V^{-1/2} sum a r by at most w g_V, and one arm's sum by at most w: which arms are played is
+public, so a report is a reward times a public direction (`PublicDirections`). Each phase releases its own rewards once.
+References: Azize and Basu 2024 [004], Algorithm 2, appendices E and H; Lattimore and Szepesvari 2020, chapter 22.
+Deviations: g_V of the arms really played instead of the printed bound d/c_l; no round is skipped; the variant with
+noise in the beginning has phases of the length that its own noise needs; any range, any span.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Generator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from bandanna.accounting.guarantee import Guarantee
+from bandanna.core import require
+from bandanna.core.coins import Coins
+from bandanna.core.domain import Statistic, all_finite, reals
+from bandanna.core.estimate import Estimate
+from bandanna.design import Design, optimal_design, span_coordinates
+from bandanna.errors import InvalidArgument, InvalidBudget
+from bandanna.policies.arms.finite import reward_guarantee
+from bandanna.policies.arms.rewards import PublicDirections, Rewards, rewards_in
+from bandanna.policies.base import Ask, Assigned, Floats, Ints, Played, Policy
+from bandanna.policies.named import ANY, ANY_OF_THEM, algorithm
+from bandanna.protocols.base import BatchProtocol
+from bandanna.protocols.opening import open_batch
+from bandanna.protocols.trust import Privacy, none
+
+
+@dataclass(frozen=True, kw_only=True)
+class Geometry:
+    """Active arms in the coordinates of their span, and their design: the same until an arm is dropped."""
+
+    coordinates: Floats  # (k, r)
+    design: Design
+    early: float  # k of noise in the beginning
+
+
+@dataclass(frozen=True, kw_only=True)
+class State:
+    """One run: the phase, all arms (K, d), the places of those that are left, and their geometry (None: no choice)."""
+
+    phase: int
+    arms: Floats
+    active: Ints
+    geometry: Geometry | None
+
+
+@algorithm("GOPE", paper="004")
+@algorithm("AdaC-GOPE", paper="004", trust="central", guarantee=ANY_OF_THEM, budgets=ANY)
+@algorithm("AdaC-GOPE-early", paper="004", trust="central", guarantee=ANY_OF_THEM, budgets=ANY, noise="beginning")
+@dataclass(frozen=True, kw_only=True)
+class GOPE(Policy[State]):
+    """Linear bandit with fixed arms in R^`dim`, over `horizon` rounds.
+
+    privacy       `bd.none()` (GOPE), or `bd.central(...)` with a budget for Gaussian noise
+    noise         "intermediate" (AdaC-GOPE) or "beginning" (AdaC-GOPE-early)
+    reward_range  rewards are clipped into it; the noise scales with its width
+    failure       probability with which a confidence bound may fail
+    reward_std    sub-Gaussian parameter of the rewards, half the range's width by default
+    """
+
+    trusts = ("none", "central")
+    player = "assigned"
+    noise_stream = "phase noise"
+
+    dim: int
+    horizon: int
+    privacy: Privacy = none()
+    noise: str = "intermediate"
+    reward_range: tuple[float, float] = (-1.0, 1.0)
+    failure: float = 1e-3
+    reward_std: float | None = None
+
+    def __post_init__(self) -> None:
+        require.store(self, require.whole, "dim", "horizon")
+        require.one_of("noise", self.noise, ("intermediate", "beginning"))
+        require.store(self, require.chance, "failure")
+        if self.reward_std is not None:
+            require.store(self, require.positive, "reward_std")
+        self.check_trust()
+        if self.privacy.pure and self.privacy.noisy:
+            allowed = "a budget for Gaussian noise: rho, or epsilon and delta > 0"
+            raise InvalidBudget("privacy", self.privacy.budget, allowed)
+        _ = self.protocol
+
+    @cached_property
+    def domain(self) -> Rewards:
+        """The declared range."""
+        return rewards_in(self.reward_range)
+
+    @property
+    def _early(self) -> bool:
+        return self.noise == "beginning"
+
+    @cached_property
+    def protocol(self) -> BatchProtocol:
+        """For V^{-1/2} sum a r / g_V, (d,), or the sums of at most d(d+1)/2 arms: a reward times a direction."""
+        dim = self.dim * (self.dim + 1) // 2 if self._early else self.dim
+        return open_batch(self.privacy, PublicDirections(dim=dim, rewards=self.domain), self.horizon)
+
+    @cached_property
+    def guarantee(self) -> Guarantee:
+        """What is promised for a reward."""
+        return reward_guarantee(self.protocol)
+
+    @property
+    def subgaussian(self) -> float:
+        """s_r."""
+        return self.domain.width / 2 if self.reward_std is None else self.reward_std
+
+    def threshold(self, phase: int) -> float:
+        """D_l."""
+        return self.subgaussian * 2.0**-phase
+
+    def init(self, arms: Floats | None = None, replicates: tuple[int, ...] = ()) -> State:
+        """All arms, (K, d); they are public."""
+        rows = reals("arms", np.zeros((0, self.dim)) if arms is None else arms)
+        if rows.ndim != 2 or rows.shape[1] != self.dim or not len(rows):
+            raise InvalidArgument("arms: shape", rows.shape, f"(K, {self.dim}), K at least 1")
+        all_finite("arms", rows)
+        active = np.arange(len(rows))
+        return State(phase=1, arms=rows, active=active, geometry=_geometry(rows, active))
+
+    def length(self, state: State) -> float:
+        """c_l [004, (4)]."""
+        geometry = state.geometry
+        assert geometry is not None
+        rank, g = geometry.design.rank, geometry.design.g
+        share = self.failure / (len(state.arms) * state.phase * (state.phase + 1))  # d_l
+        log = math.log(2 / share)
+        chi = rank + 2 * math.sqrt(rank * log) + 2 * log  # f(r, d_l)
+        far = geometry.early if self._early else g  # k
+        learning = 8 * g * self.subgaussian**2 / self.threshold(state.phase) ** 2 * math.log(4 / share)
+        return learning + 2 * far * self.protocol.std(1) / self.threshold(state.phase) * math.sqrt(chi)
+
+    def episode(self, state: State) -> Assigned:
+        """The design's arms, ceil(c_l pi(a)) times each; where nothing is left to decide, the first arm to the end."""
+        number = state.phase - 1
+        if state.geometry is None:
+            return Assigned(number=number, arms=state.active[:1], plays=np.array([self.horizon]), released=False)
+        length = min(self.length(state), 4.0 * self.horizon + 4)  # a phase beyond the horizon is cut short anyway
+        design = state.geometry.design
+        return Assigned(number=number, arms=state.active[design.support], plays=design.plays(length))
+
+    def report(self, ask: Ask, played: Played, coins: Coins) -> Statistic:
+        """The reward times the direction of its arm."""
+        domain = ask.protocol.domain
+        assert isinstance(domain, PublicDirections)
+        return domain.report(played, ask.at[played.arms])
+
+    def learn(self, state: State, episode: Assigned) -> Generator[Ask, Estimate, State]:
+        """Release the phase; then drop what is surely not best."""
+        assert state.geometry is not None
+        z = state.geometry.coordinates  # (k, r)
+        played = z[state.geometry.design.support]  # (s, r)
+        root = np.linalg.cholesky((played * episode.plays[:, None]).T @ played)  # V = L L^T
+        moved = np.linalg.solve(root, played.T)  # (r, s): V^{-1/2} a, up to a rotation
+        g = float(np.sqrt(np.max(np.einsum("ij,ij->j", moved, moved)))) * (1 + 1e-12)  # g_V, and rounding
+        directions = np.eye(len(played)) if self._early else moved.T / g  # (s, s) or (s, r)
+        table = np.zeros((len(state.arms), self.protocol.domain.dim))  # by arm; the dimension is the largest there is
+        table[episode.arms, : directions.shape[1]] = directions
+        released = yield Ask(protocol=self.protocol, at=table)
+        half = released.total[: directions.shape[1]]
+        half = moved @ half if self._early else g * half  # V^{-1/2} sum a r
+        values = z @ np.linalg.solve(root.T, half)  # <theta, b> of every active arm
+        keep = np.max(values) - values <= 2 * self.threshold(state.phase)
+        active = state.active[keep]
+        same = len(active) == len(state.active)
+        geometry = state.geometry if same else _geometry(state.arms, active)
+        return State(phase=state.phase + 1, arms=state.arms, active=active, geometry=geometry)
+
+    def counts(self, state: State) -> dict[str, Ints]:
+        """Released phases, and arms that may still be the best."""
+        return {"phases": np.asarray(state.phase - 1), "arms left": np.asarray(len(state.active))}
+
+
+def _geometry(arms: Floats, active: Ints) -> Geometry | None:
+    """None where nothing is left to decide: one arm, or arms that are all equal."""
+    left = arms[active]
+    if np.all(left == left[0]):
+        return None
+    z, design = span_coordinates(left), optimal_design(left)
+    held = z[design.support]
+    inverse = np.linalg.inv((held * design.weights[:, None]).T @ held)  # V(pi)^{-1}
+    early = float(np.sqrt(np.max(np.sum((z @ inverse @ held.T) ** 2, axis=1))))
+    return Geometry(coordinates=z, design=design, early=early)

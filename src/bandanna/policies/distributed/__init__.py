@@ -1,0 +1,1 @@
+"""Phased elimination over a population: fresh clients answer in every phase."""

@@ -1,0 +1,174 @@
+"""A policy without a horizon: phases of doubling length, each a fresh policy for its own horizon."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass, field, replace
+from itertools import count
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bandanna.accounting.budgets import ZCDP, ApproxDP
+from bandanna.accounting.guarantee import Guarantee
+from bandanna.core.coins import Coins
+from bandanna.core.domain import Statistic
+from bandanna.core.estimate import Estimate
+from bandanna.core.report import LinearReport
+from bandanna.errors import InvalidArgument
+from bandanna.policies.base import Ask, Choice, Floats, Frozen, Ints, Played, RunningSums
+from bandanna.policies.linear.linucb import Arms, LinUCB, Snapshot
+from bandanna.policies.linear.linucb import State as PhaseState
+from bandanna.policies.linear.schedules import FixedBatches
+from bandanna.protocols.trust import Privacy
+
+
+@dataclass(frozen=True, kw_only=True)
+class State:
+    """The phase, counted from 0, what its policy knows, and how many batches and repairs there were before it."""
+
+    phase: int
+    inner: PhaseState
+    batches: int
+    repairs: Ints  # (*R)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Anytime(RunningSums[State]):
+    """LinUCB for an unknown horizon: phase j = 0, 1, ... runs `first` anew with horizon first.horizon 2^j.
+
+    Nothing is carried over from phase to phase, and the failure of phase j is first.failure / 2^{j+1}, so that all
+    confidence sets hold except with probability first.failure. Regret grows by a constant factor (doubling trick).
+
+    Privacy: a user takes part in one batch of one phase, so the whole is as private as each phase. Returning users
+    (`participations` > 1) may be in several phases: allowed where prices are Gaussian and add by squares over batches
+    of any size, refused for continual streams and shuffled Gaussians, whose prices cover one phase only.
+    """
+
+    player = "frozen"
+
+    first: LinUCB
+    _phases: dict[int, LinUCB] = field(default_factory=dict, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.first, LinUCB):
+            raise InvalidArgument("first", self.first, "bd.LinUCB(...), the policy of the first phase")
+        privacy = self.first.privacy
+        composed_in_phase = privacy.model == "central" or privacy.protocol == "gaussian"
+        if privacy.noisy and privacy.participations > 1 and composed_in_phase and privacy.model != "local":
+            raise InvalidArgument(
+                "participations", privacy.participations, f"1 for an anytime policy in the {privacy.model} model"
+            )
+
+    @property
+    def dim(self) -> int:
+        """Features."""
+        return self.first.dim
+
+    @property
+    def horizon(self) -> None:
+        """Unknown."""
+        return
+
+    @property
+    def privacy(self) -> Privacy:
+        """That of every phase."""
+        return self.first.privacy
+
+    @property
+    def domain(self) -> LinearReport:
+        """That of every phase."""
+        return self.first.domain
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """The budget itself, which every phase keeps.
+
+        What is left against the shuffler is stated only where all phases have the same batches: larger ones need less
+        noise of each user, and batches that grow from phase to phase leave nothing in the end.
+        """
+        stated, budget = self.first.guarantee, self.privacy.budget
+        if self.privacy.model == "concurrent" or not isinstance(self.first.batch, int | FixedBatches):
+            stated = replace(stated, shuffler=None)
+        if isinstance(budget, ApproxDP):
+            rho = math.inf if self.privacy.model == "central" else stated.rho  # streams of several lengths: not bounded
+            return replace(stated, epsilon=budget.epsilon, delta=budget.delta, rho=rho)
+        if isinstance(budget, ZCDP) and self.privacy.noisy:
+            return replace(stated, epsilon=budget.to_approx(stated.delta).epsilon, rho=budget.rho)
+        return stated
+
+    @property
+    def bits_per_user(self) -> int:
+        """That of the first phase."""
+        return self.first.bits_per_user
+
+    def phases(self) -> Iterator[LinUCB]:
+        """Without end."""
+        return map(self.phase, count())
+
+    def phase(self, number: int) -> LinUCB:
+        """The policy of a phase."""
+        if number not in self._phases:
+            self._phases[number] = replace(
+                self.first, horizon=self.first.horizon << number, failure=self.first.failure / 2 ** (number + 1)
+            )
+        return self._phases[number]
+
+    def init(self, arms: Floats | None = None, replicates: tuple[int, ...] = ()) -> State:
+        """The beginning of phase 0."""
+        inner = self.phase(0).init(replicates=replicates)
+        return State(phase=0, inner=inner, batches=0, repairs=np.zeros(replicates, dtype=np.int64))
+
+    def episode(self, state: State) -> Frozen:
+        """The next batch of the phase; a phase has complete batches only."""
+        sizes = self.phase(state.phase).channel.sizes
+        return Frozen(number=state.batches + state.inner.batches, users=sizes[state.inner.batches])
+
+    def following(self, episode: Frozen) -> Frozen:
+        """The schedules of all phases are public."""
+        before = 0
+        for phase in self.phases():
+            sizes = phase.channel.sizes
+            if (place := episode.number + 1 - before) < len(sizes):
+                break
+            before += len(sizes)
+        return Frozen(number=episode.number + 1, users=sizes[place])
+
+    def publish(self, state: State) -> Snapshot:
+        """As the phase's policy."""
+        return state.inner.snapshot
+
+    def act(self, snapshot: Snapshot, contexts: Floats, coins: Coins) -> Choice:
+        """As LinUCB."""
+        return self.first.act(snapshot, contexts, coins)
+
+    def favoured(self, snapshot: Snapshot, arms: Arms) -> tuple[NDArray[np.int64], NDArray[np.bool_] | None]:
+        """As LinUCB."""
+        return self.first.favoured(snapshot, arms)
+
+    def tabulate(self, features: Floats) -> Arms:
+        """As LinUCB."""
+        return self.first.tabulate(features)
+
+    def statistic(self, features: Floats, rewards: Floats) -> Statistic:
+        """As LinUCB."""
+        return self.first.statistic(features, rewards)
+
+    def report(self, ask: Ask, played: Played, coins: Coins) -> Statistic:
+        """As LinUCB."""
+        return self.first.report(ask, played, coins)
+
+    def learn(self, state: State, episode: Frozen) -> Generator[Ask, Estimate, State]:
+        """Release the batch; after the last one of a phase the next begins from nothing."""
+        policy = self.phase(state.phase)
+        inner = policy.learned(state.inner, (yield replace(policy.ask(episode), stream=state.phase)))
+        if inner.batches < len(policy.channel.sizes):
+            return replace(state, inner=inner)
+        fresh = self.phase(state.phase + 1).init(replicates=np.shape(state.repairs))
+        before = state.repairs + state.inner.repairs  # the last snapshot of a phase is not used
+        return State(phase=state.phase + 1, inner=fresh, batches=state.batches + inner.batches, repairs=before)
+
+    def counts(self, state: State) -> dict[str, Ints]:
+        """How often a released matrix was shifted, in all phases."""
+        return {"repairs": state.repairs + state.inner.repairs}

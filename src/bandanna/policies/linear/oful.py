@@ -1,0 +1,222 @@
+"""Rarely switching OFUL for contexts that are public: RS-OFUL, and AdaC-OFUL whose rewards are private.
+
+    V_t = lambda I + sum_{s <= t} x_s x_s^T;   switch when det V_t > (1 + C) det V_tau, tau the last switch; then
+    theta = V_t^{-1} (sum_{s <= t} x_s r_s + Y_1 + ... + Y_l),   Y_m ~ N(0, s^2 I) once per episode       [004, Alg. 3]
+    action = argmax_x <x, theta> + beta |x|_{V_tau^{-1}}
+    beta = s_r sqrt(2 log(2/a) + log(det V/lambda^d)) + S sqrt(lambda) + sqrt(l) s q_l / sqrt(lambda_min(V))
+                                                                                                        [004, app. F]
+
+Symbols: C `growth`, lambda `ridge`, a `failure`, S `parameter_bound`, s_r `reward_std` (sub-Gaussian, w/2 unless told),
+q_l the chi quantile of d coordinates at a/(2 l (l+1)), s noise: an episode's sum moves by at most w L when one reward
+is replaced (w width of the range, L `feature_bound`), so rho-zCDP is s^2 = (w L)^2/(2 rho). V is public.
+Privacy: episodes end by a rule on V alone; each releases its own rewards once, so the promise is that of a single
+release ([004], appendix D). Nothing is forgotten: the sum of all releases so far is used.
+References: Azize and Basu 2024 [004], Algorithm 3 and appendix F; Abbasi-Yadkori, Pal and Szepesvari 2011 (RS-OFUL).
+Deviations: V is known, so its smallest eigenvalue is used where the paper bounds it by lambda + lambda_0 t/4 - ...,
+which is negative for small t; `confidence="paper"` uses the larger of that bound and lambda. Any range.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Generator
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from bandanna.accounting.guarantee import Guarantee
+from bandanna.core import require
+from bandanna.core.coins import Coins
+from bandanna.core.domain import Statistic, all_finite, clip_norm
+from bandanna.core.estimate import Estimate
+from bandanna.core.linalg import first_best
+from bandanna.errors import InvalidArgument, InvalidBudget
+from bandanna.policies.arms.finite import reward_guarantee
+from bandanna.policies.arms.rewards import PublicDirections, Rewards, rewards_in
+from bandanna.policies.base import Ask, Choice, Floats, Ints, Played, Policy, Until, certain
+from bandanna.policies.linear.confidence import vector_quantile
+from bandanna.policies.linear.linucb import Snapshot, scores
+from bandanna.policies.named import ANY, ANY_OF_THEM, algorithm
+from bandanna.protocols.base import FLOAT_BITS, BatchProtocol
+from bandanna.protocols.opening import open_batch
+from bandanna.protocols.trust import Privacy, none
+
+
+@dataclass(frozen=True, kw_only=True)
+class State:
+    """One run, all of it public: `gram` V of all rounds so far, `vector` of all releases."""
+
+    gram: Floats  # (d, d)
+    vector: Floats  # (d,)
+    log_det: float  # of V at the last switch
+    switches: int
+    rounds: int
+    snapshot: Snapshot
+
+
+@algorithm("RS-OFUL", paper="004")
+@algorithm("AdaC-OFUL", paper="004", trust="central", guarantee=ANY_OF_THEM, budgets=ANY)
+@dataclass(frozen=True, kw_only=True)
+class OFUL(Policy[State]):
+    """Linear contextual bandit in R^`dim` over `horizon` rounds that changes its mind only when V has grown.
+
+    privacy          `bd.none()` (RS-OFUL), or `bd.central(...)` for the rewards (AdaC-OFUL); contexts are public
+    reward_range     rewards are clipped into it; the noise scales with its width
+    feature_bound    features are clipped to this norm
+    growth           C: switch when the determinant has grown by 1 + C
+    width            multiplier of the radius, 1 is the theorem; no matter to privacy
+    confidence       "exact", or "paper" with `eigenvalue`, its lambda_0
+    """
+
+    trusts = ("none", "central")
+    noise_stream = "oful"
+    player = "until"
+
+    dim: int
+    horizon: int
+    privacy: Privacy = none()
+    reward_range: tuple[float, float] = (-1.0, 1.0)
+    feature_bound: float = 1.0
+    parameter_bound: float = 1.0
+    reward_std: float | None = None
+    ridge: float = 1.0
+    growth: float = 1.0
+    failure: float = 1e-3
+    width: float = 1.0
+    confidence: str = "exact"
+    eigenvalue: float | None = None
+
+    def __post_init__(self) -> None:
+        require.store(self, require.whole, "dim", "horizon")
+        require.store(self, require.positive, "feature_bound", "parameter_bound", "ridge", "growth")
+        if self.reward_std is not None:
+            require.store(self, require.positive, "reward_std")
+        require.store(self, require.non_negative, "width")
+        require.store(self, require.chance, "failure")
+        require.one_of("confidence", self.confidence, ("exact", "paper"))
+        if self.confidence == "paper" and self.eigenvalue is None:
+            raise InvalidArgument("eigenvalue", None, 'lambda_0, for confidence="paper"')
+        self.check_trust()
+        if self.privacy.pure and self.privacy.noisy:
+            raise InvalidBudget(
+                "privacy", self.privacy.budget, "a budget for Gaussian noise: rho, epsilon and delta > 0"
+            )
+        _ = self.ask
+
+    @cached_property
+    def domain(self) -> Rewards:
+        """The declared range."""
+        return rewards_in(self.reward_range)
+
+    @cached_property
+    def ask(self) -> Ask:
+        """An episode's sum of x r, with x public: one reward moves it by at most w L."""
+        domain = PublicDirections(dim=self.dim, rewards=self.domain, bound=self.feature_bound)
+        return Ask(protocol=open_batch(self.privacy, domain, self.horizon))
+
+    @property
+    def protocol(self) -> BatchProtocol:
+        """How an episode's sum is released."""
+        assert isinstance(self.ask.protocol, BatchProtocol)
+        return self.ask.protocol
+
+    @cached_property
+    def guarantee(self) -> Guarantee:
+        """What is promised for a reward; contexts are public."""
+        stated = reward_guarantee(self.protocol)
+        public = (("everybody", "every user's features"),) if self.privacy.noisy else ()
+        return replace(stated, observers=(*stated.observers, *public))
+
+    @property
+    def bits_per_user(self) -> int:
+        """x and r."""
+        return FLOAT_BITS * (self.dim + 1)
+
+    @property
+    def subgaussian(self) -> float:
+        """s_r."""
+        return self.domain.width / 2 if self.reward_std is None else self.reward_std
+
+    def init(self, arms: Floats | None = None, replicates: tuple[int, ...] = ()) -> State:
+        """Nothing known."""
+        gram, nothing = self.ridge * np.eye(self.dim), np.zeros(self.dim)
+        log_det = self.dim * math.log(self.ridge)
+        first = self._snapshot(gram, nothing, log_det, switches=0, rounds=0)
+        return State(gram=gram, vector=nothing, log_det=log_det, switches=0, rounds=0, snapshot=first)
+
+    def episode(self, state: State) -> Until:
+        """Until V has grown."""
+        return Until(number=state.switches, users=self.horizon - state.rounds)
+
+    def publish(self, state: State) -> Snapshot:
+        """As of the last switch."""
+        return state.snapshot
+
+    def act(self, snapshot: Snapshot, contexts: Floats, coins: Coins) -> Choice:
+        """The first arm with the largest index, of every round: (rounds, K, d)."""
+        return certain(first_best(scores(snapshot, clip_norm(contexts, self.feature_bound))))
+
+    def crossing(self, state: State, features: Floats) -> int | None:
+        """After how many of these rounds, (n, d), the policy switches; None if it does not. V only grows: bisection."""
+        x = clip_norm(features, self.feature_bound)
+        limit = state.log_det + math.log1p(self.growth)
+
+        if not _log_det(state.gram + x.T @ x) > limit:
+            return None
+        low, high, below = 0, len(x), state.gram  # V after `low` rounds
+        while high - low > 1:
+            middle = (low + high) // 2
+            gram = below + x[low:middle].T @ x[low:middle]
+            if _log_det(gram) > limit:  # det V > (1 + C) det V_tau
+                high = middle
+            else:
+                low, below = middle, gram
+        return high
+
+    def passed(self, state: State, features: Floats) -> State:
+        """V after more rounds of the running episode, (n, d)."""
+        all_finite("features", features)
+        x = clip_norm(features, self.feature_bound)
+        return replace(state, gram=state.gram + x.T @ x, rounds=state.rounds + len(x))
+
+    def report(self, ask: Ask, played: Played, coins: Coins) -> Statistic:
+        """x r, both clipped."""
+        domain = ask.protocol.domain
+        assert played.features is not None
+        assert isinstance(domain, PublicDirections)
+        reported = domain.report(played, clip_norm(played.features, self.feature_bound))
+        long = np.einsum("ij,ij->i", played.features, played.features) > self.feature_bound**2 * (1 + 1e-9)
+        return replace(reported, clipped=reported.clipped + np.count_nonzero(long))
+
+    def learn(self, state: State, episode: Until) -> Generator[Ask, Estimate, State]:
+        """Switch: release the episode's sum, once, and publish a new snapshot."""
+        released = yield self.ask
+        vector, log_det, switches = state.vector + released.total, _log_det(state.gram), state.switches + 1
+        snapshot = self._snapshot(state.gram, vector, log_det, switches=switches, rounds=state.rounds)
+        return replace(state, vector=vector, log_det=log_det, switches=switches, snapshot=snapshot)
+
+    def counts(self, state: State) -> dict[str, Ints]:
+        """How often it changed its mind."""
+        return {"switches": np.asarray(state.switches)}
+
+    def _snapshot(self, gram: Floats, vector: Floats, log_det: float, *, switches: int, rounds: int) -> Snapshot:
+        inverse: Floats = np.asarray(np.linalg.inv(gram), dtype=float)
+        grown = max(0.0, log_det - self.dim * math.log(self.ridge))  # log(det V / lambda^d)
+        radius = self.subgaussian * math.sqrt(2 * math.log(2 / self.failure) + grown)  # Lemma 11 of [004]
+        radius += self.parameter_bound * math.sqrt(self.ridge)
+        if switches and self.privacy.noisy:
+            quantile = vector_quantile(self.dim, self.failure / (2 * switches * (switches + 1)))  # q_l
+            radius += math.sqrt(switches) * self.protocol.std(1) * quantile / math.sqrt(self._smallest(gram, rounds))
+        return Snapshot(theta=inverse @ vector, inverse=inverse, radius=self.width * radius)
+
+    def _smallest(self, gram: Floats, rounds: int) -> float:
+        """The least eigenvalue of V; "paper": lambda + lambda_0 t/4 - 8 log((t+3) d/a) - 2 sqrt(t log(..))."""
+        if self.confidence == "exact" or self.eigenvalue is None:
+            return max(self.ridge, float(np.linalg.eigvalsh(gram)[0]))
+        log = math.log((rounds + 3) * self.dim / self.failure)
+        return self.ridge + max(0.0, self.eigenvalue * rounds / 4 - 8 * log - 2 * math.sqrt(rounds * log))  # Lemma 12
+
+
+def _log_det(matrix: Floats) -> float:
+    return float(np.linalg.slogdet(matrix)[1])

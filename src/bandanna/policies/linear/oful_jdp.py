@@ -1,0 +1,263 @@
+"""AdaC-OFUL-JDP: rarely switching OFUL whose contexts are private too.
+
+The Gram matrix is released as a continual sum over public batches of B rounds, the vector as in AdaC-OFUL, once per
+episode; an episode ends after a batch at which the *released* matrix has grown, never by the raw one:
+
+    V_m = lambda_0 I + released Gram after batch m;      switch when det V_m > (1 + C) det V at the last switch; then
+    theta = V_m^{-1} (sum_{s <= m B} x_s r_s + Y_1 + ... + Y_l),   Y_j ~ N(0, s^2 I) once per episode
+    beta = s_r sqrt(2 log(3/a) + d log(1 + t/(d l_min))) + S sqrt(l_max) + sqrt(l) s q_l / sqrt(l_min)
+
+Symbols: Sigma bounds the matrix noise in norm for all batches except with probability a/3 (exact quantile, union),
+lambda_0 = max(`ridge`, 2 Sigma), l_min = lambda_0 - Sigma, l_max = lambda_0 + Sigma; C `growth`, a `failure`, q_l chi
+quantile at a/(3 l (l+1)), S `parameter_bound`, s_r `reward_std`.
+Privacy: one user's (x, r) is in one batch of the matrix's stream and in one episode's vector. Both are Gaussian, so
+their prices add: mu^2 = mu_matrix^2 + mu_vector^2, `share` of it for the matrix. Episodes follow from releases alone.
+Joint DP: everybody's own action depends on the own context; all others see releases only.
+References: the sketch in section V of Azize and Basu 2024 [004]; Shariff and Sheffet 2018 (joint DP).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Generator
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from bandanna.accounting import accountant
+from bandanna.accounting.budgets import ZCDP, ApproxDP
+from bandanna.accounting.events import CompositionEvent
+from bandanna.accounting.guarantee import Guarantee, guarantee_of
+from bandanna.core import require
+from bandanna.core.coins import Coins
+from bandanna.core.domain import Ball, Statistic, all_finite, clip_norm
+from bandanna.core.estimate import Estimate
+from bandanna.core.linalg import first_best, positive_inverse
+from bandanna.core.shapes import SymmetricMatrix
+from bandanna.errors import CalibrationError, InvalidBudget
+from bandanna.policies.arms.rewards import Rewards, rewards_in
+from bandanna.policies.base import Ask, Choice, Floats, Frozen, Ints, Played, Policy, certain
+from bandanna.policies.linear.confidence import matrix_quantile, vector_quantile
+from bandanna.policies.linear.linucb import Snapshot, scores
+from bandanna.policies.named import ANY, ANY_OF_THEM, algorithm
+from bandanna.protocols.base import FLOAT_BITS, stated_delta
+from bandanna.protocols.central_continual import CentralContinual
+from bandanna.protocols.central_gaussian import CentralGaussian
+from bandanna.protocols.trust import Privacy
+
+_SIGHT = (
+    ("the trusted server", "every user's features and reward"),
+    ("everybody else", "noisy matrices and vectors, and the own action"),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outer(SymmetricMatrix):
+    """Matrices x x^T with |x|^2 <= `bound`: they differ by at most sqrt 2 bound in Frobenius norm, not 2 bound."""
+
+    @property
+    def sensitivity(self) -> float:
+        """|x x^T - y y^T|^2 = |x|^4 + |y|^4 - 2 <x, y>^2 <= 2 bound^2."""
+        return math.sqrt(2) * self.bound
+
+    def project(self, values: Floats) -> Floats:
+        """The nearest matrix of this form: the largest eigenvalue alone, cut off at 0 and at the bound."""
+        eigenvalues, vectors = np.linalg.eigh(self.unpack(values))
+        top = np.clip(eigenvalues[..., -1], 0.0, self.bound)[..., None, None]
+        return self.pack(top * vectors[..., :, -1:] * np.swapaxes(vectors[..., :, -1:], -1, -2))
+
+
+@dataclass(frozen=True, kw_only=True)
+class State:
+    """One run, all of it released: the Gram part, the vector, and what follows from them."""
+
+    released: Floats  # (d, d)
+    vector: Floats  # (d,)
+    log_det: float
+    batches: int
+    switches: int
+    repairs: int
+    snapshot: Snapshot
+
+
+@algorithm(
+    "AdaC-OFUL-JDP",
+    paper="004",
+    trust="central",
+    guarantee=f"joint {ANY_OF_THEM}",
+    protects="contexts and rewards",
+    budgets=ANY,
+)
+@dataclass(frozen=True, kw_only=True)
+class OFULJDP(Policy[State]):
+    """Linear contextual bandit in R^`dim` over `horizon` rounds; features (norm at most 1) and rewards are private.
+
+    privacy       `bd.central(...)` with a budget for Gaussian noise, for both together
+    batch         rounds between two releases of the matrix, sqrt(horizon) by default
+    share         the matrix's part of the budget, in units of mu^2 (rho)
+    reward_range  rewards are clipped into it; the noise on the vector scales with its largest absolute value
+    """
+
+    trusts = ("central",)
+    keeps = ("since the last switch",)
+    noise_stream = "oful"
+    player = "plain"
+
+    dim: int
+    horizon: int
+    privacy: Privacy
+    batch: int | None = None
+    share: float = 0.5
+    reward_range: tuple[float, float] = (-1.0, 1.0)
+    parameter_bound: float = 1.0
+    reward_std: float | None = None
+    ridge: float = 1.0
+    growth: float = 1.0
+    failure: float = 1e-3
+    width: float = 1.0
+
+    def __post_init__(self) -> None:
+        require.store(self, require.whole, "dim", "horizon")
+        size = round(math.sqrt(self.horizon)) if self.batch is None else require.whole("batch", self.batch)
+        object.__setattr__(self, "batch", max(1, min(size, self.horizon)))
+        require.store(self, require.positive, "parameter_bound", "ridge", "growth")
+        if self.reward_std is not None:
+            require.store(self, require.positive, "reward_std")
+        require.store(self, require.non_negative, "width")
+        require.store(self, require.chance, "failure", "share")
+        self.check_trust()
+        if self.privacy.pure or not self.privacy.noisy:
+            allowed = "a finite budget for Gaussian noise: rho, or epsilon and delta > 0"
+            raise InvalidBudget("privacy", self.privacy.budget, allowed)
+
+    @cached_property
+    def domain(self) -> Rewards:
+        """The declared range."""
+        return rewards_in(self.reward_range)
+
+    @cached_property
+    def _asks(self) -> tuple[Ask, Ask]:
+        """Matrix and vector, with the budget's mu^2 split between them; a little less where their tails need room."""
+        assert self.batch is not None
+        assert self.privacy.budget is not None
+        steps, budget = max(1, self.horizon // self.batch), self.privacy.budget
+        ball = Ball(dim=self.dim, bound=self.domain.bound_of_entries)  # x r
+        for less in (0.0, 1e-5, 1e-4, 1e-3, 1e-2):
+            rho = (1 - less) * budget.mu() ** 2 / 2
+            matrix = CentralContinual.calibrate(
+                domain=Outer(size=self.dim), budget=ZCDP(rho=self.share * rho), horizon=steps
+            )
+            vector = CentralGaussian.calibrate(domain=ball, budget=ZCDP(rho=(1 - self.share) * rho))
+            if accountant.satisfies(CompositionEvent(events=(matrix.event, vector.event)), budget):
+                return Ask(protocol=matrix), Ask(protocol=vector, of=self.keeps[0], last=True, step=1)
+        raise CalibrationError(f"no noise for matrix and vector meets {budget}")
+
+    @property
+    def matrix(self) -> CentralContinual:
+        """Running sums of x x^T over the public batches."""
+        assert isinstance(self._asks[0].protocol, CentralContinual)
+        return self._asks[0].protocol
+
+    @property
+    def vector(self) -> CentralGaussian:
+        """An episode's sum of x r."""
+        assert isinstance(self._asks[1].protocol, CentralGaussian)
+        return self._asks[1].protocol
+
+    @cached_property
+    def guarantee(self) -> Guarantee:
+        """Joint differential privacy of features and reward: the matrix's stream and one vector, composed."""
+        budget = self.privacy.budget
+        delta = stated_delta(budget) if isinstance(budget, ApproxDP) else 1e-6
+        both = CompositionEvent(events=(self.matrix.event, self.vector.event))
+        protects = "a user's features and reward"
+        return guarantee_of(both, delta=delta, trust="central", protects=protects, composed=False, observers=_SIGHT)
+
+    @property
+    def subgaussian(self) -> float:
+        """s_r."""
+        return self.domain.width / 2 if self.reward_std is None else self.reward_std
+
+    @cached_property
+    def matrix_bound(self) -> float:
+        """Sigma."""
+        stds = self.matrix.prefix_std()
+        return float(np.max(stds)) * matrix_quantile(self.dim, self.failure / 3 / len(stds))
+
+    @cached_property
+    def regulariser(self) -> float:
+        """lambda_0."""
+        return max(self.ridge, 2 * self.matrix_bound)
+
+    @property
+    def bits_per_user(self) -> int:
+        """x r and x x^T."""
+        return FLOAT_BITS * (self.dim + self.matrix.domain.dim)
+
+    def init(self, arms: Floats | None = None, replicates: tuple[int, ...] = ()) -> State:
+        """Nothing known."""
+        nothing, matrix = np.zeros(self.dim), np.zeros((self.dim, self.dim))
+        first, _ = self._snapshot(matrix, nothing, switches=0, rounds=0)
+        log_det = self.dim * math.log(self.regulariser)
+        return State(released=matrix, vector=nothing, log_det=log_det, batches=0, switches=0, repairs=0, snapshot=first)
+
+    def episode(self, state: State) -> Frozen:
+        """Public batches; what is left at the end is not released."""
+        assert self.batch is not None
+        left = self.horizon - state.batches * self.batch
+        return Frozen(number=state.batches, users=min(self.batch, left), released=left >= self.batch)
+
+    def publish(self, state: State) -> Snapshot:
+        """As of the last switch."""
+        return state.snapshot
+
+    def act(self, snapshot: Snapshot, contexts: Floats, coins: Coins) -> Choice:
+        """The first arm with the largest index, of every round: (rounds, K, d)."""
+        return certain(first_best(scores(snapshot, clip_norm(contexts, 1.0))))
+
+    def report(self, ask: Ask, played: Played, coins: Coins) -> Statistic:
+        """x x^T, or x r, both clipped."""
+        assert played.features is not None
+        all_finite("features", played.features)
+        x, rewards = clip_norm(played.features, 1.0), self.domain.report(played)
+        long = np.count_nonzero(np.einsum("ij,ij->i", played.features, played.features) > 1 + 1e-9)
+        domain = ask.protocol.domain
+        values = domain.pack(x[:, :, None] * x[:, None, :]) if isinstance(domain, Outer) else x * rewards.values
+        return domain.sealed(values, clipped=rewards.clipped + long)
+
+    def learn(self, state: State, episode: Frozen) -> Generator[Ask, Estimate, State]:
+        """Release the matrix; if *it* has grown, the vector too."""
+        gram = (yield self._asks[0]).total
+        outer = self.matrix.domain
+        assert isinstance(outer, Outer)
+        grown = replace(state, released=outer.unpack(gram), batches=state.batches + 1)
+        sign, log_det = np.linalg.slogdet(self.regulariser * np.eye(self.dim) + grown.released)
+        if not (sign > 0 and log_det > state.log_det + math.log1p(self.growth)):  # det V_m > (1 + C) det V
+            return grown
+        vector = state.vector + (yield self._asks[1]).total
+        switches, rounds = state.switches + 1, grown.batches * episode.users
+        snapshot, repaired = self._snapshot(grown.released, vector, switches=switches, rounds=rounds)
+        return replace(
+            grown,
+            vector=vector,
+            log_det=float(log_det),
+            switches=switches,
+            repairs=state.repairs + repaired,
+            snapshot=snapshot,
+        )
+
+    def counts(self, state: State) -> dict[str, Ints]:
+        """How often it changed its mind, and repaired a matrix."""
+        return {"switches": np.asarray(state.switches), "repairs": np.asarray(state.repairs)}
+
+    def _snapshot(self, gram: Floats, vector: Floats, *, switches: int, rounds: int) -> tuple[Snapshot, int]:
+        smallest, largest = self.regulariser - self.matrix_bound, self.regulariser + self.matrix_bound
+        inverse, repaired = positive_inverse(self.regulariser * np.eye(self.dim) + gram, floor=1e-3 * self.regulariser)
+        grown = self.dim * math.log1p(rounds / (self.dim * smallest))
+        radius = self.subgaussian * math.sqrt(2 * math.log(3 / self.failure) + grown)
+        radius += self.parameter_bound * math.sqrt(largest)
+        if switches:
+            quantile = vector_quantile(self.dim, self.failure / (3 * switches * (switches + 1)))  # q_l
+            radius += math.sqrt(switches) * self.vector.std(1) * quantile / math.sqrt(smallest)
+        return Snapshot(theta=inverse @ vector, inverse=inverse, radius=self.width * radius), int(repaired)

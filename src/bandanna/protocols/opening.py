@@ -1,0 +1,102 @@
+"""One protocol for a batch of fresh users, by whom they trust: what a policy asks for when it says `privacy`.
+
+model      protocol                                      pure (delta = 0)
+none       Clear
+central    CentralGaussian                               CentralLaplace
+local      LocalGaussian, LocalBits for bits             LocalBits
+shuffle    ShuffleBinomial, ShuffleBits for bits         -
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+from bandanna.accounting import accountant
+from bandanna.accounting.budgets import ApproxDP
+from bandanna.accounting.calibration.binomial import noise_of_std
+from bandanna.accounting.calibration.bits import bit_noise_of_std
+from bandanna.core.domain import Domain
+from bandanna.core.shapes import Bits
+from bandanna.errors import CalibrationError, InvalidBudget
+from bandanna.protocols.base import BatchProtocol
+from bandanna.protocols.central_gaussian import CentralGaussian
+from bandanna.protocols.central_laplace import CentralLaplace
+from bandanna.protocols.clear import Clear
+from bandanna.protocols.local_bits import LocalBits
+from bandanna.protocols.local_gaussian import LocalGaussian
+from bandanna.protocols.shuffle_binomial import ShuffleBinomial
+from bandanna.protocols.shuffle_bits import ShuffleBits
+from bandanna.protocols.trust import Privacy
+
+_BITS = (1.001, 1.002, 1.005, 1.01, 1.02, 1.05)  # times the central noise, tried in turn
+_VECTORS = (1.011, 1.017)
+_LEAST, _MOST = 1e-30, 1e100  # beyond, prices leave the floats
+NEAR = 1.05  # the noise of a quick calibration is hardly ever farther above the central one
+
+
+def open_batch(privacy: Privacy, domain: Domain, users: int, *, quick: bool = False) -> BatchProtocol:
+    """The calibrated protocol for sums of at most `users` users, of exactly so many in the shuffle model.
+
+    quick: in the shuffle model noise a little above the central one, if the accountant finds it enough, instead of a
+    search for the least: for policies with many sizes of batches.
+    """
+    sized = privacy.model == "shuffle" or privacy.pure  # other noise is the same for every number of users
+    return _opened(privacy, domain, users if sized else 0, quick)
+
+
+@lru_cache(maxsize=8192)
+def _opened(privacy: Privacy, domain: Domain, users: int, quick: bool) -> BatchProtocol:
+    if privacy.budget is None or not privacy.noisy:
+        return Clear(domain=domain)
+    if not _LEAST <= privacy.size <= _MOST:
+        allowed = f"rho or epsilon between {_LEAST:g} and {_MOST:g}, or infinite"
+        raise InvalidBudget("budget", privacy.budget, allowed)
+    shared: dict[str, Any] = {"budget": privacy.budget, "participations": privacy.participations}
+    if privacy.model == "shuffle":
+        return _shuffled(privacy, domain, users, quick, shared)
+    if privacy.model == "local" and isinstance(domain, Bits):
+        return LocalBits.calibrate(**shared)
+    if privacy.pure:
+        if privacy.model != "central" or privacy.calibration == "paper":
+            allowed = "a number in (0, 1), or the central model with tight noise, which can be pure"
+            raise InvalidBudget("delta", 0.0, allowed)
+        return CentralLaplace.calibrate(domain=domain, users=users, **shared)
+    gaussian: type[CentralGaussian] | type[LocalGaussian] = (
+        CentralGaussian if privacy.model == "central" else LocalGaussian
+    )
+    return gaussian.calibrate(domain=domain, calibration=privacy.calibration, **shared)
+
+
+def _shuffled(privacy: Privacy, domain: Domain, users: int, quick: bool, shared: dict[str, Any]) -> BatchProtocol:
+    """Binomial sums of bits or of vectors."""
+    budget = privacy.budget
+    if not isinstance(budget, ApproxDP) or privacy.pure or privacy.protocol != "binomial":
+        allowed = 'epsilon and delta > 0, and protocol="binomial": shuffled sums have bounded noise'
+        raise InvalidBudget("privacy", privacy, allowed)
+    bits, tight = isinstance(domain, Bits), privacy.calibration == "tight"
+    if quick and tight and privacy.participations == 1:
+        for factor in _BITS if bits else _VECTORS:
+            found = _near_central(domain, budget, users, factor)
+            if found is not None and accountant.satisfies(found.event, budget):
+                return found
+    if bits:
+        return ShuffleBits.calibrate(batch=users, **shared)
+    return ShuffleBinomial.calibrate(domain=domain, batch=users, calibration=privacy.calibration, **shared)
+
+
+def _near_central(domain: Domain, budget: ApproxDP, users: int, factor: float) -> BatchProtocol | None:
+    """Binomial noise of so many times the central standard deviation."""
+    std = factor * (domain.sensitivity / _mu(budget))
+    if isinstance(domain, Bits):
+        try:
+            return ShuffleBits(noise=bit_noise_of_std(std, users=users), delta=budget.delta)
+        except CalibrationError:
+            return None
+    noise = noise_of_std(std, sensitivity=domain.sensitivity, dim=domain.dim, users=users, composed=False)
+    return ShuffleBinomial(domain=domain, noise=noise, delta=budget.delta)
+
+
+@lru_cache(maxsize=64)
+def _mu(budget: ApproxDP) -> float:
+    return budget.mu()

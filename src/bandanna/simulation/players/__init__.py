@@ -1,0 +1,1 @@
+"""Players by kind of episode: exact accelerations of the plain loop."""

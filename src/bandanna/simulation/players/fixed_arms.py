@@ -1,0 +1,213 @@
+"""Arms that never change: users of an episode all take the same arm, or one of those that are tied; only sums matter.
+
+Where the arms of a seed are tied as an episode begins, each of its users flips a coin of the stream "ties"; the other
+seeds of that episode are played as they would be without it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bandanna.core.arriving import Arriving
+from bandanna.core.coins import StreamCoins
+from bandanna.core.domain import Statistic
+from bandanna.core.report import clip_rewards
+from bandanna.environments.base import World, read
+from bandanna.policies.base import RunningSums
+from bandanna.simulation.tally import Tally
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+_FEW = 100  # users who are drawn faster one by one than as groups
+_PART = 4096  # users who are held at once; the same for any number of seeds, as are then sums over them
+
+
+@dataclass(frozen=True, kw_only=True)
+class Group:
+    """Users of an episode who take the same arm, in every seed; there are several groups only where arms are tied."""
+
+    places: Integers  # (S,): the arm, by its place in the tables
+    counts: Integers  # (S,), or (1,) if they are all the same: how many users
+    rewards: Floats  # (S,): the sum of theirs, clipped to [0, 1]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ties:
+    """An episode after round `begin` in which some seeds have a choice."""
+
+    begin: int
+    choices: Integers  # (S,): how many arms are tied, 1 where there is no choice
+    places: Integers  # (S, groups): these arms come first
+    rows: Integers  # the seeds with a choice
+
+
+class FixedArms:
+    """Means and reports of the arms of every seed, tabulated once."""
+
+    def __init__(self, policy: RunningSums[Any], world: World) -> None:
+        contexts, block = read(world, 0, 1)  # (S, 1, K, d), (S, 1, K)
+        features, means = contexts[:, 0], block[:, 0]  # (S, K, d), (S, K)
+        self.world, self.dim, self.coins = world, policy.dim, StreamCoins(world.streams)
+        self.arms = policy.tabulate(features)
+        self.means, self.gaps = means.ravel(), (np.max(means, axis=1, keepdims=True) - means).ravel()
+        self.first = means.shape[1] * np.arange(len(means))  # where each seed's arms begin in the tables
+        ones = policy.statistic(features, np.ones(means.shape))
+        self.reports = ones.values.reshape(-1, ones.values.shape[-1])  # (S K, dim): at reward 1
+        self.clips = (np.linalg.norm(features, axis=-1) > 1 + 1e-9).ravel()
+        self.clipped = np.zeros(len(means), dtype=np.int64)
+        self._anything_clipped = bool(np.any(self.clips))
+
+    def play(self, policy: RunningSums[Any], snapshot: Any, rounds: int, tally: Tally) -> list[Group]:
+        """One episode, in groups of users."""
+        return self._groups(*self._choose(policy, snapshot, rounds, tally), rounds, tally)
+
+    def statistic(
+        self, policy: RunningSums[Any], snapshot: Any, rounds: int, tally: Tally, *, grouped: bool
+    ) -> Statistic:
+        """The users' reports: two groups of equal ones for each arm where rewards are 0 or 1, else one by one."""
+        before = self.clipped.copy()
+        place, ties = self._choose(policy, snapshot, rounds, tally)
+        if grouped and self.world.binary and rounds > _FEW:
+            values, counts = [], []
+            for group in self._groups(place, ties, rounds, tally):
+                ones = group.rewards.astype(np.int64)  # (S,)
+                values += [self.reports[group.places], self._reports(group.places, np.zeros(ones.shape))]
+                counts += [ones, group.counts - ones]
+            stacked = np.stack(values, axis=1)
+            return policy.domain.sealed(stacked, clipped=self.clipped - before, counts=np.stack(counts, axis=1))
+        whole = rounds <= _PART or policy.privacy.model == "concurrent"  # whose shufflers read a batch several times
+        users = self._users(place, ties, rounds, rounds if whole else _PART, tally)
+        parts = self._one_by_one(policy, users, tally, before)
+        if whole:
+            return next(parts)
+        return Arriving(policy.domain, users=rounds, source=parts, replicates=before.shape)
+
+    def _one_by_one(
+        self, policy: RunningSums[Any], users: Iterator[Integers], tally: Tally, before: Integers
+    ) -> Iterator[Statistic]:
+        """Reports of every user; what was clipped since `before` is counted with them."""
+        for places in users:
+            values = self._reports(places, self._rewards(places, tally))
+            yield policy.domain.sealed(values, clipped=self.clipped - before)
+            before = self.clipped.copy()
+
+    def _choose(
+        self, policy: RunningSums[Any], snapshot: Any, rounds: int, tally: Tally
+    ) -> tuple[Integers, Ties | None]:
+        """The arm of each seed, by its place in the tables, (S,); and who has a choice, whose losses come later."""
+        first, tied = policy.favoured(snapshot, self.arms)
+        place, begin = self.first + first, tally.done
+        gaps, ties = self.gaps[place], None
+        if tied is not None:
+            choices = np.sum(tied, axis=1)
+            order = np.argsort(~tied, axis=1, kind="stable")[:, : int(np.max(choices))]
+            rows = np.flatnonzero(choices > 1)
+            ties = Ties(begin=begin, choices=choices, places=self.first[:, None] + order, rows=rows)
+            gaps[rows] = 0.0
+        tally.steady(gaps, rounds)
+        if ties is not None and rounds == 1:
+            return self._flip(ties, 0, 1, tally)[:, 0], None
+        return place, ties
+
+    def _flip(self, ties: Ties, after: int, count: int, tally: Tally) -> Integers:
+        """The arms of `count` users after the first `after` of the episode, (S, count)."""
+        rank = self.coins.below(np.broadcast_to(ties.choices[:, None], (len(ties.choices), count)))
+        users = np.take_along_axis(ties.places, rank, axis=1)
+        tally.own(ties.rows, ties.begin + after, self.gaps[users[ties.rows]])
+        return users
+
+    def _users(self, place: Integers, ties: Ties | None, rounds: int, most: int, tally: Tally) -> Iterator[Integers]:
+        """The arm of every user, (S, n), at most so many at once."""
+        for begin in range(0, rounds, most):
+            count = min(most, rounds - begin)
+            if ties is None:
+                yield np.broadcast_to(place[:, None], (len(place), count))
+            else:
+                yield self._flip(ties, begin, count, tally)
+
+    def _groups(self, place: Integers, ties: Ties | None, rounds: int, tally: Tally) -> list[Group]:
+        """Those who take the same arm, and the sums of their rewards: one binomial draw where that is their law."""
+        summed = self.world.binary and rounds > 1
+        if ties is None:
+            sums = self._sums(place, rounds, tally) if summed else self._added(place, rounds, tally)
+            return [Group(places=place, counts=np.array([rounds]), rewards=sums)]
+        arms = ties.places.T  # (groups, S)
+        counts, rewards = np.zeros(arms.shape, dtype=np.int64), np.zeros(arms.shape)
+        for users in self._users(place, ties, rounds, _PART, tally):
+            earned = None if summed else self._rewards(users, tally)
+            for group, arm in enumerate(arms):
+                here = users == arm[:, None]
+                counts[group] += np.count_nonzero(here, axis=1)
+                if earned is not None:
+                    rewards[group] += np.sum(np.where(here, earned, 0.0), axis=1)
+        if summed:
+            rewards[:] = [self._sums(arm, count, tally) for arm, count in zip(arms, counts, strict=True)]
+        return [Group(places=arm, counts=n, rewards=sums) for arm, n, sums in zip(arms, counts, rewards, strict=True)]
+
+    def _sums(self, arm: Integers, counts: Integers | int, tally: Tally) -> Floats:
+        """Sums of so many rewards of 0 or 1, (S,), each drawn as one number; tallied."""
+        sums = self.world.reward_sums(self.means[arm], counts)
+        tally.rewards += sums
+        if self._anything_clipped:
+            self.clipped += self.clips[arm] * counts
+        return sums
+
+    def _added(self, place: Integers, rounds: int, tally: Tally) -> Floats:
+        """Sums of rewards of one arm that are drawn one by one, (S,)."""
+        if rounds == 1:
+            return self._rewards(place[:, None], tally)[:, 0]
+        return np.asarray(
+            sum(np.sum(self._rewards(u, tally), axis=1) for u in self._users(place, None, rounds, _PART, tally))
+        )
+
+    def _rewards(self, users: Integers, tally: Tally) -> Floats:
+        """Rewards one by one, (S, rounds), clipped to [0, 1]; tallied, and reports counted that are clipped."""
+        rewards = self.world.rewards(self.means[users])
+        tally.rewards += rewards[:, 0] if rewards.shape[1] == 1 else np.sum(rewards, axis=1)
+        if self.world.binary and not self._anything_clipped:
+            return rewards
+        inside, moved = clip_rewards(rewards)
+        self.clipped += np.count_nonzero(moved | self.clips[users], axis=1)
+        return inside
+
+    def _reports(self, places: Integers, rewards: Floats) -> Floats:
+        """Reports of these arms with these rewards: (...), (...) -> (..., dim)."""
+        values = self.reports[places]
+        values[..., : self.dim] *= rewards[..., None]
+        return values
+
+    def run(
+        self, policy: Any, noise: Iterator[Floats | float], tally: Tally, rounds: int
+    ) -> tuple[int, NDArray[np.int64]]:
+        """Up to `rounds` rounds of a policy whose releases are exact sums plus `noise`; releases made, repairs (S,)."""
+        total = np.zeros((len(self.first), policy.domain.dim))
+        vector, gram = total[:, : self.dim], total[:, self.dim :]
+        released: Floats = total
+        end, batches, repairs = tally.done + rounds, 0, np.zeros(len(total), dtype=np.int64)
+        for size in policy.channel.sizes:
+            if tally.done == end:
+                return batches, repairs
+            snapshot, repaired = policy.estimate(released, batches)
+            repairs += repaired
+            playing = min(size, end - tally.done)
+            groups = self.play(policy, snapshot, playing, tally)
+            if playing == size:
+                for group in groups:
+                    reports = self.reports[group.places]
+                    vector += reports[:, : self.dim] * group.rewards[:, None]
+                    gram += reports[:, self.dim :] * group.counts[:, None]
+                released = total + next(noise)
+                batches += 1
+        if tally.done < end:
+            snapshot, repaired = policy.estimate(released, batches)
+            repairs += repaired
+            counted = self.clipped.copy()
+            self.play(policy, snapshot, end - tally.done, tally)
+            self.clipped = counted  # no statistic is formed of what is not released
+        return batches, repairs

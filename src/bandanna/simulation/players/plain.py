@@ -1,0 +1,131 @@
+"""Plays any policy by its interface alone, one seed after the other: the loop as it is meant.
+
+Every other player is an exact acceleration of this one. It is what runs a policy of one's own.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from bandanna.core.coins import StreamCoins
+from bandanna.core.streams import Streams
+from bandanna.environments.base import World, read
+from bandanna.mechanisms.sources import FastNoise
+from bandanna.policies.base import Assigned, Floats, Frozen, Ints, Played, Policy, Until
+from bandanna.simulation.players.answers import Answers
+from bandanna.simulation.run import Run
+from bandanna.simulation.tally import Tally
+
+_PART = 4096  # users whose contexts are held at once
+
+
+def play(
+    policy: Policy[Any], world: World, tally: Tally, rounds: int, *, path: str, counterfactual: bool = False
+) -> Run:
+    """Play `rounds` rounds; an episode that the end cuts short teaches nothing.
+
+    counterfactual: draw what every arm would earn, as some accelerated players do; this changes no law.
+    """
+    seeds = [_Seed(policy, world, tally, place, path, counterfactual) for place in range(tally.n_seeds)]
+    for seed in seeds:
+        seed.run(rounds)
+    counts = [policy.counts(seed.state) for seed in seeds]
+    return Run(
+        guarantee=policy.guarantee,
+        releases=max(seed.releases for seed in seeds),
+        users=max(seed.users for seed in seeds),
+        clipped=np.array([seed.answers.clipped for seed in seeds], dtype=np.int64),
+        repairs=np.array([int(each.pop("repairs", np.zeros(()))) for each in counts], dtype=np.int64),
+        bits_per_user=policy.bits_per_user,
+        counts={name: np.array([int(each[name]) for each in counts], dtype=np.int64) for name in counts[0]},
+    )
+
+
+class _Seed:
+    """One seed: its world, its policy's state, and the runner's desk."""
+
+    def __init__(
+        self, policy: Policy[Any], world: World, tally: Tally, place: int, path: str, counterfactual: bool
+    ) -> None:
+        own = Streams([world.streams.seeds[place]])
+        self.policy, self.tally, self.place = policy, tally, place
+        self.world = world.environment.begin(own)
+        names = policy.noise_stream, policy.stream_noise or policy.noise_stream
+        noise, stream = (FastNoise(own.generators(name)[0]) for name in names)
+        self.answers = Answers(policy, noise, StreamCoins(own).of(0), path, stream=stream)
+        self.counterfactual = counterfactual
+        self.done, self.releases, self.users = 0, 0, 0
+        self.fixed = tuple(block[0, 0] for block in read(self.world, 0, 1, unit=False)) if self.world.fixed else None
+        self.state = policy.init(self.fixed[0] if self.fixed else None)
+
+    def run(self, rounds: int) -> None:
+        """Freeze, collect, release, learn."""
+        while self.done < rounds:
+            episode, left = self.policy.episode(self.state), rounds - self.done
+            if isinstance(episode, Until):
+                rows, ended = self._until(left)
+            elif isinstance(episode, Assigned):
+                whole = int(np.sum(episode.plays))
+                rows, ended = self._assigned(episode, min(whole, left)), whole <= left
+            else:
+                assert isinstance(episode, Frozen)  # rounds are at most the policy's horizon
+                rows, ended = self._frozen(min(episode.users, left)), episode.users <= left
+            if episode.released and ended:
+                self.state = self.answers.learn(self.state, episode, rows)
+                self.releases, self.users = self.releases + 1, self.done
+
+    def _look(self, users: int) -> tuple[Floats, Floats]:
+        """Contexts (users, K, d) and means (users, K) of the next rounds."""
+        if self.fixed is not None:
+            contexts, means = (np.broadcast_to(each, (users, *each.shape)) for each in self.fixed)
+            return contexts, means
+        contexts, means = read(self.world, self.done, users, unit=False)
+        return contexts[0], means[0]
+
+    def _until(self, left: int) -> tuple[Played, bool]:
+        """Devices choose until what is public says that the episode is over; whether it is."""
+        parts: list[Played] = []
+        while len(parts) < left:
+            parts.append(self._frozen(1))
+            features = parts[-1].features
+            assert features is not None
+            ended = self.policy.crossing(self.state, features) is not None
+            self.state = self.policy.passed(self.state, features)
+            if ended:
+                return Played.joined(parts), True
+        return Played.joined(parts), False
+
+    def _frozen(self, users: int) -> Played:
+        """Devices choose for themselves."""
+        snapshot, parts = self.policy.publish(self.state), []
+        for begin in range(0, users, _PART):
+            contexts, means = self._look(min(_PART, users - begin))
+            choice = self.policy.act(snapshot, self.policy.seen(contexts), self.answers.coins)
+            features = np.take_along_axis(contexts, choice.actions[:, None, None], axis=1)[:, 0]
+            rewards = self._earn(means, choice.actions)
+            parts.append(Played(rewards=rewards, features=features, arms=choice.actions, groups=choice.groups))
+        return Played.joined(parts)
+
+    def _assigned(self, episode: Assigned, users: int) -> Played:
+        """The server says what is played."""
+        arms = np.repeat(episode.arms, episode.plays)
+        if episode.in_turn:  # the first play of every arm, then the second ...
+            turn = np.concatenate([np.arange(n) for n in episode.plays])
+            arms = arms[np.argsort(turn, kind="stable")]
+        contexts, means = self._look(users)
+        arms = arms[:users]
+        features = np.take_along_axis(contexts, arms[:, None, None], axis=1)[:, 0]
+        return Played(rewards=self._earn(means, arms), features=features, arms=arms)
+
+    def _earn(self, means: Floats, arms: Ints) -> Floats:
+        """Rewards of these arms, (n,); regret and rewards go to the seed's row of the tally."""
+        chosen = np.take_along_axis(means, arms[:, None], axis=1)[:, 0]
+        if self.counterfactual:
+            rewards = np.take_along_axis(self.world.rewards(means[None])[0], arms[:, None], axis=1)[:, 0]
+        else:
+            rewards = self.world.rewards(chosen[None])[0]
+        self.tally.of_seed(self.place, self.done, np.max(means, axis=1) - chosen, rewards)
+        self.done += len(arms)
+        return np.asarray(rewards)

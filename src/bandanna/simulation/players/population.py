@@ -1,0 +1,150 @@
+"""Plays assigned episodes over a population: an episode at a time, at a cost of its clients, not of its rounds.
+
+A client's rewards of an arm have one mean while the episode lasts, so their sum is one binomial number; the sum of the
+clients' reports is all that most protocols need, and those that round every report get all of them, block by block.
+Seeds have different arms left, so each is run by itself, from streams of its own.
+
+Counted for every seed: released phases, actions played in them (sum of N_l), clients who answered, real numbers and
+bits that they sent, communication C(T) = sum of |U_l| N_l [001, (2)], and whether the best arm is still played.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from bandanna.core.arriving import Arriving
+from bandanna.core.coins import StreamCoins
+from bandanna.core.domain import Domain, Statistic
+from bandanna.core.estimate import Estimate
+from bandanna.environments.base import World
+from bandanna.environments.population import PopulationWorld
+from bandanna.errors import InvalidArgument
+from bandanna.loop import close
+from bandanna.mechanisms.sources import FastNoise, NoiseSource
+from bandanna.policies.base import Ask, Assigned, Floats, Played, Policy
+from bandanna.protocols.base import FLOAT_BITS, BatchProtocol
+from bandanna.simulation.run import Run
+from bandanna.simulation.tally import Tally
+
+_COUNTED = ("phases", "actions", "clients", "numbers", "bits", "communication", "active", "best_kept")
+
+
+def play(policy: Policy[Any], world: World, tally: Tally, rounds: int, *, path: str) -> Run:
+    """Play `rounds` rounds."""
+    if not isinstance(world, PopulationWorld):
+        raise InvalidArgument("env", world.environment, "a Population: phased elimination asks clients")
+    size, needed = world.environment.size, getattr(policy, "clients_needed", 0)
+    if size is not None and size < needed:
+        allowed = f"at least {needed} users: every phase of the schedule asks clients who were never asked"
+        raise InvalidArgument("env.size", size, allowed)
+    means = world.global_means()  # (S, K)
+    best, seeds = np.max(means, axis=1), []
+    for place, rng in enumerate(world.streams.generators(policy.noise_stream)):
+        asked, own = (
+            Inquiry(policy, world, place, FastNoise(rng), path),
+            Tally(checkpoints=tally.checkpoints, n_seeds=1),
+        )
+        _run(policy, asked, own, rounds, best[place] - means[place])
+        tally.regret[place], tally.total[place] = own.regret[0], own.total[0]
+        tally.rewards[place] = best[place] * rounds - own.total[0]
+        seeds.append(asked)
+    tally.done, tally.passed = rounds, len(tally.checkpoints)
+    counts = {name: np.array([seed.counts[name] for seed in seeds], dtype=np.int64) for name in _COUNTED}
+    return Run(
+        guarantee=policy.guarantee,
+        releases=int(np.max(counts["phases"])),
+        users=int(np.max(counts["clients"])),
+        clipped=np.array([seed.clipped for seed in seeds], dtype=np.int64),
+        repairs=np.zeros(tally.n_seeds, dtype=np.int64),
+        bits_per_user=max(seed.longest[1] for seed in seeds),
+        numbers_per_user=max(seed.longest[0] for seed in seeds),
+        counts=counts,
+    )
+
+
+def _run(policy: Policy[Any], asked: Inquiry, tally: Tally, rounds: int, gaps: Floats) -> None:
+    """One seed, whose arms lose `gaps` a round, (K,): an episode that the end cuts short is never released."""
+    state = policy.init(asked.arms)
+    while tally.done < rounds:
+        episode, left = policy.episode(state), rounds - tally.done
+        assert isinstance(episode, Assigned)
+        for arm, plays in zip(episode.arms, episode.plays, strict=True):
+            if playing := min(int(plays), rounds - tally.done):
+                tally.steady(gaps[arm : arm + 1], playing)
+        if np.sum(episode.plays) <= left:
+            state = close(policy.learn(state, episode), lambda ask, now=episode: asked.answer(ask, now))  # type: ignore[misc]
+            asked.counts.update({"phases": 1, "actions": len(episode.arms)})
+        elif episode.clients is None:  # whoever was asked has answered
+            asked.count(left, numbers=1, bits=FLOAT_BITS)
+    asked.counts.update({name: int(number) for name, number in policy.counts(state).items()})
+    asked.counts["best_kept"] = int(np.any(gaps[state.active] == 0))
+
+
+class Inquiry:
+    """The clients of one seed, and what they were asked, sent and clipped so far."""
+
+    def __init__(self, policy: Policy[Any], world: PopulationWorld, place: int, source: NoiseSource, path: str) -> None:
+        self.policy, self.world, self.place, self.source, self.path = policy, world, place, source, path
+        self.arms, self.coins = world.arms[place], StreamCoins(world.streams).of(place)
+        self.counts: Counter[str] = Counter()
+        self.clipped, self.longest = 0, (0, 0)  # numbers, bits
+
+    def answer(self, ask: Ask, episode: Assigned) -> Estimate:
+        """Ask the clients of an episode."""
+        assert isinstance(ask.protocol, BatchProtocol)
+        if episode.clients is None:
+            self.count(int(np.sum(episode.plays)), numbers=1, bits=FLOAT_BITS)
+            return ask.protocol.release(self._strangers(ask, episode), self.source, path=self.path)
+        self.count(episode.clients, numbers=len(episode.arms), bits=ask.protocol.bits_per_user)
+        arms, each = self.arms[episode.arms], self.path == "messages"
+        clients = self.world.clients(self.place, arms, episode.plays, episode.clients, each=each)
+        reports = (self.policy.report(ask, Played(rewards=block), self.coins) for block in clients)
+        whole = each or ask.protocol.rounds_rows
+        gathered = _rows if whole else _mean
+        statistic = gathered(ask.protocol.domain, reports, episode.clients)
+        estimate = ask.protocol.release(statistic, self.source, path=self.path)
+        self.clipped += int(statistic.clipped) + clients.clipped  # known when all clients have come
+        return estimate
+
+    def count(self, clients: int, *, numbers: int, bits: int) -> None:
+        """C(T) = sum over phases of |U_l| N_l [001, (2)], N_l in real numbers, or in bits where bits are sent."""
+        communicated = numbers if bits == numbers * FLOAT_BITS else bits
+        amounts = {"numbers": numbers, "bits": bits, "communication": communicated, "clients": 1}
+        self.counts.update({name: clients * amount for name, amount in amounts.items()})
+        self.longest = (max(self.longest[0], numbers), max(self.longest[1], bits))
+
+    def _strangers(self, ask: Ask, episode: Assigned) -> Statistic:
+        """Every round's client by itself; along the law, how many of them have either reward."""
+        arms, bound = self.arms[episode.arms], self.world.environment.bound
+        if self.path == "law":
+            ones, beyond = self.world.strangers(self.place, arms, episode.plays)
+            counts = np.concatenate([episode.plays - ones, ones])
+            rewards, places = np.repeat([-bound, bound], len(arms)), np.tile(episode.arms, 2)
+            rows = Played(rewards=rewards, arms=places, counts=counts)
+        else:
+            once, beyond, drawn = np.ones(1, dtype=np.int64), 0, list[Floats]()
+            for arm, plays in zip(arms, episode.plays, strict=True):
+                clients = self.world.clients(self.place, arm[None], once, int(plays), each=True)
+                drawn.extend(block[:, 0] for block in clients)
+                beyond += clients.clipped
+            rows = Played(rewards=np.concatenate(drawn), arms=np.repeat(episode.arms, episode.plays))
+        statistic = self.policy.report(ask, rows, self.coins)
+        self.clipped += int(statistic.clipped) + beyond
+        return statistic
+
+
+def _rows(domain: Domain, reports: Iterable[Statistic], users: int) -> Statistic:
+    """A row for every client, a block at a time."""
+    return Arriving(domain, users=users, source=reports, replicates=())
+
+
+def _mean(domain: Domain, reports: Iterable[Statistic], users: int) -> Statistic:
+    """One row, the mean of all, shared by all: the same sum."""
+    total, clipped = np.zeros(domain.dim), np.zeros((), dtype=np.int64)
+    for block in reports:
+        total, clipped = total + np.sum(block.values, axis=0), clipped + block.clipped
+    return domain.sealed(total[None] / users, clipped=clipped, counts=np.array([users], dtype=np.int64))
