@@ -44,11 +44,11 @@ from bandanna.environments.published import PublishedLinear
 from bandanna.environments.rewards import Bernoulli, Bounded, RewardLaw
 from bandanna.environments.sphere import SphereArms, SphereContexts
 from bandanna.errors import BandannaError, InvalidArgument
+from bandanna.policies.base import Policy
 from bandanna.policies.linear.linucb import LinUCB
 from bandanna.policies.linear.schedules import geometric
 from bandanna.policies.registry import ALGORITHMS, make
 from bandanna.protocols import trust
-from bandanna.simulation.engine import Policy
 from bandanna.simulation.tables import inside, keys, typed
 
 ENVIRONMENTS: dict[str, type[Environment]] = {
@@ -90,9 +90,9 @@ class Curve:
         with inside(f"{self.table}."):
             return make(self.algorithm, dim=dim, horizon=horizon, **chosen)
 
-    def calibrated(self, *, dim: int, horizon: int) -> Policy:
+    def calibrated(self, *, dim: int, horizon: int) -> Policy[Any]:
         """The same with its noise, radii and guarantee computed, ready to be sent to other processes."""
-        policy: Policy = self.policy(dim=dim, horizon=horizon)
+        policy: Policy[Any] = self.policy(dim=dim, horizon=horizon)
         with inside(f"{self.table}."):
             _ = policy.guarantee, policy.radii if isinstance(policy, LinUCB) else None
         return policy

@@ -24,7 +24,7 @@ import numpy as np
 
 from bandanna.core import require
 from bandanna.errors import BandannaError
-from bandanna.simulation.engine import Policy
+from bandanna.policies.base import Policy
 from bandanna.simulation.experiment import Experiment
 from bandanna.simulation.outputs import plain, stem, write_json
 from bandanna.simulation.result import Result
@@ -159,7 +159,7 @@ def _changes(before: Any, after: Any, where: str = "") -> list[str]:
     return [] if before == after else [f"{where} (was {before!r}, is {after!r})"]
 
 
-def _finished(directory: Path, block: Block, policy: Policy) -> Result | None:
+def _finished(directory: Path, block: Block, policy: Policy[Any]) -> Result | None:
     """What the block's file holds; a damaged one, or one with another guarantee, is as good as none."""
     file = directory / "blocks" / block.file
     if not file.exists():

@@ -61,17 +61,17 @@ class Anytime(RunningSums[State]):
                 "participations", privacy.participations, f"1 for an anytime policy in the {privacy.model} model"
             )
 
-    @property
+    @property  # type: ignore[override]
     def dim(self) -> int:
         """Features."""
         return self.first.dim
 
-    @property
+    @property  # type: ignore[override]
     def horizon(self) -> None:
         """Unknown."""
         return
 
-    @property
+    @property  # type: ignore[override]
     def privacy(self) -> Privacy:
         """That of every phase."""
         return self.first.privacy

@@ -16,7 +16,7 @@ from bandanna.protocols.base import BatchProtocol, StreamProtocol
 
 
 class Answers:
-    """Reports of the devices, and each protocol's own law or messages; counts releases, and what had to be clipped, (*R).
+    """Reports of the devices, and each protocol's own law or messages; counts releases and clipped reports (*R).
 
     stream: the noise of stream protocols, that of all others unless given.
     """
