@@ -61,18 +61,18 @@ class Anytime(RunningSums[State]):
                 "participations", privacy.participations, f"1 for an anytime policy in the {privacy.model} model"
             )
 
-    @property  # type: ignore[override]
-    def dim(self) -> int:
+    @property
+    def dim(self) -> int:  # type: ignore[override]
         """Features."""
         return self.first.dim
 
-    @property  # type: ignore[override]
-    def horizon(self) -> None:
+    @property
+    def horizon(self) -> None:  # type: ignore[override]
         """Unknown."""
         return
 
-    @property  # type: ignore[override]
-    def privacy(self) -> Privacy:
+    @property
+    def privacy(self) -> Privacy:  # type: ignore[override]
         """That of every phase."""
         return self.first.privacy
 
