@@ -56,7 +56,7 @@ class Desk:
     def rows(self, ask: Ask, played: Played) -> Played:
         """Whose reports are asked for; nobody's are those of one who did not answer."""
         if ask.of == "episode":
-            return played
+            return played if ask.arm is None else played.of_arm(ask.arm)
         if held := self.kept.get(ask.of, ()):
             return Played.joined(held)
         features = None if played.features is None else np.zeros_like(played.features[..., :1, :])

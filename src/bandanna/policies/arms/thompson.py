@@ -73,6 +73,10 @@ class Thompson(FiniteArmed[Tallies]):
         values = np.concatenate([bits.values * chosen, chosen], axis=-1)
         return ask.protocol.domain.sealed(values, clipped=bits.clipped)
 
+    def best(self, snapshot: Tallies, contexts: Floats) -> Ints:
+        """The largest mean."""
+        return np.full(len(contexts), np.argmax(snapshot.means()))
+
     def learn(self, state: Tallies, episode: Frozen) -> Generator[Ask, Estimate, Tallies]:
         """Successes and plays add up."""
         released = yield self.ask

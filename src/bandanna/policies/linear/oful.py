@@ -27,7 +27,7 @@ import numpy as np
 
 from bandanna.accounting.guarantee import Guarantee
 from bandanna.core import require
-from bandanna.core.coins import Coins
+from bandanna.core.coins import Coins, NoCoins
 from bandanna.core.domain import Statistic, all_finite, clip_norm
 from bandanna.core.estimate import Estimate
 from bandanna.core.linalg import first_best
@@ -157,6 +157,10 @@ class OFUL(Policy[State]):
         """The first arm with the largest index, of every round: (rounds, K, d)."""
         return certain(first_best(scores(snapshot, clip_norm(contexts, self.feature_bound))))
 
+    def best(self, snapshot: Snapshot, contexts: Floats) -> Ints:
+        """The largest <x, theta>."""
+        return self.act(replace(snapshot, radius=0.0), contexts, NoCoins()).actions
+
     def crossing(self, state: State, features: Floats) -> int | None:
         """After how many of these rounds, (n, d), the policy switches; None if it does not. V only grows: bisection."""
         x = clip_norm(features, self.feature_bound)
@@ -187,7 +191,7 @@ class OFUL(Policy[State]):
         assert isinstance(domain, PublicDirections)
         reported = domain.report(played, clip_norm(played.features, self.feature_bound))
         long = np.einsum("ij,ij->i", played.features, played.features) > self.feature_bound**2 * (1 + 1e-9)
-        return replace(reported, clipped=reported.clipped + np.count_nonzero(long))
+        return replace(reported, clipped=np.asarray(np.count_nonzero(long | self.domain.outside(played.rewards))))
 
     def learn(self, state: State, episode: Until) -> Generator[Ask, Estimate, State]:
         """Switch: release the episode's sum, once, and publish a new snapshot."""
