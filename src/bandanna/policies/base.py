@@ -305,6 +305,10 @@ class RunningSums(Policy[State]):
         """Make a phase that has no channel yet use this one; what it guarantees is computed from it anew."""
 
     @abstractmethod
+    def restored(self, phase: int, total: Floats, batches: int, repairs: Ints) -> State:
+        """The state after so many batches of a phase whose released sum is known: from saves of before."""
+
+    @abstractmethod
     def statistic(self, features: Floats, rewards: Floats) -> Statistic:
         """Reports of (*R, n, d) and (*R, n), clipped and counted."""
 

@@ -21,7 +21,7 @@ from bandanna.core.domain import Box, Statistic
 from bandanna.core.estimate import Estimate
 from bandanna.core.linalg import first_best
 from bandanna.policies.arms.finite import FiniteArmed, Tallies, no_tallies, reward_guarantee
-from bandanna.policies.base import Ask, Choice, Floats, Frozen, Played
+from bandanna.policies.base import Ask, Choice, Floats, Frozen, Ints, Played
 from bandanna.policies.named import algorithm
 from bandanna.protocols.clear import Clear
 

@@ -196,6 +196,12 @@ class Anytime(RunningSums[State]):
         before = state.repairs + state.inner.repairs  # the last snapshot of a phase is not used
         return State(phase=state.phase + 1, inner=fresh, batches=state.batches + inner.batches, repairs=before)
 
+    def restored(self, phase: int, total: Floats, batches: int, repairs: Ints) -> State:
+        """In its phase; repairs were counted over all of them."""
+        before = sum(len(self.phase(number).channel.sizes) for number in range(phase))
+        inner = self.phase(phase).restored(0, total, batches, np.zeros_like(repairs))
+        return State(phase=phase, inner=inner, batches=before, repairs=repairs)
+
     def counts(self, state: State) -> dict[str, Ints]:
         """How often a released matrix was shifted, in all phases."""
         return {"repairs": state.repairs + state.inner.repairs}

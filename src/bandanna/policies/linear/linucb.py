@@ -313,6 +313,10 @@ class LinUCB(RunningSums[State]):
         used = self._episode(batches) is not None  # after the last round nobody asks for the snapshot
         return State(total=total, batches=batches, repairs=state.repairs + used * repaired, snapshot=snapshot)
 
+    def restored(self, phase: int, total: Floats, batches: int, repairs: Ints) -> State:
+        """With the snapshot that follows."""
+        return State(total=total, batches=batches, repairs=repairs, snapshot=self.estimate(total, batches)[0])
+
     def counts(self, state: State) -> dict[str, Ints]:
         """How often a released matrix was shifted."""
         return {"repairs": state.repairs}
