@@ -285,6 +285,7 @@ class Loop:
         begin = batch.end if following(self.policy, batch) is not None else max(batch.end, self.made)
         self.progress = replace(progress, state=learned, begin=begin, asked=0, closed=progress.closed + 1)
         self.kept = {number: rows for number, rows in self.kept.items() if number >= self._needed()}
+        self.made = max(self.made, begin)  # more than a save knows
         self.slots.drop(batch)
         self.see()
 
