@@ -135,7 +135,7 @@ class Slots:
         return {
             "numbers": np.array(list(self._slots), dtype=np.int64),
             "batches": np.array([slot.batch for slot in slots], dtype=np.int64),
-            "features": np.array([slot.features for slot in slots], dtype=np.float64).reshape(-1, self._dim),
+            "features": np.array([slot.features for slot in slots], dtype=np.float64).reshape(len(slots), self._dim),
             "arms": np.array([slot.arm for slot in slots], dtype=np.int64),
             "groups": np.array([slot.group for slot in slots], dtype=np.int64),
             "answered": np.array([slot.reward is not None for slot in slots], dtype=np.bool_),

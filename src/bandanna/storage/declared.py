@@ -16,7 +16,8 @@ import numpy as np
 def checked(kind: type, parts: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of a dataclass, each of its declared type; ValueError for a wrong type and for a foreign field.
 
-    A whole number that was given as a float, as 20.0, becomes the integer that it is.
+    A whole number that was given as a float, as 20.0, becomes the integer that it is, and a number where an array
+    belongs one without axes.
     """
     hints, made = _hints(kind), {}
     for name, value in parts.items():
@@ -27,6 +28,8 @@ def checked(kind: type, parts: Mapping[str, Any]) -> dict[str, Any]:
         made[name] = int(value) if whole else value
         if not conforms(made[name], hint):
             raise ValueError(f"{kind.__name__}.{name} is a {type(value).__name__}, which is not what belongs there")
+        if typing.get_origin(hint) is np.ndarray:
+            made[name] = np.asarray(value)
     return made
 
 
@@ -39,9 +42,12 @@ def conforms(value: Any, hint: Any) -> bool:
         return _fits_array(value, typing.get_args(inside[1])[0])
     if origin is tuple and inside[-1] is Ellipsis:
         return isinstance(value, tuple) and all(conforms(part, inside[0]) for part in value)
+    if origin is tuple:
+        fits = isinstance(value, tuple) and len(value) == len(inside)
+        return fits and all(conforms(part, one) for part, one in zip(value, inside, strict=True))
     if origin is dict:
-        pairs = value.items() if isinstance(value, dict) else [(None, None)]
-        return all(conforms(key, inside[0]) and conforms(part, inside[1]) for key, part in pairs)
+        items = value.items() if isinstance(value, dict) else [(None, None)]
+        return all(conforms(key, inside[0]) and conforms(part, inside[1]) for key, part in items)
     if hint is float:
         return type(value) is float or (type(value) is int and abs(value) <= sys.float_info.max)
     if hint in (bool, int, str):
@@ -51,8 +57,8 @@ def conforms(value: Any, hint: Any) -> bool:
 
 def _fits_array(value: Any, number: Any) -> bool:
     """Numbers of the declared kind; an array without axes is written as a number."""
-    if type(value) in (int, float):
-        return type(value) is (int if issubclass(number, np.integer) else float)
+    if type(value) in (bool, int, float):
+        return np.asarray(value).dtype == number
     return isinstance(value, np.ndarray) and value.dtype == number
 
 
