@@ -58,7 +58,7 @@ def conforms(value: Any, hint: Any) -> bool:
 def _fits_array(value: Any, number: Any) -> bool:
     """Numbers of the declared kind; an array without axes is written as a number."""
     if type(value) in (bool, int, float):
-        return np.asarray(value).dtype == number
+        return bool(np.asarray(value).dtype == number)
     return isinstance(value, np.ndarray) and value.dtype == number
 
 
