@@ -70,6 +70,7 @@ def current(note: Mapping[str, Any], policy: Policy[Any]) -> dict[str, Any]:
         "asked": 0,
         "released": closed if policy.privacy.noisy else 0,
         "closed": closed,
+        "reports": begin_of(policy, closed),
     }
 
 

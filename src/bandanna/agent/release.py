@@ -1,4 +1,4 @@
-"""One episode of an agent is asked about until it is learned; every answer is durable before anybody sees what follows.
+"""One episode of an agent is asked about until it is learned; an answer is durable before anybody sees what follows.
 
 The noise of an answer is drawn before its expense is written, in memory, where nobody sees it: other decisions need
 not wait for it. What is interrupted before it is written was never released, and is drawn anew; what was written is
@@ -25,22 +25,23 @@ from bandanna.policies.base import Ask, Played
 if TYPE_CHECKING:
     from bandanna.agent.loop import Loop
 
-TASK = "agent"  # the agent's releases in its ledger
+TASK, KEPT = "agent", "agent, kept"  # the agent's releases in its ledger, those about users of before
 
 
 class NotStored(Exception):
     """An answer that has to be drawn."""
 
 
-def entry_of(ask: Ask, episode: int) -> tuple[str, str]:
-    """Task and batch of an ask in the ledger, which composes tasks: a person is in one batch of each.
+def entry_of(ask: Ask, episode: int) -> tuple[str, str, str | None]:
+    """Task, batch and alternative of an ask in the ledger, which composes tasks: a person is in one batch of each.
 
     All that an episode's users are asked is one batch, at the composed price; users of different arms are different
-    people. About rows that are forgotten after the answer a person is asked once, about others with every ask.
+    people. About rows that are forgotten after the answer a person is asked once. About others a person is asked every
+    time, in one group: groups are alternatives.
     """
     if ask.of == "episode":
-        return TASK, str(episode) if ask.arm is None else f"{episode}.{ask.step}"
-    return (f"{TASK}, {ask.of}", str(episode)) if ask.last else (f"{TASK}, {ask.of} {episode}.{ask.step}", "0")
+        return TASK, str(episode) if ask.arm is None else f"{episode}.{ask.step}", None
+    return (f"{TASK}, {ask.of}", str(episode), None) if ask.last else (KEPT, f"{episode}.{ask.step}", ask.of)
 
 
 def coins_for(seed: int | None, number: int) -> Coins:
@@ -67,7 +68,7 @@ class Release:
         self._coins = coins_for(loop.seed, batch.begin)
         self._kept: Desk | None = None
         self._held: list[Answer] = []  # drawn about the episode's users, and not yet written
-        self._read: Counter[tuple[str, str]] = Counter()  # how many answers of an entry were used
+        self._read: Counter[Any] = Counter()  # how many answers of an entry were used
 
     def run(self, *, draw: bool = True) -> None:
         """Answer everything, and go on with what was learned; without `draw`, from stored answers alone or not."""
@@ -84,7 +85,8 @@ class Release:
         place, self._read[name] = self._read[name], self._read[name] + 1
         if found is None:
             raise NotStored
-        return found[place] if isinstance(found, tuple) else found
+        answer: Estimate = found[place] if isinstance(found, tuple) else found
+        return answer
 
     def _answer(self, ask: Ask) -> Estimate:
         try:
@@ -105,6 +107,7 @@ class Release:
             forgot={**before.forgot, ask.of: self._batch.number + 1} if ask.last else before.forgot,
             source=loop.randomness(),
             asked=before.asked + 1,
+            reports=before.reports + (self._played.rewards.shape[0] if before.asked == 0 else 0),
             missing=before.missing + (self._missing if before.asked == 0 else 0),
             clipped=before.clipped + (int(statistic.clipped) if counted else 0),
         )
@@ -121,7 +124,7 @@ class Release:
 
     def _commit(self, ledger: Ledger, answers: list[Answer]) -> None:
         loop, batch, first = self._loop, self._batch, answers[0]
-        task, name = entry_of(first.ask, batch.number)
+        task, name, group = entry_of(first.ask, batch.number)
         events = tuple(answer.ask.protocol.event for answer in answers)
         event = events[0] if len(events) == 1 else CompositionEvent(events=events)
         data: Statistic | bytes = first.statistic
@@ -138,7 +141,8 @@ class Release:
         with loop.lock:
             settled, loop.settled = loop.settled, False
             members = loop.members(batch, first.ask.arm) if first.ask.of == "episode" else None
-            ledger.release(event, task=task, batch=name, data=data, draw=draw, members=members, streams=first.ask.begun)
+            ledger.release(event, task=task, batch=name, data=data, draw=draw, members=members,
+                           streams=first.ask.begun, one_of=group)  # fmt: skip
             loop.noted()
             loop.settled = settled
 
