@@ -19,7 +19,7 @@ from bandanna.core.domain import Statistic
 from bandanna.core.estimate import Estimate
 from bandanna.errors import InvalidArgument
 from bandanna.mechanisms.sources import NoiseSource
-from bandanna.policies.base import Ask, Played
+from bandanna.policies.base import Ask, Episode, Frozen, Played
 from bandanna.protocols.base import BatchProtocol, StreamProtocol
 
 State = TypeVar("State")
@@ -33,6 +33,13 @@ def close(steps: Generator[Ask, Estimate, State], answer: Callable[[Ask], Estima
             ask = steps.send(answer(ask))
     except StopIteration as learned:
         return learned.value  # type: ignore[no-any-return]
+
+
+def check_whole(episode: Episode, played: Played) -> None:
+    """Refuse a batch that somebody closed early or late: how many answer for it is public, who did not has a row too."""
+    users = played.rewards.shape[-1] if played.counts is None else np.unique(np.sum(played.counts, axis=-1)).tolist()
+    if isinstance(episode, Frozen) and users not in (episode.users, [episode.users]):
+        raise InvalidArgument("rows", users, f"{episode.users}, as many as the episode has users: batches are public")
 
 
 @dataclass(frozen=True, kw_only=True)

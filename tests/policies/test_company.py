@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from bandanna.accounting.budgets import ZCDP
-from bandanna.core.coins import FirstOfTied
+from bandanna.core.coins import NoCoins
 from bandanna.core.domain import Ball, clip_norm
 from bandanna.core.linalg import first_best, in_single
 from bandanna.core.report import LinearReport
@@ -28,9 +28,9 @@ from bandanna.policies.glm.glm_ucb import GLMUCB
 from bandanna.policies.glm.gloc import GLOC
 from bandanna.policies.glm.rs_glinucb import RSGLinUCB
 from bandanna.policies.linear.linucb import LinUCB, Snapshot, scores
-from bandanna.policies.oful import OFUL
-from bandanna.policies.oful_jdp import OFULJDP
-from bandanna.policies.thompson import Thompson
+from bandanna.policies.linear.oful import OFUL
+from bandanna.policies.linear.oful_jdp import OFULJDP
+from bandanna.policies.arms.thompson import Thompson
 from bandanna.simulation.rarely import norms_of
 
 Floats = NDArray[np.float64]
@@ -67,7 +67,7 @@ def linucb(rng: np.random.Generator, dim: int) -> Callable[[Floats], Any]:
 
     def decide(contexts: Floats) -> Floats:
         index = scores(snapshot, clip_norm(contexts, 1.0))
-        choice = policy.act(snapshot, contexts, FirstOfTied())
+        choice = policy.act(snapshot, contexts, NoCoins())
         return np.concatenate([index, choice.actions[:, None], choice.probabilities[:, None]], axis=1)
 
     return decide

@@ -29,8 +29,7 @@ from bandanna.protocols.base import Protocol
 from bandanna.protocols.central_gaussian import CentralGaussian
 from bandanna.protocols.trust import central, local, none, shuffle
 
-from .answering import device_coins
-from .scripted_noise import Scripted
+from .answering import Teacher, device_coins
 
 COINS = device_coins()
 STEPS = 2**53  # values that a uniform number can take
@@ -130,9 +129,18 @@ def test_what_is_not_finite_is_refused_before_it_meets_other_people(place: str, 
         OFULJDP(dim=2, horizon=10, batch=2, privacy=central(rho=1.0)),
     )
     with pytest.raises(InvalidStatistic, match=place):
-        public.absorb(public.init(), **given)
-    with pytest.raises(InvalidStatistic, match=place):
-        joint.learn(joint.init(), **given, source=Scripted())
+        public.report(public.ask, Played(**given), COINS)
+    for gram in (np.zeros(3), np.array([1e6, 1e6, 0.0])):  # the vector is asked for if the matrix has grown
+        asked: list[Ask] = []
+
+        def answer(ask: Ask, asked: list[Ask] = asked, gram: NDArray[np.float64] = gram) -> Estimate:
+            asked.append(ask)
+            return Estimate(total=gram if len(asked) == 1 else np.zeros(2), count=2, variance=0.0)
+
+        close(joint.learn(joint.init(), joint.episode(joint.init())), answer)
+        with pytest.raises(InvalidStatistic, match=place):
+            joint.report(asked[-1], Played(**given), COINS)
+    assert len(asked) == 2
 
 
 @pytest.mark.parametrize("policy", [UCB1(n_arms=2, horizon=9), Thompson(n_arms=2, horizon=9)])
@@ -147,7 +155,7 @@ def test_batches_of_the_joint_variant_have_the_public_size() -> None:
     policy = OFULJDP(dim=2, horizon=12, batch=3, privacy=central(rho=1.0))
     for users in (0, 2, 4):
         with pytest.raises(InvalidArgument, match="batches are public"):
-            policy.learn(policy.init(), np.zeros((users, 2)), np.zeros(users), Scripted())
+            Teacher(policy).learn(np.zeros((users, 2)), np.zeros(users))
 
 
 def test_numbers_of_ones_that_a_batch_cannot_have_are_refused() -> None:

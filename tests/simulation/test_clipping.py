@@ -17,8 +17,8 @@ from bandanna.errors import ClippingWarning
 from bandanna.policies.linear.anytime import Anytime
 from bandanna.policies.glm.glm_ucb import GLMUCB
 from bandanna.policies.linear.linucb import LinUCB
-from bandanna.policies.oful import OFUL
-from bandanna.policies.oful_jdp import OFULJDP
+from bandanna.policies.linear.oful import OFUL
+from bandanna.policies.linear.oful_jdp import OFULJDP
 from bandanna.protocols.trust import shuffle
 from bandanna.simulation.engine import simulate
 

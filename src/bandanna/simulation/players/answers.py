@@ -9,7 +9,7 @@ import numpy as np
 from bandanna.core.coins import Coins
 from bandanna.core.domain import Statistic
 from bandanna.core.estimate import Estimate
-from bandanna.loop import Desk, close
+from bandanna.loop import Desk, check_whole, close
 from bandanna.mechanisms.sources import NoiseSource
 from bandanna.policies.base import Ask, Episode, Played, Policy
 from bandanna.protocols.base import BatchProtocol, StreamProtocol
@@ -36,6 +36,7 @@ class Answers:
 
     def learn(self, state: Any, episode: Episode, played: Played) -> Any:
         """The state after an episode with these rows."""
+        check_whole(episode, played)
         self.desk = self.desk.keep(self.policy.keeps, played)
         return close(self.policy.learn(state, episode), lambda ask: self._answer(ask, played))
 
@@ -45,7 +46,7 @@ class Answers:
         if ask.of == "episode" and ask.step == 0:
             self.clipped = self.clipped + statistic.clipped
         if isinstance(ask.protocol, BatchProtocol) and ask.of == "episode" and ask.protocol.sums_only:
-            ask.protocol.check_users(users := _most_users(statistic))  # seeds may have different numbers of users
+            users = _most_users(statistic)  # seeds may have different numbers of users
             return ask.protocol.of_total(statistic.total(), users, self.source)
         source = self.stream if isinstance(ask.protocol, StreamProtocol) else self.source
         self.desk, estimate = self.desk.release(ask, statistic, source, path=self.path)
