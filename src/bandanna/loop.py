@@ -73,7 +73,7 @@ class Desk:
         """One release; a stream goes on from where it was."""
         kept = {name: rows for name, rows in self.kept.items() if not (ask.last and name == ask.of)}
         if isinstance(ask.protocol, StreamProtocol):
-            replicates = statistic.values.shape[:-2]
+            replicates = np.shape(statistic.clipped)  # a batch that arrives in parts is read once
             before = self.streams.get(ask.stream)
             begun = ask.protocol.begin(replicates) if before is None else before
             following, estimate = ask.protocol.release(begun, statistic, source, path=path)

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from bandanna.core import require
 from bandanna.core.coins import Coins
@@ -29,15 +30,18 @@ class Rewards(Box):
         """high - low."""
         return self.high - self.low
 
+    def outside(self, rewards: Floats) -> NDArray[np.bool_]:
+        """Which of them have to be clipped."""
+        return np.asarray(np.abs(self.project(rewards) - rewards) > 1e-9)
+
     def report(self, played: Played) -> Statistic:
         """Rewards (*R, n) as statistics of one number each, clipped and counted."""
         rewards, clipped = played.rewards, np.zeros(played.rewards.shape[:-1], dtype=np.int64)
         if rewards.size and not (rewards.min() >= self.low and rewards.max() <= self.high):  # not a number, too
             all_finite("rewards", rewards)
-            inside = self.project(rewards)
-            moved = np.abs(inside - rewards) > 1e-9
+            moved = self.outside(rewards)
             clipped = np.asarray(np.sum(moved if played.counts is None else moved * played.counts, axis=-1))
-            rewards = inside
+            rewards = self.project(rewards)
         return self.sealed(rewards[..., None], clipped=clipped, counts=played.counts)
 
     def bits(self, played: Played, coins: Coins) -> Statistic:

@@ -188,7 +188,7 @@ class OFUL(Policy[State]):
         all_finite("features", played.features)
         reported = domain.report(played, clip_norm(played.features, self.feature_bound))
         long = np.einsum("ij,ij->i", played.features, played.features) > self.feature_bound**2 * (1 + 1e-9)
-        return replace(reported, clipped=reported.clipped + np.count_nonzero(long))
+        return replace(reported, clipped=np.asarray(np.count_nonzero(long | self.domain.outside(played.rewards))))
 
     def learn(self, state: State, episode: Until) -> Generator[Ask, Estimate, State]:
         """Switch: release the episode's sum, once, and publish a new snapshot."""

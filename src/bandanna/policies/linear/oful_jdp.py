@@ -221,10 +221,11 @@ class OFULJDP(Policy[State]):
         assert played.features is not None
         all_finite("features", played.features)
         x, rewards = clip_norm(played.features, 1.0), self.domain.report(played)
-        long = np.count_nonzero(np.einsum("ij,ij->i", played.features, played.features) > 1 + 1e-9)
+        long = np.einsum("ij,ij->i", played.features, played.features) > 1 + 1e-9
         domain = ask.protocol.domain
         values = domain.pack(x[:, :, None] * x[:, None, :]) if isinstance(domain, Outer) else x * rewards.values
-        return domain.sealed(values, clipped=rewards.clipped + long)
+        clipped = np.asarray(np.count_nonzero(long | self.domain.outside(played.rewards)))
+        return domain.sealed(values, clipped=clipped)
 
     def learn(self, state: State, episode: Frozen) -> Generator[Ask, Estimate, State]:
         """Release the matrix; if *it* has grown, the vector too."""

@@ -40,6 +40,11 @@ class Answers:
         self.desk = self.desk.keep(self.policy.keeps, played)
         return close(self.policy.learn(state, episode), lambda ask: self._answer(ask, played))
 
+    def end(self, state: Any, episode: Episode, played: Played) -> None:
+        """Count the clipped reports of an episode that the end of the run cuts short; nothing is released."""
+        ask = next(self.policy.learn(state, episode))
+        self.clipped = self.clipped + self.policy.report(ask, played, self.coins).clipped
+
     def _answer(self, ask: Ask, played: Played) -> Estimate:
         self.releases += 1
         statistic = self.policy.report(ask, self.desk.rows(ask, played), self.coins)

@@ -42,7 +42,6 @@ def play(policy: Policy[Any], world: World, tally: Tally, rounds: int, *, path: 
         guarantee=policy.guarantee,
         releases=rounds,
         users=rounds,
-        reports=rounds,
         clipped=answers.clipped,
         repairs=np.zeros(tally.n_seeds, dtype=np.int64),
         bits_per_user=policy.bits_per_user,
