@@ -53,6 +53,8 @@ class Desk:
         """The rows of an episode that has ended, under the names that their devices chose."""
         if not names:
             return self
+        if played.rewards.ndim != 1:
+            raise InvalidArgument("rows", played.rewards.shape, "those of one run: a desk does not tell runs apart")
         kept = dict(self.kept)
         for number, name in enumerate(names):
             mine = played if played.groups is None else played.at(played.groups == number)

@@ -15,15 +15,17 @@ from numpy.typing import NDArray
 
 from bandanna.core.coins import NoCoins, StreamCoins
 from bandanna.core.domain import Ball, clip_norm
+from bandanna.core.estimate import Estimate
 from bandanna.core.linalg import first_best, in_single
 from bandanna.core.report import LinearReport
 from bandanna.core.streams import Streams
 from bandanna.glm.likelihood import maximum_likelihood
 from bandanna.glm.projections import onto_both
+from bandanna.loop import close
 from bandanna.mechanisms.sources import FastNoise
 from bandanna.mechanisms.sources.replicated import ReplicatedNoise
 from bandanna.policies.arms.thompson import Thompson
-from bandanna.policies.base import Played
+from bandanna.policies.base import Ask, Played
 from bandanna.policies.glm.b_glinucb import BGLinUCB
 from bandanna.policies.glm.batched import BatchEstimate
 from bandanna.policies.glm.ecolog import ECOLog
@@ -207,14 +209,19 @@ def test_a_seed_of_a_generalised_policy_decides_the_same_in_any_company(policy: 
 
     def play(rows: Floats) -> Any:
         who = rows.astype(int)
-        state, actions = made.init(replicates=(len(who),)), []
-        answers = Answers(made, FastNoise(np.random.default_rng(0)), NoCoins(), "law")
+        state, actions, source = made.init(replicates=(len(who),)), [], FastNoise(np.random.default_rng(0))
+        features, earned = np.zeros((len(who), 20, 3)), np.zeros((len(who), 20))
         for t in range(20):
-            here = contexts[t, who][:, None]
-            actions.append(made.act(made.publish(state), here, NoCoins()).actions[:, 0])
+            actions.append(made.act(made.publish(state), contexts[t, who][:, None], NoCoins()).actions[:, 0])
             chosen = np.arange(len(who)), actions[-1]
-            rows = Played(features=here[:, 0][chosen][:, None], rewards=rewards[t, who][chosen][:, None])
-            state = answers.learn(state, made.episode(state), rows)
+            features[:, t], earned[:, t] = contexts[t, who][chosen], rewards[t, who][chosen]
+
+            def answer(ask: Ask, end: int = t + 1) -> Estimate:
+                held = slice(end - 1 if ask.of == "episode" else 0, end)
+                rows = Played(features=features[:, held], rewards=earned[:, held])
+                return ask.protocol.release(made.report(ask, rows, NoCoins()), source, path="law")
+
+            state = close(made.learn(state, made.episode(state)), answer)
         return np.stack(actions, axis=1)
 
     in_company(play, np.arange(30.0), rng)
