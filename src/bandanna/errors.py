@@ -60,6 +60,10 @@ class UnknownEvent(BandannaError, TypeError):
     """The accountant does not know the price of this event, and does not guess."""
 
 
+class HorizonReached(InvalidArgument):
+    """More decisions than the policy's horizon has; nothing was recorded, and recommendations go on."""
+
+
 class BudgetExceeded(BandannaError):
     """The release would spend more than the ledger's budget; nothing was spent or released."""
 

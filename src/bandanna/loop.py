@@ -37,9 +37,8 @@ def close(steps: Generator[Ask, Estimate, State], answer: Callable[[Ask], Estima
 
 def check_whole(episode: Episode, played: Played) -> None:
     """Refuse a batch that somebody closed early or late: how many answer for it is public, who did not has a row too."""
-    users = played.rewards.shape[-1] if played.counts is None else np.unique(np.sum(played.counts, axis=-1)).tolist()
-    if isinstance(episode, Frozen) and users not in (episode.users, [episode.users]):
-        raise InvalidArgument("rows", users, f"{episode.users}, as many as the episode has users: batches are public")
+    if isinstance(episode, Frozen) and (rows := played.rewards.shape[-1]) != episode.users:
+        raise InvalidArgument("rows", rows, f"{episode.users}, as many as the episode has users: batches are public")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,7 +64,7 @@ class Desk:
     def rows(self, ask: Ask, played: Played) -> Played:
         """Whose reports are asked for; nobody's are those of one who did not answer."""
         if ask.of == "episode":
-            return played
+            return played if ask.arm is None else played.of_arm(ask.arm)
         if held := self.kept.get(ask.of, ()):
             return Played.joined(held)
         features = None if played.features is None else np.zeros_like(played.features[..., :1, :])

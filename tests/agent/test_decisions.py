@@ -160,7 +160,7 @@ def test_rewards_in_any_order() -> None:
         agents.append(agent)
     for other in agents[1:]:
         np.testing.assert_array_equal(
-            other._loop.progress.state.running.estimate.total, agents[0]._loop.progress.state.running.estimate.total
+            other._loop.progress.state.total, agents[0]._loop.progress.state.total
         )
 
 
@@ -273,7 +273,7 @@ def test_out_of_range_is_clipped_and_counted() -> None:
     with pytest.warns(ClippingWarning, match="3 of 3"):
         agent.close()
     assert agent.clipped == 3
-    total = agent._loop.progress.state.running.estimate.total
+    total = agent._loop.progress.state.total
     np.testing.assert_allclose(total[:6], [1.1, 0.0, 0.0, 1.36, 0.25, 0.0])
 
 

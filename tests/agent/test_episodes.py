@@ -38,7 +38,7 @@ def clear(**changes: Any) -> bd.LinUCB:
 
 def totals(agent: Agent) -> NDArray[np.float64]:
     """What was released so far."""
-    return agent._loop.progress.state.running.estimate.total
+    return agent._loop.progress.state.total
 
 
 def test_a_slot_without_a_reward_is_a_report_of_zeros() -> None:

@@ -17,7 +17,7 @@ from bandanna.agent import Agent
 from bandanna.agent.kinds import SAVES
 from bandanna.agent.releases import calibrations
 from bandanna.errors import BandannaError, BudgetExceeded
-from bandanna.policies import linucb
+from bandanna.policies.linear import linucb
 from bandanna.policies.linear.anytime import Anytime
 
 BUDGET: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-5}

@@ -431,7 +431,7 @@ def test_killed(model: str, tmp_path: Path) -> None:
     before = journal(tmp_path / "agent")
     assert agent.releases == len(before) >= used
     assert all(entry.release is not None for entry in before)
-    np.testing.assert_array_equal(agent._loop.progress.state.running.estimate.total, before[-1].release[0].total)
+    np.testing.assert_array_equal(agent._loop.progress.state.total, before[-1].release[0].total)
     agent.act_many(SETS[:9])
     after = journal(tmp_path / "agent")
     assert len(after) >= len(before) + 2

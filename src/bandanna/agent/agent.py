@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 import secrets
-import threading
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -14,22 +13,26 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
+import numpy as np
+
 from bandanna.accounting.guarantee import Guarantee
 from bandanna.accounting.people import hashed
 from bandanna.accounting.stores.journals import Journals, journal_of, refuse_journal
 from bandanna.accounting.view import LedgerView
-from bandanna.agent.contexts import Contexts, arms_of, many_arms_of
-from bandanna.agent.decisions import Decision, recognise
-from bandanna.agent.kinds import ENCODING, SAVES
-from bandanna.agent.loop import Loop, Sets
-from bandanna.agent.plan import Policy
-from bandanna.agent.releases import calibrations, recalibrate, release_seconds, reward_of
-from bandanna.agent.schema import check_save, check_snapshot
-from bandanna.agent.slots import Slots
+from bandanna.agent.arms import Contexts, Sets, arms_of, features_of, fixed_arms, many_arms_of
+from bandanna.agent.background import Background
+from bandanna.agent.decisions import Decision, issue_client, recognise, recognise_client
+from bandanna.agent.kinds import encoding_of, saves_of
+from bandanna.agent.loop import Loop, as_columns
+from bandanna.agent.release import Release
+from bandanna.agent.releases import calibrations, first_ask, recalibrate, release_seconds, reward_of
+from bandanna.agent.resume import resume
+from bandanna.agent.schema import check_arms, check_save, completed
 from bandanna.agent.users import listed
 from bandanna.core import require
 from bandanna.core.coins import NoCoins
 from bandanna.errors import BandannaError, ClippingWarning, InvalidArgument, SlowReleaseWarning
+from bandanna.policies.base import Assigned, Floats, Policy
 from bandanna.storage import files
 
 Self = TypeVar("Self", bound="Agent")
@@ -55,9 +58,13 @@ def _alone(method: Callable[Concatenate[Self, Arguments], Result]) -> Callable[C
 class Agent:
     """Decides, learns and saves: one policy in one process. Safe to use from several threads.
 
-    policy  what to run: `bd.LinUCB(...)` or an anytime policy
-    grace   how many further decisions a complete batch waits for late rewards
-    test    seeded noise and coins, which protect nobody; needs `seed`
+    policy   what to run: `bd.LinUCB(...)`, `bd.make(...)`, or a policy of one's own
+    arms     arms that stay: names, of a policy on `n_arms` arms without features (0, 1, ... by default), or features as
+             `act` takes them; then `act()` needs no contexts
+    grace    how many further decisions a complete batch waits for late rewards
+    release  "now": the first decision after that releases it; "background": a thread does, while decisions go on;
+             "manual": whoever calls `release_due`
+    test     seeded noise and coins, which protect nobody; needs `seed`
 
     A batch is complete after as many decisions as the public schedule says, and closed at the first decision after
     `grace` more: by count, never by who answered. A slot without a reward is a report of zeros, noised in full.
@@ -67,31 +74,71 @@ class Agent:
     the next one puts things right.
     """
 
-    def __init__(self, *, policy: Policy, grace: int = 0, test: bool = False, seed: int | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        policy: Policy[Any],
+        arms: Any = None,
+        grace: int = 0,
+        release: str = "now",
+        test: bool = False,
+        seed: int | None = None,
+    ) -> None:
         if not isinstance(policy, Policy):
-            raise InvalidArgument("policy", type(policy).__name__, "bd.LinUCB(...) or an anytime policy")
+            raise InvalidArgument("policy", type(policy).__name__, "a Policy: bd.LinUCB(...), bd.make(...), your own")
         if require.flag("test", test) != (seed is not None):
             raise InvalidArgument("seed", seed, "a whole number with test=True, None without: noise is secure")
         seed = None if seed is None else require.whole("seed", seed, least=0, most=require.SEEDS)
-        self._seed, self._pid, self._lock = seed, os.getpid(), threading.RLock()
+        require.one_of("release", release, ("now", "background", "manual"))
+        self._seed, self._pid = seed, os.getpid()
         self._name, self._told = secrets.token_hex(16), False
         secret = secrets.token_bytes(32) if seed is None else hashlib.sha256(f"agent {seed}".encode()).digest()
         session = secrets.token_hex(8) if seed is None else secret.hex()[:16]
-        self._loop = Loop(policy, require.whole("grace", grace, least=0), seed, secret, session)
-        self._loop.open_ledger(Journals(agent=self._name, terms=policy, secret=secret, encoding=ENCODING))
-        if self.release_seconds > _PATIENCE:
+        fixed = fixed_arms(policy, arms)
+        self._loop = Loop(policy, fixed, require.whole("grace", grace, least=0), seed, secret, session)
+        self._loop.at_once = release == "now"
+        self._lock = self._loop.lock
+        self._encoding = encoding_of(type(policy))
+        self._loop.open_ledger(Journals(agent=self._name, terms=self._terms(), secret=secret, encoding=self._encoding))
+        self._background = Background(self.release_due) if release == "background" else None
+        if release == "now" and self.release_seconds > _PATIENCE:
             warnings.warn(
                 f"a release takes about {self.release_seconds:.2g} seconds, during which nobody is answered: fewer "
-                "features, smaller batches, or a trust model with less noise to draw make it shorter",
+                'features, smaller batches, or release="background" make it shorter',
                 SlowReleaseWarning,
                 stacklevel=2,
             )
 
+    def _terms(self) -> Any:
+        """What the journals are for."""
+        loop = self._loop
+        return loop.policy if loop.arms is None else (loop.policy, *loop.arms.as_terms())
+
     @property
-    def policy(self) -> Policy:
+    def policy(self) -> Policy[Any]:
         """What runs."""
-        policy: Policy = self._loop.policy
-        return policy
+        return self._loop.policy
+
+    @property
+    def snapshot(self) -> Any:
+        """All that a device needs to decide: public."""
+        return self._loop.now.snapshot
+
+    @property
+    def theta(self) -> Floats | None:
+        """The newest estimate of the parameter, where the policy has one: public."""
+        return self.policy.theta(self.snapshot)
+
+    @property
+    def next_release(self) -> int | None:
+        """How many decisions the running batch still waits for, grace included: public. None: that is not known."""
+        return self._loop.waiting()
+
+    @property
+    def clients_wanted(self) -> int:
+        """How many more clients the running episode asks for; 0 where every round has its own user."""
+        batch = self._loop.now.batch
+        return 0 if batch is None or batch.clients is None else batch.clients - len(self._loop.clients)
 
     @property
     def guarantee(self) -> Guarantee:
@@ -122,8 +169,12 @@ class Agent:
 
     @property
     def release_seconds(self) -> float:
-        """About how long a release takes, by the random numbers that it draws; the agent waits for it. Public."""
-        return release_seconds(self.policy, secure=self._loop.source.secure)
+        """About how long a release takes, by the random numbers that it draws. Public."""
+        batch = self._loop.now.batch
+        ask, users = first_ask(self.policy, self._loop.progress.state), 1
+        if batch is not None:
+            users = batch.users if batch.clients is None else batch.clients
+        return release_seconds(self.policy, ask, users, secure=self._loop.source.secure)
 
     @property
     def late(self) -> int:
@@ -144,25 +195,49 @@ class Agent:
         kind = "Agent" if self._seed is None else "Agent for tests"
         return f"<{kind} of {self.policy!r}: {self.decisions} decisions, {self.releases} batches released>"
 
-    def act(self, contexts: Contexts, user: str | int | None = None) -> Decision:
-        """Decide for one user among these arms: a mapping from ids to features, an array (arms, d) or a DataFrame."""
-        return self._decide([arms_of(contexts, self.policy.dim)], [user], ["user"])[0]
+    def act(self, contexts: Contexts | None = None, user: str | int | None = None) -> Decision:
+        """Decide for one user among these arms: a mapping from ids to features, an array (arms, d) or a DataFrame.
+
+        Without contexts where the arms stay; of a policy that asks clients, one action for everybody.
+        """
+        return self._decide([self._set(contexts)], [user], ["user"])[0]
 
     def act_many(self, contexts: Any, users: Sequence[str | int | None] | None = None) -> list[Decision]:
-        """Decide for several users in order, as `act` one by one: an array (users, arms, d) or a list of sets of arms.
+        """Decide for several users in order, as `act` one by one: an array (users, arms, d) or a list of sets of arms;
+        where the arms stay, how many users.
 
         Everything is checked before anything is recorded. Where the users go beyond a batch, it is closed on the way,
         and those of this call who are in it cannot answer any more, unless there is grace.
         """
-        sets = many_arms_of(contexts, self.policy.dim)
+        if self._loop.arms is not None:
+            sets: Sets = [self._set(None)] * require.whole("contexts", contexts, most=10**7)
+        else:
+            sets = many_arms_of(contexts, features_of(self.policy))
         return self._decide(sets, listed(users, len(sets)), [f"users[{i}]" for i in range(len(sets))])
+
+    def _set(self, contexts: Any) -> tuple[Sequence[Any], Floats]:
+        """Ids and features of one user's arms: those of the call, or those that stay."""
+        fixed = self._loop.arms
+        if fixed is not None and contexts is not None:
+            raise InvalidArgument("contexts", contexts, "none: the arms of this agent stay the same")
+        if fixed is None and contexts is None:
+            allowed = f"the arms of this user, {features_of(self.policy)} features each (or arms= of the agent)"
+            raise InvalidArgument("contexts", None, allowed)
+        return arms_of(contexts, features_of(self.policy)) if fixed is None else (fixed.ids, fixed.features)
 
     @_alone
     def _decide(self, sets: Sets, people: Sequence[Any], names: Sequence[str]) -> list[Decision]:
         pairs = zip(people, names, strict=True)
         users = [None if user is None else hashed(self._loop.secret, user, name) for user, name in pairs]
+        if self.clients_wanted and any(user is not None for user in users):
+            raise InvalidArgument("user", "an id", "none: one action is for everybody, and recruit(user) names clients")
         self._tell(stacklevel=5)  # before anything is recorded
-        return self._loop.decide(sets, users, names)
+        if self._background is not None:
+            self._background.check()
+        decisions = self._loop.decide(sets, users, names)
+        if self._background is not None and self._loop.due(self._loop.grace) is not None:
+            self._background.wake()
+        return decisions
 
     def _tell(self, stacklevel: int) -> None:
         """Once: most of the reports so far had to be clipped."""
@@ -171,25 +246,66 @@ class Agent:
             self._told = True
             warnings.warn(said, stacklevel=stacklevel)
 
-    def recommend(self, contexts: Contexts) -> Any:
-        """The arm that the newest snapshot favours, without a slot: nothing is recorded, nothing learned from it.
+    def recommend(self, contexts: Contexts | None = None, *, explore: bool = False) -> Any:
+        """The arm that looks best by the newest snapshot, without a slot: nothing is recorded, nothing learned from it.
 
-        Of tied arms it is the first: no coin is flipped.
-        For users who may not take part, or not any more, and after the horizon. It uses released numbers only.
+        With `explore` the arm that the policy would take, its bonus for what is not known included; of tied arms the
+        first: no coin is flipped. For users who may not take part, or not any more, and after the horizon. It uses
+        released numbers only.
         """
-        ids, features = arms_of(contexts, self.policy.dim)
+        policy, (ids, features) = self.policy, self._set(contexts)
         self._at_home()
         with self._lock:
-            choice = self.policy.act(self._loop.progress.snapshot, features[None], NoCoins())
-            return ids[int(choice.actions[0])]
-
-    def observe(self, decision_id: str, reward: float) -> bool:
-        """The reward of a decision, once; False if it came too late, and was dropped and counted."""
-        return self._answer(decision_id, reward_of(reward))
+            now = self._loop.now
+            if not require.flag("explore", explore):
+                return ids[int(policy.best(now.snapshot, features[None])[0])]
+            if now.batch is not None and isinstance(now.batch.episode, Assigned):
+                place = (self._loop.made - now.batch.begin) % now.batch.users
+                return ids[int(now.batch.episode.arms_at(np.array([place]))[0])]
+            return ids[int(policy.act(now.snapshot, policy.seen(features[None]), NoCoins()).actions[0])]
 
     @_alone
-    def _answer(self, decision_id: str, reward: float) -> bool:
-        return self._loop.answer(*recognise(self._loop.secret, decision_id), reward)
+    def recruit(self, user: str | int | None = None) -> str | None:
+        """A client who answers for all rounds of the running episode: an id for `observe`, or None if there are enough.
+
+        For policies that play one action for everybody and ask a few (phased elimination); how many is public.
+        """
+        person = None if user is None else hashed(self._loop.secret, user, "user")
+        place = self._loop.recruit(person, "user")
+        if place is None:
+            return None
+        return issue_client(self._loop.secret, self._loop.clients.episode, place, self._loop.session)
+
+    def observe(self, decision_id: str, reward: float, *, client: str | None = None) -> bool:
+        """The reward of a decision, once, or a client's; False if it came too late, and was dropped and counted."""
+        return self._answer(decision_id, reward_of(reward), client)
+
+    @_alone
+    def _answer(self, decision_id: str, reward: float, client: str | None) -> bool:
+        number, session = recognise(self._loop.secret, decision_id)
+        if client is None:
+            return self._loop.answer(number, session, reward)
+        episode, place, joined = recognise_client(self._loop.secret, client)
+        return self._loop.client_answer((episode, place, joined), number, reward)
+
+    def release_due(self) -> bool:
+        """Release what is due, while others may decide; whether there was something. One call at a time does it."""
+        self._at_home()
+        loop = self._loop
+        if not loop.releasing.acquire(blocking=False):
+            return False
+        try:
+            with self._lock:
+                loop.settle()
+                batch = None if loop.over else loop.due(loop.grace)
+                work = None if batch is None else Release(loop, batch)
+            if work is None:
+                return False
+            work.run()
+        finally:
+            loop.releasing.release()
+        self.release_due()
+        return True
 
     @_alone
     def close(self) -> None:
@@ -216,47 +332,53 @@ class Agent:
             "seed": self._seed,
             "secret": loop.secret.hex(),
             "slots": loop.slots.to_columns(),
+            "clients": loop.clients.to_columns(),
+            "kept": {number: as_columns(rows) for number, rows in loop.kept.items()},
+            "arms": None if loop.arms is None else (loop.arms.ids, loop.arms.features),
         }
         plain = {name: getattr(loop, name) for name in Loop.PLAIN}
-        text = SAVES.text_of(content | plain | loop.progress.note())
+        text = saves_of(type(loop.policy)).text_of(content | plain | loop.progress.note())
         if loop.ledger is None:
             refuse_journal(file)
             files.write(file, text)
             return
-        loop.journals.attach(file, loop.notes(loop.progress.note()))
+        loop.journals.attach(file, loop.all_notes())
         files.write(file, text)
         loop.journals.saved(file)
 
     @classmethod
-    def load(cls, path: str | PathLike[str]) -> Agent:
-        """The agent that was saved at `path`. What it has released since then is taken from the journal."""
-        file = require.path("path", path)
-        content = SAVES.read(file)
-        with SAVES.errors_of(file):
+    def load(cls, path: str | PathLike[str], *, policy: type[Policy[Any]] | None = None, release: str = "now") -> Agent:
+        """The agent that was saved at `path`. What it has released since then is taken from the journal.
+
+        policy: the class of a policy of one's own; a save says which it was made with, and is not believed.
+        """
+        if policy is not None and not (isinstance(policy, type) and issubclass(policy, Policy)):
+            raise InvalidArgument("policy", policy, "the class of a Policy")
+        file, saves = require.path("path", path), saves_of(*(() if policy is None else (policy,)))
+        content = completed(saves.read(file))
+        with saves.errors_of(file):
             check_save(content)
-            policy, seed = content["policy"], content["seed"]
-            recalibrate(policy, content["calibrations"])
-            agent = cls(policy=policy, grace=content["grace"], test=seed is not None, seed=seed)
+            made, seed = content["policy"], content["seed"]
+            recalibrate(made, content["calibrations"])
+            arms = check_arms(content["arms"], made)
+            agent = cls(
+                policy=made, arms=arms, grace=content["grace"], release=release, test=seed is not None, seed=seed
+            )
             agent._restore(file, content)
         return agent
 
     def _restore(self, file: Path, content: dict[str, Any]) -> None:
         loop, self._name = self._loop, content["name"]
-        for name in Loop.PLAIN:
-            setattr(loop, name, content[name])
         loop.secret = bytes.fromhex(content["secret"])
-        loop.slots = Slots.from_columns(loop.policy.dim, content["slots"])
-        loop.check_counts(content["closed"])
         notes: dict[str, Any] = {}
         if loop.ledger is None:
             refuse_journal(file)
         else:
             journals, notes = Journals.load(
-                journal_of(file), agent=self._name, terms=loop.policy, secret=loop.secret, encoding=ENCODING
+                journal_of(file), agent=self._name, terms=self._terms(), secret=loop.secret, encoding=self._encoding
             )
             loop.open_ledger(journals)
-        loop.resume(content, notes)
-        check_snapshot(loop.progress.snapshot)
+        resume(loop, content, notes)
 
     def _at_home(self) -> None:
         if os.getpid() != self._pid:  # where a lock may be held by a thread that does not exist

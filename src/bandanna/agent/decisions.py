@@ -12,6 +12,7 @@ from typing import Any
 from bandanna.errors import InvalidArgument
 
 _ID = re.compile(r"(0|[1-9][0-9]{0,17})-([0-9a-f]{16})-([0-9a-f]{16})", re.ASCII)
+_CLIENT = re.compile(r"client-([0-9]{1,18})-([0-9]{1,18})-([0-9a-f]{16})-([0-9a-f]{16})", re.ASCII)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,3 +45,18 @@ def recognise(secret: bytes, given: Any) -> tuple[int, str]:
 
 def _mark(secret: bytes, number: int, session: str) -> str:
     return hmac.digest(secret, f"decision {number} {session}".encode(), hashlib.sha256).hex()[:16]
+
+
+def issue_client(secret: bytes, episode: int, place: int, session: str) -> str:
+    """The id of a client of an episode."""
+    return f"client-{episode}-{place}-{session}-{_mark(secret, place, f'{session} client {episode}')}"
+
+
+def recognise_client(secret: bytes, given: Any) -> tuple[int, int, str]:
+    """Episode, place and session of a client's id that this agent has issued."""
+    found = _CLIENT.fullmatch(given) if isinstance(given, str) else None
+    if found is None or not hmac.compare_digest(
+        found[4], _mark(secret, int(found[2]), f"{found[3]} client {int(found[1])}")
+    ):
+        raise InvalidArgument("client", given, "what recruit() of this agent has given")
+    return int(found[1]), int(found[2]), found[3]

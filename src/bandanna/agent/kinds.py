@@ -1,36 +1,44 @@
-"""Everything that an agent's save may contain: policies, calibrated protocols and their state, by name."""
+"""Everything that an agent's save may contain, by name: policies and their states, protocols and theirs."""
 
 from __future__ import annotations
 
+from functools import lru_cache
+from typing import Any
+
+from bandanna.agent.older import OLDER_KINDS, RENAMED
 from bandanna.core.report import LinearReport
 from bandanna.core.sizes import Sizes
-from bandanna.policies import anytime, linucb
-from bandanna.policies.linear.confidence import PaperConfidence
-from bandanna.policies.linear.schedules import FixedBatches, GeometricBatches
-from bandanna.protocols.channel import Channel, Running
+from bandanna.policies.base import Policy
+from bandanna.policies.kinds import kinds_of
+from bandanna.policies.registry import ALGORITHMS, OTHERS
+from bandanna.protocols.channel import Channel
 from bandanna.protocols.kinds import OLDER, PROTOCOLS
 from bandanna.storage.encoding import Encoding
 from bandanna.storage.saves import Saves
 
-ENCODING = Encoding(
-    {
-        **PROTOCOLS,
-        "LinUCB": linucb.LinUCB,
-        "Anytime": anytime.Anytime,
-        "PaperConfidence": PaperConfidence,
-        "FixedBatches": FixedBatches,
-        "GeometricBatches": GeometricBatches,
-        "LinearReport": LinearReport,
-        "Channel": Channel,
-        "Sizes": Sizes,
-        "State": linucb.State,
-        "AnytimeState": anytime.State,
-        "Running": Running,
-    },
-    older={
+_VALUES = {**PROTOCOLS, "LinearReport": LinearReport, "Channel": Channel, "Sizes": Sizes}
+
+
+@lru_cache(maxsize=64)
+def encoding_of(*own: type[Policy[Any]]) -> Encoding:
+    """For the policies of the catalogue and those given."""
+    kinds: dict[str, type] = dict(_VALUES)
+    known = set(kinds.values())
+    for policy in (*(each.kind for each in ALGORITHMS.values()), *OTHERS, *own):
+        new = {RENAMED.get(name, name): kind for name, kind in kinds_of(policy).items() if kind not in known}
+        kinds |= new
+        known |= set(new.values())
+    older = {
         **OLDER,
         "Channel": lambda parts: parts | ({"sizes": Sizes()} if parts["sizes"] == () else {}),  # they were a tuple
         "LinUCB": lambda parts: {"ties": "first"} | parts,  # there were no coins
-    },
-)
-SAVES = Saves(noun="agent", version=1, encoding=ENCODING)
+    }
+    return Encoding({**OLDER_KINDS, **kinds}, older=older)
+
+
+def saves_of(*own: type[Policy[Any]]) -> Saves:
+    """Of agents with these policies."""
+    return Saves(noun="agent", version=1, encoding=encoding_of(*own))
+
+
+ENCODING = encoding_of()

@@ -1,25 +1,43 @@
-"""Freeze, collect, release, learn - decision by decision: what an agent does, without locks and files."""
+"""Freeze, collect, release, learn - decision by decision: what an agent does, without files."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from itertools import groupby
 from typing import Any
+
+import numpy as np
 
 from bandanna.accounting.ledger import Ledger
 from bandanna.accounting.stores.journals import Journals
-from bandanna.agent.contexts import Floats
+from bandanna.agent.arms import FixedArms, Sets, features_of
+from bandanna.agent.clients import Clients
 from bandanna.agent.decisions import Decision, issue
-from bandanna.agent.plan import Batch, Plan
+from bandanna.agent.plan import Batch, batch_of, following
 from bandanna.agent.progress import Progress
-from bandanna.agent.releases import TASK, affordable, calibrated, calibrations, choose, noise_for, recalibrate
-from bandanna.agent.schema import check_calibrations, check_note, check_state
-from bandanna.agent.slots import Slot, Slots, seats
+from bandanna.agent.release import TASK, NotStored, Release, coins_for
+from bandanna.agent.releases import affordable, calibrations, first_ask, noise_for
+from bandanna.agent.slots import Slot, Slots
 from bandanna.agent.users import admit
-from bandanna.core.domain import Statistic
-from bandanna.errors import BandannaError, InvalidArgument
-from bandanna.storage.checks import check_source, demand
+from bandanna.core.estimate import Estimate
+from bandanna.errors import BandannaError, HorizonReached
+from bandanna.loop import Desk
+from bandanna.policies.base import Assigned, Choice, Played, Policy, Until, certain
 
-Sets = list[tuple[Sequence[Any], Floats]]  # ids and features (K, d), one for each user
+
+@dataclass(frozen=True, kw_only=True)
+class Now:
+    """What follows from the progress and the slots: the state, its snapshot, the running episode.
+
+    ended: of an episode that public numbers end, whether they have.
+    """
+
+    state: Any
+    snapshot: Any
+    batch: Batch | None
+    ended: bool = False
 
 
 class Loop:
@@ -29,77 +47,170 @@ class Loop:
     hold is released. `settle` derives the rest from that.
     """
 
-    PLAIN = "made", "filling", "late", "over"
+    PLAIN = "made", "beside", "late", "over"
 
-    def __init__(self, policy: Any, grace: int, seed: int | None, secret: bytes, session: str) -> None:
-        self.policy = policy  # LinUCB or Anytime, whose states differ
-        self.grace, self.secret, self.session = grace, secret, session
-        self.seed, (self.source, self.rng) = seed, noise_for(policy, seed)
-        self.plan, self.slots = Plan(policy), Slots(policy.dim)
-        self.made = self.filling = 0  # decisions; the batch of the next one
+    def __init__(
+        self, policy: Policy[Any], arms: FixedArms | None, grace: int, seed: int | None, secret: bytes, session: str
+    ) -> None:
+        self.policy, self.arms, self.grace = policy, arms, grace
+        self.secret, self.session, self.seed = secret, session, seed
+        self.lock, self.releasing = threading.RLock(), threading.Lock()
+        self.at_once = True  # batches are released as soon as they are due, by whoever decides next
+        self.slots, self.clients = Slots(features_of(policy)), Clients()
+        self.kept: dict[int, Played] = {}  # by episode: rows that later asks may be about
+        self.made = self.beside = 0  # decisions; those of them that belong to no episode
         self.late = 0
         self.over = False
-        self.noted = 0  # phases whose calibration all journals have
+        self.known = 0  # phases whose calibration all journals have
         self.settled = True  # False from the first change of a call to its last
-        self.published = self.policy.publish(self.policy.init(()))  # state and snapshot
-        state, snapshot = self.published
-        self.progress = Progress(state=state, snapshot=snapshot, source=self.randomness())
+        state = policy.init(None if arms is None else arms.features)
+        self.source, self.rng = noise_for(first_ask(policy, state), seed)
+        self.progress = Progress(state=state, source=self.randomness())
+        self.see()
 
     def open_ledger(self, journals: Journals) -> None:
         """Where something is promised, every release goes through a ledger over the journals."""
         privacy = self.policy.privacy
         self.journals, self.ledger = journals, None
-        if privacy.noisy:
+        if privacy.noisy and privacy.budget is not None:
             self.ledger = Ledger(budget=privacy.budget, participations=privacy.participations, store=journals)
-            affordable(self.policy, self.ledger)
+            affordable(self.policy)
+
+    def see(self) -> None:
+        """The running episode and the one that is filling, from the progress and the slots."""
+        progress, ended = self.progress, self.progress.asked > 0
+        state, batch = progress.state, batch_of(self.policy.episode(progress.state), progress.begin)
+        if batch is not None and isinstance(batch.episode, Until):
+            rows = [] if ended else self.slots.features(batch, self.made)
+            for place, features in enumerate(rows, start=1):
+                state, ended = self._pass(state, features)
+                if ended:
+                    batch = replace(batch, users=place)
+                    break
+            else:
+                batch = replace(batch, users=max(1, self.made - batch.begin)) if ended else batch
+        self.now = Now(state=state, snapshot=self.policy.publish(state), batch=batch, ended=ended)
+        self.filling = batch
+        while self.filling is not None and self.filling.end <= self.made:
+            self.filling = following(self.policy, self.filling)
+        if batch is not None and batch.clients is not None:
+            self.clients.begin(batch.number)
+
+    def _pass(self, state: Any, features: Any) -> tuple[Any, bool]:
+        """One more round of an episode that public numbers end: the state after it, and whether they do."""
+        ended = self.policy.crossing(state, features[None]) is not None
+        return self.policy.passed(state, features[None]), ended
 
     def decide(self, sets: Sets, users: Sequence[str | None], names: Sequence[str]) -> list[Decision]:
-        """Check everything, then decide for one user after the other, closing batches on the way."""
-        self._room_for(len(sets))
-        if self.ledger is not None:
-            admit(users, names=names, made=self.made, filling=self.filling, plan=self.plan, slots=self.slots,
+        """Check everything, then decide for one user after the other, closing episodes on the way."""
+        count = len(users)
+        self._room_for(count)
+        if self.ledger is not None and self._clients is None:
+            admit(users, names=names, made=self.made, batches=self._coming(), slots=self.slots,
                   store=self.journals, task=TASK, participations=self.ledger.participations)  # fmt: skip
         self.settled = False
         decisions: list[Decision] = []
-        while len(decisions) < len(sets):
-            self._close(lambda batch: batch.end + self.grace <= self.made)
-            due = self.plan.batch(self.progress.closed)
-            assert due is not None
-            count = due.end + self.grace - self.made if due.released else len(sets)
-            chunk = slice(len(decisions), len(decisions) + count)
-            decisions += self._record(sets[chunk], users[chunk])
+        while len(decisions) < count:
+            if self.at_once:
+                self._close(self.grace)
+            if self.now.batch is None:
+                self.settled = True
+                raise HorizonReached(
+                    "decisions", self.made + 1, f"at most {self.made}: the policy has no more episodes"
+                )
+            done = slice(len(decisions), len(decisions) + self._together(count - len(decisions)))
+            decisions += self._record(sets[done], users[done])
         self.settled = True
         return decisions
+
+    @property
+    def _clients(self) -> int | None:
+        return None if self.now.batch is None else self.now.batch.clients
+
+    def _coming(self) -> Iterator[Batch]:
+        """The episodes of the next decisions, as far as they are known."""
+        batch = self.filling
+        while batch is not None:
+            yield batch
+            batch = following(self.policy, batch)
+
+    def _together(self, left: int) -> int:
+        """How many decisions may be made before an episode has to be closed, or public numbers looked at."""
+        batch = self.now.batch
+        assert batch is not None
+        if isinstance(batch.episode, Until) and not self.now.ended:
+            return 1
+        return batch.end + self.grace - self.made if self.at_once and batch.episode.released else left
 
     def _room_for(self, count: int) -> None:
         if self.over:
             raise BandannaError("the agent is closed: it makes no more decisions; recommend(...) still answers")
-        horizon = self.policy.horizon
-        if horizon is not None and self.made + count > horizon:
+        horizon, rounds = self.policy.horizon, self.made - self.beside + count
+        if horizon is not None and rounds > horizon:
             allowed = f"at most {horizon}, the policy's horizon; nothing was recorded, and recommend(...) still answers"
-            raise InvalidArgument("decisions", self.made + count, allowed)
+            raise HorizonReached("decisions", rounds, allowed)
 
     def _record(self, sets: Sets, users: Sequence[str | None]) -> list[Decision]:
-        """Decide with the snapshot in force; every decision has a slot."""
-        arms = [features for _, features in sets]
-        chosen = choose(self.policy, self.progress.snapshot, arms, seed=self.seed, number=self.made)
+        """Decide with the snapshot in force; every decision has a slot, unless its episode is not known yet."""
         decisions = []
-        for (ids, features), user, (action, probability) in zip(sets, users, chosen, strict=True):
-            batch = self.plan.batch(self.filling)
-            assert batch is not None
-            slot = Slot(batch=batch.number, session=self.session, features=features[action].copy(), user=user)
-            self.slots.record(self.made, slot)
+        for (ids, features), user, (action, probability, group) in zip(sets, users, self._choices(sets), strict=True):
+            batch, running = self.filling, self.now.batch
+            assert running is not None
+            if batch is None:
+                self.beside += 1
+            elif batch.clients is None:
+                slot = Slot(batch=batch.number, session=self.session, features=features[action].copy(), arm=action,
+                            group=group, user=user)  # fmt: skip
+                self.slots.record(self.made, slot)
             name = issue(self.secret, self.made, self.session)
-            decisions.append(Decision(id=name, arm=ids[action], probability=probability, episode=batch.number))
+            number = (batch or running).number
+            decisions.append(Decision(id=name, arm=ids[action], probability=probability, episode=number))
             self.made += 1
-            self.filling += self.made == batch.end
+            if batch is not None:
+                self._go_forward(batch, features[action])
         return decisions
 
+    def _go_forward(self, batch: Batch, features: Any) -> None:
+        """After a decision of an episode."""
+        if isinstance(batch.episode, Until):
+            state, ended = self._pass(self.now.state, features)
+            batch = replace(batch, users=self.made - batch.begin) if ended else batch
+            self.now = replace(self.now, state=state, batch=batch, ended=ended)
+        if batch.end <= self.made:
+            self.filling = following(self.policy, batch)
+
+    def _choices(self, sets: Sets) -> Iterator[tuple[int, float, int]]:
+        """For each set of arms (K, d): the action, its probability, its group (or -1); each by its own coins."""
+        batch, number = self.now.batch, self.made
+        assert batch is not None
+        for _, alike in groupby(sets, key=lambda each: len(each[1])):
+            contexts = np.stack([features for _, features in alike])  # (users, K, d)
+            if isinstance(batch.episode, Assigned):
+                places = (number - batch.begin + np.arange(len(contexts))) % batch.users
+                choice = certain(batch.episode.arms_at(places))
+            else:
+                choice = self._act(contexts, number)
+            groups = np.full(len(contexts), -1) if choice.groups is None else choice.groups
+            yield from zip(choice.actions.tolist(), choice.probabilities.tolist(), groups.tolist(), strict=True)
+            number += len(contexts)
+
+    def _act(self, contexts: Any, number: int) -> Choice:
+        return self.policy.act(self.now.snapshot, self.policy.seen(contexts), coins_for(self.seed, number))
+
+    def played(self, batch: Batch) -> tuple[Played, int]:
+        """The rows of an episode, and how many have no answer; a reward of nothing is the one nearest to 0."""
+        if batch.clients is not None:
+            return self.clients.played(batch)
+        low, high = getattr(self.policy, "reward_range", (0.0, 0.0))
+        return self.slots.played(batch, nothing=float(min(max(0.0, low), high)))
+
+    def members(self, batch: Batch, arm: int | None) -> list[str]:
+        """Who is in an episode, or was assigned an arm of it."""
+        return self.slots.members(batch, arm) if batch.clients is None else self.clients.members(batch)
+
     def answered(self) -> int:
-        """The reports in closed batches, without those that nobody gave a reward for."""
-        closed = self.progress.closed
-        last = self.plan.batch(closed - 1) if closed else None
-        return 0 if last is None else last.end - self.progress.missing
+        """The reports in closed episodes, without those that nobody gave a reward for."""
+        return self.progress.begin - self.beside - self.progress.missing
 
     def answer(self, number: int, session: str, reward: float) -> bool:
         """A reward: kept, or late."""
@@ -107,56 +218,88 @@ class Loop:
         self.late += not kept
         return kept
 
+    def recruit(self, user: str | None, name: str) -> int | None:
+        """A client of the running episode: its place, or None if there are enough."""
+        batch = self.now.batch
+        if self.over or batch is None or batch.clients is None or len(self.clients) >= batch.clients:
+            return None
+        assert isinstance(batch.episode, Assigned)
+        if self.ledger is not None:
+            admit([user], names=[name], made=self.made, batches=iter([replace(batch, begin=self.made, users=1)]),
+                  slots=self.slots, store=self.journals, task=TASK, participations=self.ledger.participations,
+                  present=self.clients.users())  # fmt: skip
+        return self.clients.join(len(batch.episode.arms), self.session, user)
+
+    def client_answer(self, client: tuple[int, int, str], number: int, reward: float) -> bool:
+        """A client's reward of a round: kept, or late."""
+        batch, (episode, place, session) = self.now.batch, client
+        kept = False
+        inside = batch is not None and batch.begin <= number < min(batch.end, self.made)
+        if not self.over and batch is not None and inside and episode == self.clients.episode == batch.number:
+            assert isinstance(batch.episode, Assigned)
+            arm = int(batch.episode.arms_at(np.array([number - batch.begin]))[0])
+            where = int(np.flatnonzero(batch.episode.arms == arm)[0])
+            kept = self.clients.answer(place, session, number, where, reward)
+        self.late += not kept
+        return kept
+
+    def due(self, grace: int) -> Batch | None:
+        """The running episode, if it is complete and waits no more."""
+        batch = self.now.batch
+        if batch is None or not batch.episode.released:
+            return None
+        complete = self.now.ended if isinstance(batch.episode, Until) else batch.end <= self.made
+        return batch if self.progress.asked or (complete and batch.end + grace <= self.made) else None
+
+    def waiting(self) -> int | None:
+        """How many decisions the running episode waits for."""
+        batch = self.now.batch
+        unknown = batch is None or not batch.episode.released or isinstance(batch.episode, Until)
+        return None if unknown or batch is None else max(0, batch.end + self.grace - self.made)
+
     def close(self) -> None:
-        """Release the complete batches, and no more decisions."""
+        """Release the complete episodes, and no more decisions."""
         self.settled = False
-        self._close(lambda batch: batch.end <= self.made)
+        self._close(0)
         self.over = self.settled = True
 
-    def _close(self, due: Callable[[Batch], bool]) -> None:
-        """Release the batches that are due, in order."""
-        while (batch := self.plan.batch(self.progress.closed)) is not None and batch.released and due(batch):
-            self._release(batch)
+    def _close(self, grace: int) -> None:
+        """Release the episodes that are due, in order."""
+        while (batch := self.due(grace)) is not None:
+            Release(self, batch).run()
 
-    def _release(self, batch: Batch) -> None:
-        """Close one batch: all or nothing. A failure leaves it open, and nothing was spent or shown."""
-        features, rewards, missing = self.slots.reports(batch)
-        statistic = self.policy.statistic(features, rewards)
+    def find(self, task: str, batch: str) -> Estimate | None:
+        """An answer that was given before."""
+        entry = None if self.ledger is None else self.journals.find(task, batch)
+        return None if entry is None or entry.release is None else entry.release[0]
 
-        def draw() -> Any:
-            note = self._drawn(statistic, missing)
-            self.journals.advance(self.notes(note, known=self.noted))
-            return note["state"].running.estimate
+    def noted(self) -> None:
+        """Go on from what the journals know."""
+        self.known = len(calibrations(self.policy))
+        self.progress = Progress.read(self.journals.state())
 
-        if self.ledger is None:
-            note = self._drawn(statistic, missing)
-        else:
-            people = self.slots.members(batch)
-            self.ledger.release(batch.event, task=TASK, batch=batch.number, data=statistic, draw=draw, members=people,
-                                streams=batch.streams)  # fmt: skip
-            self.noted = calibrated(self.policy)
-            note = self.journals.state()
-        self._go_on(note)
+    def go_on(self, progress: Progress, learned: Any, batch: Batch, played: Played) -> None:
+        """The episode is learned."""
+        if self.policy.keeps:
+            self.kept[batch.number] = played
+        begin = batch.end if following(self.policy, batch) is not None else max(batch.end, self.made)
+        self.progress = replace(progress, state=learned, begin=begin, asked=0, closed=progress.closed + 1)
+        self.kept = {number: rows for number, rows in self.kept.items() if number >= self._needed()}
         self.slots.drop(batch)
+        self.see()
 
-    def _drawn(self, statistic: Statistic, missing: int) -> dict[str, Any]:
-        """What follows from a batch, with its noise: to be noted before anybody sees it."""
-        before = self.progress
-        learned = self.policy.learn(before.state, statistic, self.source, path="messages")
-        self.published = self.policy.publish(learned)
-        return {
-            "state": self.published[0],
-            "source": self.randomness(),
-            "closed": before.closed + 1,
-            "missing": before.missing + missing,
-            "clipped": before.clipped + int(statistic.clipped),
-        }
+    def _needed(self) -> int:
+        """Rows of episodes before this number are kept under no name."""
+        return min((self.progress.forgot.get(name, 0) for name in self.policy.keeps), default=0)
 
-    def _go_on(self, note: Mapping[str, Any]) -> None:
-        """From what was noted with a release, or saved."""
-        if note["state"] is not self.published[0]:
-            self.published = note["state"], self.policy.publish(note["state"])[1]
-        self.progress = Progress.read(note, snapshot=self.published[1])
+    def kept_with(self, episode: int, played: Played) -> Desk:
+        """The rows that later asks may be about, those of an episode among them."""
+        desk, forgot = Desk(), self.progress.forgot
+        for number, rows in sorted({**self.kept, episode: played}.items()):
+            new = Desk().keep(self.policy.keeps, rows).kept
+            fresh = {name: part for name, part in new.items() if number >= forgot.get(name, 0)}
+            desk = replace(desk, kept={**desk.kept, **{n: (*desk.kept.get(n, ()), *p) for n, p in fresh.items()}})
+        return desk
 
     def settle(self) -> None:
         """After a call that was interrupted, go on from what the journals and the slots say; else do nothing."""
@@ -164,72 +307,57 @@ class Loop:
             return
         if self.ledger is not None:
             self.journals.settle()
-            if self.journals.find(TASK, str(self.progress.closed)) is not None:  # released, and not known here
-                self._go_on(self.journals.state())
-        self._tidy()
+            if self.journals.count() != self.progress.released:  # released, and not known here
+                self.progress = Progress.read(self.journals.state())
+        self.tidy()
         self.settled = True
 
-    def _tidy(self) -> None:
-        """What follows from the batches closed and the decisions made: open slots, the batch that is filling, noise."""
-        last = self.plan.batch(self.progress.closed - 1) if self.progress.closed else None
-        begin = 0 if last is None else last.end
+    def tidy(self) -> None:
+        """What follows from the progress and the decisions made: open slots, the episode that is filling, noise."""
+        begin = self.progress.begin
         self.made = max(self.made, begin)  # more than a save knows, if they were released after it
         self.slots = self.slots.between(begin, self.made)
-        self.filling = self.progress.closed
-        while (batch := self.plan.batch(self.filling)) is not None and batch.end <= self.made:
-            self.filling += 1
-        self.noted = 0
+        self.known = 0
         if self.rng is not None:
             self.rng.bit_generator.state = self.progress.source  # nobody has seen what was drawn since
+        self.see()
+        self.replay()
 
-    def check_counts(self, closed: int) -> None:
-        """Every decision of the open batches has its slot, and no other one has."""
-        filling = self.plan.batch(self.filling)
-        inside = self.made == self.policy.horizon if filling is None else filling.begin <= self.made < filling.end
-        demand(inside, "another number of decisions than the batch that is filling has")
-        batches = [batch for number in range(closed, self.filling + 1) if (batch := self.plan.batch(number))]
-        expected = [
-            (number, batch.number) for batch in batches for number in range(batch.begin, min(batch.end, self.made))
-        ]
-        demand(self.slots.places() == expected, "slots of other decisions than the open ones")
+    def replay(self) -> None:
+        """An episode all of whose asks were answered is learned, by whatever is stored."""
+        while self.progress.asked and self.now.batch is not None:
+            try:
+                Release(self, self.now.batch).run(draw=False)
+            except NotStored:
+                self.made = max(self.made, self.now.batch.end + self.grace)  # it was due
+                return
 
-    def notes(self, note: Mapping[str, Any], known: int = 0) -> dict[str, Any]:
-        """What a journal must know to go on; calibrations if there are more phases than it knows."""
-        notes: dict[str, Any] = {"state": note}
-        return notes | ({"calibrations": calibrations(self.policy)} if calibrated(self.policy) > known else {})
+    def notes(self, after: Progress, kept: tuple[int, Played | None] = (0, None)) -> dict[str, Any]:
+        """What a journal must know to go on: calibrations if there are more than it knows, rows that are new."""
+        notes: dict[str, Any] = {"state": after.note()}
+        if len(channels := calibrations(self.policy)) > self.known:
+            notes["calibrations"] = channels
+        number, rows = kept
+        if rows is not None:
+            notes[f"kept {number}"] = as_columns(rows)
+        before, needed = self._needed(), min((after.forgot.get(n, 0) for n in self.policy.keeps), default=0)
+        return notes | {f"kept {gone}": None for gone in range(before, needed)}
 
-    def resume(self, saved: Mapping[str, Any], notes: Mapping[str, Any]) -> None:
-        """Go on from a save, or from the newest release that was noted since."""
-        newest = saved if self.ledger is None else self._newest(saved, notes)
-        if self.rng is not None:
-            check_source(newest["source"])
-        self._go_on(newest)
-        self._tidy()
-
-    def _newest(self, saved: Mapping[str, Any], notes: Mapping[str, Any]) -> Mapping[str, Any]:
-        """What was released after the save counts, if it was by the noise that the policy has."""
-        phases = notes.get("calibrations") or {}
-        check_calibrations(self.policy, phases)
-        recalibrate(self.policy, phases)
-        entries = [entry for entry in self.journals.entries() if entry.task == TASK]
-        if len(entries) < saved["closed"]:
-            raise BandannaError("the journal is older than the save: it lacks releases")
-        for number, entry in enumerate(entries):
-            batch = self.plan.batch(number)
-            if batch is None or not batch.released or (str(number), batch.event) != (entry.batch, entry.event):
-                raise BandannaError(
-                    f"batch {entry.batch} in the journal was released with other noise than the save's policy has: "
-                    "half a stream of one noise and half of another has no price"
-                )
-            whole = entry.release is not None and sum(map(seats, entry.members)) == batch.users
-            demand(whole, "a batch without its members")
-        if len(entries) == saved["closed"]:
-            return saved
-        check_note(notes["state"])
-        newest = {**saved, **notes["state"], "closed": len(entries)}  # a note of before they were noted has no counts
-        check_state(self.policy, phases, newest["state"], newest["closed"])
-        return newest
+    def all_notes(self) -> dict[str, Any]:
+        """For a journal that knows nothing."""
+        rows = {f"kept {number}": as_columns(played) for number, played in self.kept.items()}
+        return {"state": self.progress.note(), "calibrations": calibrations(self.policy)} | rows
 
     def randomness(self) -> Any:
         """Where the seeded generator is; None for secure noise."""
         return None if self.rng is None else self.rng.bit_generator.state
+
+
+def as_columns(played: Played) -> dict[str, Any]:
+    """Rows as a file holds them."""
+    return {each.name: value for each in fields(played) if (value := getattr(played, each.name)) is not None}
+
+
+def from_columns(columns: Mapping[str, Any]) -> Played:
+    """The inverse of `as_columns`."""
+    return Played(**columns)

@@ -6,64 +6,97 @@ A checksum tells damage, not sense: whatever does not pass here is refused befor
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
 from typing import Any
 
 import numpy as np
 
-from bandanna.agent.plan import Policy
-from bandanna.policies.linear.anytime import Anytime
-from bandanna.policies.linear.anytime import State as AnytimeState
-from bandanna.policies.linear.linucb import Snapshot, State
-from bandanna.protocols.base import Protocol
-from bandanna.protocols.central_continual import CentralContinual
-from bandanna.protocols.channel import Channel
-from bandanna.protocols.clear import Clear
-from bandanna.protocols.concurrent_shuffle import ConcurrentShuffle
+from bandanna.agent.arms import features_of
+from bandanna.agent.progress import Progress
+from bandanna.policies.base import Policy, RunningSums
+from bandanna.protocols.base import Protocol, StreamProtocol
+from bandanna.protocols.channel import Channel, fits
 from bandanna.protocols.kinds import check_stream
-from bandanna.protocols.local_gaussian import LocalGaussian
-from bandanna.protocols.shuffle_binomial import ShuffleBinomial
-from bandanna.protocols.shuffle_gaussian import ShuffleGaussian
-from bandanna.protocols.trust import Privacy
-from bandanna.storage.checks import demand, is_hex
+from bandanna.storage.checks import check_source, demand, is_hex
 from bandanna.storage.declared import conforms
 
 BATCHES = 10**7  # at most so many with noise in a phase: each has a place in a table
 _LARGEST = 1e60  # of a number in a state: its square is a float
-_PLAIN = {
+_PLAIN: dict[str, Any] = {
     "name": str, "policy": Policy, "calibrations": dict[int, Any], "grace": int, "seed": int | None, "secret": str,
-    "source": dict[str, Any] | None, "slots": dict[str, Any], "state": State | AnytimeState, "made": int,
-    "filling": int, "closed": int, "late": int, "missing": int, "clipped": int, "over": bool,
+    "slots": dict[str, Any], "clients": dict[str, Any], "kept": dict[int, Any], "arms": tuple[Any, ...] | None,
+    "made": int, "beside": int, "late": int, "over": bool,
 }  # fmt: skip
-_COLUMNS = {"numbers": "i8", "batches": "i8", "features": "f8", "answered": "b1", "rewards": "f8"}
+_PROGRESS: dict[str, Any] = {
+    "state": Any, "source": dict[str, Any] | None, "streams": dict[int, Any], "forgot": dict[str, int], "begin": int,
+    "asked": int, "closed": int, "released": int, "missing": int, "clipped": int,
+}  # fmt: skip
+_COLUMNS = {
+    "numbers": "i8", "batches": "i8", "features": "f8", "arms": "i8", "groups": "i8", "answered": "b1", "rewards": "f8",
+}  # fmt: skip
+_LISTS = "sessions", "users"
+_NOBODY: dict[str, Any] = {"episode": 0, "sums": [], "counts": [], "rounds": [], "sessions": [], "users": []}
+_SINCE: dict[str, Any] = {"beside": 0, "clients": _NOBODY, "kept": {}, "arms": None}  # what older saves do not have
+
+
+def completed(content: Mapping[str, Any]) -> dict[str, Any]:
+    """With what older saves do not have."""
+    whole = _SINCE | dict(content)
+    slots = whole.get("slots")
+    if isinstance(slots, dict) and isinstance(numbers := slots.get("numbers"), np.ndarray):
+        whole["slots"] = {"arms": np.zeros_like(numbers), "groups": np.full_like(numbers, -1)} | slots
+    return whole
 
 
 def check_save(content: Mapping[str, Any]) -> None:
     """Everything in a save that can be checked without its policy at work."""
-    for name, hint in _PLAIN.items():
+    _check_plain(content, _PLAIN)
+    demand(is_hex(content["name"], 32) and is_hex(content["secret"], 64), "name or secret is not one of ours")
+    demand(content["beside"] <= content["made"], "more decisions beside than there were")
+    check_calibrations(content["policy"], content["calibrations"])
+    _check_columns(features_of(content["policy"]), content["slots"])
+    _check_clients(content["clients"])
+
+
+def check_arms(arms: Any, policy: Policy[Any]) -> Any:
+    """Arms that stay, as an agent takes them: names, or features by name."""
+    if arms is None:
+        return None
+    demand(len(arms) == 2 and isinstance(arms[0], tuple), "arms without their parts")
+    ids, features = arms
+    numbers = isinstance(features, np.ndarray) and features.dtype == np.float64
+    demand(numbers and features.shape == (len(ids), features_of(policy)), "arms of another shape")
+    return dict(zip(ids, features, strict=True)) if features_of(policy) else ids
+
+
+def check_progress(note: Any, seeded: bool) -> None:
+    """What saves and journals hold of the newest release."""
+    demand(isinstance(note, dict), "a journal without its state")
+    _check_plain(note, _PROGRESS)
+    demand(seeded == (note["source"] is not None), "seed and source do not agree")
+    if note["source"] is not None:
+        check_source(note["source"])
+
+
+def _check_plain(content: Mapping[str, Any], hints: Mapping[str, Any]) -> None:
+    for name, hint in hints.items():
         demand(name in content and conforms(content[name], hint), f"{name} is missing or of a wrong type")
         demand(type(content[name]) is not int or content[name] >= 0, f"{name} is negative")
-    demand(is_hex(content["name"], 32) and is_hex(content["secret"], 64), "name or secret is not one of ours")
-    demand(content["closed"] <= content["filling"] <= content["made"], "batches and decisions do not agree")
-    demand((content["seed"] is None) == (content["source"] is None), "seed and source do not agree")
-    check_calibrations(content["policy"], content["calibrations"])
-    demand(0 in content["calibrations"], "there are no calibrations")
-    total = sum(sum(runs[1::2]) for _, runs in content["calibrations"].values())
-    demand(content["filling"] <= total + 1, "more batches than were planned")
-    check_state(content["policy"], content["calibrations"], content["state"], content["closed"])
-    _check_columns(content["policy"].dim, content["slots"])
 
 
-def check_calibrations(policy: Policy, saved: Any) -> None:
+def check_calibrations(policy: Policy[Any], saved: Any) -> None:
     """Phases 0, 1, ..., each with protocols for its batch sizes that suit the policy."""
     demand(conforms(saved, dict[int, Any]) and sorted(saved) == list(range(len(saved))), "phases are missing")
-    demand(len(saved) <= (64 if isinstance(policy, Anytime) else 1), "too many phases")
+    demand(not saved or isinstance(policy, RunningSums), "channels of a policy that has none")
+    demand(len(saved) <= (64 if policy.horizon is None else 1), "too many phases")
     for phase, pair in saved.items():
+        assert isinstance(policy, RunningSums)
         demand(isinstance(pair, tuple) and len(pair) == 2, "a phase is not a channel and its sizes")
         channel, runs = pair
         demand(isinstance(channel, Channel) and conforms(runs, list) and runs and not len(runs) % 2, "wrong sizes")
         demand(all(type(number) is int and number > 0 for number in runs), "wrong sizes")
         sizes, times = runs[::2], runs[1::2]
-        longest = policy.first.horizon << phase if isinstance(policy, Anytime) else policy.horizon
+        longest = next(policy.phases()).horizon << phase
         users = sum(size * often for size, often in zip(sizes, times, strict=True))
         most = BATCHES if policy.privacy.noisy else longest
         demand(sum(times) <= most and users <= longest, "more batches than the horizon has")
@@ -72,73 +105,90 @@ def check_calibrations(policy: Policy, saved: Any) -> None:
             _check_protocol(policy, protocol, size, steps=sum(times))
 
 
-def _check_protocol(policy: Policy, protocol: Protocol, size: int, steps: int) -> None:
-    privacy = policy.privacy
-    demand(isinstance(protocol, _expected(privacy)), "a protocol of another trust model")
+def _check_protocol(policy: RunningSums[Any], protocol: Protocol, size: int, steps: int) -> None:
+    fault = fits(policy.privacy, protocol, size=size, steps=steps)
+    demand(fault is None, f"{fault}")
     demand(protocol.domain == policy.domain, "a protocol for other statistics")
-    if not privacy.noisy:
+
+
+def check_state(policy: Policy[Any], fresh: Any, given: Progress) -> None:
+    """A state of this policy: of the make of a fresh one, with numbers that can be computed with, and in its place."""
+    check_like(given.state, fresh)
+    episode = policy.episode(given.state)
+    demand(episode is None or episode.number == given.closed, "the state after another number of episodes")
+    horizon = policy.horizon
+    demand(horizon is None or given.closed <= horizon + 1, "more episodes than the horizon has rounds")
+    demand(set(given.forgot) <= set(policy.keeps), "rows of no group")
+    policy.publish(given.state)
+
+
+def check_streams(policy: Policy[Any], given: Progress, protocol: Any, number: int, steps: int) -> None:
+    """The states of streams: of the make of a fresh one of the protocol that is asked for."""
+    if not isinstance(protocol, StreamProtocol):
+        demand(not given.streams, "streams of a policy that has none")
         return
-    demand(protocol.participations == privacy.participations, "a protocol for other participations")
-    if isinstance(protocol, CentralContinual):
-        demand(protocol.factorisation.horizon == steps, "a stream of another length")
-    if isinstance(protocol, ShuffleBinomial):
-        demand(protocol.noise.users == size, "noise for another batch size")
-    if isinstance(protocol, ShuffleGaussian):
-        demand(protocol.batch == size, "noise for another batch size")
-    if isinstance(protocol, ConcurrentShuffle):
-        demand(protocol.tree.sizes[0] == size and protocol.tree.horizon == steps * size, "a tree of other batches")
+    demand(set(given.streams) <= set(range(number + 1)), "streams that have not begun")
+    if steps:
+        demand(number in given.streams, "a stream without its state")
+        check_stream(given.streams[number], protocol.begin(), steps=steps)
 
 
-def _expected(privacy: Privacy) -> type:
-    if not privacy.noisy:
-        return Clear
-    if privacy.model == "shuffle":
-        return ShuffleGaussian if privacy.protocol == "gaussian" else ShuffleBinomial
-    return {"central": CentralContinual, "local": LocalGaussian, "concurrent": ConcurrentShuffle}[privacy.model]
-
-
-def check_state(policy: Policy, calibrations: Mapping[int, Any], state: Any, closed: int) -> None:
-    """A state of this policy after so many batches."""
-    phased = isinstance(policy, Anytime)
-    demand(isinstance(state, AnytimeState if phased else State), "the state of another policy")
-    phase = state.phase if isinstance(state, AnytimeState) else 0
-    demand(phase in calibrations, "the state of a phase without calibrations")
-    before = sum(sum(runs[1::2]) for number, (_, runs) in calibrations.items() if number < phase)
-    demand(before + state.running.batches == closed, "the state after another number of batches")
-    demand(_count(state.repairs) and (not phased or _count(state.inner.repairs)), "repairs are no count")
-    demand(np.shape(state.running.estimate.total) == (policy.domain.dim,), "a state of other features")
-    channel, _ = calibrations[phase]
-    check_stream(state.running, channel.begin(), steps=state.running.batches)
-
-
-def _count(value: Any) -> bool:
-    return bool(np.ndim(value) == 0 and value >= 0)
+def check_like(given: Any, fresh: Any) -> None:
+    """Types of a fresh value, finite numbers, arrays of as many axes; what a policy may leave out may be missing."""
+    if isinstance(fresh, np.ndarray | np.generic):
+        demand(np.ndim(given) == np.ndim(fresh) and isinstance(given, np.ndarray | np.generic | int | float), "a state")
+        array, model = np.asarray(given), np.asarray(fresh)
+        demand(array.dtype.kind == model.dtype.kind or (array.dtype.kind, model.dtype.kind) == ("i", "f"), "a state")
+        demand(bool(np.all(np.abs(array.astype(float)) <= _LARGEST)), "a state with numbers that no sum has")
+        demand(array.ndim < 2 or array.shape[-1] == model.shape[-1] or not model.size, "a state of other features")
+    elif isinstance(given, float | int) and not isinstance(given, bool):
+        demand(abs(given) <= _LARGEST, "a state with numbers that no sum has")
+    elif is_dataclass(given):
+        demand(fresh is None or type(given) is type(fresh), "the state of another policy")
+        for each in fields(given):
+            check_like(getattr(given, each.name), getattr(fresh, each.name, None))
+    elif isinstance(given, np.ndarray):
+        demand(given.dtype.kind in "biuf" and bool(np.all(np.isfinite(given))), "a state with numbers that are none")
+    elif isinstance(given, tuple):
+        for part in given:
+            check_like(part, None)
 
 
 def _check_columns(dim: int, columns: Mapping[str, Any]) -> None:
-    lists = "sessions", "users"
-    demand(set(columns) == {*_COLUMNS, *lists}, "slots without a column, or with another one")
+    demand(set(columns) == {*_COLUMNS, *_LISTS}, "slots without a column, or with another one")
     numbers = columns["numbers"]
     count = len(numbers) if isinstance(numbers, np.ndarray) and numbers.ndim else -1
     for name, dtype in _COLUMNS.items():
         shape = (count, dim) if name == "features" else (count,)
-        fits = isinstance(columns[name], np.ndarray) and columns[name].dtype == dtype and columns[name].shape == shape
-        demand(fits and bool(np.all(np.isfinite(columns[name]))), f"slots with wrong {name}")
+        good = isinstance(columns[name], np.ndarray) and columns[name].dtype == dtype and columns[name].shape == shape
+        demand(good and bool(np.all(np.isfinite(columns[name]))), f"slots with wrong {name}")
     demand(
-        all(isinstance(columns[name], list) and len(columns[name]) == count for name in lists), "slots of two lengths"
+        all(isinstance(columns[name], list) and len(columns[name]) == count for name in _LISTS), "slots of two lengths"
     )
+    _check_names(columns)
+
+
+def _check_clients(columns: Mapping[str, Any]) -> None:
+    demand(set(columns) == {"episode", "sums", "counts", "rounds", *_LISTS}, "clients without a column")
+    lists = [columns[name] for name in ("sums", "counts", "rounds", *_LISTS)]
+    demand(conforms(columns["episode"], int) and all(isinstance(each, list) for each in lists), "clients of no episode")
+    demand(len({len(each) for each in lists}) == 1, "clients of two lengths")
+    for sums, counts, rounds in zip(*lists[:3], strict=True):
+        good = all(isinstance(each, np.ndarray) and each.dtype == np.float64 for each in (sums, counts))
+        demand(good and sums.shape == counts.shape and bool(np.all(np.isfinite(sums + counts))), "a client's rewards")
+        demand(isinstance(rounds, list) and all(type(each) is int for each in rounds), "a client's rounds")
+    _check_names(columns)
+
+
+def _check_names(columns: Mapping[str, Any]) -> None:
     demand(all(is_hex(session, 16) for session in columns["sessions"]), "slots of a session that is none")
     demand(all(user is None or is_hex(user, 64) for user in columns["users"]), "slots of a user who is none")
 
 
-def check_note(note: Any) -> None:
-    """What a journal holds of the newest release, beside its state: as `Progress.note`; counts came later."""
-    counts = {"closed", "missing", "clipped"}
-    demand(isinstance(note, dict) and set(note) - counts == {"state", "source"}, "a journal without its state")
-    demand(all(type(note[name]) is int and note[name] >= 0 for name in counts & set(note)), "a count that is none")
-
-
-def check_snapshot(snapshot: Snapshot) -> None:
-    """One with which arms can be compared."""
-    numbers = np.concatenate([snapshot.theta, snapshot.inverse.ravel(), [snapshot.radius]])
-    demand(bool(np.all(np.abs(numbers) <= _LARGEST)), "a state and a policy whose indices are no numbers")
+def check_rows(rows: Any) -> None:
+    """What is kept of an episode."""
+    demand(isinstance(rows, dict) and "rewards" in rows, "rows without rewards")
+    demand(set(rows) <= {"rewards", "features", "arms", "groups"}, "rows with foreign columns")
+    good = all(isinstance(each, np.ndarray) and each.dtype.kind in "if" for each in rows.values())
+    demand(good and len({len(each) for each in rows.values()}) == 1, "rows of two lengths")
+    demand(all(bool(np.all(np.isfinite(each))) for each in rows.values()), "rows that are no numbers")

@@ -1,4 +1,4 @@
-"""Slots: every decision of an open batch has one, with or without a reward; who answered decides nothing."""
+"""Slots: every decision of an open episode has one, with or without a reward; who answered decides nothing."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from itertools import groupby
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bandanna.agent.plan import Batch
 from bandanna.errors import InvalidArgument
-
-Floats = NDArray[np.float64]
+from bandanna.policies.base import Assigned, Floats, Played
 
 _RUN = re.compile(r"slots ([0-9]{1,16})-([0-9]{1,16})", re.ASCII)
 
 
 @dataclass(kw_only=True, slots=True)
 class Slot:
-    """One decision: features of the chosen arm, the reward once it is there, the hashed user if one was named."""
+    """One decision: the arm, its features, the device's group, the reward once it is there, the hashed user."""
 
     batch: int
     session: str
     features: Floats  # (d,)
+    arm: int
+    group: int  # -1: none
     user: str | None
     reward: float | None = None
 
@@ -37,13 +37,13 @@ def seats(member: str) -> int:
 
 
 class Slots:
-    """The slots of all open batches, by the number of the decision."""
+    """The slots of all open episodes, by the number of the decision."""
 
     def __init__(self, dim: int) -> None:
         self._dim = dim
         self._slots: dict[int, Slot] = {}
-        self._present: dict[int, set[str]] = {}  # the hashed users of each open batch
-        self.people: Counter[str] = Counter()  # in how many open batches each user is
+        self._present: dict[int, set[str]] = {}  # the hashed users of each open episode
+        self.people: Counter[str] = Counter()  # in how many open episodes each user is
 
     def record(self, number: int, slot: Slot) -> None:
         """A decision was made."""
@@ -64,39 +64,55 @@ class Slots:
         slot.reward = reward
         return True
 
-    def reports(self, batch: Batch) -> tuple[Floats, Floats, int]:
-        """Features (users, d) and rewards (users,) of a batch, zero in slots without a reward, and how many those are.
+    def features(self, batch: Batch, until: int) -> list[Floats]:
+        """Of the decisions before `until`, in order, as far as they have slots."""
+        return [self._slots[n].features for n in range(batch.begin, min(batch.end, until)) if n in self._slots]
 
-        Features of 0 and a reward of 0 make the all-zero report: a point of the domain like any other, noised in full.
+    def played(self, batch: Batch, nothing: float) -> tuple[Played, int]:
+        """The rows of an episode, and how many of them have no reward: those are features of 0 and a reward `nothing`.
+
+        They make a report of the domain like any other, noised in full.
         """
-        features, rewards, missing = np.zeros((batch.users, self._dim)), np.zeros(batch.users), 0
+        users = batch.users
+        features, rewards, missing = np.zeros((users, self._dim)), np.full(users, nothing), users
+        arms, groups = np.zeros(users, dtype=np.int64), np.zeros(users, dtype=np.int64)
+        if isinstance(batch.episode, Assigned):
+            arms = batch.episode.arms_at(np.arange(users))
+        grouped = False
         for row, number in enumerate(range(batch.begin, batch.end)):
-            slot = self._slots[number]
-            if slot.reward is None:
-                missing += 1
-            else:
-                features[row], rewards[row] = slot.features, slot.reward
-        return features, rewards, missing
+            slot = self._slots.get(number)
+            if slot is None:
+                continue
+            arms[row], groups[row], grouped = slot.arm, max(slot.group, 0), grouped or slot.group >= 0
+            if slot.reward is not None:
+                features[row], rewards[row], missing = slot.features, slot.reward, missing - 1
+        return Played(rewards=rewards, features=features, arms=arms, groups=groups if grouped else None), missing
 
-    def members(self, batch: Batch) -> list[str]:
-        """The hashed users of a batch; slots without a user, who is nowhere else, stand together as far as they go."""
+    def members(self, batch: Batch, arm: int | None = None) -> list[str]:
+        """The hashed users of an episode, or of one of its arms; slots without a user, who is nowhere else, stand
+        together as far as they go.
+        """
+        slots = [(n, slot) for n in range(batch.begin, batch.end) if (slot := self._slots.get(n)) is not None]
+        if arm is not None:
+            named = [slot.user for _, slot in slots if slot.arm == arm and slot.user is not None]
+            unnamed = any(slot.arm == arm and slot.user is None for _, slot in slots)
+            return named + [f"arm {arm} of slots {batch.begin}-{batch.end - 1}"] * (unnamed or not named)
         people: list[str] = []
-        slots = ((number, self._slots[number].user) for number in range(batch.begin, batch.end))
-        for unnamed, some in groupby(slots, lambda slot: slot[1] is None):
+        for unnamed, some in groupby(slots, lambda pair: pair[1].user is None):
             run = list(some)
-            people += [f"slots {run[0][0]}-{run[-1][0]}"] if unnamed else [str(user) for _, user in run]
-        return people
+            people += [f"slots {run[0][0]}-{run[-1][0]}"] if unnamed else [str(slot.user) for _, slot in run]
+        return people or [f"slots {batch.begin}-{batch.end - 1}"]
 
     def present(self, batch: int) -> set[str]:
-        """The hashed users who are in an open batch."""
+        """The hashed users who are in an open episode."""
         return set(self._present.get(batch, ()))
 
     def places(self) -> list[tuple[int, int]]:
-        """Which decisions have a slot, and in which batch."""
+        """Which decisions have a slot, and in which episode."""
         return [(number, slot.batch) for number, slot in self._slots.items()]
 
     def drop(self, batch: Batch) -> None:
-        """The batch is closed."""
+        """The episode is closed."""
         self._present.pop(batch.number, None)
         for number in range(batch.begin, batch.end):
             slot = self._slots.pop(number, None)
@@ -116,12 +132,13 @@ class Slots:
     def to_columns(self) -> dict[str, Any]:
         """Everything, as arrays and lists."""
         slots = list(self._slots.values())
-        answered = [slot.reward is not None for slot in slots]
         return {
             "numbers": np.array(list(self._slots), dtype=np.int64),
             "batches": np.array([slot.batch for slot in slots], dtype=np.int64),
             "features": np.array([slot.features for slot in slots], dtype=np.float64).reshape(-1, self._dim),
-            "answered": np.array(answered, dtype=np.bool_),
+            "arms": np.array([slot.arm for slot in slots], dtype=np.int64),
+            "groups": np.array([slot.group for slot in slots], dtype=np.int64),
+            "answered": np.array([slot.reward is not None for slot in slots], dtype=np.bool_),
             "rewards": np.array([slot.reward or 0.0 for slot in slots], dtype=np.float64),
             "sessions": [slot.session for slot in slots],
             "users": [slot.user for slot in slots],
@@ -131,10 +148,18 @@ class Slots:
     def from_columns(cls, dim: int, columns: dict[str, Any]) -> Slots:
         """The inverse of `to_columns`."""
         made = cls(dim)
-        names = "numbers", "batches", "features", "answered", "rewards", "sessions", "users"
-        for number, batch, features, answered, reward, session, user in zip(
+        names = "numbers", "batches", "features", "arms", "groups", "answered", "rewards", "sessions", "users"
+        for number, batch, features, arm, group, answered, reward, session, user in zip(
             *(columns[name] for name in names), strict=True
         ):
-            kept = float(reward) if answered else None
-            made.record(int(number), Slot(batch=int(batch), session=session, features=features, user=user, reward=kept))
+            slot = Slot(
+                batch=int(batch),
+                session=session,
+                features=features,
+                arm=int(arm),
+                group=int(group),
+                user=user,
+                reward=float(reward) if answered else None,
+            )
+            made.record(int(number), slot)
         return made

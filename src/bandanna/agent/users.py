@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from bandanna.accounting.stores import LedgerStore
-from bandanna.agent.plan import Plan
+from bandanna.agent.plan import Batch
 from bandanna.agent.slots import Slots
 from bandanna.core import require
 from bandanna.errors import BudgetExceeded, InvalidArgument
@@ -29,14 +29,18 @@ def admit(
     *,
     names: Sequence[str],
     made: int,
-    filling: int,
-    plan: Plan,
+    batches: Iterator[Batch],
     slots: Slots,
     store: LedgerStore,
     task: str,
     participations: int,
+    present: set[str] | None = None,
 ) -> None:
-    """Whether these users may make the next decisions, in this order; raises, and records nothing."""
+    """Whether these users may make the next decisions, in this order; raises, and records nothing.
+
+    batches: that of the next decision, and those after it; where they are not known, nobody comes twice.
+    present: who is in the first of them, the slots' users unless given.
+    """
     if participations > 1 and None in users:
         allowed = f"the user's id: the guarantee covers {participations} participations of each, which must be counted"
         raise InvalidArgument(names[users.index(None)], None, allowed)
@@ -45,14 +49,12 @@ def admit(
         return
     before = store.appearances(task, known)
     counts = Counter({user: before[user] + slots.people[user] for user in known})
-    batch = plan.batch(filling)
-    assert batch is not None
-    present = slots.present(batch.number) if participations > 1 else set()
+    batch = next(batches, None)
+    if present is None:
+        present = slots.present(batch.number) if batch is not None and participations > 1 else set()
     for number, (user, name) in enumerate(zip(users, names, strict=True), start=made):
-        while number >= batch.end:
-            following = plan.batch(batch.number + 1)
-            assert following is not None
-            batch, present = following, set()
+        while batch is not None and number >= batch.end:
+            batch, present = next(batches, None), set()
         if user is None:
             continue
         if counts[user] >= participations:
@@ -61,9 +63,10 @@ def admit(
                 f"as many batches; nothing was recorded"
             )
         if user in present:
+            where = "a batch" if batch is None else f"batch {batch.number}"
+            further = "" if batch is None else f", and the next batch begins after {batch.end - number} more decisions"
             raise BudgetExceeded(
-                f"{name} is in batch {batch.number} already; allowed is one participation in a batch, and the next "
-                f"batch begins after {batch.end - number} more decisions; nothing was recorded"
+                f"{name} is in {where} already; allowed is one participation in a batch{further}; nothing was recorded"
             )
         present.add(user)
         counts[user] += 1

@@ -25,12 +25,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bandanna.accounting.guarantee import Guarantee
-from bandanna.core.coins import Coins
+from bandanna.core.coins import Coins, NoCoins
 from bandanna.core.domain import Statistic
 from bandanna.core.estimate import Estimate
 from bandanna.core.report import LinearReport
 from bandanna.errors import InvalidArgument
 from bandanna.protocols.base import FLOAT_BITS, Protocol
+from bandanna.protocols.channel import Channel
 from bandanna.protocols.trust import Privacy
 
 Floats = NDArray[np.float64]
@@ -103,6 +104,20 @@ class Assigned(Episode):
     in_turn: bool = False
     clients: int | None = None
 
+    @property
+    def users(self) -> int:
+        """Rounds of one run."""
+        return int(np.sum(self.plays))
+
+    def arms_at(self, places: Ints) -> Ints:
+        """Of one run, the arms of its rounds 0, 1, ..., (n,) -> (n,)."""
+        if not self.in_turn:
+            return np.asarray(self.arms[np.searchsorted(np.cumsum(self.plays), places, side="right")])
+        if np.all(self.plays == self.plays[0]):
+            return np.asarray(self.arms[places % len(self.arms)])
+        turn = np.concatenate([np.arange(n) for n in self.plays])  # the first play of every arm, then the second ...
+        return np.asarray(np.repeat(self.arms, self.plays)[np.argsort(turn, kind="stable")][places])
+
 
 @dataclass(frozen=True, kw_only=True)
 class Ask:
@@ -111,16 +126,20 @@ class Ask:
     protocol  calibrated for the report; its event is the price
     at        the public place where devices evaluate their report: a theta for gradients, an arm
     of        whose: this episode's users, or those whom the runner keeps under a name of `Policy.keeps`
+    arm       of this episode's users, those who were assigned this arm, and nobody else
     last      the runner forgets the kept rows after the answer
     stream    of a stream protocol: which one; a new number begins a new stream
+    begun     how many streams with this very price have begun, this one included
     """
 
     protocol: Protocol
     at: Any = None
     of: str = "episode"
+    arm: int | None = None
     last: bool = False
     step: int = 0
     stream: int = 0
+    begun: int = 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -164,6 +183,7 @@ class Policy(ABC, Generic[State]):
 
     trusts        the trust models that it has
     keeps         names of groups of rows that later asks may be about
+    asks_again    whether an episode may have more than one ask: a runner keeps its rows until the last
     side_by_side  whether states may have replicate axes: many seeds of a simulation at once
     noise_stream  the random stream of a simulation's noise, where seeds are run one by one
     stream_noise  that of stream protocols' noise, the same unless given
@@ -172,6 +192,7 @@ class Policy(ABC, Generic[State]):
 
     trusts: ClassVar[tuple[str, ...]] = ("none",)
     keeps: ClassVar[tuple[str, ...]] = ()
+    asks_again: ClassVar[bool] = False
     side_by_side: ClassVar[bool] = False
     noise_stream: ClassVar[str] = "noise"
     stream_noise: ClassVar[str | None] = None
@@ -211,6 +232,14 @@ class Policy(ABC, Generic[State]):
     def act(self, snapshot: Any, contexts: Floats, coins: Coins) -> Choice:
         """Device: an arm for every row of `seen` features, (*R, n, K, d); not called in assigned episodes."""
         raise TypeError(f"{type(self).__name__} says what is played: devices do not choose")
+
+    def best(self, snapshot: Any, contexts: Floats) -> Ints:
+        """The arms that look best, (n, K, d) -> (n,): no bonus for what is not known, no coin; for recommendations."""
+        return self.act(snapshot, self.seen(contexts), NoCoins()).actions
+
+    def theta(self, snapshot: Any) -> Floats | None:
+        """The estimated parameter, where there is one."""
+        return getattr(snapshot, "theta", None)
 
     def crossing(self, state: State, features: Floats) -> int | None:
         """After how many of these rounds, (n, d), an `Until` episode ends; None: later. Features are public then."""
@@ -262,6 +291,22 @@ class RunningSums(Policy[State]):
     @abstractmethod
     def phases(self) -> Iterator[Any]:
         """The policies that run one after the other, each from nothing, with a `channel` and `estimate(total, m)`."""
+
+    @abstractmethod
+    def ask(self, episode: Frozen) -> Ask:
+        """What is asked of an episode, whatever the state."""
+
+    @abstractmethod
+    def calibrated(self) -> dict[int, Channel]:
+        """The channels of the phases that have one by now."""
+
+    @abstractmethod
+    def recalibrate(self, phase: int, channel: Channel) -> None:
+        """Make a phase that has no channel yet use this one; what it guarantees is computed from it anew."""
+
+    @abstractmethod
+    def restored(self, phase: int, total: Floats, batches: int, repairs: Ints) -> State:
+        """The state after so many batches of a phase whose released sum is known: from saves of before."""
 
     @abstractmethod
     def statistic(self, features: Floats, rewards: Floats) -> Statistic:

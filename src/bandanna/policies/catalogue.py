@@ -6,6 +6,7 @@ import pkgutil
 from importlib import import_module
 
 from bandanna.policies import arms, distributed, glm, linear
+from bandanna.policies.linear.anytime import Anytime
 from bandanna.policies.named import ALGORITHMS
 
 _SHOWN = (  # by problem and trust model, in the order of `bandanna list`; what is not here comes last
@@ -24,3 +25,5 @@ for family in (linear, distributed, arms, glm):
 _ordered = {name: ALGORITHMS.pop(name) for name in _SHOWN} | ALGORITHMS
 ALGORITHMS.clear()
 ALGORITHMS.update(_ordered)
+
+OTHERS = (Anytime,)  # policies without a name

@@ -8,7 +8,7 @@ from typing import Any
 
 from bandanna.core.spelling import did_you_mean
 from bandanna.errors import InvalidArgument
-from bandanna.policies import catalogue as catalogue  # imports every policy
+from bandanna.policies.catalogue import OTHERS as OTHERS  # imports every policy
 from bandanna.policies.named import ALGORITHMS as ALGORITHMS
 
 _BUDGET = ("rho", "epsilon", "delta", "alpha", "budget")

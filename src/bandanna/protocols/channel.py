@@ -185,3 +185,24 @@ def _concurrent(privacy: Privacy, domain: Domain, sizes: Sizes) -> ConcurrentShu
         calibration=privacy.calibration,
         lowest=sizes[0],
     )
+
+
+def fits(privacy: Privacy, protocol: Protocol, *, size: int, steps: int) -> str | None:
+    """Whether a protocol is one that `open_channel` may make for batches of a size; else what is wrong."""
+    expected = {"central": CentralContinual, "local": LocalGaussian, "concurrent": ConcurrentShuffle}.get(privacy.model)
+    if privacy.model == "shuffle":
+        expected = ShuffleGaussian if privacy.protocol == "gaussian" else ShuffleBinomial
+    if not isinstance(protocol, expected if privacy.noisy and expected is not None else Clear):
+        return "a protocol of another trust model"
+    if not privacy.noisy:
+        return None
+    if protocol.participations != privacy.participations:
+        return "a protocol for other participations"
+    if isinstance(protocol, CentralContinual) and protocol.factorisation.horizon != steps:
+        return "a stream of another length"
+    if isinstance(protocol, ShuffleBinomial | ShuffleGaussian) and protocol.batch != size:
+        return "noise for another batch size"
+    if isinstance(protocol, ConcurrentShuffle):
+        tree = protocol.tree
+        return None if tree.sizes[0] == size and tree.horizon == steps * size else "a tree of other batches"
+    return None

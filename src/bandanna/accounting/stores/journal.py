@@ -31,7 +31,8 @@ class Journal(SQLiteStore):
 
     def notes(self) -> dict[str, Any]:
         """All that was noted; None where nothing was."""
-        return {key: self.note(key) for key in NOTES}
+        rows = [str(key) for (key,) in self._ask("select key from meta where key like 'kept %'")]
+        return {key: self.note(key) for key in (*NOTES, *rows)}
 
     def note(self, key: str) -> Any:
         """What was noted under a key, or None."""

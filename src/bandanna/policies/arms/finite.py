@@ -59,6 +59,10 @@ class Tallies:
     pulls: Floats  # (*R, K)
     rounds: int
 
+    def means(self) -> Floats:
+        """Of what was learned, (*R, K); minus infinity of arms that were never played."""
+        return np.where(self.pulls > 0, self.sums / np.maximum(self.pulls, 1.0), -np.inf)
+
     def plus(self, arms: Ints, values: Floats) -> Tallies:
         """One more round: arms and values (*R)."""
         place = np.arange(0, self.sums.size, self.sums.shape[-1]) + arms.reshape(-1)

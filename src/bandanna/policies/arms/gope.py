@@ -189,6 +189,10 @@ class GOPE(Policy[State]):
         geometry = state.geometry if same else _geometry(state.arms, active)
         return State(phase=state.phase + 1, arms=state.arms, active=active, geometry=geometry)
 
+    def best(self, snapshot: State, contexts: Floats) -> Ints:
+        """The first arm that is left."""
+        return np.full(len(contexts), snapshot.active[0])
+
     def counts(self, state: State) -> dict[str, Ints]:
         """Released phases, and arms that may still be the best."""
         return {"phases": np.asarray(state.phase - 1), "arms left": np.asarray(len(state.active))}

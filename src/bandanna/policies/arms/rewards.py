@@ -31,7 +31,7 @@ class Rewards(Box):
         return self.high - self.low
 
     def outside(self, rewards: Floats) -> NDArray[np.bool_]:
-        """Which of them have to be clipped."""
+        """Which rewards have to be clipped."""
         return np.asarray(np.abs(self.project(rewards) - rewards) > 1e-9)
 
     def report(self, played: Played) -> Statistic:
@@ -39,9 +39,10 @@ class Rewards(Box):
         rewards, clipped = played.rewards, np.zeros(played.rewards.shape[:-1], dtype=np.int64)
         if rewards.size and not (rewards.min() >= self.low and rewards.max() <= self.high):  # not a number, too
             all_finite("rewards", rewards)
+            inside = self.project(rewards)
             moved = self.outside(rewards)
             clipped = np.asarray(np.sum(moved if played.counts is None else moved * played.counts, axis=-1))
-            rewards = self.project(rewards)
+            rewards = inside
         return self.sealed(rewards[..., None], clipped=clipped, counts=played.counts)
 
     def bits(self, played: Played, coins: Coins) -> Statistic:

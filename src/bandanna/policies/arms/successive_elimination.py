@@ -71,6 +71,7 @@ class Elimination(FiniteArmed[State]):
     trusts = ("none", "central", "shuffle")
     player = "assigned"
     noise_stream = "batch noise"
+    asks_again = True
 
     failure: float | None = None
 
@@ -176,16 +177,15 @@ class Elimination(FiniteArmed[State]):
         return Assigned(number=state.epoch - 1, arms=arms, plays=plays, in_turn=True, released=not alone)
 
     def report(self, ask: Ask, played: Played, coins: Coins) -> Statistic:
-        """Rewards of the arm that is asked about; in the shuffle model, as bits."""
-        mine = played.of_arm(ask.at)
-        return self.domain.bits(mine, coins) if self.shuffled else self.domain.report(mine)
+        """Rewards; in the shuffle model, as bits."""
+        return self.domain.bits(played, coins) if self.shuffled else self.domain.report(played)
 
     def learn(self, state: State, episode: Assigned) -> Generator[Ask, Estimate, State]:
         """One release for every active arm; then drop what is surely not best."""
         users = int(episode.plays[0])
         means = np.zeros(len(episode.arms))
         for step, arm in enumerate(episode.arms):
-            released = yield Ask(protocol=self.protocol(users), at=int(arm), step=step)
+            released = yield Ask(protocol=self.protocol(users), arm=int(arm), step=step)
             total = float(released.total[0])
             unit = total if self.shuffled else (total - users * self.domain.low) / self.domain.width
             means[step] = unit / users
@@ -193,6 +193,10 @@ class Elimination(FiniteArmed[State]):
         active = np.zeros(self.n_arms, dtype=bool)
         active[episode.arms[keep]] = True
         return State(epoch=state.epoch + 1, active=active, batches=state.batches + len(means))
+
+    def best(self, snapshot: State, contexts: Floats) -> Ints:
+        """The first arm that is left."""
+        return np.full(len(contexts), np.argmax(snapshot.active))
 
     def counts(self, state: State) -> dict[str, Ints]:
         """Released batches, and arms that may still be the best."""

@@ -21,7 +21,7 @@ from bandanna.core.domain import Box, Statistic
 from bandanna.core.estimate import Estimate
 from bandanna.core.linalg import first_best
 from bandanna.policies.arms.finite import FiniteArmed, Tallies, no_tallies, reward_guarantee
-from bandanna.policies.base import Ask, Choice, Floats, Frozen, Played
+from bandanna.policies.base import Ask, Choice, Floats, Frozen, Ints, Played
 from bandanna.policies.named import algorithm
 from bandanna.protocols.clear import Clear
 
@@ -72,6 +72,10 @@ class Thompson(FiniteArmed[Tallies]):
         chosen = (np.arange(self.n_arms) == played.arms[..., None]).astype(float)  # (*R, n, K)
         values = np.concatenate([bits.values * chosen, chosen], axis=-1)
         return ask.protocol.domain.sealed(values, clipped=bits.clipped)
+
+    def best(self, snapshot: Tallies, contexts: Floats) -> Ints:
+        """The largest mean."""
+        return np.full(len(contexts), np.argmax(snapshot.means()))
 
     def learn(self, state: Tallies, episode: Frozen) -> Generator[Ask, Estimate, Tallies]:
         """Successes and plays add up."""

@@ -59,6 +59,10 @@ class EveryRound(FiniteArmed[Tallies]):
         arms = optimistic(state, self.scale)[..., None]
         return Assigned(number=state.rounds, arms=arms, plays=_ONCE[(None,) * (arms.ndim - 1)])
 
+    def best(self, snapshot: Tallies, contexts: Floats) -> Ints:
+        """The largest mean."""
+        return np.full(len(contexts), np.argmax(snapshot.means()))
+
     def learn(self, state: Tallies, episode: Assigned) -> Generator[Ask, Estimate, Tallies]:
         """The released reward of one round."""
         released = yield self.ask

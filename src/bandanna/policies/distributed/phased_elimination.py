@@ -242,6 +242,10 @@ class PhasedElimination(Policy[State]):
         same = episode.design if np.all(kept) else None
         return replace(state, active=state.active[kept], number=state.number + 1, design=same)
 
+    def best(self, snapshot: State, contexts: Floats) -> Ints:
+        """The first arm that is left."""
+        return np.full(len(contexts), snapshot.active[0])
+
     def counts(self, state: State) -> dict[str, Ints]:
         """Actions that may still be the best."""
         return {"active": np.asarray(len(state.active))}

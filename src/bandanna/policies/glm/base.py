@@ -21,7 +21,7 @@ from bandanna.core.linalg import first_best, inner
 from bandanna.core.rows import Rows
 from bandanna.errors import InvalidArgument
 from bandanna.glm.links import Link, Logistic, link_of
-from bandanna.policies.base import Ask, Choice, Floats, Frozen, Played, Policy, certain
+from bandanna.policies.base import Ask, Choice, Floats, Frozen, Ints, Played, Policy, certain
 from bandanna.protocols.clear.rows import ClearRows
 from bandanna.protocols.trust import Privacy, none
 
@@ -93,6 +93,11 @@ class GLMPolicy(Policy[State]):
     def seen(self, contexts: Floats) -> Floats:
         """Features, clipped to the unit ball."""
         return clip_norm(contexts, 1.0)
+
+    def best(self, snapshot: Any, contexts: Floats) -> Ints:
+        """The largest <x, theta>: mu increases."""
+        theta = self.theta(snapshot)
+        return first_best(along(self.seen(contexts), np.zeros(self.dim) if theta is None else theta))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -122,6 +122,10 @@ class Batched(GLMPolicy[BatchedState]):
         """The estimates."""
         return state.estimates
 
+    def theta(self, snapshot: tuple[BatchEstimate, ...]) -> Floats | None:
+        """Of the last batch."""
+        return snapshot[-1].theta if snapshot else None
+
     def counts(self, state: BatchedState) -> dict[str, Ints]:
         """Rounds of the warm-up, and estimates."""
         shape = state.repairs.shape

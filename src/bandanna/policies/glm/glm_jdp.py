@@ -134,6 +134,10 @@ class GLMJDP(JDPRules[JDPState]):
             theta_tau=state.theta_tau,
         )
 
+    def theta(self, snapshot: JDPSnapshot) -> Floats:
+        """theta_tau."""
+        return snapshot.theta_tau
+
     def act(self, snapshot: JDPSnapshot, contexts: Floats, coins: Coins) -> Choice:
         """Criterion I, or the index around theta_tau; which of them is the device's secret."""
         return self.decided(contexts, snapshot.v_inverse, snapshot.theta_o, snapshot.theta_tau, snapshot.h_inverse)

@@ -62,6 +62,7 @@ class GLMSDP(Batched):
 
     trusts = ("shuffle",)
     player = "batches"
+    asks_again = True
 
     privacy: Privacy
     preset: str = "tuned"

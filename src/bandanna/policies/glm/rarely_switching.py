@@ -55,6 +55,7 @@ class RarelySwitching(GLMPolicy[State]):
     """Decisions of both algorithms; a subclass says with which constants, and how estimates are made."""
 
     keeps = ("explored", "rest")
+    asks_again = True
 
     @property
     def stream(self) -> StreamProtocol | None:

@@ -53,6 +53,10 @@ class RSGLinUCB(RSRules[RSState]):
     side_by_side = True
     player = "blocks"
 
+    def theta(self, snapshot: RSState) -> Floats:
+        """theta_tau, as the next round has it."""
+        return snapshot.next_tau
+
     def init(self, arms: Floats | None = None, replicates: tuple[int, ...] = ()) -> RSState:
         """V = H = lambda I."""
         matrix = np.tile(self.regulariser * np.eye(self.dim), (*replicates, 1, 1))

@@ -21,6 +21,7 @@ from bandanna.policies.base import Ask, Choice, Floats, Frozen, Ints, Played, Ru
 from bandanna.policies.linear.linucb import Arms, LinUCB, Snapshot
 from bandanna.policies.linear.linucb import State as PhaseState
 from bandanna.policies.linear.schedules import FixedBatches
+from bandanna.protocols.channel import Channel
 from bandanna.protocols.trust import Privacy
 
 
@@ -127,13 +128,27 @@ class Anytime(RunningSums[State]):
 
     def following(self, episode: Frozen) -> Frozen:
         """The schedules of all phases are public."""
+        number = episode.number + 1
+        phase, before = self._at(number)
+        return Frozen(number=number, users=self.phase(phase).channel.sizes[number - before])
+
+    def _at(self, number: int) -> tuple[int, int]:
+        """The phase of a batch, and how many batches there were before that phase."""
         before = 0
-        for phase in self.phases():
-            sizes = phase.channel.sizes
-            if (place := episode.number + 1 - before) < len(sizes):
+        for phase in count():
+            batches = len(self.phase(phase).channel.sizes)
+            if number < before + batches:
                 break
-            before += len(sizes)
-        return Frozen(number=episode.number + 1, users=sizes[place])
+            before += batches
+        return phase, before
+
+    def calibrated(self) -> dict[int, Channel]:
+        """Of all phases so far."""
+        return {number: channel for number, phase in self._phases.items() for channel in phase.calibrated().values()}
+
+    def recalibrate(self, phase: int, channel: Channel) -> None:
+        """One phase."""
+        self.phase(phase).recalibrate(0, channel)
 
     def publish(self, state: State) -> Snapshot:
         """As the phase's policy."""
@@ -142,6 +157,10 @@ class Anytime(RunningSums[State]):
     def act(self, snapshot: Snapshot, contexts: Floats, coins: Coins) -> Choice:
         """As LinUCB."""
         return self.first.act(snapshot, contexts, coins)
+
+    def best(self, snapshot: Snapshot, contexts: Floats) -> Ints:
+        """As LinUCB."""
+        return self.first.best(snapshot, contexts)
 
     def favoured(self, snapshot: Snapshot, arms: Arms) -> tuple[NDArray[np.int64], NDArray[np.bool_] | None]:
         """As LinUCB."""
@@ -159,15 +178,29 @@ class Anytime(RunningSums[State]):
         """As LinUCB."""
         return self.first.report(ask, played, coins)
 
+    def ask(self, episode: Frozen) -> Ask:
+        """As the phase's policy; every phase is a stream of its own."""
+        number, _ = self._at(episode.number)
+        ask = self.phase(number).ask(episode)
+        streams = [self.phase(before).channel.continual for before in range(number)]
+        alike = sum(stream is not None and stream.event == ask.protocol.event for stream in streams)
+        return replace(ask, stream=number, begun=1 + alike)
+
     def learn(self, state: State, episode: Frozen) -> Generator[Ask, Estimate, State]:
         """Release the batch; after the last one of a phase the next begins from nothing."""
         policy = self.phase(state.phase)
-        inner = policy.learned(state.inner, (yield replace(policy.ask(episode), stream=state.phase)))
+        inner = policy.learned(state.inner, (yield self.ask(episode)))
         if inner.batches < len(policy.channel.sizes):
             return replace(state, inner=inner)
         fresh = self.phase(state.phase + 1).init(replicates=np.shape(state.repairs))
         before = state.repairs + state.inner.repairs  # the last snapshot of a phase is not used
         return State(phase=state.phase + 1, inner=fresh, batches=state.batches + inner.batches, repairs=before)
+
+    def restored(self, phase: int, total: Floats, batches: int, repairs: Ints) -> State:
+        """In its phase; repairs were counted over all of them."""
+        before = sum(len(self.phase(number).channel.sizes) for number in range(phase))
+        inner = self.phase(phase).restored(0, total, batches, np.zeros_like(repairs))
+        return State(phase=phase, inner=inner, batches=before, repairs=repairs)
 
     def counts(self, state: State) -> dict[str, Ints]:
         """How often a released matrix was shifted, in all phases."""

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from bandanna.accounting.guarantee import Guarantee
 from bandanna.core import require
-from bandanna.core.coins import Coins
+from bandanna.core.coins import Coins, NoCoins
 from bandanna.core.domain import Statistic, all_finite, clip_norm
 from bandanna.core.estimate import Estimate
 from bandanna.core.linalg import favoured, first_best, positive_inverse, upper
@@ -215,6 +215,14 @@ class LinUCB(RunningSums[State]):
         """Itself alone."""
         yield self
 
+    def calibrated(self) -> dict[int, Channel]:
+        """Its own, if it was needed."""
+        return {0: self.channel} if "channel" in vars(self) else {}
+
+    def recalibrate(self, phase: int, channel: Channel) -> None:
+        """Where its cached property looks first."""
+        vars(self).setdefault("channel", channel)
+
     def init(self, arms: Floats | None = None, replicates: tuple[int, ...] = ()) -> State:
         """Nothing released yet."""
         total = np.zeros((*replicates, self.domain.dim))
@@ -255,6 +263,10 @@ class LinUCB(RunningSums[State]):
         if not np.isfinite(np.sum(index)):
             all_finite("contexts", contexts)
         return pick(*self._favoured(index), coins)
+
+    def best(self, snapshot: Snapshot, contexts: Floats) -> Ints:
+        """The largest <x, theta>."""
+        return self.act(replace(snapshot, radius=0.0), contexts, NoCoins()).actions
 
     def favoured(self, snapshot: Snapshot, arms: Arms) -> tuple[NDArray[np.int64], NDArray[np.bool_] | None]:
         """Of one tabulated set of arms, those between which coins choose: as `linalg.favoured`, (*R) and (*R, K)."""
@@ -300,6 +312,10 @@ class LinUCB(RunningSums[State]):
         snapshot, repaired = self.estimate(total, batches)
         used = self._episode(batches) is not None  # after the last round nobody asks for the snapshot
         return State(total=total, batches=batches, repairs=state.repairs + used * repaired, snapshot=snapshot)
+
+    def restored(self, phase: int, total: Floats, batches: int, repairs: Ints) -> State:
+        """With the snapshot that follows."""
+        return State(total=total, batches=batches, repairs=repairs, snapshot=self.estimate(total, batches)[0])
 
     def counts(self, state: State) -> dict[str, Ints]:
         """How often a released matrix was shifted."""

@@ -27,7 +27,7 @@ import numpy as np
 
 from bandanna.accounting.guarantee import Guarantee
 from bandanna.core import require
-from bandanna.core.coins import Coins
+from bandanna.core.coins import Coins, NoCoins
 from bandanna.core.domain import Statistic, all_finite, clip_norm
 from bandanna.core.estimate import Estimate
 from bandanna.core.linalg import first_best
@@ -156,6 +156,10 @@ class OFUL(Policy[State]):
     def act(self, snapshot: Snapshot, contexts: Floats, coins: Coins) -> Choice:
         """The first arm with the largest index, of every round: (rounds, K, d)."""
         return certain(first_best(scores(snapshot, clip_norm(contexts, self.feature_bound))))
+
+    def best(self, snapshot: Snapshot, contexts: Floats) -> Ints:
+        """The largest <x, theta>."""
+        return self.act(replace(snapshot, radius=0.0), contexts, NoCoins()).actions
 
     def crossing(self, state: State, features: Floats) -> int | None:
         """After how many of these rounds, (n, d), the policy switches; None if it does not. V only grows: bisection."""

@@ -30,7 +30,7 @@ from bandanna.accounting.budgets import ZCDP, ApproxDP
 from bandanna.accounting.events import CompositionEvent
 from bandanna.accounting.guarantee import Guarantee, guarantee_of
 from bandanna.core import require
-from bandanna.core.coins import Coins
+from bandanna.core.coins import Coins, NoCoins
 from bandanna.core.domain import Ball, Statistic, all_finite, clip_norm
 from bandanna.core.estimate import Estimate
 from bandanna.core.linalg import first_best, positive_inverse
@@ -101,6 +101,7 @@ class OFULJDP(Policy[State]):
 
     trusts = ("central",)
     keeps = ("since the last switch",)
+    asks_again = True
     noise_stream = "oful"
     player = "plain"
 
@@ -216,6 +217,10 @@ class OFULJDP(Policy[State]):
         """The first arm with the largest index, of every round: (rounds, K, d)."""
         return certain(first_best(scores(snapshot, clip_norm(contexts, 1.0))))
 
+    def best(self, snapshot: Snapshot, contexts: Floats) -> Ints:
+        """The largest <x, theta>."""
+        return self.act(replace(snapshot, radius=0.0), contexts, NoCoins()).actions
+
     def report(self, ask: Ask, played: Played, coins: Coins) -> Statistic:
         """x x^T, or x r, both clipped."""
         assert played.features is not None
@@ -224,8 +229,8 @@ class OFULJDP(Policy[State]):
         long = np.einsum("ij,ij->i", played.features, played.features) > 1 + 1e-9
         domain = ask.protocol.domain
         values = domain.pack(x[:, :, None] * x[:, None, :]) if isinstance(domain, Outer) else x * rewards.values
-        clipped = np.asarray(np.count_nonzero(long | self.domain.outside(played.rewards)))
-        return domain.sealed(values, clipped=clipped)
+        clipped = np.count_nonzero(long | self.domain.outside(played.rewards))
+        return domain.sealed(values, clipped=np.asarray(clipped))
 
     def learn(self, state: State, episode: Frozen) -> Generator[Ask, Estimate, State]:
         """Release the matrix; if *it* has grown, the vector too."""

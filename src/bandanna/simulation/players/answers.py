@@ -48,7 +48,7 @@ class Answers:
     def _answer(self, ask: Ask, played: Played) -> Estimate:
         self.releases += 1
         statistic = self.policy.report(ask, self.desk.rows(ask, played), self.coins)
-        if ask.of == "episode" and ask.step == 0:
+        if ask.of == "episode" and (ask.step == 0 or ask.arm is not None):  # every row once
             self.clipped = self.clipped + statistic.clipped
         if isinstance(ask.protocol, BatchProtocol) and ask.of == "episode" and ask.protocol.sums_only:
             users = _most_users(statistic)  # seeds may have different numbers of users

@@ -3,19 +3,60 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from bandanna.core import require
 from bandanna.core.domain import reals
 from bandanna.errors import InvalidArgument, InvalidStatistic, shown
+from bandanna.policies.base import Floats, Policy
 
-Floats = NDArray[np.float64]
 _LARGEST = 1e100  # whose square is a number too
 
 Contexts = Mapping[Any, ArrayLike] | ArrayLike
+Sets = list[tuple[Sequence[Hashable], Floats]]  # ids and features (K, d), one for each user
+
+
+@dataclass(frozen=True, kw_only=True)
+class FixedArms:
+    """Arms that stay: their ids, and their features, (K, d); d = 0 where arms have none."""
+
+    ids: tuple[Any, ...]
+    features: Floats
+
+    def as_terms(self) -> tuple[Any, ...]:
+        """As plain values."""
+        return self.ids, self.features.tolist()
+
+
+def fixed_arms(policy: Policy[Any], arms: Any) -> FixedArms | None:
+    """The arms of a policy without contexts: names, of arms without features, or features as `act` takes them."""
+    count = getattr(policy, "n_arms", None)
+    if count is None:
+        if arms is None:
+            return None
+        ids, features = arms_of(arms, features_of(policy), "arms")
+        return FixedArms(ids=_names(ids), features=features)
+    names = range(count) if arms is None else require.several("arms", arms, f"{count} names")
+    if len(names) != count or len(set(names)) != count:
+        raise InvalidArgument("arms", arms, f"{count} names, all different: one for each arm of the policy")
+    return FixedArms(ids=_names(names), features=np.zeros((count, 0)))
+
+
+def features_of(policy: Policy[Any]) -> int:
+    """How many features an arm has."""
+    return int(getattr(policy, "dim", 0))
+
+
+def _names(ids: Sequence[Any]) -> tuple[Any, ...]:
+    """Names that a save can hold."""
+    for place, name in enumerate(ids):
+        if not isinstance(name, str | int | float | tuple):
+            raise InvalidArgument(f"arms[{place}]", name, "a text or a number")
+    return tuple(ids)
 
 
 def arms_of(contexts: Contexts, dim: int, name: str = "contexts") -> tuple[Sequence[Hashable], Floats]:
