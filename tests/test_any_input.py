@@ -55,6 +55,11 @@ def linucb(**arguments: Any) -> Any:
     return policy, policy.guarantee, policy.radii
 
 
+def spending(policy: Callable[..., Any], trust: Callable[..., bd.Privacy], **arguments: Any) -> Callable[..., Any]:
+    """A policy, and what it guarantees, of a budget in a trust model."""
+    return lambda **budget: policy(privacy=trust(**budget), **arguments).guarantee
+
+
 SOURCE, PLACE = Fresh(noise), Fresh(somewhere)
 Case = tuple[Callable[..., Any], dict[str, Any]]
 _calibrate = {"domain": BALL, "budget": BUDGET, "participations": 1, "calibration": "tight"}
