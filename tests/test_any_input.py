@@ -55,6 +55,11 @@ def linucb(**arguments: Any) -> Any:
     return policy, policy.guarantee, policy.radii
 
 
+def spending(policy: Callable[..., Any], trust: Callable[..., bd.Privacy], **arguments: Any) -> Callable[..., Any]:
+    """A policy, and what it guarantees, of a budget in a trust model."""
+    return lambda **budget: policy(privacy=trust(**budget), **arguments).guarantee
+
+
 SOURCE, PLACE = Fresh(noise), Fresh(somewhere)
 Case = tuple[Callable[..., Any], dict[str, Any]]
 _calibrate = {"domain": BALL, "budget": BUDGET, "participations": 1, "calibration": "tight"}
@@ -77,6 +82,9 @@ CASES: dict[str, Case] = {
     "LinearReport.statistic": (bd.LinearReport(features=3).statistic, {"features": ROWS, "rewards": np.zeros(4)}),
     "LinearReport.unpack": (bd.LinearReport(features=2).unpack, {"stacked": np.zeros(5)}),
     "central": (bd.central, {**B, "rho": None, "mechanism": "blt", "calibration": "tight", "participations": 1}),
+    "central.renyi": (bd.central, {"epsilon": 1.0, "alpha": 2.0}),
+    "central.budget": (bd.central, {"budget": BUDGET, "participations": 1}),
+    "local.budget": (bd.local, {"budget": BUDGET, "participations": 1}),
     "local": (bd.local, {**B, "rho": None, "calibration": "tight", "participations": 1}),
     "shuffle": (bd.shuffle, {**B, "protocol": "binomial", "calibration": "tight", "participations": 1}),
     "concurrent": (bd.concurrent, {**B, "shufflers": 2, "degrees": "best", "calibration": "tight"}),
@@ -127,20 +135,28 @@ CASES: dict[str, Case] = {
     "make": (bd.make, {"name": "LinUCB-JDP", **_linear, **B, "batch": 5, "width": 1.0}),
     "UCB1": (bd.UCB1, {**_finite, "reward_range": (0.0, 1.0)}),
     "Thompson": (bd.Thompson, {**_finite, "reward_range": (0.0, 1.0)}),
-    "UCBEpisodes": (bd.UCBEpisodes, {**_finite, "budget": bd.ZCDP(rho=1.0)}),
-    "Elimination": (bd.Elimination, {**_finite, "budget": bd.PureDP(epsilon=1.0)}),
-    "LDPUCB": (bd.LDPUCB, {**_finite, "epsilon": 1.0}),
-    "GOPE": (bd.GOPE, {**_linear, "budget": bd.ZCDP(rho=1.0)}),
-    "OFUL": (bd.OFUL, {**_linear, "budget": bd.ZCDP(rho=1.0), "width": 1.0, "ridge": 1.0, "failure": 0.05}),
-    "OFULJDP": (bd.OFULJDP, {**_linear, "budget": bd.ZCDP(rho=1.0), "batch": 5, "width": 1.0}),
+    "UCBEpisodes": (bd.UCBEpisodes, {**_finite, "privacy": bd.central(rho=1.0)}),
+    "Elimination": (bd.Elimination, {**_finite, "privacy": bd.central(epsilon=1.0, delta=0.0)}),
+    "LDPUCB": (bd.LDPUCB, {**_finite, "privacy": bd.local(epsilon=1.0, delta=0.0)}),
+    "UCBEpisodes.rho": (spending(bd.UCBEpisodes, bd.central, **_finite), {"rho": 1.0}),
+    "Elimination.epsilon": (spending(bd.Elimination, bd.central, **_finite), {"epsilon": 1.0, "delta": 0.0}),
+    "Elimination.shuffled": (spending(bd.Elimination, bd.shuffle, **_finite), B),
+    "LDPUCB.epsilon": (spending(bd.LDPUCB, bd.local, **_finite), {"epsilon": 1.0, "delta": 0.0}),
+    "OFUL.rho": (spending(bd.OFUL, bd.central, **_linear), {"rho": 1.0}),
+    "OFULJDP.rho": (spending(bd.OFULJDP, bd.central, **_linear), {"rho": 1.0}),
+    "GLMJDP.epsilon": (spending(bd.GLMJDP, bd.central, **_glm), B),
+    "GLMSDP.epsilon": (spending(bd.GLMSDP, bd.shuffle, **_glm), B),
+    "GOPE": (bd.GOPE, {**_linear, "privacy": bd.central(rho=1.0)}),
+    "OFUL": (bd.OFUL, {**_linear, "privacy": bd.central(rho=1.0), "width": 1.0, "ridge": 1.0, "failure": 0.05}),
+    "OFULJDP": (bd.OFULJDP, {**_linear, "privacy": bd.central(rho=1.0), "batch": 5, "width": 1.0}),
     "PhasedElimination": (bd.PhasedElimination, {**_linear, "privacy": bd.central(**B), "alpha": 0.8, "width": 1.0}),
     "GLMUCB": (bd.GLMUCB, _glm),
     "GLOC": (bd.GLOC, _glm),
     "ECOLog": (bd.ECOLog, _glm),
     "RSGLinUCB": (bd.RSGLinUCB, _glm),
     "BGLinUCB": (bd.BGLinUCB, _glm),
-    "GLMJDP": (bd.GLMJDP, {**_glm, "budget": BUDGET}),
-    "GLMSDP": (bd.GLMSDP, {**_glm, "budget": BUDGET}),
+    "GLMJDP": (bd.GLMJDP, {**_glm, "privacy": bd.central(**B)}),
+    "GLMSDP": (bd.GLMSDP, {**_glm, "privacy": bd.shuffle(**B)}),
     "Anytime": (bd.Anytime, {"first": bd.LinUCB(dim=2, horizon=8)}),
     "simulate": (
         bd.simulate,

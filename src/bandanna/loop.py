@@ -19,7 +19,7 @@ from bandanna.core.domain import Statistic
 from bandanna.core.estimate import Estimate
 from bandanna.errors import InvalidArgument
 from bandanna.mechanisms.sources import NoiseSource
-from bandanna.policies.base import Ask, Played
+from bandanna.policies.base import Ask, Episode, Frozen, Played
 from bandanna.protocols.base import BatchProtocol, StreamProtocol
 
 State = TypeVar("State")
@@ -35,6 +35,12 @@ def close(steps: Generator[Ask, Estimate, State], answer: Callable[[Ask], Estima
         return learned.value  # type: ignore[no-any-return]
 
 
+def check_whole(episode: Episode, played: Played) -> None:
+    """Refuse a batch that somebody closed early or late: how many answer for it is public, who did not has a row too."""
+    if isinstance(episode, Frozen) and (rows := played.rewards.shape[-1]) != episode.users:
+        raise InvalidArgument("rows", rows, f"{episode.users}, as many as the episode has users: batches are public")
+
+
 @dataclass(frozen=True, kw_only=True)
 class Desk:
     """What a runner holds between asks and shows nobody: states of stream protocols, and rows for later asks."""
@@ -46,6 +52,8 @@ class Desk:
         """The rows of an episode that has ended, under the names that their devices chose."""
         if not names:
             return self
+        if played.rewards.ndim != 1:
+            raise InvalidArgument("rows", played.rewards.shape, "those of one run: a desk does not tell runs apart")
         kept = dict(self.kept)
         for number, name in enumerate(names):
             mine = played if played.groups is None else played.at(played.groups == number)
@@ -66,7 +74,7 @@ class Desk:
         """One release; a stream goes on from where it was."""
         kept = {name: rows for name, rows in self.kept.items() if not (ask.last and name == ask.of)}
         if isinstance(ask.protocol, StreamProtocol):
-            replicates = statistic.values.shape[:-2]
+            replicates = np.shape(statistic.clipped)  # a batch that arrives in parts is read once
             before = self.streams.get(ask.stream)
             begun = ask.protocol.begin(replicates) if before is None else before
             following, estimate = ask.protocol.release(begun, statistic, source, path=path)

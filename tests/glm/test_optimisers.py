@@ -117,7 +117,7 @@ def test_newton_steps_reach_the_minimum_without_noise() -> None:
     """With hardly any noise and a matrix above the Hessian the answer would not be the minimum."""
     x, r, _ = data(Logistic(), 3, 500)
     gram = np.swapaxes(x, -1, -2) @ x / 4 + np.eye(3)
-    optimiser = NoisyGradient.of_std(1e-8, link=Logistic(), dim=3, parameter_bound=5.0, steps=120)
+    optimiser = NoisyGradient.of_std(1e-6, link=Logistic(), dim=3, parameter_bound=5.0, steps=120)
     theta = optimiser.minimise(x, r, FastNoise(np.random.default_rng(0)), count=500, ridge=1.0, matrix=gram)
     np.testing.assert_allclose(theta, maximum_likelihood(Logistic(), x, r, ridge=1.0).theta, atol=1e-4)
 

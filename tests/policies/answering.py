@@ -10,9 +10,10 @@ from numpy.typing import ArrayLike
 from bandanna.core.coins import GeneratorCoins
 from bandanna.core.estimate import Estimate
 from bandanna.loop import close
-from bandanna.mechanisms.sources import NoiseSource
-from bandanna.policies.base import Ask, Assigned, Episode, Policy
+from bandanna.mechanisms.sources import FastNoise, NoiseSource
+from bandanna.policies.base import Ask, Assigned, Episode, Played, Policy, Until
 from bandanna.protocols.base import BatchProtocol
+from bandanna.simulation.players.answers import Answers
 
 
 def answered(policy: Policy[Any], state: Any, episode: Assigned, *totals: ArrayLike, source: NoiseSource) -> Any:
@@ -38,3 +39,26 @@ def device_coins(seed: int = 0) -> GeneratorCoins:
     """Of a device, for every purpose from one generator."""
     rng = np.random.default_rng(seed)
     return GeneratorCoins(lambda name: rng)
+
+
+COINS = device_coins()
+
+
+class Teacher:
+    """One run, episode after episode, in which rows are learned from as a simulation would."""
+
+    def __init__(self, policy: Policy[Any], source: NoiseSource | None = None) -> None:
+        self.policy, self.state = policy, policy.init()
+        noise = FastNoise(np.random.default_rng(0)) if source is None else source
+        self.answers = Answers(policy, noise, COINS, "law")
+
+    def learn(self, features: Any, rewards: Any, groups: Any = None) -> Any:
+        """One episode of users (n, d), (n,), over after them; the new state."""
+        rows = Played(features=np.atleast_2d(features), rewards=np.atleast_1d(rewards), groups=groups)
+        episode = self.policy.episode(self.state)
+        assert episode is not None
+        if isinstance(episode, Until):
+            assert rows.features is not None
+            self.state = self.policy.passed(self.state, rows.features)
+        self.state = self.answers.learn(self.state, episode, rows)
+        return self.state

@@ -33,3 +33,21 @@ class Scripted(FastNoise):
         self.releases.append((exact, scale))
         self.log_density = self.log_density - np.sum(np.abs(shown - exact), axis=-1) / scale
         return shown
+
+
+class Told(FastNoise):
+    """Adds the noise that it is told in turn (none where there is none left), and remembers how wide it should be."""
+
+    def __init__(self, noise: Iterable[float] = ()) -> None:
+        super().__init__(np.random.default_rng(0))
+        self.noise, self.asked = iter(noise), list[float]()
+
+    def gaussian(self, value: ArrayLike, *, std: float, grid: float) -> NDArray[np.float64]:
+        """The value and what is told."""
+        self.asked.append(std)
+        return np.asarray(value, dtype=float) + next(self.noise, 0.0)
+
+    def discrete_laplace(self, *, scale: float, size: Any) -> NDArray[np.int64]:
+        """What is told, in lattice steps."""
+        self.asked.append(scale)
+        return np.full(size, round(next(self.noise, 0.0)), dtype=np.int64)

@@ -7,11 +7,12 @@ import pytest
 
 from bandanna.environments.linear import LinearContextual
 from bandanna.errors import InvalidArgument
-from bandanna.mechanisms.sources import FastNoise
 from bandanna.policies.linear.anytime import Anytime
 from bandanna.policies.linear.linucb import LinUCB
 from bandanna.protocols.trust import Privacy, central, local, none, shuffle
 from bandanna.simulation.engine import simulate
+
+from .answering import Teacher
 
 BUDGET = {"epsilon": 1.0, "delta": 1e-5}
 
@@ -19,14 +20,14 @@ BUDGET = {"epsilon": 1.0, "delta": 1e-5}
 def test_phases_double_and_begin_from_nothing() -> None:
     """A phase is not twice as long as the one before, keeps what the one before has learned, or shares its failure."""
     policy = Anytime(first=LinUCB(dim=2, horizon=40, batch=20, failure=0.04))
-    state, source, rng = policy.init(()), FastNoise(np.random.default_rng(0)), np.random.default_rng(1)
-    seen = []
+    teacher, rng, seen = Teacher(policy), np.random.default_rng(1), []
     for _ in range(6):  # 2 + 4 batches
-        seen.append((state.phase, policy.episode(state).users))
-        state = policy.learn(state, policy.statistic(rng.random((20, 2)) / 2, rng.random(20)), source, path="law")
+        seen.append((teacher.state.phase, policy.episode(teacher.state).users))
+        state = teacher.learn(rng.random((20, 2)) / 2, rng.random(20))
     assert seen == [(0, 20), (0, 20), (1, 20), (1, 20), (1, 20), (1, 20)]
     assert state.phase == 2
-    assert not np.any(state.running.estimate.total)
+    assert not np.any(state.inner.total)
+    assert state.inner.batches == 0
     assert [policy.phase(j).horizon for j in range(3)] == [40, 80, 160]
     assert sum(policy.phase(j).failure for j in range(47)) <= 0.04
 

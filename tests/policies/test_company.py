@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,26 +13,33 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from bandanna.accounting.budgets import ZCDP
-from bandanna.core.coins import FirstOfTied
+from bandanna.core.coins import NoCoins, StreamCoins
 from bandanna.core.domain import Ball, clip_norm
+from bandanna.core.estimate import Estimate
 from bandanna.core.linalg import first_best, in_single
 from bandanna.core.report import LinearReport
 from bandanna.core.streams import Streams
 from bandanna.glm.likelihood import maximum_likelihood
 from bandanna.glm.projections import onto_both
+from bandanna.loop import close
+from bandanna.mechanisms.sources import FastNoise
 from bandanna.mechanisms.sources.replicated import ReplicatedNoise
+from bandanna.policies.arms.thompson import Thompson
+from bandanna.policies.base import Ask, Played
 from bandanna.policies.glm.b_glinucb import BGLinUCB
 from bandanna.policies.glm.batched import BatchEstimate
 from bandanna.policies.glm.ecolog import ECOLog
 from bandanna.policies.glm.glm_ucb import GLMUCB
 from bandanna.policies.glm.gloc import GLOC
+from bandanna.policies.glm.rarely_switching import norms_of
 from bandanna.policies.glm.rs_glinucb import RSGLinUCB
 from bandanna.policies.linear.linucb import LinUCB, Snapshot, scores
-from bandanna.policies.oful import OFUL
-from bandanna.policies.oful_jdp import OFULJDP
-from bandanna.policies.thompson import Thompson
-from bandanna.simulation.rarely import norms_of
+from bandanna.policies.linear.oful import OFUL
+from bandanna.policies.linear.oful_jdp import OFULJDP
+from bandanna.protocols.trust import central
+from bandanna.simulation.players.answers import Answers
+
+from .answering import Teacher
 
 Floats = NDArray[np.float64]
 
@@ -67,7 +75,7 @@ def linucb(rng: np.random.Generator, dim: int) -> Callable[[Floats], Any]:
 
     def decide(contexts: Floats) -> Floats:
         index = scores(snapshot, clip_norm(contexts, 1.0))
-        choice = policy.act(snapshot, contexts, FirstOfTied())
+        choice = policy.act(snapshot, contexts, NoCoins())
         return np.concatenate([index, choice.actions[:, None], choice.probabilities[:, None]], axis=1)
 
     return decide
@@ -76,44 +84,57 @@ def linucb(rng: np.random.Generator, dim: int) -> Callable[[Floats], Any]:
 def oful(rng: np.random.Generator, dim: int) -> Callable[[Floats], Any]:
     """AdaC-OFUL after some rounds, with features clipped to norm 2."""
     policy = OFUL(dim=dim, horizon=100, feature_bound=2.0)
-    state, _ = policy.absorb(policy.init(), rng.normal(size=(10, dim)), rng.random(10))
-    state = policy.learn(state, ReplicatedNoise(Streams([0])))
-    return lambda contexts: policy.act(state, contexts)
+    snapshot = policy.publish(Teacher(policy).learn(rng.normal(size=(10, dim)), rng.random(10)))
+    return lambda contexts: policy.act(snapshot, contexts, NoCoins()).actions
 
 
 def oful_jdp(rng: np.random.Generator, dim: int) -> Callable[[Floats], Any]:
     """AdaC-OFUL-JDP at its beginning."""
-    policy = OFULJDP(dim=dim, horizon=100, budget=ZCDP(rho=1.0))
-    state = policy.init()
-    return lambda contexts: policy.act(state, contexts)
+    policy = OFULJDP(dim=dim, horizon=100, privacy=central(rho=1.0))
+    snapshot = policy.publish(policy.init())
+    return lambda contexts: policy.act(snapshot, contexts, NoCoins()).actions
+
+
+class Brought(NoCoins):
+    """Coins that users bring along, one each."""
+
+    def __init__(self, coins: Floats) -> None:
+        self.coins = coins
+
+    def uniform(self, shape: tuple[int, ...], name: str) -> Floats:
+        """Theirs."""
+        return self.coins.reshape(shape)
 
 
 def batched(rng: np.random.Generator, dim: int) -> Callable[[Floats], Any]:
     """A batched generalised linear policy with two earlier batches; a user's coin comes with the context."""
     policy = BGLinUCB(dim=dim, horizon=1000)
     first, second = linear_snapshot(rng, dim), linear_snapshot(rng, dim)
-    earlier = [
+    earlier = (
         BatchEstimate(theta=first.theta, inverse=first.inverse, width=0.3, blur=0.1),
         BatchEstimate(theta=second.theta, inverse=second.inverse, width=0.3, blur=0.0),
-    ]
+    )
 
     def decide(contexts: Floats) -> Any:
-        inside = clip_norm(contexts, 1.0)
-        return policy.act(inside, earlier, np.abs(inside[:, 0, 0]))
+        inside = policy.seen(contexts)
+        choice = policy.act(earlier, inside, Brought(np.abs(inside[:, 0, 0])))
+        return np.stack([choice.actions, choice.probabilities], axis=1)
 
     return decide
 
 
 def rarely_switching(rng: np.random.Generator, dim: int) -> Callable[[Floats], Any]:
-    """RS-GLinUCB in a round without exploration, with the norms that decide whether there is any."""
+    """RS-GLinUCB: whether it explores, by norms; what it does then, and what it does else."""
     policy = RSGLinUCB(dim=dim, horizon=1000, constants="published")
     v, h = linear_snapshot(rng, dim), linear_snapshot(rng, dim)
+    snapshot = replace(policy.init(), v_inverse=v.inverse, next_o=v.theta, next_tau=h.theta, h_inverse=h.inverse)
 
     def decide(contexts: Floats) -> Any:
-        inside = clip_norm(contexts, 1.0)[None]
-        norms = norms_of(inside, v.inverse[None, None])
-        actions = policy.choose(inside, norms, v.theta[None], h.theta[None], h.inverse[None])
-        return np.concatenate([norms[0], actions[0][:, None]], axis=1)
+        inside = policy.seen(contexts)
+        choice = policy.act(snapshot, inside, NoCoins())
+        norms = norms_of(inside, v.inverse[None])
+        actions = policy.choose(inside, norms, v.theta, h.theta, h.inverse)
+        return np.concatenate([norms, actions[:, None], choice.actions[:, None], choice.groups[:, None]], axis=1)
 
     return decide
 
@@ -188,11 +209,19 @@ def test_a_seed_of_a_generalised_policy_decides_the_same_in_any_company(policy: 
 
     def play(rows: Floats) -> Any:
         who = rows.astype(int)
-        state, actions = made.init((len(who),)), []
+        state, actions, source = made.init(replicates=(len(who),)), [], FastNoise(np.random.default_rng(0))
+        features, earned = np.zeros((len(who), 20, 3)), np.zeros((len(who), 20))
         for t in range(20):
-            actions.append(made.act(state, contexts[t, who]))
+            actions.append(made.act(made.publish(state), contexts[t, who][:, None], NoCoins()).actions[:, 0])
             chosen = np.arange(len(who)), actions[-1]
-            state = made.learn(state, contexts[t, who][chosen], rewards[t, who][chosen])
+            features[:, t], earned[:, t] = contexts[t, who][chosen], rewards[t, who][chosen]
+
+            def answer(ask: Ask, end: int = t + 1) -> Estimate:
+                held = slice(end - 1 if ask.of == "episode" else 0, end)
+                rows = Played(features=features[:, held], rewards=earned[:, held])
+                return ask.protocol.release(made.report(ask, rows, NoCoins()), source, path="law")
+
+            state = close(made.learn(state, made.episode(state)), answer)
         return np.stack(actions, axis=1)
 
     in_company(play, np.arange(30.0), rng)
@@ -223,9 +252,11 @@ def test_a_seed_of_thompson_sampling_draws_the_same_in_any_company() -> None:
     rewards = np.array([[1.0, 0.5], [0.0, 0.3], [0.5, 0.5], [0.4, 0.2]])  # (rounds, seeds)
     sums = []
     for seeds in ([0], [0, 1]):
-        source, state = ReplicatedNoise(Streams(seeds)), policy.init((len(seeds),))
+        streams, state = Streams(seeds), policy.init(replicates=(len(seeds),))
+        answers = Answers(policy, ReplicatedNoise(streams), StreamCoins(streams), "law")
         for row in rewards:
-            state = policy.learn(state, np.zeros(len(seeds), dtype=np.int64), row[: len(seeds)], source)
+            rows = Played(rewards=row[: len(seeds), None], arms=np.zeros((len(seeds), 1), dtype=np.int64))
+            state = answers.learn(state, policy.episode(state), rows)
         sums.append(state.sums[0])
     np.testing.assert_array_equal(*sums)
 

@@ -9,7 +9,7 @@ import pytest
 
 from bandanna.core.sizes import Sizes
 from bandanna.errors import InvalidArgument
-from bandanna.policies import confidence
+from bandanna.policies.linear import confidence
 from bandanna.policies.linear.confidence import PaperConfidence, noise_bounds, radii
 from bandanna.policies.linear.linucb import LinUCB
 from bandanna.protocols.trust import central, none, shuffle

@@ -14,6 +14,7 @@ from bandanna.accounting.budgets import ApproxDP
 from bandanna.core.coins import StreamCoins, gamma
 from bandanna.core.streams import Streams
 from bandanna.errors import InvalidBudget, InvalidStatistic
+from bandanna.loop import Desk
 from bandanna.mechanisms.sources import FastNoise
 from bandanna.policies.arms.finite import Tallies
 from bandanna.policies.arms.ldp_ucb import LDPUCB
@@ -77,11 +78,11 @@ def test_elimination_releases_each_batch_once_at_its_price() -> None:
         asked.append(ask)
         if len(asked) < 3:
             ask = steps.send(policy.protocol(int(episode.plays[0])).release(np.zeros((4, 1)), FastNoise(rng())))
-    assert [ask.at for ask in asked] == [0, 1, 2]  # every arm once
+    assert [ask.arm for ask in asked] == [0, 1, 2]  # every arm once
     moved = []
     for ask in asked:
         assert isinstance(ask.protocol, CentralLaplace)
-        one, two = (policy.report(ask, each, device_coins()).total() / ask.protocol.step for each in (other, far))
+        one, two = (policy.report(ask, Desk().rows(ask, each), device_coins()).total() / ask.protocol.step for each in (other, far))
         moved.append(float(np.sum(np.abs(np.rint(one) - np.rint(two)))) / ask.protocol.scale)
     assert moved[0] == moved[2] == 0
     assert 0.5 * (1 - 1e-4) <= moved[1] <= 0.5  # one reward, from one end of the range to the other

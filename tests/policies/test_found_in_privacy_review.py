@@ -13,7 +13,7 @@ from bandanna.accounting.budgets import ZCDP, PureDP
 from bandanna.core.estimate import Estimate
 from bandanna.core.sums import exact_sum
 from bandanna.errors import InvalidArgument, InvalidBudget, InvalidStatistic
-from bandanna.loop import close
+from bandanna.loop import Desk, close
 from bandanna.mechanisms.sources import FastNoise
 from bandanna.mechanisms.sources.base import Size, shape
 from bandanna.policies.arms.gope import GOPE
@@ -29,8 +29,7 @@ from bandanna.protocols.base import Protocol
 from bandanna.protocols.central_gaussian import CentralGaussian
 from bandanna.protocols.trust import central, local, none, shuffle
 
-from .answering import device_coins
-from .scripted_noise import Scripted
+from .answering import Teacher, device_coins
 
 COINS = device_coins()
 STEPS = 2**53  # values that a uniform number can take
@@ -130,9 +129,18 @@ def test_what_is_not_finite_is_refused_before_it_meets_other_people(place: str, 
         OFULJDP(dim=2, horizon=10, batch=2, privacy=central(rho=1.0)),
     )
     with pytest.raises(InvalidStatistic, match=place):
-        public.absorb(public.init(), **given)
-    with pytest.raises(InvalidStatistic, match=place):
-        joint.learn(joint.init(), **given, source=Scripted())
+        public.report(public.ask, Played(**given), COINS)
+    for gram in (np.zeros(3), np.array([1e6, 1e6, 0.0])):  # the vector is asked for if the matrix has grown
+        asked: list[Ask] = []
+
+        def answer(ask: Ask, asked: list[Ask] = asked, gram: NDArray[np.float64] = gram) -> Estimate:
+            asked.append(ask)
+            return Estimate(total=gram if len(asked) == 1 else np.zeros(2), count=2, variance=0.0)
+
+        close(joint.learn(joint.init(), joint.episode(joint.init())), answer)
+        with pytest.raises(InvalidStatistic, match=place):
+            joint.report(asked[-1], Played(**given), COINS)
+    assert len(asked) == 2
 
 
 @pytest.mark.parametrize("policy", [UCB1(n_arms=2, horizon=9), Thompson(n_arms=2, horizon=9)])
@@ -147,13 +155,13 @@ def test_batches_of_the_joint_variant_have_the_public_size() -> None:
     policy = OFULJDP(dim=2, horizon=12, batch=3, privacy=central(rho=1.0))
     for users in (0, 2, 4):
         with pytest.raises(InvalidArgument, match="batches are public"):
-            policy.learn(policy.init(), np.zeros((users, 2)), np.zeros(users), Scripted())
+            Teacher(policy).learn(np.zeros((users, 2)), np.zeros(users))
 
 
 def test_numbers_of_ones_that_a_batch_cannot_have_are_refused() -> None:
     """SDP-SE releases more ones than there are users: further apart than its noise is made for."""
     policy = Elimination(n_arms=2, horizon=10**4, privacy=shuffle(epsilon=1.0, delta=1e-3))
-    ask, source = Ask(protocol=policy.protocol(3), at=0), FastNoise(np.random.default_rng(0))
+    ask, source = Ask(protocol=policy.protocol(3), arm=0), FastNoise(np.random.default_rng(0))
     rows = Played(rewards=np.array([-1.0, 5.0, 1e9]), arms=np.zeros(3, dtype=np.int64))
     report = policy.report(ask, rows, COINS)
     assert report.values[:, 0].tolist() == [0.0, 1.0, 1.0]
@@ -175,10 +183,10 @@ def test_an_epoch_has_one_batch_for_every_active_arm(privacy: Any) -> None:
         return policy.protocol(4).release(np.ones((4, 1)), source)
 
     learned = close(policy.learn(state, policy.episode(state)), answer)
-    assert [(ask.at, ask.step) for ask in asked] == [(0, 0), (2, 1)]
+    assert [(ask.arm, ask.step) for ask in asked] == [(0, 0), (2, 1)]
     assert not learned.active[1]
     rows = Played(rewards=np.array([0.25, 0.5, 1.0]), arms=np.array([0, 1, 2]))
-    assert [float(policy.report(ask, rows, COINS).total()[0]) for ask in asked] == [0.25, 1.0]
+    assert [float(policy.report(ask, Desk().rows(ask, rows), COINS).total()[0]) for ask in asked] == [0.25, 1.0]
 
 
 @pytest.mark.parametrize("budget", [ZCDP(rho=1e-100), PureDP(epsilon=1e-300), PureDP(epsilon=1e300), ZCDP(rho=1e-31)])

@@ -13,15 +13,16 @@ import numpy as np
 import pytest
 from numpy.typing import ArrayLike, NDArray
 
-from bandanna.accounting.budgets import ZCDP
-from bandanna.policies.oful_jdp import OFULJDP, State
+from bandanna.policies.linear.oful_jdp import OFULJDP, State
+from bandanna.protocols.trust import central
 
+from .answering import Teacher
 from .scripted_noise import Scripted
 
 Floats = NDArray[np.float64]
 Person = tuple[tuple[float, float], float]  # features and reward
 
-POLICY = OFULJDP(dim=2, horizon=60, batch=5, budget=ZCDP(rho=0.5), share=0.3, growth=0.2, reward_range=(-1.0, 2.0))
+POLICY = OFULJDP(dim=2, horizon=60, batch=5, privacy=central(rho=0.5), share=0.3, growth=0.2, reward_range=(-1.0, 2.0))
 BATCHES = 12
 
 
@@ -44,15 +45,14 @@ def outputs(seed: int) -> Iterator[Floats]:
 
 def run(persons: dict[int, Person], seed: int) -> tuple[list[State], Given]:
     """All batches, with some persons' data replaced: states after every batch, and the releases."""
-    rng, source, state = np.random.default_rng(0), Given(outputs(seed)), POLICY.init()
+    rng, source = np.random.default_rng(0), Given(outputs(seed))
     features, rewards = rng.normal(size=(5 * BATCHES, 2)) / 2, rng.uniform(-1, 2, size=5 * BATCHES)
     for place, (x, y) in persons.items():
         features[place], rewards[place] = x, y
-    states = []
+    teacher, states = Teacher(POLICY, source), []
     for batch in range(BATCHES):
         here = slice(5 * batch, 5 * batch + 5)
-        state, _ = POLICY.learn(state, features[here], rewards[here], source)
-        states.append(state)
+        states.append(teacher.learn(features[here], rewards[here]))
     return states, source
 
 

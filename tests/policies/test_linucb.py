@@ -5,12 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from bandanna.core.coins import FirstOfTied, SecureCoins
+from bandanna.core.coins import NoCoins, SecureCoins
 from bandanna.errors import InvalidArgument
+from bandanna.mechanisms.sources import FastNoise
+from bandanna.policies.base import Played
 from bandanna.policies.linear.linucb import LinUCB, Snapshot, scores
-from bandanna.policies.registry import make
 from bandanna.policies.linear.schedules import FixedBatches, geometric
+from bandanna.policies.registry import make
 from bandanna.protocols.trust import central, concurrent, local, shuffle
+from bandanna.simulation.players.answers import Answers
 
 
 def test_index_is_mean_plus_width_times_norm() -> None:
@@ -26,7 +29,7 @@ def test_index_is_mean_plus_width_times_norm() -> None:
     policy = LinUCB(dim=3, horizon=5)
     tabulated, tied = policy.favoured(snapshot, policy.tabulate(contexts[:, 0]))
     assert tied is None
-    np.testing.assert_array_equal(tabulated, policy.act(snapshot, contexts, FirstOfTied()).actions[:, 0])
+    np.testing.assert_array_equal(tabulated, policy.act(snapshot, contexts, NoCoins()).actions[:, 0])
 
 
 def test_ridge_regression_of_the_released_sums() -> None:
@@ -34,16 +37,15 @@ def test_ridge_regression_of_the_released_sums() -> None:
     policy = LinUCB(dim=3, horizon=40, batch=20, ridge=2.0)
     rng = np.random.default_rng(0)
     x, y = rng.normal(size=(1, 20, 3)) / 4, rng.random((1, 20))
-    state = policy.learn(policy.init((1,)), policy.statistic(x, y), source=_no_noise(), path="law")
-    _, snapshot = policy.publish(state)
+    state = policy.init(replicates=(1,))
+    rows = Played(features=x, rewards=y)
+    snapshot = policy.publish(Answers(policy, _no_noise(), NoCoins(), "law").learn(state, policy.episode(state), rows))
     gram = x[0].T @ x[0] + 2.0 * np.eye(3)
     np.testing.assert_allclose(snapshot.theta[0], np.linalg.solve(gram, x[0].T @ y[0]), rtol=1e-10)
     np.testing.assert_allclose(snapshot.inverse[0], np.linalg.inv(gram), rtol=1e-10)
 
 
-def _no_noise() -> object:
-    from bandanna.mechanisms.sources import FastNoise
-
+def _no_noise() -> FastNoise:
     return FastNoise(np.random.default_rng(0))
 
 

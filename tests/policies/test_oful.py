@@ -8,28 +8,34 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from bandanna.policies.oful import OFUL
-from bandanna.policies.oful_jdp import OFULJDP, Outer
+from numpy.typing import NDArray
 
 from bandanna.accounting import accountant
-from bandanna.accounting.budgets import ZCDP, ApproxDP, PureDP
 from bandanna.accounting.events import CompositionEvent, ContinualEvent, GaussianEvent
+from bandanna.core.estimate import Estimate
 from bandanna.errors import InvalidArgument, InvalidBudget
+from bandanna.mechanisms.gaussian import Gaussian
 from bandanna.mechanisms.sources import FastNoise
+from bandanna.policies.base import Ask, Frozen, Played, Policy
+from bandanna.policies.linear.oful import OFUL
+from bandanna.policies.linear.oful_jdp import OFULJDP, Outer
+from bandanna.protocols.trust import central, none
 
+from .answering import COINS, Teacher, told
 from .scripted_noise import Scripted
 
+Floats = NDArray[np.float64]
 
-def spent(policy: OFUL, features: np.ndarray[tuple[int, ...], np.dtype[np.float64]], user: int) -> float:
+
+def spent(policy: OFUL, features: Floats, user: int) -> float:
     """rho that an episode's release really spends on one reward, moved from one end of the range to the other."""
     released = []
     for end in (policy.domain.low, policy.domain.high):
         rewards = np.zeros(len(features))
         rewards[user] = end
         source = Scripted()
-        state, _ = policy.absorb(policy.init(), features, rewards)
-        policy.learn(state, source)
-        released.append(source.releases[0])
+        Teacher(policy, source).learn(features, rewards)
+        released += source.releases
     (one, std), (two, _) = released
     return float(np.linalg.norm(one - two) ** 2 / (2 * std**2))
 
@@ -38,16 +44,16 @@ def test_an_episode_costs_rho_and_noise_20_percent_smaller_more() -> None:
     """AdaC-OFUL's vector moves by more, or less, than its noise is made for; or a smaller noise would pass."""
     features = np.array([[1.0, 0.0], [0.3, 0.4], [3.0, 4.0]])  # the last one is clipped to norm 1
     for ends in ((-1.0, 1.0), (0.0, 6.0)):
-        policy = OFUL(dim=2, horizon=10, budget=ZCDP(rho=0.3), reward_range=ends)
+        policy = OFUL(dim=2, horizon=10, privacy=central(rho=0.3), reward_range=ends)
         assert 0.3 * (1 - 1e-3) <= spent(policy, features, 0) <= 0.3
         assert spent(policy, features, 1) <= 0.3 / 4
         assert spent(policy, features, 2) <= 0.3
-        assert spent(replace(policy, budget=ZCDP(rho=0.3 / 0.64)), features, 0) > 0.3 * 1.5
+        assert spent(replace(policy, privacy=central(rho=0.3 / 0.64)), features, 0) > 0.3 * 1.5
         assert policy.guarantee.rho <= 0.3
         assert policy.guarantee.protects == "a user's reward"
 
 
-def drifting(first: float) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
+def drifting(first: float) -> Floats:
     """Rewards whose plain float sums depend on the first one: after 2^10 ones, at 2^10 or at 2^10 - 2, floats are 2^-42
     or 2^-43 apart, and every value just above 2^-43 is rounded up to the double in one case only."""
     rewards = np.full(2**11, 2.0**-43 + 2.0**-54)
@@ -55,56 +61,68 @@ def drifting(first: float) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
     return rewards
 
 
+def exact_sum_of(policy: Policy, ask: Ask, rewards: Floats, chunk: int) -> Fraction:
+    """What an ask's noise is added to along the messages, if rows with features 1 have come in chunks."""
+    seen: list[Fraction] = []
+
+    def release(noise: Gaussian, value: Floats, source: FastNoise, *, rest: Floats = 0.0) -> Floats:
+        seen.append(Fraction(float(value[0])) + Fraction(float(rest[0])))
+        return value
+
+    parts = [rewards[begin : begin + chunk] for begin in range(0, len(rewards), chunk)]
+    rows = Played.joined([Played(features=np.ones((len(part), 1)), rewards=part) for part in parts])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Gaussian, "release", release)
+        ask.protocol.release(policy.report(ask, rows, COINS), FastNoise(np.random.default_rng(0)), path="messages")
+    return seen[0]
+
+
 @pytest.mark.parametrize("chunk", [1, 37, 2**11])
 def test_neighbours_sums_differ_by_the_replaced_reward_only(chunk: int) -> None:
-    """Running sums of x r would carry rounding errors that neighbours do not share, step by step or in chunks."""
-    exact = []
-    policy = OFUL(dim=1, horizon=2**11, budget=ZCDP(rho=0.3))
-    for first in (1.0, -1.0):
-        state, rewards = policy.init(), drifting(first)
-        for begin in range(0, len(rewards), chunk):
-            part = rewards[begin : begin + chunk]
-            state, _ = policy.absorb(state, np.ones((len(part), 1)), part)
-        exact.append(Fraction(float(state.pending[0])) + Fraction(float(state.rest[0])))
-    assert exact[0] - exact[1] == 2
+    """Sums of x r would carry rounding errors that neighbours do not share, row by row or in chunks."""
+    policy = OFUL(dim=1, horizon=2**11, privacy=central(rho=0.3))
+    one, two = (exact_sum_of(policy, policy.ask, drifting(first), chunk) for first in (1.0, -1.0))
+    assert one - two == 2
 
 
-@pytest.mark.parametrize("batch", [1, 64])
-def test_neighbours_sums_of_private_contexts_differ_by_one_person_only(batch: int) -> None:
-    """The joint variant's running sums of x r would carry rounding errors that neighbours do not share."""
-    exact = []
-    policy = OFULJDP(dim=1, horizon=2**10, budget=ZCDP(rho=0.3), batch=batch, growth=1e9)
-    for first in (1.0, -1.0):
-        rewards = np.concatenate([drifting(first)[: 2**9], np.full(2**9, 2.0**-44 + 2.0**-55)])
-        state = policy.init()
-        for begin in range(0, len(rewards), batch):
-            one = np.ones((batch, 1))
-            state, _ = policy.learn(state, one, rewards[begin : begin + batch], Scripted())
-            assert state.switches == 0  # nothing has been released: the sum is of all rounds
-        exact.append(Fraction(float(state.pending[0])) + Fraction(float(state.rest[0])))
-    assert exact[0] - exact[1] == 2
+def test_neighbours_sums_of_private_contexts_differ_by_one_person_only() -> None:
+    """The joint variant's sums of x r would carry rounding errors that neighbours do not share."""
+    policy = OFULJDP(dim=1, horizon=2**10, privacy=central(rho=0.3), batch=64)
+    _, vector = asked(policy, np.full(1, 1e9))
+    rewards = [np.append(drifting(first)[: 2**9], np.full(2**9, 2.0**-44 + 2.0**-55)) for first in (1.0, -1.0)]
+    one, two = (exact_sum_of(policy, vector, each, 64) for each in rewards)
+    assert one - two == 2
+
+
+def asked(policy: OFULJDP, gram: Floats) -> list[Ask]:
+    """The asks of the first batch, if this matrix is released."""
+    steps = policy.learn(policy.init(), policy.episode(policy.init()))
+    asks, answers = [next(steps)], iter([gram, np.zeros(policy.dim)])
+    try:
+        while True:
+            asks.append(steps.send(Estimate(total=next(answers), count=1, variance=0.0)))
+    except StopIteration:
+        return asks
 
 
 def test_a_range_far_from_zero_is_priced_with_the_rounding_of_its_products() -> None:
     """x r would be rounded by more than the width allows, where rewards are large and their range is narrow."""
-    policy = OFUL(dim=2, horizon=10, budget=ZCDP(rho=0.3), reward_range=(2.0**45, 2.0**45 + 1))
+    policy = OFUL(dim=2, horizon=10, privacy=central(rho=0.3), reward_range=(2.0**45, 2.0**45 + 1))
     rng = np.random.default_rng(1)
     for _ in range(200):
         x = rng.normal(size=(1, 2))
-        sums = [
-            policy.absorb(policy.init(), x / np.linalg.norm(x), np.array([end]))[0].pending
-            for end in (2.0**45, 2.0**46)
-        ]
-        assert np.linalg.norm(sums[0] - sums[1]) <= policy.noise.sensitivity
+        rows = [Played(features=x / np.linalg.norm(x), rewards=np.array([end])) for end in (2.0**45, 2.0**46)]
+        one, two = (policy.report(policy.ask, each, COINS).total() for each in rows)
+        assert np.linalg.norm(one - two) <= policy.protocol.domain.sensitivity
 
 
 def test_clips_are_counted() -> None:
     """Features or rewards that were clipped are not counted, or enter as they were."""
-    policy = OFUL(dim=2, horizon=10)
-    state, count = policy.absorb(policy.init(), np.array([[3.0, 4.0], [0.6, 0.8]]), np.array([0.5, -7.0]))
-    assert count == 2
-    assert np.allclose(state.pending, 0.5 * np.array([0.6, 0.8]) - np.array([0.6, 0.8]))
-    assert np.allclose(state.gram, np.eye(2) + 2 * np.outer([0.6, 0.8], [0.6, 0.8]))
+    policy, x = OFUL(dim=2, horizon=10), np.array([[3.0, 4.0], [0.6, 0.8]])
+    report = policy.report(policy.ask, Played(features=x, rewards=np.array([0.5, -7.0])), COINS)
+    assert report.clipped == 2
+    assert np.allclose(report.total(), 0.5 * np.array([0.6, 0.8]) - np.array([0.6, 0.8]))
+    assert np.allclose(policy.passed(policy.init(), x).gram, np.eye(2) + 2 * np.outer([0.6, 0.8], [0.6, 0.8]))
 
 
 def test_switches_come_from_the_features_alone_and_at_the_first_crossing() -> None:
@@ -116,20 +134,20 @@ def test_switches_come_from_the_features_alone_and_at_the_first_crossing() -> No
     first = int(np.argmax(np.linalg.det(grams) > 1.7)) + 1
     assert policy.crossing(state, x) == first
     assert policy.crossing(state, x[: first - 1]) is None
-    assert policy.crossing(replace(state, pending=np.full(3, 9.0)), x) == first
+    assert policy.crossing(replace(state, vector=np.full(3, 9.0)), x) == first
 
 
 def test_the_radius_holds_the_truth() -> None:
     """|theta - theta*|_V exceeds the radius more often than `failure` allows, with noise that matters."""
-    policy = OFUL(dim=3, horizon=10**4, budget=ZCDP(rho=0.01), failure=0.1)
+    policy = OFUL(dim=3, horizon=10**4, privacy=central(rho=0.01), failure=0.1)
     rng, theta, misses = np.random.default_rng(5), np.array([0.6, 0.0, -0.8]), 0
     for _ in range(200):
-        state, source = policy.init(), FastNoise(rng)
+        teacher = Teacher(policy, FastNoise(rng))
         for _ in range(4):
             x = rng.normal(size=(60, 3))
             x /= np.linalg.norm(x, axis=1, keepdims=True)
             rewards = np.where(rng.random(60) < (1 + x @ theta) / 2, 1.0, -1.0)
-            state = policy.learn(policy.absorb(state, x, rewards)[0], source)
+            state = teacher.learn(x, rewards)
             away = state.snapshot.theta - theta
             misses += math.sqrt(away @ state.gram @ away) > state.snapshot.radius
     assert misses <= 0.1 * 200
@@ -137,7 +155,7 @@ def test_the_radius_holds_the_truth() -> None:
 
 def test_paper_confidence_is_never_below_the_ridge() -> None:
     """The printed denominator, negative for small t, is used as it stands."""
-    printed = OFUL(dim=3, horizon=10**6, budget=ZCDP(rho=1.0), confidence="paper", eigenvalue=0.1)
+    printed = OFUL(dim=3, horizon=10**6, privacy=central(rho=1.0), confidence="paper", eigenvalue=0.1)
     assert printed._smallest(np.eye(3), 10) == 1.0
     log = math.log((10**6 + 3) * 3 / 1e-3)
     expected = 1 + 0.1 * 10**6 / 4 - 8 * log - 2 * math.sqrt(10**6 * log)
@@ -161,9 +179,9 @@ def test_outer_products_differ_by_at_most_sqrt_2() -> None:
 
 def test_matrix_and_vector_compose_to_the_budget() -> None:
     """AdaC-OFUL-JDP spends more than its rho, or less; or noise 20 % smaller on either part would pass."""
-    policy = OFULJDP(dim=2, horizon=400, budget=ZCDP(rho=0.5), share=0.3)
+    policy = OFULJDP(dim=2, horizon=400, privacy=central(rho=0.5), share=0.3)
     assert 0.5 * (1 - 1e-3) <= policy.guarantee.rho <= 0.5
-    matrix, vector = policy.matrix.event, policy.noise.event
+    matrix, vector = policy.matrix.event, policy.vector.event
     assert isinstance(vector, GaussianEvent)
     assert isinstance(matrix, ContinualEvent)
     for weak in (
@@ -171,7 +189,7 @@ def test_matrix_and_vector_compose_to_the_budget() -> None:
         (matrix, replace(vector, std=0.8 * vector.std)),
     ):
         assert accountant.rho(CompositionEvent(events=weak)) > 0.5 * 1.1
-    approx = OFULJDP(dim=2, horizon=400, budget=ApproxDP(epsilon=1.0, delta=1e-5))
+    approx = OFULJDP(dim=2, horizon=400, privacy=central(epsilon=1.0, delta=1e-5))
     assert approx.guarantee.epsilon <= 1.0 + 1e-6
     assert approx.guarantee.delta == 1e-5
     assert approx.guarantee.protects == "a user's features and reward"
@@ -179,35 +197,38 @@ def test_matrix_and_vector_compose_to_the_budget() -> None:
 
 def test_the_vector_moves_by_at_most_its_sensitivity_when_a_person_is_replaced() -> None:
     """Replacing features and reward moves an episode's vector by more than the noise is made for."""
-    policy = OFULJDP(dim=2, horizon=400, budget=ZCDP(rho=0.5), reward_range=(-2.0, 1.0))
-    rng = np.random.default_rng(0)
+    policy = OFULJDP(dim=2, horizon=400, privacy=central(rho=0.5), reward_range=(-2.0, 1.0))
+    _, vector = asked(policy, np.array([1e6, 1e6, 0.0]))
+    rng, sensitivity = np.random.default_rng(0), policy.vector.domain.sensitivity
     x, y = rng.normal(size=(2, 4000, 2)), rng.uniform(-5, 5, size=(2, 4000))
-    x /= np.maximum(1, np.linalg.norm(x, axis=-1, keepdims=True))
-    sums = x * np.clip(y, -2, 1)[..., None]
-    assert np.max(np.linalg.norm(sums[0] - sums[1], axis=-1)) <= policy.noise.sensitivity
-    assert policy.noise.sensitivity == 4.0  # reached by x = -x', r = r' = -2
-    assert math.isclose(policy.noise.std, 4 / math.sqrt(2 * 0.25), rel_tol=1e-3)
+    sums = [policy.report(vector, Played(features=a, rewards=b), COINS).values for a, b in zip(x, y, strict=True)]
+    assert np.max(np.linalg.norm(sums[0] - sums[1], axis=-1)) <= sensitivity
+    assert sensitivity == 4.0  # reached by x = -x', r = r' = -2
+    assert math.isclose(policy.vector.noise_std, 4 / math.sqrt(2 * 0.25), rel_tol=1e-3)
 
 
 def test_switching_looks_at_released_matrices_only() -> None:
-    """The raw Gram matrix or the raw vector decides when the joint variant switches."""
-    policy = OFULJDP(dim=2, horizon=100, budget=ZCDP(rho=0.5), batch=10)
-    state = policy.init()
-    raw, rng = np.ones((10, 2)) / 2, np.random.default_rng(0)
-    after, _ = policy.learn(state, raw, np.ones(10), FastNoise(rng))
-    for released in (after.released, np.diag([1e6, 1e6]), np.diag([-1e6, 1.0])):
-        due = {policy._due(replace(after, released=released, pending=p, stream=None)) for p in (raw[0], 9 * raw[0])}
-        assert len(due) == 1
-    assert policy._due(replace(after, released=np.diag([1e6, 1e6])))
-    assert not policy._due(replace(after, released=np.diag([-1e6, 1.0])))
+    """The joint variant asks for its vector, or switches, by anything but the released matrix."""
+    policy = OFULJDP(dim=2, horizon=100, privacy=central(rho=0.5), batch=10)
+    begun, first = policy.init(), Frozen(number=0, users=10)
+    for gram, due in ((np.diag([1e6, 1e6]), True), (np.diag([-1e6, 1.0]), False), (np.zeros((2, 2)), False)):
+        released = policy.matrix.domain.pack(gram)  # type: ignore[attr-defined]
+        assert [ask.of for ask in asked(policy, released)] == ["episode", *policy.keeps][: 1 + due]
+        for vector in (np.zeros(2), np.full(2, 9.0)):
+            after = told(policy, replace(begun, vector=vector), first, released, vector)
+            assert after.switches == due
 
 
 def test_bad_arguments() -> None:
     """A pure or infinite budget, a share of one or a batch of nothing is accepted."""
-    for wrong in ({"budget": PureDP(epsilon=1.0)}, {"budget": ZCDP(rho=math.inf)}, {"budget": None}):
+    for wrong in (central(epsilon=1.0, delta=0.0), central(rho=math.inf)):
         with pytest.raises(InvalidBudget):
-            OFULJDP(dim=2, horizon=10, **wrong)  # type: ignore[arg-type]
+            OFULJDP(dim=2, horizon=10, privacy=wrong)
+    with pytest.raises(InvalidArgument, match="privacy"):
+        OFULJDP(dim=2, horizon=10, privacy=none())
+    with pytest.raises(InvalidArgument, match="batch"):
+        OFULJDP(dim=2, horizon=10, privacy=central(rho=1.0), batch=0)
     with pytest.raises(InvalidArgument, match="share"):
-        OFULJDP(dim=2, horizon=10, budget=ZCDP(rho=1.0), share=1.0)
-    with pytest.raises(InvalidArgument, match="budget"):
-        OFUL(dim=2, horizon=10, budget=PureDP(epsilon=1.0))
+        OFULJDP(dim=2, horizon=10, privacy=central(rho=1.0), share=1.0)
+    with pytest.raises(InvalidArgument, match="privacy"):
+        OFUL(dim=2, horizon=10, privacy=central(epsilon=1.0, delta=0.0))

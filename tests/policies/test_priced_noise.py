@@ -1,4 +1,4 @@
-"""Noise on sums of rewards, exactly: what is released, against how far one reward moves it."""
+"""Noise on sums of rewards, exactly: what a release asks of its source, against how far one reward moves it."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from bandanna.policies.arms.gope import GOPE
 from bandanna.policies.arms.successive_elimination import Elimination
 from bandanna.policies.arms.ucb_episodes import UCBEpisodes
 from bandanna.policies.base import Ask, Played, Policy
-from bandanna.protocols.central_gaussian import CentralGaussian
 from bandanna.protocols.central_laplace import CentralLaplace
 from bandanna.protocols.trust import central
 
-from .answering import device_coins
+from .answering import answered, device_coins
+from .scripted_noise import Told
 
 RANGES = ((0.0, 1.0), (-3.0, 7.0), (1000.0, 1001.0))
 BUDGETS = (PureDP(epsilon=0.5), ZCDP(rho=0.125), ApproxDP(epsilon=1.0, delta=1e-6))
@@ -40,12 +40,12 @@ def stated(budget: Budget) -> float:
     return budget.epsilon if isinstance(budget, PureDP) else budget.mu()
 
 
-def spread(ask: Ask) -> float:
-    """Of the noise: the scale of Laplace, the standard deviation of Gaussian."""
-    if isinstance(ask.protocol, CentralLaplace):
-        return ask.protocol.scale * ask.protocol.step
-    assert isinstance(ask.protocol, CentralGaussian)
-    return ask.protocol.noise_std
+def released(policy: Policy[Any], ask: Ask, rewards: Any) -> tuple[Any, float]:
+    """A sum of one arm's rewards without its noise, and what is asked of the source: scale or standard deviation."""
+    source, rows = Told(), Played(rewards=rewards, arms=np.zeros(len(rewards), dtype=np.int64))
+    shown = ask.protocol.release(policy.report(ask, rows, device_coins()), source, path="messages").total
+    (spread,) = source.asked
+    return shown, spread * (ask.protocol.step if isinstance(ask.protocol, CentralLaplace) else 1.0)
 
 
 @pytest.mark.parametrize("ends", RANGES)
@@ -56,20 +56,23 @@ def test_a_reward_moves_a_release_by_no_more_than_its_noise_is_made_for(
     """A release would have less noise than its budget needs, by any share; or more than 0.1 % too much."""
     for policy, state in policies(budget, ends):
         ask = next(policy.learn(state, policy.episode(state)))
-        arms, rest = np.zeros(9, dtype=np.int64), np.full(8, ends[0])
-        one, two = (policy.report(ask, Played(rewards=np.append(rest, end), arms=arms), device_coins()) for end in ends)
-        change = float(np.linalg.norm((two.values - one.values).sum(axis=0)))
-        assert 0.999 * stated(budget) <= change / spread(ask) <= stated(budget)
+        rest = np.full(8, ends[0])
+        (one, spread), (two, same) = (released(policy, ask, np.append(rest, end)) for end in ends)
+        assert spread == same
+        assert 0.999 * stated(budget) <= float(np.linalg.norm(two - one)) / spread <= stated(budget)
 
 
 @pytest.mark.parametrize("share", [0.98, 1.02])
 @pytest.mark.parametrize("raw", [0.0, 0.5, 1.0])
 def test_elimination_decides_by_what_was_released(raw: float, share: float) -> None:
     """Raw sums have a part in the decision, as if there were less noise on them."""
-    policy = Elimination(n_arms=2, horizon=10**5, budget=PureDP(epsilon=0.5))
-    users, gap = policy.next(policy.init()).users, 2 * share * policy.width(1)
-    source = Scripted([users * np.array([[0.5], [0.5 - gap]])])
-    after = policy.learn(policy.init(), np.full(2, raw * users), source)
+    policy = Elimination(n_arms=2, horizon=10**5, privacy=central(epsilon=0.5, delta=0.0))
+    state = policy.init()
+    epoch = policy.episode(state)
+    users, gap = int(epoch.plays[0]), 2 * share * policy.width(1)
+    step = policy.protocol(users).step
+    noise = (0.5 - gap * np.arange(2) - raw) * users / step  # what is released: 1/2 and 1/2 - gap
+    after = answered(policy, state, epoch, *np.full((2, 1), raw * users), source=Told(noise))
     assert after.active.tolist() == [True, share < 1]
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import stats
 
-from bandanna.core.coins import Coins, FirstOfTied, NumberedCoins, SecureCoins, StreamCoins
+from bandanna.core.coins import Coins, NoCoins, NumberedCoins, SecureCoins, StreamCoins
 from bandanna.core.linalg import favoured
 from bandanna.core.streams import Streams
 from bandanna.errors import InvalidArgument
@@ -17,7 +17,7 @@ from bandanna.policies.base import pick
 from bandanna.policies.linear.linucb import LinUCB, Snapshot
 
 
-class Counted(Coins):
+class Counted(NoCoins):
     """Coins that remember for how many rows they were flipped."""
 
     def __init__(self) -> None:
@@ -44,7 +44,7 @@ def test_one_of_the_tied_arms_is_picked(seed: int, rows: int, arms: int) -> None
     index = np.random.default_rng(seed).integers(0, 3, size=(rows, arms)).astype(float)
     best = index == np.max(index, axis=1, keepdims=True)
     coins, counts = Counted(), np.sum(best, axis=1)
-    for flipped in (coins, FirstOfTied(), SecureCoins(), NumberedCoins(seed, 3)):
+    for flipped in (coins, NoCoins(), SecureCoins(), NumberedCoins(seed, 3)):
         choice = pick(*favoured(index), flipped)
         assert np.all(best[np.arange(rows), choice.actions])
         np.testing.assert_allclose(choice.probabilities, 1 / counts)

@@ -29,7 +29,7 @@ from bandanna.policies.linear.oful_jdp import OFULJDP
 from bandanna.protocols.central_laplace import CentralLaplace
 from bandanna.protocols.trust import central
 
-from .answering import answered, device_coins, told
+from .answering import Teacher, answered, device_coins, told
 from .scripted_noise import Scripted
 
 Floats = NDArray[np.float64]
@@ -209,9 +209,8 @@ def too_small(draws: Floats, least: float) -> bool:
 def test_the_vector_of_adac_oful_has_the_noise_that_is_priced(bound: float) -> None:
     """AdaC-OFUL's vector has less noise than rho needs, also where features are longer than 1; or 20 % do not show."""
     policy = OFUL(dim=2, horizon=100, privacy=central(rho=0.3), reward_range=(0.0, 4.0), feature_bound=bound)
-    state, _ = policy.absorb(policy.init(), 9 * np.eye(2), np.ones(2))
-    source = FastNoise(np.random.default_rng(1))
-    noise = np.ravel([policy.learn(state, source).vector - bound for _ in range(1000)])
+    source, far = FastNoise(np.random.default_rng(1)), 9 * np.eye(2)
+    noise = np.ravel([Teacher(policy, source).learn(far, np.ones(2)).vector - bound for _ in range(1000)])
     least = 4.0 * bound / math.sqrt(2 * 0.3)
     assert not too_small(noise, least)
     assert too_small(0.8 * noise, least)
@@ -220,8 +219,9 @@ def test_the_vector_of_adac_oful_has_the_noise_that_is_priced(bound: float) -> N
 def test_an_episode_of_adac_oful_is_released_once() -> None:
     """Rewards of an episode are in the next release too: a second price."""
     policy, source = OFUL(dim=2, horizon=100, privacy=central(rho=0.3)), Scripted()
-    state, _ = policy.absorb(policy.init(), np.eye(2), np.ones(2))
-    policy.learn(policy.learn(state, source), source)
+    teacher = Teacher(policy, source)
+    teacher.learn(np.eye(2), np.ones(2))
+    teacher.learn(np.eye(2), np.zeros(2))
     assert [each.tolist() for each, _ in source.releases] == [[1.0, 1.0], [0.0, 0.0]]
 
 
@@ -231,15 +231,16 @@ def test_matrix_and_vector_of_the_joint_variant_have_the_noise_that_is_priced(bu
     policy = OFULJDP(
         dim=2, horizon=100, batch=100, privacy=central(budget=budget), share=0.4, growth=1e-9, reward_range=(-1.0, 2.0)
     )
-    source, far, stream = FastNoise(np.random.default_rng(2)), np.full((100, 2), 9.0), policy.init()
+    source, far = FastNoise(np.random.default_rng(2)), np.full((100, 2), 9.0)
     rewards = np.where(np.arange(100) < 70, 5.0, -5.0)  # clipped: 2 and -1
     matrices, vectors = [], []
     for _ in range(1500):
-        state, _ = policy.learn(stream, far, rewards, source)
+        teacher = Teacher(policy, source)
+        state = teacher.learn(far, rewards)
         matrices.append(policy.matrix.domain.pack(state.released - 50.0))  # type: ignore[attr-defined]
         if state.switches:
             vectors.append(state.vector - (70 * 2 - 30) / math.sqrt(2))
-            assert np.all(state.pending == 0)
+            assert not teacher.answers.desk.kept
     # one step: the factorisation is 1, and a user moves the matrix by at most sqrt 2, the vector by 2 * 2
     for noise, sensitivity, share in ((np.ravel(matrices), math.sqrt(2), 0.4), (np.ravel(vectors), 4.0, 0.6)):
         least = sensitivity / (budget.mu() * math.sqrt(share))

@@ -10,16 +10,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bandanna.accounting.budgets import ZCDP
 from bandanna.core.streams import Streams
 from bandanna.environments import ArrayEnvironment
 from bandanna.errors import ClippingWarning
 from bandanna.policies.linear.anytime import Anytime
 from bandanna.policies.glm.glm_ucb import GLMUCB
 from bandanna.policies.linear.linucb import LinUCB
-from bandanna.policies.oful import OFUL
-from bandanna.policies.oful_jdp import OFULJDP
-from bandanna.protocols.trust import shuffle
+from bandanna.policies.linear.oful import OFUL
+from bandanna.policies.linear.oful_jdp import OFULJDP
+from bandanna.protocols.trust import central, shuffle
 from bandanna.simulation.engine import simulate
 
 
@@ -47,7 +46,7 @@ POLICIES = {
     "LinUCB": LinUCB(dim=2, horizon=40, batch=20),
     "shuffle": LinUCB(dim=2, horizon=40, batch=20, privacy=shuffle(epsilon=1.0, delta=1e-5)),
     "OFUL": OFUL(dim=2, horizon=40),
-    "OFUL-JDP": OFULJDP(dim=2, horizon=40, batch=20, budget=ZCDP(rho=1.0)),
+    "OFUL-JDP": OFULJDP(dim=2, horizon=40, batch=20, privacy=central(rho=1.0)),
     "GLM-UCB": GLMUCB(dim=2, horizon=40),
 }
 each = pytest.mark.parametrize("policy", POLICIES.values(), ids=POLICIES)

@@ -220,7 +220,7 @@ def test_finite_arms_from_a_file() -> None:
     world = {"name": "FiniteArms", "means": [-0.5, 0.5], "reward": {"name": "ClippedGaussian", "low": -1, "high": 1}}
     table = {"name": "AdaC-UCB", "rho": [0.1, 1.0], "optimism": 3.5, "reward_range": [[-1, 1]]}
     experiment = Experiment.from_dict({**GOOD, "environment": world, "algorithm": [table]})
-    assert [curve.policy(dim=2, horizon=200).budget.rho for curve in experiment.curves] == [0.1, 1.0]
+    assert [curve.policy(dim=2, horizon=200).privacy.budget.rho for curve in experiment.curves] == [0.1, 1.0]
     assert experiment.curves[0].calibrated(dim=2, horizon=200).guarantee.rho <= 0.1
     shuffled = {"name": "SDP-SE", "epsilon": 1.0, "delta": 1e-5, "shuffled": False}
     with pytest.raises(InvalidArgument, match="shuffled"):

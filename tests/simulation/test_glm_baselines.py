@@ -10,7 +10,7 @@ from bandanna.errors import InvalidArgument
 from bandanna.policies.glm import GLMUCB, GLOC, ECOLog, RSGLinUCB
 from bandanna.simulation.engine import simulate
 from benchmarks.glm import learning_loop, rs_glinucb_loop
-from tests.policies.answering import answered
+from tests.policies.answering import told
 
 PROBIT = {"dim": 3, "horizon": 400, "link": "probit", "parameter_bound": 2.5, "kappa": 56.44, "failure": 0.02}
 LOGISTIC = {"dim": 4, "horizon": 300, "link": "logistic", "parameter_bound": 2.0}
@@ -76,12 +76,12 @@ def test_ecolog_steps_in_company_are_steps_alone(preset: str) -> None:
     x = rng.normal(size=(40, 5, 2)) / 3
     outcomes = (x[..., 0] > 0).astype(float)  # separable: the ball is met
     policy = ECOLog(dim=2, horizon=40, link="logistic", parameter_bound=0.3, preset=preset)
-    told = np.concatenate([x, outcomes[..., None], np.zeros((40, 5, 1))], axis=-1)[..., None, :]  # rows in the clear
+    rows = np.concatenate([x, outcomes[..., None], np.zeros((40, 5, 1))], axis=-1)[..., None, :]  # rows in the clear
     together, alone = policy.init(replicates=(5,)), [policy.init() for _ in range(5)]
     for t in range(40):
         episode = policy.episode(together)
-        together = answered(policy, together, episode, told[t])
-        alone = [answered(policy, one, episode, told[t, i]) for i, one in enumerate(alone)]
+        together = told(policy, together, episode, rows[t])
+        alone = [told(policy, one, episode, rows[t, i]) for i, one in enumerate(alone)]
         found = np.stack([one.theta for one in alone])
         np.testing.assert_allclose(together.theta, found, rtol=0, atol=1e-14)
     assert np.any(np.linalg.norm(together.theta, axis=-1) > 0.299)

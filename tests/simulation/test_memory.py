@@ -12,8 +12,8 @@ from bandanna.environments import Bounded, LinearContextual
 from bandanna.policies.linear.linucb import LinUCB
 from bandanna.policies.linear.schedules import Schedule, geometric
 from bandanna.protocols.trust import Privacy, central, local, none, shuffle
-from bandanna.simulation import contextual, fixed_arms
 from bandanna.simulation.engine import simulate
+from bandanna.simulation.players import fixed_arms, frozen
 
 BUDGET: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-5}
 MODELS = [none(), central(**BUDGET), local(**BUDGET), shuffle(**BUDGET), shuffle(**BUDGET, protocol="gaussian")]
@@ -54,7 +54,7 @@ def test_parts_change_nothing(
     env = LinearContextual(dim=3, n_arms=4, fixed=world != "fresh", reward=WORLDS[world].reward)
     policy = LinUCB(dim=3, horizon=500, privacy=privacy, batch=batch, width=0.2)
     whole = simulate(policy, env, n_seeds=3)
-    monkeypatch.setattr(contextual, "_PART", 7)
+    monkeypatch.setattr(frozen, "_PART", 7)
     monkeypatch.setattr(fixed_arms, "_PART", 7)
     parts = simulate(policy, env, n_seeds=3)
     np.testing.assert_allclose(parts.regret, whole.regret, rtol=1e-9)

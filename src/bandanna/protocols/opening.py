@@ -9,6 +9,7 @@ shuffle    ShuffleBinomial, ShuffleBits for bits         -
 
 from __future__ import annotations
 
+import math
 from functools import lru_cache
 from typing import Any
 
@@ -49,9 +50,7 @@ def open_batch(privacy: Privacy, domain: Domain, users: int, *, quick: bool = Fa
 def _opened(privacy: Privacy, domain: Domain, users: int, quick: bool) -> BatchProtocol:
     if privacy.budget is None or not privacy.noisy:
         return Clear(domain=domain)
-    if not _LEAST <= privacy.size <= _MOST:
-        allowed = f"rho or epsilon between {_LEAST:g} and {_MOST:g}, or infinite"
-        raise InvalidBudget("budget", privacy.budget, allowed)
+    check_size(privacy)
     shared: dict[str, Any] = {"budget": privacy.budget, "participations": privacy.participations}
     if privacy.model == "shuffle":
         return _shuffled(privacy, domain, users, quick, shared)
@@ -66,6 +65,13 @@ def _opened(privacy: Privacy, domain: Domain, users: int, quick: bool) -> BatchP
         CentralGaussian if privacy.model == "central" else LocalGaussian
     )
     return gaussian.calibrate(domain=domain, calibration=privacy.calibration, **shared)
+
+
+def check_size(privacy: Privacy) -> None:
+    """Refuse a budget that floats cannot price."""
+    if not (_LEAST <= privacy.size <= _MOST or math.isinf(privacy.size)):
+        allowed = f"rho or epsilon between {_LEAST:g} and {_MOST:g}, or infinite"
+        raise InvalidBudget("budget", privacy.budget, allowed)
 
 
 def _shuffled(privacy: Privacy, domain: Domain, users: int, quick: bool, shared: dict[str, Any]) -> BatchProtocol:

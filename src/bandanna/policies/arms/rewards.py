@@ -102,7 +102,7 @@ class PublicDirections(Domain):
 
     def report(self, played: Played, directions: Floats) -> Statistic:
         """Rewards (n,), clipped, each times a direction of its own, (n, dim)."""
-        if np.any(np.einsum("...i,...i->...", directions, directions) > (self.bound * (1 + _ROUNDING)) ** 2):
+        if not np.all(np.einsum("...i,...i->...", directions, directions) <= (self.bound * (1 + _ROUNDING)) ** 2):
             raise InvalidStatistic("directions", "too long", f"vectors of norm at most {self.bound:g}")
         rewards = self.rewards.report(played)
         return self.sealed(rewards.values * directions, clipped=rewards.clipped, counts=rewards.counts)

@@ -189,6 +189,7 @@ class OFUL(Policy[State]):
         domain = ask.protocol.domain
         assert played.features is not None
         assert isinstance(domain, PublicDirections)
+        all_finite("features", played.features)
         reported = domain.report(played, clip_norm(played.features, self.feature_bound))
         long = np.einsum("ij,ij->i", played.features, played.features) > self.feature_bound**2 * (1 + 1e-9)
         return replace(reported, clipped=np.asarray(np.count_nonzero(long | self.domain.outside(played.rewards))))

@@ -44,6 +44,7 @@ from bandanna.policies.named import ANY, ANY_OF_THEM, algorithm
 from bandanna.protocols.base import FLOAT_BITS, stated_delta
 from bandanna.protocols.central_continual import CentralContinual
 from bandanna.protocols.central_gaussian import CentralGaussian
+from bandanna.protocols.opening import check_size
 from bandanna.protocols.trust import Privacy
 
 _SIGHT = (
@@ -131,6 +132,7 @@ class OFULJDP(Policy[State]):
         if self.privacy.pure or not self.privacy.noisy:
             allowed = "a finite budget for Gaussian noise: rho, or epsilon and delta > 0"
             raise InvalidBudget("privacy", self.privacy.budget, allowed)
+        check_size(self.privacy)
 
     @cached_property
     def domain(self) -> Rewards:

@@ -104,6 +104,7 @@ class CentralLaplace(BatchProtocol):
 
     def of_total(self, total: Floats, users: int, source: NoiseSource) -> Estimate:
         """The sum and its noise."""
+        self.check_users(users)
         offset = users * self.domain.origin
         counts = np.rint((total - offset) / self.step).astype(np.int64)
         return analyzer.noisy(counts, users, self.domain, self.step, self.mechanism, source)

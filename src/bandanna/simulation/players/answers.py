@@ -9,7 +9,7 @@ import numpy as np
 from bandanna.core.coins import Coins
 from bandanna.core.domain import Statistic
 from bandanna.core.estimate import Estimate
-from bandanna.loop import Desk, close
+from bandanna.loop import Desk, check_whole, close
 from bandanna.mechanisms.sources import NoiseSource
 from bandanna.policies.base import Ask, Episode, Played, Policy
 from bandanna.protocols.base import BatchProtocol, StreamProtocol
@@ -36,16 +36,22 @@ class Answers:
 
     def learn(self, state: Any, episode: Episode, played: Played) -> Any:
         """The state after an episode with these rows."""
+        check_whole(episode, played)
         self.desk = self.desk.keep(self.policy.keeps, played)
         return close(self.policy.learn(state, episode), lambda ask: self._answer(ask, played))
+
+    def end(self, state: Any, episode: Episode, played: Played) -> None:
+        """Count the clipped reports of an episode that the end of the run cuts short; nothing is released."""
+        ask = next(self.policy.learn(state, episode))
+        self.clipped = self.clipped + self.policy.report(ask, played, self.coins).clipped
 
     def _answer(self, ask: Ask, played: Played) -> Estimate:
         self.releases += 1
         statistic = self.policy.report(ask, self.desk.rows(ask, played), self.coins)
-        if ask.of == "episode" and ask.step == 0:
+        if ask.of == "episode" and (ask.step == 0 or ask.arm is not None):  # every row once
             self.clipped = self.clipped + statistic.clipped
         if isinstance(ask.protocol, BatchProtocol) and ask.of == "episode" and ask.protocol.sums_only:
-            ask.protocol.check_users(users := _most_users(statistic))  # seeds may have different numbers of users
+            users = _most_users(statistic)  # seeds may have different numbers of users
             return ask.protocol.of_total(statistic.total(), users, self.source)
         source = self.stream if isinstance(ask.protocol, StreamProtocol) else self.source
         self.desk, estimate = self.desk.release(ask, statistic, source, path=self.path)

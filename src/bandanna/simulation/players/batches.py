@@ -36,6 +36,7 @@ def play(policy: Any, world: World, tally: Tally, rounds: int, *, path: str) -> 
         guarantee=policy.guarantee,
         releases=releases,
         users=users,
+        reports=rounds,
         clipped=clipped,
         repairs=counts.pop("repairs"),
         bits_per_user=policy.bits_per_user,

@@ -50,6 +50,7 @@ def play(policy: Any, world: World, tally: Tally, rounds: int, *, path: str) -> 
         guarantee=policy.guarantee,
         releases=0 if policy.privacy.model == "none" else rounds,
         users=rounds,
+        reports=rounds,
         clipped=clipped,
         repairs=counts.pop("repairs", np.zeros(seeds, dtype=np.int64)),
         bits_per_user=policy.bits_per_user,

@@ -28,7 +28,7 @@ class Chunk:
     contexts: Floats  # (S, n, K, d), as the policy's devices see them
     means: Floats  # (S, n, K)
     outcomes: Floats  # (S, n, K), in the policy's range
-    clips: Ints | None  # (S, n, K): how many of an arm's features and reward were clipped; None: nothing anywhere
+    clips: Ints | None  # (S, n, K): 1 where an arm's features or reward were clipped; None: nothing anywhere
 
     def played(self, actions: Ints, tally: Tally) -> tuple[Floats, Floats, Ints]:
         """All rounds with these actions (S, n), in the tally: features (S, n, d), rewards (S, n), clips (S,)."""
@@ -62,7 +62,7 @@ def read_all_arms(world: World, span: range, policy: Any) -> Chunk:
     features, moved = _seen(contexts, policy)
     clips = None
     if np.any(moved) or not np.array_equal(outcomes, drawn):
-        clips = np.asarray(np.abs(outcomes - drawn) > 1e-9, dtype=np.int64) + moved
+        clips = np.asarray((np.abs(outcomes - drawn) > 1e-9) | moved, dtype=np.int64)  # a report is counted once
     return Chunk(start=span.start, stop=span.stop, contexts=features, means=means, outcomes=outcomes, clips=clips)
 
 

@@ -45,6 +45,8 @@ def play(policy: Any, world: World, tally: Tally, rounds: int, *, path: str) -> 
                     rows, parts, users[place] = Played.joined(parts), [], own.played
                     state = answers.learn(state, policy.episode(state), rows)
                 contexts, means = contexts[n:], means[n:]
+        if parts:
+            answers.end(state, policy.episode(state), Played.joined(parts))
         switches[place] = policy.counts(state)["switches"]
         clipped[place] = answers.clipped
     return Run(
