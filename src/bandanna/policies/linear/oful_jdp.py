@@ -202,11 +202,10 @@ class OFULJDP(Policy[State]):
         log_det = self.dim * math.log(self.regulariser)
         return State(released=matrix, vector=nothing, log_det=log_det, batches=0, switches=0, repairs=0, snapshot=first)
 
-    def episode(self, state: State) -> Frozen:
+    def episode(self, state: State) -> Frozen | None:
         """Public batches; what is left at the end is not released."""
         assert self.batch is not None
-        left = self.horizon - state.batches * self.batch
-        return Frozen(number=state.batches, users=min(self.batch, left), released=left >= self.batch)
+        return Frozen.batch(state.batches, size=self.batch, horizon=self.horizon)
 
     def publish(self, state: State) -> Snapshot:
         """As of the last switch."""
