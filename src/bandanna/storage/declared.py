@@ -16,7 +16,8 @@ import numpy as np
 def checked(kind: type, parts: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of a dataclass, each of its declared type; ValueError for a wrong type and for a foreign field.
 
-    A whole number that was given as a float, as 20.0, becomes the integer that it is.
+    A whole number that was given as a float, as 20.0, becomes the integer that it is; a number where an array belongs
+    becomes the array without axes that it was.
     """
     hints, made = _hints(kind), {}
     for name, value in parts.items():
@@ -27,6 +28,8 @@ def checked(kind: type, parts: Mapping[str, Any]) -> dict[str, Any]:
         made[name] = int(value) if whole else value
         if not conforms(made[name], hint):
             raise ValueError(f"{kind.__name__}.{name} is a {type(value).__name__}, which is not what belongs there")
+        if typing.get_origin(hint) is np.ndarray and not isinstance(value, np.ndarray):
+            made[name] = np.array(value)
     return made
 
 
@@ -51,8 +54,8 @@ def conforms(value: Any, hint: Any) -> bool:
 
 def _fits_array(value: Any, number: Any) -> bool:
     """Numbers of the declared kind; an array without axes is written as a number."""
-    if type(value) in (int, float):
-        return type(value) is (int if issubclass(number, np.integer) else float)
+    if type(value) in (bool, int, float):
+        return bool(np.asarray(value).dtype == number)
     return isinstance(value, np.ndarray) and value.dtype == number
 
 

@@ -63,7 +63,7 @@ class Case:
     @property
     def rounds(self) -> int:
         """To be played: the policy's horizon, if it has one."""
-        return self.policy.horizon or 200
+        return self.policy.horizon or 150
 
 
 def _case(key: str, env: Environment, *arguments: dict[str, Any], public: bool = False) -> Case:
@@ -87,13 +87,13 @@ NAMED = (
     _case("AdaP-UCB", _FINITE, _ARMS, _PURE, public=True),
     _case("DP-SE", _FINITE, _ARMS, _PURE, {"horizon": 3000, "failure": 0.5}, public=True),
     _case("SDP-SE", _FINITE, _ARMS, _DP, {"horizon": 3000, "failure": 0.5}, public=True),
-    _case("LDP-UCB", _FINITE, _ARMS, _PURE, public=True),
+    _case("LDP-UCB", _FINITE, _ARMS, {"horizon": 80, "epsilon": 1.0}, public=True),
     _case("GOPE", _SPHERE, {"dim": 2, "horizon": 3000}, public=True),
     _case("AdaC-GOPE", _SPHERE, {"dim": 2, "horizon": 3000}, _ZCDP, public=True),
     _case("AdaC-GOPE-early", _SPHERE, {"dim": 2, "horizon": 3000}, _ZCDP, public=True),
-    _case("RS-OFUL", _CONTEXTS, {"dim": 2, "horizon": 150}, public=True),
-    _case("AdaC-OFUL", _CONTEXTS, {"dim": 2, "horizon": 150}, _ZCDP, public=True),
-    _case("AdaC-OFUL-JDP", _CONTEXTS, {"dim": 2, "horizon": 200, "growth": 0.1}, {"rho": 50.0}),
+    _case("RS-OFUL", _CONTEXTS, {"dim": 2, "horizon": 80}, public=True),
+    _case("AdaC-OFUL", _CONTEXTS, {"dim": 2, "horizon": 80}, _ZCDP, public=True),
+    _case("AdaC-OFUL-JDP", _CONTEXTS, {"dim": 2, "horizon": 120, "growth": 0.1}, {"rho": 50.0}),
     _case("DPE", _PEOPLE, _CLIENTS, public=True),
     _case("CDP-DPE", _PEOPLE, _CLIENTS, _DP, public=True),
     _case("LDP-DPE", _PEOPLE, _CLIENTS, _DP, public=True),
