@@ -126,5 +126,3 @@ def drive(policy: Policy[Any], case: Case, way: Way | None = None) -> Seen:
         run.run(rounds)
     seen.final, seen.regret = run.state, tally.regret[0]
     return seen
-
-

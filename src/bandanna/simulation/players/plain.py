@@ -119,7 +119,9 @@ class Seed:
         whole, arms = users == len(arms), arms[:users]
         if episode.clients is not None:  # they answer when all has been played, and never if the end comes before
             self._note(means, arms, self._of(means, arms))
-            told = averages(self.world, means[0], episode, each=self.each) if whole else np.zeros((0, len(episode.arms)))
+            told = (
+                averages(self.world, means[0], episode, each=self.each) if whole else np.zeros((0, len(episode.arms)))
+            )
             return Played(rewards=told)
         features = np.take_along_axis(contexts, arms[:, None, None], axis=1)[:, 0]
         return Played(rewards=self._earn(means, arms), features=features, arms=arms)
