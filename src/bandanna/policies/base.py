@@ -271,6 +271,10 @@ class Policy(ABC, Generic[State]):
         """
         return kinds_of(*(get_type_hints(method).get("return") for method in (cls.init, cls.publish)))
 
+    def prepare(self) -> None:
+        """Compute now what is computed once, calibrations above all: before many copies are sent to other processes."""
+        _ = self.guarantee
+
     def facts(self) -> dict[str, Any]:
         """What a result should remember of the policy beside its arguments: numbers that bounds are made of."""
         return {}

@@ -8,9 +8,8 @@ import types
 from pathlib import Path
 
 _PAGE = Path(__file__).parents[3] / "docs" / "own-policy.md"
-_BLOCK = re.search(
-    r'^```python title="greedy.py"\n(.*?)^```$', _PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
-)
+_FENCE = re.compile(r'^```python title="greedy.py"\n(.*?)^```$', re.MULTILINE | re.DOTALL)
+_BLOCK = _FENCE.search(_PAGE.read_text(encoding="utf-8"))
 assert _BLOCK is not None
 
 _module = types.ModuleType("documented_policy")

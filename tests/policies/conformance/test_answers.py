@@ -48,18 +48,11 @@ def other(played: Played) -> Played:
 
 def told(seen: Seen) -> list[Any]:
     """When was asked, for what and where, and all states."""
-    asks = [
-        (
-            each.episode,
-            each.ask.of,
-            each.ask.last,
-            each.ask.step,
-            each.ask.stream,
-            repr(each.ask.protocol),
-            bits(each.ask.at),
-        )
+    asks: list[Any] = [
+        (each.episode, each.ask.of, each.ask.last, each.ask.step, each.ask.stream, repr(each.ask.protocol))
         for each in seen.asks
     ]
+    asks += [bits(each.ask.at) for each in seen.asks]
     return [asks, [bits(state) for state in seen.states]]
 
 

@@ -305,6 +305,10 @@ class LinUCB(RunningSums[State]):
         """How often a released matrix was shifted."""
         return {"repairs": state.repairs}
 
+    def prepare(self) -> None:
+        """The radii too."""
+        _ = self.guarantee, self.radii
+
     def facts(self) -> dict[str, Any]:
         """The numbers of Lemma A.2 [000]."""
         chosen = self.privacy.shufflers if self.privacy.model == "concurrent" else None
