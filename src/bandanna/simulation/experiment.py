@@ -215,7 +215,8 @@ class _Table:
 
     def of_algorithm(self) -> dict[str, Any]:
         """Checked arguments, lists of values still unexpanded."""
-        entry = known_as(self.name)
+        with inside(f"{self.where}."):
+            entry = known_as(self.name)
         models = TRUSTS if is_place(self.name) else (entry.trust.partition(" ")[0],)  # "concurrent shuffle"
         hints = {name: hint for model in models for name, hint in typing.get_type_hints(getattr(trust, model)).items()}
         types = {**hints, **typing.get_type_hints(entry.kind), "name": str, "label": str, "trust": str}

@@ -14,5 +14,6 @@ assert _BLOCK is not None
 
 _module = types.ModuleType("documented_policy")
 sys.modules[_module.__name__] = _module  # dataclasses look for their types there
-exec(compile(_BLOCK[1], str(_PAGE), "exec", dont_inherit=True), vars(_module))
+SOURCE = _BLOCK[1]
+exec(compile(SOURCE, str(_PAGE), "exec", dont_inherit=True), vars(_module))
 Greedy = _module.Greedy
