@@ -64,7 +64,7 @@ def algorithm_at(place: str) -> Algorithm:
     )
 
 
-def _policy(place: str) -> type[Policy[Any]]:
+def _policy(place: str) -> type[Any]:
     """The class, or an error of one line that says what is wrong with the place."""
     where, _, name = place.partition(":")
     importable(Path.cwd())
@@ -79,7 +79,7 @@ def _policy(place: str) -> type[Policy[Any]]:
         said = " ".join(f"{type(error).__name__}: {error}".split())
         raise InvalidArgument("name", place, f"a module that can be imported: {said}") from error
     policies = [each for each, value in vars(module).items() if _is_policy(value)]
-    kind = getattr(module, name, None)
+    kind: Any = getattr(module, name, None)
     if name not in vars(module):
         allowed = (
             f"{did_you_mean(name, policies)}one of the policies of {where}: {', '.join(policies) or 'there are none'}"
