@@ -311,13 +311,12 @@ class LinUCB(RunningSums[State]):
 
     def facts(self) -> dict[str, Any]:
         """The numbers of Lemma A.2 [000]."""
-        chosen = self.privacy.shufflers if self.privacy.model == "concurrent" else None
         return {
             "batch": max(self.channel.sizes.counts()),
             "radius": self.width * self.radii.at(len(self.channel.sizes))[1],
             "smallest": self.radii.smallest,
             "participations": self.privacy.participations,
-            "shufflers": chosen if isinstance(chosen, int) else None,  # where it was chosen
+            "shufflers": getattr(self.channel.stream, "shufflers", None),
         }
 
 
