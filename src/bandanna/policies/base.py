@@ -34,6 +34,7 @@ from bandanna.errors import InvalidArgument
 from bandanna.protocols.base import FLOAT_BITS, Protocol
 from bandanna.protocols.trust import Privacy
 from bandanna.storage.declared import kinds_of
+from bandanna.theory.settings import Found, Setting
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -262,6 +263,11 @@ class Policy(ABC, Generic[State]):
     def counts(self, state: State) -> dict[str, Ints]:
         """What a result should tell of a run, (*R) each."""
         return {}
+
+    @classmethod
+    def bounds(cls, setting: Setting) -> Found:
+        """Regret bounds of `bandanna.theory` for results with this setting, and their arguments; none unless known."""
+        return iter(())
 
     @classmethod
     def kinds(cls) -> dict[str, type]:

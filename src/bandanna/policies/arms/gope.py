@@ -44,6 +44,8 @@ from bandanna.policies.named import ANY, ANY_OF_THEM, algorithm
 from bandanna.protocols.base import BatchProtocol
 from bandanna.protocols.opening import open_batch
 from bandanna.protocols.trust import Privacy, none
+from bandanna.theory import linear
+from bandanna.theory.settings import Found, Setting
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -188,6 +190,11 @@ class GOPE(Policy[State]):
         same = len(active) == len(state.active)
         geometry = state.geometry if same else _geometry(state.arms, active)
         return State(phase=state.phase + 1, arms=state.arms, active=active, geometry=geometry)
+
+    @classmethod
+    def bounds(cls, setting: Setting) -> Found:
+        """Of [004], appendix H."""
+        return linear.of_gope(setting)
 
     def counts(self, state: State) -> dict[str, Ints]:
         """Released phases, and arms that may still be the best."""

@@ -31,6 +31,8 @@ from bandanna.policies.linear.schedules import FixedBatches, Schedule, best_batc
 from bandanna.policies.named import algorithm
 from bandanna.protocols.channel import Channel, lowest_batch, open_channel
 from bandanna.protocols.trust import Privacy, none
+from bandanna.theory import contextual
+from bandanna.theory.settings import Found, Setting
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -304,6 +306,11 @@ class LinUCB(RunningSums[State]):
     def counts(self, state: State) -> dict[str, Ints]:
         """How often a released matrix was shifted."""
         return {"repairs": state.repairs}
+
+    @classmethod
+    def bounds(cls, setting: Setting) -> Found:
+        """Lemma A.2 [000] or rates, and what every policy pays."""
+        return contextual.of_linucb(setting)
 
     def prepare(self) -> None:
         """The radii too."""

@@ -45,6 +45,8 @@ from bandanna.protocols.base import FLOAT_BITS, stated_delta
 from bandanna.protocols.central_continual import CentralContinual
 from bandanna.protocols.central_gaussian import CentralGaussian
 from bandanna.protocols.trust import Privacy
+from bandanna.theory import public_contexts
+from bandanna.theory.settings import Found, Setting
 
 _SIGHT = (
     ("the trusted server", "every user's features and reward"),
@@ -245,6 +247,11 @@ class OFULJDP(Policy[State]):
             repairs=state.repairs + repaired,
             snapshot=snapshot,
         )
+
+    @classmethod
+    def bounds(cls, setting: Setting) -> Found:
+        """A rate."""
+        return public_contexts.of_oful_joint(setting)
 
     def counts(self, state: State) -> dict[str, Ints]:
         """How often it changed its mind, and repaired a matrix."""
