@@ -36,6 +36,13 @@ _HOMES = {
     "FastNoise": "bandanna.mechanisms.sources",
     "NoiseSource": "bandanna.mechanisms.sources",
     "SecureNoise": "bandanna.mechanisms.sources",
+    "Ask": "bandanna.policies.base",
+    "Assigned": "bandanna.policies.base",
+    "Choice": "bandanna.policies.base",
+    "Frozen": "bandanna.policies.base",
+    "Played": "bandanna.policies.base",
+    "Policy": "bandanna.policies.base",
+    "Until": "bandanna.policies.base",
     "Anytime": "bandanna.policies.linear.anytime",
     "PaperConfidence": "bandanna.policies.linear.confidence",
     "BGLinUCB": "bandanna.policies.glm",
@@ -67,6 +74,7 @@ _HOMES = {
     "ShuffleBinomial": "bandanna.protocols",
     "ShuffleBits": "bandanna.protocols",
     "ShuffleGaussian": "bandanna.protocols",
+    "open_batch": "bandanna.protocols.opening",
     "Privacy": "bandanna.protocols.trust",
     "central": "bandanna.protocols.trust",
     "concurrent": "bandanna.protocols.trust",
@@ -98,6 +106,8 @@ __all__ = [
     "Agent",
     "Anytime",
     "ApproxDP",
+    "Ask",
+    "Assigned",
     "BGLinUCB",
     "Ball",
     "BandannaError",
@@ -106,6 +116,7 @@ __all__ = [
     "CentralContinual",
     "CentralGaussian",
     "CentralLaplace",
+    "Choice",
     "Clear",
     "ConcurrentShuffle",
     "ContinualSum",
@@ -116,6 +127,7 @@ __all__ = [
     "Estimate",
     "ExplicitPolicy",
     "FastNoise",
+    "Frozen",
     "GLMJDP",
     "GLMSDP",
     "GLMUCB",
@@ -136,6 +148,8 @@ __all__ = [
     "OFULJDP",
     "PaperConfidence",
     "PhasedElimination",
+    "Played",
+    "Policy",
     "Privacy",
     "PureDP",
     "RSGLinUCB",
@@ -151,6 +165,7 @@ __all__ = [
     "Thompson",
     "UCB1",
     "UCBEpisodes",
+    "Until",
     "ZCDP",
     "__version__",
     "accounting",
@@ -168,6 +183,7 @@ __all__ = [
     "make",
     "mechanisms",
     "none",
+    "open_batch",
     "plot_regret",
     "policies",
     "protocols",
@@ -214,6 +230,7 @@ if TYPE_CHECKING:
     from bandanna.policies.arms.thompson import Thompson
     from bandanna.policies.arms.ucb1 import UCB1
     from bandanna.policies.arms.ucb_episodes import UCBEpisodes
+    from bandanna.policies.base import Ask, Assigned, Choice, Frozen, Played, Policy, Until
     from bandanna.policies.distributed.phased_elimination import PhasedElimination
     from bandanna.policies.glm import GLMJDP, GLMSDP, GLMUCB, GLOC, BGLinUCB, ECOLog, RSGLinUCB
     from bandanna.policies.linear.anytime import Anytime
@@ -235,6 +252,7 @@ if TYPE_CHECKING:
         ShuffleBits,
         ShuffleGaussian,
     )
+    from bandanna.protocols.opening import open_batch
     from bandanna.protocols.trust import Privacy, central, concurrent, local, none, shuffle
     from bandanna.simulation.engine import simulate
     from bandanna.simulation.figures import plot_regret

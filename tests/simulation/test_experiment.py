@@ -16,8 +16,8 @@ from bandanna.environments import Bounded, LinearContextual
 from bandanna.environments.arrays import ArrayEnvironment
 from bandanna.environments.drifting import DriftingContexts
 from bandanna.errors import BandannaError, InvalidArgument, InvalidBudget
-from bandanna.policies.registry import ALGORITHMS
 from bandanna.policies.linear.schedules import FixedBatches, geometric
+from bandanna.policies.registry import ALGORITHMS
 from bandanna.simulation.experiment import ENVIRONMENTS, Experiment
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "first.toml"

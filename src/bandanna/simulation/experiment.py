@@ -10,7 +10,7 @@
     n_arms = 20
 
     [[algorithm]]
-    name = "LinUCB-SDP-Vec"                   # any of bandanna.policies.registry.ALGORITHMS, with its arguments
+    name = "LinUCB-SDP-Vec"                   # any of `bandanna list`, or "my_module:MyPolicy", with its arguments
     epsilon = [0.5, 1.0]                      # a list of values means one curve for each
     delta = 1e-5
     batch = { first = 200, ratio = 1.5 }      # a number, "paper", or a geometric schedule
@@ -45,9 +45,9 @@ from bandanna.environments.rewards import Bernoulli, Bounded, RewardLaw
 from bandanna.environments.sphere import SphereArms, SphereContexts
 from bandanna.errors import BandannaError, InvalidArgument
 from bandanna.policies.base import Policy
-from bandanna.policies.linear.linucb import LinUCB
+from bandanna.policies.elsewhere import TRUSTS, importable, is_place
 from bandanna.policies.linear.schedules import geometric
-from bandanna.policies.registry import ALGORITHMS, make
+from bandanna.policies.registry import ALGORITHMS, known_as, make
 from bandanna.protocols import trust
 from bandanna.simulation.tables import inside, keys, typed
 
@@ -94,7 +94,7 @@ class Curve:
         """The same with its noise, radii and guarantee computed, ready to be sent to other processes."""
         policy: Policy[Any] = self.policy(dim=dim, horizon=horizon)
         with inside(f"{self.table}."):
-            _ = policy.guarantee, policy.radii if isinstance(policy, LinUCB) else None
+            policy.prepare()
         return policy
 
 
@@ -132,6 +132,7 @@ class Experiment:
         except tomllib.TOMLDecodeError as error:
             last = f"at line {max(1, len(text.splitlines()))}, the end of the file"
             raise BandannaError(f"{path}: bad TOML: {str(error).replace('at end of document', last)}") from error
+        importable(path.parent)  # policies of one's own may lie beside the file
         with inside(f"{path}: "):
             return cls.from_dict({"title": path.stem, **document})
 
@@ -195,7 +196,7 @@ class _Table:
         if "name" not in table:
             raise BandannaError(f"{where}.name is missing: one of the {what} {', '.join(known)}")
         self.where, self.name, self.given = where, table["name"], dict(table)
-        if self.name not in list(known):
+        if self.name not in list(known) and not (where.startswith("algorithm") and is_place(self.name)):
             allowed = f"{did_you_mean(self.name, known)}one of {', '.join(known)}"
             raise InvalidArgument(f"{where}.name", self.name, allowed)
 
@@ -214,22 +215,15 @@ class _Table:
 
     def of_algorithm(self) -> dict[str, Any]:
         """Checked arguments, lists of values still unexpanded."""
-        entry = ALGORITHMS[self.name]
-        if entry.kind is not LinUCB:
-            types = {
-                **typing.get_type_hints(entry.kind),
-                **{name: str if name == "calibration" else float for name in entry.options},
-                "name": str,
-                "label": str,
-            }
-            own = [f.name for f in fields(entry.kind) if f.init and f.name not in _GIVEN]
-            return self._of(types, ("name", "label", *entry.options, *own))
-        privacy = getattr(trust, entry.trust.partition(" ")[0])  # "concurrent shuffle" is `concurrent`
-        types = {**typing.get_type_hints(LinUCB), **typing.get_type_hints(privacy), "name": str, "label": str}
-        own = [f.name for f in fields(LinUCB) if f.name not in ("dim", "horizon", "privacy")]
-        rho = "rho" in entry.options and "rho" in self.given
-        needed = ("epsilon", "delta") if "epsilon" in entry.options and not rho else ()
-        return self._of(types, ("name", "label", *entry.options, *own), needed=needed)
+        with inside(f"{self.where}."):
+            entry = known_as(self.name)
+        models = TRUSTS if is_place(self.name) else (entry.trust.partition(" ")[0],)  # "concurrent shuffle"
+        hints = {name: hint for model in models for name, hint in typing.get_type_hints(getattr(trust, model)).items()}
+        types = {**hints, **typing.get_type_hints(entry.kind), "name": str, "label": str, "trust": str}
+        own = [f.name for f in fields(entry.kind) if f.init and f.name not in _GIVEN]
+        spent = [name for name in ("epsilon", "delta") if name in entry.options]
+        chosen = entry.whole or is_place(self.name) or "rho" in self.given  # another way to give a budget
+        return self._of(types, ("name", "label", *entry.options, *own), needed=() if chosen else tuple(spent))
 
     def _of(self, types: Mapping[str, Any], known: tuple[str, ...], needed: tuple[str, ...] = ()) -> dict[str, Any]:
         given = keys(self.given, self.where, known, needed=needed)

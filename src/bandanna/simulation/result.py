@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from bandanna.accounting.guarantee import Guarantee
 from bandanna.core import require
 from bandanna.errors import InvalidArgument
+from bandanna.policies.bounds import Curve, bounds_for
 from bandanna.simulation import figures, storage
-from bandanna.theory.lookup import Curve, bounds_for
 
 Floats = NDArray[np.float64]
 

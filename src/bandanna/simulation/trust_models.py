@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from bandanna.core.streams import Streams
 from bandanna.environments.linear import LinearContextual
-from bandanna.policies.linear.linucb import LinUCB
-from bandanna.protocols.trust import central, local, none, shuffle
+from bandanna.policies.registry import make
 from bandanna.simulation.engine import simulate
 from bandanna.simulation.result import Result
 
@@ -40,16 +40,17 @@ def trust_models(
     Batches: T^{1/2} (no privacy, central), T^{3/5} (shuffle), T^{3/4} (local).
     """
     env = LinearContextual(dim=dim, n_arms=n_arms, fixed=True)
+    problem: dict[str, Any] = {"dim": dim, "horizon": horizon, "width": width}
+    budget: dict[str, Any] = {"epsilon": epsilon, "delta": delta}
     models = {
-        "no privacy": none(),
-        "central": central(epsilon=epsilon, delta=delta),
-        "shuffle": shuffle(epsilon=epsilon, delta=delta),
-        "local": local(epsilon=epsilon, delta=delta),
+        "no privacy": make("LinUCB", batch="paper", **problem),
+        "central": make("LinUCB-JDP-batched", **problem, **budget),
+        "shuffle": make("LinUCB-SDP-Vec", **problem, **budget),
+        "local": make("LinUCB-LDP-batched", **problem, **budget),
     }
     outcomes = {}
-    for done, (name, privacy) in enumerate(models.items()):
+    for done, (name, policy) in enumerate(models.items()):
         progress(done, len(models), name)
-        policy = LinUCB(dim=dim, horizon=horizon, privacy=privacy, batch="paper", width=width)
         result = simulate(policy, env, n_seeds=n_seeds, seed=seed)
         outcomes[name] = Outcome(result=result, noise_std=float(policy.channel.prefix_std()[-1]))
     return outcomes

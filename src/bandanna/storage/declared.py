@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 import types
 import typing
-from collections.abc import Mapping
-from dataclasses import fields
+from collections.abc import Iterator, Mapping
+from dataclasses import fields, is_dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -60,6 +60,34 @@ def _fits_array(value: Any, number: Any) -> bool:
     if type(value) in (bool, int, float):
         return bool(np.asarray(value).dtype == number)
     return isinstance(value, np.ndarray) and value.dtype == number
+
+
+def kinds_of(*hints: Any) -> dict[str, type]:
+    """The dataclasses that values of declared types are made of, each by its module's last name and its own.
+
+    >>> from bandanna.core.estimate import Estimate
+    >>> sorted(kinds_of(tuple[Estimate, ...], float | None))
+    ['estimate.Estimate']
+    """
+    found: dict[str, type] = {}
+    for kind in dict.fromkeys(each for hint in hints for each in _inside(hint, ())):
+        name = f"{kind.__module__.rpartition('.')[2]}.{kind.__qualname__}"
+        if name in found:
+            raise ValueError(f"two kinds of value are called {name}: {found[name].__module__} and {kind.__module__}")
+        found[name] = kind
+    return found
+
+
+def _inside(hint: Any, around: tuple[type, ...]) -> Iterator[type]:
+    """Dataclasses in a type, those of their fields included; `around` are those that it is a part of."""
+    if isinstance(hint, type) and is_dataclass(hint):
+        if hint not in around:
+            yield hint
+            for part in _hints(hint).values():
+                yield from _inside(part, (*around, hint))
+        return
+    for part in typing.get_args(hint):
+        yield from _inside(part, around)
 
 
 @lru_cache(maxsize=256)
