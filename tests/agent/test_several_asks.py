@@ -1,4 +1,4 @@
-"""Policies that ask more than once about an episode, or about users of before: an answer is given once, at its price."""
+"""Policies that ask more than once about an episode, or about users of before: one answer for each, at its price."""
 
 from __future__ import annotations
 

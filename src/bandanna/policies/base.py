@@ -34,7 +34,7 @@ from bandanna.errors import InvalidArgument
 from bandanna.protocols.base import FLOAT_BITS, Protocol
 from bandanna.protocols.channel import Channel
 from bandanna.protocols.trust import Privacy
-from bandanna.storage.declared import kinds_of
+from bandanna.storage.declared import kinds_of, name_of
 from bandanna.theory.settings import Found, Setting
 
 Floats = NDArray[np.float64]
@@ -300,11 +300,12 @@ class Policy(ABC, Generic[State]):
 
     @classmethod
     def kinds(cls) -> dict[str, type]:
-        """The dataclasses that states and snapshots are made of, by name: `Encoding(policy.kinds())` can store them.
+        """The dataclasses that the policy, its states and its snapshots are made of, by name: for an `Encoding`.
 
-        They are found by the types that `init` and `publish` say they return, and by those of their fields.
+        They are found by the types of fields, and by those that `init` and `publish` say they return.
         """
-        return kinds_of(*(get_type_hints(method).get("return") for method in (cls.init, cls.publish)))
+        returned = (get_type_hints(method).get("return") for method in (cls.init, cls.publish))
+        return {name_of(cls): cls} | kinds_of(*get_type_hints(cls).values(), *returned)
 
     def prepare(self) -> None:
         """Compute now what is computed once, calibrations above all: before many copies are sent to other processes."""

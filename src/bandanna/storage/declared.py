@@ -71,20 +71,30 @@ def kinds_of(*hints: Any) -> dict[str, type]:
     """
     found: dict[str, type] = {}
     for kind in dict.fromkeys(each for hint in hints for each in _inside(hint, ())):
-        name = f"{kind.__module__.rpartition('.')[2]}.{kind.__qualname__}"
+        name = name_of(kind)
         if name in found:
             raise ValueError(f"two kinds of value are called {name}: {found[name].__module__} and {kind.__module__}")
         found[name] = kind
     return found
 
 
+def name_of(kind: type) -> str:
+    """Its module's last name and its own."""
+    return f"{kind.__module__.rpartition('.')[2]}.{kind.__qualname__}"
+
+
 def _inside(hint: Any, around: tuple[type, ...]) -> Iterator[type]:
-    """Dataclasses in a type, those of their fields included; `around` are those that it is a part of."""
-    if isinstance(hint, type) and is_dataclass(hint):
-        if hint not in around:
+    """Dataclasses in a type, those of their fields and those made from it included; `around`: what it is a part of."""
+    if isinstance(hint, type) and not typing.get_args(hint):
+        if hint in around:
+            return
+        if is_dataclass(hint):
             yield hint
             for part in _hints(hint).values():
                 yield from _inside(part, (*around, hint))
+        made_from: list[type] = [] if hint.__module__ == "builtins" else hint.__subclasses__()
+        for below in made_from:
+            yield from _inside(below, (*around, hint))
         return
     for part in typing.get_args(hint):
         yield from _inside(part, around)
