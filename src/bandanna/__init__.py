@@ -74,7 +74,7 @@ _HOMES = {
     "none": "bandanna.protocols.trust",
     "shuffle": "bandanna.protocols.trust",
     "simulate": "bandanna.simulation.engine",
-    "plot_regret": "bandanna.simulation.figures",
+    "plot_regret": "bandanna.figures.regret",
     "Result": "bandanna.simulation.result",
 }
 _FOLDERS = (
@@ -85,6 +85,8 @@ _FOLDERS = (
     "design",
     "environments",
     "errors",
+    "experiments",
+    "figures",
     "glm",
     "mechanisms",
     "policies",
@@ -162,6 +164,8 @@ __all__ = [
     "design",
     "environments",
     "errors",
+    "experiments",
+    "figures",
     "geometric",
     "glm",
     "local",
@@ -186,6 +190,8 @@ if TYPE_CHECKING:
         design,
         environments,
         errors,
+        experiments,
+        figures,
         glm,
         mechanisms,
         policies,
@@ -207,6 +213,7 @@ if TYPE_CHECKING:
     from bandanna.core.shapes import Bits, SymmetricMatrix
     from bandanna.counters import ContinualSum
     from bandanna.errors import BandannaError
+    from bandanna.figures.regret import plot_regret
     from bandanna.mechanisms.sources import FastNoise, NoiseSource, SecureNoise
     from bandanna.policies.anytime import Anytime
     from bandanna.policies.confidence import PaperConfidence
@@ -237,7 +244,6 @@ if TYPE_CHECKING:
     )
     from bandanna.protocols.trust import Privacy, central, concurrent, local, none, shuffle
     from bandanna.simulation.engine import simulate
-    from bandanna.simulation.figures import plot_regret
     from bandanna.simulation.result import Result
 
 

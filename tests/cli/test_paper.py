@@ -115,12 +115,12 @@ def test_a_place_that_takes_no_figures_is_found_before_the_work(
 def test_without_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Figures that were asked for are missed after the work, or those that were not lose the table."""
     monkeypatch.chdir(tmp_path)
-    figures = importlib.import_module("bandanna.simulation.figures")
+    figures = importlib.import_module("bandanna.figures.axes")
 
     def missing(*_: object, **__: object) -> None:
         raise MissingExtra("plot", "plotting")
 
-    monkeypatch.setattr(figures, "_matplotlib", missing)
+    monkeypatch.setattr(figures, "matplotlib", missing)
     table = run("fig2")
     assert table.exit_code == 0
     assert "LinUCB-SDP-Vec" in table.stdout

@@ -14,6 +14,8 @@ from bandanna.environments import LinearContextual
 from bandanna.environments.finite import FiniteArms
 from bandanna.environments.sphere import SphereArms
 from bandanna.errors import InvalidArgument
+from bandanna.figures.bounds import bound_lines
+from bandanna.figures.regret import plot_regret
 from bandanna.policies.anytime import Anytime
 from bandanna.policies.gope import GOPE
 from bandanna.policies.linucb import LinUCB
@@ -21,9 +23,7 @@ from bandanna.policies.oful import OFUL
 from bandanna.policies.thompson import Thompson
 from bandanna.policies.ucb_episodes import UCBEpisodes
 from bandanna.protocols.trust import central, concurrent, local, shuffle
-from bandanna.simulation.bound_lines import bound_lines
 from bandanna.simulation.engine import simulate
-from bandanna.simulation.figures import plot_regret
 from bandanna.simulation.result import Result
 from bandanna.theory import bounds_for
 

@@ -15,7 +15,7 @@ from bandanna.errors import MissingExtra
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from bandanna.simulation.trust_models import Outcome
+    from bandanna.experiments.trust_models import Outcome
 
 
 def demo(
@@ -34,8 +34,8 @@ def demo(
     """
     from rich.console import Console
 
-    from bandanna.simulation.figures import plot_regret
-    from bandanna.simulation.trust_models import random_play, trust_models
+    from bandanna.experiments.trust_models import random_play, trust_models
+    from bandanna.figures.regret import plot_regret
 
     figure = _place(out)
     console = Console()

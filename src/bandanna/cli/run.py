@@ -11,7 +11,7 @@ import typer
 from bandanna.cli.bars import Bar, cores
 
 if TYPE_CHECKING:
-    from bandanna.simulation.sweep import Progress
+    from bandanna.experiments.sweep import Progress
 
 
 def run(
@@ -27,8 +27,8 @@ def run(
 
     The regret is that against the true means, mean and standard error over the seeds.
     """
-    from bandanna.simulation import outputs, sweep
-    from bandanna.simulation.experiment import Experiment
+    from bandanna.experiments import outputs, sweep
+    from bandanna.experiments.experiment import Experiment
 
     experiment = Experiment.from_toml(file)
     directory = Path(f"{file.stem}-results") if out is None else out

@@ -11,9 +11,9 @@ from typing import Any, TypeVar
 from bandanna.accounting import accountant
 from bandanna.accounting.events import ContinualEvent, RepetitionEvent
 from bandanna.core import require
+from bandanna.experiments.workers import call_all
 from bandanna.policies.linucb import LinUCB
 from bandanna.simulation.result import Result
-from bandanna.simulation.workers import call_all
 
 Value = TypeVar("Value")
 Progress = Callable[[int, int, str], None]  # done, total, what ended last

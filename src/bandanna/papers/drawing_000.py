@@ -8,9 +8,10 @@ from pathlib import Path
 
 import numpy as np
 
+from bandanna.figures.axes import PALETTE, save_both
+from bandanna.figures.regret import plot_regret
 from bandanna.papers.curves_000 import Curve
 from bandanna.papers.scaling_000 import Scaling
-from bandanna.simulation.figures import PALETTE, plot_regret, save_both
 from bandanna.simulation.result import Result
 
 _RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")

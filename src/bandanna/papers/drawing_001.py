@@ -8,9 +8,10 @@ from pathlib import Path
 
 import numpy as np
 
+from bandanna.figures.axes import PALETTE, save_both
+from bandanna.figures.regret import plot_regret
 from bandanna.papers.scaling_001 import Rate
 from bandanna.papers.setting_001 import Curve001
-from bandanna.simulation.figures import PALETTE, plot_regret, save_both
 from bandanna.simulation.result import Result
 
 _TITLES = {

@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from bandanna.figures.axes import PALETTE, blank, furnish, label_ends, save_both, styled
+from bandanna.figures.regret import plot_regret
 from bandanna.papers.error_002 import Kind, Line
 from bandanna.papers.regret_002 import Entry, Outcome
 from bandanna.papers.tree_002 import Batch, batches, busiest, covering
 from bandanna.protocols.concurrent_shuffle import BatchTree
-from bandanna.simulation.figures import PALETTE, blank, furnish, label_ends, plot_regret, save_both, styled
 
 _SAME = Entry(algorithm="LinUCB-CSDP", shufflers=1, batches="ours")  # as the sequential model
 _MOST_BARS, _MOST_NAMED = 400, 40  # of a level; users whose batches have room for their numbers

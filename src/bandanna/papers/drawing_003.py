@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from bandanna.figures.axes import save_both
+from bandanna.figures.regret import plot_regret
 from bandanna.papers.paper_003 import Found
-from bandanna.simulation.figures import plot_regret, save_both
 from bandanna.simulation.result import Result
 
 

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from bandanna.figures.axes import PALETTE, save_both
+from bandanna.figures.regret import plot_regret
 from bandanna.papers.paper_004 import Curve, Price
-from bandanna.simulation.figures import PALETTE, plot_regret, save_both
 
 _TITLES = {"finite": "Finite arms", "linear": "Linear, fixed arms", "contextual": "Linear, public contexts"}
 

@@ -16,9 +16,9 @@ from bandanna.environments import Bounded, LinearContextual
 from bandanna.environments.arrays import ArrayEnvironment
 from bandanna.environments.drifting import DriftingContexts
 from bandanna.errors import BandannaError, InvalidArgument, InvalidBudget
+from bandanna.experiments.experiment import ENVIRONMENTS, Experiment
 from bandanna.policies.registry import ALGORITHMS
 from bandanna.policies.schedules import FixedBatches, geometric
-from bandanna.simulation.experiment import ENVIRONMENTS, Experiment
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "first.toml"
 GOOD: dict[str, Any] = {

@@ -14,18 +14,11 @@ from multiprocessing.connection import Connection, wait
 from typing import Any, TypeVar
 
 from bandanna.errors import BandannaError
-from bandanna.simulation.engine import simulate
-from bandanna.simulation.result import Result
 
 _THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 
 Key = TypeVar("Key")
 Value = TypeVar("Value")
-
-
-def simulate_all(tasks: Mapping[Key, Mapping[str, Any]], *, jobs: int) -> Generator[tuple[Key, Result], None, None]:
-    """`simulate(**arguments)` for every task, as `call_all` does it."""
-    return call_all(simulate, tasks, jobs=jobs)
 
 
 def call_all(

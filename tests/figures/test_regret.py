@@ -15,10 +15,11 @@ import pytest
 
 from bandanna.environments import LinearContextual
 from bandanna.errors import BandannaError, InvalidArgument, MissingExtra
+from bandanna.figures.axes import PALETTE, _apart, number
+from bandanna.figures.regret import plot_regret
 from bandanna.policies.linucb import LinUCB
 from bandanna.protocols.trust import local
 from bandanna.simulation.engine import simulate
-from bandanna.simulation.figures import PALETTE, _apart, number, plot_regret
 from bandanna.simulation.result import Result
 
 

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from bandanna.core.arrays import Floats
 from bandanna.errors import InvalidArgument
-
-if TYPE_CHECKING:
-    from bandanna.simulation.result import Result
-
-Floats = NDArray[np.float64]
+from bandanna.figures.curves import Drawable
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -42,7 +38,7 @@ class BoundLine:
         return (0, long if self.side == "upper" else short)
 
 
-def bound_lines(curves: Sequence[tuple[str, Result]]) -> list[BoundLine]:
+def bound_lines(curves: Sequence[tuple[str, Drawable]]) -> list[BoundLine]:
     """The bounds of all results; a figure for which none is known is refused."""
     lines: list[BoundLine] = []
     for index, (_, result) in enumerate(curves):

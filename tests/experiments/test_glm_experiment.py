@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from bandanna.errors import BandannaError, InvalidArgument
+from bandanna.experiments.experiment import Experiment
 from bandanna.policies.glm import GLMJDP, GLMSDP, RSGLinUCB
 from bandanna.simulation.engine import simulate
-from bandanna.simulation.experiment import Experiment
 
 FILE = {
     "title": "Clicks",

@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from bandanna.errors import MissingExtra
-from bandanna.simulation.experiment import Curve, Experiment
-from bandanna.simulation.figures import plot_regret
+from bandanna.experiments.experiment import Curve, Experiment
+from bandanna.figures.axes import save_both
+from bandanna.figures.regret import plot_regret
 from bandanna.simulation.result import Result
-from bandanna.simulation.storage import write_whole
+from bandanna.storage.whole import write_whole
 
 
 def stem(experiment: Experiment, index: int) -> str:
@@ -53,9 +54,8 @@ def write(experiment: Experiment, results: Mapping[str, Result], out: str | Path
         results[curve.label].to_csv(directory / "results" / f"{stem(experiment, index)}.csv")
         with _optional(notes):
             results[curve.label].to_parquet(directory / "results" / f"{stem(experiment, index)}.parquet")
-    for name in ("figure.png", "figure.svg"):
-        with _optional(notes):
-            plot_regret(results, directory / name, title=experiment.title)
+    with _optional(notes):
+        save_both(plot_regret(results, title=experiment.title), directory / "figure")
     write_json(directory / "summary.json", {"title": experiment.title, "rows": rows(experiment, results)})
     return notes
 

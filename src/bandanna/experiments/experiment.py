@@ -44,12 +44,12 @@ from bandanna.environments.published import PublishedLinear
 from bandanna.environments.rewards import Bernoulli, Bounded, RewardLaw
 from bandanna.environments.sphere import SphereArms, SphereContexts
 from bandanna.errors import BandannaError, InvalidArgument
+from bandanna.experiments.tables import inside, keys, typed
 from bandanna.policies.linucb import LinUCB
 from bandanna.policies.registry import ALGORITHMS, make
 from bandanna.policies.schedules import geometric
 from bandanna.protocols import trust
 from bandanna.simulation.engine import Policy
-from bandanna.simulation.tables import inside, keys, typed
 
 ENVIRONMENTS: dict[str, type[Environment]] = {
     kind.__name__: kind

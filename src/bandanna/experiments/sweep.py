@@ -24,11 +24,11 @@ import numpy as np
 
 from bandanna.core import require
 from bandanna.errors import BandannaError
-from bandanna.simulation.engine import Policy
-from bandanna.simulation.experiment import Experiment
-from bandanna.simulation.outputs import plain, stem, write_json
+from bandanna.experiments.experiment import Experiment
+from bandanna.experiments.outputs import plain, stem, write_json
+from bandanna.experiments.workers import call_all
+from bandanna.simulation.engine import Policy, simulate
 from bandanna.simulation.result import Result
-from bandanna.simulation.workers import simulate_all
 
 _TASKS = 8  # to share among processes, where there are seeds for it
 _LEAST, _MOST = 10, 50  # seeds in a block: beside fewer, the cost that all seeds of a block share weighs too much
@@ -96,7 +96,7 @@ def run(
         for block in tasks
         if block not in done
     }
-    with closing(simulate_all(waiting, jobs=jobs)) as ending:
+    with closing(call_all(simulate, waiting, jobs=jobs)) as ending:
         for block, result in ending:
             label = experiment.curves[block.curve].label
             done[block] = replace(result, name=label)

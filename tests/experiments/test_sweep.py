@@ -15,9 +15,10 @@ from typing import Any
 import pytest
 
 from bandanna.errors import BandannaError, InvalidArgument, MissingExtra
-from bandanna.simulation import outputs, storage, sweep
+from bandanna.experiments import outputs, sweep
+from bandanna.experiments.experiment import Experiment
+from bandanna.simulation import storage
 from bandanna.simulation.engine import simulate
-from bandanna.simulation.experiment import Experiment
 from bandanna.simulation.result import Result
 
 GOOD: dict[str, Any] = {

@@ -1,0 +1,47 @@
+"""What can be drawn: anything that has regret over time, such as the result of a simulation."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol, runtime_checkable
+
+from bandanna.accounting.guarantee import Guarantee
+from bandanna.core.arrays import Floats, Ints
+from bandanna.theory.lookup import Curve
+
+
+@runtime_checkable
+class Drawable(Protocol):
+    """Mean regret at `checkpoints` with its standard error, and what the papers prove about it."""
+
+    @property
+    def checkpoints(self) -> Ints:
+        """Rounds, (C,)."""
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """What is promised; without a name, its trust model is the label."""
+
+    @property
+    def horizon(self) -> int:
+        """The last checkpoint."""
+
+    @property
+    def n_seeds(self) -> int:
+        """Independent runs."""
+
+    @property
+    def name(self) -> str:
+        """For the label."""
+
+    @property
+    def setting(self) -> dict[str, Any]:
+        """Of policy and world."""
+
+    def mean(self) -> Floats:
+        """(C,)."""
+
+    def stderr(self) -> Floats:
+        """(C,); NaN for a single run."""
+
+    def bounds(self) -> list[Curve]:
+        """At every checkpoint."""
