@@ -18,6 +18,7 @@ from bandanna.storage.whole import write_whole
 # Okabe and Ito's colours, told apart with every common colour blindness; without yellow, which is faint on white
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 DASHES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1, 1.5)))  # one more style each time the colours are used up
+_RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 _INK, _FAINT = "#333333", "#6B6B6B"
 _STYLE = {
     "font.family": "sans-serif",
@@ -62,6 +63,17 @@ def _kind(path: str | PathLike[str]) -> str:
 def number(value: float) -> str:
     """A few digits with thousands separators: 15,234, 12.3, 0.0456."""
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+def power(value: float, base: int) -> str:
+    """10⁵ for powers of the base, plain numbers between them."""
+    exponent = round(float(np.log(value) / np.log(base)))
+    return f"{base}{raised(exponent)}" if np.isclose(value, float(base) ** exponent) else f"{value:,.10g}"
+
+
+def raised(exponent: int) -> str:
+    """As an exponent: ⁻¹²."""
+    return str(exponent).translate(_RAISED)
 
 
 def styled() -> Any:
