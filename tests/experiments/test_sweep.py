@@ -74,8 +74,8 @@ def started(file: Path, out: Path) -> subprocess.Popen[str]:
 def test_results_do_not_depend_on_the_number_of_processes(tmp_path: Path) -> None:
     """One process and two give the same results, bit by bit, equal to running the blocks by hand; threads stay set."""
     experiment, threads = Experiment.from_dict(GOOD), os.environ.get("OPENBLAS_NUM_THREADS")
-    told: list[sweep.Progress] = []
-    one = sweep.run(experiment, tmp_path / "one", jobs=1, progress=told.append)
+    told: list[tuple[int, int, str]] = []
+    one = sweep.run(experiment, tmp_path / "one", jobs=1, progress=lambda *step: told.append(step))
     two = sweep.run(experiment, tmp_path / "two", jobs=2)
     assert timeless(one) == timeless(two)
     assert list(one) == [curve.label for curve in experiment.curves]
@@ -86,8 +86,8 @@ def test_results_do_not_depend_on_the_number_of_processes(tmp_path: Path) -> Non
     assert one["LinUCB-LDP, epsilon = 1"].final_regret == pytest.approx(by_hand.final_regret, rel=1e-9)
     total = len(sweep.blocks(experiment))
     assert total == 2 * len(one)  # several blocks make up a curve
-    assert [step.done for step in told] == list(range(total + 1))
-    assert {step.total for step in told} == {total}
+    assert [done for done, _, _ in told] == list(range(total + 1))
+    assert {of for _, of, _ in told} == {total}
     assert os.environ.get("OPENBLAS_NUM_THREADS") == threads
 
 
@@ -184,9 +184,9 @@ def test_a_killed_run_resumes_without_repeating(tmp_path: Path) -> None:
     kept = identity(out)
     experiment = Experiment.from_toml(file)
     assert 0 < len(kept) < len(sweep.blocks(experiment))
-    told: list[sweep.Progress] = []
-    results = sweep.run(experiment, out, jobs=2, resume=True, progress=told.append)
-    assert told[0].found == len(kept)
+    told: list[tuple[int, int, str]] = []
+    results = sweep.run(experiment, out, jobs=2, resume=True, progress=lambda *step: told.append(step))
+    assert told[0] == (len(kept), len(sweep.blocks(experiment)), f"{len(kept)} found")
     after = identity(out)
     assert {name: after[name] for name in kept} == kept
     assert timeless(results) == timeless(sweep.run(experiment, tmp_path / "whole", jobs=2))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bandanna.papers.common.gather import silent
+from bandanna.experiments.workers import silent
 from bandanna.papers.common.scaling import Line, regrets_over
 from bandanna.papers.p001.scaling import regret, scaling
 

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from bandanna.cli.bars import Bar, cores
-
-if TYPE_CHECKING:
-    from bandanna.experiments.sweep import Progress
 
 
 def run(
@@ -39,7 +36,7 @@ def run(
                 directory,
                 jobs=cores() if jobs is None else jobs,
                 resume=resume,
-                progress=lambda now: bar(now.done, now.total, _words(now)),
+                progress=bar,
             )
     except KeyboardInterrupt:
         typer.secho(f"stopped; finished blocks are kept, continue with --resume --out {directory}", err=True)
@@ -62,10 +59,6 @@ def _clipped(rows: list[dict[str, Any]]) -> list[str]:
         for row in rows
         if row["clipped"]
     ]
-
-
-def _words(progress: Progress) -> str:
-    return progress.label or (f"{progress.found} found" if progress.found else "")
 
 
 def _print_table(title: str, rows: list[dict[str, Any]], directory: Path) -> None:

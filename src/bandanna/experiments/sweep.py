@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, replace
 from importlib.metadata import version
@@ -26,7 +25,7 @@ from bandanna.core import require
 from bandanna.errors import BandannaError
 from bandanna.experiments.experiment import Experiment
 from bandanna.experiments.outputs import plain, stem, write_json
-from bandanna.experiments.workers import call_all
+from bandanna.experiments.workers import Progress, call_all, silent
 from bandanna.simulation.engine import Policy, simulate
 from bandanna.simulation.result import Result
 
@@ -42,16 +41,6 @@ class Block:
     seed: int
     n_seeds: int
     file: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class Progress:
-    """How far a run is: told after every block. `found` of the `done` blocks were there already."""
-
-    done: int
-    total: int
-    found: int
-    label: str
 
 
 def blocks(experiment: Experiment) -> tuple[Block, ...]:
@@ -76,9 +65,9 @@ def run(
     *,
     jobs: int = 1,
     resume: bool = False,
-    progress: Callable[[Progress], None] = lambda _: None,
+    progress: Progress = silent,
 ) -> dict[str, Result]:
-    """Run what is not yet in the directory `out`, and return one result per curve, by label.
+    """Run what is not yet in the directory `out`, and return one result per curve, by label; progress is in blocks.
 
     A script that calls this needs `if __name__ == "__main__":`, since workers import it.
     """
@@ -88,8 +77,7 @@ def run(
     _claim(experiment, directory, resume=resume)
     tasks = blocks(experiment)
     done = {block: found for block in tasks if (found := _finished(directory, block, policies[block.curve]))}
-    known = len(done)
-    progress(Progress(done=known, total=len(tasks), found=known, label=""))
+    progress(len(done), len(tasks), f"{len(done)} found" if done else "")
     shared = {"env": env, "path": experiment.path, "checkpoints": experiment.checkpoints}
     waiting = {
         block: {"policy": policies[block.curve], "n_seeds": block.n_seeds, "seed": block.seed, **shared}
@@ -101,7 +89,7 @@ def run(
             label = experiment.curves[block.curve].label
             done[block] = replace(result, name=label)
             done[block].to_csv(directory / "blocks" / block.file)
-            progress(Progress(done=len(done), total=len(tasks), found=known, label=label))
+            progress(len(done), len(tasks), label)
     return {
         curve.label: merged([done[block] for block in tasks if block.curve == index])
         for index, curve in enumerate(experiment.curves)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
 from bandanna.core.streams import Streams
 from bandanna.environments.linear import LinearContextual
+from bandanna.experiments.workers import Progress, silent
 from bandanna.policies.linucb import LinUCB
 from bandanna.protocols.trust import central, local, none, shuffle
 from bandanna.simulation.engine import simulate
@@ -33,7 +33,7 @@ def trust_models(
     width: float = 0.2,
     n_seeds: int = 20,
     seed: int = 0,
-    progress: Callable[[int, int, str], None] = lambda done, total, name: None,
+    progress: Progress = silent,
 ) -> dict[str, Outcome]:
     """No privacy, a central server, a shuffler and nobody trusted, with fixed arms and the same worlds for all.
 

@@ -19,6 +19,11 @@ _THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "VECLI
 
 Key = TypeVar("Key")
 Value = TypeVar("Value")
+Progress = Callable[[int, int, str], None]  # done, total, what ended last
+
+
+def silent(done: int, total: int, what: str) -> None:
+    """No progress is shown."""
 
 
 def call_all(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any, Protocol, runtime_checkable
 
-from bandanna.accounting.guarantee import Guarantee
 from bandanna.core.arrays import Floats, Ints
 from bandanna.theory.lookup import Curve
 
@@ -18,10 +17,6 @@ class Drawable(Protocol):
         """Rounds, (C,)."""
 
     @property
-    def guarantee(self) -> Guarantee:
-        """What is promised; without a name, its trust model is the label."""
-
-    @property
     def horizon(self) -> int:
         """The last checkpoint."""
 
@@ -30,8 +25,8 @@ class Drawable(Protocol):
         """Independent runs."""
 
     @property
-    def name(self) -> str:
-        """For the label."""
+    def label(self) -> str:
+        """What it is called where nothing else is said."""
 
     @property
     def setting(self) -> dict[str, Any]:

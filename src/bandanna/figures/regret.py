@@ -66,7 +66,7 @@ def _labelled(results: Mapping[str, Drawable] | Sequence[Drawable]) -> list[tupl
         curves = [(str(label), result) for label, result in results.items()]
     else:
         results = given
-        names = [result.name or result.guarantee.trust for result in results]
+        names = [result.label for result in results]
         seen: Counter[str] = Counter()
         curves = []
         for name, result in zip(names, results, strict=True):

@@ -73,6 +73,11 @@ class Result:
         return all(_same(getattr(self, each.name), getattr(other, each.name)) for each in fields(self))
 
     @property
+    def label(self) -> str:
+        """The name, or whom the users trust."""
+        return self.name or self.guarantee.trust
+
+    @property
     def n_seeds(self) -> int:
         """Independent runs."""
         return len(self.seeds)
@@ -148,7 +153,7 @@ class Result:
         clipped = int(np.sum(self.clipped))
         clips = f"{clipped:,} clipped, " if clipped else ""
         return (
-            f"{self.name or self.guarantee.trust}: regret {number(float(self.mean()[-1]))}{spread} ({seeds}) "
+            f"{self.label}: regret {number(float(self.mean()[-1]))}{spread} ({seeds}) "
             f"after {self.horizon:,} rounds; {self.releases:,} releases, {self.bits_per_user:,} bits per user, "
             f"{clips}{self.seconds:.3g} s"
         )

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from bandanna.environments import LinearContextual
+from bandanna.experiments.workers import silent
 from bandanna.papers.common.curve import Curve
 from bandanna.papers.common.drawing import draw_rates
-from bandanna.papers.common.gather import silent
 from bandanna.papers.common.scaling import Line, Rate, across, rates_and_slopes, regrets_over
 from bandanna.policies.linucb import LinUCB
 from bandanna.protocols.trust import none

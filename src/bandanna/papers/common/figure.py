@@ -9,8 +9,8 @@ from typing import Any
 
 from bandanna.core import require
 from bandanna.errors import InvalidArgument
+from bandanna.experiments.workers import Progress, silent
 from bandanna.papers.common.curve import Row, rows_of
-from bandanna.papers.common.gather import Progress, silent
 
 REGRET = ("regret=mean:,.0f", "+-=stderr:,.0f")  # columns
 

@@ -7,14 +7,9 @@ from contextlib import closing
 from typing import Any, TypeVar
 
 from bandanna.core import require
-from bandanna.experiments.workers import call_all
+from bandanna.experiments.workers import Progress, call_all, silent
 
 Value = TypeVar("Value")
-Progress = Callable[[int, int, str], None]  # done, total, what ended last
-
-
-def silent(done: int, total: int, what: str) -> None:
-    """No progress is shown."""
 
 
 def gather(

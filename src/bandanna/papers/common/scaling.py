@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 
 from bandanna.core import require
+from bandanna.experiments.workers import Progress
 from bandanna.papers.common.curve import Curve, Row, ending
-from bandanna.papers.common.gather import Progress, gather
+from bandanna.papers.common.gather import gather
 from bandanna.simulation.result import Result
 
 

@@ -22,8 +22,9 @@ from bandanna.accounting import accountant
 from bandanna.accounting.events import ContinualEvent, RepetitionEvent
 from bandanna.accounting.guarantee import Guarantee
 from bandanna.core import require
+from bandanna.experiments.workers import Progress, silent
 from bandanna.papers.common.curve import Curve, Row, ending, finite
-from bandanna.papers.common.gather import Progress, gather, silent
+from bandanna.papers.common.gather import gather
 from bandanna.papers.p000 import published
 from bandanna.papers.p000.instances import AuthorsInstances
 from bandanna.papers.p000.privacy import true_privacy

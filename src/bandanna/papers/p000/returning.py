@@ -30,8 +30,9 @@ import numpy as np
 from bandanna.core import require
 from bandanna.core.streams import Streams
 from bandanna.errors import OutsideTheorem
+from bandanna.experiments.workers import Progress, silent
 from bandanna.papers.common.curve import Curve, ending
-from bandanna.papers.common.gather import Progress, gather, silent
+from bandanna.papers.common.gather import gather
 from bandanna.papers.p000.instances import AuthorsInstances
 from bandanna.papers.p000.regret import UNKNOWN, true_numbers
 from bandanna.policies.registry import make

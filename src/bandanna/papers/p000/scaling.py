@@ -24,7 +24,7 @@ import numpy as np
 
 from bandanna.core import require
 from bandanna.environments.drifting import DriftingContexts
-from bandanna.papers.common.gather import Progress, silent
+from bandanna.experiments.workers import Progress, silent
 from bandanna.papers.common.scaling import Line, Rate, regrets_over
 from bandanna.policies.linucb import LinUCB
 from bandanna.policies.registry import make

@@ -16,8 +16,9 @@ from typing import Any
 import numpy as np
 
 from bandanna.core import require
+from bandanna.experiments.workers import Progress, silent
 from bandanna.papers.common.curve import Curve, Row
-from bandanna.papers.common.gather import Progress, gather, silent
+from bandanna.papers.common.gather import gather
 from bandanna.papers.p001.settings import HORIZON, PRIVATE, SEEDS, ours, printed
 
 EPSILONS, EPSILON = (1.0, 2.0, 4.0, 6.0, 8.0, 10.0), 10.0

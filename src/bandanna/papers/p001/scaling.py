@@ -20,7 +20,7 @@ import numpy as np
 from bandanna.core import require
 from bandanna.core.arrays import Floats
 from bandanna.environments.population import Population
-from bandanna.papers.common.gather import Progress, silent
+from bandanna.experiments.workers import Progress, silent
 from bandanna.papers.common.scaling import Line, Rate, regrets_over
 from bandanna.papers.p001.settings import DELTA, SEEDS, SIGMA
 from bandanna.policies.registry import make

@@ -29,9 +29,10 @@ from bandanna.core.shapes import Bits
 from bandanna.core.streams import Streams
 from bandanna.counters.continual_sum import ContinualSum
 from bandanna.environments.hard_bits import HardBits
+from bandanna.experiments.workers import Progress, silent
 from bandanna.mechanisms.sources import FastNoise
 from bandanna.papers.common.curve import Curve
-from bandanna.papers.common.gather import Progress, gather, silent
+from bandanna.papers.common.gather import gather
 from bandanna.papers.common.scaling import Rate
 from bandanna.protocols.concurrent_shuffle import BatchTree, ConcurrentShuffle
 from bandanna.protocols.trust import Privacy, central, concurrent, local

@@ -21,8 +21,9 @@ from typing import Any
 
 from bandanna.core import require
 from bandanna.environments.linear import LinearContextual
+from bandanna.experiments.workers import Progress, silent
 from bandanna.papers.common.curve import Curve, ending
-from bandanna.papers.common.gather import Progress, gather, silent
+from bandanna.papers.common.gather import gather
 from bandanna.policies.linucb import LinUCB
 from bandanna.policies.registry import make
 from bandanna.protocols.concurrent_shuffle import ConcurrentShuffle

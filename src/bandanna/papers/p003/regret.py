@@ -19,9 +19,10 @@ import numpy as np
 
 from bandanna.accounting import accountant
 from bandanna.core import require
+from bandanna.experiments.workers import Progress, silent
 from bandanna.glm.links import link_of
 from bandanna.papers.common.curve import Curve, Row, counted
-from bandanna.papers.common.gather import Progress, gather, silent
+from bandanna.papers.common.gather import gather
 from bandanna.papers.p003.privacy import calls_as_run, criterion_threshold, reference_epsilon
 from bandanna.papers.p003.settings import DELTA, FAILURE, SEEDS, Panel, printed
 from bandanna.policies.glm import GLMJDP

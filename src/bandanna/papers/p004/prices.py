@@ -23,8 +23,9 @@ from bandanna.environments.base import Environment
 from bandanna.environments.finite import FiniteArms
 from bandanna.environments.levels import ClippedGaussian
 from bandanna.environments.sphere import SphereArms, SphereContexts
+from bandanna.experiments.workers import Progress, silent
 from bandanna.papers.common.curve import Curve, Row, ending, finite
-from bandanna.papers.common.gather import Progress, gather, silent
+from bandanna.papers.common.gather import gather
 from bandanna.policies.gope import GOPE
 from bandanna.policies.oful import OFUL
 from bandanna.policies.ucb_episodes import UCBEpisodes
