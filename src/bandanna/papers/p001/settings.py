@@ -78,14 +78,17 @@ def _curve(
     true: tuple[float | None, float | None, str | None] = (None, None, None),
     note: str = "",
 ) -> Curve:
-    """With what is really guaranteed (true_epsilon at the nominal delta, true_delta at the nominal epsilon, how sure),
-    and what was communicated, on average over the runs; labels name alpha, where there is one."""
-    alpha, counts = facts["alpha"], counted(result)
-    stated = zip(("true_epsilon", "true_delta", "true_kind"), true, strict=True)
-    row = facts | {"delta": None if facts["epsilon"] is None else DELTA, **dict(stated)} | ending(result)
-    row |= {"participants": counts.get("clients"), **{name: counts.get(name) for name in ("communication", "bits")}}
-    name = facts["algorithm"] if alpha is None else f"{facts['algorithm']}, alpha = {alpha:g}"
-    return Curve(row=row | {"note": note}, more={"label": name}, result=result)
+    """With what is really guaranteed, and what was communicated, on average over the runs.
+
+    `true`: epsilon at the nominal delta, delta at the nominal epsilon, and how sure that is.
+    """
+    counts, alpha = counted(result), facts["alpha"]
+    row = facts | {"delta": None if facts["epsilon"] is None else DELTA}
+    row |= zip(("true_epsilon", "true_delta", "true_kind"), true, strict=True)
+    row |= ending(result) | {"participants": counts.get("clients")}
+    row |= {name: counts.get(name) for name in ("communication", "bits")} | {"note": note}
+    label = facts["algorithm"] if alpha is None else f"{facts['algorithm']}, alpha = {alpha:g}"
+    return Curve(row=row, more={"label": label}, result=result)
 
 
 def true_epsilon_of_print(epsilon: float, delta: float = DELTA) -> float:
