@@ -82,7 +82,7 @@ _HOMES = {
     "none": "bandanna.protocols.trust",
     "shuffle": "bandanna.protocols.trust",
     "simulate": "bandanna.simulation.engine",
-    "plot_regret": "bandanna.simulation.figures",
+    "plot_regret": "bandanna.figures.regret",
     "Result": "bandanna.simulation.result",
 }
 _FOLDERS = (
@@ -93,6 +93,8 @@ _FOLDERS = (
     "design",
     "environments",
     "errors",
+    "experiments",
+    "figures",
     "glm",
     "mechanisms",
     "policies",
@@ -177,6 +179,8 @@ __all__ = [
     "design",
     "environments",
     "errors",
+    "experiments",
+    "figures",
     "geometric",
     "glm",
     "local",
@@ -202,6 +206,8 @@ if TYPE_CHECKING:
         design,
         environments,
         errors,
+        experiments,
+        figures,
         glm,
         mechanisms,
         policies,
@@ -223,6 +229,7 @@ if TYPE_CHECKING:
     from bandanna.core.shapes import Bits, SymmetricMatrix
     from bandanna.counters import ContinualSum
     from bandanna.errors import BandannaError
+    from bandanna.figures.regret import plot_regret
     from bandanna.mechanisms.sources import FastNoise, NoiseSource, SecureNoise
     from bandanna.policies.arms.gope import GOPE
     from bandanna.policies.arms.ldp_ucb import LDPUCB
@@ -255,7 +262,6 @@ if TYPE_CHECKING:
     from bandanna.protocols.opening import open_batch
     from bandanna.protocols.trust import Privacy, central, concurrent, local, none, shuffle
     from bandanna.simulation.engine import simulate
-    from bandanna.simulation.figures import plot_regret
     from bandanna.simulation.result import Result
 
 

@@ -17,9 +17,9 @@ import pytest
 
 import bandanna as bd
 from bandanna.errors import InvalidArgument
+from bandanna.experiments.experiment import Experiment
+from bandanna.experiments.sweep import run
 from bandanna.policies.registry import ALGORITHMS
-from bandanna.simulation.experiment import Experiment
-from bandanna.simulation.sweep import run
 
 from .conformance.catalogue import NAMED, Case
 from .conformance.own_policy import SOURCE

@@ -14,6 +14,8 @@ from bandanna.environments import LinearContextual
 from bandanna.environments.finite import FiniteArms
 from bandanna.environments.sphere import SphereArms
 from bandanna.errors import InvalidArgument
+from bandanna.figures.bounds import bound_lines
+from bandanna.figures.regret import plot_regret
 from bandanna.policies.arms.gope import GOPE
 from bandanna.policies.arms.thompson import Thompson
 from bandanna.policies.arms.ucb_episodes import UCBEpisodes
@@ -22,9 +24,7 @@ from bandanna.policies.linear.anytime import Anytime
 from bandanna.policies.linear.linucb import LinUCB
 from bandanna.policies.linear.oful import OFUL
 from bandanna.protocols.trust import central, concurrent, local, shuffle
-from bandanna.simulation.bound_lines import bound_lines
 from bandanna.simulation.engine import simulate
-from bandanna.simulation.figures import plot_regret
 from bandanna.simulation.result import Result
 
 FINITE, CONTEXTS = FiniteArms(means=(0.6, 0.4)), LinearContextual(dim=2, n_arms=4, fixed=True)

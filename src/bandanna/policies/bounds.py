@@ -2,35 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from bandanna.policies import catalogue as catalogue  # imports every policy
 from bandanna.policies.named import ALGORITHMS
-from bandanna.theory.catalogue import BOUNDS, Bound, Floats
+from bandanna.theory.catalogue import BOUNDS, Curve
 from bandanna.theory.settings import Setting
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Curve:
-    """A bound at every horizon that was asked for; a rate, up to a factor, unless `bound.explicit`."""
-
-    bound: Bound
-    values: Floats
-
-    @property
-    def label(self) -> str:
-        """Side and place: `upper bound, Theorem 10`; rates are upper ones unless it says otherwise."""
-        kind = (
-            f"{self.bound.side} bound"
-            if self.bound.explicit
-            else "lower rate"
-            if self.bound.side == "lower"
-            else "rate"
-        )
-        return f"{kind}, {self.bound.statement.partition(' (')[0].partition(',')[0]} [{self.bound.paper}]"
 
 
 def bounds_for(setting: Setting, horizons: Any) -> list[Curve]:
