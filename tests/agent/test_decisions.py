@@ -13,9 +13,9 @@ import bandanna as bd
 from bandanna.agent import Agent, releases
 from bandanna.core.coins import Coins, StreamCoins
 from bandanna.core.streams import Streams
+from bandanna.device.noise import NoiseSource, Size, shape
 from bandanna.environments import Bounded, LinearContextual
 from bandanna.errors import BandannaError, ClippingWarning, InvalidArgument, InvalidStatistic
-from bandanna.mechanisms.sources.base import NoiseSource, Size, shape
 from bandanna.mechanisms.sources.replicated import ReplicatedNoise
 from bandanna.policies.anytime import Anytime
 from bandanna.policies.base import Choice

@@ -10,9 +10,9 @@ import pytest
 from numpy.typing import ArrayLike, NDArray
 
 from bandanna.accounting.budgets import ZCDP, ApproxDP, PureDP
+from bandanna.device.noise import Size, shape
 from bandanna.errors import InvalidArgument, InvalidBudget, InvalidStatistic
 from bandanna.mechanisms.sources import FastNoise
-from bandanna.mechanisms.sources.base import Size, shape
 from bandanna.policies.elimination import Elimination
 from bandanna.policies.gope import GOPE
 from bandanna.policies.ldp_ucb import LDPUCB

@@ -23,9 +23,9 @@ from bandanna.accounting.events import ContinualEvent, DiscreteGaussianEvent, Di
 from bandanna.accounting.prices import gaussian_price
 from bandanna.core.domain import Ball, Box, Domain
 from bandanna.core.report import LinearReport
+from bandanna.device.secure import at_least, on_grid
 from bandanna.errors import InvalidArgument, InvalidStatistic
 from bandanna.mechanisms.sources import FastNoise, SecureNoise
-from bandanna.mechanisms.sources.secure import at_least, on_grid
 from bandanna.protocols import CentralContinual, CentralGaussian, CentralLaplace, LocalGaussian
 from bandanna.protocols.base import BatchProtocol
 

@@ -23,8 +23,8 @@ from bandanna.counters.models import open_protocol
 from bandanna.counters.people import People
 from bandanna.counters.saving import Kept, generator_of, read, source_of
 from bandanna.counters.values import Values
+from bandanna.device.noise import noise_source
 from bandanna.errors import BandannaError, InvalidArgument
-from bandanna.mechanisms.base import noise_source
 from bandanna.mechanisms.sources import NoiseSource
 from bandanna.protocols.base import BatchProtocol, StreamProtocol, checked_path
 from bandanna.protocols.central_continual import CentralContinual

@@ -32,10 +32,10 @@ from bandanna.accounting.events import RepetitionEvent
 from bandanna.core import require
 from bandanna.core.domain import all_finite, clip_norm
 from bandanna.core.sums import Pair, exact_sum
+from bandanna.device.noise import noise_source
 from bandanna.glm.descent import Project, descend, lipschitz
 from bandanna.glm.likelihood import linear_parts
 from bandanna.glm.links import Link
-from bandanna.mechanisms.base import noise_source
 from bandanna.mechanisms.gaussian import Gaussian
 from bandanna.mechanisms.sources import NoiseSource
 

@@ -11,8 +11,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from bandanna.accounting.events import DiscreteLaplaceEvent
 from bandanna.core import require
+from bandanna.device.noise import noise_source
 from bandanna.errors import InvalidBudget, InvalidStatistic
-from bandanna.mechanisms.base import Mechanism, noise_source
+from bandanna.mechanisms.base import Mechanism
 from bandanna.mechanisms.sources import NoiseSource
 
 Floats = NDArray[np.float64]

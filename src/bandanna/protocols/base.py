@@ -20,8 +20,8 @@ from bandanna.accounting.guarantee import Guarantee
 from bandanna.core import require
 from bandanna.core.domain import Domain, Statistic
 from bandanna.core.estimate import Estimate
+from bandanna.device.noise import noise_source
 from bandanna.errors import InsecureSource, InvalidArgument
-from bandanna.mechanisms.base import noise_source
 from bandanna.mechanisms.sources import Draws, NoiseSource
 
 Floats = NDArray[np.float64]

@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from bandanna.core import require
 from bandanna.core.streams import Streams
-from bandanna.mechanisms.sources.base import NoiseSource, Size, shape
+from bandanna.device.noise import NoiseSource, Size, shape
 from bandanna.mechanisms.sources.fast import FastNoise
 
 

@@ -20,9 +20,9 @@ from bandanna.core import require
 from bandanna.core.domain import Domain, Statistic
 from bandanna.core.estimate import Estimate
 from bandanna.core.shapes import Bits
+from bandanna.device.inversion import words_for
 from bandanna.errors import InvalidArgument, InvalidStatistic
 from bandanna.mechanisms.sources import Draws, NoiseSource
-from bandanna.mechanisms.sources.inversion import words_for
 from bandanna.protocols.base import Floats, StreamProtocol, a_domain, checked_path, stated_delta
 from bandanna.protocols.concurrent_shuffle import analyzer, law, privacy, randomizer, shuffler, whole
 from bandanna.protocols.concurrent_shuffle.plan import plan_tree

@@ -13,9 +13,9 @@ from bandanna.accounting.guarantee import Guarantee
 from bandanna.core import require
 from bandanna.core.domain import Domain, Statistic
 from bandanna.core.estimate import Estimate
+from bandanna.device.inversion import words_for
 from bandanna.errors import CommunicationWarning
 from bandanna.mechanisms.sources import Draws, NoiseSource
-from bandanna.mechanisms.sources.inversion import words_for
 from bandanna.protocols.base import BatchProtocol, exact_batch, stated_delta
 from bandanna.protocols.shuffle_binomial import analyzer, law, privacy, randomizer, shuffler
 from bandanna.protocols.shuffle_binomial.encoding import Integers, largest_counts

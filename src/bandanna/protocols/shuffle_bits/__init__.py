@@ -14,9 +14,9 @@ from bandanna.core import require
 from bandanna.core.domain import Domain, Statistic
 from bandanna.core.estimate import Estimate
 from bandanna.core.shapes import Bits
+from bandanna.device.inversion import words_for
 from bandanna.errors import InvalidArgument
 from bandanna.mechanisms.sources import Draws, NoiseSource
-from bandanna.mechanisms.sources.inversion import words_for
 from bandanna.protocols.base import BatchProtocol, exact_batch, stated_delta
 from bandanna.protocols.shuffle_bits import analyzer, law, privacy, randomizer, shuffler
 from bandanna.protocols.shuffle_bits.randomizer import Integers

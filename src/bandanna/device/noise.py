@@ -82,3 +82,12 @@ def finite(value: ArrayLike) -> NDArray[np.float64]:
         broken = int(np.count_nonzero(~np.isfinite(array)))
         raise InvalidStatistic("value", f"an array with {broken} entries that are not finite", "finite numbers")
     return array
+
+
+def noise_source(source: Any) -> NoiseSource:
+    """A noise source, or an error that says what one is."""
+    if not isinstance(source, NoiseSource):
+        raise InvalidArgument(
+            "source", source, "a NoiseSource: FastNoise(numpy.random.default_rng(seed)) or SecureNoise()"
+        )
+    return source

@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from bandanna.core import require, sums
+from bandanna.device.inversion import binomials
+from bandanna.device.noise import NoiseSource, Size, finite, parameter, shape
 from bandanna.errors import InsecureSource, MissingExtra
-from bandanna.mechanisms.sources.base import NoiseSource, Size, finite, parameter, shape
-from bandanna.mechanisms.sources.inversion import binomials
 
 
 class SecureNoise(NoiseSource):
