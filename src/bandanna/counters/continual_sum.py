@@ -257,8 +257,8 @@ class ContinualSum:
             raise InvalidArgument("users", statistic.values.shape[-2], f"at most the horizon {self.horizon}")
         if isinstance(self.protocol, StreamProtocol):
             return np.asarray(self._kind.shaped(self.protocol.prefixes(statistic, source, path=path)))
-        messages = self.protocol.randomize(statistic, source)[..., None, :]  # each user by himself: nothing to shorten
-        each = self.protocol.analyze(messages, source).total
+        messages = self.protocol.device.message(statistic, source)[..., None, :]  # each user alone: nothing to shorten
+        each = self.protocol.of_messages(messages, source).total
         return np.asarray(self._kind.shaped(np.cumsum(each, axis=-2)))
 
     @property

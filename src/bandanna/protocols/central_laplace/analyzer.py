@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
-from numpy.typing import NDArray
 
 from bandanna.core.domain import Domain
 from bandanna.core.estimate import Estimate
-from bandanna.core.sums import Pair, exact_sum, steps
+from bandanna.core.sums import Pair, steps
 from bandanna.mechanisms.laplace import DiscreteLaplace
 from bandanna.mechanisms.sources import NoiseSource
+from bandanna.protocols.roles import Analyzer, Held, exact_total
 
 
-def analyze(
-    statistics: NDArray[np.float64], domain: Domain, step: float, mechanism: DiscreteLaplace, source: NoiseSource
-) -> Estimate:
-    """h (round(sum_i x_i / h) + Z): (..., users, dim) -> (..., dim), relative to the domain's public origin."""
-    return noisy(
-        exact_sum(statistics - domain.origin, domain.reach), statistics.shape[-2], domain, step, mechanism, source
-    )
+@dataclass(frozen=True, kw_only=True)
+class LatticeSum(Analyzer):
+    """h (round(sum_i x_i / h) + Z), relative to the domain's public origin."""
+
+    domain: Domain
+    step: float
+    mechanism: DiscreteLaplace
+
+    def analyze(self, state: None, view: Held, source: NoiseSource) -> tuple[None, Estimate]:
+        """(..., users, dim) -> (..., dim)."""
+        total = exact_total(view.numbers, self.domain)
+        return state, noisy(total, view.users, self.domain, self.step, self.mechanism, source)
 
 
 def noisy(

@@ -8,12 +8,10 @@ from fractions import Fraction
 import numpy as np
 
 from bandanna.accounting.budgets import ApproxDP, Budget, PureDP
-from bandanna.accounting.events import DiscreteLaplaceEvent
-from bandanna.accounting.guarantee import Guarantee, guarantee_of
 from bandanna.core import require
 from bandanna.core.domain import Domain
 from bandanna.errors import InvalidBudget
-from bandanna.protocols.base import PROTECTS, a_domain
+from bandanna.protocols.base import a_domain
 
 
 def shift(domain: Domain, steps: int) -> float:
@@ -40,15 +38,3 @@ def calibrate(domain: Domain, budget: Budget, participations: int, steps: int) -
         raise InvalidBudget("budget", budget, "PureDP(epsilon) with a finite epsilon")
     scale = require.whole("participations", participations) * shift(domain, steps) / budget.epsilon
     return scale * (1 + 1e-15)  # rounded up: what is stated is never above the budget
-
-
-def guarantee(event: DiscreteLaplaceEvent, delta: float, participations: int) -> Guarantee:
-    """M releases compose: epsilon = M shift / scale."""
-    return guarantee_of(
-        event,
-        delta=delta,
-        trust="central",
-        protects=PROTECTS,
-        participations=participations,
-        observers=(("the trusted server", "every user's statistic"), ("everybody else", "the noisy sums")),
-    )
