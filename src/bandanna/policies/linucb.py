@@ -22,6 +22,7 @@ from bandanna.core.coins import Coins
 from bandanna.core.domain import Statistic, all_finite, clip_norm
 from bandanna.core.linalg import favoured, first_best, positive_inverse, upper
 from bandanna.core.report import LinearReport
+from bandanna.device import choice
 from bandanna.errors import InvalidArgument
 from bandanna.mechanisms.sources import NoiseSource
 from bandanna.policies.base import Choice, Episode, pick
@@ -258,12 +259,5 @@ def clip_rewards(rewards: Floats) -> tuple[Floats, NDArray[np.bool_]]:
 
 
 def scores(snapshot: Snapshot, contexts: Floats) -> Floats:
-    """<x, theta> + radius |x|_{V^{-1}} for every arm: (*R, rounds, K, d) -> (*R, rounds, K).
-
-    One product for each round, never one for all of them: nobody's numbers depend on who else is there.
-    """
-    arms = np.ascontiguousarray(contexts)
-    columns = np.concatenate([snapshot.theta[..., None], snapshot.radius**2 * snapshot.inverse], axis=-1)
-    projected = arms @ np.ascontiguousarray(columns)[..., None, :, :]  # (*R, rounds, K, 1 + d)
-    spread = np.einsum("...i,...i->...", projected[..., 1:], arms)  # radius^2 x^T V^{-1} x
-    return np.asarray(projected[..., 0] + np.sqrt(np.maximum(spread, 0.0, out=spread), out=spread))
+    """<x, theta> + radius |x|_{V^{-1}} for every arm: (*R, rounds, K, d) -> (*R, rounds, K)."""
+    return choice.scores(snapshot.theta, snapshot.inverse, snapshot.radius, contexts)
