@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import numpy as np
@@ -52,6 +53,12 @@ class OneSeed(NoiseSource):
 
     def __init__(self, streams: Streams) -> None:
         self._noise = ReplicatedNoise(streams)
+
+    def named(self, name: str) -> OneSeed:
+        """The simulator's streams of this name."""
+        other = copy.copy(self)
+        other._noise = self._noise.named(name)
+        return other
 
     def gaussian(self, value: Any, *, std: float, grid: float) -> NDArray[np.float64]:
         """As the simulator draws it."""
