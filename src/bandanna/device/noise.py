@@ -84,6 +84,8 @@ def parameter(argument: str, value: Any) -> float:
 def shape(size: Size) -> tuple[int, ...]:
     """A size as a shape: 3 means (3,)."""
     axes = size if isinstance(size, tuple) else (size,)
+    if all(type(axis) is int and axis >= 0 for axis in axes):  # shapes of arrays: nothing to convert
+        return axes
     return tuple(require.whole("size", axis, least=0) for axis in axes)
 
 

@@ -182,7 +182,7 @@ class StreamProtocol(Protocol):
 
     @abstractmethod
     def check_users(self, state: Any, users: int) -> None:
-        """Whether so many more users may come."""
+        """Whether this is a state of the stream, and so many more users may come."""
 
     @abstractmethod
     def law(self, state: Any, statistic: Statistic, source: NoiseSource) -> tuple[Any, Estimate]:
@@ -199,11 +199,11 @@ class StreamProtocol(Protocol):
     ) -> tuple[Any, Estimate]:
         """One more step, (..., users, dim): the next state and the estimate of everything released so far."""
         checked_path(path, source)
-        held, analyzed = self.parted(state)
         statistic = self.admit(statistics, clip=clip)
         self.check_users(state, statistic.users)
         if path == "law":
             return self.law(state, statistic, source)
+        held, analyzed = self.parted(state)
         for messages in self.mixer.portions(held, self.device.message(statistic, source)):
             held = self.mixer.add(held, messages)
             analyzed, estimate = self.analyzer.analyze(analyzed, self.mixer.close(held), source)

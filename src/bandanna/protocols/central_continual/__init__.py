@@ -120,8 +120,6 @@ class CentralContinual(StreamProtocol):
 
     def parted(self, state: Running) -> tuple[Held, Running]:
         """A step is released at once: nothing is held between steps."""
-        if not isinstance(state, Running):
-            raise InvalidArgument("state", state, "what begin() or the last release returned")
         return self.mixer.empty(state.stream.total.shape[:-1]), state
 
     def joined(self, held: Held, analyzed: Running) -> Running:
@@ -130,6 +128,8 @@ class CentralContinual(StreamProtocol):
 
     def check_users(self, state: Running, users: int) -> None:
         """Any number in a step; the mechanism counts steps."""
+        if not isinstance(state, Running):
+            raise InvalidArgument("state", state, "what begin() or the last release returned")
 
     def law(self, state: Running, statistic: Statistic, source: NoiseSource) -> tuple[Running, Estimate]:
         """There are no messages to shorten: only the sum of a step is made faster, with rounding errors."""

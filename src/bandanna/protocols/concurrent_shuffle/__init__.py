@@ -195,8 +195,6 @@ class ConcurrentShuffle(StreamProtocol):
 
     def parted(self, state: Running) -> tuple[HeldLevels, tuple[Floats, ...]]:
         """The shufflers' and the analyzer's."""
-        if not isinstance(state, Running):
-            raise InvalidArgument("state", state, "what begin() or the last release returned")
         return state.held, state.sums
 
     def joined(self, held: HeldLevels, analyzed: tuple[Floats, ...]) -> Running:
@@ -205,6 +203,8 @@ class ConcurrentShuffle(StreamProtocol):
 
     def check_users(self, state: Running, users: int) -> None:
         """As many as the horizon has."""
+        if not isinstance(state, Running):
+            raise InvalidArgument("state", state, "what begin() or the last release returned")
         self._check_room(state.held.users, users)
 
     def release(

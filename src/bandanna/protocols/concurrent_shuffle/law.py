@@ -40,6 +40,8 @@ def arrived(held: HeldLevels, users: int, added: Sequence[Ints]) -> HeldLevels:
 
 def settled(held: HeldLevels, noises: Sequence[BinomialNoise], source: NoiseSource, *, levels: int) -> HeldLevels:
     """The lowest levels with the coins that they are owed."""
+    if not any(held.owed[:levels]):
+        return held
     totals = list(held.totals)
     for level, (noise, owed) in enumerate(zip(noises[:levels], held.owed[:levels], strict=True)):
         if owed:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
@@ -30,7 +31,7 @@ class LevelMixer(Mixer):
         """k blocks."""
         return len(self.levels) * self.domain.dim
 
-    @property
+    @cached_property
     def sizes(self) -> tuple[int, ...]:
         """Users in a batch of each level."""
         return tuple(level.least for level in self.levels)
@@ -66,7 +67,8 @@ class LevelMixer(Mixer):
 
     def forget(self, held: HeldLevels) -> HeldLevels:
         """Full shufflers are emptied and used again."""
-        full = self.full(held.users)
+        if not (full := self.full(held.users)):
+            return held
         return replace(held, totals=(*map(np.zeros_like, held.totals[:full]), *held.totals[full:]))
 
     def portions(self, held: HeldLevels, messages: Messages) -> Iterator[Messages]:
