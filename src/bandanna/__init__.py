@@ -38,7 +38,7 @@ _HOMES = {
     "SecureNoise": "bandanna.mechanisms.sources",
     "Ask": "bandanna.policies.base",
     "Assigned": "bandanna.policies.base",
-    "Choice": "bandanna.policies.base",
+    "Choice": "bandanna.device.choice",
     "Frozen": "bandanna.policies.base",
     "Played": "bandanna.policies.base",
     "Policy": "bandanna.policies.base",
@@ -91,6 +91,7 @@ _FOLDERS = (
     "core",
     "counters",
     "design",
+    "device",
     "environments",
     "errors",
     "experiments",
@@ -177,6 +178,7 @@ __all__ = [
     "core",
     "counters",
     "design",
+    "device",
     "environments",
     "errors",
     "experiments",
@@ -228,6 +230,7 @@ if TYPE_CHECKING:
     from bandanna.core.report import LinearReport
     from bandanna.core.shapes import Bits, SymmetricMatrix
     from bandanna.counters import ContinualSum
+    from bandanna.device.choice import Choice
     from bandanna.errors import BandannaError
     from bandanna.figures.regret import plot_regret
     from bandanna.mechanisms.sources import FastNoise, NoiseSource, SecureNoise
@@ -237,7 +240,7 @@ if TYPE_CHECKING:
     from bandanna.policies.arms.thompson import Thompson
     from bandanna.policies.arms.ucb1 import UCB1
     from bandanna.policies.arms.ucb_episodes import UCBEpisodes
-    from bandanna.policies.base import Ask, Assigned, Choice, Frozen, Played, Policy, Until
+    from bandanna.policies.base import Ask, Assigned, Frozen, Played, Policy, Until
     from bandanna.policies.distributed.phased_elimination import PhasedElimination
     from bandanna.policies.glm import GLMJDP, GLMSDP, GLMUCB, GLOC, BGLinUCB, ECOLog, RSGLinUCB
     from bandanna.policies.linear.anytime import Anytime

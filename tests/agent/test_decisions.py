@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import numpy as np
@@ -13,11 +14,11 @@ import bandanna as bd
 from bandanna.agent import Agent, release
 from bandanna.core.coins import Coins, StreamCoins
 from bandanna.core.streams import Streams
+from bandanna.device.choice import Choice
+from bandanna.device.noise import NoiseSource, Size, shape
 from bandanna.environments import Bounded, LinearContextual
 from bandanna.errors import BandannaError, ClippingWarning, InvalidArgument, InvalidStatistic
-from bandanna.mechanisms.sources.base import NoiseSource, Size, shape
 from bandanna.mechanisms.sources.replicated import ReplicatedNoise
-from bandanna.policies.base import Choice
 from bandanna.policies.linear.anytime import Anytime
 
 BUDGET: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-5}
@@ -52,6 +53,12 @@ class OneSeed(NoiseSource):
 
     def __init__(self, streams: Streams) -> None:
         self._noise = ReplicatedNoise(streams)
+
+    def named(self, name: str) -> OneSeed:
+        """The simulator's streams of this name."""
+        other = copy.copy(self)
+        other._noise = self._noise.named(name)
+        return other
 
     def gaussian(self, value: Any, *, std: float, grid: float) -> NDArray[np.float64]:
         """As the simulator draws it."""

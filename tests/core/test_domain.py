@@ -77,7 +77,7 @@ def test_admitted_statistics_lie_inside(name: str, data: st.DataObject) -> None:
     assert np.all(admitted.values <= domain.upper + 1e-9)
     np.testing.assert_allclose(domain.project(admitted.values), admitted.values, atol=1e-9)
     assert domain.admit(admitted.values).clipped == 0
-    assert np.array_equal(domain.admit(admitted.values, clip=False).values, domain.project(admitted.values))
+    assert np.array_equal(domain.admit(admitted.values, clip=False).values, admitted.values)  # bit for bit
 
 
 @pytest.mark.parametrize("name", DOMAINS)
@@ -131,7 +131,7 @@ def test_clips_are_counted_for_each_replicate() -> None:
 def test_rounding_errors_are_not_clips() -> None:
     """A statistic that is outside by a rounding error is refused or counted, or one outside by more is not."""
     domain = Ball(dim=2)
-    assert domain.admit([[1.0 + 1e-12, 0.0]], clip=False).clipped == 0
+    assert domain.admit([[1.0 + 1e-14, 0.0]], clip=False).clipped == 0
     with pytest.raises(InvalidStatistic):
         domain.admit([[1.0 + 1e-6, 0.0]], clip=False)
     assert domain.admit([[1.0 + 1e-6, 0.0]]).clipped == 1

@@ -312,7 +312,7 @@ def test_an_interrupted_update_counts_nobody(privacy: bd.Privacy, monkeypatch: p
     counting.update(1)
     assert counting.users == before + 1
     if isinstance(counting.protocol, ConcurrentShuffle):
-        assert counting._so_far.state.users == before + 1
+        assert counting._so_far.state.held.users == before + 1
 
 
 @each_model

@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from bandanna.accounting.events import DiscreteLaplaceEvent, LaplaceEvent
+from bandanna.device.secure import on_grid
 from bandanna.errors import InvalidArgument
 from bandanna.mechanisms.laplace import DiscreteLaplace, Laplace
 from bandanna.mechanisms.sources import FastNoise, SecureNoise, laplace_grid_distance
-from bandanna.mechanisms.sources.secure import on_grid
 
 
 def mass(scale: float, reach: int) -> NDArray[np.float64]:

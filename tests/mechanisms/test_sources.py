@@ -24,6 +24,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import stats
 
+from bandanna.device import secure
 from bandanna.errors import InsecureSource, InvalidArgument, InvalidStatistic, MissingExtra
 from bandanna.mechanisms.sources import (
     FastNoise,
@@ -31,7 +32,6 @@ from bandanna.mechanisms.sources import (
     SecureNoise,
     gaussian_grid_distance,
     laplace_grid_distance,
-    secure,
 )
 
 DRAWS = {"fast": 200_000, "secure": 20_000}

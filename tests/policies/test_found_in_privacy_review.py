@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from bandanna.accounting.budgets import ZCDP, PureDP
 from bandanna.core.estimate import Estimate
 from bandanna.core.sums import exact_sum
+from bandanna.device.noise import Size, shape
 from bandanna.errors import InvalidArgument, InvalidBudget, InvalidStatistic
 from bandanna.loop import Desk, close
 from bandanna.mechanisms.sources import FastNoise
-from bandanna.mechanisms.sources.base import Size, shape
 from bandanna.policies.arms.gope import GOPE
 from bandanna.policies.arms.ldp_ucb import LDPUCB
 from bandanna.policies.arms.successive_elimination import Elimination, State

@@ -198,10 +198,11 @@ def test_bits_are_those_of_all_messages_of_a_user() -> None:
     for batch, size in enumerate(policy.sizes[:-1]):
         mechanisms, ends = policy.mechanisms(batch), np.tile([1.0, 0.0, 0.0], (size, 1))
         gradients, features = mechanisms.optimiser, ends * 1e6
-        matrix = mechanisms.matrix.randomize(
+        matrix = mechanisms.matrix.device.message(
             mechanisms.outer.statistic(ends, np.full(size, mechanisms.outer.bound)), source
         )
-        gradient = gradients.protocol.randomize(gradients.gradients(np.zeros(3), features, np.full(size, -1e6)), source)
+        reports = gradients.gradients(np.zeros(3), features, np.full(size, -1e6))
+        gradient = gradients.protocol.device.message(reports, source)
         sent = [int(np.max(column)).bit_length() for message in (matrix, gradient) for column in message.T]
         assert sum(sent[:6]) + policy.steps * sum(sent[6:]) <= mechanisms.bits_per_user
         longest = max(longest, mechanisms.bits_per_user)

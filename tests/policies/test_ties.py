@@ -12,8 +12,8 @@ from scipy import stats
 from bandanna.core.coins import Coins, NoCoins, NumberedCoins, SecureCoins, StreamCoins
 from bandanna.core.linalg import favoured
 from bandanna.core.streams import Streams
+from bandanna.device.choice import pick
 from bandanna.errors import InvalidArgument
-from bandanna.policies.base import pick
 from bandanna.policies.linear.linucb import LinUCB, Snapshot
 
 

@@ -24,7 +24,8 @@ from bandanna.accounting.events import BinomialEvent, CompositionEvent
 from bandanna.core.domain import Box, Domain
 from bandanna.core.shapes import Bits
 from bandanna.mechanisms.sources import FastNoise
-from bandanna.protocols.concurrent_shuffle import ConcurrentShuffle, privacy, shuffler
+from bandanna.protocols.concurrent_shuffle import ConcurrentShuffle, HeldLevels, privacy, shuffler
+from bandanna.protocols.concurrent_shuffle.views import Full
 
 Array = NDArray[Any]
 Pair = tuple[Array, Array]
@@ -55,11 +56,13 @@ def view(
     """What the shufflers forward, in order: totals without coins, and how many coins each of them has."""
     forwarded: list[int] = []
 
-    def forward(held: Array) -> tuple[Array, Array]:
-        forwarded.append(int(held[0]))
-        return np.copy(held), np.zeros_like(held)
+    def close(mixer: shuffler.LevelMixer, held: HeldLevels) -> Full:
+        seen = closed(mixer, held)
+        forwarded.extend(int(level.numbers[0]) for level in seen.levels)
+        return seen
 
-    monkeypatch.setattr(shuffler, "forward", forward)
+    closed = shuffler.LevelMixer.close
+    monkeypatch.setattr(shuffler.LevelMixer, "close", close)
     state, source, coins = protocol.begin(), Silent(uniform), []
     k, waiting = protocol.shufflers, [0] * protocol.shufflers
     for t, value in enumerate(stream, start=1):
@@ -176,7 +179,7 @@ def test_a_box_of_several_coordinates_is_private(dim: int, width: float) -> None
     domain, trials, delta = Box(dim=dim, low=0.0, high=width), 400, 1e-3
     noise = BinomialNoise(scale=round(6 / width - 0.05, 2), trials=trials, users=1)
     steps = noise.scale * width
-    stated = privacy.guarantee(domain, [noise], delta).epsilon
+    stated = accountant.epsilon(privacy.event(domain, [noise]), delta)
     offsets, chances = [[0, 0], [math.floor(steps), math.ceil(steps)]], [0.0, steps % 1.0]
     still, moved = laws(offsets, chances, trials)
     pairs = [(moved, still)] * dim

@@ -10,6 +10,7 @@ import copy
 import math
 import pickle
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -22,10 +23,12 @@ from bandanna.accounting.calibration.binomial import BinomialNoise
 from bandanna.core.domain import Ball, Box, Domain
 from bandanna.core.report import LinearReport
 from bandanna.core.shapes import Bits
+from bandanna.core.streams import Streams
 from bandanna.errors import InsecureSource, InvalidArgument, InvalidBudget, InvalidStatistic
 from bandanna.mechanisms.sources import FastNoise, SecureNoise
+from bandanna.mechanisms.sources.replicated import ReplicatedNoise
 from bandanna.protocols.channel import lowest_batch, open_channel
-from bandanna.protocols.concurrent_shuffle import BatchTree, ConcurrentShuffle
+from bandanna.protocols.concurrent_shuffle import BatchTree, ConcurrentShuffle, Running
 from bandanna.protocols.shuffle_binomial import ShuffleBinomial
 from bandanna.protocols.shuffle_bits import ShuffleBits
 from bandanna.protocols.trust import concurrent
@@ -163,12 +166,35 @@ def test_nothing_unfinished_is_released(protocol: ConcurrentShuffle) -> None:
     state, source = protocol.begin(), fast(1)
     for t in range(1, 22):
         state, estimate = protocol.release(state, values[t - 1 : t], source)
-        assert (state.users, estimate.count) == (t, t // 2 * 2)
+        assert (state.held.users, estimate.count) == (t, t // 2 * 2)
         assert estimate.variance == pytest.approx(float(protocol.prefix_variance(t)))
-        for held, size in zip(state.held, protocol.tree.sizes, strict=True):
+        for held, size in zip(state.held.totals, protocol.tree.sizes, strict=True):
             assert held.shape == (protocol.domain.dim,)
             if t % size == 0:
                 assert np.all(held == 0)  # a full shuffler is emptied and used again
+
+
+@each
+def test_user_by_user_and_at_once_are_the_same_numbers(protocol: ConcurrentShuffle) -> None:
+    """What a level draws depends on how users arrive: a simulation at once is not the deployment user by user.
+
+    Here levels have equal coins, which would be one stream without names of their own.
+    """
+    values = np.stack([stream(protocol.domain)] * 3)  # (seeds, users, dim)
+
+    def run(*cuts: int) -> Running:
+        state, source = protocol.begin((3,)), ReplicatedNoise(Streams([4, 5, 6]))
+        for start, stop in pairwise((0, *cuts, 21)):
+            state, _ = protocol.release(state, values[:, start:stop], source)
+        return state
+
+    at_once, single, some = run(), run(*range(1, 21)), run(3, 4, 12, 17)
+    for other in (single, some):
+        for one, two in zip((*at_once.held.totals, *at_once.sums), (*other.held.totals, *other.sums), strict=True):
+            assert np.array_equal(one, two)
+    whole = protocol.prefixes(values, ReplicatedNoise(Streams([4, 5, 6])))[:, -1]
+    assert np.allclose(whole, np.sum(at_once.sums, axis=0), rtol=0, atol=1e-9)
+    assert not np.array_equal(at_once.held.totals[0], at_once.held.totals[1])
 
 
 @each
@@ -192,7 +218,7 @@ def test_paths_may_alternate_within_a_batch(protocol: ConcurrentShuffle) -> None
     for t, value in enumerate(values[:12]):
         path = "law" if t % 3 == 0 else "messages"
         state, estimate = protocol.release(state, np.broadcast_to(value, (draws, 1, len(value))), source, path=path)
-    assert not any(state.owed[: 1 + protocol.tree.sizes.index(12)])
+    assert not any(state.held.owed[: 1 + protocol.tree.sizes.index(12)])
     reference = at_once(protocol, values[:12], 11, "messages", draws)[:, -1]
     less = at_once(weaker(protocol), values[:12], 12, "messages", draws)[:, -1]
     assert gap(estimate.total[:, 0], reference[:, 0]) < BAND
@@ -203,7 +229,7 @@ def test_memory_does_not_grow_with_the_stream() -> None:
     """A state holds more than a few numbers for each level, whatever the number of users."""
     protocol = ConcurrentShuffle.calibrate(domain=Box(dim=1), budget=BUDGET, horizon=10**6, shufflers=6)
     state, _ = protocol.release(protocol.begin(), np.full((4000, 1), 0.5), fast(1), path="law")
-    numbers = sum(array.size for array in (*state.held, *state.sums))
+    numbers = sum(array.size for array in (*state.held.totals, *state.sums))
     assert numbers == 2 * 6
 
 
@@ -289,7 +315,7 @@ def test_bad_input_changes_nothing() -> None:
         protocol.prefixes(np.full((22, 1), 0.5), fast(1))
     with pytest.raises(InvalidStatistic):
         protocol.release(state, [[1.5]], fast(1), clip=False)
-    assert state.users == 20
+    assert state.held.users == 20
     with pytest.raises(InvalidArgument, match="noises"):
         replace(protocol, noises=protocol.noises[:2])
     with pytest.raises(InvalidArgument, match="participations"):

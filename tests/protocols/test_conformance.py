@@ -233,11 +233,9 @@ def test_only_noise_sources_are_sources(protocol: BatchProtocol, bad: Any) -> No
 @each_batch
 def test_users_are_interchangeable(protocol: BatchProtocol) -> None:
     """Messages in another order give the same estimate: exactly for integers, to rounding errors for floats."""
-    messages = protocol.randomize(protocol.admit(reports(4)), fast())  # (4, users, ...)
+    messages = protocol.device.message(protocol.admit(reports(4)), fast())  # (4, users, ...)
     order = np.random.default_rng(3).permutation(USERS)
-    kept, moved = (
-        protocol.analyze(protocol.shuffle(sent, fast(7)), fast(8)).total for sent in (messages, messages[:, order])
-    )
+    kept, moved = (protocol.of_messages(sent, fast(8)).total for sent in (messages, messages[:, order]))
     if messages.dtype.kind == "i":
         assert np.array_equal(kept, moved)
     else:

@@ -10,9 +10,9 @@ import pytest
 from numpy.typing import NDArray
 
 import bandanna as bd
+from bandanna.device.inversion import PART, words_for
 from bandanna.mechanisms.sources import Draws, FastNoise, SecureNoise
 from bandanna.mechanisms.sources.cost import GAUSSIAN, NUMBER, RELEASE, WORD
-from bandanna.mechanisms.sources.inversion import PART, words_for
 from bandanna.protocols.base import StreamProtocol
 from bandanna.protocols.central_continual import CentralContinual
 from bandanna.protocols.central_gaussian import CentralGaussian

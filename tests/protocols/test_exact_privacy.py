@@ -62,7 +62,7 @@ def encodings(protocol: ShuffleBinomial, values: Array) -> tuple[Array, Array, A
     statistic = protocol.admit(values, clip=False)
 
     def encode(uniform: Any) -> Array:
-        return protocol.randomize(statistic, Scripted(uniform))
+        return protocol.device.message(statistic, Scripted(uniform))
 
     upper, lower = encode(0.0), encode(1 - SMALLEST)
     low, high = np.zeros(values.shape), np.ones(values.shape)  # encode(low) = upper, encode(high) = lower
@@ -80,7 +80,7 @@ def coins(protocol: ShuffleBinomial, users: int) -> Array:
     Only the window of 12 standard deviations: mass below 1e-30 lies outside.
     """
     source = Scripted()
-    protocol.randomize(protocol.admit(np.tile(protocol.domain.lower, (users, 1))), source)
+    protocol.device.message(protocol.admit(np.tile(protocol.domain.lower, (users, 1))), source)
     ((trials, probability, size),) = source.asked
     assert size == (users, protocol.domain.dim)  # fresh ones for every user and coordinate
     every = users * trials
@@ -243,10 +243,11 @@ def test_the_simulators_path_has_the_same_law(domain: Domain, epsilon: float, de
     values = np.stack([neighbours(domain, noise.scale, ())[k, 0] for k in range(batch)])
     for uniform in (0.0, 0.3, 0.71, 1 - SMALLEST):
         devices, simulator = Scripted(uniform, coins=3), Scripted(uniform, coins=3 * batch)
-        totals = protocol.shuffle(protocol.randomize(protocol.admit(values), devices), devices)
-        assert totals.shape == (domain.dim,)  # nothing about single users is forwarded
+        messages = protocol.device.message(protocol.admit(values), devices)
+        view = protocol.mixer.close(protocol.mixer.add(protocol.mixer.empty(), messages))
+        assert view.numbers.shape == (domain.dim,)  # nothing about single users is forwarded
         simulated = protocol.release(values, simulator, path="law")
-        assert np.array_equal(protocol.analyze(totals, devices).total, simulated.total)
+        assert np.array_equal(protocol.analyzer.analyze(None, view, devices)[1].total, simulated.total)
         assert devices.asked == [(7, 0.25, (batch, domain.dim))]
         assert simulator.asked == [(7 * batch, 0.25, (domain.dim,))]  # sum of Bin(7, p) over the batch
 

@@ -26,11 +26,11 @@ from bandanna.accounting.events import ContinualEvent, Event
 from bandanna.accounting.factorisation import factorise
 from bandanna.core import search
 from bandanna.core.domain import Ball, Box, Domain
+from bandanna.device.secure import at_least, on_grid
 from bandanna.mechanisms.continual import ContinualGaussian
 from bandanna.mechanisms.gaussian import Gaussian
 from bandanna.mechanisms.laplace import Laplace
 from bandanna.mechanisms.sources import FastNoise
-from bandanna.mechanisms.sources.secure import at_least, on_grid
 from bandanna.protocols import CentralContinual, CentralGaussian
 
 Array = NDArray[Any]

@@ -23,9 +23,9 @@ from bandanna.accounting.events import ContinualEvent, DiscreteGaussianEvent, Di
 from bandanna.accounting.prices import gaussian_price
 from bandanna.core.domain import Ball, Box, Domain
 from bandanna.core.report import LinearReport
+from bandanna.device.secure import at_least, on_grid
 from bandanna.errors import InvalidArgument, InvalidStatistic
 from bandanna.mechanisms.sources import FastNoise, SecureNoise
-from bandanna.mechanisms.sources.secure import at_least, on_grid
 from bandanna.protocols import CentralContinual, CentralGaussian, CentralLaplace, LocalGaussian
 from bandanna.protocols.base import BatchProtocol
 
@@ -48,6 +48,12 @@ class Centres(SecureNoise):
         self.points.append(on_grid(value, grid))
         self.spread.add(at_least("std", std, grid))
         return np.asarray(self.points[-1] * grid)
+
+    def gaussian_steps(self, steps: NDArray[np.int64], *, std: float, grid: float) -> NDArray[np.int64]:
+        """The grid points, of a report that is sent as steps."""
+        self.points.append(steps)
+        self.spread.add(at_least("std", std, grid))
+        return steps
 
     def discrete_laplace(self, *, scale: float, size: Any) -> NDArray[np.int64]:
         """No noise."""
@@ -139,9 +145,10 @@ def test_grouped_users_are_for_simulations(mechanism: str) -> None:
     protocol = CentralContinual.calibrate(domain=FAR, budget=BUDGET, horizon=1, mechanism=mechanism)
     rows, none = np.full((1, 1), FAR.high), np.zeros((), dtype=np.int64)
     grouped = FAR.sealed(rows, clipped=none, counts=np.array([4]))
-    with pytest.raises(InvalidStatistic, match="grouped"):
-        protocol.release(protocol.begin(), grouped, Centres())
-    _, estimate = protocol.release(protocol.begin(), grouped, FastNoise(np.random.default_rng(0)))
+    for source in (Centres(), FastNoise(np.random.default_rng(0))):
+        with pytest.raises(InvalidStatistic, match="grouped"):
+            protocol.release(protocol.begin(), grouped, source)
+    _, estimate = protocol.release(protocol.begin(), grouped, FastNoise(np.random.default_rng(0)), path="law")
     assert estimate.count == 4
 
 
@@ -250,7 +257,7 @@ def test_a_report_on_the_device_is_rounded_exactly(domain: Domain) -> None:
     rng = np.random.default_rng(7)
     points = domain.admit(rng.uniform(domain.lower, domain.upper, (200, domain.dim))).values
     source = Centres()
-    protocol.randomize(domain.admit(points), source)
+    protocol.device.message(domain.admit(points), source)
     steps = source.points[0].astype(float)
     moved = np.linalg.norm(steps[:, None] - steps[None], axis=-1)
     assert np.max(moved) <= priced(protocol.event) * _PRICED

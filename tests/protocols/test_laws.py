@@ -195,13 +195,13 @@ def test_bits_and_counts_give_the_same_totals() -> None:
     """The same counts, sent in unary, shuffled and counted, give the same totals, in every replicate."""
     noise, domain = BinomialNoise(scale=3.0, trials=9, users=4), Ball(dim=3)
     protocol = ShuffleBinomial(domain=domain, noise=noise)
-    counts = protocol.randomize(domain.admit(np.random.default_rng(8).normal(size=(2, 5, 4, 3))), fast(60))
+    counts = protocol.device.message(domain.admit(np.random.default_rng(8).normal(size=(2, 5, 4, 3))), fast(60))
     bits = randomizer.to_bits(counts, noise, domain, fast(61))
     assert [b.shape for b in bits] == [(2, 5, 4, length) for length in largest_counts(noise, domain)]
     for k, sent in enumerate(bits):
         assert np.array_equal(sent.sum(axis=-1), counts[..., k])
     mixed = shuffler.shuffle_bits(bits, fast(62))
-    totals = protocol.shuffle(counts, fast(63))
+    totals = protocol.mixer.add(protocol.mixer.empty((2, 5)), counts).numbers
     assert np.array_equal(analyzer.count_bits(mixed), totals)
     assert totals.dtype == np.int64
     assert np.array_equal(analyzer.count_bits([b[..., ::-1] for b in mixed]), totals)
@@ -219,16 +219,15 @@ def test_bits_arrive_in_random_order() -> None:
     assert stats.chisquare(sent[:, 2].sum(axis=0)).pvalue > 1e-6  # within a message bits are in random order too
 
 
-def test_the_shuffler_permutes_reports_uniformly() -> None:
-    """Reports arrive whole, in each of their orders equally often: chi-square over all of them, false alarm 1e-6."""
-    protocol = ShuffleGaussian(domain=Box(dim=2), noise_std=1.0, batch=3)
-    sent = np.array([[1.0, -1.0], [2.0, -2.0], [3.0, -3.0]])
-    got = protocol.shuffle(np.broadcast_to(sent, (12_000, 3, 2)), fast(80))
-    assert np.array_equal(got[..., 0], -got[..., 1])
-    keys = got[..., 0] @ np.array([100, 10, 1])
-    orders = [100 * a + 10 * b + c for a, b, c in itertools.permutations([1, 2, 3])]
-    assert set(keys) == set(orders)
-    assert stats.chisquare([np.sum(keys == order) for order in orders]).pvalue > 1e-6
+@pytest.mark.parametrize("kind", [float, np.int64])
+def test_the_shuffler_forgets_the_order_and_nothing_else(kind: type) -> None:
+    """The view of a batch depends on who sent which report, or a report does not arrive whole."""
+    mixer = ShuffleGaussian(domain=Box(dim=2), noise_std=1.0, batch=4).mixer
+    sent = np.array([[2, -1], [1, -3], [2, -7], [1, -3]], dtype=kind)  # equal first numbers, and a report sent twice
+    orders = np.stack([sent[list(order)] for order in itertools.permutations(range(4))])  # (24, 4, 2)
+    views = mixer.close(mixer.add(mixer.empty((24,)), orders)).numbers
+    assert np.array_equal(views, np.broadcast_to([[1, -3], [1, -3], [2, -7], [2, -1]], (24, 4, 2)))
+    assert views.dtype == sent.dtype
 
 
 @each

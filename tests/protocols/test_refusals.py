@@ -86,9 +86,9 @@ def test_horizon_zero() -> None:  # test_comparison.py (add {"horizon": 0} to te
 
 
 def test_std_of_another_batch() -> None:
-    """The std of a batch size for which nothing is calibrated is refused, as for the binomial."""
+    """The std of a batch smaller than the calibrated one is refused, as for the binomial."""
     with pytest.raises(InvalidArgument):
-        ShuffleGaussian(domain=BALL, noise_std=1.0, batch=4).std(5)
+        ShuffleGaussian(domain=BALL, noise_std=1.0, batch=4).std(3)
 
 
 def test_groups_of_unequal_batches() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import warnings
 from typing import Any
@@ -155,12 +154,11 @@ def test_messages_have_the_size_of_the_largest_count(domain: Any) -> None:
     noise = BinomialNoise(scale=3.7, trials=21, users=2)
     protocol = ShuffleBinomial(domain=domain, noise=noise)
     ends = np.stack([domain.upper, domain.lower])
-    admitted = dataclasses.replace(domain.admit(ends), values=ends)  # every coordinate at its end, at once
-    longest = protocol.randomize(admitted, Largest(np.random.default_rng(0)))
+    longest = protocol.device.encode(ends, Largest(np.random.default_rng(0)))  # every coordinate at its end, at once
     assert longest.max(axis=0).tolist() == largest_counts(noise, domain).tolist()
     assert protocol.bits_per_user == sum(int(most).bit_length() for most in longest.max(axis=0))
     assert protocol.unary_bits_per_user == longest.max(axis=0).sum()
-    drawn = protocol.randomize(domain.admit(np.random.default_rng(1).normal(size=(500, 2, domain.dim))), fast(2))
+    drawn = protocol.device.message(domain.admit(np.random.default_rng(1).normal(size=(500, 2, domain.dim))), fast(2))
     assert drawn.dtype == np.int64
     assert drawn.min() >= 0
     assert np.all(drawn <= largest_counts(noise, domain))
@@ -184,17 +182,18 @@ def test_long_messages_are_warned_of() -> None:
         ShuffleBinomial.calibrate(batch=20, bits_limit=bits, **common)
 
 
-def test_noise_belongs_to_one_batch_size() -> None:
-    """A batch of another size is refused, not released with too little noise."""
+def test_noise_is_for_batches_that_are_no_smaller() -> None:
+    """A smaller batch is refused, not released with too little noise; a larger one has its own noise."""
     protocol = ShuffleBinomial(domain=Box(dim=1), noise=BinomialNoise(scale=3.0, trials=50, users=4))
-    for users in (1, 3, 5):
+    for users in (1, 3):
         for path in ("messages", "law"):
             with pytest.raises(InvalidArgument, match="4 users") as caught:
                 protocol.release(np.zeros((users, 1)), fast(), path=path)
             assert (caught.value.argument, caught.value.value) == ("batch", users)
         with pytest.raises(InvalidArgument, match="4 users"):
             protocol.std(users)
-    assert protocol.std(4) == pytest.approx(math.sqrt(4 * 50 / 4 + 4 / 4) / 3)
+    for users in (4, 5, 9):
+        assert protocol.std(users) == pytest.approx(math.sqrt(users * 50 / 4 + users / 4) / 3)
 
 
 def test_the_event_is_that_of_the_totals() -> None:

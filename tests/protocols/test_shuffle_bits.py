@@ -76,7 +76,7 @@ def test_privacy_is_tight() -> None:
 def test_unary_messages_say_the_same() -> None:
     """The single bits of a message are not as many ones as its count."""
     protocol = ShuffleBits(noise=BinomialNoise(scale=3.0, trials=12, users=5))
-    counts = protocol.randomize(protocol.admit(BITS), fast(4))
+    counts = protocol.device.message(protocol.admit(BITS), fast(4))
     bits = randomizer.to_bits(counts, protocol.noise, fast(5))
     assert bits.shape == (5, 15)
     assert np.array_equal(bits.sum(axis=-1), counts[:, 0])

@@ -191,10 +191,10 @@ def test_the_printed_formula_would_fail_outside_its_theorem() -> None:
         assert accountant.delta(event, 10.0) > delta
 
 
-def test_noise_belongs_to_one_batch_size() -> None:
-    """A batch of another size is refused, not released with too little hiding."""
+def test_noise_is_for_batches_that_are_no_smaller() -> None:
+    """A smaller batch is refused, not released with too little hiding."""
     protocol = ShuffleGaussian(domain=Box(dim=1), noise_std=1.0, batch=4)
-    for users in (1, 3, 5):
+    for users in (1, 3):
         for path in ("messages", "law"):
             with pytest.raises(InvalidArgument, match="4 users") as caught:
                 protocol.release(np.zeros((users, 1)), FastNoise(np.random.default_rng(0)), path=path)
@@ -221,7 +221,7 @@ def test_a_single_user_is_the_local_model() -> None:
     local = LocalGaussian.calibrate(domain=REPORT, budget=ApproxDP(epsilon=1.0, delta=1e-5))
     alone = privacy.event(local.event, 1)
     assert accountant.epsilon(alone, 1e-5) == pytest.approx(accountant.epsilon(local.event, 1e-5), rel=1e-4)
-    source, report = FastNoise(np.random.default_rng(0)), np.zeros((1, REPORT.dim)) + 0.1
-    np.testing.assert_array_equal(shuffler.shuffle(report, source), report)
+    report = np.zeros((1, REPORT.dim)) + 0.1
+    np.testing.assert_array_equal(shuffler.in_order(report), report)
     with pytest.raises(InvalidArgument, match="batch"):
         ShuffleGaussian.calibrate(domain=REPORT, budget=ApproxDP(epsilon=1.0, delta=1e-5), batch=1)

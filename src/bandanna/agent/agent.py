@@ -30,9 +30,10 @@ from bandanna.agent.resume import resume
 from bandanna.agent.schema import check_arms, check_save, completed
 from bandanna.agent.users import listed
 from bandanna.core import require
+from bandanna.core.arrays import Floats
 from bandanna.core.coins import NoCoins
 from bandanna.errors import BandannaError, ClippingWarning, InvalidArgument, SlowReleaseWarning
-from bandanna.policies.base import Assigned, Floats, Policy
+from bandanna.policies.base import Assigned, Policy
 from bandanna.storage import files
 
 Self = TypeVar("Self", bound="Agent")

@@ -10,9 +10,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from bandanna.core import require
+from bandanna.core.arrays import Floats
 from bandanna.core.domain import reals
 from bandanna.errors import InvalidArgument, InvalidStatistic, shown
-from bandanna.policies.base import Floats, Policy
+from bandanna.policies.base import Policy
 
 _LARGEST = 1e100  # whose square is a number too
 

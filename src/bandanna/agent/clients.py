@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from bandanna.agent.plan import Batch
+from bandanna.core.arrays import Floats
 from bandanna.errors import InvalidArgument
-from bandanna.policies.base import Assigned, Floats, Played
+from bandanna.policies.base import Assigned, Played
 
 
 @dataclass(kw_only=True)

@@ -21,9 +21,10 @@ from bandanna.agent.release import TASK, NotStored, Release, coins_for
 from bandanna.agent.releases import affordable, calibrations, first_ask, noise_for
 from bandanna.agent.slots import Slot, Slots
 from bandanna.agent.users import admit
+from bandanna.device.choice import Choice, certain
 from bandanna.errors import BandannaError, HorizonReached
 from bandanna.loop import Desk
-from bandanna.policies.base import Assigned, Choice, Played, Policy, Until, certain
+from bandanna.policies.base import Assigned, Played, Policy, Until
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from bandanna.core.arrays import Ints
 from bandanna.core.estimate import Estimate
-from bandanna.policies.base import Ints, Policy, RunningSums
+from bandanna.policies.base import Policy, RunningSums
 from bandanna.storage.checks import demand
 
 RENAMED = {  # what these values were called

@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 
 from bandanna.agent.plan import Batch
+from bandanna.core.arrays import Floats
 from bandanna.errors import InvalidArgument
-from bandanna.policies.base import Assigned, Floats, Played
+from bandanna.policies.base import Assigned, Played
 
 _RUN = re.compile(r"slots ([0-9]{1,16})-([0-9]{1,16})", re.ASCII)
 

@@ -57,7 +57,7 @@ class Arriving(Statistic):
         """The parts, as they come."""
         seen = 0
         for part in self._source:
-            checked = self.domain.readmit(part, clip=True)
+            checked = self.domain.readmit(part)
             np.add(self.clipped, checked.clipped, out=self.clipped)
             seen += checked.users
             yield checked

@@ -16,13 +16,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from bandanna.core import require
+from bandanna.core.arrays import Bools, Floats, Ints
 from bandanna.errors import InvalidArgument, InvalidStatistic
-
-Floats = NDArray[np.float64]
 
 _COORDINATES = 10**8  # at most
 _LEAST, _MOST = 1e-60, 1e60  # sizes of a domain
-_TOLERANCE = 1e-9  # relative; what rounding errors of an honest computation may exceed a bound by
+_TOLERANCE = 1e-9  # relative; what is moved by more counts as clipped
+_ROUNDING = 2.0**-44  # relative; what rounding errors of an honest computation may exceed a bound by
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,8 +37,8 @@ class Statistic:
 
     domain: Domain
     values: Floats  # (..., users, dim); (..., groups, dim) with `counts`
-    clipped: NDArray[np.int64]  # (...)
-    counts: NDArray[np.int64] | None = None  # (..., groups): how many users share each row; None for one each
+    clipped: Ints  # (...)
+    counts: Ints | None = None  # (..., groups): how many users share each row; None for one each
     seal: object = field(default=None, repr=False, compare=False)  # the very array that the domain has checked
 
     @property
@@ -121,47 +121,75 @@ class Domain(ABC):
         """Largest size of a single coordinate."""
         return float(np.max(np.maximum(np.abs(self.lower), np.abs(self.upper))))
 
-    def sealed(
-        self, values: Floats, *, clipped: NDArray[np.int64], counts: NDArray[np.int64] | None = None
-    ) -> Statistic:
+    def sealed(self, values: Floats, *, clipped: Ints, counts: Ints | None = None) -> Statistic:
         """A statistic of values that the caller has formed inside the domain."""
         values.setflags(write=False)
         return Statistic(domain=self, values=values, clipped=clipped, counts=counts, seal=values)
 
-    def readmit(self, statistic: Statistic, *, clip: bool) -> Statistic:
-        """A statistic of this domain, checked again unless the domain itself has made it."""
+    @property
+    def nothing(self) -> Statistic:
+        """The zero report, of one user who did not answer: 0, or the point that clipping makes of it."""
+        return self.admit(np.zeros((1, self.dim)))
+
+    def readmit(self, statistic: Statistic) -> Statistic:
+        """A statistic of this domain; unless the domain itself has made it, it is checked, and never clipped again."""
         if statistic.domain is not self and statistic.domain != self:
             raise InvalidStatistic("statistics", f"of {statistic.domain}", f"statistics of {self}")
         if statistic.sealed:
             return statistic
-        checked = self.admit(statistic.values, clip=clip)
-        counts = statistic.counts
+        values, counts = self.check(statistic.values), statistic.counts
         if counts is not None and (
-            counts.shape != checked.values.shape[:-1] or counts.dtype.kind not in "iu" or np.any(counts < 0)
+            counts.shape != values.shape[:-1] or counts.dtype.kind not in "iu" or np.any(counts < 0)
         ):
             raise InvalidStatistic("counts", counts.tolist(), "whole numbers >= 0, one for each row")
-        return self.sealed(checked.values, clipped=checked.clipped + statistic.clipped, counts=statistic.counts)
+        return self.sealed(values, clipped=statistic.clipped, counts=counts)
 
     def admit(self, values: ArrayLike, *, clip: bool = True) -> Statistic:
-        """Statistics of a batch, shape (..., users, dim), clipped into the domain, or refused where `clip` is off."""
+        """Statistics of a batch, shape (..., users, dim), clipped into the domain; only checked where `clip` is off."""
+        if not require.flag("clip", clip):
+            checked = self.check(values)
+            return self.sealed(checked, clipped=np.zeros(checked.shape[:-2], dtype=np.int64))
+        array = self._rows(values)
+        inside = self._projected(array)
+        moved = self._apart(inside, array, _TOLERANCE * max(1.0, float(np.max(np.abs(self.upper)))))
+        return self.sealed(inside, clipped=np.sum(moved, axis=-1, dtype=np.int64))
+
+    def check(self, values: ArrayLike) -> Floats:
+        """Points of the domain, (..., users, dim), bit for bit as they came; what lies outside is refused.
+
+        For what was clipped before: to project it again would move most reports in their last bit.
+        """
+        array = self._rows(values).copy()
+        outside = self._apart(self._projected(array), array, _ROUNDING * self.bound_of_entries)
+        if np.any(outside):
+            place = tuple(int(i) for i in np.argwhere(outside)[0])
+            raise InvalidStatistic(
+                f"statistics[{_index(place)}]", array[place].tolist(), f"a point of {self} (clipping is off)"
+            )
+        return array
+
+    def _rows(self, values: ArrayLike) -> Floats:
+        """Finite numbers of the domain's shape."""
         array = reals("statistics", values)
         if array.ndim < 2 or array.shape[-1] != self.dim:
             raise InvalidStatistic("statistics", f"array of shape {array.shape}", f"shape (..., users, {self.dim})")
         if array.shape[-2] < 1:
             raise InvalidStatistic("statistics", f"array of shape {array.shape}", "at least one user")
         all_finite("statistics", array)
+        return array
+
+    def _projected(self, array: Floats) -> Floats:
         inside = self.project(array)
         if not np.all(np.isfinite(inside)):
             raise InvalidStatistic(
                 "statistics", "values of extreme size", "numbers that the domain can be compared with"
             )
-        moved = np.any(np.abs(inside - array) > _TOLERANCE * max(1.0, float(np.max(np.abs(self.upper)))), axis=-1)
-        if not require.flag("clip", clip) and np.any(moved):
-            place = tuple(int(i) for i in np.argwhere(moved)[0])
-            raise InvalidStatistic(
-                f"statistics[{_index(place)}]", array[place].tolist(), f"a point of {self} (clipping is off)"
-            )
-        return self.sealed(inside, clipped=np.sum(moved, axis=-1, dtype=np.int64))
+        return inside
+
+    @staticmethod
+    def _apart(one: Floats, other: Floats, tolerance: float) -> Bools:
+        """Which users' vectors differ by more, (..., users)."""
+        return np.asarray(np.any(np.abs(one - other) > tolerance, axis=-1))
 
 
 def _index(place: tuple[int, ...]) -> str:

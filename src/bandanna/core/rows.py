@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bandanna.core import require
-from bandanna.core.domain import Domain, Floats, Statistic, all_finite, clip_norm
+from bandanna.core.arrays import Floats
+from bandanna.core.domain import Domain, Statistic, all_finite, clip_norm
 from bandanna.core.linalg import inner
 
 

@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bandanna.core import require
-from bandanna.core.domain import Ball, Box, Floats
+from bandanna.core.arrays import Floats
+from bandanna.core.domain import Ball, Box
 from bandanna.errors import InvalidArgument, InvalidStatistic
 
 

@@ -14,15 +14,15 @@ import math
 from fractions import Fraction
 
 import numpy as np
-from numpy.typing import NDArray
 
+from bandanna.core.arrays import Floats, Ints
 from bandanna.errors import InvalidStatistic
 
-Floats = NDArray[np.float64]
 Pair = tuple[Floats, Floats]  # high + rest, |rest| at most half a unit in the last place of high
 
 _DIGITS = 32  # of a value in whole units: fewer than 2^30 users fit into 64-bit integers
 _FINER = 31  # digits of the rest of a value in whole fine units
+_MASK = (1 << _FINER) - 1
 _SPLIT = 2.0**27 + 1  # halves a float's digits (Veltkamp)
 LARGEST_SUM = 2**51  # grid steps up to which a grid point's float is nearer to it than to any other by a quarter step
 _NEAR = 2.0**-40  # of a half: closer than this, the side is decided by exact fractions
@@ -34,15 +34,42 @@ def exact_sum(values: Floats, bound: float) -> Pair:
     Each value is first cut at 2^-62 of the bound, by itself, then integers are added: the pair is their exact sum, so a
     user's replacement moves it by what it moves the user's own value.
     """
-    unit = math.ldexp(1.0, math.frexp(bound)[1] - _DIGITS)
-    fine = math.ldexp(unit, -_FINER)
+    whole, small = _cut(values, bound)
+    return _pair(np.sum(whole, axis=-2), np.sum(small, axis=-2), finest(bound))
+
+
+def finest(bound: float) -> float:
+    """The step at which values in [-bound, bound] are cut before they are added: at most 2^-62 of the bound."""
+    return math.ldexp(1.0, math.frexp(bound)[1] - _DIGITS - _FINER)
+
+
+def steps_of(values: Floats, bound: float) -> Ints:
+    """Values in [-bound, bound] in whole steps of `finest(bound)`, as they are sent: 64-bit integers."""
+    whole, small = _cut(values, bound)
+    return np.asarray((whole << _FINER) + small)
+
+
+def sum_steps(steps: Ints, step: float = 1.0) -> Pair:
+    """Sum over users of 64-bit integers, exactly, times a power of two: (..., users, dim) -> a pair of (..., dim)."""
+    return _pair(np.sum(steps >> _FINER, axis=-2), np.sum(steps & _MASK, axis=-2), step)
+
+
+def _cut(values: Floats, bound: float) -> tuple[Ints, Ints]:
+    """Whole units of 2^31 finest steps, and the steps left over."""
+    step = finest(bound)
+    unit = math.ldexp(step, _FINER)
     whole = np.rint(values / unit)  # the division is exact, and so is the rest
-    small = np.rint((values - whole * unit) / fine)
-    wholes, smalls = np.sum(whole.astype(np.int64), axis=-2), np.sum(small.astype(np.int64), axis=-2)
-    wholes, smalls = wholes + (smalls >> _FINER), smalls & ((1 << _FINER) - 1)  # carry
-    most, some = wholes >> _FINER, wholes & ((1 << _FINER) - 1)
-    high, rest = two_sum(most * (unit * 2.0**_FINER), some * unit)
-    return two_sum(high, rest + smalls * fine)  # the rest has few digits: nothing is rounded
+    small = np.rint((values - whole * unit) / step)
+    return whole.astype(np.int64), small.astype(np.int64)
+
+
+def _pair(wholes: Ints, smalls: Ints, step: float) -> Pair:
+    """wholes 2^31 + smalls, times the step."""
+    unit = step * 2.0**_FINER
+    wholes, smalls = wholes + (smalls >> _FINER), smalls & _MASK  # carry
+    most, some = wholes >> _FINER, wholes & _MASK
+    high, rest = two_sum(np.asarray(most * (unit * 2.0**_FINER)), np.asarray(some * unit))
+    return two_sum(high, rest + smalls * step)  # the rest has few digits: nothing is rounded
 
 
 def two_sum(a: Floats, b: Floats) -> Pair:
@@ -74,7 +101,7 @@ def nearest(total: Pair, grid: float) -> Floats:
     return np.asarray(counts * grid)
 
 
-def steps(high: Floats, rest: Floats, grid: float) -> NDArray[np.int64]:
+def steps(high: Floats, rest: Floats, grid: float) -> Ints:
     """The multiple of the grid nearest to high + rest, counted in steps; exact, ties to even (0.5 and 1.5: 0 and 2)."""
     if (np.abs(high) / 2.0**62 >= grid).any():
         raise InvalidStatistic(

@@ -23,8 +23,8 @@ from bandanna.counters.models import open_protocol
 from bandanna.counters.people import People
 from bandanna.counters.saving import Kept, generator_of, read, source_of
 from bandanna.counters.values import Values
+from bandanna.device.noise import noise_source
 from bandanna.errors import BandannaError, InvalidArgument
-from bandanna.mechanisms.base import noise_source
 from bandanna.mechanisms.sources import NoiseSource
 from bandanna.protocols.base import BatchProtocol, StreamProtocol, checked_path
 from bandanna.protocols.central_continual import CentralContinual
@@ -257,8 +257,8 @@ class ContinualSum:
             raise InvalidArgument("users", statistic.values.shape[-2], f"at most the horizon {self.horizon}")
         if isinstance(self.protocol, StreamProtocol):
             return np.asarray(self._kind.shaped(self.protocol.prefixes(statistic, source, path=path)))
-        messages = self.protocol.randomize(statistic, source)[..., None, :]  # each user by himself: nothing to shorten
-        each = self.protocol.analyze(messages, source).total
+        messages = self.protocol.device.message(statistic, source)[..., None, :]  # each user alone: nothing to shorten
+        each = self.protocol.of_messages(messages, source).total
         return np.asarray(self._kind.shaped(np.cumsum(each, axis=-2)))
 
     @property

@@ -19,10 +19,10 @@ from numpy.typing import NDArray
 
 from bandanna.accounting.events import RepetitionEvent
 from bandanna.core.domain import Ball, Statistic, all_finite, clip_norm
+from bandanna.device.noise import noise_source
 from bandanna.glm.likelihood import linear_parts
 from bandanna.glm.links import Link
 from bandanna.glm.projections import onto_ball
-from bandanna.mechanisms.base import noise_source
 from bandanna.mechanisms.sources import NoiseSource
 from bandanna.protocols.base import BatchProtocol
 

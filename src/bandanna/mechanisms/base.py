@@ -10,9 +10,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from bandanna.accounting.events import Event
 from bandanna.core.domain import numbers
-from bandanna.errors import InvalidArgument, InvalidStatistic, UnknownEvent
+from bandanna.device.noise import finite
+from bandanna.errors import InvalidStatistic, UnknownEvent
 from bandanna.mechanisms.sources import NoiseSource
-from bandanna.mechanisms.sources.base import finite
 
 _Number = TypeVar("_Number", np.float64, np.int64)
 
@@ -63,12 +63,3 @@ class Mechanism(ABC):
         if array.ndim == 0 or array.shape[-1] != self.dim:
             raise InvalidStatistic("value", f"an array of shape {array.shape}", f"shape (..., {self.dim})")
         return array
-
-
-def noise_source(source: Any) -> NoiseSource:
-    """A noise source, or an error that says what one is."""
-    if not isinstance(source, NoiseSource):
-        raise InvalidArgument(
-            "source", source, "a NoiseSource: FastNoise(numpy.random.default_rng(seed)) or SecureNoise()"
-        )
-    return source

@@ -9,7 +9,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from bandanna.accounting.events import BinomialEvent
 from bandanna.core import require
-from bandanna.mechanisms.base import Mechanism, noise_source
+from bandanna.device.noise import noise_source
+from bandanna.mechanisms.base import Mechanism
 from bandanna.mechanisms.sources import NoiseSource
 
 

@@ -11,10 +11,10 @@ from numpy.typing import ArrayLike, NDArray
 from bandanna.accounting.events import DiscreteGaussianEvent, GaussianEvent
 from bandanna.accounting.grid import fine_grid
 from bandanna.core import require, sums
+from bandanna.device.noise import finite, noise_source, parameter
 from bandanna.errors import InvalidArgument
-from bandanna.mechanisms.base import Mechanism, noise_source
+from bandanna.mechanisms.base import Mechanism
 from bandanna.mechanisms.sources import NoiseSource
-from bandanna.mechanisms.sources.base import finite, parameter
 
 
 @dataclass(frozen=True, kw_only=True)

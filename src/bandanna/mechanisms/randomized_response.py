@@ -11,8 +11,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from bandanna.accounting.events import DiscreteLaplaceEvent
 from bandanna.core import require
+from bandanna.device.counts import answers, chance_of_one
+from bandanna.device.noise import noise_source
 from bandanna.errors import InvalidBudget, InvalidStatistic
-from bandanna.mechanisms.base import Mechanism, noise_source
+from bandanna.mechanisms.base import Mechanism
 from bandanna.mechanisms.sources import NoiseSource
 
 Floats = NDArray[np.float64]
@@ -70,14 +72,14 @@ class RandomizedResponse(Mechanism):
 
     def chance(self, value: Floats) -> Floats:
         """Device: the probability of a 1, never outside of [1 - q, q]."""
-        return np.minimum(np.maximum(self.lie + self.truth * value, self.lie), 1 - self.lie)
+        return chance_of_one(value, self.lie)
 
     def release(self, value: ArrayLike, source: NoiseSource) -> Floats:
         """Device: bits about numbers in [0, 1], (..., dim) -> (..., dim)."""
         x = self.reals(value)
         if x.size and not (x.min() >= 0.0 and x.max() <= 1.0):
             raise InvalidStatistic("value", "a number outside of [0, 1]", "numbers in [0, 1]: clip before the release")
-        return np.asarray(noise_source(source).uniform(x.shape) < self.chance(x), dtype=float)
+        return answers(x, self.lie, noise_source(source)).astype(float)
 
     def decode(self, ones: Floats, answers: int | Floats = 1) -> Floats:
         """Unbiased estimates of sums from the number of ones among so many answers."""

@@ -22,14 +22,15 @@ from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, ClassVar, Generic, Self, TypeVar, get_type_hints
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bandanna.accounting.guarantee import Guarantee
+from bandanna.core.arrays import Bools, Floats, Ints
 from bandanna.core.coins import Coins, NoCoins
 from bandanna.core.domain import Statistic
 from bandanna.core.estimate import Estimate
 from bandanna.core.report import LinearReport
 from bandanna.core.spelling import did_you_mean
+from bandanna.device.choice import Choice
 from bandanna.errors import InvalidArgument
 from bandanna.protocols.base import FLOAT_BITS, Protocol
 from bandanna.protocols.channel import Channel
@@ -37,37 +38,7 @@ from bandanna.protocols.trust import Privacy
 from bandanna.storage.declared import kinds_of, name_of
 from bandanna.theory.settings import Found, Setting
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 State = TypeVar("State")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Choice:
-    """What devices do: the arm of each, and with which probability the policy chose it. R = replicate axes.
-
-    groups: under which name the runner keeps a device's row, an index into `Policy.keeps`; None: under the first.
-    """
-
-    actions: Ints  # (*R, n)
-    probabilities: Floats  # (*R, n)
-    groups: Ints | None = None  # (*R, n)
-
-
-def certain(actions: Ints, groups: Ints | None = None) -> Choice:
-    """A choice without randomness."""
-    return Choice(actions=actions, probabilities=np.ones(actions.shape), groups=groups)
-
-
-def pick(first: NDArray[np.int64], tied: NDArray[np.bool_] | None, coins: Coins) -> Choice:
-    """One of each user's tied arms, all equally likely; `first` and `tied` as `linalg.favoured` gives them."""
-    if tied is None:
-        return Choice(actions=first, probabilities=np.ones(first.shape))
-    counts = np.asarray(np.sum(tied, axis=-1, dtype=np.int64))  # (*R, users)
-    several, rank = counts > 1, coins.below(counts)
-    reached = np.cumsum(tied[several], axis=-1) > rank[several][:, None]  # from the arm of that rank on
-    first[several] = np.argmax(reached, axis=-1)
-    return Choice(actions=first, probabilities=np.asarray(1 / counts))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -358,7 +329,7 @@ class RunningSums(Policy[State]):
         """A fixed set of arms, (*R, K, d), as `favoured` takes it."""
 
     @abstractmethod
-    def favoured(self, snapshot: Any, arms: Any) -> tuple[Ints, NDArray[np.bool_] | None]:
+    def favoured(self, snapshot: Any, arms: Any) -> tuple[Ints, Bools | None]:
         """Of tabulated arms those between which coins choose: as `linalg.favoured`, (*R) and (*R, K)."""
 
 
@@ -375,7 +346,7 @@ def put(state: State, place: Any, new: State) -> State:
     return type(state)(**held)
 
 
-def blended(wanted: NDArray[np.bool_], new: State, old: State) -> State:
+def blended(wanted: Bools, new: State, old: State) -> State:
     """States of seeds side by side: the new one of some seeds (S,), the old one of the others."""
     if np.all(wanted):
         return new

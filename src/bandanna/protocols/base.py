@@ -1,30 +1,32 @@
-"""What every protocol is: statistics in a declared domain, through randomizer, shuffler and analyzer, to a private sum.
+"""What every protocol is: statistics in a declared domain, through device, mixer and analyzer, to a private sum.
 
-One folder per protocol, one file per role that does something; a role without a file passes on what it gets.
-`messages` is the path that a deployment runs, message by message; `law`, for simulation, draws the aggregate directly
-from the same law.
+One folder per protocol, one file per role that does something of its own (`roles.py`: what they share). `messages` is
+the path that a deployment runs, written here once in terms of the roles; `law`, for simulation, draws the aggregate
+directly from the same law.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar
 
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from bandanna.accounting.budgets import ApproxDP, Budget
 from bandanna.accounting.events import Event
-from bandanna.accounting.guarantee import Guarantee
+from bandanna.accounting.guarantee import Guarantee, guarantee_of
 from bandanna.core import require
+from bandanna.core.arrays import Floats
 from bandanna.core.domain import Domain, Statistic
 from bandanna.core.estimate import Estimate
+from bandanna.core.shapes import Bits
+from bandanna.device import Device, Messages
+from bandanna.device.noise import noise_source
 from bandanna.errors import InsecureSource, InvalidArgument
-from bandanna.mechanisms.base import noise_source
 from bandanna.mechanisms.sources import Draws, NoiseSource
-
-Floats = NDArray[np.float64]
+from bandanna.protocols.roles import Analyzer, Mixer
 
 FLOAT_BITS = 64
 PROTECTS = "a user's statistic (features and rewards)"
@@ -32,13 +34,19 @@ PROTECTS = "a user's statistic (features and rewards)"
 
 @dataclass(frozen=True, kw_only=True)
 class Protocol(ABC):
-    """A calibrated protocol; `delta` is where its guarantee is stated, `participations` how often a user takes part."""
+    """A calibrated protocol; `delta` is where its guarantee is stated, `participations` how often a user takes part.
+
+    `trust` names the model; who sees what, and what is left against a shuffler, are stated by `observers`,
+    `local_event` and `exposed`, and make the guarantee.
+    """
 
     domain: Domain
     participations: int = 1
     delta: float = 1e-6
 
     name: ClassVar[str]
+    trust: ClassVar[str]
+    composed: ClassVar[bool] = True  # an event for each participation; False: one event covers all of them
 
     def __post_init__(self) -> None:
         a_domain(self.domain)
@@ -51,9 +59,49 @@ class Protocol(ABC):
         """What one participation releases, for the accountant."""
 
     @property
+    def local_event(self) -> Event | None:
+        """What a shuffler sees of one user, where there is one."""
+        return None
+
+    @property
+    def exposed(self) -> float:
+        """With this probability a shuffler is sure of something about a user, however large epsilon is."""
+        return 0.0
+
+    @property
     @abstractmethod
+    def observers(self) -> tuple[tuple[str, str], ...]:
+        """Who sees what."""
+
+    @cached_property
     def guarantee(self) -> Guarantee:
         """What is promised, to whom, against whom; computed for what runs."""
+        return guarantee_of(
+            self.event,
+            delta=self.delta,
+            trust=self.trust,
+            protects="a user's bit" if isinstance(self.domain, Bits) else PROTECTS,
+            participations=self.participations,
+            composed=self.composed,
+            observers=self.observers,
+            local=self.local_event,
+            exposed=self.exposed,
+        )
+
+    @property
+    @abstractmethod
+    def device(self) -> Device:
+        """Runs with the user: `message(statistic, source)`, and `zero(source)` of a user who did not answer."""
+
+    @property
+    @abstractmethod
+    def mixer(self) -> Mixer:
+        """Gathers or adds messages: `check`, `empty`, `add`, `close`."""
+
+    @property
+    @abstractmethod
+    def analyzer(self) -> Analyzer:
+        """Turns what a mixer forwards into estimates: `begin`, `analyze`."""
 
     @property
     def bits_per_user(self) -> int:
@@ -65,10 +113,10 @@ class Protocol(ABC):
         return Draws(numbers=users * self.domain.dim)
 
     def admit(self, statistics: Statistic | ArrayLike, *, clip: bool = True) -> Statistic:
-        """Statistics that are known to lie in the domain: clipped and counted here, unless that was done before."""
+        """Statistics that lie in the domain: clipped and counted here, or, if that was done before, checked."""
         if not isinstance(statistics, Statistic):
             return self.domain.admit(statistics, clip=clip)
-        return self.domain.readmit(statistics, clip=clip)
+        return self.domain.readmit(statistics)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,18 +126,6 @@ class BatchProtocol(Protocol):
     @abstractmethod
     def std(self, users: int) -> float:
         """Standard deviation of each coordinate of a batch's sum, rounding included."""
-
-    def randomize(self, statistic: Statistic, source: NoiseSource) -> Any:
-        """Device: a user's message; the plain statistic unless the protocol says otherwise."""
-        return statistic.rows()
-
-    def shuffle(self, messages: Any, source: NoiseSource) -> Any:
-        """Shuffler: what the analyzer gets to see; the messages themselves unless the protocol says otherwise."""
-        return messages
-
-    @abstractmethod
-    def analyze(self, view: Any, source: NoiseSource) -> Estimate:
-        """Analyzer: the estimate of the batch's sum."""
 
     @abstractmethod
     def law(self, statistic: Statistic, source: NoiseSource) -> Estimate:
@@ -121,7 +157,12 @@ class BatchProtocol(Protocol):
         self.check_users(statistic.users)
         if path == "law":
             return self.law(statistic, source)
-        return self.analyze(self.shuffle(self.randomize(statistic, source), source), source)
+        return self.of_messages(self.device.message(statistic, source), source)
+
+    def of_messages(self, messages: Messages, source: NoiseSource) -> Estimate:
+        """The estimate of a batch whose messages are all there, (..., users, length): mixer and analyzer."""
+        held = self.mixer.add(self.mixer.empty(messages.shape[:-2]), messages)
+        return self.analyzer.analyze(self.analyzer.begin(messages.shape[:-2]), self.mixer.close(held), source)[1]
 
     def check_users(self, users: int) -> None:
         """Whether a batch of this size may be released; any size unless the protocol's noise belongs to one."""
@@ -133,6 +174,8 @@ class StreamProtocol(Protocol):
 
     `begin` gives a state and `release` the next one with the new estimate; states are values, nothing is changed in
     place. Whoever restarts a stream from an old state must return the stored release instead of drawing again.
+
+    A state is what mixers hold and what the analyzer has, joined for whoever runs both; processes keep them apart.
     """
 
     @abstractmethod
@@ -144,6 +187,21 @@ class StreamProtocol(Protocol):
         """The state before the first user."""
 
     @abstractmethod
+    def parted(self, state: Any) -> tuple[Any, Any]:
+        """What the mixer holds, and the analyzer's own state."""
+
+    @abstractmethod
+    def joined(self, held: Any, analyzed: Any) -> Any:
+        """The state of both."""
+
+    @abstractmethod
+    def check_users(self, state: Any, users: int) -> None:
+        """Whether this is a state of the stream, and so many more users may come."""
+
+    @abstractmethod
+    def law(self, state: Any, statistic: Statistic, source: NoiseSource) -> tuple[Any, Estimate]:
+        """The next step from its aggregate law, the same as along the messages."""
+
     def release(
         self,
         state: Any,
@@ -154,6 +212,17 @@ class StreamProtocol(Protocol):
         clip: bool = True,
     ) -> tuple[Any, Estimate]:
         """One more step, (..., users, dim): the next state and the estimate of everything released so far."""
+        checked_path(path, source)
+        statistic = self.admit(statistics, clip=clip)
+        self.check_users(state, statistic.users)
+        if path == "law":
+            return self.law(state, statistic, source)
+        held, analyzed = self.parted(state)
+        for messages in self.mixer.portions(held, self.device.message(statistic, source)):
+            held = self.mixer.add(held, messages)
+            analyzed, estimate = self.analyzer.analyze(analyzed, self.mixer.close(held), source)
+            held = self.mixer.forget(held)
+        return self.joined(held, analyzed), estimate
 
     @abstractmethod
     def prefixes(
@@ -175,12 +244,6 @@ def a_domain(domain: Domain) -> Domain:
     if not isinstance(domain, Domain):
         raise InvalidArgument("domain", domain, "a Domain: LinearReport, Ball or Box")
     return domain
-
-
-def exact_batch(calibrated: int, users: int) -> None:
-    """The noise of a shuffle protocol belongs to one batch size."""
-    if require.whole("users", users) != calibrated:
-        raise InvalidArgument("batch", users, f"{calibrated} users, for which the noise is calibrated: recalibrate")
 
 
 def stated_delta(budget: Budget) -> float:

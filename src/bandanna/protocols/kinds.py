@@ -15,10 +15,11 @@ from bandanna.mechanisms.continual import BLTState, Node, TreeState
 from bandanna.protocols.central_continual import CentralContinual
 from bandanna.protocols.central_continual import analyzer as central
 from bandanna.protocols.clear import Clear
-from bandanna.protocols.concurrent_shuffle import BatchTree, ConcurrentShuffle
+from bandanna.protocols.concurrent_shuffle import BatchTree, ConcurrentShuffle, HeldLevels
 from bandanna.protocols.concurrent_shuffle import Running as ConcurrentRunning
 from bandanna.protocols.local_bits import LocalBits
 from bandanna.protocols.local_gaussian import LocalGaussian
+from bandanna.protocols.roles import Held
 from bandanna.protocols.shuffle_binomial import ShuffleBinomial
 from bandanna.protocols.shuffle_gaussian import ShuffleGaussian
 from bandanna.protocols.trust import Privacy
@@ -43,11 +44,24 @@ PROTOCOLS: dict[str, type] = {
     "BinomialNoise": BinomialNoise,
     "CentralRunning": central.Running,
     "ConcurrentRunning": ConcurrentRunning,
+    "HeldLevels": HeldLevels,
+    "Held": Held,
     "BLTState": BLTState,
     "TreeState": TreeState,
     "Node": Node,
 }
+
+
+def _apart(parts: dict[str, Any]) -> dict[str, Any]:
+    """What shufflers hold and what the analyzer has were one value."""
+    if "users" not in parts:
+        return parts
+    held = HeldLevels(users=parts["users"], totals=parts["held"], owed=parts["owed"])
+    return {"held": held, "sums": parts["sums"]}
+
+
 OLDER: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
+    "ConcurrentRunning": _apart,
     "Node": lambda parts: {"rest": np.zeros_like(parts["exact"])} | parts,  # sums were single floats
 }
 _LARGEST = 1e150  # of a number in a state: its square is a float

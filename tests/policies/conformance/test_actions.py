@@ -10,7 +10,8 @@ from scipy import stats
 
 from bandanna.core.coins import GeneratorCoins, NumberedCoins
 from bandanna.core.streams import Streams
-from bandanna.policies.base import Assigned, Choice
+from bandanna.device.choice import Choice
+from bandanna.policies.base import Assigned
 
 from .catalogue import CASES, Case
 from .driving import drive

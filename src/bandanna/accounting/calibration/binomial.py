@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from bandanna.accounting import accountant, cache, events
 from bandanna.accounting.budgets import ApproxDP, Budget
@@ -32,6 +32,10 @@ class BinomialNoise:
         require.store(self, require.positive, "scale")
         require.store(self, require.whole, "trials", "users")
         require.store(self, require.chance, "probability")
+
+    def for_users(self, users: int) -> BinomialNoise:
+        """What every user does stays the same in a batch of so many."""
+        return self if users == self.users else replace(self, users=users)
 
     def std(self) -> float:
         """Standard deviation of a coordinate of the batch sum: sqrt(B b p (1-p) + B/4) / s, rounding included."""

@@ -13,11 +13,10 @@ from bandanna.accounting.events import ContinualEvent
 from bandanna.accounting.factorisation import BLT, BinaryTree, Factorisation
 from bandanna.accounting.grid import fine_grid
 from bandanna.core import require, sums
+from bandanna.device.noise import finite, noise_source
 from bandanna.errors import InsecureSource, InvalidArgument, InvalidStatistic
-from bandanna.mechanisms.base import noise_source
 from bandanna.mechanisms.continual import blt, tree
 from bandanna.mechanisms.sources import NoiseSource
-from bandanna.mechanisms.sources.base import finite
 
 State = blt.BLTState | tree.TreeState
 

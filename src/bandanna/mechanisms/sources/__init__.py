@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from bandanna.mechanisms.sources.base import LARGEST, NoiseSource, Size
+from bandanna.device.noise import LARGEST, NoiseSource, Size
+from bandanna.device.secure import SecureNoise
 from bandanna.mechanisms.sources.cost import Draws
 from bandanna.mechanisms.sources.distance import gaussian_grid_distance, laplace_grid_distance
 from bandanna.mechanisms.sources.fast import FastNoise
-from bandanna.mechanisms.sources.secure import SecureNoise
 
 __all__ = [
     "LARGEST",

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from bandanna.core import require
+from bandanna.device.noise import NoiseSource, Size, finite, parameter, shape
 from bandanna.errors import InvalidArgument
-from bandanna.mechanisms.sources.base import NoiseSource, Size, finite, parameter, shape
 
 
 class FastNoise(NoiseSource):

@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from bandanna.core import require
 from bandanna.core.streams import Streams
-from bandanna.mechanisms.sources.base import NoiseSource, Size, shape
+from bandanna.device.noise import NoiseSource, Size, shape
 from bandanna.mechanisms.sources.fast import FastNoise
 
 
@@ -16,14 +16,18 @@ class ReplicatedNoise(NoiseSource):
 
     secure = False
 
-    def __init__(self, streams: Streams) -> None:
-        self._streams = streams
+    def __init__(self, streams: Streams, part: str = "") -> None:
+        self._streams, self._part = streams, part
         self._seeds = len(streams.seeds)
+
+    def named(self, name: str) -> ReplicatedNoise:
+        """The same seeds with streams that begin with this name."""
+        return ReplicatedNoise(self._streams, f"{self._part}{name} ")
 
     def gaussian(self, value: ArrayLike, *, std: float, grid: float) -> NDArray[np.float64]:
         """value + N(0, std^2)."""
         exact = np.asarray(value, dtype=float)
-        return np.asarray(exact + std * self._streams.normal("noise", exact.shape[1:]))
+        return np.asarray(exact + std * self._streams.normal(self._part + "noise", exact.shape[1:]))
 
     def laplace(self, value: ArrayLike, *, scale: float, grid: float) -> NDArray[np.float64]:
         """value + Laplace(scale)."""
@@ -43,7 +47,7 @@ class ReplicatedNoise(NoiseSource):
     def binomial(self, *, trials: int, probability: float, size: Size) -> NDArray[np.int64]:
         """From the stream "coins" of this law."""
         trials, chance = require.whole("trials", trials, least=0), require.chance("probability", probability)
-        return self._streams.coins("coins", trials, chance, self._rest(size))
+        return self._streams.coins(self._part + "coins", trials, chance, self._rest(size))
 
     def coins(self, counts: NDArray[np.int64], chances: NDArray[np.float64]) -> NDArray[np.int64]:
         """By each seed's own generator."""
@@ -52,7 +56,7 @@ class ReplicatedNoise(NoiseSource):
 
     def uniform(self, size: Size) -> NDArray[np.float64]:
         """From the stream "rounding"."""
-        return self._streams.uniform("rounding", self._rest(size))
+        return self._streams.uniform(self._part + "rounding", self._rest(size))
 
     def permutation(self, n: int, size: Size = ()) -> NDArray[np.int64]:
         """By each seed's own generator."""
@@ -66,7 +70,7 @@ class ReplicatedNoise(NoiseSource):
         return axes[1:]
 
     def _sources(self, name: str) -> list[FastNoise]:
-        return [FastNoise(rng) for rng in self._streams.generators(name)]
+        return [FastNoise(rng) for rng in self._streams.generators(self._part + name)]
 
     def _each(self, name: str, rows: NDArray[np.float64]) -> list[tuple[FastNoise, NDArray[np.float64]]]:
         return list(zip(self._sources(name), rows, strict=True))

@@ -12,11 +12,12 @@ from numpy.typing import NDArray
 
 from bandanna.accounting.guarantee import Guarantee
 from bandanna.core import require
+from bandanna.core.arrays import Floats, Ints
 from bandanna.core.coins import Coins
 from bandanna.core.domain import Statistic
 from bandanna.core.linalg import first_best
 from bandanna.policies.arms.rewards import Rewards, rewards_in
-from bandanna.policies.base import Ask, Floats, Ints, Played, Policy
+from bandanna.policies.base import Ask, Played, Policy
 from bandanna.protocols.base import Protocol
 from bandanna.protocols.trust import Privacy, none
 from bandanna.theory import finite

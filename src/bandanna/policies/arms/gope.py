@@ -32,6 +32,7 @@ import numpy as np
 
 from bandanna.accounting.guarantee import Guarantee
 from bandanna.core import require
+from bandanna.core.arrays import Floats, Ints
 from bandanna.core.coins import Coins
 from bandanna.core.domain import Statistic, all_finite, reals
 from bandanna.core.estimate import Estimate
@@ -39,7 +40,7 @@ from bandanna.design import Design, optimal_design, span_coordinates
 from bandanna.errors import InvalidArgument, InvalidBudget
 from bandanna.policies.arms.finite import reward_guarantee
 from bandanna.policies.arms.rewards import PublicDirections, Rewards, rewards_in
-from bandanna.policies.base import Ask, Assigned, Floats, Ints, Played, Policy
+from bandanna.policies.base import Ask, Assigned, Played, Policy
 from bandanna.policies.named import ANY, ANY_OF_THEM, algorithm
 from bandanna.protocols.base import BatchProtocol
 from bandanna.protocols.opening import open_batch

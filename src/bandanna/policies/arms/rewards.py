@@ -9,11 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bandanna.core import require
+from bandanna.core.arrays import Floats
 from bandanna.core.coins import Coins
 from bandanna.core.domain import Box, Domain, Statistic, all_finite, numbers
 from bandanna.core.shapes import Bits
 from bandanna.errors import InvalidArgument, InvalidStatistic
-from bandanna.policies.base import Floats, Played
+from bandanna.policies.base import Played
 
 BITS = Bits()
 _ROUNDING = 1e-12  # relative; what rounding errors of an honest direction may exceed its bound by

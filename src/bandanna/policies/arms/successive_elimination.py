@@ -32,13 +32,14 @@ from numpy.typing import NDArray
 from bandanna.accounting.budgets import ApproxDP
 from bandanna.accounting.guarantee import Guarantee, worst_of
 from bandanna.core import require
+from bandanna.core.arrays import Floats, Ints
 from bandanna.core.coins import Coins
 from bandanna.core.domain import Statistic
 from bandanna.core.estimate import Estimate
 from bandanna.errors import InvalidBudget
 from bandanna.policies.arms.finite import PROTECTS, FiniteArmed, reward_guarantee
 from bandanna.policies.arms.rewards import BITS
-from bandanna.policies.base import Ask, Assigned, Floats, Ints, Played
+from bandanna.policies.base import Ask, Assigned, Played
 from bandanna.policies.named import APPROX, PURE, algorithm
 from bandanna.protocols.base import FLOAT_BITS, BatchProtocol
 from bandanna.protocols.central_laplace import CentralLaplace

@@ -16,12 +16,14 @@ from functools import cached_property
 import numpy as np
 
 from bandanna.accounting.guarantee import Guarantee
+from bandanna.core.arrays import Floats, Ints
 from bandanna.core.coins import Coins, gamma
 from bandanna.core.domain import Box, Statistic
 from bandanna.core.estimate import Estimate
 from bandanna.core.linalg import first_best
+from bandanna.device.choice import Choice
 from bandanna.policies.arms.finite import FiniteArmed, Tallies, no_tallies, reward_guarantee
-from bandanna.policies.base import Ask, Choice, Floats, Frozen, Ints, Played
+from bandanna.policies.base import Ask, Frozen, Played
 from bandanna.policies.named import algorithm
 from bandanna.protocols.clear import Clear
 

@@ -15,9 +15,10 @@ import numpy as np
 
 from bandanna.accounting.guarantee import Guarantee
 from bandanna.core import require
+from bandanna.core.arrays import Floats, Ints
 from bandanna.core.estimate import Estimate
 from bandanna.policies.arms.finite import FiniteArmed, Tallies, no_tallies, optimistic, reward_guarantee
-from bandanna.policies.base import Ask, Assigned, Floats, Ints
+from bandanna.policies.base import Ask, Assigned
 from bandanna.policies.named import algorithm
 from bandanna.protocols.opening import open_batch
 

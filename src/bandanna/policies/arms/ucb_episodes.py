@@ -26,10 +26,11 @@ import numpy as np
 
 from bandanna.accounting.guarantee import Guarantee
 from bandanna.core import require
+from bandanna.core.arrays import Floats, Ints
 from bandanna.core.estimate import Estimate
 from bandanna.core.linalg import first_best
 from bandanna.policies.arms.finite import FiniteArmed, reward_guarantee
-from bandanna.policies.base import Ask, Assigned, Floats, Ints
+from bandanna.policies.base import Ask, Assigned
 from bandanna.policies.named import ANY, ANY_OF_THEM, PURE, algorithm
 from bandanna.protocols.base import BatchProtocol
 from bandanna.protocols.central_laplace import CentralLaplace

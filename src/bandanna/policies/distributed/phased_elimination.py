@@ -26,13 +26,14 @@ import numpy as np
 
 from bandanna.accounting.guarantee import Guarantee
 from bandanna.core import require
+from bandanna.core.arrays import Floats, Ints
 from bandanna.core.coins import Coins
 from bandanna.core.domain import Statistic, all_finite
 from bandanna.core.estimate import Estimate
 from bandanna.design import Design, near_optimal_design, optimal_design, support_limit
 from bandanna.design.span import arms_matrix, in_unit_ball
 from bandanna.errors import InvalidArgument
-from bandanna.policies.base import Ask, Assigned, Floats, Ints, Played, Policy
+from bandanna.policies.base import Ask, Assigned, Played, Policy
 from bandanna.policies.distributed.promise import check_model, confirm, promise, protocol_of
 from bandanna.policies.distributed.width import Uncertainty, exact_width, printed_width
 from bandanna.policies.named import PURE, algorithm

@@ -14,14 +14,16 @@ import numpy as np
 
 from bandanna.accounting.guarantee import Guarantee
 from bandanna.core import require
+from bandanna.core.arrays import Floats, Ints
 from bandanna.core.coins import Coins
 from bandanna.core.domain import Box, Statistic, clip_norm
 from bandanna.core.estimate import Estimate
 from bandanna.core.linalg import first_best, inner
 from bandanna.core.rows import Rows
+from bandanna.device.choice import Choice, certain
 from bandanna.errors import InvalidArgument
 from bandanna.glm.links import Link, Logistic, link_of
-from bandanna.policies.base import Ask, Choice, Floats, Frozen, Ints, Played, Policy, certain
+from bandanna.policies.base import Ask, Frozen, Played, Policy
 from bandanna.protocols.clear.rows import ClearRows
 from bandanna.protocols.trust import Privacy, none
 

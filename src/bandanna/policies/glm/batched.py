@@ -23,9 +23,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bandanna.core import require
+from bandanna.core.arrays import Floats, Ints
 from bandanna.core.coins import Coins
+from bandanna.device.choice import Choice
 from bandanna.errors import InvalidArgument
-from bandanna.policies.base import Choice, Floats, Frozen, Ints
+from bandanna.policies.base import Frozen
 from bandanna.policies.glm.base import GLMPolicy, along, quadratic
 from bandanna.policies.glm.designs import designs
 

@@ -25,11 +25,13 @@ import numpy as np
 from scipy import special
 
 from bandanna.core import require
+from bandanna.core.arrays import Floats
 from bandanna.core.coins import Coins
 from bandanna.core.estimate import Estimate
 from bandanna.core.linalg import inner
+from bandanna.device.choice import Choice
 from bandanna.errors import InvalidArgument
-from bandanna.policies.base import Ask, Choice, Floats, Frozen
+from bandanna.policies.base import Ask, Frozen
 from bandanna.policies.glm.base import PRESETS, EveryRound, along, optimistic, quadratic, rank_one
 from bandanna.policies.named import algorithm
 

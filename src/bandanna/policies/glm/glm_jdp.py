@@ -39,13 +39,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from bandanna.core.arrays import Floats, Ints
 from bandanna.core.coins import Coins
 from bandanna.core.domain import Ball, Statistic
 from bandanna.core.estimate import Estimate
 from bandanna.core.linalg import positive_inverse
+from bandanna.device.choice import Choice
 from bandanna.glm.descent import gradients
 from bandanna.glm.projections import onto_ball, onto_both
-from bandanna.policies.base import Ask, Choice, Floats, Ints, Played
+from bandanna.policies.base import Ask, Played
 from bandanna.policies.glm.gradient_asks import asked
 from bandanna.policies.glm.jdp_rules import FLOOR, JDPRules
 from bandanna.policies.glm.leaves import Leaves

@@ -18,12 +18,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from bandanna.core import require
+from bandanna.core.arrays import Floats
 from bandanna.core.coins import Coins
 from bandanna.core.estimate import Estimate
+from bandanna.device.choice import Choice
 from bandanna.glm.expansion import Expansion, expandable, no_rows
 from bandanna.glm.likelihood import maximum_likelihood
 from bandanna.glm.projections import onto_ball
-from bandanna.policies.base import Ask, Choice, Floats, Frozen
+from bandanna.policies.base import Ask, Frozen
 from bandanna.policies.glm.base import PRESETS, EveryRound, along, optimistic, quadratic, rank_one
 from bandanna.policies.named import algorithm
 

@@ -18,11 +18,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from bandanna.core import require
+from bandanna.core.arrays import Floats
 from bandanna.core.coins import Coins
 from bandanna.core.estimate import Estimate
 from bandanna.core.linalg import inner
+from bandanna.device.choice import Choice
 from bandanna.glm.projections import onto_ball_in_norm
-from bandanna.policies.base import Ask, Choice, Floats, Frozen
+from bandanna.policies.base import Ask, Frozen
 from bandanna.policies.glm.base import PRESETS, EveryRound, along, optimistic, quadratic, rank_one
 from bandanna.policies.named import algorithm
 

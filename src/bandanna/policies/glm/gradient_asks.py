@@ -6,10 +6,11 @@ import math
 from collections.abc import Generator
 
 from bandanna.accounting.budgets import Budget
+from bandanna.core.arrays import Floats
 from bandanna.core.estimate import Estimate
 from bandanna.errors import InvalidArgument, InvalidBudget
 from bandanna.glm.descent import Points
-from bandanna.policies.base import Ask, Floats
+from bandanna.policies.base import Ask
 from bandanna.protocols.base import BatchProtocol
 from bandanna.protocols.trust import Privacy
 

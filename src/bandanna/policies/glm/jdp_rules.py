@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from bandanna.accounting.budgets import ZCDP, ApproxDP, Budget
 from bandanna.accounting.guarantee import Guarantee
 from bandanna.core import require
+from bandanna.core.arrays import Floats, Ints
 from bandanna.core.linalg import positive_inverse
 from bandanna.errors import InvalidArgument
-from bandanna.policies.base import Floats, Ints
 from bandanna.policies.glm.gradient_asks import finite_budget
 from bandanna.policies.glm.jdp_constants import CONSTANTS, Constants
 from bandanna.policies.glm.jdp_privacy import JDPMechanisms, calibrate

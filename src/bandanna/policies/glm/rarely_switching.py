@@ -23,9 +23,11 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from bandanna.core.arrays import Floats, Ints
 from bandanna.core.estimate import Estimate
 from bandanna.core.linalg import first_best
-from bandanna.policies.base import Ask, Choice, Floats, Frozen, Ints, certain
+from bandanna.device.choice import Choice, certain
+from bandanna.policies.base import Ask, Frozen
 from bandanna.policies.glm.base import GLMPolicy
 from bandanna.protocols.base import StreamProtocol
 

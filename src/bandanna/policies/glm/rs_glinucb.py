@@ -13,9 +13,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from bandanna.core.arrays import Floats, Ints
 from bandanna.core.coins import Coins
 from bandanna.core.estimate import Estimate
-from bandanna.policies.base import Ask, Choice, Floats, Ints, at, blended, put
+from bandanna.device.choice import Choice
+from bandanna.policies.base import Ask, at, blended, put
 from bandanna.policies.glm.rarely_switching import EXPLORED, REST, Ahead, chosen, first_true, norms_of
 from bandanna.policies.glm.rs_rules import RSRules
 from bandanna.policies.named import algorithm

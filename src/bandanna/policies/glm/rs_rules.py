@@ -28,9 +28,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bandanna.core import require
+from bandanna.core.arrays import Floats
 from bandanna.glm.likelihood import maximum_likelihood
 from bandanna.glm.projections import onto_ball, onto_both
-from bandanna.policies.base import Floats
 from bandanna.policies.glm.base import PRESETS, InTheClear
 from bandanna.policies.glm.rarely_switching import RarelySwitching
 

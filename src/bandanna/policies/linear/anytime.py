@@ -12,12 +12,14 @@ from numpy.typing import NDArray
 
 from bandanna.accounting.budgets import ZCDP, ApproxDP
 from bandanna.accounting.guarantee import Guarantee
+from bandanna.core.arrays import Floats, Ints
 from bandanna.core.coins import Coins
 from bandanna.core.domain import Statistic
 from bandanna.core.estimate import Estimate
 from bandanna.core.report import LinearReport
+from bandanna.device.choice import Choice
 from bandanna.errors import InvalidArgument
-from bandanna.policies.base import Ask, Choice, Floats, Frozen, Ints, Played, RunningSums
+from bandanna.policies.base import Ask, Frozen, Played, RunningSums
 from bandanna.policies.linear.linucb import Arms, LinUCB, Snapshot
 from bandanna.policies.linear.linucb import State as PhaseState
 from bandanna.policies.linear.schedules import FixedBatches

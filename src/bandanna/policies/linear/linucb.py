@@ -19,13 +19,16 @@ from numpy.typing import NDArray
 
 from bandanna.accounting.guarantee import Guarantee
 from bandanna.core import require
+from bandanna.core.arrays import Floats, Ints
 from bandanna.core.coins import Coins, NoCoins
 from bandanna.core.domain import Statistic, all_finite, clip_norm
 from bandanna.core.estimate import Estimate
 from bandanna.core.linalg import favoured, first_best, positive_inverse, upper
 from bandanna.core.report import LinearReport, clip_rewards
+from bandanna.device import choice
+from bandanna.device.choice import Choice, pick
 from bandanna.errors import InvalidArgument
-from bandanna.policies.base import Ask, Choice, Floats, Frozen, Ints, Played, RunningSums, pick
+from bandanna.policies.base import Ask, Frozen, Played, RunningSums
 from bandanna.policies.linear.confidence import Confidence, PaperConfidence, radii
 from bandanna.policies.linear.schedules import FixedBatches, Schedule, best_batch, concurrent_batch
 from bandanna.policies.named import algorithm
@@ -344,12 +347,5 @@ class LinUCB(RunningSums[State]):
 
 
 def scores(snapshot: Snapshot, contexts: Floats) -> Floats:
-    """<x, theta> + radius |x|_{V^{-1}} for every arm: (*R, rounds, K, d) -> (*R, rounds, K).
-
-    One product for each round, never one for all of them: nobody's numbers depend on who else is there.
-    """
-    arms = np.ascontiguousarray(contexts)
-    columns = np.concatenate([snapshot.theta[..., None], snapshot.radius**2 * snapshot.inverse], axis=-1)
-    projected = arms @ np.ascontiguousarray(columns)[..., None, :, :]  # (*R, rounds, K, 1 + d)
-    spread = np.einsum("...i,...i->...", projected[..., 1:], arms)  # radius^2 x^T V^{-1} x
-    return np.asarray(projected[..., 0] + np.sqrt(np.maximum(spread, 0.0, out=spread), out=spread))
+    """<x, theta> + radius |x|_{V^{-1}} for every arm: (*R, rounds, K, d) -> (*R, rounds, K)."""
+    return choice.scores(snapshot.theta, snapshot.inverse, snapshot.radius, contexts)

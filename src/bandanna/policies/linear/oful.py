@@ -27,14 +27,16 @@ import numpy as np
 
 from bandanna.accounting.guarantee import Guarantee
 from bandanna.core import require
+from bandanna.core.arrays import Floats, Ints
 from bandanna.core.coins import Coins, NoCoins
 from bandanna.core.domain import Statistic, all_finite, clip_norm
 from bandanna.core.estimate import Estimate
 from bandanna.core.linalg import first_best
+from bandanna.device.choice import Choice, certain
 from bandanna.errors import InvalidArgument, InvalidBudget
 from bandanna.policies.arms.finite import reward_guarantee
 from bandanna.policies.arms.rewards import PublicDirections, Rewards, rewards_in
-from bandanna.policies.base import Ask, Choice, Floats, Ints, Played, Policy, Until, certain
+from bandanna.policies.base import Ask, Played, Policy, Until
 from bandanna.policies.linear.confidence import vector_quantile
 from bandanna.policies.linear.linucb import Snapshot, scores
 from bandanna.policies.named import ANY, ANY_OF_THEM, algorithm

@@ -30,14 +30,16 @@ from bandanna.accounting.budgets import ZCDP, ApproxDP
 from bandanna.accounting.events import CompositionEvent
 from bandanna.accounting.guarantee import Guarantee, guarantee_of
 from bandanna.core import require
+from bandanna.core.arrays import Floats, Ints
 from bandanna.core.coins import Coins, NoCoins
 from bandanna.core.domain import Ball, Statistic, all_finite, clip_norm
 from bandanna.core.estimate import Estimate
 from bandanna.core.linalg import first_best, positive_inverse
 from bandanna.core.shapes import SymmetricMatrix
+from bandanna.device.choice import Choice, certain
 from bandanna.errors import CalibrationError, InvalidBudget
 from bandanna.policies.arms.rewards import Rewards, rewards_in
-from bandanna.policies.base import Ask, Choice, Floats, Frozen, Ints, Played, Policy, certain
+from bandanna.policies.base import Ask, Frozen, Played, Policy
 from bandanna.policies.linear.confidence import matrix_quantile, vector_quantile
 from bandanna.policies.linear.linucb import Snapshot, scores
 from bandanna.policies.named import ANY, ANY_OF_THEM, algorithm

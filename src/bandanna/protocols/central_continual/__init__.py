@@ -12,16 +12,18 @@ from numpy.typing import ArrayLike
 from bandanna.accounting.budgets import Budget
 from bandanna.accounting.events import ContinualEvent
 from bandanna.accounting.factorisation import BinaryTree, Factorisation
-from bandanna.accounting.guarantee import Guarantee
 from bandanna.core import require
+from bandanna.core.arrays import Floats
 from bandanna.core.domain import Domain, Statistic
 from bandanna.core.estimate import Estimate
+from bandanna.device import Plain
 from bandanna.errors import InvalidArgument
 from bandanna.mechanisms.continual import ContinualGaussian
 from bandanna.mechanisms.sources import Draws, NoiseSource
-from bandanna.protocols.base import Floats, StreamProtocol, checked_path, stated_delta
-from bandanna.protocols.central_continual import analyzer, law, privacy
-from bandanna.protocols.central_continual.analyzer import Running
+from bandanna.protocols.base import StreamProtocol, checked_path, stated_delta
+from bandanna.protocols.central_continual import law, privacy
+from bandanna.protocols.central_continual.analyzer import PrefixSums, Running
+from bandanna.protocols.roles import Gathering, Held
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,6 +37,8 @@ class CentralContinual(StreamProtocol):
     noise_std: float
 
     name: ClassVar[str] = "central_continual"
+    trust: ClassVar[str] = "central"
+    composed: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -78,9 +82,24 @@ class CentralContinual(StreamProtocol):
         return privacy.event(self.domain, self.factorisation, self.noise_std, self.participations)
 
     @property
-    def guarantee(self) -> Guarantee:
-        """Central differential privacy under continual observation."""
-        return privacy.guarantee(self.event, self.delta)
+    def observers(self) -> tuple[tuple[str, str], ...]:
+        """The server is trusted."""
+        return (("the trusted server", "every user's statistic"), ("everybody else", "all noisy prefix sums"))
+
+    @cached_property
+    def device(self) -> Plain:
+        """Sends the statistic itself."""
+        return Plain(domain=self.domain)
+
+    @cached_property
+    def mixer(self) -> Gathering:
+        """The server keeps every row until its step is released."""
+        return Gathering(domain=self.domain)
+
+    @cached_property
+    def analyzer(self) -> PrefixSums:
+        """Sums and noise."""
+        return PrefixSums(domain=self.domain, mechanism=self.mechanism)
 
     def draws(self, users: int) -> Draws:
         """Noise on the sum; of a tree, on every block that the step completes."""
@@ -97,25 +116,25 @@ class CentralContinual(StreamProtocol):
 
     def begin(self, replicates: tuple[int, ...] = ()) -> Running:
         """State before the first step; it holds raw sums and stays with the server."""
-        return Running(stream=self.mechanism.begin(replicates), count=0)
+        return self.analyzer.begin(replicates)
 
-    def release(
-        self,
-        state: Running,
-        statistics: Statistic | ArrayLike,
-        source: NoiseSource,
-        *,
-        path: str = "messages",
-        clip: bool = True,
-    ) -> tuple[Running, Estimate]:
-        """One more step of one or more users, (..., users, dim): the next state and the estimate of the prefix.
+    def parted(self, state: Running) -> tuple[Held, Running]:
+        """A step is released at once: nothing is held between steps."""
+        return self.mixer.empty(state.stream.total.shape[:-1]), state
 
-        There are no messages to shorten: along path="law" only the sum of a step is made faster, with rounding errors.
-        """
-        checked_path(path, source)
+    def joined(self, held: Held, analyzed: Running) -> Running:
+        """The server's state is all there is."""
+        return analyzed
+
+    def check_users(self, state: Running, users: int) -> None:
+        """Any number in a step; the mechanism counts steps."""
         if not isinstance(state, Running):
             raise InvalidArgument("state", state, "what begin() or the last release returned")
-        return analyzer.analyze(state, self.admit(statistics, clip=clip), self.mechanism, source, path=path)
+
+    def law(self, state: Running, statistic: Statistic, source: NoiseSource) -> tuple[Running, Estimate]:
+        """There are no messages to shorten: only the sum of a step is made faster, with rounding errors."""
+        total = statistic.total() - statistic.users * self.domain.origin
+        return self.analyzer.step(state, total, statistic.users, source)
 
     def prefixes(
         self, statistics: Statistic | ArrayLike, source: NoiseSource, *, path: str = "messages", clip: bool = True

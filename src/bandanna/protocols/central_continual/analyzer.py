@@ -4,35 +4,48 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from bandanna.core.domain import Statistic
+from numpy.typing import ArrayLike
+
+from bandanna.core.domain import Domain
 from bandanna.core.estimate import Estimate
-from bandanna.core.sums import exact_sum
 from bandanna.mechanisms.continual import ContinualGaussian, State
 from bandanna.mechanisms.sources import NoiseSource
+from bandanna.protocols.roles import Analyzer, Held, exact_total
 
 
 @dataclass(frozen=True, kw_only=True)
 class Running:
-    """The stream so far, and how many users are in it."""
+    """The stream so far, and how many users are in it. It holds raw sums and stays with the server."""
 
     stream: State
     count: int
 
 
-def analyze(
-    state: Running, statistic: Statistic, mechanism: ContinualGaussian, source: NoiseSource, *, path: str
-) -> tuple[Running, Estimate]:
-    """Add the step's sum to the stream: statistics of (..., users, dim) -> prefix estimate (..., dim).
+@dataclass(frozen=True, kw_only=True)
+class PrefixSums(Analyzer):
+    """Adds a step's sum to the stream of statistics minus the domain's public origin.
 
-    The stream is of statistics minus the domain's public origin. People's are summed without rounding errors, which
-    could tell a user apart; simulations do without, and only they may group users.
+    Sums are exact: rounding errors could tell a user apart. Simulations along path="law" do without (`step`).
     """
-    origin = statistic.domain.origin
-    if source.secure or (path == "messages" and statistic.counts is None):
-        total, rest = exact_sum(statistic.rows() - origin, statistic.domain.reach)
-        stream, prefix = mechanism.step(state.stream, total, source, rest=rest)
-    else:
-        stream, prefix = mechanism.step(state.stream, statistic.total() - statistic.users * origin, source)
-    following = Running(stream=stream, count=state.count + statistic.users)
-    variance = float(mechanism.variances[stream.step - 1])
-    return following, Estimate(total=prefix + following.count * origin, count=following.count, variance=variance)
+
+    domain: Domain
+    mechanism: ContinualGaussian
+
+    def begin(self, replicates: tuple[int, ...] = ()) -> Running:
+        """Before the first step."""
+        return Running(stream=self.mechanism.begin(replicates), count=0)
+
+    def analyze(self, state: Running, view: Held, source: NoiseSource) -> tuple[Running, Estimate]:
+        """A step of one or more users, (..., users, dim) -> the estimate of the prefix (..., dim)."""
+        total, rest = exact_total(view.numbers, self.domain)
+        return self.step(state, total, view.users, source, rest=rest)
+
+    def step(
+        self, state: Running, total: ArrayLike, users: int, source: NoiseSource, *, rest: ArrayLike = 0.0
+    ) -> tuple[Running, Estimate]:
+        """The sum of a step, relative to the origin."""
+        stream, prefix = self.mechanism.step(state.stream, total, source, rest=rest)
+        count = state.count + users
+        variance = float(self.mechanism.variances[stream.step - 1])
+        estimate = Estimate(total=prefix + count * self.domain.origin, count=count, variance=variance)
+        return Running(stream=stream, count=count), estimate

@@ -8,10 +8,9 @@ from bandanna.accounting.calibration.gaussian import continual_std
 from bandanna.accounting.events import ContinualEvent
 from bandanna.accounting.factorisation import Factorisation, factorise
 from bandanna.accounting.grid import fine_grid
-from bandanna.accounting.guarantee import Guarantee, guarantee_of
 from bandanna.core import require
 from bandanna.core.domain import Domain
-from bandanna.protocols.base import PROTECTS, a_domain
+from bandanna.protocols.base import a_domain
 
 
 def calibrate(
@@ -44,17 +43,4 @@ def event(domain: Domain, factorisation: Factorisation, std: float, participatio
         participations=participations,
         dim=domain.dim,
         grid=fine_grid(std, change, domain.dim * factorisation.releases(participations)),
-    )
-
-
-def guarantee(event: ContinualEvent, delta: float) -> Guarantee:
-    """All prefixes and all of a user's participations in one event."""
-    return guarantee_of(
-        event,
-        delta=delta,
-        trust="central",
-        protects=PROTECTS,
-        participations=event.participations,
-        composed=False,
-        observers=(("the trusted server", "every user's statistic"), ("everybody else", "all noisy prefix sums")),
     )

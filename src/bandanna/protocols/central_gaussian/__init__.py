@@ -9,16 +9,19 @@ from typing import ClassVar
 
 from bandanna.accounting.budgets import Budget
 from bandanna.accounting.events import GaussianEvent
-from bandanna.accounting.guarantee import Guarantee
 from bandanna.core import require
+from bandanna.core.arrays import Floats
 from bandanna.core.domain import Domain, Statistic
 from bandanna.core.estimate import Estimate
 from bandanna.core.sums import LARGEST_SUM
+from bandanna.device import Plain
 from bandanna.errors import InvalidArgument
 from bandanna.mechanisms.gaussian import Gaussian
 from bandanna.mechanisms.sources import Draws, NoiseSource
-from bandanna.protocols.base import BatchProtocol, Floats, stated_delta
+from bandanna.protocols.base import BatchProtocol, stated_delta
 from bandanna.protocols.central_gaussian import analyzer, privacy
+from bandanna.protocols.central_gaussian.analyzer import NoisySum
+from bandanna.protocols.roles import Gathering
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,6 +34,7 @@ class CentralGaussian(BatchProtocol):
     noise_std: float
 
     name: ClassVar[str] = "central_gaussian"
+    trust: ClassVar[str] = "central"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -55,9 +59,24 @@ class CentralGaussian(BatchProtocol):
         return self.mechanism.event
 
     @property
-    def guarantee(self) -> Guarantee:
-        """Central differential privacy."""
-        return privacy.guarantee(self.event, self.delta, self.participations)
+    def observers(self) -> tuple[tuple[str, str], ...]:
+        """The server is trusted."""
+        return (("the trusted server", "every user's statistic"), ("everybody else", "the noisy sums"))
+
+    @cached_property
+    def device(self) -> Plain:
+        """Sends the statistic itself."""
+        return Plain(domain=self.domain)
+
+    @cached_property
+    def mixer(self) -> Gathering:
+        """The server keeps every row until it is released."""
+        return Gathering(domain=self.domain)
+
+    @cached_property
+    def analyzer(self) -> NoisySum:
+        """Sum and noise."""
+        return NoisySum(domain=self.domain, mechanism=self.mechanism)
 
     def draws(self, users: int) -> Draws:
         """Noise on the sum."""
@@ -72,10 +91,6 @@ class CentralGaussian(BatchProtocol):
         most = math.floor(LARGEST_SUM * (self.mechanism.step / self.domain.reach) * (1 - 1e-9))
         if users > most:
             raise InvalidArgument("batch", users, f"at most {most} users with noise as fine as this")
-
-    def analyze(self, view: Floats, source: NoiseSource) -> Estimate:
-        """Sum and noise."""
-        return analyzer.analyze(view, self.domain, self.mechanism, source)
 
     def law(self, statistic: Statistic, source: NoiseSource) -> Estimate:
         """Already one draw per batch."""

@@ -5,11 +5,9 @@ from __future__ import annotations
 from bandanna.accounting.budgets import Budget
 from bandanna.accounting.calibration import paper
 from bandanna.accounting.calibration.gaussian import gaussian_std
-from bandanna.accounting.events import GaussianEvent
-from bandanna.accounting.guarantee import Guarantee, guarantee_of
 from bandanna.core import require
 from bandanna.core.domain import Domain
-from bandanna.protocols.base import PROTECTS, a_domain
+from bandanna.protocols.base import a_domain
 
 
 def calibrate(domain: Domain, budget: Budget, participations: int, calibration: str) -> float:
@@ -18,15 +16,3 @@ def calibrate(domain: Domain, budget: Budget, participations: int, calibration: 
     if require.one_of("calibration", calibration, ("tight", "paper")) == "paper":
         return paper.gaussian_std(sensitivity=domain.sensitivity, budget=budget, participations=participations)
     return gaussian_std(sensitivity=domain.sensitivity, dim=domain.dim, budget=budget, participations=participations)
-
-
-def guarantee(event: GaussianEvent, delta: float, participations: int) -> Guarantee:
-    """M releases compose exactly: mu = sqrt(M) Delta_2 / std."""
-    return guarantee_of(
-        event,
-        delta=delta,
-        trust="central",
-        protects=PROTECTS,
-        participations=participations,
-        observers=(("the trusted server", "every user's statistic"), ("everybody else", "the noisy sums")),
-    )

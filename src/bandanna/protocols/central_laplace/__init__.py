@@ -11,15 +11,18 @@ import numpy as np
 
 from bandanna.accounting.budgets import Budget
 from bandanna.accounting.events import DiscreteLaplaceEvent
-from bandanna.accounting.guarantee import Guarantee
 from bandanna.core import require
+from bandanna.core.arrays import Floats
 from bandanna.core.domain import Domain, Statistic
 from bandanna.core.estimate import Estimate
+from bandanna.device import Plain
 from bandanna.errors import InvalidArgument
 from bandanna.mechanisms.laplace import DiscreteLaplace
 from bandanna.mechanisms.sources import Draws, NoiseSource
-from bandanna.protocols.base import BatchProtocol, Floats
+from bandanna.protocols.base import BatchProtocol
 from bandanna.protocols.central_laplace import analyzer, privacy
+from bandanna.protocols.central_laplace.analyzer import LatticeSum
+from bandanna.protocols.roles import Gathering
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +40,7 @@ class CentralLaplace(BatchProtocol):
     delta: float = 0.0
 
     name: ClassVar[str] = "central_laplace"
+    trust: ClassVar[str] = "central"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -72,9 +76,24 @@ class CentralLaplace(BatchProtocol):
         return self.mechanism.event
 
     @property
-    def guarantee(self) -> Guarantee:
-        """Central differential privacy, pure."""
-        return privacy.guarantee(self.event, self.delta, self.participations)
+    def observers(self) -> tuple[tuple[str, str], ...]:
+        """The server is trusted."""
+        return (("the trusted server", "every user's statistic"), ("everybody else", "the noisy sums"))
+
+    @cached_property
+    def device(self) -> Plain:
+        """Sends the statistic itself."""
+        return Plain(domain=self.domain)
+
+    @cached_property
+    def mixer(self) -> Gathering:
+        """The server keeps every row until it is released."""
+        return Gathering(domain=self.domain)
+
+    @cached_property
+    def analyzer(self) -> LatticeSum:
+        """Sum, rounding and noise."""
+        return LatticeSum(domain=self.domain, step=self.step, mechanism=self.mechanism)
 
     def draws(self, users: int) -> Draws:
         """Noise on the sum."""
@@ -88,10 +107,6 @@ class CentralLaplace(BatchProtocol):
         """So few that 64-bit integers hold their sum on the lattice."""
         if users > (most := privacy.most_users(self.steps)):
             raise InvalidArgument("batch", users, f"at most {most} users on a lattice of {self.steps} steps")
-
-    def analyze(self, view: Floats, source: NoiseSource) -> Estimate:
-        """Sum, rounding and noise."""
-        return analyzer.analyze(view, self.domain, self.step, self.mechanism, source)
 
     def law(self, statistic: Statistic, source: NoiseSource) -> Estimate:
         """Already one draw per batch."""

@@ -2,26 +2,35 @@
 
 from __future__ import annotations
 
-import numpy as np
-from numpy.typing import NDArray
+from dataclasses import dataclass
 
+import numpy as np
+
+from bandanna.core.arrays import Ints
 from bandanna.core.domain import Domain
 from bandanna.core.estimate import Estimate
-from bandanna.core.sums import exact_sum, steps
+from bandanna.core.sums import steps
 from bandanna.mechanisms.laplace import DiscreteLaplace
 from bandanna.mechanisms.sources import NoiseSource
+from bandanna.protocols.roles import Analyzer, Held, exact_total
 
 
-def analyze(
-    statistics: NDArray[np.float64], domain: Domain, step: float, mechanism: DiscreteLaplace, source: NoiseSource
-) -> Estimate:
-    """h (round(sum_i x_i / h) + Z): (..., users, dim) -> (..., dim), relative to the domain's public origin."""
-    counts = steps(*exact_sum(statistics - domain.origin, domain.reach), step)
-    return noisy(counts, statistics.shape[-2], domain, step, mechanism, source)
+@dataclass(frozen=True, kw_only=True)
+class LatticeSum(Analyzer):
+    """h (round(sum_i x_i / h) + Z), relative to the domain's public origin."""
+
+    domain: Domain
+    step: float
+    mechanism: DiscreteLaplace
+
+    def analyze(self, state: None, view: Held, source: NoiseSource) -> tuple[None, Estimate]:
+        """(..., users, dim) -> (..., dim)."""
+        counts = steps(*exact_total(view.numbers, self.domain), self.step)
+        return state, noisy(counts, view.users, self.domain, self.step, self.mechanism, source)
 
 
 def noisy(
-    counts: NDArray[np.int64], users: int, domain: Domain, step: float, mechanism: DiscreteLaplace, source: NoiseSource
+    counts: Ints, users: int, domain: Domain, step: float, mechanism: DiscreteLaplace, source: NoiseSource
 ) -> Estimate:
     """A total relative to the origin, in steps of the lattice, plus its noise, (..., dim)."""
     released = np.asarray(step * mechanism.release(counts, source), dtype=float)

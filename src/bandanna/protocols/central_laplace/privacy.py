@@ -8,13 +8,11 @@ from fractions import Fraction
 import numpy as np
 
 from bandanna.accounting.budgets import ApproxDP, Budget, PureDP
-from bandanna.accounting.events import DiscreteLaplaceEvent
-from bandanna.accounting.guarantee import Guarantee, guarantee_of
 from bandanna.core import require
 from bandanna.core.domain import Domain
+from bandanna.device.noise import LARGEST
 from bandanna.errors import InvalidArgument, InvalidBudget
-from bandanna.mechanisms.sources.base import LARGEST
-from bandanna.protocols.base import PROTECTS, a_domain
+from bandanna.protocols.base import a_domain
 
 FINEST = 2**20  # lattice steps
 _MOST = 2**61  # steps of a sum, which with its noise is a 64-bit integer
@@ -58,15 +56,3 @@ def calibrate(domain: Domain, budget: Budget, participations: int, steps: int) -
     if lost > LARGEST * budget.epsilon:
         raise InvalidBudget("budget", budget, f"epsilon >= {lost / LARGEST:.3g} on a lattice of {steps} steps")
     return lost / budget.epsilon * (1 + 1e-15)  # rounded up: what is stated is never above the budget
-
-
-def guarantee(event: DiscreteLaplaceEvent, delta: float, participations: int) -> Guarantee:
-    """M releases compose: epsilon = M shift / scale."""
-    return guarantee_of(
-        event,
-        delta=delta,
-        trust="central",
-        protects=PROTECTS,
-        participations=participations,
-        observers=(("the trusted server", "every user's statistic"), ("everybody else", "the noisy sums")),
-    )

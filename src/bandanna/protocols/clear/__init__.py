@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import ClassVar
 
 from bandanna.accounting.budgets import Budget
 from bandanna.accounting.events import ClearEvent
-from bandanna.accounting.guarantee import Guarantee
+from bandanna.core.arrays import Floats
 from bandanna.core.domain import Domain, Statistic
 from bandanna.core.estimate import Estimate
+from bandanna.device import Plain
 from bandanna.mechanisms.sources import NoiseSource
-from bandanna.protocols.base import PROTECTS, BatchProtocol, stated_delta
-from bandanna.protocols.clear import analyzer
+from bandanna.protocols.base import BatchProtocol, stated_delta
+from bandanna.protocols.clear.analyzer import PlainSum
+from bandanna.protocols.roles import Gathering
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,6 +26,7 @@ class Clear(BatchProtocol):
     """
 
     name: ClassVar[str] = "clear"
+    trust: ClassVar[str] = "none"
 
     @classmethod
     def calibrate(cls, *, domain: Domain, budget: Budget) -> Clear:
@@ -35,23 +39,28 @@ class Clear(BatchProtocol):
         return ClearEvent()
 
     @property
-    def guarantee(self) -> Guarantee:
-        """No privacy."""
-        return Guarantee(
-            trust="none",
-            epsilon=float("inf"),
-            delta=self.delta,
-            protects=PROTECTS,
-            observers=(("the server", "every user's statistic"),),
-        )
+    def observers(self) -> tuple[tuple[str, str], ...]:
+        """The server sees everything."""
+        return (("the server", "every user's statistic"),)
+
+    @cached_property
+    def device(self) -> Plain:
+        """Sends the statistic itself."""
+        return Plain(domain=self.domain)
+
+    @cached_property
+    def mixer(self) -> Gathering:
+        """The server keeps every row."""
+        return Gathering(domain=self.domain)
+
+    @cached_property
+    def analyzer(self) -> PlainSum:
+        """The sum."""
+        return PlainSum(domain=self.domain)
 
     def std(self, users: int) -> float:
         """No noise."""
         return 0.0
-
-    def analyze(self, view: analyzer.Floats, source: NoiseSource) -> Estimate:
-        """The sum."""
-        return analyzer.analyze(view)
 
     def law(self, statistic: Statistic, source: NoiseSource) -> Estimate:
         """The sum."""
@@ -62,6 +71,6 @@ class Clear(BatchProtocol):
         """The sum itself."""
         return True
 
-    def of_total(self, total: analyzer.Floats, users: int, source: NoiseSource) -> Estimate:
+    def of_total(self, total: Floats, users: int, source: NoiseSource) -> Estimate:
         """The sum."""
         return Estimate(total=total, count=users, variance=0.0)

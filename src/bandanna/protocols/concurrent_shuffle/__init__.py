@@ -3,46 +3,45 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import pairwise
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from bandanna.accounting.budgets import Budget
 from bandanna.accounting.calibration.binomial import BinomialNoise
 from bandanna.accounting.calibration.bits import bit_std
 from bandanna.accounting.events import CompositionEvent
-from bandanna.accounting.guarantee import Guarantee
 from bandanna.core import require
+from bandanna.core.arrays import Floats
 from bandanna.core.domain import Domain, Statistic
 from bandanna.core.estimate import Estimate
 from bandanna.core.shapes import Bits
-from bandanna.errors import InvalidArgument, InvalidStatistic
+from bandanna.device import Levels
+from bandanna.device.inversion import words_for
+from bandanna.errors import InvalidArgument
 from bandanna.mechanisms.sources import Draws, NoiseSource
-from bandanna.mechanisms.sources.inversion import words_for
-from bandanna.protocols.base import Floats, StreamProtocol, a_domain, checked_path, stated_delta
-from bandanna.protocols.concurrent_shuffle import analyzer, law, privacy, randomizer, shuffler, whole
+from bandanna.protocols.base import StreamProtocol, a_domain, checked_path, stated_delta
+from bandanna.protocols.concurrent_shuffle import law, privacy, randomizer, shuffler, whole
+from bandanna.protocols.concurrent_shuffle.analyzer import TreeSums, Weights, level_sum, weights
 from bandanna.protocols.concurrent_shuffle.plan import plan_tree
 from bandanna.protocols.concurrent_shuffle.schedule import BatchTree
+from bandanna.protocols.concurrent_shuffle.shuffler import LevelMixer
+from bandanna.protocols.concurrent_shuffle.views import HeldLevels
+from bandanna.protocols.roles import same_replicates
 from bandanna.protocols.shuffle_bits import privacy as bits
 
-__all__ = ["BatchTree", "ConcurrentShuffle", "Running", "plan_tree"]
+__all__ = ["BatchTree", "ConcurrentShuffle", "HeldLevels", "Running", "plan_tree"]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Running:
-    """After `users` users: what the shufflers hold (never published), and the analyzer's sums of maximal batches.
+    """What the shufflers hold, one per level (never published), and the analyzer's sums of maximal batches."""
 
-    `owed`: of how many users the coins are not yet in `held`, since path="law" draws those of a batch when it is full.
-    """
-
-    users: int
-    held: tuple[NDArray[np.int64], ...]  # k times (*R, dim)
+    held: HeldLevels
     sums: tuple[Floats, ...]  # k times (*R, dim)
-    owed: tuple[int, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,6 +65,7 @@ class ConcurrentShuffle(StreamProtocol):
     averaging: bool = True
 
     name: ClassVar[str] = "concurrent_shuffle"
+    trust: ClassVar[str] = "concurrent shuffle"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -122,10 +122,40 @@ class ConcurrentShuffle(StreamProtocol):
         """All that the stream releases about one user: one batch of every level."""
         return privacy.event(self.domain, self.noises)
 
+    @property
+    def local_event(self) -> CompositionEvent:
+        """What all shufflers together see of one user."""
+        return privacy.local_event(self.domain, self.noises)
+
+    @property
+    def exposed(self) -> float:
+        """How often one of the shufflers is sure."""
+        return privacy.exposed(self.domain, self.noises)
+
+    @property
+    def observers(self) -> tuple[tuple[str, str], ...]:
+        """A shuffler sees its level's counts."""
+        shufflers = "the shuffler" if self.shufflers == 1 else f"each of the {self.shufflers} shufflers"
+        return (
+            (shufflers, "every user's noisy counts for its level"),
+            ("the analyzer and everybody else", "the totals of every full batch of every level"),
+        )
+
     @cached_property
-    def guarantee(self) -> Guarantee:
-        """Shuffle differential privacy under continual observation, and what is left against the shufflers."""
-        return privacy.guarantee(self.domain, self.noises, self.delta)
+    def device(self) -> Levels:
+        """One message for each shuffler."""
+        return randomizer.device(self.domain, self.noises)
+
+    @cached_property
+    def mixer(self) -> LevelMixer:
+        """The shufflers, one per level."""
+        return shuffler.mixer(self.domain, self.noises)
+
+    @cached_property
+    def analyzer(self) -> TreeSums:
+        """Estimates of full batches, averaged with their parts."""
+        levels = tuple(level_sum(self.domain, noise) for noise in self.noises)
+        return TreeSums(tree=self.tree, levels=levels, weights=self.weights, dim=self.domain.dim)
 
     @property
     def bits_per_user(self) -> int:
@@ -142,13 +172,13 @@ class ConcurrentShuffle(StreamProtocol):
         return tuple(bit_std(noise) if isinstance(self.domain, Bits) else noise.std() for noise in self.noises)
 
     @cached_property
-    def weights(self) -> analyzer.Weights:
+    def weights(self) -> Weights:
         """How a batch is combined with its parts, and how noisy it is then."""
-        return analyzer.weights(self.tree, self.level_stds(), averaging=self.averaging)
+        return weights(self.tree, self.level_stds(), averaging=self.averaging)
 
     def prefix_variance(self, users: ArrayLike) -> Floats:
         """Variance of each coordinate of the estimate after so many users."""
-        return np.asarray(self.tree.covering(users) @ np.asarray(self.weights.variances))
+        return self.analyzer.variance(users)
 
     def prefix_std(self) -> Floats:
         """After 1, 2, ... lowest batches."""
@@ -161,10 +191,21 @@ class ConcurrentShuffle(StreamProtocol):
 
     def begin(self, replicates: tuple[int, ...] = ()) -> Running:
         """Empty shufflers, nothing released."""
-        shape = (*replicates, self.domain.dim)
-        held = tuple(np.zeros(shape, dtype=np.int64) for _ in self.noises)
-        sums = tuple(np.zeros(shape) for _ in self.noises)
-        return Running(users=0, held=held, sums=sums, owed=(0,) * self.shufflers)
+        return Running(held=self.mixer.empty(replicates), sums=self.analyzer.begin(replicates))
+
+    def parted(self, state: Running) -> tuple[HeldLevels, tuple[Floats, ...]]:
+        """The shufflers' and the analyzer's."""
+        return state.held, state.sums
+
+    def joined(self, held: HeldLevels, analyzed: tuple[Floats, ...]) -> Running:
+        """Both together."""
+        return Running(held=held, sums=analyzed)
+
+    def check_users(self, state: Running, users: int) -> None:
+        """As many as the horizon has."""
+        if not isinstance(state, Running):
+            raise InvalidArgument("state", state, "what begin() or the last release returned")
+        self._check_room(state.held.users, users)
 
     def release(
         self,
@@ -176,19 +217,20 @@ class ConcurrentShuffle(StreamProtocol):
         clip: bool = True,
     ) -> tuple[Running, Estimate]:
         """Some more users, (..., users, dim), in any number: the next state and the estimate of all full batches."""
-        checked_path(path, source)
-        if not isinstance(state, Running):
-            raise InvalidArgument("state", state, "what begin() or the last release returned")
-        statistic = self.admit(statistics, clip=clip)
-        self._check_room(state.users, statistic.users)
-        if statistic.values.shape[:-2] != state.sums[0].shape[:-1]:
-            allowed = f"replicates {state.sums[0].shape[:-1]}, as the stream began with"
-            raise InvalidStatistic("statistics", f"array of shape {statistic.values.shape}", allowed)
-        for part in self._parts(state.users, statistic):
-            state = self._collect(state, part, source, path)
-        count = state.users // self.tree.sizes[0] * self.tree.sizes[0]
-        variance = float(self.prefix_variance(state.users))
-        return state, Estimate(total=np.sum(state.sums, axis=0), count=count, variance=variance)
+        if path == "messages" and isinstance(state, Running) and any(state.held.owed):  # earlier users came by law
+            state = replace(state, held=law.settled(state.held, self.noises, source, levels=self.shufflers))
+        return super().release(state, statistics, source, path=path, clip=clip)
+
+    def law(self, state: Running, statistic: Statistic, source: NoiseSource) -> tuple[Running, Estimate]:
+        """Encoded statistics as users arrive, the coins of a batch when it is full."""
+        held, sums = state.held, state.sums
+        for part in self._parts(held.users, statistic):
+            added = law.encoded(part, self.noises, self.domain, source)
+            same_replicates(part.values, held.totals[0].shape[:-1])
+            held = law.arrived(held, part.users, added)
+            held = law.settled(held, self.noises, source, levels=self.mixer.full(held.users))
+            sums, held = self.analyzer.taken(sums, self.mixer.close(held)), self.mixer.forget(held)
+        return Running(held=held, sums=sums), self.analyzer.estimate(sums, held.users)
 
     def prefixes(
         self, statistics: Statistic | ArrayLike, source: NoiseSource, *, path: str = "messages", clip: bool = True
@@ -197,7 +239,7 @@ class ConcurrentShuffle(StreamProtocol):
         checked_path(path, source)
         values = self.admit(statistics, clip=clip).rows()
         self._check_room(0, values.shape[-2])
-        return whole.prefixes(values, self.tree, self.noises, self.weights.own, self.domain, source, path)
+        return whole.prefixes(values, self.device, self.analyzer, source, path)
 
     def _check_room(self, users: int, more: int) -> None:
         if users + more > self.tree.horizon:
@@ -206,33 +248,9 @@ class ConcurrentShuffle(StreamProtocol):
     def _parts(self, users: int, statistic: Statistic) -> Iterator[Statistic]:
         """The statistic cut where lowest batches fill."""
         low = self.tree.sizes[0]
-        room = low - users % low
-        if statistic.users <= room:
+        if statistic.users <= low - users % low:
             yield statistic
             return
         values = statistic.rows()
-        cuts = [0, *range(room, values.shape[-2], low), values.shape[-2]]
-        for start, stop in pairwise(cuts):
+        for start, stop in shuffler.cuts(users, values.shape[-2], low):
             yield self.domain.sealed(values[..., start:stop, :], clipped=np.zeros_like(statistic.clipped))
-
-    def _collect(self, state: Running, part: Statistic, source: NoiseSource, path: str) -> Running:
-        """Users of one lowest batch: their messages to all shufflers, and the release of every batch that is full."""
-        owed = list(state.owed)
-        if path == "law":
-            added = law.encoded(part, self.noises, self.domain, source)
-            held = [before + more for before, more in zip(state.held, added, strict=True)]
-            owed = [before + part.users for before in owed]
-        else:
-            messages = randomizer.randomize(part, self.noises, self.domain, source)
-            held = [shuffler.collect(before, counts) for before, counts in zip(state.held, messages, strict=True)]
-        users, sums = state.users + part.users, list(state.sums)
-        for level, size in enumerate(self.tree.sizes):
-            if users % size:
-                break  # sizes divide each other: no higher batch is full either
-            totals, held[level] = shuffler.forward(held[level])
-            if owed[level]:
-                totals = totals + law.coins(owed[level], self.noises[level], totals.shape, source)
-                owed[level] = 0
-            batch = analyzer.batch_estimate(totals, self.noises[level], self.domain)
-            sums = analyzer.take_in(sums, level, batch, self.weights.own)
-        return Running(users=users, held=tuple(held), sums=tuple(sums), owed=tuple(owed))

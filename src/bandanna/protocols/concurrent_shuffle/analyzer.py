@@ -11,17 +11,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike
 
 from bandanna.accounting.calibration.binomial import BinomialNoise
+from bandanna.core.arrays import Floats
 from bandanna.core.domain import Domain
+from bandanna.core.estimate import Estimate
 from bandanna.core.shapes import Bits
+from bandanna.mechanisms.sources import NoiseSource
 from bandanna.protocols.concurrent_shuffle.schedule import BatchTree
 from bandanna.protocols.concurrent_shuffle.split import node_variances
-from bandanna.protocols.shuffle_binomial import analyzer as vectors
-from bandanna.protocols.shuffle_bits import analyzer as bits
+from bandanna.protocols.concurrent_shuffle.views import Full
+from bandanna.protocols.roles import Analyzer, Held
+from bandanna.protocols.shuffle_binomial.analyzer import VectorSum
+from bandanna.protocols.shuffle_bits.analyzer import BitSum
 
-Floats = NDArray[np.float64]
+Sums = tuple[Floats, ...]  # for each level, (*R, dim)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,14 +45,51 @@ def weights(tree: BatchTree, stds: Sequence[float], *, averaging: bool) -> Weigh
     return Weights(variances=tuple(variances), own=tuple(shares))
 
 
-def batch_estimate(totals: NDArray[np.int64], noise: BinomialNoise, domain: Domain) -> Floats:
-    """Unbiased sum of one full batch from its totals, (..., dim)."""
-    if isinstance(domain, Bits):
-        return bits.analyze(totals, noise).total
-    return vectors.analyze(totals, noise, domain).total
+@dataclass(frozen=True, kw_only=True)
+class TreeSums(Analyzer):
+    """The sums of maximal full batches; its state is made of released numbers only."""
+
+    tree: BatchTree
+    levels: tuple[VectorSum | BitSum, ...]
+    weights: Weights
+    dim: int
+
+    def begin(self, replicates: tuple[int, ...] = ()) -> Sums:
+        """Nothing released."""
+        return tuple(np.zeros((*replicates, self.dim)) for _ in self.levels)
+
+    def analyze(self, state: Sums, view: Full, source: NoiseSource) -> tuple[Sums, Estimate]:
+        """The full batches of a view, lowest first, and the sum of everything released."""
+        following = self.taken(state, view)
+        return following, self.estimate(following, view.users)
+
+    def taken(self, state: Sums, view: Full) -> Sums:
+        """The sums with the batches that are full."""
+        for level, batch in enumerate(view.levels):
+            state = take_in(state, level, self.release(level, batch), self.weights.own)
+        return state
+
+    def release(self, level: int, batch: Held) -> Floats:
+        """Unbiased sum of one full batch from its totals, (..., dim)."""
+        return self.levels[level].estimate(np.asarray(batch.numbers, dtype=np.int64), batch.users).total
+
+    def estimate(self, state: Sums, users: int) -> Estimate:
+        """After so many users."""
+        low = self.tree.sizes[0]
+        total, variance = np.sum(state, axis=0), float(self.variance(users))
+        return Estimate(total=total, count=users // low * low, variance=variance)
+
+    def variance(self, users: ArrayLike) -> Floats:
+        """Of each coordinate of the estimate after so many users."""
+        return np.asarray(self.tree.covering(users) @ np.asarray(self.weights.variances))
 
 
-def take_in(sums: Sequence[Floats], level: int, release: Floats, own: Sequence[float]) -> list[Floats]:
+def level_sum(domain: Domain, noise: BinomialNoise) -> VectorSum | BitSum:
+    """Analyzer of one level's batches."""
+    return BitSum(noise=noise) if isinstance(domain, Bits) else VectorSum(domain=domain, noise=noise)
+
+
+def take_in(sums: Sums, level: int, release: Floats, own: Sequence[float]) -> Sums:
     """The sums of maximal batches after a batch of `level` (from 0) was released; its parts are taken out."""
     following = list(sums)
     estimate = release
@@ -56,4 +98,4 @@ def take_in(sums: Sequence[Floats], level: int, release: Floats, own: Sequence[f
             estimate = own[level] * release + (1 - own[level]) * sums[level - 1]
         following[level - 1] = np.zeros_like(sums[level - 1])
     following[level] = sums[level] + estimate
-    return following
+    return tuple(following)

@@ -17,11 +17,9 @@ from bandanna.accounting.calibration.binomial import BinomialNoise, binomial_noi
 from bandanna.accounting.calibration.bits import bit_event, bit_noise, bit_noise_of_std
 from bandanna.accounting.calibration.gaussian import finite_mu
 from bandanna.accounting.events import BinomialEvent, CompositionEvent
-from bandanna.accounting.guarantee import Guarantee, guarantee_of
 from bandanna.core.domain import Domain
 from bandanna.core.shapes import Bits
 from bandanna.errors import CalibrationError, InvalidBudget
-from bandanna.protocols.base import PROTECTS
 from bandanna.protocols.concurrent_shuffle.schedule import BatchTree
 from bandanna.protocols.concurrent_shuffle.split import shares
 from bandanna.protocols.shuffle_binomial import privacy as vectors
@@ -96,20 +94,12 @@ def event(domain: Domain, noises: Sequence[BinomialNoise]) -> CompositionEvent:
     return CompositionEvent(events=tuple(level_event(domain, noise) for noise in noises))
 
 
-def guarantee(domain: Domain, noises: Sequence[BinomialNoise], delta: float) -> Guarantee:
-    """What the analyzer sees is the totals of all batches; a shuffler sees every user's counts for its level."""
-    alone = [level_event(domain, noise, users=1) for noise in noises]
-    sure = [bits.exposed(noise) if isinstance(domain, Bits) else vectors.exposed(domain, noise) for noise in noises]
-    shufflers = "the shuffler" if len(noises) == 1 else f"each of the {len(noises)} shufflers"
-    return guarantee_of(
-        event(domain, noises),
-        delta=delta,
-        trust="concurrent shuffle",
-        protects=bits.PROTECTS if isinstance(domain, Bits) else PROTECTS,
-        observers=(
-            (shufflers, "every user's noisy counts for its level"),
-            ("the analyzer and everybody else", "the totals of every full batch of every level"),
-        ),
-        local=CompositionEvent(events=tuple(alone)),  # all shufflers together
-        exposed=max(sure),
-    )
+def local_event(domain: Domain, noises: Sequence[BinomialNoise]) -> CompositionEvent:
+    """What all shufflers together see of one user: the counts for every level."""
+    return CompositionEvent(events=tuple(level_event(domain, noise, users=1) for noise in noises))
+
+
+def exposed(domain: Domain, noises: Sequence[BinomialNoise]) -> float:
+    """The probability with which some shuffler is sure, of the level where it is largest."""
+    sure = (bits.exposed(noise) if isinstance(domain, Bits) else vectors.exposed(domain, noise) for noise in noises)
+    return max(sure)

@@ -4,28 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-from numpy.typing import NDArray
-
 from bandanna.accounting.calibration.binomial import BinomialNoise
-from bandanna.core.domain import Domain, Statistic
+from bandanna.core.domain import Domain
 from bandanna.core.shapes import Bits
-from bandanna.mechanisms.sources import NoiseSource
+from bandanna.device import Device, Levels
 from bandanna.protocols.shuffle_binomial import randomizer as vectors
 from bandanna.protocols.shuffle_binomial.encoding import largest_counts
 from bandanna.protocols.shuffle_bits import randomizer as bits
 
-Integers = NDArray[np.int64]
+
+def device(domain: Domain, noises: Sequence[BinomialNoise]) -> Levels:
+    """Integer counts for each level, with fresh rounding and fresh coins: k blocks of `dim` numbers."""
+    return Levels(domain=domain, levels=tuple(_level(domain, noise) for noise in noises))
 
 
-def randomize(
-    statistic: Statistic, noises: Sequence[BinomialNoise], domain: Domain, source: NoiseSource
-) -> tuple[Integers, ...]:
-    """Integer counts for each level, with fresh rounding and fresh coins: k times (..., users, dim)."""
-    values = statistic.rows()
-    if isinstance(domain, Bits):
-        return tuple(bits.randomize(values, noise, source) for noise in noises)
-    return tuple(vectors.randomize(values, noise, domain, source) for noise in noises)
+def _level(domain: Domain, noise: BinomialNoise) -> Device:
+    return bits.device(noise) if isinstance(domain, Bits) else vectors.device(domain, noise)
 
 
 def message_bits(noises: Sequence[BinomialNoise], domain: Domain) -> int:

@@ -2,17 +2,91 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import pairwise
+
 import numpy as np
-from numpy.typing import NDArray
 
-Integers = NDArray[np.int64]
+from bandanna.accounting.calibration.binomial import BinomialNoise
+from bandanna.core.domain import Domain
+from bandanna.core.shapes import Bits
+from bandanna.device import Messages
+from bandanna.errors import InvalidArgument
+from bandanna.protocols.concurrent_shuffle.views import Full, HeldLevels
+from bandanna.protocols.roles import Adding, Held, Mixer, same_replicates
+from bandanna.protocols.shuffle_binomial.shuffler import VectorMixer
+from bandanna.protocols.shuffle_bits.shuffler import BitMixer
 
 
-def collect(held: Integers, counts: Integers) -> Integers:
-    """What a shuffler holds after some users' messages: (..., dim) and (..., users, dim) -> (..., dim)."""
-    return np.asarray(held + np.sum(counts, axis=-2))
+@dataclass(frozen=True, kw_only=True)
+class LevelMixer(Mixer):
+    """The k shufflers side by side; each has its own block of a message. A batch that is not full has no way out."""
+
+    levels: tuple[Adding, ...]
+
+    @property
+    def length(self) -> int:
+        """k blocks."""
+        return len(self.levels) * self.domain.dim
+
+    @cached_property
+    def sizes(self) -> tuple[int, ...]:
+        """Users in a batch of each level."""
+        return tuple(level.least for level in self.levels)
+
+    def full(self, users: int) -> int:
+        """How many levels have a full batch after so many users: sizes divide each other, so the lowest ones."""
+        return 0 if not users else sum(users % size == 0 for size in self.sizes)
+
+    def check_range(self, messages: Messages) -> None:
+        """Every block by its level."""
+        for level, block in zip(self.levels, self._blocks(messages), strict=True):
+            level.check_range(block)
+
+    def empty(self, replicates: tuple[int, ...] = ()) -> HeldLevels:
+        """Empty shufflers."""
+        totals = tuple(np.zeros((*replicates, self.domain.dim), dtype=np.int64) for _ in self.levels)
+        return HeldLevels(users=0, totals=totals, owed=(0,) * len(self.levels))
+
+    def add(self, held: HeldLevels, messages: Messages) -> HeldLevels:
+        """Some more users of one lowest batch: (..., users, k dim)."""
+        same_replicates(messages, held.totals[0].shape[:-1])
+        pairs = zip(held.totals, self._blocks(messages), strict=True)
+        totals = tuple(before + np.sum(block, axis=-2) for before, block in pairs)
+        return replace(held, users=held.users + messages.shape[-2], totals=totals)
+
+    def close(self, held: HeldLevels) -> Full:
+        """The totals of full batches, of none where the lowest is not full."""
+        full = self.full(held.users)
+        if any(held.owed[:full]):
+            raise InvalidArgument("held", f"without the coins of {held.owed[:full]} users", "all coins of a full batch")
+        pairs = zip(self.sizes[:full], held.totals[:full], strict=True)
+        return Full(users=held.users, levels=tuple(Held(users=size, numbers=totals) for size, totals in pairs))
+
+    def forget(self, held: HeldLevels) -> HeldLevels:
+        """Full shufflers are emptied and used again."""
+        if not (full := self.full(held.users)):
+            return held
+        return replace(held, totals=(*map(np.zeros_like, held.totals[:full]), *held.totals[full:]))
+
+    def portions(self, held: HeldLevels, messages: Messages) -> Iterator[Messages]:
+        """Cut where lowest batches fill."""
+        for start, stop in cuts(held.users, messages.shape[-2], self.sizes[0]):
+            yield messages[..., start:stop, :]
+
+    def _blocks(self, messages: Messages) -> Iterator[Messages]:
+        dim = self.domain.dim
+        return (messages[..., start : start + dim] for start in range(0, self.length, dim))
 
 
-def forward(held: Integers) -> tuple[Integers, Integers]:
-    """A full batch: its totals for the analyzer, and the empty shuffler. A batch that is not full has no way out."""
-    return held, np.zeros_like(held)
+def mixer(domain: Domain, noises: Sequence[BinomialNoise]) -> LevelMixer:
+    """Shufflers for the levels' batches."""
+    kind = BitMixer if isinstance(domain, Bits) else VectorMixer
+    return LevelMixer(domain=domain, levels=tuple(kind(domain=domain, least=one.users, noise=one) for one in noises))
+
+
+def cuts(users: int, more: int, low: int) -> Iterator[tuple[int, int]]:
+    """`more` users after `users` as spans that end where batches of `low` fill."""
+    return pairwise([0, *range(low - users % low, more, low), more])

@@ -9,16 +9,17 @@ from typing import ClassVar
 
 from bandanna.accounting.budgets import Budget
 from bandanna.accounting.events import DiscreteLaplaceEvent
-from bandanna.accounting.guarantee import Guarantee
 from bandanna.core import require
 from bandanna.core.domain import Domain, Statistic
 from bandanna.core.estimate import Estimate
 from bandanna.core.shapes import Bits
+from bandanna.device import Answer
 from bandanna.errors import InvalidArgument
 from bandanna.mechanisms.randomized_response import RandomizedResponse
 from bandanna.mechanisms.sources import NoiseSource
-from bandanna.protocols.base import BatchProtocol, Floats
-from bandanna.protocols.local_bits import analyzer, law, privacy, randomizer
+from bandanna.protocols.base import BatchProtocol
+from bandanna.protocols.local_bits import law, privacy, randomizer
+from bandanna.protocols.local_bits.analyzer import Answers, AnswerSum
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +38,7 @@ class LocalBits(BatchProtocol):
     epsilon: float
 
     name: ClassVar[str] = "local_bits"
+    trust: ClassVar[str] = "local"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -61,9 +63,24 @@ class LocalBits(BatchProtocol):
         return self.mechanism.event
 
     @property
-    def guarantee(self) -> Guarantee:
-        """Local differential privacy."""
-        return privacy.guarantee(self.event, self.delta, self.participations)
+    def observers(self) -> tuple[tuple[str, str], ...]:
+        """The server is not trusted."""
+        return (("the server and everybody else", "one randomized bit per user"),)
+
+    @cached_property
+    def device(self) -> Answer:
+        """The answer."""
+        return randomizer.device(self.mechanism)
+
+    @cached_property
+    def mixer(self) -> Answers:
+        """The server counts answers."""
+        return Answers(domain=self.domain)
+
+    @cached_property
+    def analyzer(self) -> AnswerSum:
+        """Count the ones, undo the lies on average."""
+        return AnswerSum(mechanism=self.mechanism)
 
     @property
     def bits_per_user(self) -> int:
@@ -74,16 +91,6 @@ class LocalBits(BatchProtocol):
         """sqrt(users) times that of an answer."""
         return math.sqrt(require.whole("users", users) * self.mechanism.variance)
 
-    def randomize(self, statistic: Statistic, source: NoiseSource) -> Floats:
-        """Device: the answer."""
-        return randomizer.randomize(statistic.rows(), self.mechanism, source)
-
-    def analyze(self, view: Floats, source: NoiseSource) -> Estimate:
-        """Count the ones, undo the lies on average."""
-        return analyzer.analyze(view.sum(axis=-2), view.shape[-2], self.mechanism)
-
     def law(self, statistic: Statistic, source: NoiseSource) -> Estimate:
         """Two binomial draws for the whole batch."""
-        return analyzer.analyze(
-            law.ones(statistic, self.mechanism, source).astype(float), statistic.users, self.mechanism
-        )
+        return self.analyzer.estimate(law.ones(statistic, self.mechanism, source), statistic.users)

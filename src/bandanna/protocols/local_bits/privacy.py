@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from bandanna.accounting import accountant
 from bandanna.accounting.budgets import ApproxDP, Budget, PureDP
-from bandanna.accounting.events import DiscreteLaplaceEvent, RepetitionEvent
-from bandanna.accounting.guarantee import Guarantee, guarantee_of
+from bandanna.accounting.events import RepetitionEvent
 from bandanna.core import require, search
 from bandanna.errors import CalibrationError, InvalidBudget
 from bandanna.mechanisms.randomized_response import LEAST, RandomizedResponse
 from bandanna.protocols.base import stated_delta
 
-PROTECTS = "a user's bit"
 _LARGEST = 36.0  # epsilon beyond which a coin of 53 places lies no less
 
 
@@ -34,15 +32,3 @@ def calibrate(budget: Budget, participations: int) -> tuple[float, float]:
 def _meets(epsilon: float, budget: Budget, participations: int) -> bool:
     answers = RepetitionEvent(event=RandomizedResponse(epsilon=epsilon).event, times=participations)
     return accountant.satisfies(answers, budget)
-
-
-def guarantee(event: DiscreteLaplaceEvent, delta: float, participations: int) -> Guarantee:
-    """The server is not trusted."""
-    return guarantee_of(
-        event,
-        delta=delta,
-        trust="local",
-        protects=PROTECTS,
-        participations=participations,
-        observers=(("the server and everybody else", "one randomized bit per user"),),
-    )

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import numpy as np
-from numpy.typing import NDArray
-
+from bandanna.device import Answer
 from bandanna.mechanisms.randomized_response import RandomizedResponse
-from bandanna.mechanisms.sources import NoiseSource
 
 
-def randomize(bits: NDArray[np.float64], mechanism: RandomizedResponse, source: NoiseSource) -> NDArray[np.float64]:
-    """One answer for every bit: (..., users, 1)."""
-    return mechanism.release(bits, source)
+def device(mechanism: RandomizedResponse) -> Answer:
+    """One answer for every bit."""
+    return Answer(lie=mechanism.lie)

@@ -9,14 +9,16 @@ from typing import ClassVar
 
 from bandanna.accounting.budgets import Budget
 from bandanna.accounting.events import GaussianEvent
-from bandanna.accounting.guarantee import Guarantee
 from bandanna.core import require
 from bandanna.core.domain import Domain, Statistic
 from bandanna.core.estimate import Estimate
+from bandanna.device import Noisy
 from bandanna.mechanisms.gaussian import Gaussian
 from bandanna.mechanisms.sources import Draws, NoiseSource
-from bandanna.protocols.base import BatchProtocol, Floats, stated_delta
-from bandanna.protocols.local_gaussian import analyzer, law, privacy, randomizer
+from bandanna.protocols.base import BatchProtocol, stated_delta
+from bandanna.protocols.local_gaussian import law, privacy, randomizer
+from bandanna.protocols.local_gaussian.analyzer import ReportSum
+from bandanna.protocols.roles import Gathering
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,13 +44,15 @@ class GaussianReports(BatchProtocol):
         """sqrt(users) times that of a report."""
         return math.sqrt(require.whole("users", users)) * self.noise_std
 
-    def randomize(self, statistic: Statistic, source: NoiseSource) -> Floats:
-        """Device: statistic plus noise."""
-        return randomizer.randomize(statistic.rows(), self.domain.origin, self.mechanism, source)
+    @cached_property
+    def device(self) -> Noisy:
+        """Statistic plus noise."""
+        return randomizer.device(self.domain, self.mechanism)
 
-    def analyze(self, view: Floats, source: NoiseSource) -> Estimate:
+    @cached_property
+    def analyzer(self) -> ReportSum:
         """Sum of the reports."""
-        return analyzer.analyze(view, self.mechanism)
+        return ReportSum(domain=self.domain, mechanism=self.mechanism)
 
     def law(self, statistic: Statistic, source: NoiseSource) -> Estimate:
         """One Gaussian for the whole batch."""
@@ -63,6 +67,7 @@ class LocalGaussian(GaussianReports):
     """
 
     name: ClassVar[str] = "local_gaussian"
+    trust: ClassVar[str] = "local"
 
     @classmethod
     def calibrate(
@@ -78,6 +83,11 @@ class LocalGaussian(GaussianReports):
         return self.mechanism.event
 
     @property
-    def guarantee(self) -> Guarantee:
-        """Local differential privacy."""
-        return privacy.guarantee(self.event, self.delta, self.participations)
+    def observers(self) -> tuple[tuple[str, str], ...]:
+        """The server is not trusted."""
+        return (("the server", "every user's noisy report"),)
+
+    @cached_property
+    def mixer(self) -> Gathering:
+        """The server keeps the reports."""
+        return Gathering(domain=self.domain, noisy=True)

@@ -2,14 +2,35 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
-from numpy.typing import NDArray
 
+from bandanna.core.arrays import Floats
+from bandanna.core.domain import Domain
 from bandanna.core.estimate import Estimate
+from bandanna.core.sums import sum_steps
+from bandanna.device import Messages
 from bandanna.mechanisms.gaussian import Gaussian
+from bandanna.mechanisms.sources import NoiseSource
+from bandanna.protocols.roles import Analyzer, Held
 
 
-def analyze(reports: NDArray[np.float64], mechanism: Gaussian) -> Estimate:
-    """(..., users, dim) -> (..., dim); the variance is users times that of a report."""
-    users = reports.shape[-2]
-    return Estimate(total=np.sum(reports, axis=-2), count=users, variance=users * mechanism.variance)
+@dataclass(frozen=True, kw_only=True)
+class ReportSum(Analyzer):
+    """sum_i (x_i + N(0, std^2 I)); steps of the grid are added as integers."""
+
+    domain: Domain
+    mechanism: Gaussian
+
+    def analyze(self, state: None, view: Held, source: NoiseSource) -> tuple[None, Estimate]:
+        """(..., users, dim) -> (..., dim); the variance is users times that of a report."""
+        variance = view.users * self.mechanism.variance
+        return state, Estimate(total=self._total(view.numbers), count=view.users, variance=variance)
+
+    def _total(self, reports: Messages) -> Floats:
+        if reports.dtype != np.int64:
+            return np.asarray(np.sum(reports, axis=-2))
+        high, rest = sum_steps(reports.astype(np.int64))
+        steps = high * self.mechanism.step + rest * self.mechanism.step
+        return np.asarray(steps + reports.shape[-2] * self.domain.origin)

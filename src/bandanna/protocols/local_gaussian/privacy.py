@@ -5,12 +5,10 @@ from __future__ import annotations
 from bandanna.accounting.budgets import Budget
 from bandanna.accounting.calibration import paper
 from bandanna.accounting.calibration.gaussian import gaussian_std
-from bandanna.accounting.events import GaussianEvent
-from bandanna.accounting.guarantee import Guarantee, guarantee_of
 from bandanna.core import require
 from bandanna.core.domain import Domain
 from bandanna.core.report import LinearReport
-from bandanna.protocols.base import PROTECTS, a_domain
+from bandanna.protocols.base import a_domain
 
 
 def calibrate(domain: Domain, budget: Budget, participations: int, calibration: str) -> float:
@@ -21,15 +19,3 @@ def calibrate(domain: Domain, budget: Budget, participations: int, calibration: 
             return paper.report_std(budget=budget, participations=participations)
         return paper.gaussian_std(sensitivity=domain.sensitivity, budget=budget, participations=participations)
     return gaussian_std(sensitivity=domain.sensitivity, dim=domain.dim, budget=budget, participations=participations)
-
-
-def guarantee(event: GaussianEvent, delta: float, participations: int) -> Guarantee:
-    """Each report protects itself."""
-    return guarantee_of(
-        event,
-        delta=delta,
-        trust="local",
-        protects=PROTECTS,
-        participations=participations,
-        observers=(("the server", "every user's noisy report"),),
-    )

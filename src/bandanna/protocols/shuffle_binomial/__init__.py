@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
+from functools import cached_property
 from typing import ClassVar
 
 from bandanna.accounting.budgets import Budget
 from bandanna.accounting.calibration.binomial import BinomialNoise
 from bandanna.accounting.events import BinomialEvent
-from bandanna.accounting.guarantee import Guarantee
 from bandanna.core import require
 from bandanna.core.domain import Domain, Statistic
 from bandanna.core.estimate import Estimate
+from bandanna.device import Counts
+from bandanna.device.inversion import words_for
 from bandanna.errors import CommunicationWarning
 from bandanna.mechanisms.sources import Draws, NoiseSource
-from bandanna.mechanisms.sources.inversion import words_for
-from bandanna.protocols.base import BatchProtocol, exact_batch, stated_delta
-from bandanna.protocols.shuffle_binomial import analyzer, law, privacy, randomizer, shuffler
-from bandanna.protocols.shuffle_binomial.encoding import Integers, largest_counts
+from bandanna.protocols.base import BatchProtocol, stated_delta
+from bandanna.protocols.roles import enough
+from bandanna.protocols.shuffle_binomial import law, privacy, randomizer
+from bandanna.protocols.shuffle_binomial.analyzer import VectorSum
+from bandanna.protocols.shuffle_binomial.encoding import largest_counts
+from bandanna.protocols.shuffle_binomial.shuffler import VectorMixer
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,6 +38,7 @@ class ShuffleBinomial(BatchProtocol):
     noise: BinomialNoise
 
     name: ClassVar[str] = "shuffle_binomial"
+    trust: ClassVar[str] = "shuffle"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -50,7 +55,7 @@ class ShuffleBinomial(BatchProtocol):
         calibration: str = "tight",
         bits_limit: float = 1e6,
     ) -> ShuffleBinomial:
-        """Least noise for batches of exactly `batch` users (`tight`), or the paper's printed one (`paper`).
+        """Least noise for batches of at least `batch` users (`tight`), or the paper's printed one (`paper`).
 
         Warns if a user's message would be longer than `bits_limit` bits.
         """
@@ -67,7 +72,7 @@ class ShuffleBinomial(BatchProtocol):
 
     @property
     def batch(self) -> int:
-        """Users per batch."""
+        """Users for whom the noise is calibrated: a batch has as many, or more."""
         return self.noise.users
 
     @property
@@ -76,9 +81,37 @@ class ShuffleBinomial(BatchProtocol):
         return privacy.event(self.domain, self.noise)
 
     @property
-    def guarantee(self) -> Guarantee:
-        """Shuffle differential privacy, and what is left against the shuffler."""
-        return privacy.guarantee(self.domain, self.noise, self.delta, self.participations)
+    def local_event(self) -> BinomialEvent:
+        """What the shuffler sees of one user."""
+        return privacy.local_event(self.domain, self.noise)
+
+    @property
+    def exposed(self) -> float:
+        """How often the shuffler is sure."""
+        return privacy.exposed(self.domain, self.noise)
+
+    @property
+    def observers(self) -> tuple[tuple[str, str], ...]:
+        """The shuffler is trusted to forget, and to add."""
+        return (
+            ("the shuffler", "every user's noisy counts"),
+            ("the analyzer and everybody else", "the totals of a batch"),
+        )
+
+    @cached_property
+    def device(self) -> Counts:
+        """Integer counts."""
+        return randomizer.device(self.domain, self.noise)
+
+    @cached_property
+    def mixer(self) -> VectorMixer:
+        """Forwards totals only."""
+        return VectorMixer(domain=self.domain, least=self.batch, noise=self.noise)
+
+    @cached_property
+    def analyzer(self) -> VectorSum:
+        """Totals, recentred and rescaled."""
+        return VectorSum(domain=self.domain, noise=self.noise)
 
     @property
     def bits_per_user(self) -> int:
@@ -95,25 +128,13 @@ class ShuffleBinomial(BatchProtocol):
         return Draws(words=users * self.domain.dim * words_for(self.noise.trials), numbers=users * self.domain.dim)
 
     def std(self, users: int) -> float:
-        """sqrt(B b p (1-p) + B/4) / s, rounding included."""
-        exact_batch(self.batch, users)
-        return self.noise.std()
+        """sqrt(n b p (1-p) + n/4) / s for n >= B users, rounding included."""
+        enough(self.batch, users)
+        return self.noise.for_users(users).std()
 
     def check_users(self, users: int) -> None:
-        """Exactly the calibrated batch."""
-        exact_batch(self.batch, users)
-
-    def randomize(self, statistic: Statistic, source: NoiseSource) -> Integers:
-        """Device: integer counts."""
-        return randomizer.randomize(statistic.rows(), self.noise, self.domain, source)
-
-    def shuffle(self, messages: Integers, source: NoiseSource) -> Integers:
-        """Shuffler: totals only."""
-        return shuffler.totals(messages)
-
-    def analyze(self, view: Integers, source: NoiseSource) -> Estimate:
-        """Totals, recentred and rescaled."""
-        return analyzer.analyze(view, self.noise, self.domain)
+        """The calibrated batch, or more."""
+        enough(self.batch, users)
 
     @property
     def rounds_rows(self) -> bool:
@@ -122,4 +143,5 @@ class ShuffleBinomial(BatchProtocol):
 
     def law(self, statistic: Statistic, source: NoiseSource) -> Estimate:
         """One binomial for the whole batch."""
-        return analyzer.analyze(law.totals(statistic, self.noise, self.domain, source), self.noise, self.domain)
+        totals = law.totals(statistic, self.noise.for_users(statistic.users), self.domain, source)
+        return self.analyzer.estimate(totals, statistic.users)

@@ -10,11 +10,10 @@ from bandanna.accounting.budgets import Budget
 from bandanna.accounting.calibration import paper
 from bandanna.accounting.calibration.binomial import BinomialNoise, binomial_noise
 from bandanna.accounting.events import BinomialEvent
-from bandanna.accounting.guarantee import Guarantee, guarantee_of
 from bandanna.core import require
 from bandanna.core.domain import Domain
 from bandanna.core.report import LinearReport
-from bandanna.protocols.base import PROTECTS, a_domain
+from bandanna.protocols.base import a_domain
 
 
 def calibrate(domain: Domain, budget: Budget, batch: int, participations: int, calibration: str) -> BinomialNoise:
@@ -60,20 +59,3 @@ def exposed(domain: Domain, noise: BinomialNoise) -> float:
         return 1.0
     above, below = special.betainc([b - k + 1.0, b - k + 1.0], float(k), [p, 1 - p]) if k else (0.0, 0.0)
     return float(max(above, below))
-
-
-def guarantee(domain: Domain, noise: BinomialNoise, delta: float, participations: int) -> Guarantee:
-    """What the analyzer sees is totals; what the shuffler sees is every user's counts."""
-    return guarantee_of(
-        event(domain, noise),
-        delta=delta,
-        trust="shuffle",
-        protects=PROTECTS,
-        participations=participations,
-        observers=(
-            ("the shuffler", "every user's noisy counts"),
-            ("the analyzer and everybody else", "the totals of a batch"),
-        ),
-        local=local_event(domain, noise),
-        exposed=exposed(domain, noise),
-    )

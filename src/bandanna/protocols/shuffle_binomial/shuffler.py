@@ -2,18 +2,31 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import cached_property
+
 import numpy as np
-from numpy.typing import NDArray
 
+from bandanna.accounting.calibration.binomial import BinomialNoise
+from bandanna.core.arrays import Bools, Ints
 from bandanna.mechanisms.sources import NoiseSource
+from bandanna.protocols.roles import Adding
+from bandanna.protocols.shuffle_binomial.encoding import largest_counts
 
 
-def totals(counts: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Sum of the users' counts: (..., users, dim) -> (..., dim). Permuting counts instead would not be private."""
-    return np.asarray(np.sum(counts, axis=-2))
+@dataclass(frozen=True, kw_only=True)
+class VectorMixer(Adding):
+    """Adds the users' counts, coordinate by coordinate."""
+
+    noise: BinomialNoise
+
+    @cached_property
+    def largest(self) -> Ints:
+        """ceil(s (upper - lower)) + b."""
+        return largest_counts(self.noise, self.domain)
 
 
-def shuffle_bits(bits: list[NDArray[np.bool_]], source: NoiseSource) -> list[NDArray[np.bool_]]:
+def shuffle_bits(bits: list[Bools], source: NoiseSource) -> list[Bools]:
     """All bits of a batch with one label, (..., users, length) -> (..., users * length), in random order."""
     mixed = []
     for labelled in bits:

@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import ClassVar
 
 from bandanna.accounting.budgets import Budget
 from bandanna.accounting.calibration.binomial import BinomialNoise
 from bandanna.accounting.calibration.bits import bit_std
 from bandanna.accounting.events import BinomialEvent
-from bandanna.accounting.guarantee import Guarantee
 from bandanna.core import require
 from bandanna.core.domain import Domain, Statistic
 from bandanna.core.estimate import Estimate
 from bandanna.core.shapes import Bits
+from bandanna.device import Copies
+from bandanna.device.inversion import words_for
 from bandanna.errors import InvalidArgument
 from bandanna.mechanisms.sources import Draws, NoiseSource
-from bandanna.mechanisms.sources.inversion import words_for
-from bandanna.protocols.base import BatchProtocol, exact_batch, stated_delta
-from bandanna.protocols.shuffle_bits import analyzer, law, privacy, randomizer, shuffler
-from bandanna.protocols.shuffle_bits.randomizer import Integers
+from bandanna.protocols.base import BatchProtocol, stated_delta
+from bandanna.protocols.roles import enough
+from bandanna.protocols.shuffle_bits import law, privacy, randomizer
+from bandanna.protocols.shuffle_bits.analyzer import BitSum
+from bandanna.protocols.shuffle_bits.shuffler import BitMixer
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,6 +41,7 @@ class ShuffleBits(BatchProtocol):
     noise: BinomialNoise
 
     name: ClassVar[str] = "shuffle_bits"
+    trust: ClassVar[str] = "shuffle"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -48,13 +52,13 @@ class ShuffleBits(BatchProtocol):
 
     @classmethod
     def calibrate(cls, *, budget: Budget, batch: int, participations: int = 1) -> ShuffleBits:
-        """Least noise for batches of exactly `batch` users."""
+        """Least noise for batches of at least `batch` users."""
         noise = privacy.calibrate(budget, batch, participations)
         return cls(noise=noise, participations=participations, delta=stated_delta(budget))
 
     @property
     def batch(self) -> int:
-        """Users per batch."""
+        """Users for whom the noise is calibrated: a batch has as many, or more."""
         return self.noise.users
 
     @property
@@ -63,9 +67,37 @@ class ShuffleBits(BatchProtocol):
         return privacy.event(self.noise)
 
     @property
-    def guarantee(self) -> Guarantee:
-        """Shuffle differential privacy, and what is left against the shuffler."""
-        return privacy.guarantee(self.noise, self.delta, self.participations)
+    def local_event(self) -> BinomialEvent:
+        """What the shuffler sees of one user."""
+        return privacy.local_event(self.noise)
+
+    @property
+    def exposed(self) -> float:
+        """How often the shuffler is sure."""
+        return privacy.exposed(self.noise)
+
+    @property
+    def observers(self) -> tuple[tuple[str, str], ...]:
+        """The shuffler is trusted to forget, and to add."""
+        return (
+            ("the shuffler", "every user's noisy count"),
+            ("the analyzer and everybody else", "the total of a batch"),
+        )
+
+    @cached_property
+    def device(self) -> Copies:
+        """How many ones a user sends."""
+        return randomizer.device(self.noise)
+
+    @cached_property
+    def mixer(self) -> BitMixer:
+        """Forwards totals only."""
+        return BitMixer(domain=self.domain, least=self.batch, noise=self.noise)
+
+    @cached_property
+    def analyzer(self) -> BitSum:
+        """Totals, recentred and rescaled."""
+        return BitSum(noise=self.noise)
 
     @property
     def bits_per_user(self) -> int:
@@ -82,26 +114,15 @@ class ShuffleBits(BatchProtocol):
         return Draws(words=users * self.domain.dim * words_for(self.noise.trials), numbers=users * self.domain.dim)
 
     def std(self, users: int) -> float:
-        """sqrt(B b) / (2 c)."""
-        exact_batch(self.batch, users)
-        return bit_std(self.noise)
+        """sqrt(n b) / (2 c) for n >= B users."""
+        enough(self.batch, users)
+        return bit_std(self.noise.for_users(users))
 
     def check_users(self, users: int) -> None:
-        """Exactly the calibrated batch."""
-        exact_batch(self.batch, users)
-
-    def randomize(self, statistic: Statistic, source: NoiseSource) -> Integers:
-        """Device: how many ones it sends."""
-        return randomizer.randomize(statistic.rows(), self.noise, source)
-
-    def shuffle(self, messages: Integers, source: NoiseSource) -> Integers:
-        """Shuffler: the total only."""
-        return shuffler.totals(messages)
-
-    def analyze(self, view: Integers, source: NoiseSource) -> Estimate:
-        """The total, recentred and rescaled."""
-        return analyzer.analyze(view, self.noise)
+        """The calibrated batch, or more."""
+        enough(self.batch, users)
 
     def law(self, statistic: Statistic, source: NoiseSource) -> Estimate:
         """One binomial for the whole batch."""
-        return analyzer.analyze(law.totals(statistic, self.noise, source), self.noise)
+        totals = law.totals(statistic, self.noise.for_users(statistic.users), source)
+        return self.analyzer.estimate(totals, statistic.users)

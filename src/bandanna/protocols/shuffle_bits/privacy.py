@@ -8,11 +8,8 @@ from bandanna.accounting.budgets import Budget
 from bandanna.accounting.calibration.binomial import BinomialNoise
 from bandanna.accounting.calibration.bits import bit_event, bit_noise
 from bandanna.accounting.events import BinomialEvent
-from bandanna.accounting.guarantee import Guarantee, guarantee_of
 from bandanna.core import require
 from bandanna.errors import InvalidArgument
-
-PROTECTS = "a user's bit"
 
 
 def calibrate(budget: Budget, batch: int, participations: int) -> BinomialNoise:
@@ -42,20 +39,3 @@ def exposed(noise: BinomialNoise) -> float:
     """With this probability the shuffler is sure of the bit: c + Bin(b, 1/2) lies above b, that is above all of a 0."""
     k, b = int(noise.scale), noise.trials
     return 1.0 if k > b else float(special.betainc(b - k + 1.0, float(k), 0.5))  # P(Bin(b, 1/2) > b - k)
-
-
-def guarantee(noise: BinomialNoise, delta: float, participations: int) -> Guarantee:
-    """What the analyzer sees is a total; what the shuffler sees is every user's count."""
-    return guarantee_of(
-        event(noise),
-        delta=delta,
-        trust="shuffle",
-        protects=PROTECTS,
-        participations=participations,
-        observers=(
-            ("the shuffler", "every user's noisy count"),
-            ("the analyzer and everybody else", "the total of a batch"),
-        ),
-        local=local_event(noise),
-        exposed=exposed(noise),
-    )

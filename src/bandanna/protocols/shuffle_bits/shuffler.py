@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
-from numpy.typing import NDArray
+
+from bandanna.accounting.calibration.binomial import BinomialNoise
+from bandanna.core.arrays import Ints
+from bandanna.protocols.roles import Adding
 
 
-def totals(ones: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Ones of the whole batch: (..., users, 1) -> (..., 1). Permuting the users' counts would not be private."""
-    return np.asarray(np.sum(ones, axis=-2))
+@dataclass(frozen=True, kw_only=True)
+class BitMixer(Adding):
+    """Adds the users' ones."""
+
+    noise: BinomialNoise
+
+    @property
+    def largest(self) -> Ints:
+        """c + b."""
+        return np.array([int(self.noise.scale) + self.noise.trials], dtype=np.int64)

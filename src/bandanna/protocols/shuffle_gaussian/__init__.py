@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import ClassVar
 
 from bandanna.accounting.budgets import Budget
-from bandanna.accounting.events import ClearEvent, ShuffledGaussianEvent
-from bandanna.accounting.guarantee import Guarantee
+from bandanna.accounting.events import ClearEvent, GaussianEvent, ShuffledGaussianEvent
 from bandanna.core import require
 from bandanna.core.domain import Domain
-from bandanna.mechanisms.sources import NoiseSource
-from bandanna.protocols.base import Floats, exact_batch, stated_delta
+from bandanna.protocols.base import stated_delta
 from bandanna.protocols.local_gaussian import GaussianReports
-from bandanna.protocols.shuffle_gaussian import privacy, shuffler
+from bandanna.protocols.roles import enough
+from bandanna.protocols.shuffle_gaussian import privacy
+from bandanna.protocols.shuffle_gaussian.shuffler import Sorting
 
 
 @dataclass(frozen=True, kw_only=True)
 class ShuffleGaussian(GaussianReports):
-    """The local protocol with a shuffler: noisy reports of exactly `batch` users, permuted uniformly, then summed.
+    """The local protocol with a shuffler: noisy reports of at least `batch` users, their order forgotten, then summed.
 
     Privacy: the analyzer's view by the clones bound (`privacy`), the shuffler's by the local Gaussian mechanism.
     Kept as a baseline: the binomial vector sum needs less noise at every setting.
@@ -27,6 +28,7 @@ class ShuffleGaussian(GaussianReports):
     batch: int
 
     name: ClassVar[str] = "shuffle_gaussian"
+    trust: ClassVar[str] = "shuffle"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -47,19 +49,28 @@ class ShuffleGaussian(GaussianReports):
         return privacy.event(self.mechanism.event, self.batch)
 
     @property
-    def guarantee(self) -> Guarantee:
-        """Shuffle differential privacy, and the local one left against the shuffler."""
-        return privacy.guarantee(self.event, self.mechanism.event, self.delta, self.participations)
+    def local_event(self) -> GaussianEvent:
+        """One report, as in the local model."""
+        return self.mechanism.event
+
+    @property
+    def observers(self) -> tuple[tuple[str, str], ...]:
+        """The shuffler is trusted to forget who sent what."""
+        return (
+            ("the shuffler", "every user's noisy report"),
+            ("the analyzer and everybody else", "the reports of a batch in random order"),
+        )
 
     def std(self, users: int) -> float:
-        """sqrt(users) times that of a report, for the calibrated batch."""
-        exact_batch(self.batch, users)
+        """sqrt(users) times that of a report, for the calibrated batch or a larger one."""
+        enough(self.batch, users)
         return super().std(users)
 
     def check_users(self, users: int) -> None:
-        """Exactly the calibrated batch."""
-        exact_batch(self.batch, users)
+        """The calibrated batch, or more."""
+        enough(self.batch, users)
 
-    def shuffle(self, messages: Floats, source: NoiseSource) -> Floats:
-        """Shuffler: a uniformly random order."""
-        return shuffler.shuffle(messages, source)
+    @cached_property
+    def mixer(self) -> Sorting:
+        """Forgets who sent what."""
+        return Sorting(domain=self.domain, least=self.batch, noisy=True)

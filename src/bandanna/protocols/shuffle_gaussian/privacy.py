@@ -8,13 +8,12 @@ from bandanna.accounting.budgets import ApproxDP, Budget
 from bandanna.accounting.calibration import paper
 from bandanna.accounting.calibration.shuffled import shuffled_gaussian_std
 from bandanna.accounting.events import ClearEvent, GaussianEvent, ShuffledGaussianEvent
-from bandanna.accounting.guarantee import Guarantee, guarantee_of
 from bandanna.accounting.prices import gaussian_price
 from bandanna.core import require
 from bandanna.core.domain import Domain
 from bandanna.core.report import LinearReport
 from bandanna.errors import InvalidArgument, InvalidBudget
-from bandanna.protocols.base import PROTECTS, a_domain
+from bandanna.protocols.base import a_domain
 
 _TAIL = 1e-280  # of discrete noise, per coordinate of a report: next to nothing, even times the largest e^epsilon
 
@@ -47,22 +46,4 @@ def event(report: GaussianEvent, batch: int) -> ShuffledGaussianEvent | ClearEve
         users=batch,
         dim=report.dim,
         tail=price.tail,
-    )
-
-
-def guarantee(
-    batch: ShuffledGaussianEvent | ClearEvent, report: GaussianEvent, delta: float, participations: int
-) -> Guarantee:
-    """What the analyzer sees is the shuffled batch; what the shuffler sees is every noisy report."""
-    return guarantee_of(
-        batch,
-        delta=delta,
-        trust="shuffle",
-        protects=PROTECTS,
-        participations=participations,
-        observers=(
-            ("the shuffler", "every user's noisy report"),
-            ("the analyzer and everybody else", "the reports of a batch in random order"),
-        ),
-        local=report,
     )

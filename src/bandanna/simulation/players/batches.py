@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from bandanna.core.arrays import Ints
 from bandanna.core.coins import StreamCoins
 from bandanna.environments.base import World
 from bandanna.mechanisms.sources.replicated import ReplicatedNoise
-from bandanna.policies.base import Ints, Played
+from bandanna.policies.base import Played
 from bandanna.simulation.players.answers import Answers
 from bandanna.simulation.players.rounds import chunks, read_all_arms
 from bandanna.simulation.run import Run

@@ -13,13 +13,14 @@ from typing import Any
 
 import numpy as np
 
+from bandanna.core.arrays import Ints
 from bandanna.core.coins import StreamCoins
 from bandanna.core.estimate import Estimate
 from bandanna.environments.base import World
 from bandanna.loop import Desk, close
 from bandanna.mechanisms.sources.fast import FastNoise
 from bandanna.mechanisms.sources.replicated import ReplicatedNoise
-from bandanna.policies.base import Ask, Ints, Played, at, put
+from bandanna.policies.base import Ask, Played, at, put
 from bandanna.protocols.base import BatchProtocol
 from bandanna.simulation.players.rounds import Chunk, chunks, read_all_arms
 from bandanna.simulation.players.running import PrefixSums

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from bandanna.core.arrays import Floats, Ints
 from bandanna.environments.base import World, read
 from bandanna.environments.population import PopulationWorld
-from bandanna.policies.base import Assigned, Floats, Ints
+from bandanna.policies.base import Assigned
 
 
 def arms_that_stay(world: World) -> tuple[Floats, Floats] | None:

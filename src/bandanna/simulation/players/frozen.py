@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from bandanna.core.arrays import Ints
 from bandanna.core.arriving import Arriving
 from bandanna.core.coins import StreamCoins
 from bandanna.core.domain import Statistic
@@ -19,7 +20,7 @@ from bandanna.core.estimate import Estimate
 from bandanna.environments.base import World, read
 from bandanna.loop import Desk, close
 from bandanna.mechanisms.sources.replicated import ReplicatedNoise
-from bandanna.policies.base import Ask, Frozen, Ints, RunningSums
+from bandanna.policies.base import Ask, Frozen, RunningSums
 from bandanna.simulation.players.fixed_arms import FixedArms
 from bandanna.simulation.players.noise import running_noise
 from bandanna.simulation.run import Run

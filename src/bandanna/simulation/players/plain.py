@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from bandanna.core.arrays import Floats, Ints
 from bandanna.core.coins import StreamCoins
 from bandanna.core.streams import Streams
 from bandanna.environments.base import World, read
 from bandanna.mechanisms.sources import FastNoise
-from bandanna.policies.base import Assigned, Floats, Frozen, Ints, Played, Policy, Until
+from bandanna.policies.base import Assigned, Frozen, Played, Policy, Until
 from bandanna.simulation.players.answers import Answers
 from bandanna.simulation.players.clients import arms_that_stay, averages, strangers
 from bandanna.simulation.run import Run

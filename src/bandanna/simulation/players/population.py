@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from bandanna.core.arrays import Floats
 from bandanna.core.arriving import Arriving
 from bandanna.core.coins import StreamCoins
 from bandanna.core.domain import Domain, Statistic
@@ -25,7 +26,7 @@ from bandanna.environments.population import PopulationWorld
 from bandanna.errors import InvalidArgument
 from bandanna.loop import close
 from bandanna.mechanisms.sources import FastNoise, NoiseSource
-from bandanna.policies.base import Ask, Assigned, Floats, Played, Policy
+from bandanna.policies.base import Ask, Assigned, Played, Policy
 from bandanna.protocols.base import FLOAT_BITS, BatchProtocol
 from bandanna.simulation.run import Run
 from bandanna.simulation.tally import Tally

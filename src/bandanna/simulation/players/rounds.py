@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bandanna.core.arrays import Floats, Ints
 from bandanna.core.domain import all_finite
 from bandanna.environments.base import World
-from bandanna.policies.base import Floats, Ints
 from bandanna.simulation.tally import Tally
 
 _BYTES = 64 << 20  # of a chunk

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from bandanna.core.arrays import Floats, Ints
 from bandanna.mechanisms.sources.replicated import ReplicatedNoise
-from bandanna.policies.base import Floats, Ints
 
 
 class PrefixSums:

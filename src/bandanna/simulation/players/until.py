@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bandanna.core.arrays import Floats
 from bandanna.core.coins import StreamCoins
 from bandanna.core.streams import Streams
 from bandanna.environments.base import World
 from bandanna.mechanisms.sources import FastNoise
-from bandanna.policies.base import Floats, Played
+from bandanna.policies.base import Played
 from bandanna.simulation.players.answers import Answers
 from bandanna.simulation.run import Run
 from bandanna.simulation.tally import Tally

@@ -18,7 +18,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from bandanna.mechanisms.sources import SecureNoise, inversion
+from bandanna.device import inversion
+from bandanna.device.secure import SecureNoise
 
 HALF = Fraction(1, 2)
 CHANCES = [HALF, Fraction(1, 4), Fraction(255, 256), Fraction(0.1), Fraction(1e-9)]

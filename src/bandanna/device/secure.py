@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from bandanna.core import require, sums
+from bandanna.core import require
+from bandanna.device.inversion import binomials
+from bandanna.device.noise import NoiseSource, Size, at_least, on_grid, parameter, shape
 from bandanna.errors import InsecureSource, MissingExtra
-from bandanna.mechanisms.sources.base import NoiseSource, Size, finite, parameter, shape
-from bandanna.mechanisms.sources.inversion import binomials
 
 
 class SecureNoise(NoiseSource):
@@ -39,9 +39,7 @@ class SecureNoise(NoiseSource):
 
     def gaussian(self, value: ArrayLike, *, std: float, grid: float) -> NDArray[np.float64]:
         """Multiples of the grid: the rounded value plus a discrete Gaussian of parameter std / grid."""
-        steps = on_grid(value, grid)
-        ratio = at_least("std", require.positive("std", std), grid)
-        return np.asarray((steps + self.discrete_gaussian(std=ratio, size=steps.shape)) * grid)
+        return np.asarray(self.gaussian_steps(on_grid(value, grid), std=std, grid=grid) * grid)
 
     def laplace(self, value: ArrayLike, *, scale: float, grid: float) -> NDArray[np.float64]:
         """Multiples of the grid: the rounded value plus a discrete Laplace of parameter scale / grid."""
@@ -82,22 +80,6 @@ class SecureNoise(NoiseSource):
         while (again := (np.diff(np.sort(keys, axis=-1), axis=-1) == 0).any(axis=-1)).any():
             keys[again] = _words((int(again.sum()), n))
         return np.argsort(keys, axis=-1).astype(np.int64).reshape(wanted)
-
-
-def on_grid(value: ArrayLike, grid: float) -> NDArray[np.int64]:
-    """The nearest multiple of the grid, counted in steps; exact, ties to even (0.5 and 1.5 go to 0 and 2)."""
-    if require.non_negative("grid", grid) == 0:
-        raise InsecureSource("grid = 0 is not allowed: a secure source adds integer noise on a grid > 0")
-    exact = finite(value)
-    return sums.steps(exact, np.zeros_like(exact), grid)
-
-
-@lru_cache(maxsize=64)
-def at_least(argument: str, scale: float, grid: float) -> float:
-    """scale / grid as a float that is never below the real quotient: rounding may only add noise."""
-    ratio = parameter(f"{argument} / grid", scale / grid)
-    below = Fraction(ratio) * Fraction(grid) < Fraction(scale)
-    return math.nextafter(ratio, math.inf) if below else ratio
 
 
 def _opendp(needed_for: str) -> Any:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
+from fractions import Fraction
+from functools import lru_cache
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from bandanna.core import require
+from bandanna.core import require, sums
 from bandanna.core.domain import reals
-from bandanna.errors import InvalidArgument, InvalidStatistic
+from bandanna.errors import InsecureSource, InvalidArgument, InvalidStatistic
 
 Size = int | tuple[int, ...]
 
@@ -36,6 +39,15 @@ class NoiseSource(ABC):
     @abstractmethod
     def laplace(self, value: ArrayLike, *, scale: float, grid: float) -> NDArray[np.float64]:
         """value + Laplace noise of parameter `scale`, fresh in every entry."""
+
+    def gaussian_steps(self, steps: NDArray[np.int64], *, std: float, grid: float) -> NDArray[np.int64]:
+        """Whole steps of the grid plus a discrete Gaussian of at least std / grid steps, fresh in every entry."""
+        ratio = at_least("std", require.positive("std", std), grid)
+        return np.asarray(steps + self.discrete_gaussian(std=ratio, size=steps.shape))
+
+    def named(self, name: str) -> NoiseSource:
+        """Where one part of a message draws: a stream of its own where a source has named streams, else this source."""
+        return self
 
     @abstractmethod
     def discrete_gaussian(self, *, std: float, size: Size) -> NDArray[np.int64]:
@@ -84,3 +96,28 @@ def finite(value: ArrayLike) -> NDArray[np.float64]:
         broken = int(np.count_nonzero(~np.isfinite(array)))
         raise InvalidStatistic("value", f"an array with {broken} entries that are not finite", "finite numbers")
     return array
+
+
+def on_grid(value: ArrayLike, grid: float) -> NDArray[np.int64]:
+    """The nearest multiple of the grid, counted in steps; exact, ties to even (0.5 and 1.5 go to 0 and 2)."""
+    if require.non_negative("grid", grid) == 0:
+        raise InsecureSource("grid = 0 is not allowed: a secure source adds integer noise on a grid > 0")
+    exact = finite(value)
+    return sums.steps(exact, np.zeros_like(exact), grid)
+
+
+@lru_cache(maxsize=64)
+def at_least(argument: str, scale: float, grid: float) -> float:
+    """scale / grid as a float that is never below the real quotient: rounding may only add noise."""
+    ratio = parameter(f"{argument} / grid", scale / grid)
+    below = Fraction(ratio) * Fraction(grid) < Fraction(scale)
+    return math.nextafter(ratio, math.inf) if below else ratio
+
+
+def noise_source(source: Any) -> NoiseSource:
+    """A noise source, or an error that says what one is."""
+    if not isinstance(source, NoiseSource):
+        raise InvalidArgument(
+            "source", source, "a NoiseSource: FastNoise(numpy.random.default_rng(seed)) or SecureNoise()"
+        )
+    return source

@@ -1,0 +1,56 @@
+"""What every device does: a statistic that was clipped here is checked once more and becomes a message of integers.
+
+A device is a frozen value of public parameters, so that a task's document can say which it is; it knows no price and
+no other role. Protocols build theirs from calibrated noise (`protocols/<name>/randomizer.py`), `from_parameters`
+builds the same one from plain values.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any
+
+from numpy.typing import NDArray
+
+from bandanna.core.arrays import Floats
+from bandanna.core.domain import Domain, Statistic
+from bandanna.device.noise import NoiseSource, noise_source
+
+Messages = NDArray[Any]  # (..., users, length) of int64; of float64 where a fast source draws real-valued noise
+
+
+@dataclass(frozen=True, kw_only=True)
+class Device(ABC):
+    """The randomizer of statistics in `domain`.
+
+    Privacy: a message is drawn anew at every call, with coins of its own. Whoever sees two messages about one statistic
+    has seen two releases: a device sends the bytes of the first again, never a second draw.
+    """
+
+    domain: Domain
+
+    def message(self, statistic: Statistic, source: NoiseSource) -> Messages:
+        """One row of numbers for every user: (..., users, dim) -> (..., users, length)."""
+        return self.encode(self.domain.readmit(statistic).rows(), noise_source(source))
+
+    def zero(self, source: NoiseSource) -> Messages:
+        """The message of a user who did not answer, (1, length): the domain's point nearest to 0, noised in full."""
+        return self.message(self.domain.nothing, source)
+
+    @abstractmethod
+    def encode(self, values: Floats, source: NoiseSource) -> Messages:
+        """Messages about points of the domain, (..., users, dim)."""
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """Everything that makes this device, as plain values for JSON: public, and enough for `from_parameters`."""
+        return dict(plain(self))
+
+
+def plain(value: Any) -> Any:
+    """Frozen values as dictionaries with their kind's name, tuples as lists, numbers as they are."""
+    if is_dataclass(value):
+        parts = {each.name: plain(getattr(value, each.name)) for each in fields(value) if each.init}
+        return {"kind": type(value).__name__, **parts}
+    return [plain(part) for part in value] if isinstance(value, tuple) else value

@@ -1,0 +1,53 @@
+"""What a device decides from a public snapshot: an index for every arm, and a coin between those that are tied.
+
+The tie rule is `core.linalg.favoured`: arms are tied whose index is the largest in single precision.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from bandanna.core.arrays import Bools, Floats, Ints
+from bandanna.core.coins import Coins
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choice:
+    """What devices do: the arm of each, and with which probability the policy chose it. R = replicate axes.
+
+    groups: under which name the runner keeps a device's row, an index into `Policy.keeps`; None: under the first.
+    """
+
+    actions: Ints  # (*R, n)
+    probabilities: Floats  # (*R, n)
+    groups: Ints | None = None  # (*R, n)
+
+
+def certain(actions: Ints, groups: Ints | None = None) -> Choice:
+    """A choice without randomness."""
+    return Choice(actions=actions, probabilities=np.ones(actions.shape), groups=groups)
+
+
+def scores(theta: Floats, inverse: Floats, radius: float, contexts: Floats) -> Floats:
+    """<x, theta> + radius |x|_{V^{-1}} for every arm: (*R, rounds, K, d) -> (*R, rounds, K).
+
+    One product for each round, never one for all of them: nobody's numbers depend on who else is there.
+    """
+    arms = np.ascontiguousarray(contexts)
+    columns = np.concatenate([theta[..., None], radius**2 * inverse], axis=-1)
+    projected = arms @ np.ascontiguousarray(columns)[..., None, :, :]  # (*R, rounds, K, 1 + d)
+    spread = np.einsum("...i,...i->...", projected[..., 1:], arms)  # radius^2 x^T V^{-1} x
+    return np.asarray(projected[..., 0] + np.sqrt(np.maximum(spread, 0.0, out=spread), out=spread))
+
+
+def pick(first: Ints, tied: Bools | None, coins: Coins) -> Choice:
+    """One of each user's tied arms, all equally likely; `first` and `tied` as `linalg.favoured` gives them."""
+    if tied is None:
+        return Choice(actions=first, probabilities=np.ones(first.shape))
+    counts = np.asarray(np.sum(tied, axis=-1, dtype=np.int64))  # (*R, users)
+    several, rank = counts > 1, coins.below(counts)
+    reached = np.cumsum(tied[several], axis=-1) > rank[several][:, None]  # from the arm of that rank on
+    first[several] = np.argmax(reached, axis=-1)
+    return Choice(actions=first, probabilities=np.asarray(1 / counts))

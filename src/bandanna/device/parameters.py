@@ -1,0 +1,46 @@
+"""Devices and domains from plain values, as a task's document holds them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any
+
+from bandanna.core.domain import Ball, Box
+from bandanna.core.report import LinearReport
+from bandanna.core.shapes import Bits, SymmetricMatrix
+from bandanna.device.base import Device, plain
+from bandanna.device.counts import Answer, Copies, Counts
+from bandanna.device.levels import Levels
+from bandanna.device.reports import Noisy, Plain
+from bandanna.errors import InvalidArgument
+
+_DOMAINS = (Ball, Box, Bits, LinearReport, SymmetricMatrix)
+_DEVICES = (Plain, Noisy, Counts, Copies, Answer, Levels)
+_KINDS: dict[str, type] = {kind.__name__: kind for kind in (*_DOMAINS, *_DEVICES)}
+
+
+def from_parameters(parameters: Mapping[str, Any]) -> Device:
+    """The device whose `parameters` these are; its messages are the same under the same randomness."""
+    made = _made(parameters)
+    if not isinstance(made, Device):
+        raise InvalidArgument("parameters", parameters.get("kind"), f"one of {[kind.__name__ for kind in _DEVICES]}")
+    return made
+
+
+def _made(value: Any) -> Any:
+    """A value of a known kind; unknown kinds, missing fields and fields of other versions are refused."""
+    if isinstance(value, list):
+        return tuple(_made(part) for part in value)
+    if not isinstance(value, Mapping):
+        return value
+    kind = _KINDS.get(str(value.get("kind")))
+    if kind is None:
+        raise InvalidArgument("kind", value.get("kind"), f"one of {sorted(_KINDS)}")
+    names = {each.name for each in fields(kind) if each.init}
+    if set(value) != {"kind", *names}:
+        raise InvalidArgument("parameters", sorted(map(str, value)), f"kind, {', '.join(sorted(names))}")
+    made = kind(**{name: _made(value[name]) for name in names})
+    if plain(made) != dict(value):
+        raise InvalidArgument("parameters", dict(value), f"those of a {kind.__name__}: {plain(made)}")
+    return made

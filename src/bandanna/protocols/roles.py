@@ -1,0 +1,215 @@
+"""The roles behind a device: mixers gather or add what arrives, analyzers turn what mixers forward into estimates.
+
+    messages = protocol.device.message(statistic, source)                    with the user
+    held     = protocol.mixer.add(held, protocol.mixer.check(messages))      shuffler, or server
+    view     = protocol.mixer.close(held)
+    state, estimate = protocol.analyzer.analyze(state, view, source)         server
+
+They are frozen values that exchange integers, and what they hold in between are values too: the simulator
+(`path="messages"`), an agent and separate processes run the same code.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from bandanna.core import require, sums
+from bandanna.core.arrays import Floats, Ints
+from bandanna.core.domain import Domain, numbers
+from bandanna.core.estimate import Estimate
+from bandanna.device import Messages, NoiseSource
+from bandanna.errors import InvalidArgument, InvalidStatistic
+
+_STEPS = 2**62  # of a report, beyond which no noise takes it
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Held:
+    """What a mixer has of `users` users, and the analyzer's view: totals, (..., dim), or rows, (..., users, dim)."""
+
+    users: int
+    numbers: Ints | Floats
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mixer(ABC):
+    """Takes messages in any portions and forwards them when at least `least` users are in: fewer never leave it.
+
+    Privacy: it draws nothing, so what it forwards is priced whatever it does in between.
+    """
+
+    domain: Domain
+    least: int = 1
+
+    @property
+    def length(self) -> int:
+        """Numbers in a message."""
+        return self.domain.dim
+
+    def check(self, messages: Any) -> Messages:
+        """Messages from outside, (..., users, length), as they came; or an error that says what is wrong with them."""
+        array = numbers("messages", messages, "integers (reals from a fast source)", kinds="if")
+        if array.ndim < 2 or array.shape[-1] != self.length:
+            raise InvalidStatistic("messages", f"array of shape {array.shape}", f"shape (..., users, {self.length})")
+        if array.dtype not in (np.int64, np.float64):
+            raise InvalidStatistic("messages", f"array of dtype {array.dtype}", "64-bit integers")
+        self.check_range(array)
+        return array
+
+    @abstractmethod
+    def check_range(self, messages: Messages) -> None:
+        """Refuse numbers that no honest device sends."""
+
+    @abstractmethod
+    def empty(self, replicates: tuple[int, ...] = ()) -> Any:
+        """Nothing has arrived."""
+
+    @abstractmethod
+    def add(self, held: Any, messages: Messages) -> Any:
+        """What is held with some more users."""
+
+    @abstractmethod
+    def close(self, held: Any) -> Any:
+        """What the analyzer gets to see; closing once more gives the same."""
+
+    @abstractmethod
+    def forget(self, held: Any) -> Any:
+        """What is still held when the view has been forwarded."""
+
+    def portions(self, held: Any, messages: Messages) -> Iterator[Messages]:
+        """Messages cut where the mixer closes in between."""
+        yield messages
+
+
+@dataclass(frozen=True, kw_only=True)
+class Adding(Mixer):
+    """Adds counts and forwards their totals. Permuting the users' counts instead would not be private."""
+
+    @property
+    @abstractmethod
+    def largest(self) -> Ints:
+        """The largest count of each coordinate."""
+
+    def check_range(self, messages: Messages) -> None:
+        """Integers from 0 to the largest count."""
+        if messages.dtype != np.int64:
+            raise InvalidStatistic("messages", f"array of dtype {messages.dtype}", "64-bit integers")
+        refuse(
+            "messages", messages, (messages < 0) | (messages > self.largest), f"counts from 0 to {_shown(self.largest)}"
+        )
+
+    def empty(self, replicates: tuple[int, ...] = ()) -> Held:
+        """Zeros."""
+        return Held(users=0, numbers=np.zeros((*replicates, self.domain.dim), dtype=np.int64))
+
+    def add(self, held: Held, messages: Messages) -> Held:
+        """Totals: (..., dim) and (..., users, dim) -> (..., dim)."""
+        same_replicates(messages, held.numbers.shape[:-1])
+        return Held(users=held.users + messages.shape[-2], numbers=held.numbers + np.sum(messages, axis=-2))
+
+    def close(self, held: Held) -> Held:
+        """The totals."""
+        enough(self.least, held.users)
+        return held
+
+    def forget(self, held: Held) -> Held:
+        """Nothing."""
+        return self.empty(held.numbers.shape[:-1])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gathering(Mixer):
+    """Keeps every user's row: for servers that may see them, with or without noise."""
+
+    noisy: bool = False
+
+    def check_range(self, messages: Messages) -> None:
+        """Points of the domain; of noisy reports, anything that noise can make of one."""
+        if not self.noisy:
+            self.domain.check(statistics(messages, self.domain))
+        elif messages.dtype == np.int64:
+            refuse(
+                "messages", messages, (messages >= _STEPS) | (messages <= -_STEPS), "fewer than 2^62 steps of the grid"
+            )
+        else:
+            refuse("messages", messages, ~np.isfinite(messages), "finite numbers")
+
+    def empty(self, replicates: tuple[int, ...] = ()) -> Held:
+        """No rows."""
+        return Held(users=0, numbers=np.zeros((*replicates, 0, self.domain.dim), dtype=np.int64))
+
+    def add(self, held: Held, messages: Messages) -> Held:
+        """One row after the other."""
+        same_replicates(messages, held.numbers.shape[:-2])
+        if not held.users:
+            return Held(users=messages.shape[-2], numbers=messages)
+        if held.numbers.dtype != messages.dtype:
+            raise InvalidStatistic("messages", f"array of dtype {messages.dtype}", f"{held.numbers.dtype}, as before")
+        rows = np.concatenate([held.numbers, messages], axis=-2)
+        return Held(users=rows.shape[-2], numbers=rows)
+
+    def close(self, held: Held) -> Held:
+        """The rows."""
+        enough(self.least, held.users)
+        return held
+
+    def forget(self, held: Held) -> Held:
+        """Nothing."""
+        return self.empty(held.numbers.shape[:-2])
+
+
+class Analyzer(ABC):
+    """Turns views into estimates. A batch's has no state; a stream's is what it has released and may be published."""
+
+    def begin(self, replicates: tuple[int, ...] = ()) -> Any:
+        """Before the first view."""
+        return None
+
+    @abstractmethod
+    def analyze(self, state: Any, view: Any, source: NoiseSource) -> tuple[Any, Estimate]:
+        """The next state and the estimate; `source` is for servers that add noise themselves."""
+
+
+def statistics(messages: Messages, domain: Domain) -> Floats:
+    """Plain statistics as reals, however they were sent."""
+    if messages.dtype != np.int64:
+        return np.asarray(messages)
+    return np.asarray(messages * sums.finest(domain.reach) + domain.origin)
+
+
+def exact_total(rows: Messages, domain: Domain) -> sums.Pair:
+    """The exact sum over users of plain statistics minus the domain's public origin, however they were sent."""
+    if rows.dtype == np.int64:
+        return sums.sum_steps(np.asarray(rows, dtype=np.int64), sums.finest(domain.reach))
+    return sums.exact_sum(rows - domain.origin, domain.reach)
+
+
+def enough(calibrated: int, users: int) -> None:
+    """Noise that belongs to a batch of B users is enough for n >= B of them (calibration.md A.6); fewer are refused."""
+    if require.whole("users", users) < calibrated:
+        allowed = f"at least {calibrated} users, for whom the noise is calibrated: wait for more, or recalibrate"
+        raise InvalidArgument("batch", users, allowed)
+
+
+def refuse(argument: str, messages: Messages, wrong: Any, allowed: str) -> None:
+    """An error that names the first number that is wrong, and its place."""
+    if np.any(wrong):
+        place = tuple(int(i) for i in np.argwhere(wrong)[0])
+        raise InvalidStatistic(f"{argument}[{', '.join(map(str, place))}]", messages[place].item(), allowed)
+
+
+def same_replicates(messages: Messages, replicates: tuple[int, ...]) -> None:
+    """Messages of as many replicates as the mixer began with."""
+    if messages.shape[:-2] != replicates:
+        allowed = f"replicates {replicates}, as it began with"
+        raise InvalidStatistic("statistics", f"array of shape {messages.shape}", allowed)
+
+
+def _shown(largest: Ints) -> str:
+    """One number where all are equal."""
+    return str(largest[0]) if np.all(largest == largest[0]) else str(largest.tolist())

@@ -1,0 +1,55 @@
+"""A device is light: no other role, no accountant and no SciPy is loaded with it, whatever it sends."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from bandanna.accounting.calibration.binomial import BinomialNoise
+from bandanna.core.report import LinearReport
+from bandanna.protocols import LocalBits, Protocol, ShuffleBinomial, ShuffleBits
+
+PROTOCOLS: dict[str, Protocol] = {
+    "shuffled counts": ShuffleBinomial(
+        domain=LinearReport(features=3), noise=BinomialNoise(scale=4.0, trials=400, users=20)
+    ),
+    "shuffled bits": ShuffleBits(noise=BinomialNoise(scale=3.0, trials=40, users=20)),
+    "local bits": LocalBits(epsilon=1.0),
+}
+PROGRAM = """
+import json, sys
+import numpy as np
+from bandanna.device import SecureNoise, from_parameters
+from bandanna.device.choice import pick, scores
+from bandanna.core.coins import SecureCoins
+from bandanna.core.linalg import favoured
+
+device = from_parameters(json.loads(sys.argv[1]))
+index = scores(np.ones(3), np.eye(3), 0.5, np.random.default_rng(0).normal(size=(1, 4, 3)))
+choice = pick(*favoured(index), SecureCoins())
+message = device.message(device.domain.admit(np.ones((1, device.domain.dim))), SecureNoise())
+zero = device.zero(SecureNoise())
+print(json.dumps([message.tolist(), zero.tolist(), choice.actions.tolist(), sorted(sys.modules)]))
+"""
+
+
+@pytest.mark.parametrize("name", PROTOCOLS)
+def test_a_message_needs_numpy_and_the_device(name: str) -> None:
+    """What a phone must carry for one message is more than NumPy, `bandanna.core` and `bandanna.device`."""
+    protocol = PROTOCOLS[name]
+    run = subprocess.run(
+        [sys.executable, "-c", PROGRAM, json.dumps(protocol.device.parameters)],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    message, zero, actions, modules = json.loads(run.stdout)
+    assert len(message[0]) == len(zero[0]) == protocol.mixer.length
+    assert all(type(number) is int for number in message[0] + zero[0])
+    assert actions[0] in range(4)
+    ours = {module.split(".")[1] for module in modules if module.startswith("bandanna.")}
+    assert ours == {"core", "device", "errors"}
+    assert not {"scipy", "opendp", "dp_accounting"} & set(modules)

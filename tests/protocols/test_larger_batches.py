@@ -1,0 +1,92 @@
+"""Noise that is calibrated for B users is enough for n >= B of them (calibration.md A.6): enumerated, and by price."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy import stats
+
+from bandanna.accounting import accountant
+from bandanna.accounting.budgets import ApproxDP
+from bandanna.accounting.calibration.bits import bit_event
+from bandanna.accounting.events import ShuffledGaussianEvent
+from bandanna.core.domain import Ball, Box, Domain
+from bandanna.core.report import LinearReport
+from bandanna.protocols import ShuffleBinomial, ShuffleBits, ShuffleGaussian
+
+BATCH = 20
+LARGER = (BATCH, BATCH + 1, BATCH + 7, 2 * BATCH, 10 * BATCH)
+BUDGETS = (ApproxDP(epsilon=1.0, delta=1e-5), ApproxDP(epsilon=0.3, delta=1e-3), ApproxDP(epsilon=4.0, delta=1e-6))
+each_budget = pytest.mark.parametrize("budget", BUDGETS, ids=lambda one: f"{one.epsilon:g}")
+
+
+def falls(numbers: list[float]) -> bool:
+    """Whether no number is above the first, but for what searches leave open."""
+    return all(number <= numbers[0] * (1 + 1e-9) for number in numbers)
+
+
+@each_budget
+@pytest.mark.parametrize("domain", [Ball(dim=3), Box(dim=2), LinearReport(features=3)], ids=["ball", "box", "report"])
+def test_totals_of_more_users_cost_no_more(domain: Domain, budget: ApproxDP) -> None:
+    """The accountant asks more for the totals of n > B users than for those of B, or B's price is not tight."""
+    protocol = ShuffleBinomial.calibrate(domain=domain, budget=budget, batch=BATCH)
+    sizes: dict[str, Any] = {"sensitivity": domain.sensitivity, "reach": domain.reach, "dim": domain.dim}
+
+    def epsilons(noise: Any) -> list[float]:
+        return [accountant.epsilon(noise.for_users(n).event(**sizes), budget.delta) for n in LARGER]
+
+    stated = epsilons(protocol.noise)
+    assert stated[0] == protocol.guarantee.epsilon <= budget.epsilon
+    assert falls(stated)
+    weaker = dataclasses.replace(protocol.noise, trials=round(0.64 * protocol.noise.trials))
+    assert epsilons(weaker)[0] > budget.epsilon
+    fewer = protocol.noise.for_users(round(0.8 * BATCH)).event(**sizes)
+    assert accountant.epsilon(fewer, budget.delta) > budget.epsilon  # why a smaller batch is refused
+
+
+def exact_delta(copies: int, coins: int, epsilon: float) -> float:
+    """Of Bin(coins, 1/2) against its shift by `copies`, in the worse direction, by enumeration."""
+    window = np.arange(coins + copies + 1)
+    still, moved = (stats.binom.pmf(window - shift, coins, 0.5) for shift in (0, copies))
+    pairs: list[tuple[NDArray[np.float64], NDArray[np.float64]]] = [(still, moved), (moved, still)]
+    return max(math.fsum(np.maximum(p - math.exp(epsilon) * q, 0.0)) for p, q in pairs)
+
+
+@each_budget
+def test_bits_of_more_users_say_no_more(budget: ApproxDP) -> None:
+    """The total of n > B users, enumerated, tells more about one of them than the total of B does."""
+    noise = ShuffleBits.calibrate(budget=budget, batch=BATCH).noise
+    deltas = [exact_delta(int(noise.scale), n * noise.trials, budget.epsilon) for n in LARGER]
+    assert deltas[0] <= budget.delta * (1 + 1e-9)
+    assert falls(deltas)
+    stated = [accountant.epsilon(bit_event(noise, users=n), budget.delta) for n in LARGER]
+    assert falls(stated)
+    assert exact_delta(int(noise.scale), round(0.64 * BATCH * noise.trials), budget.epsilon) > budget.delta
+    assert exact_delta(int(noise.scale), round(0.8 * BATCH) * noise.trials, budget.epsilon) > budget.delta
+
+
+@each_budget
+def test_shuffled_reports_among_more_cost_no_more(budget: ApproxDP) -> None:
+    """The clones bound asks more for n > B shuffled reports than for B, or B's price is not tight."""
+    protocol = ShuffleGaussian.calibrate(domain=Ball(dim=2), budget=budget, batch=200)
+    event = protocol.event
+    assert isinstance(event, ShuffledGaussianEvent)
+    stated = [accountant.epsilon(dataclasses.replace(event, users=n), budget.delta) for n in (200, 201, 400, 2000)]
+    assert stated[0] == protocol.guarantee.epsilon <= budget.epsilon
+    assert falls(stated)
+    assert stated[-1] < 0.95 * stated[0] or budget.epsilon > 1  # where shuffling hides, more users hide better
+    weaker = dataclasses.replace(protocol, noise_std=0.8 * protocol.noise_std)
+    assert weaker.guarantee.epsilon > budget.epsilon
+
+
+@pytest.mark.parametrize("users", [2, 3])
+def test_the_larger_view_is_made_from_the_smaller(users: int) -> None:
+    """The law of n users' totals is not that of B users' totals plus what n - B others send by themselves."""
+    noise = ShuffleBits.calibrate(budget=ApproxDP(epsilon=2.0, delta=1e-2), batch=2).noise
+    coins = [stats.binom.pmf(np.arange(n * noise.trials + 1), n * noise.trials, 0.5) for n in (users, 2, users + 2)]
+    assert np.allclose(np.convolve(coins[0], coins[1]), coins[2], rtol=1e-9, atol=1e-15)
