@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bandanna.core import sums
-from bandanna.core.sums import exact_sum
+from bandanna.core.sums import exact_sum, finest, steps_of, sum_steps
 from bandanna.errors import InvalidStatistic
 
 
@@ -87,3 +87,21 @@ def test_sums_beyond_the_integers_are_refused() -> None:
         sums.nearest((np.array([2.0**52]), np.zeros(1)), 1.0)
     with pytest.raises(InvalidStatistic, match="2\\^62"):
         sums.nearest((np.array([2.0**62]), np.zeros(1)), 1.0)
+
+
+@pytest.mark.parametrize("bound", [1.0, 2.0, math.nextafter(1.0, 0.0), 3e-7, 1e9])
+def test_integers_on_the_wire_have_the_same_exact_sum(bound: float) -> None:
+    """Statistics sent as 64-bit steps add up to another number than the statistics themselves, in any order."""
+    rng = np.random.default_rng(3)
+    shares = np.concatenate([rng.uniform(-1, 1, (500, 2)), np.ones((30, 2)), -np.ones((9, 2)), np.zeros((1, 2))])
+    values = bound * shares
+    values[::7] *= 1e-9
+    steps = steps_of(values, bound)
+    assert steps.dtype == np.int64
+    assert np.max(np.abs(steps * finest(bound) - values)) <= finest(bound)
+    for order in (slice(None), slice(None, None, -1)):
+        for one, other in zip(sum_steps(steps[order], finest(bound)), exact_sum(values, bound), strict=True):
+            assert np.array_equal(one, other)
+    exact = [sum(map(int, column)) for column in steps.T]  # by Python's integers, which have no largest
+    high, rest = sum_steps(steps)
+    assert [int(h) + int(r) for h, r in zip(high, rest, strict=True)] == exact

@@ -267,3 +267,22 @@ def test_portions_of_other_makes_are_refused() -> None:
     mixer, real = BATCH["clear"].mixer, BATCH["clear"].device.message(REPORT.nothing, fast())
     with pytest.raises(InvalidStatistic, match="dtype"):
         mixer.add(mixer.add(mixer.empty(), real), BATCH["clear"].device.zero(SecureNoise()))
+
+
+def test_streams_of_an_earlier_version_go_on() -> None:
+    """What concurrent shufflers held in a file, as one value with the analyzer's sums, is lost."""
+    protocol = STREAMS["concurrent"]
+    state, _ = protocol.release(protocol.begin(), values(protocol, users=3), fast())
+    new = json.loads(CODE.dumps(state))
+    inside = new["fields"]["held"]["fields"]
+    old = {"users": inside["users"], "held": inside["totals"], "sums": new["fields"]["sums"], "owed": inside["owed"]}
+    assert same(CODE.loads(json.dumps({"kind": "ConcurrentRunning", "fields": old})), state)
+
+
+def test_a_batch_without_its_coins_has_no_way_out() -> None:
+    """A shuffler forwards a full batch of which the simulator has yet to draw the coins."""
+    protocol = STREAMS["concurrent"]
+    held = protocol.mixer.add(protocol.mixer.empty(), protocol.device.message(protocol.admit(values(protocol)), fast()))
+    assert protocol.mixer.close(held).users == USERS
+    with pytest.raises(InvalidArgument, match="coins"):
+        protocol.mixer.close(replace(held, owed=(USERS, 0)))

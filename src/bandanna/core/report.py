@@ -19,10 +19,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from bandanna.core import require
+from bandanna.core.arrays import Floats
 from bandanna.core.domain import Domain, Statistic, all_finite, clip_norm, reals, size
 from bandanna.errors import InvalidStatistic
-
-Floats = NDArray[np.float64]
 
 MOST_FEATURES = 10_000  # whose report has fifty million coordinates
 

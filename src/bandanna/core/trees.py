@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from bandanna.core.arrays import Floats
 
 
 def averaged(own: Sequence[Floats], degrees: Sequence[int], weights: Sequence[float]) -> list[Floats]:

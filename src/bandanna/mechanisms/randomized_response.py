@@ -7,17 +7,16 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from bandanna.accounting.events import DiscreteLaplaceEvent
 from bandanna.core import require
+from bandanna.core.arrays import Floats
 from bandanna.device.counts import answers, chance_of_one
 from bandanna.device.noise import noise_source
 from bandanna.errors import InvalidBudget, InvalidStatistic
 from bandanna.mechanisms.base import Mechanism
 from bandanna.mechanisms.sources import NoiseSource
-
-Floats = NDArray[np.float64]
 
 _STEP = 2.0**-53  # of a uniform number
 LEAST = 1e-12  # an epsilon of many steps

@@ -7,15 +7,13 @@ prefix sums. B z is a recurrence for a BLT and sums of blocks for a tree: O(T), 
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bandanna.accounting.factorisation import BLT, BinaryTree
 from bandanna.core import trees
+from bandanna.core.arrays import Floats
 from bandanna.errors import InvalidArgument
 from bandanna.mechanisms.continual import ContinualGaussian
 from bandanna.mechanisms.sources import NoiseSource
-
-Floats = NDArray[np.float64]
 
 
 def prefixes(values: Floats, mechanism: ContinualGaussian, source: NoiseSource) -> Floats:

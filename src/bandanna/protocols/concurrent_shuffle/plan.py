@@ -17,13 +17,12 @@ from numpy.typing import NDArray
 from bandanna.accounting.budgets import Budget
 from bandanna.accounting.calibration.gaussian import finite_mu
 from bandanna.core import require
+from bandanna.core.arrays import Floats
 from bandanna.core.domain import Domain
 from bandanna.errors import InvalidArgument
 from bandanna.protocols.concurrent_shuffle.privacy import approximate
 from bandanna.protocols.concurrent_shuffle.schedule import BatchTree
 from bandanna.protocols.concurrent_shuffle.split import unit_std
-
-Floats = NDArray[np.float64]
 
 _SHORTLIST = 24
 _NEAR = 1.05  # numbers of levels whose first tree is within this factor of the best are looked at more closely
