@@ -13,7 +13,7 @@ from bandanna.core.shapes import Bits
 from bandanna.errors import InvalidArgument, InvalidBudget
 from bandanna.protocols.central_laplace import CentralLaplace
 from bandanna.protocols.opening import NEAR, open_batch
-from bandanna.protocols.trust import Privacy, central, local, none, shuffle
+from bandanna.protocols.trust import Privacy, central, concurrent, local, none, shuffle
 
 APPROX = {"epsilon": 1.0, "delta": 1e-5}
 
@@ -91,3 +91,9 @@ def test_what_has_no_protocol_is_refused_by_name() -> None:
             open_batch(wrong, Box(dim=1), 10)
     with pytest.raises(InvalidArgument, match="no lattice holds their sum"):
         open_batch(central(epsilon=1.0, delta=0.0), Box(dim=1), 2**62)
+
+
+def test_concurrent_shufflers_are_not_local_noise() -> None:
+    """Users who trust concurrent shufflers would get noise for nobody being trusted, and a guarantee that says so."""
+    with pytest.raises(InvalidArgument, match="privacy = 'concurrent'"):
+        open_batch(concurrent(**APPROX), Box(dim=2), 10)

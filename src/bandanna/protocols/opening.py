@@ -17,10 +17,11 @@ from bandanna.accounting import accountant
 from bandanna.accounting.budgets import ApproxDP
 from bandanna.accounting.calibration.binomial import noise_of_std
 from bandanna.accounting.calibration.bits import bit_noise_of_std
+from bandanna.core import require
 from bandanna.core.domain import Domain
 from bandanna.core.shapes import Bits
-from bandanna.errors import CalibrationError, InvalidBudget
-from bandanna.protocols.base import BatchProtocol
+from bandanna.errors import CalibrationError, InvalidArgument, InvalidBudget
+from bandanna.protocols.base import BatchProtocol, a_domain
 from bandanna.protocols.central_gaussian import CentralGaussian
 from bandanna.protocols.central_laplace import CentralLaplace
 from bandanna.protocols.clear import Clear
@@ -42,6 +43,12 @@ def open_batch(privacy: Privacy, domain: Domain, users: int, *, quick: bool = Fa
     quick: in the shuffle model noise a little above the central one, if the accountant finds it enough, instead of a
     search for the least: for policies with many sizes of batches.
     """
+    if not isinstance(privacy, Privacy) or privacy.model == "concurrent":
+        shown = privacy.model if isinstance(privacy, Privacy) else privacy
+        allowed = "bd.none(), bd.central(...), bd.local(...) or bd.shuffle(...); concurrent shufflers sum whole streams"
+        raise InvalidArgument("privacy", shown, allowed)
+    a_domain(domain)
+    require.whole("users", users, most=2**63 - 1)
     sized = privacy.model == "shuffle" or privacy.pure  # other noise is the same for every number of users
     return _opened(privacy, domain, users if sized else 0, quick)
 

@@ -26,7 +26,7 @@ _CONTEXTS = worlds.SphereContexts(dim=2, n_arms=5)
 _GLM = worlds.GeneralisedLinear(dim=2, n_arms=4, norm=2.0)
 _PEOPLE = worlds.Population(dim=2, n_arms=4, sigma=0.1)
 
-_LINEAR = {"dim": 3, "horizon": 120, "width": 0.2}
+_LINEAR = {"dim": 3, "horizon": 80, "width": 0.2}
 _ARMS = {"n_arms": 3, "horizon": 150}
 _LOGISTIC = {"dim": 2, "horizon": 150, "parameter_bound": 2.0}
 _CLIENTS = {"dim": 2, "horizon": 900}
