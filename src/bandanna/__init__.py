@@ -36,6 +36,13 @@ _HOMES = {
     "FastNoise": "bandanna.mechanisms.sources",
     "NoiseSource": "bandanna.mechanisms.sources",
     "SecureNoise": "bandanna.mechanisms.sources",
+    "Ask": "bandanna.policies.base",
+    "Assigned": "bandanna.policies.base",
+    "Choice": "bandanna.policies.base",
+    "Frozen": "bandanna.policies.base",
+    "Played": "bandanna.policies.base",
+    "Policy": "bandanna.policies.base",
+    "Until": "bandanna.policies.base",
     "Anytime": "bandanna.policies.linear.anytime",
     "PaperConfidence": "bandanna.policies.linear.confidence",
     "BGLinUCB": "bandanna.policies.glm",
@@ -67,6 +74,7 @@ _HOMES = {
     "ShuffleBinomial": "bandanna.protocols",
     "ShuffleBits": "bandanna.protocols",
     "ShuffleGaussian": "bandanna.protocols",
+    "open_batch": "bandanna.protocols.opening",
     "Privacy": "bandanna.protocols.trust",
     "central": "bandanna.protocols.trust",
     "concurrent": "bandanna.protocols.trust",
@@ -74,7 +82,7 @@ _HOMES = {
     "none": "bandanna.protocols.trust",
     "shuffle": "bandanna.protocols.trust",
     "simulate": "bandanna.simulation.engine",
-    "plot_regret": "bandanna.simulation.figures",
+    "plot_regret": "bandanna.figures.regret",
     "Result": "bandanna.simulation.result",
 }
 _FOLDERS = (
@@ -85,6 +93,8 @@ _FOLDERS = (
     "design",
     "environments",
     "errors",
+    "experiments",
+    "figures",
     "glm",
     "mechanisms",
     "policies",
@@ -98,6 +108,8 @@ __all__ = [
     "Agent",
     "Anytime",
     "ApproxDP",
+    "Ask",
+    "Assigned",
     "BGLinUCB",
     "Ball",
     "BandannaError",
@@ -106,6 +118,7 @@ __all__ = [
     "CentralContinual",
     "CentralGaussian",
     "CentralLaplace",
+    "Choice",
     "Clear",
     "ConcurrentShuffle",
     "ContinualSum",
@@ -116,6 +129,7 @@ __all__ = [
     "Estimate",
     "ExplicitPolicy",
     "FastNoise",
+    "Frozen",
     "GLMJDP",
     "GLMSDP",
     "GLMUCB",
@@ -136,6 +150,8 @@ __all__ = [
     "OFULJDP",
     "PaperConfidence",
     "PhasedElimination",
+    "Played",
+    "Policy",
     "Privacy",
     "PureDP",
     "RSGLinUCB",
@@ -151,6 +167,7 @@ __all__ = [
     "Thompson",
     "UCB1",
     "UCBEpisodes",
+    "Until",
     "ZCDP",
     "__version__",
     "accounting",
@@ -162,12 +179,15 @@ __all__ = [
     "design",
     "environments",
     "errors",
+    "experiments",
+    "figures",
     "geometric",
     "glm",
     "local",
     "make",
     "mechanisms",
     "none",
+    "open_batch",
     "plot_regret",
     "policies",
     "protocols",
@@ -186,6 +206,8 @@ if TYPE_CHECKING:
         design,
         environments,
         errors,
+        experiments,
+        figures,
         glm,
         mechanisms,
         policies,
@@ -207,6 +229,7 @@ if TYPE_CHECKING:
     from bandanna.core.shapes import Bits, SymmetricMatrix
     from bandanna.counters import ContinualSum
     from bandanna.errors import BandannaError
+    from bandanna.figures.regret import plot_regret
     from bandanna.mechanisms.sources import FastNoise, NoiseSource, SecureNoise
     from bandanna.policies.arms.gope import GOPE
     from bandanna.policies.arms.ldp_ucb import LDPUCB
@@ -214,6 +237,7 @@ if TYPE_CHECKING:
     from bandanna.policies.arms.thompson import Thompson
     from bandanna.policies.arms.ucb1 import UCB1
     from bandanna.policies.arms.ucb_episodes import UCBEpisodes
+    from bandanna.policies.base import Ask, Assigned, Choice, Frozen, Played, Policy, Until
     from bandanna.policies.distributed.phased_elimination import PhasedElimination
     from bandanna.policies.glm import GLMJDP, GLMSDP, GLMUCB, GLOC, BGLinUCB, ECOLog, RSGLinUCB
     from bandanna.policies.linear.anytime import Anytime
@@ -235,9 +259,9 @@ if TYPE_CHECKING:
         ShuffleBits,
         ShuffleGaussian,
     )
+    from bandanna.protocols.opening import open_batch
     from bandanna.protocols.trust import Privacy, central, concurrent, local, none, shuffle
     from bandanna.simulation.engine import simulate
-    from bandanna.simulation.figures import plot_regret
     from bandanna.simulation.result import Result
 
 

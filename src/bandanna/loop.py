@@ -36,7 +36,7 @@ def close(steps: Generator[Ask, Estimate, State], answer: Callable[[Ask], Estima
 
 
 def check_whole(episode: Episode, played: Played) -> None:
-    """Refuse a batch that somebody closed early or late: how many answer for it is public, who did not has a row too."""
+    """Refuse a batch that was closed early or late: how many answer for it is public, who did not has a row too."""
     if isinstance(episode, Frozen) and (rows := played.rewards.shape[-1]) != episode.users:
         raise InvalidArgument("rows", rows, f"{episode.users}, as many as the episode has users: batches are public")
 

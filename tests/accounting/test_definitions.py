@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from bandanna.accounting.definitions import ExplicitPolicy, adversaries, identity, pretending
 from bandanna.errors import InvalidArgument, InvalidBudget
-from bandanna.papers.definitions_004 import definitions, printed_policy
+from bandanna.papers.p004.definitions import definitions, printed_policy
 
 SIZES = [(3, 2), (2, 3)]  # (T, K)
 

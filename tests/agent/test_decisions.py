@@ -10,15 +10,15 @@ import pytest
 from numpy.typing import NDArray
 
 import bandanna as bd
-from bandanna.agent import Agent, releases
+from bandanna.agent import Agent, release
 from bandanna.core.coins import Coins, StreamCoins
 from bandanna.core.streams import Streams
 from bandanna.environments import Bounded, LinearContextual
 from bandanna.errors import BandannaError, ClippingWarning, InvalidArgument, InvalidStatistic
 from bandanna.mechanisms.sources.base import NoiseSource, Size, shape
 from bandanna.mechanisms.sources.replicated import ReplicatedNoise
-from bandanna.policies.linear.anytime import Anytime
 from bandanna.policies.base import Choice
+from bandanna.policies.linear.anytime import Anytime
 
 BUDGET: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-5}
 POLICIES = {
@@ -75,17 +75,6 @@ class OneSeed(NoiseSource):
 OneSeed.__abstractmethods__ = frozenset()
 
 
-class OneSeedsCoins(Coins):
-    """The simulator's coins for one seed, without the axis of the seeds."""
-
-    def __init__(self, streams: Streams) -> None:
-        self._coins = StreamCoins(streams)
-
-    def below(self, counts: NDArray[np.int64]) -> NDArray[np.int64]:
-        """As the simulator draws them."""
-        return self._coins.below(counts[None])[0]
-
-
 def simulated_actions(run: Any, env: LinearContextual, monkeypatch: pytest.MonkeyPatch, **how: Any) -> list[int]:
     """The actions of the simulator's run of seed 5."""
     actions: list[int] = []
@@ -111,7 +100,7 @@ def test_simulator_and_agent_decide_alike(name: str, monkeypatch: pytest.MonkeyP
     streams = Streams([5])
     world, agent = env.begin(streams), Agent(policy=run, test=True, seed=0)
     agent._loop.source = OneSeed(streams)
-    monkeypatch.setattr(releases, "NumberedCoins", lambda seed, number: OneSeedsCoins(streams))
+    monkeypatch.setattr(release, "NumberedCoins", lambda seed, number: StreamCoins(streams).of(0))
     for i in range(90):
         arms = world.contexts(i, 1)
         decision = agent.act(arms[0, 0])
@@ -159,9 +148,7 @@ def test_rewards_in_any_order() -> None:
                 agent.observe(decisions[i].id, rewards[begin + i])
         agents.append(agent)
     for other in agents[1:]:
-        np.testing.assert_array_equal(
-            other._loop.progress.state.total, agents[0]._loop.progress.state.total
-        )
+        np.testing.assert_array_equal(other._loop.progress.state.total, agents[0]._loop.progress.state.total)
 
 
 def test_arms_have_names() -> None:

@@ -57,7 +57,6 @@ def test_a_slot_without_a_reward_is_a_report_of_zeros() -> None:
     zeros = run.statistic(np.zeros((1, 2)), np.zeros(1))
     np.testing.assert_array_equal(zeros.values, 0.0)
     np.testing.assert_array_equal(run.domain.project(zeros.values), 0.0)
-    assert agent._loop.progress.state.running.estimate.count == 4
 
 
 @models
@@ -109,12 +108,12 @@ def test_grace(grace: int) -> None:
 def test_during_grace_the_old_snapshot_decides() -> None:
     """Something is learned from a batch before it is closed."""
     agent = Agent(policy=clear(), grace=2)
-    before = agent._loop.progress.snapshot
+    before = agent.snapshot
     for decision in agent.act_many(arms(0, 6)):
         agent.observe(decision.id, 1.0)
-    assert agent._loop.progress.snapshot is before
+    assert agent.snapshot is before
     agent.act(arms(0)[0])
-    assert agent._loop.progress.snapshot is not before
+    assert agent.snapshot is not before
 
 
 def test_many_decisions_with_grace_close_on_the_way() -> None:
@@ -222,7 +221,8 @@ def test_every_release_is_in_the_ledger(model: str) -> None:
     assert [entry.batch for entry in entries] == ["0", "1"]
     assert agent.ledger.spent() == pytest.approx(agent.guarantee.epsilon, rel=1e-6)
     assert agent.guarantee.epsilon <= 1.0
-    np.testing.assert_array_equal(entries[-1].release[0].total, totals(agent))
+    released = [entry.release[0].total for entry in entries]
+    np.testing.assert_array_equal(released[-1] if model == "central" else sum(released), totals(agent))
 
 
 @pytest.mark.parametrize("privacy", [bd.local(**BUDGET), bd.central(**BUDGET), bd.central(**BUDGET, mechanism="tree")])

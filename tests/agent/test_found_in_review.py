@@ -14,7 +14,7 @@ import pytest
 import bandanna as bd
 from bandanna.accounting.events import GaussianEvent
 from bandanna.agent import Agent
-from bandanna.agent.kinds import SAVES
+from bandanna.agent.kinds import saves_of
 from bandanna.agent.releases import calibrations
 from bandanna.errors import BandannaError, BudgetExceeded
 from bandanna.policies.linear import linucb
@@ -65,9 +65,9 @@ def test_a_journal_of_other_noise_is_refused(edited: str, message: str, tmp_path
     agent.act_many(SETS[:5])
     changed = policy(privacy=bd.shuffle(epsilon=0.9, delta=1e-5))
     Agent(policy=changed)
-    content = SAVES.read(tmp_path / "agent") | {"calibrations": calibrations(changed)}
+    content = saves_of().read(tmp_path / "agent") | {"calibrations": calibrations(changed)}
     content |= {"policy": changed} if edited == "policy" else {}
-    (tmp_path / "agent").write_text(SAVES.text_of(content))
+    (tmp_path / "agent").write_text(saves_of().text_of(content))
     with pytest.raises(BandannaError, match=message):
         Agent.load(tmp_path / "agent")
 

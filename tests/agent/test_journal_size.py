@@ -14,6 +14,7 @@ import bandanna as bd
 from bandanna.agent.plan import Batch
 from bandanna.agent.slots import Slot, Slots, seats
 from bandanna.errors import BudgetExceeded
+from bandanna.policies.base import Frozen
 
 PRIVACY = bd.shuffle(epsilon=1.0, delta=1e-5)
 
@@ -77,8 +78,8 @@ def test_slots_without_a_user_stand_together() -> None:
     """A run of slots without a user is cut, or swallows a user who has a name."""
     slots = Slots(1)
     for number, user in enumerate(["a" * 64, None, None, "b" * 64, None], start=7):
-        slots.record(number, Slot(batch=0, session="s", features=np.zeros(1), user=user))
-    batch = Batch(number=0, begin=7, users=5, event=bd.LinUCB(dim=1, horizon=1).channel.protocols[1].event)
+        slots.record(number, Slot(batch=0, session="s", features=np.zeros(1), arm=0, group=-1, user=user))
+    batch = Batch(episode=Frozen(number=0, users=5), begin=7, users=5)
     members = slots.members(batch)
     assert members == ["a" * 64, "slots 8-9", "b" * 64, "slots 11-11"]
     assert [seats(member) for member in members] == [1, 2, 1, 1]

@@ -11,7 +11,7 @@ import pytest
 
 import bandanna as bd
 from bandanna.agent import Agent
-from bandanna.agent.kinds import ENCODING, SAVES
+from bandanna.agent.kinds import ENCODING, saves_of
 from bandanna.agent.releases import calibrations
 from bandanna.errors import BandannaError
 
@@ -150,8 +150,8 @@ def test_the_budget_is_the_journals(privacy: Any, tmp_path: Path) -> None:
     save, agent = tmp_path / "agent", agent_of()
     agent.save(save)
     other = bd.LinUCB(dim=2, horizon=180, batch=30, privacy=privacy)
-    state = other.publish(other.init(()))[0]
-    edited = SAVES.read(save) | {"policy": other, "calibrations": calibrations(other), "state": state}
-    save.write_text(SAVES.text_of(edited))
+    state = other.init()
+    edited = saves_of().read(save) | {"policy": other, "calibrations": calibrations(other), "state": state}
+    save.write_text(saves_of().text_of(edited))
     with pytest.raises(BandannaError, match=r"agent\.journal"):
         Agent.load(save)

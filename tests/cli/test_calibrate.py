@@ -15,7 +15,7 @@ from bandanna.errors import CommunicationWarning
 from bandanna.protocols import CentralGaussian, LocalGaussian
 from bandanna.protocols.comparison import NAMES
 
-from .strict_json import strict
+from ..strict_json import strict
 
 FIELDS = {"protocol", "std", "bits_per_user", "epsilon", "delta", "ratio_to_central"}
 PROBLEM = ("--dim", "5", "--delta", "1e-5", "--batch", "200")

@@ -12,8 +12,8 @@ from bandanna.cli import app
 from bandanna.errors import BandannaError, MissingExtra
 
 SMALL = ("demo", "--horizon", "400", "--seeds", "3")
-FIGURES = importlib.import_module("bandanna.simulation.figures")
-MODELS = importlib.import_module("bandanna.simulation.trust_models")
+FIGURES = importlib.import_module("bandanna.figures.axes")
+MODELS = importlib.import_module("bandanna.experiments.trust_models")
 
 
 def missing(*_: object, **__: object) -> None:
@@ -58,7 +58,7 @@ def test_one_seed_has_no_standard_error(tmp_path: Path, monkeypatch: pytest.Monk
 
 def test_without_the_extra_the_table_still_comes(monkeypatch: pytest.MonkeyPatch) -> None:
     """A missing plot extra loses the simulation of somebody who did not ask for a figure, or is not named."""
-    monkeypatch.setattr(FIGURES, "_matplotlib", missing)
+    monkeypatch.setattr(FIGURES, "matplotlib", missing)
     done = CliRunner().invoke(app, SMALL)
     assert done.exit_code == 0
     assert "bandanna[plot]" in done.stdout
@@ -67,7 +67,7 @@ def test_without_the_extra_the_table_still_comes(monkeypatch: pytest.MonkeyPatch
 
 def test_a_figure_that_was_asked_for_is_missed_before_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
     """Somebody who asks for a figure waits for the simulation, and gets none without an error."""
-    monkeypatch.setattr(FIGURES, "_matplotlib", missing)
+    monkeypatch.setattr(FIGURES, "matplotlib", missing)
     monkeypatch.setattr(MODELS, "trust_models", never)
     done = CliRunner().invoke(app, [*SMALL, "--out", "figure.png"])
     assert done.exit_code != 0

@@ -10,8 +10,10 @@ from typer.testing import CliRunner, Result
 
 from bandanna.cli import app
 from bandanna.errors import BandannaError, InvalidArgument, MissingExtra
+from bandanna.papers.catalogue import PAPERS, figures
+from bandanna.papers.common.figure import Figure
 
-from .strict_json import strict
+from ..strict_json import strict
 
 SCALES = {"fig1": "60", "fig2": "40", "returning": "1000", "scaling": "10000"}
 FIGURE = {
@@ -93,7 +95,7 @@ def test_an_option_that_a_figure_does_not_have_is_refused(arguments: tuple[str, 
     done = CliRunner().invoke(app, ["paper", *arguments, "--out", str(tmp_path / "figures")])
     assert isinstance(done.exception, InvalidArgument)
     assert str(done.exception).startswith(f"{arguments[2]} = ")
-    assert f"{arguments[0]} {arguments[1]} takes --" in str(done.exception)
+    assert f"{arguments[1]} takes --" in str(done.exception)
     assert not list(tmp_path.iterdir())
 
 
@@ -104,8 +106,7 @@ def test_a_place_that_takes_no_figures_is_found_before_the_work(
     """A folder cannot be made or written, and that is found after hours of work."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "file").touch()
-    module = importlib.import_module("bandanna.cli.papers.paper_000")
-    monkeypatch.setattr(module, "show", lambda *_: pytest.fail("the work has begun"))
+    monkeypatch.setattr(Figure, "find", lambda *_, **__: pytest.fail("the work has begun"))
     done = run("fig1", "--out", out)
     assert isinstance(done.exception, BandannaError)
     assert "cannot be written" in str(done.exception)
@@ -115,18 +116,17 @@ def test_a_place_that_takes_no_figures_is_found_before_the_work(
 def test_without_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Figures that were asked for are missed after the work, or those that were not lose the table."""
     monkeypatch.chdir(tmp_path)
-    figures = importlib.import_module("bandanna.simulation.figures")
+    figures = importlib.import_module("bandanna.figures.axes")
 
     def missing(*_: object, **__: object) -> None:
         raise MissingExtra("plot", "plotting")
 
-    monkeypatch.setattr(figures, "_matplotlib", missing)
+    monkeypatch.setattr(figures, "matplotlib", missing)
     table = run("fig2")
     assert table.exit_code == 0
     assert "LinUCB-SDP-Vec" in table.stdout
     assert "No figures: plotting needs" in table.stderr
-    module = importlib.import_module("bandanna.cli.papers.paper_000")
-    monkeypatch.setattr(module, "show", lambda *_: pytest.fail("the work has begun"))
+    monkeypatch.setattr(Figure, "find", lambda *_, **__: pytest.fail("the work has begun"))
     assert isinstance(run("fig2", "--out", "figures").exception, MissingExtra)
 
 
@@ -135,3 +135,17 @@ def test_misspelt_names() -> None:
     near = [CliRunner().invoke(app, ["paper", *words]).exception for words in (("00", "fig1"), ("000", "fgi1"))]
     assert "did you mean '000'?" in str(near[0])
     assert "did you mean 'fig1'?" in str(near[1])
+
+
+def test_what_there_is_is_listed() -> None:
+    """A figure, what it shows, or the default of an option is not listed; or other papers' are, where one was named."""
+    everything = CliRunner().invoke(app, ["paper"]).stdout
+    for paper in PAPERS:
+        for figure in figures(paper).values():
+            assert f"{paper} {figure.name} " in everything
+            assert figure.shows in everything
+    assert "--horizon 1000000" in everything
+    one = strict(CliRunner().invoke(app, ["paper", "000", "--json"]).stdout)["rows"]
+    assert [row["figure"] for row in one] == list(SCALES)
+    assert one[0]["options"] == {"seeds": 50, "horizon": 20_000}
+    assert isinstance(CliRunner().invoke(app, ["paper", "017"]).exception, InvalidArgument)

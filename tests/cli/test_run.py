@@ -13,7 +13,7 @@ from typer.testing import CliRunner, Result
 from bandanna import cli
 from bandanna.simulation.result import Result as Simulated
 
-from .strict_json import strict
+from ..strict_json import strict
 
 TOML = """
 title = "Two [small] curves"

@@ -3,6 +3,7 @@
 A page is a sequence of steps, taken from its fenced blocks in order: a `python` block is executed, all blocks of a
 page in one namespace; in a `console` block each line that starts with `$ bandanna` is run by a shell, and in a `bash`
 or `sh` block each line that starts with `bandanna`, with or without the `$`. Other commands (make, pip) are not run.
+A block of any language whose title is the name of a file is saved under it, for the steps that follow.
 """
 
 from __future__ import annotations
@@ -24,10 +25,12 @@ ROOT = Path(__file__).parents[2]
 PAGES = sorted(path for path in [ROOT / "README.md", *ROOT.glob("docs/**/*.md")] if path.is_file())
 
 FENCE = re.compile(
-    r"^(?P<indent>[ \t]*)(?P<fence>`{3,}|~{3,})[ \t]*(?P<language>\w+)[^\n`]*\n(?P<body>.*?)^[ \t]*(?P=fence)[ \t]*$",
+    r"^(?P<indent>[ \t]*)(?P<fence>`{3,}|~{3,})[ \t]*(?P<language>\w+)(?P<info>[^\n`]*)\n"
+    r"(?P<body>.*?)^[ \t]*(?P=fence)[ \t]*$",
     re.MULTILINE | re.DOTALL,
 )
 COMMAND = {"console": r"\$ (bandanna\b.*)", "bash": r"(?:\$ )?(bandanna\b.*)", "sh": r"(?:\$ )?(bandanna\b.*)"}
+TITLE = re.compile(r'title="([\w-]+\.\w+)"')  # of a file
 SHIM = "import sys; from bandanna.cli import main; sys.argv[0] = 'bandanna'; main()"
 
 
@@ -38,6 +41,7 @@ class Step:
     language: str
     code: str
     line: int
+    file: str | None = None
 
 
 def steps(text: str) -> Iterator[Step]:
@@ -45,6 +49,8 @@ def steps(text: str) -> Iterator[Step]:
     for block in FENCE.finditer(text):
         language, body = block["language"].lower(), textwrap.dedent(block["body"])
         line = text.count("\n", 0, block.start("body")) + 1
+        if titled := TITLE.search(block["info"]):
+            yield Step(language="file", code=body, line=line, file=titled[1])
         if language == "python":
             yield Step(language="python", code=body, line=line)
         elif language in COMMAND:
@@ -72,7 +78,9 @@ def run(text: str, *, name: str, workplace: Path, monkeypatch: pytest.MonkeyPatc
     (workplace / "here").mkdir()
     monkeypatch.chdir(workplace / "here")
     for step in steps(text):
-        if step.language == "python":
+        if step.file is not None:
+            Path(step.file).write_text(step.code, encoding="utf-8")
+        elif step.language == "python":
             code = compile("\n" * (step.line - 1) + step.code, name, "exec", dont_inherit=True)
             exec(code, vars(namespace))
         else:
@@ -110,7 +118,7 @@ $ bandanna --version
 bandanna list
 ```
 
-```toml
+```toml title="one.toml"
 bandanna = 1
 ```
 """
@@ -125,6 +133,7 @@ def test_every_kind_of_example_is_found() -> None:
         (13, "shell", "bandanna calibrate --dim 5 --batch 200"),
         (16, "shell", "bandanna --version"),
         (20, "shell", "bandanna list"),
+        (24, "file", "bandanna = 1"),
     ]
 
 

@@ -9,8 +9,8 @@ import pytest
 
 from bandanna.environments.linear import LinearContextual
 from bandanna.errors import InvalidArgument
-from bandanna.policies.registry import make
 from bandanna.policies.linear.schedules import concurrent_batch
+from bandanna.policies.registry import make
 from bandanna.protocols.channel import lowest_batch
 from bandanna.protocols.trust import concurrent
 from bandanna.simulation.engine import simulate

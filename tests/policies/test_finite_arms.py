@@ -82,7 +82,10 @@ def test_elimination_releases_each_batch_once_at_its_price() -> None:
     moved = []
     for ask in asked:
         assert isinstance(ask.protocol, CentralLaplace)
-        one, two = (policy.report(ask, Desk().rows(ask, each), device_coins()).total() / ask.protocol.step for each in (other, far))
+        one, two = (
+            policy.report(ask, Desk().rows(ask, each), device_coins()).total() / ask.protocol.step
+            for each in (other, far)
+        )
         moved.append(float(np.sum(np.abs(np.rint(one) - np.rint(two)))) / ask.protocol.scale)
     assert moved[0] == moved[2] == 0
     assert 0.5 * (1 - 1e-4) <= moved[1] <= 0.5  # one reward, from one end of the range to the other

@@ -9,9 +9,9 @@ import pytest
 
 from bandanna.accounting import accountant
 from bandanna.accounting.budgets import ZCDP
-from bandanna.policies.linear.anytime import Anytime
 from bandanna.policies.arms.successive_elimination import Elimination
 from bandanna.policies.distributed.promise import confirm, promise, protocol_of
+from bandanna.policies.linear.anytime import Anytime
 from bandanna.policies.linear.linucb import LinUCB
 from bandanna.policies.linear.schedules import geometric
 from bandanna.protocols.trust import Privacy, central, concurrent, local, shuffle

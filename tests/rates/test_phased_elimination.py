@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import pytest
 
-from bandanna.papers.scaling_001 import Rate, rates, regret
+from bandanna.experiments.workers import silent
+from bandanna.papers.common.scaling import Line, regrets_over
+from bandanna.papers.p001.scaling import regret, scaling
 
 
 @pytest.mark.parametrize("algorithm", ["DPE", "CDP-DPE"])
 def test_slopes_are_the_theorems(algorithm: str) -> None:
     """The slope of log regret in log T is more than 0.08 away from 1 - alpha/2 (20 seeds: at most 0.04 away)."""
-    for line in rates(algorithms=(algorithm,), alphas=(0.5, 0.7, 0.9), n_seeds=5, horizon=2**20):
+    for line in scaling(algorithms=(algorithm,), alphas=(0.5, 0.7, 0.9), n_seeds=5, horizon=2**20):
         assert line.slope == pytest.approx(line.theory, abs=0.08)
 
 
 def test_slope_of_the_local_model() -> None:
     """LDP-DPE's slope is more than 0.08 away from 1 - alpha/2 on horizons that are long enough for it to learn."""
-    horizons = [2**power for power in range(24, 35, 2)]
-    results = [regret(algorithm="LDP-DPE", alpha=0.5, horizon=each, n_seeds=5) for each in horizons]
-    line = Rate(algorithm="LDP-DPE", alpha=0.5, results=tuple(results))
-    assert line.slope == pytest.approx(line.theory, abs=0.08)
+    horizons = tuple(2**power for power in range(24, 35, 2))
+    line = Line(arguments={"algorithm": "LDP-DPE", "alpha": 0.5}, theory=0.75, horizons=horizons)
+    (rate,) = regrets_over(regret, [line], n_seeds=5, seed=0, jobs=1, progress=silent)
+    assert rate.slope == pytest.approx(rate.theory, abs=0.08)

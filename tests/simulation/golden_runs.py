@@ -28,7 +28,7 @@ _LOGISTIC = {"dim": 2, "horizon": 400, "parameter_bound": 2.0}
 _CLIENTS = {"dim": 2, "horizon": 3000}
 
 # name -> (arguments, worlds)
-_RUNS: dict[str, tuple[dict[str, Any], tuple[Environment, ...]]] = {
+RUNS: dict[str, tuple[dict[str, Any], tuple[Environment, ...]]] = {
     "LinUCB": (_LINEAR, (_FIXED, _FRESH, _GRADED)),
     "LinUCB-JDP": (_LINEAR | _DP, (_FIXED, _FRESH, _GRADED)),
     "LinUCB-JDP-batched": (_LINEAR | _DP, (_FIXED, _FRESH, _GRADED)),
@@ -105,7 +105,7 @@ class GoldenRun:
 
 def all_runs() -> Iterator[GoldenRun]:
     """Every name, world and path."""
-    for name, (arguments, envs) in _RUNS.items():
+    for name, (arguments, envs) in RUNS.items():
         for env in envs:
             for path in ("law", "messages"):
                 yield GoldenRun(name=name, arguments=arguments, env=env, path=path)

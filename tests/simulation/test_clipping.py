@@ -13,8 +13,8 @@ import pytest
 from bandanna.core.streams import Streams
 from bandanna.environments import ArrayEnvironment
 from bandanna.errors import ClippingWarning
-from bandanna.policies.linear.anytime import Anytime
 from bandanna.policies.glm.glm_ucb import GLMUCB
+from bandanna.policies.linear.anytime import Anytime
 from bandanna.policies.linear.linucb import LinUCB
 from bandanna.policies.linear.oful import OFUL
 from bandanna.policies.linear.oful_jdp import OFULJDP

@@ -20,8 +20,9 @@ from bandanna.environments.base import World
 from bandanna.policies.arms.gope import GOPE
 from bandanna.policies.arms.successive_elimination import Elimination
 from bandanna.policies.arms.ucb_episodes import UCBEpisodes
+from bandanna.policies.base import Policy
 from bandanna.protocols.trust import central, none
-from bandanna.simulation.engine import Policy, simulate
+from bandanna.simulation.engine import simulate
 
 MEANS, RUNS = (0.3, 0.7, 0.5), 400
 ENV = FiniteArms(means=MEANS)

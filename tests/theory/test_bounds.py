@@ -13,7 +13,7 @@ from bandanna.errors import InvalidArgument
 from bandanna.theory import BOUNDS, contextual, counting, distributed, finite, linear, public_contexts
 
 SAMPLE: dict[str, Any] = {
-    "horizon": 1e5, "arms": 10, "dim": 5, "rho": 0.1, "epsilon": 0.5, "delta": 1e-5, "failure": 0.01, "batch": 100,
+    "horizon": 1e5, "n_arms": 10, "dim": 5, "rho": 0.1, "epsilon": 0.5, "delta": 1e-5, "failure": 0.01, "batch": 100,
     "batches": 10, "shufflers": 2, "gaps": (0.0, 0.1, 0.3), "optimism": 3.5, "radius": 5.0, "smallest": 10.0,
     "largest": 30.0, "shift": 2.0, "sampling": 0.8, "client_std": 0.1, "ridge": 1.0, "least_eigenvalue": 0.2,
 }  # fmt: skip
@@ -74,14 +74,15 @@ def test_paper_004_table_1() -> None:
     """Table I of 004 would be read wrongly; numbers by hand."""
     t, k, d, rho = 1e4, 5, 3, 0.25
     log = math.log(1e4)
-    assert finite.adac_ucb_rate(horizon=t, arms=k, rho=rho) == pytest.approx(math.sqrt(5e4 * log) + 10 * math.sqrt(log))
-    assert finite.finite_lower(horizon=t, arms=k, rho=rho) == pytest.approx(200 / 27)
-    assert finite.finite_lower(horizon=4, arms=k, rho=1e-8) == pytest.approx(2e4 / 124)
-    assert finite.finite_lower(horizon=3, arms=k, rho=1e-8) == 0
-    assert finite.finite_lower(horizon=4, arms=k, rho=2.0) == pytest.approx(4 / 27)
+    expected = math.sqrt(5e4 * log) + 10 * math.sqrt(log)
+    assert finite.adac_ucb_rate(horizon=t, n_arms=k, rho=rho) == pytest.approx(expected)
+    assert finite.finite_lower(horizon=t, n_arms=k, rho=rho) == pytest.approx(200 / 27)
+    assert finite.finite_lower(horizon=4, n_arms=k, rho=1e-8) == pytest.approx(2e4 / 124)
+    assert finite.finite_lower(horizon=3, n_arms=k, rho=1e-8) == 0
+    assert finite.finite_lower(horizon=4, n_arms=k, rho=2.0) == pytest.approx(4 / 27)
     both = math.log(5e4)
     expected = math.sqrt(3e4 * both) + 6 * both**1.5
-    assert linear.adac_gope_rate(horizon=t, arms=k, dim=d, rho=rho) == pytest.approx(expected)
+    assert linear.adac_gope_rate(horizon=t, n_arms=k, dim=d, rho=rho) == pytest.approx(expected)
     assert linear.linear_lower(horizon=t, dim=d, rho=rho) == pytest.approx(300 * math.exp(-2) / 8)
     oful = 300 * log + 18 * log**2
     assert public_contexts.adac_oful_rate(horizon=t, dim=d, rho=rho) == pytest.approx(oful)
@@ -99,7 +100,7 @@ def test_theorem_10_and_11_by_hand() -> None:
     log = math.log(1e6)
     found = finite.adac_ucb_gaps(horizon=1e6, gaps=(0, 0.5, 0.25), rho=0.01, optimism=4)
     assert found == pytest.approx(32 * log * (2 + 4) + 2 * 8 * math.sqrt(400 * log) + 2 * 8)
-    worst = finite.adac_ucb_worst(horizon=1e6, arms=3, rho=0.01, optimism=4)
+    worst = finite.adac_ucb_worst(horizon=1e6, n_arms=3, rho=0.01, optimism=4)
     assert worst == pytest.approx(4 * math.sqrt(24e6 * log) + 24 * math.sqrt(400 * log) + 24)
     wide = finite.adac_ucb_gaps(horizon=1e6, gaps=(0, 1.0, 0.5), rho=0.01, optimism=4, width=2)
     assert wide == pytest.approx(2 * found)
@@ -111,13 +112,13 @@ def test_table_2_converted_bounds_are_worse() -> None:
     shared = {"horizon": 1e7, "rho": 0.01}
     gaps = {"gaps": (0.0, 0.1), "optimism": 3.5}
     assert finite.converted_ucb_gaps_rate(**shared, **gaps) > finite.adac_ucb_gaps(**shared, **gaps)
-    assert finite.converted_ucb_rate(**shared, arms=5) > finite.adac_ucb_rate(**shared, arms=5)
-    assert linear.converted_gope_rate(**shared, arms=5, dim=3) > linear.adac_gope_rate(**shared, arms=5, dim=3)
+    assert finite.converted_ucb_rate(**shared, n_arms=5) > finite.adac_ucb_rate(**shared, n_arms=5)
+    assert linear.converted_gope_rate(**shared, n_arms=5, dim=3) > linear.adac_gope_rate(**shared, n_arms=5, dim=3)
 
 
 def test_paper_001_table_1() -> None:
     """Table I of 001 would be read wrongly; shuffle and central regret must share their exponent, local lose it."""
-    shared = {"arms": 100, "dim": 4, "sampling": 0.8, "epsilon": 1e-9, "delta": 1e-5}
+    shared = {"n_arms": 100, "dim": 4, "sampling": 0.8, "epsilon": 1e-9, "delta": 1e-5}
     ratio = {
         formula: formula(horizon=1e8, **shared) / formula(horizon=1e4, **shared)
         for formula in (distributed.cdp_dpe_rate, distributed.ldp_dpe_rate, distributed.sdp_dpe_rate)
@@ -127,7 +128,7 @@ def test_paper_001_table_1() -> None:
     assert ratio[distributed.sdp_dpe_rate] == pytest.approx(1e4**0.2 * logs, rel=1e-6)
     assert ratio[distributed.ldp_dpe_rate] == pytest.approx(1e4**0.6 * logs, rel=1e-6)
     by_hand = 1e4**0.6 * math.sqrt(math.log(1e6)) * (1 + 8 * math.sqrt(math.log(1e5)) / 2)
-    found = distributed.ldp_dpe_rate(horizon=1e4, arms=100, dim=4, sampling=0.8, epsilon=2, delta=1e-5)
+    found = distributed.ldp_dpe_rate(horizon=1e4, n_arms=100, dim=4, sampling=0.8, epsilon=2, delta=1e-5)
     assert found == pytest.approx(by_hand)
 
 
@@ -171,18 +172,18 @@ def test_paper_000_corollaries_by_hand() -> None:
 def test_outside_of_a_theorem_is_refused_by_name() -> None:
     """A bound would be stated where it is not proven."""
     with pytest.raises(InvalidArgument, match="optimism"):
-        finite.adac_ucb_worst(horizon=1e4, arms=3, rho=1.0, optimism=3.0)
+        finite.adac_ucb_worst(horizon=1e4, n_arms=3, rho=1.0, optimism=3.0)
     with pytest.raises(InvalidArgument, match="rho"):
-        linear.adac_gope_rate(horizon=1e4, arms=3, dim=2, rho=0.0)
+        linear.adac_gope_rate(horizon=1e4, n_arms=3, dim=2, rho=0.0)
     with pytest.raises(InvalidArgument, match="arms"):
-        finite.finite_lower(horizon=1e4, arms=1)
+        finite.finite_lower(horizon=1e4, n_arms=1)
     with pytest.raises(InvalidArgument, match="delta"):
         contextual.linucb_ldp_rate(horizon=1e4, dim=2, epsilon=1.0, delta=0.0, failure=0.1)
 
 
 def test_proof_constants_agree_with_the_rates() -> None:
     """The bounds with the constants of a proof would grow at another rate than the theorem that it proves."""
-    shared = {"arms": 10, "dim": 3, "failure": 1e-3}
+    shared = {"n_arms": 10, "dim": 3, "failure": 1e-3}
     early, late = (linear.adac_gope_proof(horizon=t, rho=1.0, **shared) for t in (1e12, 1e16))
     assert math.log(late / early) / math.log(1e4) == pytest.approx(0.5, abs=0.02)
     free = linear.adac_gope_proof(horizon=1e16, rho=math.inf, **shared)

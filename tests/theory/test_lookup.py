@@ -14,18 +14,18 @@ from bandanna.environments import LinearContextual
 from bandanna.environments.finite import FiniteArms
 from bandanna.environments.sphere import SphereArms
 from bandanna.errors import InvalidArgument
-from bandanna.policies.linear.anytime import Anytime
+from bandanna.figures.bounds import bound_lines
+from bandanna.figures.regret import plot_regret
 from bandanna.policies.arms.gope import GOPE
 from bandanna.policies.arms.thompson import Thompson
 from bandanna.policies.arms.ucb_episodes import UCBEpisodes
-from bandanna.policies.linear.oful import OFUL
+from bandanna.policies.bounds import bounds_for
+from bandanna.policies.linear.anytime import Anytime
 from bandanna.policies.linear.linucb import LinUCB
+from bandanna.policies.linear.oful import OFUL
 from bandanna.protocols.trust import central, concurrent, local, shuffle
-from bandanna.simulation.bound_lines import bound_lines
 from bandanna.simulation.engine import simulate
-from bandanna.simulation.figures import plot_regret
 from bandanna.simulation.result import Result
-from bandanna.theory import bounds_for
 
 FINITE, CONTEXTS = FiniteArms(means=(0.6, 0.4)), LinearContextual(dim=2, n_arms=4, fixed=True)
 SPHERE = SphereArms(dim=2, n_arms=3)
@@ -79,7 +79,7 @@ def test_every_policy_finds_its_bounds(policy: Any, env: Any, expected: list[str
 def test_the_bound_of_oful_is_that_of_the_radius_that_runs() -> None:
     """Theorem 5 would be shown with a smaller radius than the policy's, or for norms that it does not cover."""
     policy = OFUL(dim=2, horizon=10**6, eigenvalue=0.1)
-    setting = {"policy": "OFUL", "dim": 2, "arms": 3, "epsilon": math.inf, "delta": 0.0, "failure": policy.failure}
+    setting = {"policy": "OFUL", "dim": 2, "n_arms": 3, "epsilon": math.inf, "delta": 0.0, "failure": policy.failure}
     setting |= {"eigenvalue": 0.1, "ridge": 1.0, "growth": 1.0, "feature_bound": 1.0, "parameter_bound": 1.0}
     curve, _ = bounds_for(setting, [1e6])
     log_det = 2 * math.log1p(1e6 / 2)
@@ -93,7 +93,7 @@ def test_the_bound_of_oful_is_that_of_the_radius_that_runs() -> None:
 def test_distributed_elimination_finds_its_row_of_table_1(trust: str) -> None:
     """DP-DPE would be given the row of another trust model."""
     epsilon = math.inf if trust == "none" else 1.0
-    setting = {"policy": "PhasedElimination", "dim": 3, "arms": 10, "alpha": 0.8, "delta": 1e-5}
+    setting = {"policy": "PhasedElimination", "dim": 3, "n_arms": 10, "alpha": 0.8, "delta": 1e-5}
     curve, below = bounds_for({**setting, "trust": trust, "epsilon": epsilon}, [1e4])
     assert below.bound.name == "distributed_lower_rate"
     prefix = {"none": "dpe", "central": "cdp", "local": "ldp", "shuffle": "sdp"}[trust]
@@ -102,7 +102,7 @@ def test_distributed_elimination_finds_its_row_of_table_1(trust: str) -> None:
 
 def test_a_pure_budget_counts_as_half_its_square() -> None:
     """Pure epsilon would not be taken as epsilon^2/2-zCDP, or no privacy as some."""
-    shared = {"policy": "Thompson", "arms": 5, "dim": 5}
+    shared = {"policy": "Thompson", "n_arms": 5, "dim": 5}
     pure, without = (
         bounds_for({**shared, "epsilon": epsilon, "delta": 0.0}, [4.0])[0].values[0] for epsilon in (1e-3, math.inf)
     )

@@ -18,8 +18,8 @@ from bandanna.environments.levels import ClippedGaussian
 from bandanna.environments.sphere import SphereArms, SphereContexts
 from bandanna.policies.arms.gope import GOPE
 from bandanna.policies.arms.ucb_episodes import UCBEpisodes
-from bandanna.policies.linear.oful import OFUL
 from bandanna.policies.linear.linucb import LinUCB
+from bandanna.policies.linear.oful import OFUL
 from bandanna.protocols.trust import central, none
 from bandanna.simulation.engine import simulate
 from bandanna.simulation.result import Result
@@ -71,8 +71,8 @@ def test_oful_stays_below_the_proof_of_theorem_5(rho: float) -> None:
 @pytest.mark.parametrize(("horizon", "rho"), [(2000, 1.0), (2000, 1e-4), (500, 1e-6)])
 def test_the_hard_family_of_theorem_17_costs_what_it_says(horizon: int, rho: float) -> None:
     """AdaC-UCB would beat the lower bound on every world of its hard family: (D, 0, ...), (D, 0, ..., 2D, ..., 0)."""
-    arms, lower = 4, finite.finite_lower(horizon=horizon, arms=4, rho=rho)
-    gaps = [finite.hard_gap(horizon=horizon, arms=arms, rho=rho), math.sqrt((arms - 1) / (4 * horizon))]
+    arms, lower = 4, finite.finite_lower(horizon=horizon, n_arms=4, rho=rho)
+    gaps = [finite.hard_gap(horizon=horizon, n_arms=arms, rho=rho), math.sqrt((arms - 1) / (4 * horizon))]
     policy = UCBEpisodes(n_arms=arms, horizon=horizon, privacy=central(rho=rho), reward_range=(-9.0, 9.0))
     worst = 0.0
     for gap in gaps:
@@ -88,7 +88,7 @@ def test_the_hard_family_of_theorem_17_costs_what_it_says(horizon: int, rho: flo
 @pytest.mark.parametrize("horizon", [500, 2000, 8000])
 def test_the_best_policies_stay_within_a_constant_of_theorem_17(horizon: int) -> None:
     """The lower bound would be off by more than its constant: 1/27 leaves a factor of about 16, at any T."""
-    lower, gap = finite.finite_lower(horizon=horizon, arms=4), math.sqrt(3 / (4 * horizon))
+    lower, gap = finite.finite_lower(horizon=horizon, n_arms=4), math.sqrt(3 / (4 * horizon))
     policy = UCBEpisodes(n_arms=4, horizon=horizon, reward_range=(-9.0, 9.0), optimism=0.01)
     means = [tuple(2 * gap if arm == raised else gap * (arm == 0) for arm in range(4)) for raised in (None, 1, 2, 3)]
     worst = max(float(simulate(policy, FiniteArms(means=m, reward=WIDE), n_seeds=60).mean()[-1]) for m in means)

@@ -61,14 +61,17 @@ class Ledger:
         draw: Callable[[], Any],
         members: Iterable[str] | None = None,
         streams: int = 1,
+        one_of: str | None = None,
     ) -> Any:
         """Release (task, batch) once: `draw` is called at most once per stored result, after the expense is committed.
 
         `data` is what the release is about; only a keyed fingerprint of it is kept. `event` is the price of `draw`.
         `streams`: how many continual releases with this very price the task has begun, one after the other, for
         different people; more than one only where each person is in one batch.
+        `one_of`: the batch is about those who are in this alternative of the task, all of them, and in no other one
+        (see `accounting.parallel`): batches of an alternative compose, and the dearest alternative counts.
         """
-        task, batch = _name("task", task), _name("batch", batch)
+        task, batch = entry_name(task, batch, one_of)
         if not isinstance(event, Event):
             raise UnknownEvent(f"the accountant does not know {type(event).__name__} and does not guess")
         if not callable(draw):
@@ -153,11 +156,21 @@ class Ledger:
         return hmac.new(self.store.secret(), f"{event!r}|{kind}|".encode() + content, hashlib.sha256).hexdigest()
 
 
+def entry_name(task: str | int, batch: str | int, one_of: str | None = None) -> tuple[str, str]:
+    """Under which task and batch a store has an entry."""
+    named = _name("task", task), _name("batch", batch)
+    return named if one_of is None else (parallel.SEPARATOR.join((named[0], _name("one_of", one_of), named[1])), "0")
+
+
 def _name(argument: str, value: Any) -> str:
     """The name of a task or a batch, as a text that a file can hold."""
     if isinstance(value, int | np.integer) and not isinstance(value, bool | np.timedelta64):
         return str(require.whole(argument, value, least=-require.EXACT))
-    if not isinstance(value, str) or (not value.isascii() and "\ufffd" in value.encode(errors="replace").decode()):
+    if (
+        not isinstance(value, str)
+        or parallel.SEPARATOR in value
+        or (not value.isascii() and "\ufffd" in value.encode(errors="replace").decode())
+    ):
         raise InvalidArgument(argument, value, "a text or a whole number")
     return value
 

@@ -4,13 +4,20 @@ Batches of one task hold different people, each person at most M times; so a tas
 batches cost together, not the sum over all. A continual release is one event for its whole stream: it is charged
 once, whatever the number of steps, and its own price covers the person's participations. Tasks compose: a person may
 be in all of them.
+
+Some tasks are parts of alternatives, such as sums over those whom a policy has explored with and sums over the others:
+a person is in one alternative only, with all its parts, and the dearest alternative counts. Whoever is in one of them
+in the one world and in the other in the neighbouring one moves both by a contribution instead of a difference of two.
+Where reports lie in a ball around 0 that is half the sensitivity, and two halves, (mu/2)^2 + (mu'/2)^2, cost less than
+the dearer whole.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from itertools import product
 
 from bandanna.accounting import accountant, events, gdp
 from bandanna.accounting.budgets import ApproxDP, Budget, PureDP
@@ -18,9 +25,27 @@ from bandanna.accounting.gdp import Price
 
 Batches = Counter[events.Event]
 
+SEPARATOR = "\x1f"  # in the names of tasks that are parts of alternatives: task, alternative, part
+
+
+def alternatives(tasks: Mapping[str, Batches]) -> Iterator[dict[str, Batches]]:
+    """The tasks that one person can be in: of every set of alternatives one."""
+    families: dict[str, dict[str, list[str]]] = {}
+    for name in tasks:
+        if SEPARATOR in name:
+            family, alternative, _ = name.split(SEPARATOR)
+            families.setdefault(family, {}).setdefault(alternative, []).append(name)
+    always = [name for name in tasks if SEPARATOR not in name]
+    for chosen in product(*(family.values() for family in families.values())):
+        yield {name: tasks[name] for name in (*always, *(name for names in chosen for name in names))}
+
 
 def within(tasks: Mapping[str, Batches], participations: int, budget: Budget) -> bool:
     """Whether nobody can have paid more than `budget`."""
+    return all(_within(chosen, participations, budget) for chosen in alternatives(tasks))
+
+
+def _within(tasks: Mapping[str, Batches], participations: int, budget: Budget) -> bool:
     if isinstance(budget, ApproxDP) and math.isinf(budget.epsilon):
         return True
     if len(tasks) == 1 and participations == 1:  # every person is in one batch: each must keep within the budget alone
@@ -34,6 +59,10 @@ def within(tasks: Mapping[str, Batches], participations: int, budget: Budget) ->
 
 def spent(tasks: Mapping[str, Batches], participations: int, delta: float) -> float:
     """Smallest epsilon at `delta` within which everybody is proven to be; 0 if nothing was released."""
+    return max(_spent(chosen, participations, delta) for chosen in alternatives(tasks))
+
+
+def _spent(tasks: Mapping[str, Batches], participations: int, delta: float) -> float:
     if not tasks:
         return 0.0
     if len(tasks) == 1 and participations == 1:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from copy import deepcopy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from bandanna.accounting import parallel
@@ -48,7 +48,8 @@ class LedgerView:
     @property
     def releases(self) -> tuple[Released, ...]:
         """What was released, in order; a copy, so that the stored releases stay what they are."""
-        return deepcopy(self._released)
+        shown = (replace(one, task=one.task.replace(parallel.SEPARATOR, ", ")) for one in self._released)
+        return deepcopy(tuple(shown))
 
     def spent(self) -> float:
         """Smallest epsilon, at the budget's delta (or 1e-6), of what anybody can have paid so far."""

@@ -8,8 +8,8 @@ from typing import Any
 from bandanna.agent.older import OLDER_KINDS, RENAMED
 from bandanna.core.report import LinearReport
 from bandanna.core.sizes import Sizes
+from bandanna.errors import InvalidArgument
 from bandanna.policies.base import Policy
-from bandanna.policies.kinds import kinds_of
 from bandanna.policies.registry import ALGORITHMS, OTHERS
 from bandanna.protocols.channel import Channel
 from bandanna.protocols.kinds import OLDER, PROTOCOLS
@@ -23,11 +23,12 @@ _VALUES = {**PROTOCOLS, "LinearReport": LinearReport, "Channel": Channel, "Sizes
 def encoding_of(*own: type[Policy[Any]]) -> Encoding:
     """For the policies of the catalogue and those given."""
     kinds: dict[str, type] = dict(_VALUES)
-    known = set(kinds.values())
-    for policy in (*(each.kind for each in ALGORITHMS.values()), *OTHERS, *own):
-        new = {RENAMED.get(name, name): kind for name, kind in kinds_of(policy).items() if kind not in known}
-        kinds |= new
-        known |= set(new.values())
+    policies: list[type[Policy[Any]]] = [*(each.kind for each in ALGORITHMS.values()), *OTHERS, *own]
+    for policy in policies:
+        for name, kind in policy.kinds().items():
+            known = kinds.setdefault(RENAMED.get(name, name), kind) if kind not in kinds.values() else kind
+            if known is not kind:
+                raise InvalidArgument("policy", policy.__name__, f"one without a class called {name}: there is another")
     older = {
         **OLDER,
         "Channel": lambda parts: parts | ({"sizes": Sizes()} if parts["sizes"] == () else {}),  # they were a tuple

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from bandanna.accounting.ledger import Ledger
+from bandanna.accounting.ledger import Ledger, entry_name
 from bandanna.accounting.stores.journals import Journals
 from bandanna.agent.arms import FixedArms, Sets, features_of
 from bandanna.agent.clients import Clients
@@ -21,7 +21,6 @@ from bandanna.agent.release import TASK, NotStored, Release, coins_for
 from bandanna.agent.releases import affordable, calibrations, first_ask, noise_for
 from bandanna.agent.slots import Slot, Slots
 from bandanna.agent.users import admit
-from bandanna.core.estimate import Estimate
 from bandanna.errors import BandannaError, HorizonReached
 from bandanna.loop import Desk
 from bandanna.policies.base import Assigned, Choice, Played, Policy, Until, certain
@@ -199,18 +198,21 @@ class Loop:
 
     def played(self, batch: Batch) -> tuple[Played, int]:
         """The rows of an episode, and how many have no answer; a reward of nothing is the one nearest to 0."""
+        if batch.number in self.kept:  # asked about before
+            return self.kept[batch.number], 0
         if batch.clients is not None:
             return self.clients.played(batch)
         low, high = getattr(self.policy, "reward_range", (0.0, 0.0))
-        return self.slots.played(batch, nothing=float(min(max(0.0, low), high)))
+        nothing = float(min(max(0.0, low), high))
+        return self.slots.played(batch, nothing, grouped=len(self.policy.keeps) > 1)
 
     def members(self, batch: Batch, arm: int | None) -> list[str]:
         """Who is in an episode, or was assigned an arm of it."""
         return self.slots.members(batch, arm) if batch.clients is None else self.clients.members(batch)
 
     def answered(self) -> int:
-        """The reports in closed episodes, without those that nobody gave a reward for."""
-        return self.progress.begin - self.beside - self.progress.missing
+        """The reports that were asked for, without those that nobody gave a reward for."""
+        return self.progress.reports - self.progress.missing
 
     def answer(self, number: int, session: str, reward: float) -> bool:
         """A reward: kept, or late."""
@@ -268,9 +270,9 @@ class Loop:
         while (batch := self.due(grace)) is not None:
             Release(self, batch).run()
 
-    def find(self, task: str, batch: str) -> Estimate | None:
-        """An answer that was given before."""
-        entry = None if self.ledger is None else self.journals.find(task, batch)
+    def find(self, task: str, batch: str, one_of: str | None) -> Any:
+        """What was answered before: an estimate, or several."""
+        entry = None if self.ledger is None else self.journals.find(*entry_name(task, batch, one_of))
         return None if entry is None or entry.release is None else entry.release[0]
 
     def noted(self) -> None:
@@ -281,10 +283,11 @@ class Loop:
     def go_on(self, progress: Progress, learned: Any, batch: Batch, played: Played) -> None:
         """The episode is learned."""
         if self.policy.keeps:
-            self.kept[batch.number] = played
+            self.kept.setdefault(batch.number, played)
         begin = batch.end if following(self.policy, batch) is not None else max(batch.end, self.made)
         self.progress = replace(progress, state=learned, begin=begin, asked=0, closed=progress.closed + 1)
         self.kept = {number: rows for number, rows in self.kept.items() if number >= self._needed()}
+        self.made = max(self.made, begin)  # more than a save knows
         self.slots.drop(batch)
         self.see()
 

@@ -13,11 +13,11 @@ from bandanna.policies.base import Ints, Policy, RunningSums
 from bandanna.storage.checks import demand
 
 RENAMED = {  # what these values were called
-    "linear.linucb:LinUCB": "LinUCB",
-    "linear.anytime:Anytime": "Anytime",
-    "linear.confidence:PaperConfidence": "PaperConfidence",
-    "linear.schedules:FixedBatches": "FixedBatches",
-    "linear.schedules:GeometricBatches": "GeometricBatches",
+    "linucb.LinUCB": "LinUCB",
+    "anytime.Anytime": "Anytime",
+    "confidence.PaperConfidence": "PaperConfidence",
+    "schedules.FixedBatches": "FixedBatches",
+    "schedules.GeometricBatches": "GeometricBatches",
 }
 
 
@@ -70,6 +70,7 @@ def current(note: Mapping[str, Any], policy: Policy[Any]) -> dict[str, Any]:
         "asked": 0,
         "released": closed if policy.privacy.noisy else 0,
         "closed": closed,
+        "reports": begin_of(policy, closed),
     }
 
 

@@ -15,8 +15,8 @@ class Progress:
     streams   states of stream protocols
     source    where the seeded noise is
     closed    episodes before this one;  `released`: entries in the ledger
+    reports   that closed episodes asked for; `missing` of them were nobody's, `clipped` were: not protected
     forgot    by name of `Policy.keeps`: rows of episodes before this number are kept no more
-    missing, clipped  are not protected
     """
 
     state: Any
@@ -27,6 +27,7 @@ class Progress:
     asked: int = 0
     closed: int = 0
     released: int = 0
+    reports: int = 0
     missing: int = 0
     clipped: int = 0
 

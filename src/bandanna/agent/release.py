@@ -1,4 +1,4 @@
-"""One episode of an agent is asked about until it is learned; every answer is durable before it is used.
+"""One episode of an agent is asked about until it is learned; an answer is durable before anybody sees what follows.
 
 The noise of an answer is drawn before its expense is written, in memory, where nobody sees it: other decisions need
 not wait for it. What is interrupted before it is written was never released, and is drawn anew; what was written is
@@ -7,9 +7,14 @@ the answer ever after. So `learn` may be run again from the state before the epi
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections import Counter
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from bandanna.accounting.events import CompositionEvent
+from bandanna.accounting.ledger import Ledger
 from bandanna.agent.plan import Batch
 from bandanna.core.coins import Coins, NumberedCoins, SecureCoins
 from bandanna.core.domain import Statistic
@@ -20,24 +25,23 @@ from bandanna.policies.base import Ask, Played
 if TYPE_CHECKING:
     from bandanna.agent.loop import Loop
 
-TASK = "agent"  # the agent's releases in its ledger
+TASK, KEPT = "agent", "agent, kept"  # the agent's releases in its ledger, those about users of before
 
 
 class NotStored(Exception):
     """An answer that has to be drawn."""
 
 
-def entry_of(ask: Ask, episode: int) -> tuple[str, str]:
-    """Task and batch of an ask in the ledger, which composes tasks: a person is in one batch of each.
+def entry_of(ask: Ask, episode: int) -> tuple[str, str, str | None]:
+    """Task, batch and alternative of an ask in the ledger, which composes tasks: a person is in one batch of each.
 
-    An episode's users are asked once for each step; about rows that are forgotten after the answer a person is asked
-    once, about others with every ask; users of different arms are different people.
+    All that an episode's users are asked is one batch, at the composed price; users of different arms are different
+    people. About rows that are forgotten after the answer a person is asked once. About others a person is asked every
+    time, in one group: groups are alternatives.
     """
-    if ask.of != "episode":
-        return (f"{TASK}, {ask.of}", str(episode)) if ask.last else (f"{TASK}, {ask.of} {episode}.{ask.step}", "0")
-    if ask.arm is not None:
-        return TASK, f"{episode}.{ask.step}"
-    return TASK if ask.step == 0 else f"{TASK}, step {ask.step}", str(episode)
+    if ask.of == "episode":
+        return TASK, str(episode) if ask.arm is None else f"{episode}.{ask.step}", None
+    return (f"{TASK}, {ask.of}", str(episode), None) if ask.last else (KEPT, f"{episode}.{ask.step}", ask.of)
 
 
 def coins_for(seed: int | None, number: int) -> Coins:
@@ -45,82 +49,100 @@ def coins_for(seed: int | None, number: int) -> Coins:
     return SecureCoins() if seed is None else NumberedCoins(seed, number)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """One ask and what was drawn for it."""
+
+    ask: Ask
+    statistic: Statistic
+    estimate: Estimate
+
+
 class Release:
     """Asks about the episode of a batch."""
 
     def __init__(self, loop: Loop, batch: Batch) -> None:
         self._loop, self._batch = loop, batch
-        self._state, self._before = loop.now.state, loop.progress  # after answers without a ledger, `_before` moves on
+        self._state, self._after = loop.now.state, loop.progress  # the progress after what was drawn so far
         self._played, self._missing = loop.played(batch)
         self._coins = coins_for(loop.seed, batch.begin)
         self._kept: Desk | None = None
+        self._held: list[Answer] = []  # drawn about the episode's users, and not yet written
+        self._read: Counter[Any] = Counter()  # how many answers of an entry were used
 
     def run(self, *, draw: bool = True) -> None:
         """Answer everything, and go on with what was learned; without `draw`, from stored answers alone or not."""
         loop, batch = self._loop, self._batch
-        steps = loop.policy.learn(self._state, batch.episode)
-        learned = close(steps, self._answer if draw else self._stored)
+        learned = close(loop.policy.learn(self._state, batch.episode), self._answer if draw else self._stored)
+        self._write()
         with loop.lock:
-            loop.go_on(self._now(), learned, batch, self._played)
-
-    def _now(self) -> Any:
-        return self._before if self._loop.ledger is None else self._loop.progress
+            loop.go_on(self._after, learned, batch, self._played)
 
     def _stored(self, ask: Ask) -> Estimate:
-        found = self._loop.find(*entry_of(ask, self._batch.number))
+        """An answer that was written before."""
+        name = entry_of(ask, self._batch.number)
+        found = self._loop.find(*name)
+        place, self._read[name] = self._read[name], self._read[name] + 1
         if found is None:
             raise NotStored
-        return found
+        answer: Estimate = found[place] if isinstance(found, tuple) else found
+        return answer
 
     def _answer(self, ask: Ask) -> Estimate:
         try:
             return self._stored(ask)
         except NotStored:
             pass
-        loop, before = self._loop, self._now()
+        together = ask.of == "episode" and ask.arm is None
+        if not together:
+            self._write()
+        loop, before = self._loop, self._after
         statistic = loop.policy.report(ask, self._rows(ask), self._coins)
         desk, estimate = Desk(streams=before.streams).release(ask, statistic, loop.source, path="messages")
-        first, whole = before.asked == 0, ask.of == "episode" and (ask.step == 0 or ask.arm is not None)
-        forgot = {ask.of: self._batch.number + 1} if ask.last else {}
-        after = replace(
+        counted = ask.of == "episode" and (ask.step == 0 or not together)
+        self._after = replace(
             before,
             state=self._state,
             streams=desk.streams,
-            forgot={**before.forgot, **forgot},
+            forgot={**before.forgot, ask.of: self._batch.number + 1} if ask.last else before.forgot,
             source=loop.randomness(),
             asked=before.asked + 1,
-            released=before.released + (loop.ledger is not None),
-            missing=before.missing + first * self._missing,
-            clipped=before.clipped + (int(statistic.clipped) if whole else 0),
+            reports=before.reports + (self._played.rewards.shape[0] if before.asked == 0 else 0),
+            missing=before.missing + (self._missing if before.asked == 0 else 0),
+            clipped=before.clipped + (int(statistic.clipped) if counted else 0),
         )
-        if loop.ledger is None:
-            self._before = after
-        else:
-            self._commit(ask, statistic, estimate, after)
+        self._held.append(Answer(ask=ask, statistic=statistic, estimate=estimate))
+        if not together:
+            self._write()
         return estimate
 
-    def _commit(self, ask: Ask, statistic: Statistic, estimate: Estimate, after: Any) -> None:
-        """Expense, answer and progress become durable together; then they count."""
-        loop, batch = self._loop, self._batch
-        task, name = entry_of(ask, batch.number)
-        counted = ask.of == "episode" and (ask.step == 0 or ask.arm is not None)
-        rows = self._played if loop.policy.keeps and after.asked == 1 else None
+    def _write(self) -> None:
+        """Expense, answers and progress become durable together; then they count."""
+        held, self._held = self._held, []
+        if held and self._loop.ledger is not None:
+            self._commit(self._loop.ledger, held)
 
-        def draw() -> Estimate:
+    def _commit(self, ledger: Ledger, answers: list[Answer]) -> None:
+        loop, batch, first = self._loop, self._batch, answers[0]
+        task, name, group = entry_of(first.ask, batch.number)
+        events = tuple(answer.ask.protocol.event for answer in answers)
+        event = events[0] if len(events) == 1 else CompositionEvent(events=events)
+        data: Statistic | bytes = first.statistic
+        if len(answers) > 1:
+            data = b"".join(np.ascontiguousarray(answer.statistic.rows()).tobytes() for answer in answers)
+        estimates = tuple(answer.estimate for answer in answers)
+        self._after = after = replace(self._after, released=self._after.released + 1)
+        rows = self._played if loop.policy.keeps and first.ask.of == "episode" else None
+
+        def draw() -> Any:
             loop.journals.advance(loop.notes(after, kept=(batch.number, rows)))
-            return estimate
+            return estimates[0] if len(estimates) == 1 else estimates
 
         with loop.lock:
             settled, loop.settled = loop.settled, False
-            loop.ledger.release(  # type: ignore[union-attr]
-                ask.protocol.event,
-                task=task,
-                batch=name,
-                data=statistic,
-                draw=draw,
-                members=loop.members(batch, ask.arm) if counted else None,
-                streams=ask.begun,
-            )
+            members = loop.members(batch, first.ask.arm) if first.ask.of == "episode" else None
+            ledger.release(event, task=task, batch=name, data=data, draw=draw, members=members,
+                           streams=first.ask.begun, one_of=group)  # fmt: skip
             loop.noted()
             loop.settled = settled
 

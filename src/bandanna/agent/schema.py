@@ -29,7 +29,8 @@ _PLAIN: dict[str, Any] = {
 }  # fmt: skip
 _PROGRESS: dict[str, Any] = {
     "state": Any, "source": dict[str, Any] | None, "streams": dict[int, Any], "forgot": dict[str, int], "begin": int,
-    "asked": int, "closed": int, "released": int, "missing": int, "clipped": int,
+    "asked": int, "closed": int, "released": int, "reports": int,
+    "missing": int, "clipped": int,
 }  # fmt: skip
 _COLUMNS = {
     "numbers": "i8", "batches": "i8", "features": "f8", "arms": "i8", "groups": "i8", "answered": "b1", "rewards": "f8",

@@ -68,7 +68,7 @@ class Slots:
         """Of the decisions before `until`, in order, as far as they have slots."""
         return [self._slots[n].features for n in range(batch.begin, min(batch.end, until)) if n in self._slots]
 
-    def played(self, batch: Batch, nothing: float) -> tuple[Played, int]:
+    def played(self, batch: Batch, nothing: float, *, grouped: bool) -> tuple[Played, int]:
         """The rows of an episode, and how many of them have no reward: those are features of 0 and a reward `nothing`.
 
         They make a report of the domain like any other, noised in full.
@@ -78,12 +78,11 @@ class Slots:
         arms, groups = np.zeros(users, dtype=np.int64), np.zeros(users, dtype=np.int64)
         if isinstance(batch.episode, Assigned):
             arms = batch.episode.arms_at(np.arange(users))
-        grouped = False
         for row, number in enumerate(range(batch.begin, batch.end)):
             slot = self._slots.get(number)
             if slot is None:
                 continue
-            arms[row], groups[row], grouped = slot.arm, max(slot.group, 0), grouped or slot.group >= 0
+            arms[row], groups[row] = slot.arm, max(slot.group, 0)
             if slot.reward is not None:
                 features[row], rewards[row], missing = slot.features, slot.reward, missing - 1
         return Played(rewards=rewards, features=features, arms=arms, groups=groups if grouped else None), missing
@@ -135,7 +134,7 @@ class Slots:
         return {
             "numbers": np.array(list(self._slots), dtype=np.int64),
             "batches": np.array([slot.batch for slot in slots], dtype=np.int64),
-            "features": np.array([slot.features for slot in slots], dtype=np.float64).reshape(-1, self._dim),
+            "features": np.array([slot.features for slot in slots], dtype=np.float64).reshape(len(slots), self._dim),
             "arms": np.array([slot.arm for slot in slots], dtype=np.int64),
             "groups": np.array([slot.group for slot in slots], dtype=np.int64),
             "answered": np.array([slot.reward is not None for slot in slots], dtype=np.bool_),

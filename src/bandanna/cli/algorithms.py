@@ -19,14 +19,6 @@ def algorithms(
     if as_json:
         typer.echo(json.dumps({"rows": rows}))
         return
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
+    from bandanna.cli.tables import print_table
 
-    table = Table(box=box.SIMPLE, padding=(0, 1), pad_edge=False)
-    for name in columns:
-        table.add_column(name, no_wrap=True)
-    for row in rows:
-        table.add_row(*row.values())
-    console = Console()
-    (console if console.width >= 100 else Console(width=100)).print(table)  # names matter more than the margin
+    print_table(columns, [list(row.values()) for row in rows], left=columns)

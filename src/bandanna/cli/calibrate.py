@@ -88,40 +88,31 @@ _CAPTION = (
 
 
 def _print_table(rows: list[Row], explain: bool) -> None:
-    from rich import box
-    from rich.console import Console
-    from rich.markup import escape
-    from rich.table import Table
+    from bandanna.cli.tables import print_table
 
+    columns = ("protocol", "std", "ratio", "bits", "epsilon", "delta", "shuffler")
+    print_table(columns, [_cells(row) for row in rows], least=80, caption=_CAPTION)
+    for row in rows:
+        words = row.note or (str(row.guarantee) if explain and row.guarantee is not None else "")
+        if words:
+            typer.echo(f"{typer.style(row.protocol, bold=True)}: {words}")
+
+
+def _cells(row: Row) -> list[str]:
     from bandanna.accounting.guarantee import rounded_up
 
-    console = Console()
-    if console.width < 80 or not console.is_terminal:
-        console = Console(width=max(80, console.width))  # digits matter more than the margin
-    table = Table(box=box.SIMPLE, caption=_CAPTION)
-    table.add_column("protocol", no_wrap=True)
-    for name in ("std", "ratio", "bits", "epsilon", "delta", "shuffler"):
-        table.add_column(name, justify="right", no_wrap=True)
-    for row in rows:
-        stated = row.guarantee
-        if stated is None:
-            table.add_row(row.protocol, "-", "-", "-", "-", "-", "-")
-            continue
-        left = "" if stated.trust != "shuffle" else "none"
-        if stated.shuffler is not None:
-            left = rounded_up(stated.shuffler.epsilon, 3)
-        table.add_row(
-            row.protocol,
-            f"{row.std:.5g}",
-            "" if row.ratio_to_central is None else f"{row.ratio_to_central:.3f}",
-            f"{row.bits_per_user:,}",
-            rounded_up(stated.epsilon),
-            rounded_up(stated.delta, 3),
-            left,
-        )
-    console.print(table)
-    for row in rows:
-        if row.note:
-            console.print(f"[bold]{row.protocol}[/bold]: {escape(row.note)}", soft_wrap=True, highlight=False)
-        elif explain and row.guarantee is not None:
-            console.print(f"[bold]{row.protocol}[/bold]: {row.guarantee}", soft_wrap=True, highlight=False)
+    stated = row.guarantee
+    if stated is None:
+        return [row.protocol, *["-"] * 6]
+    left = "" if stated.trust != "shuffle" else "none"
+    if stated.shuffler is not None:
+        left = rounded_up(stated.shuffler.epsilon, 3)
+    return [
+        row.protocol,
+        f"{row.std:.5g}",
+        "" if row.ratio_to_central is None else f"{row.ratio_to_central:.3f}",
+        f"{row.bits_per_user:,}",
+        rounded_up(stated.epsilon),
+        rounded_up(stated.delta, 3),
+        left,
+    ]

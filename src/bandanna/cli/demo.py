@@ -13,9 +13,7 @@ from bandanna.cli.places import figure_for
 from bandanna.errors import MissingExtra
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
-    from bandanna.simulation.trust_models import Outcome
+    from bandanna.experiments.trust_models import Outcome
 
 
 def demo(
@@ -32,13 +30,10 @@ def demo(
 
     100 fixed arms in 5 dimensions; every model at the same budget, on its paper's batch schedule.
     """
-    from rich.console import Console
-
-    from bandanna.simulation.figures import plot_regret
-    from bandanna.simulation.trust_models import random_play, trust_models
+    from bandanna.experiments.trust_models import random_play, trust_models
+    from bandanna.figures.regret import plot_regret
 
     figure = _place(out)
-    console = Console()
     with Bar(shown=True) as bar:
         outcomes = trust_models(
             epsilon=epsilon,
@@ -48,51 +43,47 @@ def demo(
             width=width,
             progress=lambda done, total, name: bar(done, total, f"{seeds} x {horizon:,} rounds: {name}"),
         )
-    console.print(
+    typer.echo(
         f"{horizon:,} users, one after the other, are each shown one of 100 arms and answer 1 or 0;"
-        f"\nLinUCB learns which arm to show. {seeds} worlds.",
-        highlight=False,
-        soft_wrap=True,
+        f"\nLinUCB learns which arm to show. {seeds} worlds."
     )
-    _print(console, outcomes, idle=random_play(horizon=horizon, n_seeds=seeds))
-    _explain(console, width, seeds)
+    _print(outcomes, idle=random_play(horizon=horizon, n_seeds=seeds))
+    _explain(width, seeds)
     if isinstance(figure, MissingExtra):
-        console.print(f"No figure: {figure}", highlight=False, soft_wrap=True, markup=False)
+        typer.echo(f"No figure: {figure}")
     else:
         title = f"What privacy costs at epsilon = {epsilon:g}, delta = {delta:g}"
         plot_regret({name: outcome.result for name, outcome in outcomes.items()}, figure, title=title)
-        console.print(f"Figure: {figure}", highlight=False, soft_wrap=True, markup=False)
-    console.print("Next: bandanna calibrate --dim 5 --epsilon 1 --delta 1e-5 --batch 200 --explain", highlight=False)
-    console.print("      bandanna demo --epsilon 10 --out stronger-signal.png", highlight=False)
-    console.print("      bandanna list, bandanna run FILE (examples/first.toml is one to copy)", highlight=False)
+        typer.echo(f"Figure: {figure}")
+    typer.echo("Next: bandanna calibrate --dim 5 --epsilon 1 --delta 1e-5 --batch 200 --explain")
+    typer.echo("      bandanna demo --epsilon 10 --out stronger-signal.png")
+    typer.echo("      bandanna list, bandanna run FILE (examples/first.toml is one to copy)")
 
 
-def _print(console: Console, outcomes: dict[str, Outcome], *, idle: float) -> None:
-    from rich import box
-    from rich.table import Table
-
+def _print(outcomes: dict[str, Outcome], *, idle: float) -> None:
     from bandanna.accounting.guarantee import rounded_up
+    from bandanna.cli.tables import print_table
 
-    table = Table(box=box.SIMPLE)
-    table.add_column("trust", no_wrap=True)
-    for name in ("regret", "+-", "noise", "bits", "epsilon", "delta"):
-        table.add_column(name, justify="right", no_wrap=True)
+    rows = []
     for name, outcome in outcomes.items():
         result, stated = outcome.result, outcome.result.guarantee
-        table.add_row(
-            name,
-            f"{float(result.mean()[-1]):,.0f}",
-            f"{float(result.stderr()[-1]):,.0f}" if result.n_seeds > 1 else "-",
-            f"{outcome.noise_std:.4g}",
-            f"{result.bits_per_user:,}",
-            rounded_up(stated.epsilon) if math.isfinite(stated.epsilon) else "-",
-            rounded_up(stated.delta, 3) if math.isfinite(stated.epsilon) else "-",
+        private = math.isfinite(stated.epsilon)
+        rows.append(
+            [
+                name,
+                f"{float(result.mean()[-1]):,.0f}",
+                f"{float(result.stderr()[-1]):,.0f}" if result.n_seeds > 1 else "-",
+                f"{outcome.noise_std:.4g}",
+                f"{result.bits_per_user:,}",
+                rounded_up(stated.epsilon) if private else "-",
+                rounded_up(stated.delta, 3) if private else "-",
+            ]
         )
-    table.add_row("(random play)", f"{idle:,.0f}", *["-"] * 5)
-    console.print(table)
+    rows.append(["(random play)", f"{idle:,.0f}", *["-"] * 5])
+    print_table(("trust", "regret", "+-", "noise", "bits", "epsilon", "delta"), rows, least=0)
 
 
-def _explain(console: Console, width: float, seeds: int) -> None:
+def _explain(width: float, seeds: int) -> None:
     """What the columns mean."""
     error = "its standard error" if seeds > 1 else "with one seed no standard error"
     for line in (
@@ -102,7 +93,7 @@ def _explain(console: Console, width: float, seeds: int) -> None:
         f"width = {width:g}: how boldly it explores; 1 is what the theorem needs, less is what practitioners run,",
         "  and privacy does not depend on it: compare with --width " + ("0.2" if width == 1 else "1"),
     ):
-        console.print(f"  {line}", highlight=False, soft_wrap=True)
+        typer.echo(f"  {line}")
 
 
 def _place(out: Path | None) -> Path | MissingExtra:

@@ -23,7 +23,7 @@ def folder_for(argument: str, path: Path) -> Path:
 
 def figures_for(argument: str, path: Path) -> Path:
     """A folder for figures, and what it takes to draw them."""
-    from bandanna.simulation.figures import drawable
+    from bandanna.figures.axes import drawable
 
     drawable()
     return folder_for(argument, path)
@@ -31,7 +31,7 @@ def figures_for(argument: str, path: Path) -> Path:
 
 def figure_for(argument: str, path: Path) -> Path:
     """A file for a figure: of a known format, in a folder that is there, with what it takes to draw."""
-    from bandanna.simulation.figures import drawable
+    from bandanna.figures.axes import drawable
 
     drawable(path)
     if path.is_dir():

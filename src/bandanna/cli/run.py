@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from bandanna.cli.bars import Bar, cores
-
-if TYPE_CHECKING:
-    from bandanna.simulation.sweep import Progress
 
 
 def run(
@@ -27,8 +24,8 @@ def run(
 
     The regret is that against the true means, mean and standard error over the seeds.
     """
-    from bandanna.simulation import outputs, sweep
-    from bandanna.simulation.experiment import Experiment
+    from bandanna.experiments import outputs, sweep
+    from bandanna.experiments.experiment import Experiment
 
     experiment = Experiment.from_toml(file)
     directory = Path(f"{file.stem}-results") if out is None else out
@@ -39,7 +36,7 @@ def run(
                 directory,
                 jobs=cores() if jobs is None else jobs,
                 resume=resume,
-                progress=lambda now: bar(now.done, now.total, _words(now)),
+                progress=bar,
             )
     except KeyboardInterrupt:
         typer.secho(f"stopped; finished blocks are kept, continue with --resume --out {directory}", err=True)
@@ -64,30 +61,13 @@ def _clipped(rows: list[dict[str, Any]]) -> list[str]:
     ]
 
 
-def _words(progress: Progress) -> str:
-    return progress.label or (f"{progress.found} found" if progress.found else "")
-
-
 def _print_table(title: str, rows: list[dict[str, Any]], directory: Path) -> None:
-    from rich import box
-    from rich.console import Console
-    from rich.markup import escape
-    from rich.table import Table
-
     from bandanna.accounting.guarantee import rounded_up
+    from bandanna.cli.tables import print_table
 
-    console = Console()
-    if console.width < 100 or not console.is_terminal:
-        console = Console(width=max(100, console.width))  # digits matter more than the margin
-    table = Table(
-        box=box.SIMPLE, title=escape(title), caption=f"{rows[0]['n_seeds']} seeds; in {escape(str(directory))}"
-    )
-    table.add_column("algorithm", overflow="fold")
-    for name in ("regret", "± s.e.", "epsilon", "delta", "trust", "bits/user", "seconds"):
-        table.add_column(name, justify="left" if name == "trust" else "right", no_wrap=True)
-    for row in rows:
-        table.add_row(
-            escape(row["label"]),
+    cells = [
+        [
+            row["label"],
             f"{row['mean']:,.1f}",
             "" if row["stderr"] is None else f"{row['stderr']:,.1f}",
             "none" if row["epsilon"] is None else rounded_up(row["epsilon"], 4),
@@ -95,5 +75,9 @@ def _print_table(title: str, rows: list[dict[str, Any]], directory: Path) -> Non
             row["trust"],
             f"{row['bits_per_user']:,}",
             f"{row['seconds']:.1f}",
-        )
-    console.print(table)
+        ]
+        for row in rows
+    ]
+    columns = ("algorithm", "regret", "± s.e.", "epsilon", "delta", "trust", "bits/user", "seconds")
+    caption = f"{rows[0]['n_seeds']} seeds; in {directory}"
+    print_table(columns, cells, left=("trust",), least=100, fold=True, title=title, caption=caption)

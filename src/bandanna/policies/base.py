@@ -18,8 +18,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Iterator, Sequence
-from dataclasses import dataclass, fields
-from typing import Any, ClassVar, Generic, TypeVar
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any, ClassVar, Generic, Self, TypeVar, get_type_hints
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,10 +29,13 @@ from bandanna.core.coins import Coins, NoCoins
 from bandanna.core.domain import Statistic
 from bandanna.core.estimate import Estimate
 from bandanna.core.report import LinearReport
+from bandanna.core.spelling import did_you_mean
 from bandanna.errors import InvalidArgument
 from bandanna.protocols.base import FLOAT_BITS, Protocol
 from bandanna.protocols.channel import Channel
 from bandanna.protocols.trust import Privacy
+from bandanna.storage.declared import kinds_of, name_of
+from bandanna.theory.settings import Found, Setting
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -83,6 +86,12 @@ class Frozen(Episode):
     """`users` devices act on the snapshot."""
 
     users: int
+
+    @classmethod
+    def batch(cls, number: int, *, size: int, horizon: int) -> Frozen | None:
+        """The batch of that number where all have one size; what is left at the horizon's end is not released."""
+        left = horizon - number * size
+        return cls(number=number, users=min(size, left), released=left >= size) if left > 0 else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -201,6 +210,20 @@ class Policy(ABC, Generic[State]):
     horizon: int | None
     privacy: Privacy
 
+    def __new__(cls, *arguments: Any, **named: Any) -> Self:
+        """Refuse arguments that a policy's dataclass does not have, with the nearest that it has."""
+        if is_dataclass(cls):
+            known = [each.name for each in fields(cls) if each.init]
+            for name in named:
+                if name not in known:
+                    hint = did_you_mean(name, [each for each in known if each not in named])
+                    allowed = f"{cls.__name__} has no such argument: {hint}it takes {', '.join(known)}"
+                    raise InvalidArgument(name, named[name], allowed)
+        return super().__new__(cls)
+
+    def __post_init__(self) -> None:
+        self.check_trust()
+
     def check_trust(self) -> None:
         """Refuse a trust model that the policy does not have."""
         if not isinstance(self.privacy, Privacy) or self.privacy.model not in self.trusts:
@@ -269,6 +292,24 @@ class Policy(ABC, Generic[State]):
     def counts(self, state: State) -> dict[str, Ints]:
         """What a result should tell of a run, (*R) each."""
         return {}
+
+    @classmethod
+    def bounds(cls, setting: Setting) -> Found:
+        """Regret bounds of `bandanna.theory` for results with this setting, and their arguments; none unless known."""
+        return iter(())
+
+    @classmethod
+    def kinds(cls) -> dict[str, type]:
+        """The dataclasses that the policy, its states and its snapshots are made of, by name: for an `Encoding`.
+
+        They are found by the types of fields, and by those that `init` and `publish` say they return.
+        """
+        returned = (get_type_hints(method).get("return") for method in (cls.init, cls.publish))
+        return {name_of(cls): cls} | kinds_of(*get_type_hints(cls).values(), *returned)
+
+    def prepare(self) -> None:
+        """Compute now what is computed once, calibrations above all: before many copies are sent to other processes."""
+        _ = self.guarantee
 
     def facts(self) -> dict[str, Any]:
         """What a result should remember of the policy beside its arguments: numbers that bounds are made of."""

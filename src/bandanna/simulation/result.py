@@ -8,15 +8,16 @@ from os import PathLike
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bandanna.accounting.guarantee import Guarantee
 from bandanna.core import require
+from bandanna.core.arrays import Floats, Ints
 from bandanna.errors import InvalidArgument
-from bandanna.simulation import figures, storage
-from bandanna.theory.lookup import Curve, bounds_for
-
-Floats = NDArray[np.float64]
+from bandanna.figures.axes import number
+from bandanna.figures.regret import plot_regret
+from bandanna.policies.bounds import bounds_for
+from bandanna.simulation import storage
+from bandanna.theory.catalogue import Curve
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -30,12 +31,12 @@ class Result:
     setting           what `simulate` notes of policy and world, for `bounds`
     """
 
-    checkpoints: NDArray[np.int64]  # (C,)
+    checkpoints: Ints  # (C,)
     regret: Floats  # (S, C)
     rewards: Floats  # (S,): sums
     releases: int
-    clipped: NDArray[np.int64]  # (S,)
-    repairs: NDArray[np.int64]  # (S,): releases that had to be made positive definite
+    clipped: Ints  # (S,)
+    repairs: Ints  # (S,): releases that had to be made positive definite
     bits_per_user: int
     guarantee: Guarantee
     seconds: float
@@ -43,7 +44,7 @@ class Result:
     name: str = ""
     users: int | None = None
     numbers_per_user: int | None = None
-    counts: dict[str, NDArray[np.int64]] = field(default_factory=dict)
+    counts: dict[str, Ints] = field(default_factory=dict)
     setting: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -71,6 +72,11 @@ class Result:
         if not isinstance(other, Result):
             return NotImplemented
         return all(_same(getattr(self, each.name), getattr(other, each.name)) for each in fields(self))
+
+    @property
+    def label(self) -> str:
+        """The name, or whom the users trust."""
+        return self.name or self.guarantee.trust
 
     @property
     def n_seeds(self) -> int:
@@ -143,12 +149,12 @@ class Result:
         return f"{self._line()}.\n{promise}"
 
     def _line(self) -> str:
-        spread = "" if self.n_seeds == 1 else f" ± {figures.number(float(self.stderr()[-1]))}"
+        spread = "" if self.n_seeds == 1 else f" ± {number(float(self.stderr()[-1]))}"
         seeds = "one seed" if self.n_seeds == 1 else f"mean ± standard error of {self.n_seeds:,} seeds"
         clipped = int(np.sum(self.clipped))
         clips = f"{clipped:,} clipped, " if clipped else ""
         return (
-            f"{self.name or self.guarantee.trust}: regret {figures.number(float(self.mean()[-1]))}{spread} ({seeds}) "
+            f"{self.label}: regret {number(float(self.mean()[-1]))}{spread} ({seeds}) "
             f"after {self.horizon:,} rounds; {self.releases:,} releases, {self.bits_per_user:,} bits per user, "
             f"{clips}{self.seconds:.3g} s"
         )
@@ -170,7 +176,7 @@ class Result:
 
         `bounds` adds what the papers prove, on logarithmic axes: see `plot_regret`.
         """
-        return figures.plot_regret([self], path, title=title, log=log, bounds=bounds)
+        return plot_regret([self], path, title=title, log=log, bounds=bounds)
 
     def to_csv(self, path: str | PathLike[str]) -> None:
         """Columns seed, round, regret, under a first line `# {...}` with everything else; `load` reads it back."""
@@ -189,7 +195,7 @@ class Result:
         return {each.name: getattr(self, each.name) for each in fields(self)}
 
 
-def checkpoints_for(horizon: int, wanted: int) -> NDArray[np.int64]:
+def checkpoints_for(horizon: int, wanted: int) -> Ints:
     """Up to `wanted` rounds, evenly spaced, the horizon among them."""
     wanted = require.whole("checkpoints", wanted)
     return np.unique(np.ceil(np.linspace(0, horizon, min(wanted, horizon) + 1)[1:]).astype(np.int64))

@@ -12,7 +12,7 @@ from bandanna.policies.base import Policy
 
 def setting_of(policy: Policy[Any], env: Environment) -> dict[str, Any]:
     """The policy's class and numbers, dimension and arms of the world, and where they are known the gaps."""
-    noted: dict[str, Any] = {"policy": type(policy).__name__, "dim": env.dim, "arms": env.n_arms}
+    noted: dict[str, Any] = {"policy": type(policy).__name__, "dim": env.dim, "n_arms": env.n_arms}
     if is_dataclass(policy):
         noted |= {
             f.name: value for f in fields(policy) if isinstance(value := getattr(policy, f.name), int | float | str)

@@ -6,26 +6,23 @@ damaged file from a whole one. Files are written beside their target and renamed
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import importlib
 import json
 import math
-import os
-import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from os import PathLike
-from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bandanna.accounting.budgets import ApproxDP
 from bandanna.accounting.guarantee import Guarantee
 from bandanna.core import require
+from bandanna.core.arrays import Floats
 from bandanna.errors import BandannaError, MissingExtra
+from bandanna.storage.whole import write_whole
 
 FORMAT, VERSION = "bandanna result", 1
 _COLUMNS = ("seed", "round", "regret")
@@ -133,7 +130,7 @@ def _fields(header: str, table: Table) -> dict[str, Any]:
     return {**fields, "regret": regret, "guarantee": _guarantee(fields["guarantee"])}
 
 
-def _checksum(document: Mapping[str, Any], regret: NDArray[np.float64]) -> str:
+def _checksum(document: Mapping[str, Any], regret: Floats) -> str:
     """Of the canonical JSON and the regret's bytes, every NaN the same."""
     numbers = np.where(np.isnan(regret), math.nan, regret).astype("<f8").tobytes()
     return hashlib.sha256(json.dumps(document, sort_keys=True).encode() + numbers).hexdigest()
@@ -162,20 +159,6 @@ def _lively(value: Any) -> Any:
 def _guarantee(plain: Mapping[str, Any]) -> Guarantee:
     shuffler = None if plain["shuffler"] is None else ApproxDP(**plain["shuffler"])
     return Guarantee(**{**plain, "shuffler": shuffler})
-
-
-def write_whole(path: str | PathLike[str], write: Callable[[Path], object]) -> None:
-    """Write beside the target and rename."""
-    target = require.path("path", path)
-    beside = target.with_name(f".{target.name}-{secrets.token_hex(4)}.tmp")
-    try:
-        write(beside)
-        os.replace(beside, target)
-    except OSError as error:
-        raise BandannaError(f"{target} cannot be written: {error.strerror or error}") from error
-    finally:
-        with contextlib.suppress(OSError):
-            beside.unlink()
 
 
 def _pyarrow(needed_for: str) -> tuple[Any, Any]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 import types
 import typing
-from collections.abc import Mapping
-from dataclasses import fields
+from collections.abc import Iterator, Mapping
+from dataclasses import fields, is_dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -16,7 +16,8 @@ import numpy as np
 def checked(kind: type, parts: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of a dataclass, each of its declared type; ValueError for a wrong type and for a foreign field.
 
-    A whole number that was given as a float, as 20.0, becomes the integer that it is.
+    A whole number that was given as a float, as 20.0, becomes the integer that it is, and a number where an array
+    belongs one without axes.
     """
     hints, made = _hints(kind), {}
     for name, value in parts.items():
@@ -27,6 +28,8 @@ def checked(kind: type, parts: Mapping[str, Any]) -> dict[str, Any]:
         made[name] = int(value) if whole else value
         if not conforms(made[name], hint):
             raise ValueError(f"{kind.__name__}.{name} is a {type(value).__name__}, which is not what belongs there")
+        if typing.get_origin(hint) is np.ndarray:
+            made[name] = np.asarray(value)
     return made
 
 
@@ -39,9 +42,12 @@ def conforms(value: Any, hint: Any) -> bool:
         return _fits_array(value, typing.get_args(inside[1])[0])
     if origin is tuple and inside[-1] is Ellipsis:
         return isinstance(value, tuple) and all(conforms(part, inside[0]) for part in value)
+    if origin is tuple:
+        fits = isinstance(value, tuple) and len(value) == len(inside)
+        return fits and all(conforms(part, one) for part, one in zip(value, inside, strict=True))
     if origin is dict:
-        pairs = value.items() if isinstance(value, dict) else [(None, None)]
-        return all(conforms(key, inside[0]) and conforms(part, inside[1]) for key, part in pairs)
+        items = value.items() if isinstance(value, dict) else [(None, None)]
+        return all(conforms(key, inside[0]) and conforms(part, inside[1]) for key, part in items)
     if hint is float:
         return type(value) is float or (type(value) is int and abs(value) <= sys.float_info.max)
     if hint in (bool, int, str):
@@ -51,9 +57,47 @@ def conforms(value: Any, hint: Any) -> bool:
 
 def _fits_array(value: Any, number: Any) -> bool:
     """Numbers of the declared kind; an array without axes is written as a number."""
-    if type(value) in (int, float):
-        return type(value) is (int if issubclass(number, np.integer) else float)
+    if type(value) in (bool, int, float):
+        return bool(np.asarray(value).dtype == number)
     return isinstance(value, np.ndarray) and value.dtype == number
+
+
+def kinds_of(*hints: Any) -> dict[str, type]:
+    """The dataclasses that values of declared types are made of, each by its module's last name and its own.
+
+    >>> from bandanna.core.estimate import Estimate
+    >>> sorted(kinds_of(tuple[Estimate, ...], float | None))
+    ['estimate.Estimate']
+    """
+    found: dict[str, type] = {}
+    for kind in dict.fromkeys(each for hint in hints for each in _inside(hint, ())):
+        name = name_of(kind)
+        if name in found:
+            raise ValueError(f"two kinds of value are called {name}: {found[name].__module__} and {kind.__module__}")
+        found[name] = kind
+    return found
+
+
+def name_of(kind: type) -> str:
+    """Its module's last name and its own."""
+    return f"{kind.__module__.rpartition('.')[2]}.{kind.__qualname__}"
+
+
+def _inside(hint: Any, around: tuple[type, ...]) -> Iterator[type]:
+    """Dataclasses in a type, those of their fields and those made from it included; `around`: what it is a part of."""
+    if isinstance(hint, type) and not typing.get_args(hint):
+        if hint in around:
+            return
+        if is_dataclass(hint):
+            yield hint
+            for part in _hints(hint).values():
+                yield from _inside(part, (*around, hint))
+        made_from: list[type] = [] if hint.__module__ == "builtins" else hint.__subclasses__()
+        for below in made_from:
+            yield from _inside(below, (*around, hint))
+        return
+    for part in typing.get_args(hint):
+        yield from _inside(part, around)
 
 
 @lru_cache(maxsize=256)

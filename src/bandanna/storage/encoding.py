@@ -109,8 +109,13 @@ class Encoding:
         if name is None:
             allowed = "numbers, texts, arrays, lists, tuples, dictionaries, " + ", ".join(self._kinds)
             raise InvalidArgument("value to store", type(value).__name__, allowed)
-        parts = {field.name: self.encode(getattr(value, field.name)) for field in fields(value) if field.init}
+        parts = {field.name: self.encode(_plain(getattr(value, field.name))) for field in fields(value) if field.init}
         return {"kind": name, "fields": parts}
+
+
+def _plain(value: Any) -> Any:
+    """An array without axes is a number: which of both it is depends on who has computed it."""
+    return value[()] if isinstance(value, np.ndarray) and not value.ndim else value
 
 
 def _array(value: np.ndarray[Any, Any]) -> dict[str, Any]:

@@ -37,6 +37,26 @@ class Bound:
         return self.formula(**arguments)
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Curve:
+    """A bound at every horizon that was asked for; a rate, up to a factor, unless `bound.explicit`."""
+
+    bound: Bound
+    values: Floats
+
+    @property
+    def label(self) -> str:
+        """Side and place: `upper bound, Theorem 10`; rates are upper ones unless it says otherwise."""
+        kind = (
+            f"{self.bound.side} bound"
+            if self.bound.explicit
+            else "lower rate"
+            if self.bound.side == "lower"
+            else "rate"
+        )
+        return f"{kind}, {self.bound.statement.partition(' (')[0].partition(',')[0]} [{self.bound.paper}]"
+
+
 BOUNDS: dict[str, Bound] = {}
 
 

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from bandanna.theory.catalogue import Floats, above, plain, states, within
+from bandanna.theory.settings import Found, Setting
 
 _ARBITRARY = "arbitrary contexts, features and theta in the unit ball; except with probability `failure`"
 
@@ -212,3 +213,31 @@ def _returning(t: Floats, dim: int, batches: float, privacy: Floats, failure: fl
     m = above("batches", batches, 1, strict=False)
     slow = np.sqrt(m * t) * privacy * dim**0.75 * np.log(t) * np.log(t / within("failure", failure, 0, 1))
     return np.asarray(dim * t * np.log(t) / m + slow)
+
+
+def of_linucb(setting: Setting) -> Found:
+    """LinUCB: from above by its own radius or rate; from below what every policy pays."""
+    yield from _linucb_upper(setting)
+    yield contextual_lower_rate, {"dim": setting["dim"]}
+
+
+def _linucb_upper(setting: Setting) -> Found:
+    """Lemma A.2 with the radius that it ran with; a narrower one is outside of it."""
+    if setting.get("width", 1.0) >= 1 and "radius" in setting:
+        names = ("dim", "batch", "radius", "smallest")
+        yield linucb_lemma, {name: setting[name] for name in names}
+        return
+    problem: dict[str, Any] = {"dim": setting["dim"]}
+    if setting["trust"] == "none" or math.isinf(setting["epsilon"]):
+        yield linucb_rate, problem
+        return
+    problem |= {"epsilon": setting["epsilon"], "delta": setting["delta"]}
+    if setting.get("shufflers"):
+        problem.pop("delta")
+        yield linucb_concurrent_rate, {**problem, "shufflers": setting["shufflers"]}
+    elif setting["trust"] == "shuffle":
+        returning = setting.get("participations", 1) > 1
+        yield (linucb_returning_best_rate if returning else linucb_sdp_vec_best_rate), problem
+    else:
+        rates = {"central": linucb_jdp_rate, "local": linucb_ldp_rate}
+        yield rates[setting["trust"]], {**problem, "failure": setting["failure"]}

@@ -1,7 +1,7 @@
 """Finite arms with rho-Interactive zCDP: AdaC-UCB from above, every private policy from below.
 
-Symbols: T `horizon`, K `arms`, Delta_a `gaps`, rho, beta `optimism`, w `width` of the rewards' range. The theorems are
-for rewards in [0, 1]; a range of width w is that problem with gaps Delta_a / w, and regret times w.
+Symbols: T `horizon`, K `n_arms`, Delta_a `gaps`, rho, beta `optimism`, w `width` of the rewards' range. The theorems
+are for rewards in [0, 1]; a range of width w is that problem with gaps Delta_a / w, and regret times w.
 Reference: Azize and Basu 2024 [004], Tables I and II, appendices C and G.
 """
 
@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from bandanna.theory.catalogue import Floats, above, plain, states
+from bandanna.theory.settings import Found, Setting, is_pure, rho_of
 
 _ADAC = "AdaC-UCB (and, with rho = infinity, UCB in doubling episodes), rewards in a range of width w, in expectation"
 
@@ -29,23 +30,23 @@ def adac_ucb_gaps(*, horizon: Any, gaps: Any, rho: Any, optimism: float, width: 
 
 
 @states("upper", "004", "Theorem 11", explicit=True, holds=_ADAC)
-def adac_ucb_worst(*, horizon: Any, arms: int, rho: Any, optimism: float, width: float = 1.0) -> Any:
+def adac_ucb_worst(*, horizon: Any, n_arms: int, rho: Any, optimism: float, width: float = 1.0) -> Any:
     """4 sqrt(2 beta K T log T) + 8 K sqrt(beta log T / rho) + 3 beta (K - 1) / (beta - 3), for any gaps.
 
     The constants are those of the theorem's proof; gaps sum to at most K - 1 in units of the range.
     """
     t, beta = above("horizon", horizon, 1, strict=False), above("optimism", optimism, 3)
-    arms = int(above("arms", arms, 1, strict=False))
-    learning = 4 * np.sqrt(2 * beta * arms * t * np.log(t))
-    privacy = 8 * arms * np.sqrt(beta * np.log(t) / above("rho", rho, 0))
-    return plain(width * (learning + privacy + 3 * beta * (arms - 1) / (beta - 3)))  # Theorem 11
+    n_arms = int(above("n_arms", n_arms, 1, strict=False))
+    learning = 4 * np.sqrt(2 * beta * n_arms * t * np.log(t))
+    privacy = 8 * n_arms * np.sqrt(beta * np.log(t) / above("rho", rho, 0))
+    return plain(width * (learning + privacy + 3 * beta * (n_arms - 1) / (beta - 3)))  # Theorem 11
 
 
 @states("upper", "004", "Table I (Theorem 11)", explicit=False, holds=_ADAC)
-def adac_ucb_rate(*, horizon: Any, arms: int, rho: Any, constant: float = 1.0) -> Any:
+def adac_ucb_rate(*, horizon: Any, n_arms: int, rho: Any, constant: float = 1.0) -> Any:
     """sqrt(K T log T) + K sqrt(log T / rho)."""
     t = above("horizon", horizon, 1, strict=False)
-    return plain(constant * (np.sqrt(arms * t * np.log(t)) + arms * np.sqrt(np.log(t) / above("rho", rho, 0))))
+    return plain(constant * (np.sqrt(n_arms * t * np.log(t)) + n_arms * np.sqrt(np.log(t) / above("rho", rho, 0))))
 
 
 @states(
@@ -69,10 +70,10 @@ def converted_ucb_gaps_rate(*, horizon: Any, gaps: Any, rho: Any, optimism: floa
     explicit=False,
     holds="a pure-DP algorithm at epsilon = sqrt(2 rho), as Table II quotes it",
 )
-def converted_ucb_rate(*, horizon: Any, arms: int, rho: Any, constant: float = 1.0) -> Any:
+def converted_ucb_rate(*, horizon: Any, n_arms: int, rho: Any, constant: float = 1.0) -> Any:
     """sqrt(K T log T) + K log T / sqrt(rho)."""
     t = above("horizon", horizon, 1, strict=False)
-    return plain(constant * (np.sqrt(arms * t * np.log(t)) + arms * np.log(t) / np.sqrt(above("rho", rho, 0))))
+    return plain(constant * (np.sqrt(n_arms * t * np.log(t)) + n_arms * np.log(t) / np.sqrt(above("rho", rho, 0))))
 
 
 @states(
@@ -82,21 +83,21 @@ def converted_ucb_rate(*, horizon: Any, arms: int, rho: Any, constant: float = 1
     explicit=True,
     holds="every rho-zCDP policy, worst over arms with Gaussian rewards of variance 1 and any means; K > 1, T >= K - 1",
 )
-def finite_lower(*, horizon: Any, arms: int, rho: Any = np.inf) -> Any:
+def finite_lower(*, horizon: Any, n_arms: int, rho: Any = np.inf) -> Any:
     """max(sqrt(T (K - 1)) / 27, sqrt((K - 1) / rho) / 124); the second part is proven for rho <= 1, and 0 above.
 
     0 where nothing is proven, T < K - 1. The hard instances have means (D, 0, ..., 0) and (D, 0, ..., 2 D, ..., 0):
     see `hard_gap` for the private part's D.
     """
-    t, others = above("horizon", horizon, 0), float(above("arms", arms, 1)) - 1
+    t, others = above("horizon", horizon, 0), float(above("n_arms", n_arms, 1)) - 1
     budget = above("rho", rho, 0)
     private = np.where(budget <= 1, np.sqrt(others / budget) / 124, 0.0)
     return plain(np.where(t >= others, np.maximum(np.sqrt(t * others) / 27, private), 0.0))
 
 
-def hard_gap(*, horizon: float, arms: int, rho: float) -> float:
+def hard_gap(*, horizon: float, n_arms: int, rho: float) -> float:
     """D of Theorem 17's proof: 1/sqrt(b) - c/(2 b), b = rho T^2 / (K - 1) (1 + 1/(K - 1)), c = rho T / (K - 1)."""
-    others = float(above("arms", arms, 1)) - 1
+    others = float(above("n_arms", n_arms, 1)) - 1
     b, c = rho * horizon**2 / others * (1 + 1 / others), rho * horizon / others
     return float(1 / np.sqrt(b) - c / (2 * b))
 
@@ -105,3 +106,25 @@ def _unit(gaps: Any, width: float) -> Floats:
     """Positive gaps, in units of the range."""
     values = above("gaps", gaps, 0, strict=False).ravel() / float(above("width", width, 0))
     return values[values > 0]
+
+
+def of_ucb_episodes(setting: Setting) -> Found:
+    """UCB-episodes, AdaC-UCB, AdaP-UCB; the theorems need optimism > 3, else only their rate is left."""
+    rho, n_arms = rho_of(setting), setting["n_arms"]
+    if is_pure(setting):
+        yield converted_ucb_rate, {"n_arms": n_arms, "rho": rho}
+    elif setting["optimism"] <= 3:
+        yield adac_ucb_rate, {"n_arms": n_arms, "rho": rho}
+    else:
+        shared = {"rho": rho, "optimism": setting["optimism"], "width": setting.get("reward_width", 1.0)}
+        gaps = [gap for gap in setting.get("gaps", ()) if gap > 0]
+        if gaps:
+            yield adac_ucb_gaps, {"gaps": gaps, **shared}
+        yield adac_ucb_worst, {"n_arms": n_arms, **shared}
+    yield from of_finite_arms(setting)
+
+
+def of_finite_arms(setting: Setting) -> Found:
+    """Every finite-armed policy: the lower bound."""
+    if setting["n_arms"] > 1:
+        yield finite_lower, {"n_arms": setting["n_arms"], "rho": rho_of(setting)}

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from bandanna.theory.catalogue import above, plain, states
+from bandanna.theory.settings import Found, Setting
 
 
 @states("upper", "003", "Theorem 2 of Sawarni et al. 2024", explicit=False, holds="RS-GLinUCB; any contexts")
@@ -42,3 +43,20 @@ def glm_lower_rate(*, horizon: Any, dim: int, epsilon: Any, constant: float = 1.
     """d sqrt(T) + d/epsilon."""
     t, e = above("horizon", horizon, 0), above("epsilon", epsilon, 0)
     return plain(constant * (dim * np.sqrt(t) + dim / e))
+
+
+def of_rs_glinucb(setting: Setting) -> Found:
+    """RS-GLinUCB: a rate."""
+    yield rs_glinucb_rate, {"dim": setting["dim"]}
+
+
+def of_glm_jdp(setting: Setting) -> Found:
+    """GLM-JDP: rates."""
+    yield glm_jdp_rate, (private := {"dim": setting["dim"], "epsilon": setting["epsilon"]})
+    yield glm_lower_rate, private
+
+
+def of_glm_sdp(setting: Setting) -> Found:
+    """GLM-SDP: rates."""
+    yield glm_sdp_rate, (private := {"dim": setting["dim"], "epsilon": setting["epsilon"]})
+    yield glm_lower_rate, private

@@ -1,6 +1,6 @@
 """Linear bandits with a fixed set of arms and rho-Interactive zCDP: AdaC-GOPE from above, every policy from below.
 
-Symbols: T `horizon`, K `arms`, d `dim`, rho, delta of the paper `failure`, w `width` of the rewards' range (2 in the
+Symbols: T `horizon`, K `n_arms`, d `dim`, rho, delta of the paper `failure`, w `width` of the rewards' range (2 in the
 paper: rewards in [-1, 1]).
 Reference: Azize and Basu 2024 [004], Tables I and II, Theorems 4 and 9, appendices E and G.
 """
@@ -14,6 +14,7 @@ import numpy as np
 
 from bandanna.core import require
 from bandanna.theory.catalogue import above, plain, states
+from bandanna.theory.settings import Found, Setting, rho_of
 
 _LARGEST_PHASES = 64
 
@@ -28,7 +29,7 @@ _LARGEST_PHASES = 64
 def adac_gope_proof(
     *,
     horizon: Any,
-    arms: int,
+    n_arms: int,
     dim: int,
     rho: float,
     failure: float,
@@ -49,7 +50,7 @@ def adac_gope_proof(
     most = dim * (dim + 1) // 2 if support is None else support
     spent, best = np.zeros_like(t), width * t
     for phase in range(1, _LARGEST_PHASES):
-        beta, share = reward_std * 2.0**-phase, failure / (arms * phase * (phase + 1))
+        beta, share = reward_std * 2.0**-phase, failure / (n_arms * phase * (phase + 1))
         rounds = most + phase_length(
             beta=beta, dim=dim, rho=rho, failure=share, width=width, reward_std=reward_std
         )  # Step 4
@@ -68,10 +69,10 @@ def phase_length(
 
 
 @states("upper", "004", "Table I (Theorem 4)", explicit=False, holds="AdaC-GOPE with failure = 1/T, in expectation")
-def adac_gope_rate(*, horizon: Any, arms: int, dim: int, rho: Any, constant: float = 1.0) -> Any:
+def adac_gope_rate(*, horizon: Any, n_arms: int, dim: int, rho: Any, constant: float = 1.0) -> Any:
     """sqrt(d T log(K T)) + d log(K T)^(3/2) / sqrt(rho)."""
     t = above("horizon", horizon, 1, strict=False)
-    log = np.log(arms * t)
+    log = np.log(n_arms * t)
     return plain(constant * (np.sqrt(dim * t * log) + dim * log**1.5 / np.sqrt(above("rho", rho, 0))))
 
 
@@ -82,10 +83,10 @@ def adac_gope_rate(*, horizon: Any, arms: int, dim: int, rho: Any, constant: flo
     explicit=False,
     holds="a pure-DP algorithm at epsilon = sqrt(2 rho), noise in the beginning, as Table II quotes it",
 )
-def converted_gope_rate(*, horizon: Any, arms: int, dim: int, rho: Any, constant: float = 1.0) -> Any:
+def converted_gope_rate(*, horizon: Any, n_arms: int, dim: int, rho: Any, constant: float = 1.0) -> Any:
     """sqrt(d T log(K T)) + d^2 log(K T)^2 / sqrt(rho)."""
     t = above("horizon", horizon, 1, strict=False)
-    log = np.log(arms * t)
+    log = np.log(n_arms * t)
     return plain(constant * (np.sqrt(dim * t * log) + dim**2 * log**2 / np.sqrt(above("rho", rho, 0))))
 
 
@@ -105,3 +106,15 @@ def linear_lower(*, horizon: Any, dim: int, rho: Any = np.inf, as_printed: bool 
     t, budget = above("horizon", horizon, 0), above("rho", rho, 0)
     private = math.exp(-2.25) / (4 if as_printed else 8) * dim / np.sqrt(budget)
     return plain(np.maximum(math.exp(-2) / 8 * dim * np.sqrt(t), np.where(budget <= 1, private, 0.0)))
+
+
+def of_gope(setting: Setting) -> Found:
+    """GOPE and AdaC-GOPE; with noise in the beginning, the rate that Table II quotes for such algorithms."""
+    problem = {"n_arms": setting["n_arms"], "dim": setting["dim"], "rho": rho_of(setting)}
+    if setting.get("noise") == "beginning":
+        yield converted_gope_rate, problem
+    else:
+        width = setting.get("reward_width", 2.0)
+        std = setting.get("reward_std") or width / 2
+        yield adac_gope_proof, {**problem, "failure": setting["failure"], "width": width, "reward_std": std}
+    yield linear_lower, {"dim": setting["dim"], "rho": rho_of(setting)}

@@ -14,6 +14,8 @@ import numpy as np
 
 from bandanna.core import require
 from bandanna.theory.catalogue import Floats, above, plain, states
+from bandanna.theory.contextual import contextual_lower_rate
+from bandanna.theory.settings import Found, Setting, rho_of
 
 
 @states(
@@ -84,3 +86,33 @@ def adac_oful_joint_rate(*, horizon: Any, rho: Any, constant: float = 1.0) -> An
     """sqrt(T) + sqrt(T / rho): then privacy is not free any more."""
     t = above("horizon", horizon, 0)
     return plain(constant * (np.sqrt(t) + np.sqrt(t / above("rho", rho, 0))))
+
+
+def of_oful(setting: Setting) -> Found:
+    """RS-OFUL and AdaC-OFUL: with constants where the contexts' least eigenvalue was given, else the rate.
+
+    The theorem is for features and theta of norm at most 1; the policy gives half of `failure` to each kind of noise.
+    """
+    problem = {"dim": setting["dim"], "rho": rho_of(setting)}
+    outside = setting.get("width", 1.0) < 1 or setting["feature_bound"] != 1 or setting["parameter_bound"] != 1
+    if not setting.get("eigenvalue") or outside:
+        yield adac_oful_rate, problem
+        yield contextual_lower_rate, {"dim": setting["dim"]}
+        return
+    width = setting.get("reward_width", 2.0)
+    known = {
+        "least_eigenvalue": setting["eigenvalue"],
+        "failure": setting["failure"] / 2,
+        "ridge": setting["ridge"],
+        "growth": setting["growth"],
+        "width": width,
+        "reward_std": setting.get("reward_std") or width / 2,
+    }
+    yield adac_oful_proof, {**problem, **known}
+    yield contextual_lower_rate, {"dim": setting["dim"]}
+
+
+def of_oful_joint(setting: Setting) -> Found:
+    """AdaC-OFUL-JDP: a rate."""
+    yield adac_oful_joint_rate, {"rho": rho_of(setting)}
+    yield contextual_lower_rate, {"dim": setting["dim"]}

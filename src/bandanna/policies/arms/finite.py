@@ -19,6 +19,8 @@ from bandanna.policies.arms.rewards import Rewards, rewards_in
 from bandanna.policies.base import Ask, Floats, Ints, Played, Policy
 from bandanna.protocols.base import Protocol
 from bandanna.protocols.trust import Privacy, none
+from bandanna.theory import finite
+from bandanna.theory.settings import Found, Setting
 
 State = TypeVar("State")
 
@@ -45,6 +47,11 @@ class FiniteArmed(Policy[State]):
     def domain(self) -> Rewards:
         """The declared range."""
         return rewards_in(self.reward_range)
+
+    @classmethod
+    def bounds(cls, setting: Setting) -> Found:
+        """What every policy pays."""
+        return finite.of_finite_arms(setting)
 
     def report(self, ask: Ask, played: Played, coins: Coins) -> Statistic:
         """Rewards, clipped into the range."""

@@ -44,6 +44,8 @@ from bandanna.policies.named import ANY, ANY_OF_THEM, algorithm
 from bandanna.protocols.base import BatchProtocol
 from bandanna.protocols.opening import open_batch
 from bandanna.protocols.trust import Privacy, none
+from bandanna.theory import linear
+from bandanna.theory.settings import Found, Setting
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -192,6 +194,11 @@ class GOPE(Policy[State]):
     def best(self, snapshot: State, contexts: Floats) -> Ints:
         """The first arm that is left."""
         return np.full(len(contexts), snapshot.active[0])
+
+    @classmethod
+    def bounds(cls, setting: Setting) -> Found:
+        """Of [004], appendix H."""
+        return linear.of_gope(setting)
 
     def counts(self, state: State) -> dict[str, Ints]:
         """Released phases, and arms that may still be the best."""

@@ -34,6 +34,8 @@ from bandanna.policies.named import ANY, ANY_OF_THEM, PURE, algorithm
 from bandanna.protocols.base import BatchProtocol
 from bandanna.protocols.central_laplace import CentralLaplace
 from bandanna.protocols.opening import open_batch
+from bandanna.theory import finite
+from bandanna.theory.settings import Found, Setting
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,6 +133,11 @@ class UCBEpisodes(FiniteArmed[State]):
         """The largest noisy mean of a last episode."""
         known = np.where(snapshot.lengths > 0, snapshot.estimates, -np.inf)
         return np.full(len(contexts), np.argmax(known))
+
+    @classmethod
+    def bounds(cls, setting: Setting) -> Found:
+        """Of [004], appendices C and G."""
+        return finite.of_ucb_episodes(setting)
 
     def counts(self, state: State) -> dict[str, Ints]:
         """Finished episodes."""

@@ -38,6 +38,8 @@ from bandanna.policies.distributed.width import Uncertainty, exact_width, printe
 from bandanna.policies.named import PURE, algorithm
 from bandanna.protocols.base import BatchProtocol
 from bandanna.protocols.trust import Privacy, none
+from bandanna.theory import distributed
+from bandanna.theory.settings import Found, Setting
 
 _NAMED: dict[str, Any] = {"paper": "001", "protects": "local rewards"}
 _APPROX = ("epsilon", "delta", "calibration")
@@ -245,6 +247,11 @@ class PhasedElimination(Policy[State]):
     def best(self, snapshot: State, contexts: Floats) -> Ints:
         """The first arm that is left."""
         return np.full(len(contexts), snapshot.active[0])
+
+    @classmethod
+    def bounds(cls, setting: Setting) -> Found:
+        """Table I of [001]."""
+        return distributed.of_phased_elimination(setting)
 
     def counts(self, state: State) -> dict[str, Ints]:
         """Actions that may still be the best."""

@@ -51,6 +51,8 @@ from bandanna.policies.glm.jdp_rules import FLOOR, JDPRules
 from bandanna.policies.glm.leaves import Leaves
 from bandanna.policies.glm.rarely_switching import EXPLORED, REST, Ahead, chosen, first_true, norms_of
 from bandanna.policies.named import APPROX, algorithm
+from bandanna.theory import generalised
+from bandanna.theory.settings import Found, Setting
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,6 +122,11 @@ class GLMJDP(JDPRules[JDPState]):
             calls_tau=none,
             repairs=none,
         )
+
+    @classmethod
+    def bounds(cls, setting: Setting) -> Found:
+        """Rates of [003]."""
+        return generalised.of_glm_jdp(setting)
 
     def counts(self, state: JDPState) -> dict[str, Ints]:
         """Calls of both estimates; who explored is not in the state."""

@@ -39,6 +39,8 @@ from bandanna.policies.glm.gradient_asks import asked, finite_budget
 from bandanna.policies.glm.sdp_privacy import BatchMechanisms, calibrate
 from bandanna.policies.named import APPROX, algorithm
 from bandanna.protocols.trust import Privacy
+from bandanna.theory import generalised
+from bandanna.theory.settings import Found, Setting
 
 
 @algorithm(
@@ -145,6 +147,11 @@ class GLMSDP(Batched):
             + s * math.sqrt(self.regulariser(0))
             + math.sqrt(curved * (excess + optimiser.protocol.noise.std()))
         )
+
+    @classmethod
+    def bounds(cls, setting: Setting) -> Found:
+        """Rates of [003]."""
+        return generalised.of_glm_sdp(setting)
 
     def report(self, ask: Ask, played: Played, coins: Coins) -> Statistic:
         """w(x) x x^T with the estimate of batch 1, or the gradient at theta."""

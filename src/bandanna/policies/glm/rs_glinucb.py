@@ -19,6 +19,8 @@ from bandanna.policies.base import Ask, Choice, Floats, Ints, at, blended, put
 from bandanna.policies.glm.rarely_switching import EXPLORED, REST, Ahead, chosen, first_true, norms_of
 from bandanna.policies.glm.rs_rules import RSRules
 from bandanna.policies.named import algorithm
+from bandanna.theory import generalised
+from bandanna.theory.settings import Found, Setting
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,6 +80,11 @@ class RSGLinUCB(RSRules[RSState]):
             due=never,
             switches=none,
         )
+
+    @classmethod
+    def bounds(cls, setting: Setting) -> Found:
+        """A rate."""
+        return generalised.of_rs_glinucb(setting)
 
     def counts(self, state: RSState) -> dict[str, Ints]:
         """Switches that a round has used."""

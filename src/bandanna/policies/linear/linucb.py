@@ -31,6 +31,8 @@ from bandanna.policies.linear.schedules import FixedBatches, Schedule, best_batc
 from bandanna.policies.named import algorithm
 from bandanna.protocols.channel import Channel, lowest_batch, open_channel
 from bandanna.protocols.trust import Privacy, none
+from bandanna.theory import contextual
+from bandanna.theory.settings import Found, Setting
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -321,15 +323,23 @@ class LinUCB(RunningSums[State]):
         """How often a released matrix was shifted."""
         return {"repairs": state.repairs}
 
+    @classmethod
+    def bounds(cls, setting: Setting) -> Found:
+        """Lemma A.2 [000] or rates, and what every policy pays."""
+        return contextual.of_linucb(setting)
+
+    def prepare(self) -> None:
+        """The radii too."""
+        _ = self.guarantee, self.radii
+
     def facts(self) -> dict[str, Any]:
         """The numbers of Lemma A.2 [000]."""
-        chosen = self.privacy.shufflers if self.privacy.model == "concurrent" else None
         return {
             "batch": max(self.channel.sizes.counts()),
             "radius": self.width * self.radii.at(len(self.channel.sizes))[1],
             "smallest": self.radii.smallest,
             "participations": self.privacy.participations,
-            "shufflers": chosen if isinstance(chosen, int) else None,  # where it was chosen
+            "shufflers": getattr(self.channel.stream, "shufflers", None),
         }
 
 

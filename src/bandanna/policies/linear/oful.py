@@ -41,6 +41,8 @@ from bandanna.policies.named import ANY, ANY_OF_THEM, algorithm
 from bandanna.protocols.base import FLOAT_BITS, BatchProtocol
 from bandanna.protocols.opening import open_batch
 from bandanna.protocols.trust import Privacy, none
+from bandanna.theory import public_contexts
+from bandanna.theory.settings import Found, Setting
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -200,6 +202,11 @@ class OFUL(Policy[State]):
         vector, log_det, switches = state.vector + released.total, _log_det(state.gram), state.switches + 1
         snapshot = self._snapshot(state.gram, vector, log_det, switches=switches, rounds=state.rounds)
         return replace(state, vector=vector, log_det=log_det, switches=switches, snapshot=snapshot)
+
+    @classmethod
+    def bounds(cls, setting: Setting) -> Found:
+        """Of [004], appendix F."""
+        return public_contexts.of_oful(setting)
 
     def counts(self, state: State) -> dict[str, Ints]:
         """How often it changed its mind."""

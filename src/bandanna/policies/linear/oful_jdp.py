@@ -46,6 +46,8 @@ from bandanna.protocols.central_continual import CentralContinual
 from bandanna.protocols.central_gaussian import CentralGaussian
 from bandanna.protocols.opening import check_size
 from bandanna.protocols.trust import Privacy
+from bandanna.theory import public_contexts
+from bandanna.theory.settings import Found, Setting
 
 _SIGHT = (
     ("the trusted server", "every user's features and reward"),
@@ -205,11 +207,10 @@ class OFULJDP(Policy[State]):
         log_det = self.dim * math.log(self.regulariser)
         return State(released=matrix, vector=nothing, log_det=log_det, batches=0, switches=0, repairs=0, snapshot=first)
 
-    def episode(self, state: State) -> Frozen:
+    def episode(self, state: State) -> Frozen | None:
         """Public batches; what is left at the end is not released."""
         assert self.batch is not None
-        left = self.horizon - state.batches * self.batch
-        return Frozen(number=state.batches, users=min(self.batch, left), released=left >= self.batch)
+        return Frozen.batch(state.batches, size=self.batch, horizon=self.horizon)
 
     def publish(self, state: State) -> Snapshot:
         """As of the last switch."""
@@ -254,6 +255,11 @@ class OFULJDP(Policy[State]):
             repairs=state.repairs + repaired,
             snapshot=snapshot,
         )
+
+    @classmethod
+    def bounds(cls, setting: Setting) -> Found:
+        """A rate."""
+        return public_contexts.of_oful_joint(setting)
 
     def counts(self, state: State) -> dict[str, Ints]:
         """How often it changed its mind, and repaired a matrix."""

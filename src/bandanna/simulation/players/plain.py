@@ -15,6 +15,7 @@ from bandanna.environments.base import World, read
 from bandanna.mechanisms.sources import FastNoise
 from bandanna.policies.base import Assigned, Floats, Frozen, Ints, Played, Policy, Until
 from bandanna.simulation.players.answers import Answers
+from bandanna.simulation.players.clients import arms_that_stay, averages, strangers
 from bandanna.simulation.run import Run
 from bandanna.simulation.tally import Tally
 
@@ -28,7 +29,7 @@ def play(
 
     counterfactual: draw what every arm would earn, as some accelerated players do; this changes no law.
     """
-    seeds = [_Seed(policy, world, tally, place, path, counterfactual) for place in range(tally.n_seeds)]
+    seeds = [Seed(policy, world, tally, place, path, counterfactual) for place in range(tally.n_seeds)]
     for seed in seeds:
         seed.run(rounds)
     counts = [policy.counts(seed.state) for seed in seeds]
@@ -44,7 +45,7 @@ def play(
     )
 
 
-class _Seed:
+class Seed:
     """One seed: its world, its policy's state, and the runner's desk."""
 
     def __init__(
@@ -56,9 +57,9 @@ class _Seed:
         names = policy.noise_stream, policy.stream_noise or policy.noise_stream
         noise, stream = (FastNoise(own.generators(name)[0]) for name in names)
         self.answers = Answers(policy, noise, StreamCoins(own).of(0), path, stream=stream)
-        self.counterfactual = counterfactual
+        self.counterfactual, self.each = counterfactual, path == "messages"
         self.done, self.releases, self.users = 0, 0, 0
-        self.fixed = tuple(block[0, 0] for block in read(self.world, 0, 1, unit=False)) if self.world.fixed else None
+        self.fixed = arms_that_stay(self.world)
         self.state = policy.init(self.fixed[0] if self.fixed else None)
 
     def run(self, rounds: int) -> None:
@@ -116,17 +117,31 @@ class _Seed:
             turn = np.concatenate([np.arange(n) for n in episode.plays])
             arms = arms[np.argsort(turn, kind="stable")]
         contexts, means = self._look(users)
-        arms = arms[:users]
+        whole, arms = users == len(arms), arms[:users]
+        if episode.clients is not None:  # they answer when all has been played, and never if the end comes before
+            self._note(means, arms, self._of(means, arms))
+            told = (
+                averages(self.world, means[0], episode, each=self.each) if whole else np.zeros((0, len(episode.arms)))
+            )
+            return Played(rewards=told)
         features = np.take_along_axis(contexts, arms[:, None, None], axis=1)[:, 0]
         return Played(rewards=self._earn(means, arms), features=features, arms=arms)
 
     def _earn(self, means: Floats, arms: Ints) -> Floats:
-        """Rewards of these arms, (n,); regret and rewards go to the seed's row of the tally."""
-        chosen = np.take_along_axis(means, arms[:, None], axis=1)[:, 0]
+        """Rewards of these arms, (n,)."""
         if self.counterfactual:
-            rewards = np.take_along_axis(self.world.rewards(means[None])[0], arms[:, None], axis=1)[:, 0]
+            rewards = self._of(self.world.rewards(means[None])[0], arms)
         else:
-            rewards = self.world.rewards(chosen[None])[0]
-        self.tally.of_seed(self.place, self.done, np.max(means, axis=1) - chosen, rewards)
+            rewards = strangers(self.world, arms, self._of(means, arms))
+        self._note(means, arms, rewards)
+        return rewards
+
+    def _note(self, means: Floats, arms: Ints, rewards: Floats) -> None:
+        """Regret and rewards go to the seed's row of the tally."""
+        self.tally.of_seed(self.place, self.done, np.max(means, axis=1) - self._of(means, arms), rewards)
         self.done += len(arms)
-        return np.asarray(rewards)
+
+    @staticmethod
+    def _of(table: Floats, arms: Ints) -> Floats:
+        """What a table (n, K) says of the arms (n,)."""
+        return np.asarray(np.take_along_axis(table, arms[:, None], axis=1)[:, 0])

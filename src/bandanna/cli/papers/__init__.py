@@ -1,1 +1,0 @@
-"""`bandanna paper`, one file per paper: each has `show(figure, options) -> Shown`."""

@@ -1,0 +1,1 @@
+"""Experiments: comparisons that a file describes, their worker processes, and what they leave."""

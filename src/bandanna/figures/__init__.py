@@ -1,0 +1,1 @@
+"""Drawing: regret over time, the bounds beside it, axes in the style of the house."""

@@ -1,0 +1,1 @@
+"""What the papers share: a figure as a value, rows, rates, drawing, work in several processes."""

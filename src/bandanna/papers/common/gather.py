@@ -1,0 +1,37 @@
+"""Many runs side by side: in this process, or in several."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from typing import Any, TypeVar
+
+from bandanna.core import require
+from bandanna.experiments.workers import Progress, call_all, silent
+
+Value = TypeVar("Value")
+
+
+def gather(
+    function: Callable[..., Value],
+    tasks: Sequence[Mapping[str, Any]],
+    *,
+    jobs: int = 1,
+    progress: Progress = silent,
+) -> list[Value]:
+    """`function(**task)` for every task, in their order; in processes of their own where there are `jobs` > 1."""
+    jobs, found = require.whole("jobs", jobs), dict[int, Value]()
+    progress(0, len(tasks), "")
+    here = ((index, function(**task)) for index, task in enumerate(tasks))
+    with closing(here if jobs == 1 else call_all(function, dict(enumerate(tasks)), jobs=jobs)) as ended:
+        for index, value in ended:
+            found[index] = value
+            progress(len(found), len(tasks), _words(tasks[index]))
+    return [found[index] for index in range(len(tasks))]
+
+
+def _words(task: Mapping[str, Any]) -> str:
+    """What a task is about: words as they are, numbers with their names."""
+    words = [value for value in task.values() if isinstance(value, str)]
+    numbers = {name: value for name, value in task.items() if isinstance(value, int | float) and "seed" not in name}
+    return ", ".join([*words, *(f"{name} = {value:g}" for name, value in numbers.items())])

@@ -1,0 +1,186 @@
+"""Figures 1 and 2 of paper 000 as published: its authors' noise, regularisation and radius, with nothing repaired.
+
+All five algorithms choose, with V = ridge I + (released matrix), u = released vector and theta = V^{-1} u,
+
+    argmax_x <x, theta> + beta |x|_{V^{-1}}, with the constants of `settings`.
+
+Gaussian noise has std sigma per entry, the matrix N of it symmetrised to (N + N^T)/2. JDP makes floor(ln T) + 1 draws
+once and uses the sum of the first floor(ln(1 + t)) + 1 of them after t rounds. Amp and Vec release after every B
+rounds, the others after every round. Vec adds floor(b) bits but subtracts the mean of b, a bias that grows with t.
+The disturbed V may be indefinite: |x|^2 < 0 then gives a NaN index, and the first NaN wins the argmax.
+
+What this noise promises is another matter: see `bandanna.papers.p000.privacy`. Not for use with people's data.
+
+Reference: Chowdhury and Zhou 2022 [000], section 5; algorithms as in its authors' public code.
+Deviations: rewards and noise come from our streams, rewards of the chosen and the best arm only (the others are not
+looked at); sums over a batch of Gaussian noise are drawn as one Gaussian (the same law); a last batch shorter than B is
+played but not released.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from bandanna.core.arrays import Floats, Ints
+from bandanna.core.streams import Streams
+from bandanna.environments.linear import LinearWorld
+from bandanna.environments.published import PublishedLinear
+from bandanna.papers.p000.instances import AuthorsInstances
+from bandanna.papers.p000.settings import LENGTH, Setting
+from bandanna.simulation.result import checkpoints_for
+from bandanna.simulation.tally import Tally
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PublishedRun:
+    """Cumulative regret at `checkpoints` for every seed: realised (what the paper plots), and of the true means."""
+
+    checkpoints: Ints  # (C,)
+    regret: Floats  # (S, C): sums of r[best] - r[chosen]
+    pseudo: Floats  # (S, C): sums of the gaps of the means
+    seconds: float
+
+    @property
+    def final_regret(self) -> Floats:
+        """Realised regret at the horizon, (S,)."""
+        return np.asarray(self.regret[:, -1])
+
+
+def run(
+    algorithm: str,
+    *,
+    epsilon: float,
+    dim: int = 5,
+    horizon: int = 20_000,
+    batch: int = 20,
+    delta: float = 0.1,
+    seeds: Sequence[int] = range(50),
+    env: PublishedLinear | None = None,
+) -> PublishedRun:
+    """One instance (arms, theta, rewards, noise) per seed, all seeds side by side; LinUCB ignores the budget.
+
+    Arms and theta are the authors' own unless `env` says otherwise; rewards and noise are drawn anew.
+    """
+    began = time.perf_counter()
+    setting = Setting(algorithm=algorithm, epsilon=epsilon, delta=delta, dim=dim, horizon=horizon, batch=batch)
+    streams = Streams(seeds)
+    world = (AuthorsInstances(dim=setting.dim) if env is None else env).begin(streams)
+    problem, noise = _Problem(world), _NOISES[algorithm](setting, streams)
+    statistic = noise.initial  # (S, D)
+    marks = checkpoints_for(setting.horizon, 200)
+    realised, expected = (Tally(checkpoints=marks, n_seeds=len(streams.seeds)) for _ in range(2))
+    for start in range(0, setting.horizon, setting.every):
+        rounds = min(setting.every, setting.horizon - start)
+        actions = problem.choose(statistic, setting)  # (S,)
+        rewards, lost = problem.play(actions, streams.uniform("rewards", (rounds, 2)))  # (S, rounds)
+        realised.varying(lost)
+        expected.steady(problem.gaps[problem.seeds, actions], rounds)
+        if rounds == setting.every:
+            statistic = statistic + noise.release(problem.reports[problem.seeds, actions], rewards, start + rounds)
+    seconds = time.perf_counter() - began
+    return PublishedRun(checkpoints=marks, regret=realised.regret, pseudo=expected.regret, seconds=seconds)
+
+
+class _Problem:
+    """Fixed arms of several seeds: their reports (x, upper triangle of x x^T) and means, tabulated once."""
+
+    def __init__(self, world: LinearWorld) -> None:
+        contexts = world.contexts(0, 1)  # (S, 1, K, d)
+        self.arms = contexts[:, 0]
+        self.means = world.means(contexts)[:, 0]  # (S, K)
+        self.seeds, dim = np.arange(len(self.arms)), self.arms.shape[-1]
+        self.best = np.argmax(self.means, axis=1)  # (S,)
+        self.gaps = self.means[self.seeds, self.best, None] - self.means
+        row, column = np.triu_indices(dim)
+        outer = self.arms[..., row] * self.arms[..., column]  # (S, K, d(d+1)/2)
+        self.reports = np.concatenate([self.arms, outer], axis=-1)  # (S, K, D): at reward 1
+        self.doubled = outer * np.where(row == column, 1.0, 2.0)  # x^T A x = <doubled, upper triangle of A>
+        self.upper = (slice(None), row, column)
+        self.place = np.zeros((dim, dim), dtype=np.int64)  # where an entry of the matrix is in the report
+        self.place[row, column] = self.place[column, row] = dim + np.arange(len(row))
+
+    def choose(self, statistic: Floats, setting: Setting) -> Ints:
+        """argmax <x, theta> + beta |x|_{V^-1}; sqrt of a negative number is NaN and wins: (S, D) -> (S,)."""
+        inverse = np.linalg.inv(statistic[:, self.place] + setting.ridge * np.eye(setting.dim))  # (S, d, d)
+        theta = inverse @ statistic[:, : setting.dim, None]  # (S, d, 1)
+        with np.errstate(invalid="ignore"):
+            width = np.sqrt(self.doubled @ inverse[self.upper][..., None])  # (S, K, 1)
+        return np.asarray(np.argmax((self.arms @ theta + setting.radius * width)[..., 0], axis=1))
+
+    def play(self, actions: Ints, uniform: Floats) -> tuple[Floats, Floats]:
+        """Bernoulli rewards of the chosen arm, and what the best arm, if another, brought more: (S, rounds) each."""
+        chosen = (uniform[..., 0] < self.means[self.seeds, actions, None]).astype(float)
+        top = uniform[..., 1] < self.means[self.seeds, self.best, None]
+        return chosen, np.where((actions == self.best)[:, None], 0.0, top - chosen)
+
+
+class _Clear:
+    """Sums as they are: what LinUCB sees."""
+
+    def __init__(self, setting: Setting, streams: Streams) -> None:
+        self.setting, self.streams = setting, streams
+        row, column = np.triu_indices(setting.dim)
+        self.size = setting.dim + len(row)  # D
+        # entries of (N + N^T)/2: std sigma on the diagonal, sigma/sqrt 2 beside it
+        shape = np.append(np.ones(setting.dim), np.where(row == column, 1.0, math.sqrt(0.5)))
+        self.scale = setting.std * shape  # (D,)
+        self.initial = np.zeros((len(streams.seeds), self.size))
+
+    def release(self, report: Floats, rewards: Floats, done: int) -> Floats:
+        """What is added to the statistic after a batch of one arm's reports: (S, D), (S, rounds) -> (S, D)."""
+        total = report * rewards.shape[1]
+        total[:, : self.setting.dim] = report[:, : self.setting.dim] * np.sum(rewards, axis=1, keepdims=True)
+        return np.asarray(total)
+
+    def normal(self) -> Floats:
+        """One draw of the noise, (S, D)."""
+        return self.scale * self.streams.normal("noise", (self.size,))
+
+
+class _PerUser(_Clear):
+    """LDP and Amp: every user's report has its own Gaussian noise; their sum has sqrt(rounds) times its std."""
+
+    def release(self, report: Floats, rewards: Floats, done: int) -> Floats:
+        return super().release(report, rewards, done) + math.sqrt(rewards.shape[1]) * self.normal()
+
+
+class _FewDraws(_Clear):
+    """JDP: the same draws serve one release after another; a new one joins whenever floor(ln(1 + t)) grows."""
+
+    def __init__(self, setting: Setting, streams: Streams) -> None:
+        super().__init__(setting, streams)
+        self.initial = self.normal()
+
+    def release(self, report: Floats, rewards: Floats, done: int) -> Floats:
+        total = super().release(report, rewards, done)
+        joins = math.floor(math.log1p(done)) > math.floor(math.log(done))
+        return total + self.normal() if joins else total
+
+
+class _Bits(_Clear):
+    """Vec: entries in [-L, L] are moved to [0, 2L], rounded at random to steps of L/g and hidden by binomial bits."""
+
+    def release(self, report: Floats, rewards: Floats, done: int) -> Floats:
+        users, steps, bits = rewards.shape[1], self.setting.steps, self.setting.bits
+        values = np.repeat(report[:, None], users, axis=1)  # (S, B, D)
+        values[..., : self.setting.dim] *= rewards[..., None]
+        exact = (values + LENGTH) * steps / LENGTH
+        rounded = np.floor(exact + self.streams.uniform("rounding", exact.shape[1:]))
+        trials = users * math.floor(bits)  # truncated here ...
+        noise = self.streams.binomial("noise", trials, np.full((len(report), self.size), 0.25))
+        counts = np.sum(rounded, axis=1) + noise
+        return np.asarray(LENGTH / steps * (counts - users * bits / 4) - users * LENGTH)  # ... but not here
+
+
+_NOISES = {
+    "LinUCB": _Clear,
+    "LinUCB-LDP": _PerUser,
+    "LinUCB-JDP": _FewDraws,
+    "LinUCB-SDP-Amp": _PerUser,
+    "LinUCB-SDP-Vec": _Bits,
+}

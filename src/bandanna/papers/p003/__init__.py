@@ -1,0 +1,1 @@
+"""Paper 003, private generalised linear bandits: its Table 2 and figures."""

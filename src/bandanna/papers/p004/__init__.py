@@ -1,0 +1,1 @@
+"""Paper 004, concentrated privacy: its figures, and one policy under two definitions."""

@@ -1,0 +1,94 @@
+"""Policies of one's own by their place: `"my_module:MyPolicy"` is as good as a name.
+
+    make("my_module:MyPolicy", dim=5, horizon=1000, trust="shuffle", epsilon=1.0, delta=1e-5)
+
+`trust` and the numbers of its budget become `privacy`, by `bd.shuffle(...)` or its siblings.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from dataclasses import fields, is_dataclass
+from inspect import isabstract, signature
+from pathlib import Path
+from typing import Any
+
+from bandanna.core import require
+from bandanna.core.spelling import did_you_mean
+from bandanna.errors import InvalidArgument
+from bandanna.policies.base import Policy
+from bandanna.policies.named import Algorithm
+from bandanna.protocols import trust as models
+
+TRUSTS = ("none", "central", "local", "shuffle", "concurrent")
+
+
+def is_place(name: Any) -> bool:
+    """Whether a name says where a class is."""
+    return isinstance(name, str) and ":" in name
+
+
+def importable(folder: Path) -> None:
+    """Let modules of a folder be imported, here and in processes that are started from now on."""
+    if (place := str(folder.resolve())) not in sys.path:
+        sys.path.append(place)
+
+
+def algorithm_at(place: str) -> Algorithm:
+    """The policy of that place, as if it had a name."""
+    kind = _policy(place)
+    own = {each.name for each in fields(kind) if each.init}
+    options = dict.fromkeys(each for model in TRUSTS for each in signature(getattr(models, model)).parameters)
+
+    def make(**chosen: Any) -> Any:
+        if "n_arms" in own and "dim" not in own and "dim" in chosen:
+            chosen.setdefault("n_arms", chosen.pop("dim"))  # features of finite arms are unit vectors
+        if "privacy" in own and "privacy" not in chosen:
+            model = require.one_of("trust", chosen.pop("trust", kind.trusts[0]), TRUSTS)
+            takes = [each for each in signature(getattr(models, model)).parameters if each not in own]
+            for name in (set(chosen) & set(options)) - {*takes, *own}:
+                raise InvalidArgument(name, chosen[name], f"left out, or another trust: bd.{model} has no {name}")
+            chosen["privacy"] = getattr(models, model)(**{each: chosen.pop(each) for each in takes if each in chosen})
+        return kind(**chosen)
+
+    return Algorithm(
+        name=place,
+        paper="",
+        trust="",
+        protects="",
+        guarantee="",
+        make=make,
+        kind=kind,
+        options=tuple(each for each in ("trust", *options) if each not in own) if "privacy" in own else (),
+    )
+
+
+def _policy(place: str) -> type[Any]:
+    """The class, or an error of one line that says what is wrong with the place."""
+    where, _, name = place.partition(":")
+    importable(Path.cwd())
+    try:
+        module = importlib.import_module(where)
+    except (ModuleNotFoundError, ValueError, TypeError) as error:
+        if not isinstance(error, ModuleNotFoundError) or (error.name and where.startswith(error.name)):
+            allowed = f"a module that can be imported, with a class: there is no module {where!r} here"
+            raise InvalidArgument("name", place, allowed) from None
+        raise InvalidArgument("name", place, f"a module that can be imported: {error}") from error
+    except Exception as error:
+        said = " ".join(f"{type(error).__name__}: {error}".split())
+        raise InvalidArgument("name", place, f"a module that can be imported: {said}") from error
+    policies = [each for each, value in vars(module).items() if _is_policy(value)]
+    kind: Any = getattr(module, name, None)
+    if name not in vars(module):
+        allowed = (
+            f"{did_you_mean(name, policies)}one of the policies of {where}: {', '.join(policies) or 'there are none'}"
+        )
+        raise InvalidArgument("name", place, allowed)
+    if not _is_policy(kind):
+        raise InvalidArgument("name", place, "a subclass of bd.Policy that is a dataclass, with all of its methods")
+    return kind  # type: ignore[no-any-return]
+
+
+def _is_policy(value: Any) -> bool:
+    return isinstance(value, type) and issubclass(value, Policy) and is_dataclass(value) and not isabstract(value)

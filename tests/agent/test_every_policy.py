@@ -1,0 +1,179 @@
+"""Every algorithm of the catalogue in an agent: it decides as in the simulator, and survives saves at any moment."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import bandanna as bd
+from bandanna.agent import Agent, release
+from bandanna.core.coins import StreamCoins
+from bandanna.core.streams import Streams
+from bandanna.environments import Environment
+from bandanna.mechanisms.sources import FastNoise
+from bandanna.policies.base import Assigned, Played, Policy
+from bandanna.policies.registry import ALGORITHMS
+from bandanna.simulation.players import plain
+from bandanna.simulation.result import checkpoints_for
+from bandanna.simulation.tally import Tally
+
+from ..simulation.golden_runs import RUNS
+
+CONTEXTS = {
+    name: envs[-1] if name.startswith("LinUCB") or "OFUL" in name else envs[0] for name, (_, envs) in RUNS.items()
+}
+ROUNDS = {"DP-SE": 2000, "SDP-SE": 2000, "GOPE": 1500, "AdaC-GOPE": 1500, "AdaC-GOPE-early": 1500, "GLM-JDP": 120}
+NAMES = [name for name in RUNS if not isinstance(CONTEXTS[name], bd.environments.Population)]
+PEOPLE = [name for name in RUNS if isinstance(CONTEXTS[name], bd.environments.Population)]
+
+
+def test_every_name_is_here() -> None:
+    """An algorithm is in the catalogue and not in this file."""
+    assert set(NAMES) | set(PEOPLE) == set(ALGORITHMS)
+
+
+def made(name: str) -> Policy[Any]:
+    """One of the catalogue."""
+    return bd.make(name, **RUNS[name][0])
+
+
+def recorded(policy: Policy[Any], monkeypatch: pytest.MonkeyPatch) -> list[tuple[list[int], list[float]]]:
+    """Whatever episodes will be learned from: arms and rewards of their users, in order."""
+    seen: list[tuple[list[int], list[float]]] = []
+    genuine = type(policy).report
+
+    def report(self: Any, ask: Any, played: Played, coins: Any) -> Any:
+        if ask.of == "episode":
+            arms = [] if played.arms is None else np.ravel(played.arms).tolist()
+            seen.append((arms, np.ravel(played.rewards).tolist()))
+        return genuine(self, ask, played, coins)
+
+    monkeypatch.setattr(type(policy), "report", report)
+    return seen
+
+
+def as_in_a_simulation(agent: Agent, streams: Streams, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Noise and coins are those of a simulated seed."""
+    agent._loop.source = FastNoise(streams.generators(agent.policy.noise_stream)[0])
+    monkeypatch.setattr(release, "NumberedCoins", lambda seed, number: StreamCoins(streams).of(0))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_simulator_and_agent_learn_alike(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Given the same world, noise and coins, an agent plays another arm or forms another report than the simulator."""
+    policy, env, rounds = made(name), CONTEXTS[name], ROUNDS.get(name, 150)
+    monkeypatch.setattr(type(policy), "stream_noise", None)  # an agent has one source
+    simulated, streams = recorded(policy, monkeypatch), Streams([11])
+    tally = Tally(checkpoints=checkpoints_for(rounds, 10), n_seeds=1)
+    plain.play(policy, env.begin(streams), tally, rounds, path="messages")
+    expected, streams = list(simulated), Streams([11])
+    simulated.clear()
+    world, agent = env.begin(streams), agent_in(policy, env)
+    as_in_a_simulation(agent, streams, monkeypatch)
+    arms = world.contexts(0, 1)[0, 0] if world.fixed else None
+    means = world.means(world.contexts(0, 1))[0, 0] if world.fixed else None
+    for number in range(rounds):
+        if not world.fixed:
+            contexts = world.contexts(number, 1)
+            arms, means = contexts[0, 0], world.means(contexts)[0, 0]
+        decision = agent.act() if agent._loop.arms is not None else agent.act(arms)
+        assert agent.observe(decision.id, float(world.rewards(means[None, decision.arm, None])[0, 0]))
+    agent.close()
+    assert agent.releases
+    assert simulated[: len(expected)] == expected
+    assert agent.missing == agent.late == 0
+
+
+def agent_in(policy: Policy[Any], env: Environment) -> Agent:
+    """For tests; arms that stay are given where the policy plans with them."""
+    arms = env.begin(Streams([11])).contexts(0, 1)[0, 0] if isinstance(policy, bd.GOPE) else None
+    return Agent(policy=policy, test=True, seed=0, arms=arms)
+
+
+@pytest.mark.parametrize("name", PEOPLE)
+def test_a_population_is_asked_alike(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Given the same clients and the same noise, an agent leaves out other actions than the simulator."""
+    policy, env, rounds = made(name), CONTEXTS[name], 300
+    reports = recorded(policy, monkeypatch)
+    bd.simulate(policy, env, n_seeds=1, seed=11, path="messages", horizon=rounds)
+    expected, streams = list(reports), Streams([11])
+    reports.clear()
+    world = env.begin(streams)
+    agent = Agent(policy=policy, test=True, seed=0, arms=world.arms[0])
+    as_in_a_simulation(agent, streams, monkeypatch)
+    answers: dict[int, list[float]] = {}
+    for _ in range(rounds):
+        batch = agent._loop.due(0) or agent._loop.now.batch
+        if agent._loop.due(0) is not None or agent.decisions == 0:
+            agent.release_due()
+            batch = agent._loop.now.batch
+            assert isinstance(batch.episode, Assigned)
+            answers = asked(world, batch.episode, rounds - agent.decisions)
+            clients = [agent.recruit() for _ in range(agent.clients_wanted)]
+            first = dict.fromkeys(batch.episode.arms.tolist(), True)
+        decision = agent.act()
+        if batch.clients is None:
+            agent.observe(decision.id, answers[decision.arm].pop(0))
+        elif first.pop(decision.arm, False):  # the average of one number
+            for client, average in zip(clients, answers[decision.arm], strict=True):
+                assert agent.observe(decision.id, average, client=client)
+    agent.close()
+    assert len(expected) > 3
+    assert reports == expected
+
+
+def asked(world: Any, episode: Assigned, left: int) -> dict[int, list[float]]:
+    """What the clients of an episode will say of every arm, drawn as the simulator draws it."""
+    arms = world.arms[0][episode.arms]
+    if episode.users > left:
+        return {int(arm): [0.0] * left if episode.clients is None else [0.0] * episode.clients for arm in episode.arms}
+    if episode.clients is None:
+        once, drawn = np.ones(1, dtype=np.int64), {}
+        for place, (arm, plays) in enumerate(zip(arms, episode.plays, strict=True)):
+            blocks = world.clients(0, arm[None], once, int(plays), each=True)
+            drawn[int(episode.arms[place])] = [float(x) for block in blocks for x in block[:, 0]]
+        return drawn
+    averages = np.concatenate(list(world.clients(0, arms, episode.plays, episode.clients, each=True)))
+    return {int(arm): averages[:, place].tolist() for place, arm in enumerate(episode.arms)}
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_saved_and_loaded_it_goes_on(name: str, tmp_path: Path) -> None:
+    """An agent that is saved and loaded every few decisions decides, learns or counts otherwise than one that runs."""
+    policy, env = made(name), CONTEXTS[name]
+    population = name in PEOPLE
+    arms = env.begin(Streams([3])).contexts(0, 1)[0, 0] if isinstance(policy, bd.GOPE) else None
+    if population:
+        arms = env.begin(Streams([3])).arms[0]
+    whole, parts = (Agent(policy=policy, test=True, seed=5, arms=arms, grace=2) for _ in range(2))
+    rng, save = np.random.default_rng(0), tmp_path / "agent"
+    clients: list[tuple[str | None, str | None]] = []
+    for number in range(60):
+        contexts = None if whole._loop.arms is not None else rng.normal(size=(4, policy.dim)) / 5  # type: ignore[attr-defined]
+        assert whole.clients_wanted == parts.clients_wanted
+        while whole.clients_wanted:
+            clients.append((whole.recruit(), parts.recruit()))
+        one, two = whole.act(contexts), parts.act(contexts)
+        assert (one.arm, one.episode, one.id) == (two.arm, two.episode, two.id)
+        np.testing.assert_equal(one.probability, two.probability)
+        reward = float(rng.random())
+        if population:
+            for client in clients[-3:]:
+                assert whole.observe(one.id, reward, client=client[0]) == parts.observe(
+                    two.id, reward, client=client[1]
+                )
+        if number % 4 and not clients:
+            assert whole.observe(one.id, reward) == parts.observe(two.id, reward)
+        if number % 7 == 3:
+            parts.save(save)
+            parts = Agent.load(save)
+    assert whole.releases == parts.releases
+    assert (whole.late, whole.missing, whole.clipped) == (parts.late, parts.missing, parts.clipped)
+    encoded = whole._encoding.dumps
+    assert encoded(whole._loop.progress.note()) == encoded(parts._loop.progress.note())
+    contexts = None if whole._loop.arms is not None else rng.normal(size=(4, policy.dim)) / 5  # type: ignore[attr-defined]
+    assert whole.recommend(contexts) == parts.recommend(contexts)
+    assert whole.recommend(contexts, explore=True) == parts.recommend(contexts, explore=True)

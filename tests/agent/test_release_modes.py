@@ -1,0 +1,172 @@
+"""Releases inside the visitor's call, in the background, or by hand; and what an agent says about the next one."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+
+import bandanna as bd
+from bandanna.agent import Agent
+from bandanna.errors import BandannaError, HorizonReached, InvalidArgument
+
+BUDGET: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-5}
+SETS = np.random.default_rng(0).normal(size=(60, 3, 2)) / 4
+
+
+def policy(**changes: Any) -> bd.LinUCB:
+    """Batches of ten."""
+    return bd.LinUCB(**{"dim": 2, "horizon": 60, "batch": 10, "privacy": bd.shuffle(**BUDGET), **changes})
+
+
+def wait_for(what: Any) -> None:
+    """Until it is true; a test that waits for ten seconds has failed."""
+    end = time.monotonic() + 10
+    while not what():
+        assert time.monotonic() < end
+        time.sleep(0.002)
+
+
+def test_by_hand() -> None:
+    """A batch is released by a decision, or not by the call that is made for it; or decisions wait for it."""
+    agent = Agent(policy=policy(), release="manual", test=True, seed=0)
+    ids = [agent.act(arms).id for arms in SETS[:25]]
+    assert agent.releases == 0
+    assert agent.observe(ids[3], 1.0)  # late rewards still count
+    assert agent.release_due()
+    assert (agent.releases, agent.decisions) == (2, 25)
+    assert not agent.release_due()
+    assert not agent.observe(ids[4], 1.0)
+    assert agent.observe(ids[24], 1.0)
+
+
+def test_by_hand_is_as_at_once() -> None:
+    """When a batch is released changes what is released."""
+    at_once, by_hand = (Agent(policy=policy(), release=how, test=True, seed=3) for how in ("now", "manual"))
+    for arms in SETS[:21]:
+        by_hand.release_due()
+        one, other = at_once.act(arms), by_hand.act(arms)
+        assert one == other
+        assert at_once.observe(one.id, 0.5) == by_hand.observe(other.id, 0.5)
+    np.testing.assert_array_equal(at_once.theta, by_hand.theta)
+    assert at_once.ledger.spent() == by_hand.ledger.spent()
+
+
+def test_in_the_background_nobody_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While noise is drawn in the background, a decision waits for it; or the release never becomes known."""
+    agent = Agent(policy=policy(), release="background", test=True, seed=0)
+    drawing, go_on = threading.Event(), threading.Event()
+    genuine = type(agent._loop.source).binomial
+
+    def slow(self: Any, **how: Any) -> Any:
+        drawing.set()
+        assert go_on.wait(10)
+        return genuine(self, **how)
+
+    monkeypatch.setattr(type(agent._loop.source), "binomial", slow)
+    before = agent.theta
+    agent.act_many(SETS[:10])
+    assert drawing.wait(10)
+    for arms in SETS[10:15]:  # answered while the noise of the first batch is drawn
+        assert agent.observe(agent.act(arms).id, 1.0)
+    assert agent.releases == 0
+    np.testing.assert_array_equal(agent.theta, before)
+    go_on.set()
+    wait_for(lambda: agent.releases == 1)
+    assert agent.decisions == 15
+    assert not np.array_equal(agent.theta, before)
+
+
+def test_trouble_in_the_background_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A release that fails in the background is never heard of, lost, or tried no more."""
+    agent = Agent(policy=policy(), release="background", test=True, seed=0)
+    with monkeypatch.context() as patch:
+        patch.setattr(type(agent._loop.source), "binomial", lambda *_, **__: 1 / 0)
+        agent.act_many(SETS[:10])
+        wait_for(lambda: agent._background._trouble is not None)
+    with pytest.raises(BandannaError, match="background has failed"):
+        agent.act(SETS[10])
+    wait_for(lambda: agent.releases == 1)
+    agent.act(SETS[10])
+    assert agent.decisions == 11
+
+
+def test_a_background_ends_with_its_agent() -> None:
+    """A thread stays when its agent is gone."""
+    agent = Agent(policy=policy(), release="background", test=True, seed=0)
+    thread = agent._background._thread
+    del agent
+    thread.join(timeout=10)
+    assert not thread.is_alive()
+
+
+@pytest.mark.parametrize("name", ["AdaC-UCB", "LDP-UCB", "SDP-SE"])
+def test_an_episode_that_depends_on_the_last_waits_for_it(name: str) -> None:
+    """During grace, decisions of a policy whose next episode is not known yet are learned from, or are an error."""
+    budget = {"AdaC-UCB": {"rho": 1.0}, "LDP-UCB": {"epsilon": 1.0}, "SDP-SE": BUDGET}[name]
+    agent = Agent(policy=bd.make(name, n_arms=2, horizon=5_000, **budget), grace=3, test=True, seed=0)
+    length = agent.next_release - 3
+    decisions = [agent.act() for _ in range(length + 3)]
+    assert agent.next_release == 0
+    assert [agent.observe(each.id, 1.0) for each in decisions[-4:]] == [True, False, False, False]
+    assert agent.act().episode == 1
+    assert (agent.releases > 0, agent.late, agent._loop.beside) == (True, 3, 3)
+
+
+def test_the_horizon_is_an_error_of_its_own() -> None:
+    """A web handler cannot tell the end of the experiment from a wrong argument; or a page cannot go on after it."""
+    agent = Agent(policy=bd.UCB1(n_arms=2, horizon=5), arms=["left", "right"])
+    for _ in range(5):
+        agent.observe(agent.act().id, 1.0)
+    with pytest.raises(HorizonReached, match="at most 5"):
+        agent.act()
+    assert agent.decisions == 5
+    assert agent.recommend() in ("left", "right")
+
+
+def test_a_recommendation_is_greedy_unless_asked() -> None:
+    """`recommend` explores at the cost of people from whom nothing is learned; or never does."""
+    agent = Agent(policy=bd.LinUCB(dim=2, horizon=60, batch=10))
+    for _ in range(11):
+        agent.observe(agent.act([[1.0, 0.0], [1.0, 0.0]]).id, 1.0)  # nothing is known of the second feature
+    arms = {"known": [1.0, 0.0], "new": [0.3, 0.9]}
+    assert agent.recommend(arms) == "known"
+    assert agent.recommend(arms, explore=True) == "new"
+
+
+def test_what_comes_next_is_public() -> None:
+    """The number of decisions until a release, the snapshot or theta are not told, or are others than in force."""
+    agent = Agent(policy=policy(), grace=4, test=True, seed=0)
+    assert agent.next_release == 14
+    agent.act_many(SETS[:13])
+    assert agent.next_release == 1
+    agent.act_many(SETS[:2])
+    assert (agent.releases, agent.next_release) == (1, 9)
+    np.testing.assert_array_equal(agent.theta, agent.snapshot.theta)
+    assert Agent(policy=bd.UCB1(n_arms=2, horizon=5)).theta is None
+
+
+def test_arms_without_features_have_names() -> None:
+    """Arms of a policy without features cannot be named, or are named wrongly."""
+    agent = Agent(policy=bd.UCB1(n_arms=3, horizon=50), arms=["a", "b", "c"])
+    assert {agent.act().arm for _ in range(3)} == {"a", "b", "c"}
+    assert Agent(policy=bd.UCB1(n_arms=3, horizon=50)).act().arm == 0
+    for wrong in (["a", "b"], ["a", "a", "b"], "abcd"):
+        with pytest.raises(InvalidArgument, match="3 names"):
+            Agent(policy=bd.UCB1(n_arms=3, horizon=50), arms=wrong)
+    with pytest.raises(InvalidArgument, match="contexts"):
+        agent.act([[1.0], [2.0]])
+    with pytest.raises(InvalidArgument, match="contexts"):
+        Agent(policy=bd.LinUCB(dim=2, horizon=5)).act()
+
+
+def test_arms_that_stay_need_no_contexts() -> None:
+    """A linear policy over fixed arms asks for them again with every decision."""
+    arms = {"tea": [1.0, 0.0], "coffee": [0.0, 1.0]}
+    agent = Agent(policy=bd.LinUCB(dim=2, horizon=20), arms=arms)
+    assert {agent.act().arm for _ in range(20)} <= set(arms)
+    with pytest.raises(InvalidArgument, match="arms"):
+        Agent(policy=bd.GOPE(dim=2, horizon=20))

@@ -1,0 +1,120 @@
+"""Policies that ask more than once about an episode, or about users of before: one answer for each, at its price."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import bandanna as bd
+from bandanna.accounting.events import CompositionEvent
+from bandanna.agent import Agent
+from bandanna.agent.release import Release
+from bandanna.policies.glm import Constants
+
+CONSTANTS = Constants(  # refits after few rounds, until all calls that are paid for are made
+    share=0.4, steps=2, calls_o=2, calls_tau=2, regulariser_v=4.0, regulariser_h=1.0, ridge=1.0, threshold=1 / 16,
+    elimination=9.0, bonus=1.0,
+)  # fmt: skip
+POLICIES: dict[str, tuple[dict[str, Any], int]] = {
+    "GLM-SDP": ({"dim": 2, "horizon": 80, "warmup": 20, "epsilon": 20.0, "delta": 0.01}, 45),
+    "GLM-JDP": ({"dim": 2, "horizon": 80, "epsilon": 50.0, "delta": 0.1, "constants": CONSTANTS}, 40),
+    "DP-SE": ({"n_arms": 2, "horizon": 4000, "epsilon": 20.0, "failure": 0.5}, 1500),
+    "AdaC-OFUL-JDP": ({"dim": 2, "horizon": 100, "rho": 2000.0}, 60),
+}
+each = pytest.mark.parametrize("name", POLICIES)
+SETS = np.random.default_rng(1).normal(size=(2000, 4, 2)) / 3
+
+
+def play(agent: Agent, until: int) -> None:
+    """Decide and observe; every fifth user does not answer."""
+    while agent.decisions < until:
+        number = agent.decisions
+        decision = agent.act(None if agent._loop.arms is not None else SETS[number])
+        if number % 5:
+            agent.observe(decision.id, float(number % 3 == 0))
+
+
+@each
+@pytest.mark.parametrize("commits", [1, 2, 3, 5])
+def test_a_crash_between_two_answers(name: str, commits: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a crash in the middle of an episode an answer is drawn again, forgotten, or paid for twice."""
+    arguments, rounds = POLICIES[name]
+    agent = Agent(policy=bd.make(name, **arguments), test=True, seed=2)
+    play(agent, rounds // 3)
+    agent.save(tmp_path / "agent")
+    genuine, left = Release._commit, [commits]
+
+    def commit(self: Release, *how: Any) -> None:
+        genuine(self, *how)
+        left[0] -= 1
+        if not left[0]:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Release, "_commit", commit)
+        with suppress(KeyboardInterrupt):
+            play(agent, rounds)
+    before = agent._loop.journals.entries()
+    again = Agent.load(tmp_path / "agent")
+    found = again._loop.journals.entries()
+    encoded = again._encoding.dumps
+    assert encoded([e.release for e in found]) == encoded([e.release for e in before])
+    play(again, max(rounds, again.decisions + 20))
+    again.close()
+    after = again._loop.journals.entries()
+    assert encoded([e.release for e in after[: len(before)]]) == encoded([e.release for e in before])
+    assert len({(e.task, e.batch) for e in after}) == len(after) >= len(before)
+    assert again.ledger.spent() <= again.policy.guarantee.epsilon * (1 + 1e-6)
+
+
+@each
+def test_an_interrupt_between_two_answers(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An agent that was interrupted after an answer and lives on ends in another state than one that was not."""
+    arguments, rounds = POLICIES[name]
+    whole, agent = (Agent(policy=bd.make(name, **arguments), test=True, seed=2) for _ in range(2))
+    play(whole, rounds)
+    genuine, count = Release._commit, [0]
+
+    def commit(self: Release, *how: Any) -> None:
+        genuine(self, *how)
+        count[0] += 1
+        if count[0] % 2:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(Release, "_commit", commit)
+    while agent.decisions < rounds:
+        try:
+            play(agent, rounds)
+        except KeyboardInterrupt:
+            continue
+    encoded = agent._encoding.dumps
+    assert encoded(agent._loop.progress.note()) == encoded(whole._loop.progress.note())
+    assert count[0] > 1
+
+
+def test_what_a_batch_is_asked_is_one_price() -> None:
+    """The matrix and the gradients of a batch are paid as if different batches' dearest parts met in one person."""
+    arguments, rounds = POLICIES["GLM-SDP"]
+    agent = Agent(policy=bd.make("GLM-SDP", **arguments), test=True, seed=0)
+    play(agent, rounds)
+    entries = agent._loop.journals.entries()
+    assert [entry.task for entry in entries] == ["agent"] * len(entries)
+    for entry in entries:
+        assert isinstance(entry.event, CompositionEvent)
+        assert len(entry.event.events) == len(entry.release[0]) == agent.policy.steps + 1
+    assert agent.ledger.spent() <= 20.0
+
+
+def test_everybody_pays_for_what_is_asked_about_everybody() -> None:
+    """A gradient over all users so far is charged to the users of one round; or the stated promise is not reached."""
+    arguments, _ = POLICIES["GLM-JDP"]
+    agent = Agent(policy=bd.make("GLM-JDP", **arguments | {"horizon": 400}), test=True, seed=0)
+    play(agent, 400)
+    tasks = {entry.task for entry in agent._loop.journals.entries()}
+    for group in ("explored", "rest"):  # all calls that were paid for are made
+        assert sum(group in task for task in tasks) == CONSTANTS.steps * 2
+    assert agent.ledger.spent() == pytest.approx(agent.policy.guarantee.epsilon, rel=1e-6)

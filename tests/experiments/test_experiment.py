@@ -1,0 +1,262 @@
+"""Experiments: what a TOML file means, and how mistakes in it are named."""
+
+from __future__ import annotations
+
+import json
+import math
+from copy import deepcopy
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from bandanna.environments import Bounded, LinearContextual
+from bandanna.environments.arrays import ArrayEnvironment
+from bandanna.environments.drifting import DriftingContexts
+from bandanna.errors import BandannaError, InvalidArgument, InvalidBudget
+from bandanna.experiments.experiment import ENVIRONMENTS, Experiment
+from bandanna.policies.linear.schedules import FixedBatches, geometric
+from bandanna.policies.registry import ALGORITHMS
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "first.toml"
+GOOD: dict[str, Any] = {
+    "title": "small",
+    "horizon": 200,
+    "seeds": 3,
+    "environment": {"name": "LinearContextual", "dim": 3, "n_arms": 4},
+    "algorithm": [{"name": "LinUCB"}, {"name": "LinUCB-JDP", "epsilon": 1.0, "delta": 1e-5}],
+}
+
+
+def changed(place: tuple[Any, ...], value: Any) -> dict[str, Any]:
+    """The good document with one entry set, or removed if the value is None."""
+    document = deepcopy(GOOD)
+    table: Any = document
+    for step in place[:-1]:
+        table = table[step]
+    if value is None:
+        del table[place[-1]]
+    else:
+        table[place[-1]] = value
+    return document
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "words"),
+    [
+        (("horizont",), 5, ("horizont = 5", "did you mean 'horizon'?", "seeds, seed")),
+        (("horizon",), "long", ("horizon = 'long'", "whole number >= 1")),
+        (("horizon",), True, ("horizon = True", "whole number")),
+        (("seeds",), 0, ("seeds = 0", ">= 1")),
+        (("seed",), -1, ("seed = -1", ">= 0")),
+        (("path",), "laws", ("path = 'laws'", "'law', 'messages'")),
+        (("title",), 3, ("title = 3", "a word in quotes")),
+        (("algorithm",), [], ("algorithm = []", "[[algorithm]]")),
+        (("algorithm",), {"name": "LinUCB"}, ("algorithm = ", "[[algorithm]]")),
+        (("algorithm", 0), "LinUCB", ("algorithm[1] = 'LinUCB'", "a table")),
+        (("environment",), 5, ("environment = 5", "a table")),
+        (("environment", "name"), "Linear", ("environment.name = 'Linear'", "LinearContextual", "DriftingContexts")),
+        (("environment", "n_arm"), 4, ("environment.n_arm = 4", "did you mean 'n_arms'?", "dim")),
+        (("environment", "dim"), "3", ("environment.dim = '3'", "a whole number")),
+        (("environment", "dim"), 2.5, ("environment.dim = 2.5", "a whole number")),
+        (("environment", "dim"), 0, ("environment.dim = 0", ">= 1")),
+        (("environment", "fixed"), 1, ("environment.fixed = 1", "true or false")),
+        (("environment", "reward"), "Normal", ("environment.reward.name = 'Normal'", "Bernoulli, Bounded")),
+        (("environment", "reward"), {"name": "Bounded", "widht": 1}, ("environment.reward.widht", "mean 'width'?")),
+        (("environment", "reward"), {"name": "Bounded", "width": 3}, ("environment.reward.width = 3", "1/2")),
+        (("algorithm", 1, "name"), "LinUCB-JPD", ("algorithm[2].name = 'LinUCB-JPD'", "LinUCB-JDP", "LinUCB-SDP-Vec")),
+        (("algorithm", 1, "name"), ["LinUCB"], ("algorithm[2].name = ['LinUCB']", "LinUCB-JDP")),
+        (("algorithm", 1, "epsilom"), 1.0, ("algorithm[2].epsilom = 1.0", "did you mean 'epsilon'?", "width")),
+        (("algorithm", 0, "epsilon"), 1.0, ("algorithm[1].epsilon = 1.0", "unknown key", "batch")),
+        (("algorithm", 1, "protocol"), "binomial", ("algorithm[2].protocol", "unknown key")),
+        (("algorithm", 1, "epsilon"), "one", ("algorithm[2].epsilon = 'one'", "a number")),
+        (("algorithm", 1, "epsilon"), [1.0, "two"], ("algorithm[2].epsilon = 'two'", "a number")),
+        (("algorithm", 1, "epsilon"), [], ("algorithm[2].epsilon = []", "one or more")),
+        (("algorithm", 1, "epsilon"), math.nan, ("algorithm[2].epsilon = nan", "a number")),
+        (("algorithm", 1, "epsilon"), -1.0, ("algorithm[2].epsilon = -1.0", "> 0")),
+        (("algorithm", 1, "rho"), 1.0, ("algorithm[2].rho = 1.0", "without epsilon")),
+        (("algorithm", 1, "label"), 7, ("algorithm[2].label = 7", "a word in quotes")),
+        (("algorithm", 1, "label"), "LinUCB", ("algorithm[2].label = 'LinUCB'", "algorithm[1]")),
+        (("algorithm", 1, "width"), True, ("algorithm[2].width = True", "a number")),
+        (("algorithm", 1, "mechanism"), "oak", ("algorithm[2].mechanism = 'oak'", "'blt', 'tree'")),
+        (("algorithm", 1, "batch"), 0, ("algorithm[2].batch = 0", ">= 1")),
+        (("algorithm", 1, "batch"), "big", ("algorithm[2].batch = 'big'", '"paper"')),
+        (("algorithm", 1, "batch"), {"first": 5, "ratoi": 2}, ("algorithm[2].batch.ratoi = 2", "mean 'ratio'?")),
+        (("algorithm", 1, "batch"), {"first": 5, "ratio": 0.5}, ("algorithm[2].batch.ratio = 0.5", ">= 1")),
+    ],
+)
+def test_a_mistake_is_named_with_its_table(place: tuple[Any, ...], value: Any, words: tuple[str, ...]) -> None:
+    """An unknown key, a wrong type or a value out of range is refused, saying where and what is allowed."""
+    with pytest.raises(InvalidArgument) as refused:
+        Experiment.from_dict(changed(place, value))
+    assert all(word in str(refused.value) for word in words), str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("place", "words"),
+    [
+        (("horizon",), ("horizon is missing", "seeds")),
+        (("seeds",), ("seeds is missing", "horizon")),
+        (("environment",), ("environment is missing",)),
+        (("algorithm",), ("algorithm is missing",)),
+        (("environment", "name"), ("environment.name is missing", "LinearContextual")),
+        (("environment", "dim"), ("environment.dim is missing", "n_arms")),
+        (("algorithm", 0, "name"), ("algorithm[1].name is missing", "LinUCB-LDP")),
+        (("algorithm", 1, "delta"), ("algorithm[2].delta is missing", "epsilon")),
+    ],
+)
+def test_a_missing_key_is_named(place: tuple[Any, ...], words: tuple[str, ...]) -> None:
+    """A key that is needed and not there is refused by name."""
+    with pytest.raises(BandannaError) as refused:
+        Experiment.from_dict(changed(place, None))
+    assert all(word in str(refused.value) for word in words), str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("horizon = 5\nseeds = = 3\n", ("line 2", "bad TOML")),
+        ("horizon = 5\nseeds = [1,\n", ("line 2", "bad TOML")),
+        ("horizon = 5\nhorizon = 6\n", ("line 2", "bad TOML")),
+        ("horizon = 5\n", ("seeds is missing",)),
+        ("horizont = 5\n", ("horizont = 5", "did you mean 'horizon'?")),
+    ],
+)
+def test_a_bad_file_is_named_with_the_line(tmp_path: Path, text: str, words: tuple[str, ...]) -> None:
+    """Errors of a file begin with its name; bad syntax names the line."""
+    file = tmp_path / "mine.toml"
+    file.write_text(text, encoding="utf-8")
+    with pytest.raises(BandannaError) as refused:
+        Experiment.from_toml(file)
+    assert str(refused.value).startswith(str(file))
+    assert all(word in str(refused.value) for word in words), str(refused.value)
+
+
+def test_a_file_that_is_none_is_named(tmp_path: Path) -> None:
+    """A missing file, a directory, or bytes that are no text: an error of the family that names it."""
+    noise = tmp_path / "noise.toml"
+    noise.write_bytes(b"\xff\xfe\x00")
+    for file in (tmp_path / "absent.toml", tmp_path, noise):
+        with pytest.raises(BandannaError) as refused:
+            Experiment.from_toml(file)
+        assert str(refused.value).startswith(str(file))
+
+
+def test_a_budget_that_cannot_be_met_is_named_before_anything_runs() -> None:
+    """What only calibration finds out (no pure DP from Gaussian noise) names the table as well, in the same class."""
+    experiment = Experiment.from_dict(changed(("algorithm", 1, "delta"), 0.0))
+    with pytest.raises(InvalidBudget, match=r"algorithm\[2\]\.delta = 0"):
+        experiment.curves[1].calibrated(dim=3, horizon=200)
+
+
+def test_a_list_means_one_curve_for_each() -> None:
+    """Lists of values are expanded, all combinations; labels say what differs; other arguments are shared."""
+    table = {"name": "LinUCB-JDP", "label": "mine", "epsilon": [0.5, math.inf], "delta": 1e-5, "batch": [5, "paper"]}
+    experiment = Experiment.from_dict({**GOOD, "algorithm": [table]})
+    assert [curve.label for curve in experiment.curves] == [
+        "mine, epsilon = 0.5, batch = 5",
+        "mine, epsilon = 0.5, batch = paper",
+        "mine, epsilon = inf, batch = 5",
+        "mine, epsilon = inf, batch = paper",
+    ]
+    policy = experiment.curves[0].policy(dim=3, horizon=200)
+    assert policy.schedule == FixedBatches(size=5)
+    assert getattr(policy.privacy.budget, "epsilon", None) == 0.5
+    assert not experiment.curves[2].policy(dim=3, horizon=200).privacy.noisy
+
+
+def test_batches_may_grow() -> None:
+    """A table {first, ratio} is a geometric schedule."""
+    experiment = Experiment.from_dict(changed(("algorithm", 0, "batch"), {"first": 10, "ratio": 1.5}))
+    assert experiment.curves[0].policy(dim=3, horizon=200).schedule == geometric(first=10, ratio=1.5)
+
+
+def test_environments_get_their_arguments() -> None:
+    """Arguments, laws of rewards and arrays arrive; an environment that must know the horizon is told."""
+    bounded = {"name": "LinearContextual", "dim": 3, "n_arms": 4, "reward": {"name": "Bounded", "width": 0.1}}
+    assert Experiment.from_dict({**GOOD, "environment": bounded}).world() == LinearContextual(
+        dim=3, n_arms=4, reward=Bounded(width=0.1)
+    )
+    drifting = {"name": "DriftingContexts", "dim": 3, "n_arms": 4}
+    assert Experiment.from_dict({**GOOD, "environment": drifting}).world() == DriftingContexts(
+        dim=3, n_arms=4, horizon=200
+    )
+    arrays = {"name": "ArrayEnvironment", "arms": [[1.0, 0.0], [0.0, 1.0]], "means": [0.2, 0.7]}
+    own = Experiment.from_dict({**GOOD, "environment": arrays}).world()
+    assert own == ArrayEnvironment(arms=np.eye(2), means=[0.2, 0.7])
+
+
+def test_arrays_shorter_than_the_horizon_are_refused_at_once() -> None:
+    """A run that would end before its horizon does not begin."""
+    arrays = {"name": "ArrayEnvironment", "arms": [[[1.0]]] * 20, "theta": [0.5]}
+    with pytest.raises(InvalidArgument, match=r"horizon = 200 .* 20 rounds"):
+        Experiment.from_dict({**GOOD, "environment": arrays})
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_every_algorithm_can_be_named(name: str) -> None:
+    """Whatever the registry knows can stand in a file."""
+    entry = ALGORITHMS[name]
+    budget = {} if entry.trust == "none" else {"epsilon": 1.0, "delta": 1e-5}
+    if entry.kind is not None and "delta" not in entry.options:
+        budget.pop("delta", None)  # pure
+    finite = entry.kind is not None and "n_arms" in {each.name for each in fields(entry.kind)}
+    world = {"environment": {"name": "FiniteArms", "means": [0.2, 0.5, 0.7]}} if finite else {}
+    experiment = Experiment.from_dict({**GOOD, **world, "algorithm": [{"name": name, **budget}]})
+    assert experiment.curves[0].policy(dim=3, horizon=200).guarantee.trust == entry.trust
+
+
+def test_policies_of_finite_arms_are_refused_where_arms_have_features() -> None:
+    """A policy that reads no features is sent into a world of features, and fails there without saying why."""
+    world = {"name": "LinearContextual", "dim": 3, "n_arms": 4}
+    with pytest.raises(InvalidArgument, match=r"algorithm\[1\].name = 'UCB1' .* LinearContextual .* FiniteArms"):
+        Experiment.from_dict({**GOOD, "environment": world, "algorithm": [{"name": "UCB1"}]})
+
+
+def test_finite_arms_from_a_file() -> None:
+    """A file cannot name finite arms, their law, their policy's own arguments, or what the name says is overruled."""
+    world = {"name": "FiniteArms", "means": [-0.5, 0.5], "reward": {"name": "ClippedGaussian", "low": -1, "high": 1}}
+    table = {"name": "AdaC-UCB", "rho": [0.1, 1.0], "optimism": 3.5, "reward_range": [[-1, 1]]}
+    experiment = Experiment.from_dict({**GOOD, "environment": world, "algorithm": [table]})
+    assert [curve.policy(dim=2, horizon=200).privacy.budget.rho for curve in experiment.curves] == [0.1, 1.0]
+    assert experiment.curves[0].calibrated(dim=2, horizon=200).guarantee.rho <= 0.1
+    shuffled = {"name": "SDP-SE", "epsilon": 1.0, "delta": 1e-5, "shuffled": False}
+    with pytest.raises(InvalidArgument, match="shuffled"):
+        Experiment.from_dict({**GOOD, "environment": world, "algorithm": [shuffled]})
+    with pytest.raises(InvalidArgument, match=r"algorithm\[1\]"):
+        Experiment.from_dict({**GOOD, "environment": world, "algorithm": [{"name": "AdaC-UCB", "rho": -1.0}]})
+
+
+def test_plain_values_give_the_same_experiment_back() -> None:
+    """to_dict is lossless, also through JSON, and complete: no curve, argument or seed is lost."""
+    table = {"name": "LinUCB-SDP-Vec", "epsilon": [0.5, 1.0], "delta": 1e-5, "batch": {"first": 20, "ratio": 1.5}}
+    experiment = Experiment.from_dict({**GOOD, "algorithm": [table], "seed": 7, "checkpoints": 10, "path": "messages"})
+    assert Experiment.from_dict(json.loads(json.dumps(experiment.to_dict()))) == experiment
+    assert Experiment.from_dict({**experiment.to_dict(), "seed": 8}) != experiment
+
+
+def test_the_example_is_an_experiment() -> None:
+    """examples/first.toml, which newcomers copy, is accepted, and names every environment."""
+    assert len(Experiment.from_toml(EXAMPLE).curves) == 5
+    assert all(name in EXAMPLE.read_text(encoding="utf-8") for name in ENVIRONMENTS)
+
+
+def test_populations_with_printed_noise_from_a_file() -> None:
+    """A file could not ask phased elimination for the papers' noise, which `make` gives."""
+    spent = {"epsilon": [0.5, 1.0], "delta": 1e-5}
+    document = {
+        **GOOD,
+        "environment": {"name": "Population", "dim": 3, "n_arms": 6},
+        "algorithm": [
+            {"name": "CDP-DPE", **spent, "calibration": "paper"},
+            {"name": "LDP-DPE", **spent, "calibration": "tight"},
+        ],
+    }
+    printed, *_, tight = (curve.policy(dim=3, horizon=200) for curve in Experiment.from_dict(document).curves)
+    assert printed.privacy.calibration == "paper"
+    assert tight.privacy.calibration == "tight"
+    document["algorithm"][0]["calibration"] = 3.0
+    with pytest.raises(InvalidArgument, match=r"algorithm\[1\]\.calibration"):
+        Experiment.from_dict(document)

@@ -1,0 +1,61 @@
+"""Slopes, and what rates are made of."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from bandanna.environments import LinearContextual
+from bandanna.experiments.workers import silent
+from bandanna.papers.common.curve import Curve
+from bandanna.papers.common.drawing import draw_rates
+from bandanna.papers.common.scaling import Line, Rate, across, rates_and_slopes, regrets_over
+from bandanna.policies.linear.linucb import LinUCB
+from bandanna.protocols.trust import none
+from bandanna.simulation.engine import simulate
+from bandanna.simulation.result import Result
+
+
+def regret(*, algorithm: str, horizon: int, n_seeds: int, seed: int) -> Result:
+    """A regret of T^0.6, on average over two seeds."""
+    policy = LinUCB(dim=2, horizon=100, privacy=none(), batch=10)
+    one = simulate(policy, LinearContextual(dim=2, n_arms=3), n_seeds=n_seeds, seed=seed, checkpoints=1)
+    return replace(one, checkpoints=np.array([horizon]), regret=np.array([[0.9], [1.1]]) * horizon**0.6)
+
+
+@pytest.fixture(scope="module")
+def rates() -> list[Rate]:
+    """One line of three horizons."""
+    line = Line(arguments={"algorithm": "A"}, theory=0.6, horizons=(100, 1000, 10_000))
+    return regrets_over(regret, [line], n_seeds=2, seed=0, jobs=1, progress=silent)
+
+
+def test_the_slope_of_a_power_is_its_exponent(rates: list[Rate]) -> None:
+    """A regret of T^0.6 does not have slope 0.6, or its rows are not its numbers."""
+    document: dict[str, Any] = rates_and_slopes(rates)
+    assert document["slopes"] == [{"algorithm": "A", "slope": pytest.approx(0.6), "theory": 0.6}]
+    assert [row["horizon"] for row in document["rows"]] == [100, 1000, 10_000]
+    assert document["rows"][1] == {
+        "algorithm": "A", "horizon": 1000, "mean": pytest.approx(1000**0.6), "stderr": pytest.approx(0.1 * 1000**0.6),
+        "n_seeds": 2,
+    }  # fmt: skip
+
+
+def test_a_slope_needs_every_point() -> None:
+    """A line with a point that is not known states a slope."""
+    points = tuple(Curve(row={"n": n, "std": std}) for n, std in ((10, 1.0), (100, None)))
+    assert Rate(arguments={}, theory=0.5, points=points, x="n", y="std").slope is None
+
+
+def test_rates_are_drawn(rates: list[Rate], tmp_path: Path) -> None:
+    """Points are not drawn at their horizons, or a file is missing."""
+    drawn = across([100, 1000, 10_000], rates[0].points)
+    assert (drawn.checkpoints.tolist(), drawn.horizon) == ([100, 1000, 10_000], 10_000)
+    assert [path.suffix for path in draw_rates(rates, tmp_path / "scaling", title="t", label="{algorithm}")] == [
+        ".png",
+        ".svg",
+    ]

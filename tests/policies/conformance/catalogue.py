@@ -1,0 +1,120 @@
+"""A small problem for every algorithm by its name, and one for policies that have none: what the laws are held against.
+
+`public` says what everybody may know of the users: which arms there are, and for AdaC-OFUL the contexts. Laws about
+other raw data change only what is not public.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+import bandanna as bd
+from bandanna import environments as worlds
+from bandanna.environments import Environment
+from bandanna.policies.base import Policy
+from bandanna.policies.glm import Constants
+
+from .own_policy import Greedy
+
+_FRESH = worlds.LinearContextual(dim=3, n_arms=6)
+_FINITE = worlds.FiniteArms(means=(0.8, 0.4, 0.2))
+_SPHERE = worlds.SphereArms(dim=2, n_arms=5)
+_CONTEXTS = worlds.SphereContexts(dim=2, n_arms=5)
+_GLM = worlds.GeneralisedLinear(dim=2, n_arms=4, norm=2.0)
+_PEOPLE = worlds.Population(dim=2, n_arms=4, sigma=0.1)
+
+_LINEAR = {"dim": 3, "horizon": 120, "width": 0.2}
+_ARMS = {"n_arms": 3, "horizon": 150}
+_LOGISTIC = {"dim": 2, "horizon": 150, "parameter_bound": 2.0}
+_CLIENTS = {"dim": 2, "horizon": 900}
+_DP, _ZCDP, _PURE = {"epsilon": 5.0, "delta": 1e-3}, {"rho": 5.0}, {"epsilon": 5.0}
+_BUSY = Constants(  # refits after few rounds, until all calls that are paid for are made
+    share=0.4,
+    steps=2,
+    calls_o=2,
+    calls_tau=2,
+    regulariser_v=4.0,
+    regulariser_h=1.0,
+    ridge=1.0,
+    threshold=1 / 16,
+    elimination=9.0,
+    bonus=1.0,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """An algorithm in a world; `arguments` make it by its name, `policy` is one that has no name."""
+
+    key: str
+    arguments: dict[str, Any] = field(default_factory=dict)
+    env: Environment
+    public: bool = False
+    unnamed: Policy[Any] | None = None
+
+    @property
+    def policy(self) -> Policy[Any]:
+        """Made anew."""
+        return bd.make(self.key, **self.arguments) if self.unnamed is None else self.unnamed
+
+    @property
+    def rounds(self) -> int:
+        """To be played: the policy's horizon, if it has one."""
+        return self.policy.horizon or 150
+
+
+def _case(key: str, env: Environment, *arguments: dict[str, Any], public: bool = False) -> Case:
+    merged = {name: value for each in arguments for name, value in each.items()}
+    return Case(key=key, arguments=merged, env=env, public=public)
+
+
+NAMED = (
+    _case("LinUCB", _FRESH, _LINEAR),
+    _case("LinUCB-JDP", _FRESH, _LINEAR, _DP),
+    _case("LinUCB-JDP-batched", _FRESH, _LINEAR, _DP),
+    _case("LinUCB-LDP", _FRESH, _LINEAR, _DP),
+    _case("LinUCB-LDP-batched", _FRESH, _LINEAR, _DP),
+    _case("LinUCB-SDP-Amp", _FRESH, _LINEAR, _DP),
+    _case("LinUCB-SDP-Vec", _FRESH, _LINEAR, _DP),
+    _case("LinUCB-CSDP", _FRESH, _LINEAR, _DP),
+    _case("UCB1", _FINITE, _ARMS, public=True),
+    _case("Thompson", _FINITE, _ARMS, public=True),
+    _case("UCB-episodes", _FINITE, _ARMS, public=True),
+    _case("AdaC-UCB", _FINITE, _ARMS, _ZCDP, public=True),
+    _case("AdaP-UCB", _FINITE, _ARMS, _PURE, public=True),
+    _case("DP-SE", _FINITE, _ARMS, _PURE, {"horizon": 3000, "failure": 0.5}, public=True),
+    _case("SDP-SE", _FINITE, _ARMS, _DP, {"horizon": 3000, "failure": 0.5}, public=True),
+    _case("LDP-UCB", _FINITE, _ARMS, {"horizon": 80, "epsilon": 1.0}, public=True),
+    _case("GOPE", _SPHERE, {"dim": 2, "horizon": 3000}, public=True),
+    _case("AdaC-GOPE", _SPHERE, {"dim": 2, "horizon": 3000}, _ZCDP, public=True),
+    _case("AdaC-GOPE-early", _SPHERE, {"dim": 2, "horizon": 3000}, _ZCDP, public=True),
+    _case("RS-OFUL", _CONTEXTS, {"dim": 2, "horizon": 80}, public=True),
+    _case("AdaC-OFUL", _CONTEXTS, {"dim": 2, "horizon": 80}, _ZCDP, public=True),
+    _case("AdaC-OFUL-JDP", _CONTEXTS, {"dim": 2, "horizon": 120, "growth": 0.1}, {"rho": 50.0}),
+    _case("DPE", _PEOPLE, _CLIENTS, public=True),
+    _case("CDP-DPE", _PEOPLE, _CLIENTS, _DP, public=True),
+    _case("LDP-DPE", _PEOPLE, _CLIENTS, _DP, public=True),
+    _case("SDP-DPE", _PEOPLE, _CLIENTS, _DP, public=True),
+    _case("Laplace-DPE", _PEOPLE, _CLIENTS, _PURE, public=True),
+    _case("DPE-FixedU", _PEOPLE, _CLIENTS, public=True),
+    _case("PE", _PEOPLE, _CLIENTS, public=True),
+    _case("GLM-UCB", _GLM, _LOGISTIC, {"horizon": 60}),
+    _case("GLOC", _GLM, _LOGISTIC),
+    _case("ECOLog", _GLM, _LOGISTIC),
+    _case("RS-GLinUCB", _GLM, _LOGISTIC, {"constants": "published", "horizon": 80}),
+    _case("B-GLinUCB", _GLM, _LOGISTIC, {"warmup": 30}),
+    _case("GLM-JDP", _GLM, _LOGISTIC, {"epsilon": 20.0, "delta": 1e-3, "constants": _BUSY}),
+    _case("GLM-SDP", _GLM, _LOGISTIC, {"epsilon": 20.0, "delta": 1e-2, "warmup": 30, "steps": 2}),
+)
+_FIRST = bd.LinUCB(dim=3, horizon=40, width=0.2, batch=10, privacy=bd.shuffle(epsilon=5.0, delta=1e-3))
+UNNAMED = (
+    Case(key="Anytime", env=_FRESH, unnamed=bd.Anytime(first=_FIRST)),
+    Case(key="one's own", env=_FRESH, unnamed=Greedy(dim=3, horizon=120, privacy=bd.shuffle(epsilon=5.0, delta=1e-3))),
+)
+CASES = {case.key: case for case in (*NAMED, *UNNAMED)}
+
+every_case = pytest.mark.parametrize("case", CASES.values(), ids=lambda case: case.key)
+every_path = pytest.mark.parametrize("path", ["law", "messages"])

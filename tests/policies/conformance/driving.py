@@ -1,0 +1,128 @@
+"""Plays a policy by its interface alone, one seed, and tells what was asked, answered, learned and given."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from bandanna.core.estimate import Estimate
+from bandanna.core.streams import Streams
+from bandanna.loop import close
+from bandanna.policies.base import Ask, Episode, Played, Policy
+from bandanna.protocols.base import StreamProtocol
+from bandanna.simulation.players.answers import Answers
+from bandanna.simulation.players.plain import Seed
+from bandanna.simulation.tally import Tally
+
+from .catalogue import Case
+
+
+def arrays(value: Any) -> Iterator[Any]:
+    """All arrays and numbers of a value, in order."""
+    if is_dataclass(value):
+        value = tuple(getattr(value, each.name) for each in fields(value))
+    if isinstance(value, tuple | list):
+        for each in value:
+            yield from arrays(each)
+    elif value is not None:
+        yield np.asarray(value)
+
+
+def bits(value: Any) -> list[bytes]:
+    """The same, to the last bit."""
+    return [array.tobytes() for array in arrays(value)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """One ask: in which episode, by its place among them, the exact sum of its reports, and what was answered."""
+
+    episode: int
+    ask: Ask
+    exact: Any
+    estimate: Estimate
+
+
+@dataclass
+class Seen:
+    """Of one run: episodes with their rows, asks with their answers, and the state after each episode."""
+
+    episodes: list[tuple[Episode, Played]] = field(default_factory=list)
+    asks: list[Asked] = field(default_factory=list)
+    states: list[Any] = field(default_factory=list)
+    final: Any = None
+    regret: Any = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Way:
+    """What is unusual about a run.
+
+    script   the total that an ask is answered with, whatever the data are, by the asks before it
+    exact    answers are exact sums, without noise
+    enough   end after so many asks
+    stored   what becomes of a state after every episode
+    rows     what becomes of an episode's rows
+    """
+
+    seed: int = 0
+    path: str = "messages"
+    script: Callable[[Ask, list[Asked]], Any] | None = None
+    exact: bool = False
+    enough: int | None = None
+    stored: Callable[[Any], Any] = lambda state: state
+    rows: Callable[[Played], Played] = lambda played: played
+
+
+class Enough(Exception):
+    """No more asks."""
+
+
+class Recorder(Answers):
+    """The simulator's answers, written down."""
+
+    def __init__(self, usual: Answers, way: Way, seen: Seen) -> None:
+        super().__init__(usual.policy, usual.source, usual.coins, usual.path, stream=usual.stream)
+        self.way, self.seen, self.sums = way, seen, dict[int, Any]()
+
+    def learn(self, state: Any, episode: Episode, played: Played) -> Any:
+        """The state after an episode."""
+        played = self.way.rows(played)
+        self.seen.episodes.append((episode, played))
+        self.desk = self.desk.keep(self.policy.keeps, played)
+        learned = close(self.policy.learn(state, episode), lambda ask: self._answer(ask, played))
+        self.seen.states.append(learned)
+        return self.way.stored(learned)
+
+    def _answer(self, ask: Ask, played: Played) -> Estimate:
+        statistic = self.policy.report(ask, self.desk.rows(ask, played), self.coins)
+        exact, streams = statistic.total(), isinstance(ask.protocol, StreamProtocol)
+        if streams:
+            exact = self.sums[ask.stream] = self.sums.get(ask.stream, 0.0) + exact
+        source = self.stream if streams else self.source
+        self.desk, estimate = self.desk.release(ask, statistic, source, path=self.path)
+        if self.way.script is not None:
+            estimate = Estimate(total=self.way.script(ask, self.seen.asks), count=0, variance=0.0)
+        elif self.way.exact:
+            estimate = replace(estimate, total=exact)
+        place = len(self.seen.episodes) - 1
+        self.seen.asks.append(Asked(episode=place, ask=ask, exact=exact, estimate=estimate))
+        if len(self.seen.asks) == self.way.enough:
+            raise Enough
+        return estimate
+
+
+def drive(policy: Policy[Any], case: Case, way: Way | None = None) -> Seen:
+    """A run of the case's world."""
+    way, seen, rounds = way or Way(), Seen(), case.rounds
+    tally = Tally(checkpoints=np.arange(1, rounds + 1), n_seeds=1)
+    run = Seed(policy, case.env.begin(Streams([way.seed])), tally, 0, way.path, counterfactual=False)
+    run.answers = Recorder(run.answers, way, seen)
+    with suppress(Enough):
+        run.run(rounds)
+    seen.final, seen.regret = run.state, tally.regret[0]
+    return seen

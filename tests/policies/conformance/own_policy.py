@@ -1,0 +1,19 @@
+"""The policy that `docs/own-policy.md` shows: it is held to the laws as it stands there."""
+
+from __future__ import annotations
+
+import re
+import sys
+import types
+from pathlib import Path
+
+_PAGE = Path(__file__).parents[3] / "docs" / "own-policy.md"
+_FENCE = re.compile(r'^```python title="greedy.py"\n(.*?)^```$', re.MULTILINE | re.DOTALL)
+_BLOCK = _FENCE.search(_PAGE.read_text(encoding="utf-8"))
+assert _BLOCK is not None
+
+_module = types.ModuleType("documented_policy")
+sys.modules[_module.__name__] = _module  # dataclasses look for their types there
+SOURCE = _BLOCK[1]
+exec(compile(SOURCE, str(_PAGE), "exec", dont_inherit=True), vars(_module))
+Greedy = _module.Greedy

@@ -1,0 +1,106 @@
+"""What a device does: by its own features and coins alone, with the probability that it states."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from bandanna.core.coins import GeneratorCoins, NumberedCoins
+from bandanna.core.streams import Streams
+from bandanna.policies.base import Assigned, Choice
+
+from .catalogue import CASES, Case
+from .driving import drive
+
+ASSIGNED = [key for key, case in CASES.items() if isinstance(drive(case.policy, case).episodes[0][0], Assigned)]
+CHOOSING = [key for key in CASES if key not in ASSIGNED]
+DEVICES = 3000
+FALSE_ALARM = 1e-6  # of one comparison of frequencies
+UNKNOWN = {"Thompson"}  # no closed form: it says that it does not know
+
+
+def snapshots(case: Case) -> list[Any]:
+    """Before anything is known, in the middle and in the end."""
+    policy, seen = case.policy, drive(case.policy, case)
+    states = [seen.states[0], seen.states[len(seen.states) // 2], seen.final]
+    return [policy.publish(state) for state in states]
+
+
+def contexts(case: Case, users: int) -> Any:
+    """Of the case's world, (users, K, d), as devices see them."""
+    world = case.env.begin(Streams([3]))
+    drawn = world.contexts(0, users)[0]
+    return case.policy.seen(np.broadcast_to(drawn, (users, *drawn.shape[1:])))
+
+
+def coins(seed: int) -> GeneratorCoins:
+    """Of devices in a row."""
+    rng = np.random.default_rng(seed)
+    return GeneratorCoins(lambda name: rng)
+
+
+@pytest.mark.parametrize("key", ASSIGNED)
+def test_where_the_server_decides_devices_do_not(key: str) -> None:
+    """A policy that says what is played lets devices choose too."""
+    with pytest.raises(TypeError, match="devices do not choose"):
+        CASES[key].policy.act(None, np.zeros((1, 1, 1)), coins(0))
+
+
+def truthful(choice: Choice) -> bool:
+    """Whether devices with one context took arms as often as they say; sums over arms are 1, but for rare ones."""
+    arms, first, counts = np.unique(choice.actions, return_index=True, return_counts=True)
+    said = choice.probabilities[first]
+    same = np.array_equal(choice.probabilities, said[np.searchsorted(arms, choice.actions)])
+    left = 1 - np.sum(said)
+    if not (same and np.all((said > 0) & (said <= 1)) and -1e-9 <= left < 20 / len(choice.actions)):
+        return False
+    return len(arms) == 1 or bool(stats.chisquare(counts, np.sum(counts) * said / np.sum(said)).pvalue > FALSE_ALARM)
+
+
+@pytest.mark.parametrize("key", [key for key in CHOOSING if key not in UNKNOWN])
+def test_stated_probabilities_are_frequencies(key: str) -> None:
+    """Arms are taken more or less often than stated (false alarms: 1e-6 for each of three snapshots)."""
+    case = CASES[key]
+    one = np.broadcast_to(contexts(case, 2)[1], (DEVICES, case.env.n_arms, contexts(case, 1).shape[-1]))
+    for snapshot in snapshots(case):
+        assert truthful(case.policy.act(snapshot, one, coins(1)))
+
+
+@pytest.mark.parametrize("key", sorted(UNKNOWN))
+def test_probabilities_that_are_not_known_are_not_made_up(key: str) -> None:
+    """A policy that cannot say how likely its choice was says something all the same."""
+    case = CASES[key]
+    for snapshot in snapshots(case):
+        assert np.all(np.isnan(case.policy.act(snapshot, contexts(case, 4), coins(1)).probabilities))
+
+
+def test_wrong_probabilities_are_noticed() -> None:
+    """The check would pass probabilities that are a tenth off, or do not sum to 1."""
+    case = CASES["one's own"]
+    one = np.broadcast_to(contexts(case, 1)[0], (DEVICES, 6, 3))
+    choice = case.policy.act(snapshots(case)[-1], one, coins(1))
+    rare = choice.probabilities < 0.5
+    assert truthful(choice)
+    moved = np.where(rare, 2 * choice.probabilities, choice.probabilities - 5 / 60)
+    assert not truthful(Choice(actions=choice.actions, probabilities=moved))
+    assert not truthful(Choice(actions=choice.actions, probabilities=0.9 * choice.probabilities))
+
+
+@pytest.mark.parametrize("key", CHOOSING)
+def test_a_device_decides_by_its_own_features(key: str) -> None:
+    """Who else is there changes somebody's arm, its probability, or the group of the row."""
+    case, users = CASES[key], 9
+    everybody = np.array(contexts(case, users))
+    everybody[::3] = case.policy.seen(1e6 * everybody[::3])
+    for snapshot in snapshots(case):
+        together = case.policy.act(snapshot, everybody, NumberedCoins(7, 0))
+        for user in range(users):
+            alone = case.policy.act(snapshot, everybody[user : user + 1], NumberedCoins(7, user))
+            assert alone.actions[0] == together.actions[user]
+            np.testing.assert_array_equal(alone.probabilities[0], together.probabilities[user])
+            if together.groups is not None:
+                assert alone.groups is not None
+                assert alone.groups[0] == together.groups[user]

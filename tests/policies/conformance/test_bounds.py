@@ -1,0 +1,26 @@
+"""Every result can be asked for the bounds that belong to its policy."""
+
+from __future__ import annotations
+
+import numpy as np
+
+import bandanna as bd
+from bandanna.policies.registry import ALGORITHMS
+
+from .catalogue import CASES, Case, every_case
+
+
+@every_case
+def test_results_know_their_bounds(case: Case) -> None:
+    """Bounds of some algorithm cannot be computed, or are no regrets."""
+    result = bd.simulate(case.policy, case.env, horizon=case.rounds, checkpoints=4)
+    for curve in result.bounds():
+        assert curve.values.shape == result.checkpoints.shape
+        assert np.all(curve.values >= 0)
+
+
+def test_bounds_stand_with_the_policies() -> None:
+    """The bounds of a class are found by something else than the class itself."""
+    setting = {"policy": "UCB1", "n_arms": 3, "trust": "none", "epsilon": np.inf, "delta": 0.0}
+    assert [formula.__name__ for formula, _ in ALGORITHMS["UCB1"].kind.bounds(setting)] == ["finite_lower"]
+    assert list(type(CASES["one's own"].policy).bounds(setting)) == []

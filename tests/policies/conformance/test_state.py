@@ -1,0 +1,49 @@
+"""A state is a value of released or public numbers: it can be stored, and learning goes on from what was stored."""
+
+from __future__ import annotations
+
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+import numpy as np
+
+from bandanna.storage.encoding import Encoding
+
+from .catalogue import Case, every_case
+from .driving import Way, bits, drive
+
+
+@every_case
+def test_learning_goes_on_from_a_stored_state(case: Case) -> None:
+    """A state cannot be stored by the kinds that its policy names, comes back as another, or leads elsewhere."""
+    policy = case.policy
+    encoding = Encoding(policy.kinds())
+
+    def stored(state: Any) -> Any:
+        again = encoding.loads(encoding.dumps(state))
+        assert type(again) is type(state)
+        assert bits(again) == bits(state)
+        assert bits(policy.publish(again)) == bits(policy.publish(state))
+        return again
+
+    usual, through_files = drive(policy, case), drive(policy, case, Way(stored=stored))
+    assert [bits(state) for state in usual.states] == [bits(state) for state in through_files.states]
+    np.testing.assert_array_equal(usual.regret, through_files.regret)
+    assert len(usual.states) > 0
+
+
+@every_case
+def test_states_are_never_changed_in_place(case: Case) -> None:
+    """Learning writes into a state that was given: whoever holds it sees another one."""
+    policy, before = case.policy, list[tuple[Any, list[bytes]]]()
+
+    def noted(state: Any) -> Any:
+        before.append((state, bits(state)))
+        return state
+
+    drive(policy, case, Way(stored=noted))
+    assert all(bits(state) == then for state, then in before)
+    state = before[0][0]
+    assert is_dataclass(state)
+    assert state.__dataclass_params__.frozen  # type: ignore[attr-defined]
+    assert fields(state)

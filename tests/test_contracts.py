@@ -1,0 +1,63 @@
+"""The import contracts of `pyproject.toml` are kept, and would be seen to be broken."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+BREACHES = {  # a line at the end of a file, and the contract that it breaks
+    "a player knows a policy": (
+        "simulation/players/plain.py",
+        "from bandanna.policies.arms.ucb1 import UCB1",
+        "no single policy",
+    ),
+    "an experiment knows a policy": (
+        "simulation/trust_models.py",
+        "from bandanna.policies.linear.linucb import LinUCB",
+        "no single policy",
+    ),
+    "a policy knows the simulator": (
+        "policies/base.py",
+        "from bandanna.simulation.tally import Tally",
+        "Lower layers",
+    ),
+    "a policy prints": ("policies/base.py", "import rich", "Only the command line"),
+}
+
+
+def contracts(tree: Path) -> subprocess.CompletedProcess[str]:
+    """What import-linter says of the package in a copy of the repository."""
+    code = "from importlinter.cli import lint_imports_command as lint; lint(['--no-cache', '--no-logo'])"
+    environment = {**os.environ, "PYTHONPATH": str(tree / "src")}
+    return subprocess.run([sys.executable, "-c", code], cwd=tree, env=environment, capture_output=True, text=True)
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    """A copy that may be broken."""
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    shutil.copytree(ROOT / "src", tmp_path / "src", ignore=shutil.ignore_patterns("__pycache__"))
+    return tmp_path
+
+
+def test_contracts_are_kept(tree: Path) -> None:
+    """A module imports what it must not know."""
+    said = contracts(tree)
+    assert said.returncode == 0, said.stdout
+
+
+@pytest.mark.parametrize("breach", BREACHES)
+def test_a_breach_is_seen(breach: str, tree: Path) -> None:
+    """A contract would not notice an import that it forbids."""
+    file, line, contract = BREACHES[breach]
+    with (tree / "src" / "bandanna" / file).open("a", encoding="utf-8") as end:
+        end.write(f"\n{line}\n")
+    said = contracts(tree)
+    assert said.returncode != 0
+    assert any(contract in each and "BROKEN" in each for each in said.stdout.splitlines()), said.stdout + said.stderr
