@@ -1,0 +1,40 @@
+"""Short runs of every algorithm are those that they were, to the last bit.
+
+`golden_runs.json` has the numbers of the code before policies had one interface; `since` says why an entry is younger.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from bandanna.policies.registry import ALGORITHMS
+
+from .golden_runs import GoldenRun, all_runs
+
+RUNS = list(all_runs())
+STORED: dict[str, dict[str, Any]] = json.loads(Path(__file__).with_name("golden_runs.json").read_text())
+
+
+@pytest.mark.parametrize("run", RUNS, ids=lambda run: run.key)
+def test_a_run_is_the_one_that_it_was(run: GoldenRun) -> None:
+    """A rewrite draws other numbers, in another order, or computes something else from them."""
+    found, stored = run.numbers(), dict(STORED[run.key])
+    regret = np.array(found.pop("regret"), dtype=float)
+    assert regret[:, -1].tolist() == stored.pop("final_regret")
+    assert hashlib.sha256(regret.tobytes()).hexdigest() == stored.pop("sha256")
+    assert math.isclose(float(found.pop("epsilon")), float(stored.pop("epsilon")), rel_tol=1e-9)
+    stored.pop("since", None)
+    assert found == stored
+
+
+def test_every_algorithm_is_among_them() -> None:
+    """A name has no golden run, or a run no numbers."""
+    assert {run.name for run in RUNS} == set(ALGORITHMS)
+    assert {run.key for run in RUNS} == set(STORED)
