@@ -170,3 +170,16 @@ def test_arms_that_stay_need_no_contexts() -> None:
     assert {agent.act().arm for _ in range(20)} <= set(arms)
     with pytest.raises(InvalidArgument, match="arms"):
         Agent(policy=bd.GOPE(dim=2, horizon=20))
+
+
+def test_a_policy_that_explores_by_coins_recommends_what_it_likes() -> None:
+    """Of a policy that says nothing about recommendations, one comes out that it takes in one of ten cases."""
+    from ..policies.conformance.own_policy import Greedy
+
+    agent = Agent(policy=Greedy(dim=2, horizon=100, batch=10, explore=0.5, privacy=bd.none()), test=True, seed=0)
+    for _ in range(11):
+        decision = agent.act([[1.0, 0.0], [0.0, 1.0]])
+        agent.observe(decision.id, float(decision.arm == 1))
+    for number in range(20):
+        arms = np.random.default_rng(number).permuted([[1.0, 0.0], [0.0, 1.0], [0.5, 0.5]], axis=0)
+        assert agent.recommend(arms) == int(np.argmax(arms @ agent.snapshot))

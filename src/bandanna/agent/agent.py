@@ -24,14 +24,13 @@ from bandanna.agent.background import Background
 from bandanna.agent.decisions import Decision, issue_client, recognise, recognise_client
 from bandanna.agent.kinds import encoding_of, saves_of
 from bandanna.agent.loop import Loop, as_columns
-from bandanna.agent.release import Release
+from bandanna.agent.release import Release, coins_for
 from bandanna.agent.releases import calibrations, first_ask, recalibrate, release_seconds, reward_of
 from bandanna.agent.resume import resume
 from bandanna.agent.schema import check_arms, check_save, completed
 from bandanna.agent.users import listed
 from bandanna.core import require
 from bandanna.core.arrays import Floats
-from bandanna.core.coins import NoCoins
 from bandanna.errors import BandannaError, ClippingWarning, InvalidArgument, SlowReleaseWarning
 from bandanna.policies.base import Assigned, Policy
 from bandanna.storage import files
@@ -250,9 +249,8 @@ class Agent:
     def recommend(self, contexts: Contexts | None = None, *, explore: bool = False) -> Any:
         """The arm that looks best by the newest snapshot, without a slot: nothing is recorded, nothing learned from it.
 
-        With `explore` the arm that the policy would take, its bonus for what is not known included; of tied arms the
-        first: no coin is flipped. For users who may not take part, or not any more, and after the horizon. It uses
-        released numbers only.
+        With `explore` the arm that `act` would give, by its bonus for what is not known and its coins. For users who
+        may not take part, or not any more, and after the horizon. It uses released numbers only.
         """
         policy, (ids, features) = self.policy, self._set(contexts)
         self._at_home()
@@ -263,7 +261,8 @@ class Agent:
             if now.batch is not None and isinstance(now.batch.episode, Assigned):
                 place = (self._loop.made - now.batch.begin) % now.batch.users
                 return ids[int(now.batch.episode.arms_at(np.array([place]))[0])]
-            return ids[int(policy.act(now.snapshot, policy.seen(features[None]), NoCoins()).actions[0])]
+            coins = coins_for(self._seed, self._loop.made)
+            return ids[int(policy.act(now.snapshot, policy.seen(features[None]), coins).actions[0])]
 
     @_alone
     def recruit(self, user: str | int | None = None) -> str | None:
@@ -356,7 +355,12 @@ class Agent:
         if policy is not None and not (isinstance(policy, type) and issubclass(policy, Policy)):
             raise InvalidArgument("policy", policy, "the class of a Policy")
         file, saves = require.path("path", path), saves_of(*(() if policy is None else (policy,)))
-        content = completed(saves.read(file))
+        try:
+            content = completed(saves.read(file))
+        except BandannaError as error:
+            if policy is None and "not the name of a known value" in str(error):
+                raise BandannaError(f"{error}: of a policy of one's own load(..., policy=) takes the class") from error
+            raise
         with saves.errors_of(file):
             check_save(content)
             made, seed = content["policy"], content["seed"]
