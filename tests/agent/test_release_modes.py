@@ -170,3 +170,39 @@ def test_arms_that_stay_need_no_contexts() -> None:
     assert {agent.act().arm for _ in range(20)} <= set(arms)
     with pytest.raises(InvalidArgument, match="arms"):
         Agent(policy=bd.GOPE(dim=2, horizon=20))
+
+
+@pytest.mark.parametrize("how", ["manual", "now"])
+@pytest.mark.parametrize("key", ["LinUCB-SDP-Vec", "SDP-SE"])
+def test_two_threads_release_a_batch_once(how: str, key: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While one thread draws, another closes the batch with noise of its own - and then the first one's counts as well:
+    two releases of the same data, of which the ledger knows one.
+    """
+    ours = policy() if key.startswith("Lin") else bd.make(key, n_arms=2, horizon=2000, failure=0.5, **BUDGET)
+    agent, drawing, go_on = Agent(policy=ours, release=how), threading.Event(), threading.Event()
+    batch = agent.next_release
+    assert batch is not None
+    agent.act_many(SETS[:batch] if key.startswith("Lin") else batch)
+    genuine, drawn = type(agent._loop.source).binomial, [0]
+
+    def slow(self: Any, **how: Any) -> Any:
+        found, drawn[0] = genuine(self, **how), drawn[0] + 1
+        if threading.current_thread() is not threading.main_thread() and drawn[0] >= (1 if key.startswith("Lin") else 2):
+            drawing.set()
+            assert go_on.wait(10)
+        return found
+
+    monkeypatch.setattr(type(agent._loop.source), "binomial", slow)
+    thread = threading.Thread(target=agent.release_due)
+    thread.start()
+    assert drawing.wait(10)
+    if how == "now":
+        agent.act(*([SETS[20]] if key.startswith("Lin") else []))
+    else:
+        agent.close()
+    released, snapshot = agent.releases, agent._encoding.dumps(agent._loop.progress.note())
+    go_on.set()
+    thread.join()
+    assert drawn[0] == (2 if key.startswith("Lin") else 3)  # the thread's, which was dropped, and ours
+    assert agent.releases == released == 1
+    assert agent._encoding.dumps(agent._loop.progress.note()) == snapshot
