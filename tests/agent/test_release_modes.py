@@ -187,7 +187,9 @@ def test_two_threads_release_a_batch_once(how: str, key: str, monkeypatch: pytes
 
     def slow(self: Any, **how: Any) -> Any:
         found, drawn[0] = genuine(self, **how), drawn[0] + 1
-        if threading.current_thread() is not threading.main_thread() and drawn[0] >= (1 if key.startswith("Lin") else 2):
+        if threading.current_thread() is not threading.main_thread() and drawn[0] >= (
+            1 if key.startswith("Lin") else 2
+        ):
             drawing.set()
             assert go_on.wait(10)
         return found
