@@ -33,7 +33,7 @@ def spend(ledger: Ledger, batch: str, one_of: str | None, **more: Any) -> Any:
 
 
 def test_the_dearest_alternative_counts_and_its_parts_compose() -> None:
-    """Three parts of one alternative and one of the other are charged as anything but three, with other tasks on top."""
+    """Three parts of one alternative and one of the other are not charged as three, with other tasks on top."""
     ledger = Ledger(budget=bd.ApproxDP(epsilon=20.0, delta=1e-5))
     for part in "abc":
         spend(ledger, part, "explored")
@@ -84,11 +84,11 @@ def test_nobody_is_in_two_alternatives() -> None:
 
 
 def test_returning_users_and_other_noise_have_no_alternatives() -> None:
-    """Two reports of a person in one sum, or noise whose price is not a square, are priced as if they moved for free."""
+    """Two reports of a person in one sum, or noise whose price is not a square, are charged too little."""
     with pytest.raises(InvalidArgument, match="participations"):
         spend(Ledger(budget=bd.ZCDP(rho=1.0), participations=2), "a", "explored")
+    event = DiscreteLaplaceEvent(scale=10.0, shift=1.0)
     with pytest.raises(InvalidArgument, match="Gaussian"):
-        event = DiscreteLaplaceEvent(scale=10.0, shift=1.0)
         spend(Ledger(budget=bd.PureDP(epsilon=1.0)), "a", "explored", event=event)
 
 

@@ -136,7 +136,7 @@ class Ledger:
                 )
 
     def _check_alternative(self, event: Event, one_of: str) -> None:
-        """To move from one alternative to another costs less than to stay where Gaussian noise is on one report each."""
+        """To move from one alternative to another costs less than to stay, for Gaussian noise on one report each."""
         if self.participations > 1:
             allowed = f"None for {self.participations} participations: somebody's reports would be in one sum"
             raise InvalidArgument("one_of", one_of, allowed)
