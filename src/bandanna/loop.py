@@ -9,18 +9,20 @@ After a crash in the middle the generator is run again from the stored state, an
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 import numpy as np
 
-from bandanna.core.domain import Statistic
+from bandanna.core.domain import Ball, Statistic
 from bandanna.core.estimate import Estimate
 from bandanna.errors import InvalidArgument
 from bandanna.mechanisms.sources import NoiseSource
 from bandanna.policies.base import Ask, Episode, Frozen, Played
-from bandanna.protocols.base import BatchProtocol, StreamProtocol
+from bandanna.protocols.base import BatchProtocol, Protocol, StreamProtocol
+from bandanna.protocols.central_gaussian import CentralGaussian
 
 State = TypeVar("State")
 
@@ -39,6 +41,23 @@ def check_whole(episode: Episode, played: Played) -> None:
     """Refuse a batch that was closed early or late: how many answer for it is public, who did not has a row too."""
     if isinstance(episode, Frozen) and (rows := played.rewards.shape[-1]) != episode.users:
         raise InvalidArgument("rows", rows, f"{episode.users}, as many as the episode has users: batches are public")
+
+
+def check_group(protocol: Protocol) -> None:
+    """Refuse sums over a group that would tell who is in it, or how many are.
+
+    A person who is in one group in one world and in another in the neighbouring one moves both by a report: |x| <=
+    Delta_2 / sqrt 2 makes that no dearer than a replacement (`accounting.parallel`). A server that is not trusted, and
+    noise that belongs to a number of users, would know the group's size.
+    """
+    domain = protocol.domain
+    if protocol.trust == "none":
+        return
+    extremes = np.maximum(np.abs(domain.lower), np.abs(domain.upper))
+    longest = domain.bound if isinstance(domain, Ball) else float(np.linalg.norm(extremes))
+    if not isinstance(protocol, CentralGaussian) or longest * math.sqrt(2) > domain.sensitivity * (1 + 1e-9):
+        allowed = "CentralGaussian on reports in a ball around 0: who is in a group is private"
+        raise InvalidArgument("ask.protocol", f"{protocol.name} of {domain}", allowed)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,6 +91,8 @@ class Desk:
 
     def release(self, ask: Ask, statistic: Statistic, source: NoiseSource, *, path: str) -> tuple[Desk, Estimate]:
         """One release; a stream goes on from where it was."""
+        if ask.of != "episode":
+            check_group(ask.protocol)
         kept = {name: rows for name, rows in self.kept.items() if not (ask.last and name == ask.of)}
         if isinstance(ask.protocol, StreamProtocol):
             replicates = np.shape(statistic.clipped)  # a batch that arrives in parts is read once

@@ -280,7 +280,7 @@ def test_a_failed_release_can_be_repeated(monkeypatch: pytest.MonkeyPatch) -> No
     decisions = agent.act_many(arms(0, 4))
     agent.observe(decisions[0].id, 1.0)
     with monkeypatch.context() as patch:
-        patch.setattr(type(agent._loop.source), "gaussian", lambda *_, **__: 1 / 0)
+        patch.setattr(type(agent._loop.source), "gaussian_steps", lambda *_, **__: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             agent.act(arms(1)[0])
     assert (agent.releases, agent.decisions, agent.ledger.spent()) == (0, 4, 0.0)

@@ -13,6 +13,8 @@ import bandanna as bd
 from bandanna.agent import Agent
 from bandanna.errors import BandannaError, HorizonReached, InvalidArgument
 
+from ..policies.conformance.own_policy import Greedy
+
 BUDGET: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-5}
 SETS = np.random.default_rng(0).normal(size=(60, 3, 2)) / 4
 
@@ -172,14 +174,52 @@ def test_arms_that_stay_need_no_contexts() -> None:
         Agent(policy=bd.GOPE(dim=2, horizon=20))
 
 
-def test_a_policy_that_explores_by_coins_recommends_what_it_likes() -> None:
+def test_a_policy_that_explores_by_coins_recommends_what_it_likes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a policy that says nothing about recommendations, one comes out that it takes in one of ten cases."""
-    from ..policies.conformance.own_policy import Greedy
-
-    agent = Agent(policy=Greedy(dim=2, horizon=100, batch=10, explore=0.5, privacy=bd.none()), test=True, seed=0)
+    policy = Greedy(dim=2, horizon=100, batch=10, explore=0.5, privacy=bd.none())
+    monkeypatch.setattr(Greedy, "best", bd.Policy.best)
+    agent = Agent(policy=policy, test=True, seed=0)
     for _ in range(11):
         decision = agent.act([[1.0, 0.0], [0.0, 1.0]])
         agent.observe(decision.id, float(decision.arm == 1))
     for number in range(20):
         arms = np.random.default_rng(number).permuted([[1.0, 0.0], [0.0, 1.0], [0.5, 0.5]], axis=0)
         assert agent.recommend(arms) == int(np.argmax(arms @ agent.snapshot))
+
+
+@pytest.mark.parametrize("how", ["manual", "now"])
+@pytest.mark.parametrize("key", ["LinUCB-SDP-Vec", "SDP-SE"])
+def test_two_threads_release_a_batch_once(how: str, key: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While one thread draws, another closes the batch with noise of its own - and then the first one's counts as well:
+    two releases of the same data, of which the ledger knows one.
+    """
+    ours = policy() if key.startswith("Lin") else bd.make(key, n_arms=2, horizon=2000, failure=0.5, **BUDGET)
+    agent, drawing, go_on = Agent(policy=ours, release=how), threading.Event(), threading.Event()
+    batch = agent.next_release
+    assert batch is not None
+    agent.act_many(SETS[:batch] if key.startswith("Lin") else batch)
+    genuine, drawn = type(agent._loop.source).binomial, [0]
+
+    def slow(self: Any, **how: Any) -> Any:
+        found, drawn[0] = genuine(self, **how), drawn[0] + 1
+        if threading.current_thread() is not threading.main_thread() and drawn[0] >= (
+            1 if key.startswith("Lin") else 2
+        ):
+            drawing.set()
+            assert go_on.wait(10)
+        return found
+
+    monkeypatch.setattr(type(agent._loop.source), "binomial", slow)
+    thread = threading.Thread(target=agent.release_due)
+    thread.start()
+    assert drawing.wait(10)
+    if how == "now":
+        agent.act(*([SETS[20]] if key.startswith("Lin") else []))
+    else:
+        agent.close()
+    released, snapshot = agent.releases, agent._encoding.dumps(agent._loop.progress.note())
+    go_on.set()
+    thread.join()
+    assert drawn[0] == (2 if key.startswith("Lin") else 3)  # the thread's, which was dropped, and ours
+    assert agent.releases == released == 1
+    assert agent._encoding.dumps(agent._loop.progress.note()) == snapshot

@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike
 
 from bandanna.accounting import accountant, parallel
 from bandanna.accounting.budgets import Budget
-from bandanna.accounting.events import ContinualEvent, Event
+from bandanna.accounting.events import ContinualEvent, Event, GaussianEvent
 from bandanna.accounting.stores import Entry, LedgerStore, MemoryStore
 from bandanna.accounting.view import LedgerView, stated_delta
 from bandanna.core import require
@@ -69,7 +69,8 @@ class Ledger:
         `streams`: how many continual releases with this very price the task has begun, one after the other, for
         different people; more than one only where each person is in one batch.
         `one_of`: the batch is about those who are in this alternative of the task, all of them, and in no other one
-        (see `accounting.parallel`): batches of an alternative compose, and the dearest alternative counts.
+        (see `accounting.parallel`): batches of an alternative compose, and the dearest alternative counts. For Gaussian
+        sums of reports in a ball around 0, of people with one report each; `members` of two alternatives are refused.
         """
         task, batch = entry_name(task, batch, one_of)
         if not isinstance(event, Event):
@@ -79,12 +80,15 @@ class Ledger:
         people = _people(members)
         if require.whole("streams", streams) > 1 and self.participations > 1:
             raise InvalidArgument("streams", streams, f"1 for {self.participations} participations: nobody is in two")
+        if one_of is not None:
+            self._check_alternative(event, one_of)
         mark = self._fingerprint(data, event)
 
         def once() -> Any:
             entry = self.store.find(task, batch)
             if entry is None:
                 self._check_members(task, batch, people)
+                self._check_apart(task, people)
                 tasks = self.store.tasks()
                 self._check_streams(task, event, steps=tasks.get(task, Counter())[event], streams=streams)
                 self._check_budget(task, event, tasks)
@@ -130,6 +134,23 @@ class Ledger:
                 raise BudgetExceeded(
                     f"the stream of task {shown(task)} is priced for {atom.factorisation.horizon} steps"
                 )
+
+    def _check_alternative(self, event: Event, one_of: str) -> None:
+        """To move from one alternative to another costs less than to stay, for Gaussian noise on one report each."""
+        if self.participations > 1:
+            allowed = f"None for {self.participations} participations: somebody's reports would be in one sum"
+            raise InvalidArgument("one_of", one_of, allowed)
+        if not all(isinstance(atom, GaussianEvent) for atom in accountant.atoms(event)):
+            raise InvalidArgument("event", type(event).__name__, "Gaussian noise on a sum, where alternatives are")
+
+    def _check_apart(self, task: str, people: tuple[str, ...]) -> None:
+        """Nobody is in two alternatives."""
+        for other in parallel.others(task, self.store.tasks()) if people else ():
+            seen = self.store.appearances(other, people)
+            for place, person in enumerate(people):
+                if seen[person]:
+                    allowed = "who are in no other alternative of the task"
+                    raise InvalidArgument(f"members[{place}]", "one who is in another one", f"people {allowed}")
 
     def _check_members(self, task: str, batch: str, people: tuple[str, ...]) -> None:
         named = self.store.named(task)

@@ -9,14 +9,15 @@ Some tasks are parts of alternatives, such as sums over those whom a policy has 
 a person is in one alternative only, with all its parts, and the dearest alternative counts. Whoever is in one of them
 in the one world and in the other in the neighbouring one moves both by a contribution instead of a difference of two.
 Where reports lie in a ball around 0 that is half the sensitivity, and two halves, (mu/2)^2 + (mu'/2)^2, cost less than
-the dearer whole.
+the dearer whole; up to 1/sqrt 2 of the sensitivity they do not cost more. Reports that are farther from 0 than that,
+such as bits, have no alternatives: the ledger does not see them, whoever asks does (`loop.check_group`).
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import product
 
 from bandanna.accounting import accountant, events, gdp
@@ -38,6 +39,15 @@ def alternatives(tasks: Mapping[str, Batches]) -> Iterator[dict[str, Batches]]:
     always = [name for name in tasks if SEPARATOR not in name]
     for chosen in product(*(family.values() for family in families.values())):
         yield {name: tasks[name] for name in (*always, *(name for names in chosen for name in names))}
+
+
+def others(task: str, tasks: Iterable[str]) -> list[str]:
+    """The parts of the other alternatives of a part's own."""
+    if SEPARATOR not in task:
+        return []
+    family, alternative, _ = task.split(SEPARATOR)
+    parts = [(name, name.split(SEPARATOR)) for name in tasks if SEPARATOR in name]
+    return [name for name, (its, own, _) in parts if its == family and own != alternative]
 
 
 def within(tasks: Mapping[str, Batches], participations: int, budget: Budget) -> bool:

@@ -7,6 +7,7 @@ import os
 import secrets
 import warnings
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import wraps
 from os import PathLike
@@ -24,7 +25,7 @@ from bandanna.agent.background import Background
 from bandanna.agent.decisions import Decision, issue_client, recognise, recognise_client
 from bandanna.agent.kinds import encoding_of, saves_of
 from bandanna.agent.loop import Loop, as_columns
-from bandanna.agent.release import Release, coins_for
+from bandanna.agent.release import Overtaken, Release, coins_for
 from bandanna.agent.releases import calibrations, first_ask, recalibrate, release_seconds, reward_of
 from bandanna.agent.resume import resume
 from bandanna.agent.schema import check_arms, check_save, completed
@@ -301,7 +302,8 @@ class Agent:
                 work = None if batch is None else Release(loop, batch)
             if work is None:
                 return False
-            work.run()
+            with suppress(Overtaken):  # by a decision or by `close`
+                work.run()
         finally:
             loop.releasing.release()
         self.release_due()

@@ -3,6 +3,7 @@
 The noise of an answer is drawn before its expense is written, in memory, where nobody sees it: other decisions need
 not wait for it. What is interrupted before it is written was never released, and is drawn anew; what was written is
 the answer ever after. So `learn` may be run again from the state before the episode, and ends in the same state.
+Two threads may draw for one episode; the first that writes has released it, and what the other has drawn is dropped.
 """
 
 from __future__ import annotations
@@ -30,6 +31,10 @@ TASK, KEPT = "agent", "agent, kept"  # the agent's releases in its ledger, those
 
 class NotStored(Exception):
     """An answer that has to be drawn."""
+
+
+class Overtaken(Exception):
+    """Somebody else has released meanwhile: what was drawn here is seen by nobody, and nothing follows from it."""
 
 
 def entry_of(ask: Ask, episode: int) -> tuple[str, str, str | None]:
@@ -64,6 +69,7 @@ class Release:
     def __init__(self, loop: Loop, batch: Batch) -> None:
         self._loop, self._batch = loop, batch
         self._state, self._after = loop.now.state, loop.progress  # the progress after what was drawn so far
+        self._before = loop.progress  # what is drawn follows upon this, or not at all
         self._played, self._missing = loop.played(batch)
         self._coins = coins_for(loop.seed, batch.begin)
         self._kept: Desk | None = None
@@ -76,7 +82,13 @@ class Release:
         learned = close(loop.policy.learn(self._state, batch.episode), self._answer if draw else self._stored)
         self._write()
         with loop.lock:
+            self._check_first()
             loop.go_on(self._after, learned, batch, self._played)
+
+    def _check_first(self) -> None:
+        """Under the lock: nobody has released anything since."""
+        if self._loop.progress is not self._before:
+            raise Overtaken
 
     def _stored(self, ask: Ask) -> Estimate:
         """An answer that was written before."""
@@ -139,12 +151,13 @@ class Release:
             return estimates[0] if len(estimates) == 1 else estimates
 
         with loop.lock:
+            self._check_first()
             settled, loop.settled = loop.settled, False
             members = loop.members(batch, first.ask.arm) if first.ask.of == "episode" else None
             ledger.release(event, task=task, batch=name, data=data, draw=draw, members=members,
                            streams=first.ask.begun, one_of=group)  # fmt: skip
             loop.noted()
-            loop.settled = settled
+            self._before, loop.settled = loop.progress, settled
 
     def _rows(self, ask: Ask) -> Played:
         """Of the episode, or of those that were kept, this episode's among them."""

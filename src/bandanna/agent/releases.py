@@ -11,7 +11,7 @@ from bandanna.accounting.budgets import ZCDP, ApproxDP, Budget, PureDP, RenyiDP
 from bandanna.accounting.guarantee import Guarantee
 from bandanna.core import require
 from bandanna.core.sizes import Sizes
-from bandanna.errors import BudgetExceeded, InvalidStatistic
+from bandanna.errors import BudgetExceeded, InvalidArgument, InvalidStatistic
 from bandanna.mechanisms.sources import FastNoise, NoiseSource, SecureNoise
 from bandanna.policies.base import Ask, Policy, RunningSums
 from bandanna.protocols.channel import Channel
@@ -39,7 +39,10 @@ def noise_for(ask: Ask | None, seed: int | None) -> tuple[NoiseSource, np.random
 def affordable(policy: Policy[Any]) -> None:
     """Refuse a policy whose noise is not enough for its own budget, such as a paper's printed constants."""
     stated = next(policy.phases()).guarantee if isinstance(policy, RunningSums) else policy.guarantee
-    budget = policy.privacy.budget
+    budget, often = policy.privacy.budget, policy.privacy.participations
+    if policy.keeps and often > 1:
+        allowed = "1 where a policy keeps rows for later: somebody's reports would be in one sum"
+        raise InvalidArgument("participations", often, allowed)
     if budget is not None and not _keeps(stated, budget):
         raise BudgetExceeded(
             f"the policy's noise is not proven to keep {budget} for {policy.privacy.participations} participations: "

@@ -44,6 +44,8 @@ def people(played: Played) -> Iterator[tuple[Played, int]]:
 
 def is_in(policy: Policy[Any], ask: Ask, row: Played) -> bool:
     """Whether a report is made of the row."""
+    if ask.arm is not None and (row.arms is None or ask.arm != row.arms[0]):
+        return False
     return policy.report(ask, row, NoCoins()).values.shape[-2] > 0
 
 

@@ -22,6 +22,7 @@ from bandanna.core.domain import Box, Statistic
 from bandanna.core.estimate import Estimate
 from bandanna.core.linalg import first_best
 from bandanna.device.choice import Choice
+from bandanna.policies.arms.best_of_betas import Sampled, chances_of
 from bandanna.policies.arms.finite import FiniteArmed, Tallies, no_tallies, reward_guarantee
 from bandanna.policies.base import Ask, Frozen, Played
 from bandanna.policies.named import algorithm
@@ -33,8 +34,8 @@ from bandanna.protocols.clear import Clear
 class Thompson(FiniteArmed[Tallies]):
     """Finite-armed Thompson sampling over `horizon` rounds; rewards are clipped into `reward_range`.
 
-    The state's sums are successes. Every device draws from the posterior by its own coins; how likely its arm was is
-    not known in closed form, and said to be NaN.
+    The state's sums are successes. Every device draws from the posterior by its own coins; how likely its arm was has
+    no closed form, and is integrated when somebody asks.
     """
 
     side_by_side = True
@@ -65,7 +66,7 @@ class Thompson(FiniteArmed[Tallies]):
         gammas = gamma(np.broadcast_to(counts[..., None, :], shape), coins)
         successes, failures = gammas[..., : self.n_arms], gammas[..., self.n_arms :]
         arms = first_best(successes / (successes + failures))  # Beta(a, b) = G_a / (G_a + G_b)
-        return Choice(actions=arms, probabilities=np.full(arms.shape, np.nan))
+        return Sampled(actions=arms, computed=lambda: chances_of(arms, counts))
 
     def report(self, ask: Ask, played: Played, coins: Coins) -> Statistic:
         """Which arm it was, and whether it succeeded."""

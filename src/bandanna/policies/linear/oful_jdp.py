@@ -37,7 +37,7 @@ from bandanna.core.estimate import Estimate
 from bandanna.core.linalg import first_best, positive_inverse
 from bandanna.core.shapes import SymmetricMatrix
 from bandanna.device.choice import Choice, certain
-from bandanna.errors import CalibrationError, InvalidBudget
+from bandanna.errors import CalibrationError, InvalidArgument, InvalidBudget
 from bandanna.policies.arms.rewards import Rewards, rewards_in
 from bandanna.policies.base import Ask, Frozen, Played, Policy
 from bandanna.policies.linear.confidence import matrix_quantile, vector_quantile
@@ -136,6 +136,9 @@ class OFULJDP(Policy[State]):
         if self.privacy.pure or not self.privacy.noisy:
             allowed = "a finite budget for Gaussian noise: rho, or epsilon and delta > 0"
             raise InvalidBudget("privacy", self.privacy.budget, allowed)
+        if self.privacy.participations != 1:
+            allowed = "1: somebody's reports would be in one episode's vector"
+            raise InvalidArgument("participations", self.privacy.participations, allowed)
         check_size(self.privacy)
 
     @cached_property

@@ -1,0 +1,89 @@
+"""How likely a sampled arm was: against 30 digits, sums over arms, and frequencies."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import mpmath as mp
+import numpy as np
+import pytest
+
+import bandanna as bd
+from bandanna.core.coins import GeneratorCoins
+from bandanna.policies.arms import best_of_betas
+from bandanna.policies.arms.best_of_betas import chance_of
+from bandanna.policies.arms.finite import Tallies
+
+POSTERIORS = [
+    ([1, 1], [1, 1]),
+    ([5, 2, 1], [2, 7, 1]),
+    ([50, 40], [60, 70]),
+    ([1, 900], [1, 100]),
+    ([2, 30, 4], [1, 3, 9]),
+    ([1, 1], [300, 1]),
+]
+
+
+def exact(arm: int, alphas: list[int], betas: list[int]) -> Any:
+    """By 30 digits, in theta itself."""
+    others = [b for b in range(len(alphas)) if b != arm]
+    one = mp.beta(alphas[arm], betas[arm])
+
+    def density(x: Any) -> Any:
+        below = [mp.betainc(alphas[b], betas[b], 0, x, regularized=True) for b in others]
+        return x ** (alphas[arm] - 1) * (1 - x) ** (betas[arm] - 1) / one * mp.fprod(below)
+
+    means = [mp.mpf(a) / (a + b) for a, b in zip(alphas, betas, strict=True)]
+    ends = {mp.mpf(0), mp.mpf(1), *means, *(m + k * mp.mpf("0.02") for m in means for k in (-2, -1, 1, 2))}
+    return mp.quad(density, sorted(each for each in ends if 0 <= each <= 1))
+
+
+@pytest.mark.parametrize(("alphas", "betas"), POSTERIORS)
+def test_the_quadrature_is_exact(alphas: list[int], betas: list[int]) -> None:
+    """A probability is off by more than 1e-10 of itself."""
+    with mp.workdps(30):
+        for arm in range(len(alphas)):
+            expected = float(exact(arm, alphas, betas))
+            assert chance_of(arm, np.array(alphas, float), np.array(betas, float)) == pytest.approx(expected, rel=1e-10)
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e3, 1e6])
+def test_some_arm_is_best(scale: float) -> None:
+    """Probabilities do not sum to 1, however many plays there were."""
+    alphas, betas = 1 + scale * np.array([1.0, 0.999, 0.5, 0.0]), 1 + scale * np.array([1.0, 1.0, 0.5, 0.001])
+    assert sum(chance_of(arm, alphas, betas) for arm in range(4)) == pytest.approx(1.0, abs=1e-9)
+
+
+def test_nobody_waits_for_what_nobody_looks_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A simulation integrates; or what an agent says is not a probability."""
+    looked: list[int] = []
+    genuine = best_of_betas.chance_of
+
+    def noted(*how: Any) -> float:
+        looked.append(1)
+        return genuine(*how)
+
+    monkeypatch.setattr(best_of_betas, "chance_of", noted)
+    policy = bd.make("Thompson", n_arms=3, horizon=50)
+    bd.simulate(policy, bd.environments.FiniteArms(means=(0.8, 0.4, 0.2)), n_seeds=2)
+    assert not looked
+    agent = bd.Agent(policy=policy, test=True, seed=0)
+    for _ in range(5):
+        decision = agent.act()
+        assert 0 < decision.probability <= 1
+        agent.observe(decision.id, 1.0)
+    assert looked
+
+
+def test_side_by_side_every_run_has_its_own() -> None:
+    """Runs side by side are given each other's probabilities (false alarms: 1e-8)."""
+    sums, pulls = np.array([[3.0, 1.0], [0.0, 9.0]]), np.array([[4.0, 4.0], [5.0, 10.0]])
+    rng, policy = np.random.default_rng(0), bd.make("Thompson", n_arms=2, horizon=50)
+    state = Tallies(sums=sums, pulls=pulls, rounds=8)
+    choice = policy.act(state, np.zeros((2, 400, 2, 0)), GeneratorCoins(lambda name: rng))
+    for run in range(2):
+        for arm in np.unique(choice.actions[run]).tolist():
+            expected = chance_of(arm, 1 + sums[run], 1 + pulls[run] - sums[run])
+            mine = choice.actions[run] == arm
+            assert np.all(choice.probabilities[run, mine] == expected)
+            assert abs(np.mean(mine) - expected) < 6 * np.sqrt(expected * (1 - expected) / 400)
