@@ -3,7 +3,7 @@
     BANDANNA_BEFORE=/path/of/an/earlier/checkout python -m benchmarks before_and_after
     BANDANNA_BEFORE=... python -m benchmarks.before_and_after GLOC "DPE-FixedU"      # some names, as plain lines
 
-Two processes, one for each tree, take turns of a second or less, and the smallest CPU time of each counts: whoever else
+Two processes, one for each tree, take many short turns, and the smallest CPU time of each counts: whoever else
 uses the machine disturbs both alike. Calibration and imports are not measured. Without an earlier checkout there is
 nothing to compare.
 """
@@ -21,7 +21,7 @@ from typing import Any
 from benchmarks import Ratio
 
 HERE = Path(__file__).resolve().parent.parent
-TURNS = 9  # of each tree
+TURNS = 21  # of each tree
 SLOWER = 1.05  # than before, at most
 
 _LINEAR = {"dim": 5, "horizon": 20_000}
@@ -44,39 +44,39 @@ WORLDS: dict[str, tuple[str, dict[str, Any]]] = {
 # name -> arguments, world, seeds, rounds (None: the horizon)
 Case = tuple[dict[str, Any], str, int, int | None]
 CASES: dict[str, list[Case]] = {
-    "LinUCB": [(_LINEAR, "fixed", 20, 2000), (_LINEAR, "fresh", 20, 500)],
-    "LinUCB-JDP": [(_LINEAR | _DP, "fixed", 20, 2000), (_LINEAR | _DP, "fresh", 20, 500)],
-    "LinUCB-JDP-batched": [(_LINEAR | _DP, "fixed", 20, None), (_LINEAR | _DP, "fresh", 20, 1000)],
-    "LinUCB-LDP": [(_LINEAR | _DP, "fixed", 20, 2000), (_LINEAR | _DP, "fresh", 20, 500)],
-    "LinUCB-LDP-batched": [(_LINEAR | _DP, "fixed", 20, None), (_LINEAR | _DP, "fresh", 20, 1000)],
-    "LinUCB-SDP-Amp": [(_LINEAR | _DP, "fixed", 20, None), (_LINEAR | _DP, "fresh", 20, 1000)],
-    "LinUCB-SDP-Vec": [(_LINEAR | _DP, "fixed", 20, None), (_LINEAR | _DP, "fresh", 20, 1000)],
-    "LinUCB-CSDP": [(_LINEAR | _DP, "fixed", 20, None), (_LINEAR | _DP, "fresh", 20, 1000)],
-    "UCB1": [(_ARMS, "arms", 50, 5000)],
-    "Thompson": [(_ARMS, "arms", 50, 1000)],
+    "LinUCB": [(_LINEAR, "fixed", 20, 500), (_LINEAR, "fresh", 20, 200)],
+    "LinUCB-JDP": [(_LINEAR | _DP, "fixed", 20, 500), (_LINEAR | _DP, "fresh", 20, 200)],
+    "LinUCB-JDP-batched": [(_LINEAR | _DP, "fixed", 20, None), (_LINEAR | _DP, "fresh", 20, 400)],
+    "LinUCB-LDP": [(_LINEAR | _DP, "fixed", 20, 500), (_LINEAR | _DP, "fresh", 20, 200)],
+    "LinUCB-LDP-batched": [(_LINEAR | _DP, "fixed", 20, None), (_LINEAR | _DP, "fresh", 20, 400)],
+    "LinUCB-SDP-Amp": [(_LINEAR | _DP, "fixed", 20, None), (_LINEAR | _DP, "fresh", 20, 400)],
+    "LinUCB-SDP-Vec": [(_LINEAR | _DP, "fixed", 20, None), (_LINEAR | _DP, "fresh", 20, 400)],
+    "LinUCB-CSDP": [(_LINEAR | _DP, "fixed", 20, None), (_LINEAR | _DP, "fresh", 20, 400)],
+    "UCB1": [(_ARMS, "arms", 50, 1000)],
+    "Thompson": [(_ARMS, "arms", 50, 200)],
     "UCB-episodes": [(_ARMS, "arms", 50, None)],
     "AdaC-UCB": [(_ARMS | _ZCDP, "arms", 50, None)],
     "AdaP-UCB": [(_ARMS | _PURE, "arms", 50, None)],
     "DP-SE": [(_ARMS | _PURE, "arms", 50, None)],
     "SDP-SE": [(_ARMS | _DP, "arms", 50, None)],
-    "LDP-UCB": [(_ARMS | _PURE, "arms", 50, 2000)],
-    "GOPE": [(_SPHERE | {"horizon": 100_000}, "sphere", 20, None)],
-    "AdaC-GOPE": [(_SPHERE | _ZCDP | {"horizon": 100_000}, "sphere", 20, None)],
-    "AdaC-GOPE-early": [(_SPHERE | _ZCDP | {"horizon": 100_000}, "sphere", 20, None)],
-    "RS-OFUL": [(_SPHERE, "sphere", 5, None), (_SPHERE, "contexts", 5, None)],
-    "AdaC-OFUL": [(_SPHERE | _ZCDP, "sphere", 5, None), (_SPHERE | _ZCDP, "contexts", 5, None)],
+    "LDP-UCB": [(_ARMS | _PURE, "arms", 50, 1000)],
+    "GOPE": [(_SPHERE | {"horizon": 100_000}, "sphere", 5, None)],
+    "AdaC-GOPE": [(_SPHERE | _ZCDP | {"horizon": 100_000}, "sphere", 5, None)],
+    "AdaC-GOPE-early": [(_SPHERE | _ZCDP | {"horizon": 100_000}, "sphere", 5, None)],
+    "RS-OFUL": [(_SPHERE, "sphere", 2, None), (_SPHERE, "contexts", 1, None)],
+    "AdaC-OFUL": [(_SPHERE | _ZCDP, "sphere", 2, None), (_SPHERE | _ZCDP, "contexts", 1, None)],
     "AdaC-OFUL-JDP": [(_SPHERE | {"rho": 100.0}, "sphere", 2, 5000), (_SPHERE | {"rho": 100.0}, "contexts", 2, 5000)],
-    "DPE": [(_CLIENTS, "people", 20, None)],
-    "CDP-DPE": [(_CLIENTS | _DP, "people", 20, None)],
-    "LDP-DPE": [(_CLIENTS | _DP, "people", 20, None)],
-    "SDP-DPE": [(_CLIENTS | _DP, "people", 20, None)],
-    "Laplace-DPE": [(_CLIENTS | _PURE, "people", 20, None)],
-    "DPE-FixedU": [(_CLIENTS, "people", 20, None)],
-    "PE": [(_CLIENTS, "people", 20, None)],
-    "GLM-UCB": [(_GLM, "glm", 10, 1000)],
-    "GLOC": [(_GLM, "glm", 10, None)],
-    "ECOLog": [(_GLM, "glm", 10, 500)],
-    "RS-GLinUCB": [(_GLM, "glm", 10, None)],
+    "DPE": [(_CLIENTS, "people", 5, None)],
+    "CDP-DPE": [(_CLIENTS | _DP, "people", 5, None)],
+    "LDP-DPE": [(_CLIENTS | _DP, "people", 5, None)],
+    "SDP-DPE": [(_CLIENTS | _DP, "people", 5, None)],
+    "Laplace-DPE": [(_CLIENTS | _PURE, "people", 5, None)],
+    "DPE-FixedU": [(_CLIENTS, "people", 5, None)],
+    "PE": [(_CLIENTS, "people", 5, None)],
+    "GLM-UCB": [(_GLM, "glm", 10, 200)],
+    "GLOC": [(_GLM, "glm", 10, 500)],
+    "ECOLog": [(_GLM, "glm", 10, 100)],
+    "RS-GLinUCB": [(_GLM, "glm", 10, 200)],
     "B-GLinUCB": [(_GLM | {"horizon": 5000}, "glm", 10, None)],
     "GLM-JDP": [(_GLM | {"horizon": 5000, "epsilon": 8.0, "delta": 0.02}, "glm", 10, None)],
     "GLM-SDP": [(_GLM | {"horizon": 5000, "epsilon": 8.0, "delta": 0.01}, "glm", 10, None)],
