@@ -10,6 +10,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -69,7 +70,7 @@ class Statistic:
     def total(self) -> Floats:
         """The exact sum over users, (..., dim)."""
         if self.counts is None:
-            return self.values[..., 0, :] if self.values.shape[-2] == 1 else np.asarray(np.sum(self.values, axis=-2))
+            return self.values[..., 0, :] if self.values.shape[-2] == 1 else np.asarray(self.values.sum(axis=-2))
         return np.asarray((self.values * self.counts[..., None]).sum(axis=-2))
 
 
@@ -152,7 +153,7 @@ class Domain(ABC):
         array = self._rows(values)
         inside = self._projected(array)
         moved = self._apart(inside, array, _TOLERANCE * max(1.0, float(np.max(np.abs(self.upper)))))
-        return self.sealed(inside, clipped=np.sum(moved, axis=-1, dtype=np.int64))
+        return self.sealed(inside, clipped=moved.sum(axis=-1, dtype=np.int64))
 
     def check(self, values: ArrayLike) -> Floats:
         """Points of the domain, (..., users, dim), bit for bit as they came; what lies outside is refused.
@@ -161,7 +162,7 @@ class Domain(ABC):
         """
         array = self._rows(values).copy()
         outside = self._apart(self._projected(array), array, _ROUNDING * self.bound_of_entries)
-        if np.any(outside):
+        if outside.any():
             place = tuple(int(i) for i in np.argwhere(outside)[0])
             raise InvalidStatistic(
                 f"statistics[{_index(place)}]", array[place].tolist(), f"a point of {self} (clipping is off)"
@@ -261,10 +262,12 @@ class Box(Domain):
         """high - low."""
         return float(self.high - self.low)
 
-    @property
+    @cached_property
     def origin(self) -> Floats:
         """The end of the range that is nearer to 0, or 0."""
-        return np.full(self.dim, float(min(max(0.0, self.low), self.high)))
+        point = np.full(self.dim, float(min(max(0.0, self.low), self.high)))
+        point.setflags(write=False)
+        return point
 
     @property
     def lower(self) -> Floats:
@@ -353,7 +356,7 @@ def clip_norm(values: Floats, bound: float) -> Floats:
     values = np.ascontiguousarray(values)  # the entries of a vector are added in one order, in any company
     limit = bound * (1 + (values.shape[-1] + 8) * 2.0**-52)
     outside = ~(np.einsum("...i,...i->...", values, values) <= min(limit * limit, 1e300))
-    if not np.any(outside):
+    if not outside.any():
         return values
     long, inside = values[outside], values.copy()
     peaks = np.max(np.abs(long), axis=-1, keepdims=True)

@@ -65,9 +65,8 @@ class Rows(Domain):
         values[..., : self.size], values[..., self.size] = features, rewards
         if groups is not None:
             values[..., self.size + 1] = groups
-        x, r = values[..., : self.size], values[..., self.size]
-        over = np.maximum(inner(x, x) - 1, np.abs(r - self.reward_bound / 2) - self.reward_bound / 2)
-        if over.max() <= 0:  # the usual case: nothing to clip
+        within = rewards.min() >= 0 and rewards.max() <= self.reward_bound
+        if within and inner(features, features).max() <= 1:  # the usual case: nothing to clip
             return self.sealed(values, clipped=np.zeros(rewards.shape[:-1], dtype=np.int64))
         all_finite("features", features)
         all_finite("rewards", rewards)

@@ -97,7 +97,7 @@ def _walk(z: Floats, weights: Floats, *, target: float, away: bool) -> Floats:
         most = int(np.argmax(squares))
         if squares[most] <= target:
             inverse, squares = _leverages(z, weights)  # without the rounding of the updates
-            if np.max(squares) <= target:
+            if squares.max() <= target:
                 return weights
             most = int(np.argmax(squares))
         place = most
@@ -135,13 +135,13 @@ def _leverages(z: Floats, weights: Floats) -> tuple[Floats, Floats]:
 
 
 def _certified(z: Floats, weights: Floats) -> Design:
-    weights = weights / np.sum(weights)
+    weights = weights / weights.sum()
     _, squares = _leverages(z, weights)
     support = np.flatnonzero(weights)
     return Design(
         support=support,
         weights=weights[support],
-        g=float(np.max(squares)) * (1 + 1e-9),
+        g=float(squares.max()) * (1 + 1e-9),
         rank=int(z.shape[1]),
         coordinates=z,
     )

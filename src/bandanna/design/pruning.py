@@ -35,4 +35,4 @@ def prune(z: Floats, weights: Floats) -> Floats:
         free = free[:, 1:] - np.outer(free[:, 0] / free[first, 0], free[first, 1:])
     pruned = np.zeros_like(weights)
     pruned[held] = kept
-    return np.asarray(pruned / np.sum(pruned))
+    return np.asarray(pruned / pruned.sum())

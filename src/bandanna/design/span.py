@@ -21,7 +21,7 @@ def arms_matrix(arms: ArrayLike) -> Floats:
     if not np.all(np.isfinite(rows)):
         place = tuple(int(i) for i in np.argwhere(~np.isfinite(rows))[0])
         raise InvalidArgument(f"arms[{place[0]}, {place[1]}]", float(rows[place]), "finite numbers")
-    if not np.any(rows):
+    if not rows.any():
         raise InvalidArgument("arms", "zero vectors only", "at least one arm that is not zero")
     return rows
 

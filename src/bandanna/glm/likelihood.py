@@ -99,7 +99,7 @@ def maximum_likelihood(
         newton, small = _newton_step(rows, theta[left], tolerance)
         theta[left] -= newton
         converged[left[small]] = True
-        if np.any(small):
+        if small.any():
             left, rows = left[~small], rows.only(~small)
     if not np.all(np.isfinite(theta)):
         _refuse_what_is_not_finite(features=features, rewards=rewards, weights=weights, start=start)
@@ -161,7 +161,7 @@ def _backtracked(rows: _Rows, theta: Floats, move: Floats, promised: Floats) -> 
     for _ in range(60):
         after = rows.loss(theta - scale[:, None] * move)
         worse = after > before - 1e-4 * scale * promised + 1e-12 * np.abs(before)
-        if not np.any(worse):
+        if not worse.any():
             break
         scale = np.where(worse, scale / 2, scale)
     return scale[:, None] * move

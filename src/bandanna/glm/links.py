@@ -237,9 +237,9 @@ class TruncatedPoisson(Link):
     def _chances(self, z: Floats) -> tuple[Floats, Floats]:
         """P(k | z), (..., R + 1), and b(z)."""
         logs = np.asarray(z)[..., None] * self._counts - special.gammaln(self._counts + 1)
-        top = np.max(logs, axis=-1, keepdims=True)
+        top = logs.max(axis=-1, keepdims=True)
         weights = np.exp(logs - top)
-        total = np.sum(weights, axis=-1, keepdims=True)
+        total = weights.sum(axis=-1, keepdims=True)
         return weights / total, (top + np.log(total))[..., 0]
 
     def mean(self, z: Floats) -> Floats:

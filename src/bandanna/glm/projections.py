@@ -50,7 +50,7 @@ def onto_both(
     moving = far | (np.sum(points**2, axis=-1) > ball**2)  # (...): each stops by itself, in any company
     y, p, q = np.array(points), np.zeros_like(points), np.zeros_like(points)
     for _ in range(sweeps):
-        if not np.any(moving):
+        if not moving.any():
             break
         inside = onto_ellipsoid(y + p, centre, matrix, radius)
         p = y + p - inside

@@ -63,7 +63,7 @@ class OuterProducts(SymmetricMatrix):
         rows, columns = self._above
         stacked = np.concatenate([x * x, math.sqrt(2) * x[..., rows] * x[..., columns]], axis=-1) * w[..., None]
         moved = np.any(np.abs(x - features) > 1e-9, axis=-1) | (np.abs(w - weights) > 1e-9 * self.bound)
-        return self.sealed(stacked, clipped=np.sum(moved, axis=-1, dtype=np.int64))
+        return self.sealed(stacked, clipped=moved.sum(axis=-1, dtype=np.int64))
 
 
 @dataclass(frozen=True, kw_only=True)

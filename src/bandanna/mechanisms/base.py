@@ -54,9 +54,9 @@ class Mechanism(ABC):
     def integers(self, value: ArrayLike) -> NDArray[np.int64]:
         """The value as 64-bit integers of shape (..., dim), or an error that names what is wrong."""
         array = numbers("value", value, "64-bit integers: round before the release", kinds="iu")
-        if (array >= _ROOM).any() or (array <= -_ROOM).any():
+        if array.size and (array.max() >= _ROOM or array.min() <= -_ROOM):
             raise InvalidStatistic("value", "an entry of size 2^62 or more", "integers below 2^62 in size")
-        return self._shaped(array.astype(np.int64))
+        return self._shaped(array.astype(np.int64, copy=False))
 
     def _shaped(self, array: NDArray[_Number]) -> NDArray[_Number]:
         """The array, if its last axis is the mechanism's."""

@@ -89,7 +89,7 @@ class Assigned(Episode):
     @property
     def users(self) -> int:
         """Rounds of one run."""
-        return int(np.sum(self.plays))
+        return int(self.plays.sum())
 
     def arms_at(self, places: Ints) -> Ints:
         """Of one run, the arms of its rounds 0, 1, ..., (n,) -> (n,)."""
@@ -357,9 +357,9 @@ def put(state: State, place: Any, new: State) -> State:
 
 def blended(wanted: Bools, new: State, old: State) -> State:
     """States of seeds side by side: the new one of some seeds (S,), the old one of the others."""
-    if np.all(wanted):
+    if wanted.all():
         return new
-    if not np.any(wanted):
+    if not wanted.any():
         return old
     chosen = {}
     for each in fields(new):  # type: ignore[arg-type]

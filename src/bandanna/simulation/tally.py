@@ -37,7 +37,7 @@ class Tally:
     def of_seed(self, place: int, begun: int, gaps: Floats, rewards: Floats) -> None:
         """Rounds of one seed, (rounds,) each, which has played `begun` of them before."""
         self.own(np.array([place]), begun, gaps[None])
-        self.rewards[place] += np.sum(rewards)
+        self.rewards[place] += rewards.sum()
 
     def own(self, rows: NDArray[np.int64], begin: int, gaps: Floats) -> None:
         """Losses (rows, rounds) of some seeds after round `begin`, of rounds that were tallied as lossless for them."""

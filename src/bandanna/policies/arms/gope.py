@@ -186,7 +186,7 @@ class GOPE(Policy[State]):
         half = released.total[: directions.shape[1]]
         half = moved @ half if self._early else g * half  # V^{-1/2} sum a r
         values = z @ np.linalg.solve(root.T, half)  # <theta, b> of every active arm
-        keep = np.max(values) - values <= 2 * self.threshold(state.phase)
+        keep = values.max() - values <= 2 * self.threshold(state.phase)
         active = state.active[keep]
         same = len(active) == len(state.active)
         geometry = state.geometry if same else _geometry(state.arms, active)

@@ -190,7 +190,7 @@ class Elimination(FiniteArmed[State]):
             total = float(released.total[0])
             unit = total if self.shuffled else (total - users * self.domain.low) / self.domain.width
             means[step] = unit / users
-        keep = np.max(means) - means <= 2 * self.width(state.epoch)  # the elimination rule
+        keep = means.max() - means <= 2 * self.width(state.epoch)  # the elimination rule
         active = np.zeros(self.n_arms, dtype=bool)
         active[episode.arms[keep]] = True
         return State(epoch=state.epoch + 1, active=active, batches=state.batches + len(means))

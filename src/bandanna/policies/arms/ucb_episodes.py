@@ -109,14 +109,14 @@ class UCBEpisodes(FiniteArmed[State]):
     def episode(self, state: State) -> Assigned:
         """The arm that is played next, as often as it was played before: (*R, 1), (*R, 1)."""
         unplayed = state.lengths == 0
-        fresh = np.any(unplayed, axis=-1)
-        if np.all(fresh):
+        fresh = unplayed.any(axis=-1)
+        if fresh.all():
             arms = np.argmax(unplayed, axis=-1)
         else:
             best = first_best(np.where(unplayed, -math.inf, self.index(state)))
             arms = np.where(fresh, np.argmax(unplayed, axis=-1), best)
         before = np.take_along_axis(state.pulls, arms[..., None], axis=-1)
-        return Assigned(number=int(np.max(state.episodes)), arms=arms[..., None], plays=np.maximum(before, 1))
+        return Assigned(number=int(state.episodes.max()), arms=arms[..., None], plays=np.maximum(before, 1))
 
     def learn(self, state: State, episode: Assigned) -> Generator[Ask, Estimate, State]:
         """One release per arm and episode."""

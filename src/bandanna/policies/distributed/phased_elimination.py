@@ -75,7 +75,7 @@ class Phase(Assigned):
     @property
     def answers(self) -> int:
         """How many people answer: the clients, or one for every round."""
-        return int(np.sum(self.plays)) if self.clients is None else self.clients
+        return int(self.plays.sum()) if self.clients is None else self.clients
 
 
 @algorithm("DPE", paper="001")
@@ -175,7 +175,7 @@ class PhasedElimination(Policy[State]):
     def episode(self, state: State) -> Phase:
         """The next phase."""
         arms, scale = state.arms[state.active], 2**state.number  # h_l
-        if np.any(arms):
+        if arms.any():
             design = state.design or (near_optimal_design if self.design == "near" else optimal_design)(arms)
             support, plays, z = design.support, design.plays(scale), design.coordinates
             gram = (z[support] * plays[:, None]).T @ z[support]  # V_l, in coordinates of the span
@@ -194,9 +194,17 @@ class PhasedElimination(Policy[State]):
 
     def protocol(self, phase: Phase) -> BatchProtocol:
         """How the phase's reports are collected, confirmed to be within the guarantee."""
-        protocol = protocol_of(self.privacy, actions=len(phase.arms), clients=phase.answers, bound=self.bound)
-        confirm(protocol, self.privacy, self.guarantee)
-        return protocol
+        size = len(phase.arms), phase.answers
+        if size not in self._confirmed:
+            protocol = protocol_of(self.privacy, actions=size[0], clients=size[1], bound=self.bound)
+            confirm(protocol, self.privacy, self.guarantee)
+            self._confirmed[size] = protocol
+        return self._confirmed[size]
+
+    @cached_property
+    def _confirmed(self) -> dict[tuple[int, int], BatchProtocol]:
+        """By how many actions were played, and how many answered."""
+        return {}
 
     def width_of(self, state: State, phase: Phase) -> float:
         """W_l."""
@@ -225,7 +233,7 @@ class PhasedElimination(Policy[State]):
         domain, rows = ask.protocol.domain, played.rewards
         if played.arms is not None:
             rows = np.where(ask.at == played.arms[:, None], rows[:, None], 0.0)
-        if np.min(rows) >= -self.bound and np.max(rows) <= self.bound:  # nothing to clip
+        if rows.min() >= -self.bound and rows.max() <= self.bound:  # nothing to clip
             return domain.sealed(rows, clipped=np.zeros(rows.shape[:-2], dtype=np.int64), counts=played.counts)
         inside = domain.admit(rows)
         return domain.sealed(inside.values, clipped=inside.clipped, counts=played.counts)
@@ -241,8 +249,8 @@ class PhasedElimination(Policy[State]):
             raise InvalidArgument("averages", f"array of shape {averages.shape}", allowed)
         all_finite("averages", averages)
         estimates = episode.gain @ averages
-        kept = np.max(estimates) - estimates <= 2 * self.width_of(state, episode)
-        same = episode.design if np.all(kept) else None
+        kept = estimates.max() - estimates <= 2 * self.width_of(state, episode)
+        same = episode.design if kept.all() else None
         return replace(state, active=state.active[kept], number=state.number + 1, design=same)
 
     def best(self, snapshot: State, contexts: Floats) -> Ints:

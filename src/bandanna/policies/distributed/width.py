@@ -71,7 +71,7 @@ def _laplace_width(variances: Floats, peaks: Floats, terms: Floats, log: float) 
     shares = np.linspace(0.02, 0.98, 49)  # t a_b
     t = shares / peaks[:, None]  # (K, 49)
     widths = (log + t**2 * variances[:, None] / 2 - terms[:, None] * np.log1p(-(shares**2))) / t
-    return float(np.max(np.min(widths, axis=1)))
+    return float(np.max(widths.min(axis=1)))
 
 
 def printed_width(known: Uncertainty, protocol: BatchProtocol, log: float, *, dim: int, scale: float) -> float:

@@ -164,8 +164,8 @@ class Batched(GLMPolicy[BatchedState]):
         flat = scaled.reshape(-1, *scaled.shape[-2:])
         weights = designs(flat, alive.reshape(-1, shape[-1])).reshape(shape)
         uniforms = coins.uniform(shape[:-1], "designs")
-        passed = np.cumsum(weights, axis=-1) <= uniforms[..., None] * np.sum(weights, axis=-1, keepdims=True)
-        drawn = np.minimum(np.sum(passed, axis=-1), shape[-1] - 1)
+        passed = np.cumsum(weights, axis=-1) <= uniforms[..., None] * weights.sum(axis=-1, keepdims=True)
+        drawn = np.minimum(passed.sum(axis=-1), shape[-1] - 1)
         held = np.take_along_axis(weights, drawn[..., None], axis=-1)[..., 0] > 0
         drawn = np.where(held, drawn, np.argmax(weights, axis=-1))  # rounding at the end of the sum
         chances = np.take_along_axis(weights, drawn[..., None], axis=-1)[..., 0]

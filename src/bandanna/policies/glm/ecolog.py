@@ -127,7 +127,7 @@ def _proximal(
     """
     found = _on_line(centre, inverse, x, r, copies / (2 * weight))
     outside = np.sum(found**2, axis=-1) > bound**2
-    if not np.any(outside):
+    if not outside.any():
         return found
     values, vectors = np.linalg.eigh(matrix[outside])
     c = (centre[outside][..., None, :] @ vectors)[..., 0, :] * values * weight  # w W c in the eigenvectors

@@ -241,7 +241,7 @@ class GLMJDP(JDPRules[JDPState]):
         index, place = np.arange(len(contexts)), np.arange(contexts.shape[1])
         inverse, repaired = self.v_inverse(totals[:, :-1])
         norms = norms_of(contexts, inverse)
-        explore = valid & (np.max(norms, axis=2) >= self.threshold)
+        explore = valid & (norms.max(axis=2) >= self.threshold)
         actions = self.choose(contexts, norms, state.theta_o, state.theta_tau, state.h_inverse)
         first = explore[:, 0]
         actions[first, 0] = np.argmax(norms[first, 0], axis=1)
@@ -250,7 +250,7 @@ class GLMJDP(JDPRules[JDPState]):
         added = np.cumsum(leaves, axis=1)  # (s, B, dim)
         released = totals[:, 1:] + added
         outgrown = np.any(self._outgrown(state, released), axis=2)
-        taken = np.where(first, 1, np.minimum(first_true(explore), np.sum(valid, axis=1)))
+        taken = np.where(first, 1, np.minimum(first_true(explore), valid.sum(axis=1)))
         taken = np.minimum(taken, first_true(outgrown) + 1)
         last = taken - 1
         after = replace(

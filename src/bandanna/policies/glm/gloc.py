@@ -101,7 +101,7 @@ class GLOC(EveryRound[GLOCState]):
         else:
             matrix = matrix + features[..., :, None] * features[..., None, :]
             outside = inner(theta, theta) > self.parameter_bound**2
-            if np.any(outside):
+            if outside.any():
                 theta[outside] = onto_ball_in_norm(theta[outside], matrix[outside], self.parameter_bound)
         return GLOCState(
             rounds=state.rounds + 1,

@@ -134,7 +134,7 @@ class RarelySwitching(GLMPolicy[State]):
     def decided(self, contexts: Floats, v_inverse: Floats, theta_o: Floats, centre: Floats, inverse: Floats) -> Choice:
         """Criterion I, else `choose`: contexts (*R, n, K, d), matrices (*R, d, d) and vectors (*R, d)."""
         norms = norms_of(contexts, v_inverse[..., None, :, :])
-        explore = np.max(norms, axis=-1) >= self.threshold
+        explore = norms.max(axis=-1) >= self.threshold
         actions = self.choose(contexts, norms, theta_o, centre, inverse)
         return certain(np.where(explore, np.argmax(norms, axis=-1), actions), np.where(explore, EXPLORED, REST))
 

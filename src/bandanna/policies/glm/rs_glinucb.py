@@ -131,7 +131,7 @@ class RSGLinUCB(RSRules[RSState]):
         h = np.take_along_axis(running, last[..., None, None], axis=-3)[..., 0, :, :]
         due = np.take_along_axis(grown, last, axis=-1)[..., 0]
         inverse = state.h_inverse
-        if np.any(live):
+        if live.any():
             inverse = np.where(live[..., None, None], np.linalg.inv(h), inverse)
         after = replace(
             state,
@@ -173,9 +173,11 @@ class RSGLinUCB(RSRules[RSState]):
         """Up to the first explored round, that one included, or to criterion II."""
         if self.live and np.all(state.switches > 0):
             contexts, valid = contexts[:, :1], valid[:, :1]
-        index, rounds = np.arange(len(contexts)), np.sum(valid, axis=1)
+        index, rounds = np.arange(len(contexts)), valid.sum(axis=1)
         norms = norms_of(contexts, state.v_inverse[:, None])
-        explore = valid & (np.max(norms, axis=2) >= self.threshold)
+        explore = valid & (norms.max(axis=2) >= self.threshold)
+        if explore[:, 0].all():
+            return self._all_explore(state, contexts[:, 0], norms[:, 0])
         waits = self.due(state) & ~explore[:, 0]  # for estimates, which explored rounds do without
         actions = self.choose(contexts, norms, state.next_o, self._centre(state), state.h_inverse)
         limit = np.where(waits, 0, np.minimum(first_true(explore), rounds))
@@ -192,3 +194,10 @@ class RSGLinUCB(RSRules[RSState]):
             taken = taken + (known & explore[index, following])
         due = waits | (after.late & known & ~explore[index, following])
         return Ahead(actions=actions, groups=groups, taken=taken, state=after, due=due)
+
+    def _all_explore(self, state: RSState, contexts: Floats, norms: Floats) -> Ahead[RSState]:
+        """One round that all runs explore: (s, K, d), (s, K)."""
+        arms, everyone = np.argmax(norms, axis=-1), np.arange(len(norms))
+        groups, once = np.full((len(norms), 1), EXPLORED), np.ones(len(norms), dtype=np.int64)
+        after = self._explored(state, contexts[everyone, arms])
+        return Ahead(actions=arms[:, None], groups=groups, taken=once, state=after, due=np.zeros_like(state.stale))

@@ -193,7 +193,7 @@ class OFULJDP(Policy[State]):
     def matrix_bound(self) -> float:
         """Sigma."""
         stds = self.matrix.prefix_std()
-        return float(np.max(stds)) * matrix_quantile(self.dim, self.failure / 3 / len(stds))
+        return float(stds.max()) * matrix_quantile(self.dim, self.failure / 3 / len(stds))
 
     @cached_property
     def regulariser(self) -> float:

@@ -54,7 +54,7 @@ class LevelMixer(Mixer):
         """Some more users of one lowest batch: (..., users, k dim)."""
         same_replicates(messages, held.totals[0].shape[:-1])
         pairs = zip(held.totals, self._blocks(messages), strict=True)
-        totals = tuple(before + np.sum(block, axis=-2) for before, block in pairs)
+        totals = tuple(before + block.sum(axis=-2) for before, block in pairs)
         return replace(held, users=held.users + messages.shape[-2], totals=totals)
 
     def close(self, held: HeldLevels) -> Full:

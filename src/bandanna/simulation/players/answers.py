@@ -60,4 +60,4 @@ class Answers:
 
 def _most_users(statistic: Statistic) -> int:
     """Of the seed with most of them."""
-    return statistic.values.shape[-2] if statistic.counts is None else int(np.max(np.sum(statistic.counts, axis=-1)))
+    return statistic.values.shape[-2] if statistic.counts is None else int(statistic.counts.sum(axis=-1).max())

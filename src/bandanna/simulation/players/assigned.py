@@ -52,7 +52,7 @@ def _side_by_side(
         ended = (playing == plays) & (pulls.played < rounds)  # what ends with the run decides nothing: not released
         state = blended(ended, answers.learn(state, episode, rows), state)
         releases, users = releases + ended, np.where(ended, pulls.played, users)
-    return int(np.max(releases)), int(np.max(users)), policy.counts(state)
+    return int(releases.max()), int(users.max()), policy.counts(state)
 
 
 def _one_by_one(
@@ -67,7 +67,7 @@ def _one_by_one(
         while pulls.played[seed] < rounds:
             episode = policy.episode(state)
             assert isinstance(episode, Assigned)
-            whole = int(np.sum(episode.plays))
+            whole = int(episode.plays.sum())
             playing = min(whole, rounds - int(pulls.played[seed]))
             rows = pulls.one(seed, episode.arms, episode.plays, playing, in_turn=episode.in_turn)
             if episode.released and playing == whole:

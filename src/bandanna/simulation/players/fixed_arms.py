@@ -55,13 +55,13 @@ class FixedArms:
         features, means = contexts[:, 0], block[:, 0]  # (S, K, d), (S, K)
         self.world, self.dim, self.coins = world, policy.dim, StreamCoins(world.streams)
         self.arms = policy.tabulate(features)
-        self.means, self.gaps = means.ravel(), (np.max(means, axis=1, keepdims=True) - means).ravel()
+        self.means, self.gaps = means.ravel(), (means.max(axis=1, keepdims=True) - means).ravel()
         self.first = means.shape[1] * np.arange(len(means))  # where each seed's arms begin in the tables
         ones = policy.statistic(features, np.ones(means.shape))
         self.reports = ones.values.reshape(-1, ones.values.shape[-1])  # (S K, dim): at reward 1
         self.clips = (np.linalg.norm(features, axis=-1) > 1 + 1e-9).ravel()
         self.clipped = np.zeros(len(means), dtype=np.int64)
-        self._anything_clipped = bool(np.any(self.clips))
+        self._anything_clipped = bool(self.clips.any())
 
     def play(self, policy: RunningSums[Any], snapshot: Any, rounds: int, tally: Tally) -> list[Group]:
         """One episode, in groups of users."""
@@ -105,8 +105,8 @@ class FixedArms:
         place, begin = self.first + first, tally.done
         gaps, ties = self.gaps[place], None
         if tied is not None:
-            choices = np.sum(tied, axis=1)
-            order = np.argsort(~tied, axis=1, kind="stable")[:, : int(np.max(choices))]
+            choices = tied.sum(axis=1)
+            order = np.argsort(~tied, axis=1, kind="stable")[:, : int(choices.max())]
             rows = np.flatnonzero(choices > 1)
             ties = Ties(begin=begin, choices=choices, places=self.first[:, None] + order, rows=rows)
             gaps[rows] = 0.0
@@ -169,7 +169,7 @@ class FixedArms:
     def _rewards(self, users: Integers, tally: Tally) -> Floats:
         """Rewards one by one, (S, rounds), clipped to [0, 1]; tallied, and reports counted that are clipped."""
         rewards = self.world.rewards(self.means[users])
-        tally.rewards += rewards[:, 0] if rewards.shape[1] == 1 else np.sum(rewards, axis=1)
+        tally.rewards += rewards[:, 0] if rewards.shape[1] == 1 else rewards.sum(axis=1)
         if self.world.binary and not self._anything_clipped:
             return rewards
         inside, moved = clip_rewards(rewards)

@@ -124,8 +124,8 @@ def _part(policy: RunningSums[Any], world: World, snapshot: Any, rounds: int, ta
         chosen = np.take_along_axis(means, actions[..., None], axis=2)[..., 0]
         features = np.take_along_axis(contexts, actions[..., None, None], axis=2)[:, :, 0]
         rewards = world.rewards(chosen)
-        tally.varying(np.max(means, axis=2) - chosen)
-        tally.rewards += np.sum(rewards, axis=1)
+        tally.varying(means.max(axis=2) - chosen)
+        tally.rewards += rewards.sum(axis=1)
         parts.append(policy.statistic(features, rewards))
     if len(parts) == 1:
         return parts[0]

@@ -21,7 +21,7 @@ def play(policy: Policy[Any], world: World, tally: Tally, rounds: int, *, path: 
     if not world.fixed:
         raise InvalidArgument("env", type(world.environment).__name__, "arms that stay the same in every round")
     table = world.means(world.contexts(0, 1))[:, 0]  # (S, K)
-    gaps, seeds = np.max(table, axis=1, keepdims=True) - table, np.arange(tally.n_seeds)
+    gaps, seeds = table.max(axis=1, keepdims=True) - table, np.arange(tally.n_seeds)
     nothing = np.zeros((tally.n_seeds, 1, table.shape[1], 0))  # features of arms that have none
     coins = StreamCoins(world.streams)
     answers = Answers(policy, ReplicatedNoise(world.streams), coins, "messages")

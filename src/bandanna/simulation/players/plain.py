@@ -70,7 +70,7 @@ class Seed:
             if isinstance(episode, Until):
                 rows, ended = self._until(left)
             elif isinstance(episode, Assigned):
-                whole = int(np.sum(episode.plays))
+                whole = int(episode.plays.sum())
                 rows, ended = self._assigned(episode, min(whole, left)), whole <= left
             else:
                 assert isinstance(episode, Frozen)  # rounds are at most the policy's horizon
@@ -139,7 +139,7 @@ class Seed:
 
     def _note(self, means: Floats, arms: Ints, rewards: Floats) -> None:
         """Regret and rewards go to the seed's row of the tally."""
-        self.tally.of_seed(self.place, self.done, np.max(means, axis=1) - self._of(means, arms), rewards)
+        self.tally.of_seed(self.place, self.done, means.max(axis=1) - self._of(means, arms), rewards)
         self.done += len(arms)
 
     @staticmethod

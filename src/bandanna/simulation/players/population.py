@@ -43,7 +43,7 @@ def play(policy: Policy[Any], world: World, tally: Tally, rounds: int, *, path: 
         allowed = f"at least {needed} users: every phase of the schedule asks clients who were never asked"
         raise InvalidArgument("env.size", size, allowed)
     means = world.global_means()  # (S, K)
-    best, seeds = np.max(means, axis=1), []
+    best, seeds = means.max(axis=1), []
     for place, rng in enumerate(world.streams.generators(policy.noise_stream)):
         asked, own = (
             Inquiry(policy, world, place, FastNoise(rng), path),
@@ -76,7 +76,7 @@ def _run(policy: Policy[Any], asked: Inquiry, tally: Tally, rounds: int, gaps: F
         for arm, plays in zip(episode.arms, episode.plays, strict=True):
             if playing := min(int(plays), rounds - tally.done):
                 tally.steady(gaps[arm : arm + 1], playing)
-        if np.sum(episode.plays) <= left:
+        if episode.plays.sum() <= left:
             state = close(policy.learn(state, episode), lambda ask, now=episode: asked.answer(ask, now))  # type: ignore[misc]
             asked.counts.update({"phases": 1, "actions": len(episode.arms)})
         elif episode.clients is None:  # whoever was asked has answered
@@ -98,7 +98,7 @@ class Inquiry:
         """Ask the clients of an episode."""
         assert isinstance(ask.protocol, BatchProtocol)
         if episode.clients is None:
-            self.count(int(np.sum(episode.plays)), numbers=1, bits=FLOAT_BITS)
+            self.count(int(episode.plays.sum()), numbers=1, bits=FLOAT_BITS)
             return ask.protocol.release(self._strangers(ask, episode), self.source, path=self.path)
         self.count(episode.clients, numbers=len(episode.arms), bits=ask.protocol.bits_per_user)
         arms, each = self.arms[episode.arms], self.path == "messages"
@@ -147,5 +147,5 @@ def _mean(domain: Domain, reports: Iterable[Statistic], users: int) -> Statistic
     """One row, the mean of all, shared by all: the same sum."""
     total, clipped = np.zeros(domain.dim), np.zeros((), dtype=np.int64)
     for block in reports:
-        total, clipped = total + np.sum(block.values, axis=0), clipped + block.clipped
+        total, clipped = total + block.values.sum(axis=0), clipped + block.clipped
     return domain.sealed(total[None] / users, clipped=clipped, counts=np.array([users], dtype=np.int64))

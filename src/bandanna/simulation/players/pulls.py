@@ -33,7 +33,7 @@ class Pulls:
         if not world.fixed:
             raise InvalidArgument("env", type(world.environment).__name__, "arms that stay the same in every round")
         means = world.means(world.contexts(0, 1))[:, 0]  # (S, K)
-        self.means, self.gaps = means, np.max(means, axis=1, keepdims=True) - means
+        self.means, self.gaps = means, means.max(axis=1, keepdims=True) - means
         self.world, self.tally = world, tally
         self.low, self.high = (-math.inf, math.inf) if domain is None else (domain.low, domain.high)
         self.clipped = np.zeros(len(means), dtype=np.int64)
@@ -70,7 +70,7 @@ class Pulls:
         values, chances = self._scale
         rng = self.world.streams.generators("reward sums")[seed]
         counts = rng.multinomial(played, chances(self.means[seed, arms]))  # (k, V)
-        self._note(seed, np.sum(counts, axis=0))
+        self._note(seed, counts.sum(axis=0))
         return Played(rewards=np.tile(values, len(arms)), arms=np.repeat(arms, len(values)), counts=counts.reshape(-1))
 
     def _in_a_row(self, seed: int, arms: Integers, plays: Integers, rounds: int) -> Integers:
@@ -110,7 +110,7 @@ class Pulls:
         for begin in range(0, rounds, _BLOCK):
             rewards = self._own[seed].rewards(np.full((1, min(_BLOCK, rounds - begin)), self.means[seed, arm]))[0]
             self.clipped[seed] += np.count_nonzero(np.abs(rewards - np.clip(rewards, self.low, self.high)) > 1e-9)
-            self.tally.rewards[seed] += np.sum(rewards)
+            self.tally.rewards[seed] += rewards.sum()
             blocks.append(rewards)
         return np.concatenate(blocks)
 
@@ -120,7 +120,7 @@ class Pulls:
         self.tally.regret += gaps[:, None] * passed
         self.tally.total += gaps * rounds
         self.played += rounds
-        self.tally.done = int(np.min(self.played))
+        self.tally.done = int(self.played.min())
 
 
 def _scale(world: World) -> tuple[Floats, Callable[[Floats], Floats]] | None:

@@ -35,8 +35,8 @@ class Chunk:
         arms = actions[..., None]
         features = np.take_along_axis(self.contexts, arms[..., None], axis=2)[:, :, 0]
         rewards = np.take_along_axis(self.outcomes, arms, axis=2)[..., 0]
-        tally.varying(np.max(self.means, axis=2) - np.take_along_axis(self.means, arms, axis=2)[..., 0])
-        tally.rewards += np.sum(rewards, axis=1)
+        tally.varying(self.means.max(axis=2) - np.take_along_axis(self.means, arms, axis=2)[..., 0])
+        tally.rewards += rewards.sum(axis=1)
         if self.clips is None:
             return features, rewards, np.zeros(len(actions), dtype=np.int64)
         return features, rewards, np.sum(np.take_along_axis(self.clips, arms, axis=2), axis=(1, 2))
@@ -61,7 +61,7 @@ def read_all_arms(world: World, span: range, policy: Any) -> Chunk:
     outcomes = policy.domain.project(drawn)
     features, moved = _seen(contexts, policy)
     clips = None
-    if np.any(moved) or not np.array_equal(outcomes, drawn):
+    if moved.any() or not np.array_equal(outcomes, drawn):
         clips = np.asarray((np.abs(outcomes - drawn) > 1e-9) | moved, dtype=np.int64)  # a report is counted once
     return Chunk(start=span.start, stop=span.stop, contexts=features, means=means, outcomes=outcomes, clips=clips)
 

@@ -52,8 +52,8 @@ def play(policy: Any, world: World, tally: Tally, rounds: int, *, path: str) -> 
         clipped[place] = answers.clipped
     return Run(
         guarantee=policy.guarantee,
-        releases=int(np.max(switches)),
-        users=int(np.max(users)),
+        releases=int(switches.max()),
+        users=int(users.max()),
         reports=rounds,
         clipped=clipped,
         repairs=np.zeros(tally.n_seeds, dtype=np.int64),
@@ -81,6 +81,6 @@ class _Seed:
         """Rewards of these actions, (rounds,)."""
         chosen = means[np.arange(len(actions)), actions]
         rewards = self.world.rewards(chosen[None])[0]
-        self.tally.of_seed(self.place, self.played, np.max(means, axis=1) - chosen, rewards)
+        self.tally.of_seed(self.place, self.played, means.max(axis=1) - chosen, rewards)
         self.played += len(actions)
         return np.asarray(rewards)
