@@ -17,8 +17,8 @@ BREACHES = {  # a line at the end of a file, and the contract that it breaks
         "from bandanna.policies.arms.ucb1 import UCB1",
         "no single policy",
     ),
-    "an experiment knows a policy": (
-        "simulation/trust_models.py",
+    "an agent knows a policy": (
+        "agent/plan.py",
         "from bandanna.policies.linear.linucb import LinUCB",
         "no single policy",
     ),

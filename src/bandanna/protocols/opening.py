@@ -38,7 +38,7 @@ NEAR = 1.05  # the noise of a quick calibration is hardly ever farther above the
 
 
 def open_batch(privacy: Privacy, domain: Domain, users: int, *, quick: bool = False) -> BatchProtocol:
-    """The calibrated protocol for sums of at most `users` users, of exactly so many in the shuffle model.
+    """The calibrated protocol for sums of at most `users` users, of at least so many in the shuffle model.
 
     quick: in the shuffle model noise a little above the central one, if the accountant finds it enough, instead of a
     search for the least: for policies with many sizes of batches.

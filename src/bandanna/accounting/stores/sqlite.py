@@ -52,6 +52,7 @@ class SQLiteStore(SQLiteFile, LedgerStore):
             self.alone(lambda: self._make(create))
         self._sql.execute("pragma journal_mode = truncate")
         self._sql.execute("pragma synchronous = full")
+        self._sql.execute("pragma secure_delete = on")  # what is forgotten is overwritten
 
     def _make(self, create: bool) -> None:
         version = self._version()  # again: another process may have been quicker

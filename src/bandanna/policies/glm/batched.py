@@ -120,6 +120,12 @@ class Batched(GLMPolicy[BatchedState]):
         batch = len(state.estimates)
         return Frozen(number=batch, users=self.sizes[batch], released=batch + 1 < len(self.sizes))
 
+    def following(self, episode: Frozen) -> Frozen | None:
+        """Sizes are public."""
+        batch = episode.number + 1
+        last = batch + 1 == len(self.sizes)
+        return Frozen(number=batch, users=self.sizes[batch], released=not last) if batch < len(self.sizes) else None
+
     def publish(self, state: BatchedState) -> tuple[BatchEstimate, ...]:
         """The estimates."""
         return state.estimates
