@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from bandanna.core.arrays import Floats
 from bandanna.core.streams import Streams
 from bandanna.environments import Bounded, OneClientPerRound, Population
-from bandanna.environments.base import Environment, Floats, World
+from bandanna.environments.base import Environment, World
 from bandanna.errors import ClippingWarning
 from bandanna.policies.linear.anytime import Anytime
 from bandanna.policies.linear.linucb import LinUCB

@@ -16,13 +16,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bandanna.accounting import gdp
 from bandanna.core import require
+from bandanna.core.arrays import Floats
 from bandanna.errors import InvalidBudget
-
-Floats = NDArray[np.float64]
 
 _LEAST_DELTA = 1e-300
 

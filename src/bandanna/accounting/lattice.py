@@ -28,12 +28,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import special
 
+from bandanna.core.arrays import Floats
 from bandanna.errors import CalibrationError
-
-Floats = NDArray[np.float64]
 
 _DENSE = 1e4  # standard deviation up to which every lattice point is looked at
 _BLOCK = 1e-3  # width of a block beyond that, in standard deviations

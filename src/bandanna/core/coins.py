@@ -15,11 +15,9 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
+from bandanna.core.arrays import Floats, Ints
 from bandanna.core.streams import Streams
 from bandanna.errors import InsecureSource
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 TIES = "ties"  # what coins between tied arms are called
 

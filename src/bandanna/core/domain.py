@@ -341,7 +341,7 @@ def _masked(values: Any) -> bool:
 
 def all_finite(argument: str, array: Floats) -> None:
     """Raise an error that names the place of the first number that is not finite."""
-    if not np.all(np.isfinite(array)):
+    if not np.isfinite(array).all():
         place = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
         raise InvalidStatistic(f"{argument}[{_index(place)}]", float(array[place]), "finite numbers")
 

@@ -7,7 +7,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from bandanna.core.arrays import Floats
 
 
 def inner(a: Floats, b: Floats) -> Floats:

@@ -14,9 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bandanna.core import require
+from bandanna.core.arrays import Floats
 from bandanna.errors import InvalidArgument
-
-Floats = NDArray[np.float64]
 
 _BLOCK = 4096  # numbers drawn ahead, per seed
 

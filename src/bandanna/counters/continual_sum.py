@@ -14,10 +14,11 @@ from os import PathLike
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from bandanna.accounting.guarantee import Guarantee
 from bandanna.core import require
+from bandanna.core.arrays import Floats
 from bandanna.core.domain import Box, Domain, Statistic
 from bandanna.counters.models import open_protocol
 from bandanna.counters.people import People
@@ -30,8 +31,6 @@ from bandanna.protocols.base import BatchProtocol, StreamProtocol, checked_path
 from bandanna.protocols.central_continual import CentralContinual
 from bandanna.protocols.concurrent_shuffle import ConcurrentShuffle
 from bandanna.protocols.trust import Privacy
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

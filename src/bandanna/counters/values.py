@@ -6,13 +6,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from bandanna.core.arrays import Floats
 from bandanna.core.domain import Ball, Box, Domain, Statistic, all_finite, reals
 from bandanna.core.shapes import Bits, SymmetricMatrix
 from bandanna.errors import InvalidStatistic
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True)

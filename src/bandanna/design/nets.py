@@ -11,13 +11,12 @@ import itertools
 import math
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from bandanna.core import require
+from bandanna.core.arrays import Floats
 from bandanna.design.span import arms_matrix
 from bandanna.errors import InvalidArgument
-
-Floats = NDArray[np.float64]
 
 _MOST = 2_000_000  # points of a lattice
 _SHARE = 0.25  # of the radius, for the lattice that is thinned out

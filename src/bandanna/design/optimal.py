@@ -25,11 +25,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from bandanna.core import require
+from bandanna.core.arrays import Floats
 from bandanna.design.pruning import prune
 from bandanna.design.span import span_coordinates
 from bandanna.errors import CalibrationError, InvalidArgument
-
-Floats = NDArray[np.float64]
 
 _REFRESH = 50  # steps after which the rank-one updates begin anew
 _STEPS = 200_000

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from bandanna.core.arrays import Floats
 from bandanna.core.linalg import upper
-
-Floats = NDArray[np.float64]
 
 
 def prune(z: Floats, weights: Floats) -> Floats:

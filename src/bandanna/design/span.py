@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from bandanna.core.arrays import Floats
 from bandanna.core.domain import reals
 from bandanna.errors import InvalidArgument
-
-Floats = NDArray[np.float64]
 
 _RELATIVE = 1e-10  # singular values below this share of the largest are rounding errors
 

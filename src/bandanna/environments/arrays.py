@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from bandanna.core.arrays import Floats
 from bandanna.core.domain import reals
 from bandanna.core.streams import Streams
-from bandanna.environments.base import ROUNDING, Environment, Floats, World
+from bandanna.environments.base import ROUNDING, Environment, World
 from bandanna.errors import InvalidArgument, InvalidStatistic
 
 

@@ -29,11 +29,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bandanna.core import require
+from bandanna.core.arrays import Floats
 from bandanna.core.streams import Streams
 from bandanna.environments.rewards import Bernoulli, RewardLaw
 from bandanna.errors import InvalidArgument, InvalidStatistic
-
-Floats = NDArray[np.float64]
 
 ROUNDING = 1e-9  # a mean may leave [0, 1] by this much
 

@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bandanna.core import require
+from bandanna.core.arrays import Floats
 from bandanna.core.streams import Streams
-from bandanna.environments.base import Environment, Floats
+from bandanna.environments.base import Environment
 from bandanna.environments.linear import FixedArms, LinearWorld
 
 _BEST = 0.75  # |theta|, the mean of the best arm

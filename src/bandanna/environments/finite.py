@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from bandanna.core.arrays import Floats
 from bandanna.core.domain import reals
 from bandanna.core.streams import Streams
-from bandanna.environments.base import Environment, Floats, World
+from bandanna.environments.base import Environment, World
 from bandanna.environments.levels import Levels
 from bandanna.errors import InvalidArgument
 

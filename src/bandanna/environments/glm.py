@@ -6,17 +6,15 @@ from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bandanna.core import require
+from bandanna.core.arrays import Floats
 from bandanna.core.streams import Streams
 from bandanna.environments.base import Environment, World
 from bandanna.environments.linear import directions
 from bandanna.environments.rewards import Bernoulli, RewardLaw
 from bandanna.errors import InvalidArgument
 from bandanna.glm.links import Link, Logistic, link_of
-
-Floats = NDArray[np.float64]
 
 PUBLISHED_SEED = 109832  # of the instances on which paper 003 was run
 

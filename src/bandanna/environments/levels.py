@@ -11,14 +11,12 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import special
 
 from bandanna.core import require
+from bandanna.core.arrays import Floats
 from bandanna.core.streams import Streams
 from bandanna.errors import InvalidArgument
-
-Floats = NDArray[np.float64]
 
 _REACH = 9.0  # centres are searched up to so many standard deviations outside of the range
 _TABLE = 4096

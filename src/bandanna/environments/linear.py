@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from bandanna.core.arrays import Floats
 from bandanna.core.streams import Streams
-from bandanna.environments.base import Environment, Floats, World
+from bandanna.environments.base import Environment, World
 
 _HALF = math.sqrt(0.5)
 

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from bandanna.core.arrays import Floats
 from bandanna.core.streams import Streams
-from bandanna.environments.base import Environment, Floats, World
+from bandanna.environments.base import Environment, World
 from bandanna.environments.population import Population, PopulationWorld, clipped_normal
 from bandanna.errors import InvalidArgument
 

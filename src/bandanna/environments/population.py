@@ -16,20 +16,19 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import special
 
 from bandanna.core import require
+from bandanna.core.arrays import Floats, Ints
 from bandanna.core.domain import all_finite, reals
 from bandanna.core.streams import Streams
 from bandanna.design.span import arms_matrix, in_unit_ball
-from bandanna.environments.base import Environment, Floats, World
+from bandanna.environments.base import Environment, World
 from bandanna.environments.levels import TwoPoint
 from bandanna.environments.linear import directions
 from bandanna.environments.rewards import RewardLaw
 from bandanna.errors import InvalidArgument
-
-Integers = NDArray[np.int64]
 
 _BLOCK = 1 << 15  # local averages drawn at once: few enough to stay in a core's cache
 _POINT = 1e-300  # a spread of 0, that can be divided by
@@ -120,14 +119,14 @@ class PopulationWorld(World):
         """<theta*, x>, (S, K)."""
         return np.asarray((self.arms @ self.theta[..., None])[..., 0])
 
-    def clients(self, index: int, arms: Floats, plays: Integers, count: int, *, each: bool = False) -> ClientBlocks:
+    def clients(self, index: int, arms: Floats, plays: Ints, count: int, *, each: bool = False) -> ClientBlocks:
         """`count` fresh clients of seed number `index`: averages of `plays` local rewards of `arms`, in blocks.
 
         With `each` every reward is drawn by itself; otherwise a client's sum is one binomial number.
         """
         return ClientBlocks(self, index, arms, plays, count, each=each)
 
-    def strangers(self, index: int, arms: Floats, plays: Integers) -> tuple[Integers, int]:
+    def strangers(self, index: int, arms: Floats, plays: Ints) -> tuple[Ints, int]:
         """How many rewards are B if each comes from a fresh client, (s,), and how many clients had to be clipped.
 
         The clients of an arm beyond either end of the range are multinomial; the others' rewards are one binomial,
@@ -146,7 +145,7 @@ class ClientBlocks:
     """Fresh clients' averages, (block, s) at a time; `clipped` counts entries whose mean left the range, so far."""
 
     def __init__(
-        self, world: PopulationWorld, index: int, arms: Floats, plays: Integers, count: int, *, each: bool
+        self, world: PopulationWorld, index: int, arms: Floats, plays: Ints, count: int, *, each: bool
     ) -> None:
         self.population, self.plays, self.count, self.each = world.environment, plays, count, each
         self.centres = arms @ world.theta[index]  # (s,)
@@ -170,7 +169,7 @@ class ClientBlocks:
             ones = self._ones(np.clip(chances, 0.0, 1.0, out=chances) if outside else chances)
             yield ones * (2 * bound / self.plays) - bound
 
-    def _ones(self, chances: Floats) -> Integers:
+    def _ones(self, chances: Floats) -> Ints:
         if not self.each:
             return np.asarray(self.rewards.binomial(self.plays, chances))
         rounds = [

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from bandanna.core.arrays import Floats
 from bandanna.core.streams import Streams
-from bandanna.environments.base import Environment, Floats
+from bandanna.environments.base import Environment
 from bandanna.environments.linear import FixedArms, LinearWorld, appended, directions
 
 

@@ -6,13 +6,11 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bandanna.core import require
+from bandanna.core.arrays import Floats
 from bandanna.core.streams import Streams
 from bandanna.errors import InvalidArgument
-
-Floats = NDArray[np.float64]
 
 
 class RewardLaw(Protocol):

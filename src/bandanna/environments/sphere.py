@@ -8,8 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from bandanna.core import require
+from bandanna.core.arrays import Floats
 from bandanna.core.streams import Streams
-from bandanna.environments.base import Environment, Floats, World
+from bandanna.environments.base import Environment, World
 from bandanna.environments.levels import Levels, TwoPoint
 from bandanna.environments.linear import directions
 from bandanna.environments.rewards import Bernoulli, Bounded, RewardLaw

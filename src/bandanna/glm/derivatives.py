@@ -12,10 +12,9 @@ from functools import lru_cache
 
 import numpy as np
 from numpy.polynomial import Polynomial, hermite_e
-from numpy.typing import NDArray
 from scipy import special
 
-Floats = NDArray[np.float64]
+from bandanna.core.arrays import Floats
 
 
 @lru_cache(maxsize=16)

@@ -15,9 +15,9 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bandanna.accounting.events import RepetitionEvent
+from bandanna.core.arrays import Floats
 from bandanna.core.domain import Ball, Statistic, all_finite, clip_norm
 from bandanna.device.noise import noise_source
 from bandanna.glm.likelihood import linear_parts
@@ -26,7 +26,6 @@ from bandanna.glm.projections import onto_ball
 from bandanna.mechanisms.sources import NoiseSource
 from bandanna.protocols.base import BatchProtocol
 
-Floats = NDArray[np.float64]
 Project = Callable[[Floats], Floats]
 Points = Generator[Floats, Floats, Floats]  # where sums of gradients are wanted; is sent them; returns the estimate
 

@@ -18,10 +18,9 @@ from itertools import combinations_with_replacement
 import numpy as np
 from numpy.typing import NDArray
 
+from bandanna.core.arrays import Floats
 from bandanna.glm.likelihood import judged
 from bandanna.glm.links import Link
-
-Floats = NDArray[np.float64]
 
 _ORDER = 5
 _MOST = 4096  # numbers in a table

@@ -13,10 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bandanna.core import require
+from bandanna.core.arrays import Floats
 from bandanna.errors import InvalidStatistic
 from bandanna.glm.links import Link, link_of
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,14 +20,12 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import special
 
 from bandanna.core import require
+from bandanna.core.arrays import Floats
 from bandanna.errors import InvalidArgument
 from bandanna.glm import derivatives
-
-Floats = NDArray[np.float64]
 
 _SQRT_TAU = math.sqrt(2 * math.pi)
 

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from bandanna.core.arrays import Floats
 from bandanna.core.domain import clip_norm
-
-Floats = NDArray[np.float64]
 
 
 def onto_ball(points: Floats, radius: float) -> Floats:

@@ -15,14 +15,12 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from bandanna.core.arrays import Floats
 from bandanna.core.domain import Statistic, all_finite, clip_norm
 from bandanna.core.shapes import SymmetricMatrix
 from bandanna.glm.descent import GradientSums
 from bandanna.protocols.shuffle_binomial import ShuffleBinomial
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True)

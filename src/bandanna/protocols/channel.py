@@ -1,8 +1,7 @@
 """A channel: running sums of the users' statistics, as a policy's server gets to see them after every batch.
 
 Batch protocols release every batch by itself and the noisy sums are added up; stream protocols (the continual one,
-concurrent shufflers) release the running sum directly. Either way `release` returns an estimate of the sum of everybody
-so far.
+concurrent shufflers) release the running sum directly.
 """
 
 from __future__ import annotations
@@ -19,11 +18,9 @@ from numpy.typing import NDArray
 from bandanna.accounting import parallel
 from bandanna.accounting.events import Event
 from bandanna.accounting.guarantee import Guarantee, worst_of
-from bandanna.core.domain import Domain, Statistic
-from bandanna.core.estimate import Estimate
+from bandanna.core.domain import Domain
 from bandanna.core.sizes import Sizes
 from bandanna.errors import InvalidArgument, InvalidBudget
-from bandanna.mechanisms.sources import NoiseSource
 from bandanna.protocols.base import BatchProtocol, Protocol, StreamProtocol
 from bandanna.protocols.central_continual import CentralContinual
 from bandanna.protocols.clear import Clear
@@ -34,15 +31,6 @@ from bandanna.protocols.shuffle_gaussian import ShuffleGaussian
 from bandanna.protocols.trust import Privacy
 
 _MOST = 10**7  # noisy releases
-
-
-@dataclass(frozen=True, kw_only=True)
-class Running:
-    """How far a channel is: batches released, the estimate so far, the stream protocol's own state if there is one."""
-
-    batches: int
-    estimate: Estimate
-    stream: Any = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,24 +82,6 @@ class Channel:
             return np.broadcast_to(0.0, len(self.sizes))
         each = self.sizes.each(variances)
         return np.asarray(np.sqrt(np.cumsum(each, out=each)))
-
-    def begin(self, replicates: tuple[int, ...] = ()) -> Running:
-        """Before the first batch."""
-        dim = next(iter(self.protocols.values())).domain.dim
-        nothing = Estimate(total=np.zeros((*replicates, dim)), count=0, variance=0.0)
-        stream = self.stream.begin(replicates) if self.stream is not None else None
-        return Running(batches=0, estimate=nothing, stream=stream)
-
-    def release(self, state: Running, statistic: Statistic, source: NoiseSource, *, path: str) -> Running:
-        """One more batch, of the size that the schedule says."""
-        if state.batches >= len(self.sizes) or statistic.users != self.sizes[state.batches]:
-            planned = self.sizes[state.batches] if state.batches < len(self.sizes) else "no further batch"
-            raise InvalidArgument("batch", statistic.users, f"{planned}: the public schedule decides")
-        if self.stream is not None:
-            stream, estimate = self.stream.release(state.stream, statistic, source, path=path)
-            return Running(batches=state.batches + 1, estimate=estimate, stream=stream)
-        batch = self._batch_protocol(statistic.users).release(statistic, source, path=path)
-        return Running(batches=state.batches + 1, estimate=state.estimate + batch)
 
     def _batch_protocol(self, size: int) -> BatchProtocol:
         protocol = self.protocols[size]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from bandanna.core.arrays import Floats
 
 
 @dataclass(kw_only=True)

@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from bandanna.core.arrays import Floats
 from bandanna.errors import InvalidArgument
 
 Formula = TypeVar("Formula", bound=Callable[..., Any])
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True)

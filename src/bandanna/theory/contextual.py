@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from bandanna.theory.catalogue import Floats, above, plain, states, within
+from bandanna.core.arrays import Floats
+from bandanna.theory.catalogue import above, plain, states, within
 from bandanna.theory.settings import Found, Setting
 
 _ARBITRARY = "arbitrary contexts, features and theta in the unit ball; except with probability `failure`"

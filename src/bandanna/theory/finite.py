@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from bandanna.theory.catalogue import Floats, above, plain, states
+from bandanna.core.arrays import Floats
+from bandanna.theory.catalogue import above, plain, states
 from bandanna.theory.settings import Found, Setting, is_pure, rho_of
 
 _ADAC = "AdaC-UCB (and, with rho = infinity, UCB in doubling episodes), rewards in a range of width w, in expectation"

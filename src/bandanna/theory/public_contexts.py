@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from bandanna.core import require
-from bandanna.theory.catalogue import Floats, above, plain, states
+from bandanna.core.arrays import Floats
+from bandanna.theory.catalogue import above, plain, states
 from bandanna.theory.contextual import contextual_lower_rate
 from bandanna.theory.settings import Found, Setting, rho_of
 

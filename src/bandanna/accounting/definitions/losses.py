@@ -23,9 +23,8 @@ from numpy.typing import NDArray
 
 from bandanna.accounting.definitions.orders import largest_ratio
 from bandanna.core import require
+from bandanna.core.arrays import Floats
 from bandanna.errors import InvalidArgument, InvalidBudget
-
-Floats = NDArray[np.float64]
 
 _ROUNDING = 1e-14  # laws are sums of a few products of floats: a delta is met if it is met up to this
 _LARGEST = 600.0  # exponents beyond this are handled as logarithms

@@ -22,9 +22,9 @@ from numpy.typing import NDArray
 
 from bandanna.accounting.definitions.losses import Definition
 from bandanna.core import require
+from bandanna.core.arrays import Floats
 from bandanna.errors import InvalidArgument
 
-Floats = NDArray[np.float64]
 Wholes = NDArray[np.int64]
 
 

@@ -25,11 +25,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from bandanna.core.arrays import Floats
 from bandanna.design import support_limit
 from bandanna.protocols.base import BatchProtocol
 from bandanna.protocols.central_laplace import CentralLaplace
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -170,5 +170,5 @@ def optimistic(values: Floats, spread: Floats) -> Choice:
 def rank_one(inverse: Floats, x: Floats, weight: Floats | float = 1.0) -> Floats:
     """(A + w x x^T)^{-1} from A^{-1}: (*R, d, d), (*R, d), (*R) -> (*R, d, d) (Sherman and Morrison 1950)."""
     y = (inverse @ x[..., None])[..., 0]  # A^{-1} x
-    shrink = np.asarray(weight) / (1 + np.asarray(weight) * inner(y, x))
+    shrink = np.asarray(weight / (1 + weight * inner(y, x)))
     return np.asarray(inverse - shrink[..., None, None] * y[..., :, None] * y[..., None, :])

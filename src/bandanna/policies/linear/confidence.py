@@ -30,10 +30,9 @@ from numpy.typing import NDArray
 from scipy import special
 
 from bandanna.core import require
+from bandanna.core.arrays import Floats
 from bandanna.core.sizes import Sizes
 from bandanna.theory.contextual import linucb_lemma
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True)

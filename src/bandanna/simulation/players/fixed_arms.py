@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bandanna.core.arrays import Floats, Ints
 from bandanna.core.arriving import Arriving
 from bandanna.core.coins import StreamCoins
 from bandanna.core.domain import Statistic
@@ -20,9 +21,6 @@ from bandanna.core.report import clip_rewards
 from bandanna.environments.base import World, read
 from bandanna.policies.base import RunningSums
 from bandanna.simulation.tally import Tally
-
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
 
 _FEW = 100  # users who are drawn faster one by one than as groups
 _PART = 4096  # users who are held at once; the same for any number of seeds, as are then sums over them
@@ -32,8 +30,8 @@ _PART = 4096  # users who are held at once; the same for any number of seeds, as
 class Group:
     """Users of an episode who take the same arm, in every seed; there are several groups only where arms are tied."""
 
-    places: Integers  # (S,): the arm, by its place in the tables
-    counts: Integers  # (S,), or (1,) if they are all the same: how many users
+    places: Ints  # (S,): the arm, by its place in the tables
+    counts: Ints  # (S,), or (1,) if they are all the same: how many users
     rewards: Floats  # (S,): the sum of theirs, clipped to [0, 1]
 
 
@@ -42,9 +40,9 @@ class Ties:
     """An episode after round `begin` in which some seeds have a choice."""
 
     begin: int
-    choices: Integers  # (S,): how many arms are tied, 1 where there is no choice
-    places: Integers  # (S, groups): these arms come first
-    rows: Integers  # the seeds with a choice
+    choices: Ints  # (S,): how many arms are tied, 1 where there is no choice
+    places: Ints  # (S, groups): these arms come first
+    rows: Ints  # the seeds with a choice
 
 
 class FixedArms:
@@ -89,7 +87,7 @@ class FixedArms:
         return Arriving(policy.domain, users=rounds, source=parts, replicates=before.shape)
 
     def _one_by_one(
-        self, policy: RunningSums[Any], users: Iterator[Integers], tally: Tally, before: Integers
+        self, policy: RunningSums[Any], users: Iterator[Ints], tally: Tally, before: Ints
     ) -> Iterator[Statistic]:
         """Reports of every user; what was clipped since `before` is counted with them."""
         for places in users:
@@ -97,9 +95,7 @@ class FixedArms:
             yield policy.domain.sealed(values, clipped=self.clipped - before)
             before = self.clipped.copy()
 
-    def _choose(
-        self, policy: RunningSums[Any], snapshot: Any, rounds: int, tally: Tally
-    ) -> tuple[Integers, Ties | None]:
+    def _choose(self, policy: RunningSums[Any], snapshot: Any, rounds: int, tally: Tally) -> tuple[Ints, Ties | None]:
         """The arm of each seed, by its place in the tables, (S,); and who has a choice, whose losses come later."""
         first, tied = policy.favoured(snapshot, self.arms)
         place, begin = self.first + first, tally.done
@@ -115,14 +111,14 @@ class FixedArms:
             return self._flip(ties, 0, 1, tally)[:, 0], None
         return place, ties
 
-    def _flip(self, ties: Ties, after: int, count: int, tally: Tally) -> Integers:
+    def _flip(self, ties: Ties, after: int, count: int, tally: Tally) -> Ints:
         """The arms of `count` users after the first `after` of the episode, (S, count)."""
         rank = self.coins.below(np.broadcast_to(ties.choices[:, None], (len(ties.choices), count)))
         users = np.take_along_axis(ties.places, rank, axis=1)
         tally.own(ties.rows, ties.begin + after, self.gaps[users[ties.rows]])
         return users
 
-    def _users(self, place: Integers, ties: Ties | None, rounds: int, most: int, tally: Tally) -> Iterator[Integers]:
+    def _users(self, place: Ints, ties: Ties | None, rounds: int, most: int, tally: Tally) -> Iterator[Ints]:
         """The arm of every user, (S, n), at most so many at once."""
         for begin in range(0, rounds, most):
             count = min(most, rounds - begin)
@@ -131,7 +127,7 @@ class FixedArms:
             else:
                 yield self._flip(ties, begin, count, tally)
 
-    def _groups(self, place: Integers, ties: Ties | None, rounds: int, tally: Tally) -> list[Group]:
+    def _groups(self, place: Ints, ties: Ties | None, rounds: int, tally: Tally) -> list[Group]:
         """Those who take the same arm, and the sums of their rewards: one binomial draw where that is their law."""
         summed = self.world.binary and rounds > 1
         if ties is None:
@@ -150,7 +146,7 @@ class FixedArms:
             rewards[:] = [self._sums(arm, count, tally) for arm, count in zip(arms, counts, strict=True)]
         return [Group(places=arm, counts=n, rewards=sums) for arm, n, sums in zip(arms, counts, rewards, strict=True)]
 
-    def _sums(self, arm: Integers, counts: Integers | int, tally: Tally) -> Floats:
+    def _sums(self, arm: Ints, counts: Ints | int, tally: Tally) -> Floats:
         """Sums of so many rewards of 0 or 1, (S,), each drawn as one number; tallied."""
         sums = self.world.reward_sums(self.means[arm], counts)
         tally.rewards += sums
@@ -158,7 +154,7 @@ class FixedArms:
             self.clipped += self.clips[arm] * counts
         return sums
 
-    def _added(self, place: Integers, rounds: int, tally: Tally) -> Floats:
+    def _added(self, place: Ints, rounds: int, tally: Tally) -> Floats:
         """Sums of rewards of one arm that are drawn one by one, (S,)."""
         if rounds == 1:
             return self._rewards(place[:, None], tally)[:, 0]
@@ -166,7 +162,7 @@ class FixedArms:
             sum(np.sum(self._rewards(u, tally), axis=1) for u in self._users(place, None, rounds, _PART, tally))
         )
 
-    def _rewards(self, users: Integers, tally: Tally) -> Floats:
+    def _rewards(self, users: Ints, tally: Tally) -> Floats:
         """Rewards one by one, (S, rounds), clipped to [0, 1]; tallied, and reports counted that are clipped."""
         rewards = self.world.rewards(self.means[users])
         tally.rewards += rewards[:, 0] if rewards.shape[1] == 1 else rewards.sum(axis=1)
@@ -176,7 +172,7 @@ class FixedArms:
         self.clipped += np.count_nonzero(moved | self.clips[users], axis=1)
         return inside
 
-    def _reports(self, places: Integers, rewards: Floats) -> Floats:
+    def _reports(self, places: Ints, rewards: Floats) -> Floats:
         """Reports of these arms with these rewards: (...), (...) -> (..., dim)."""
         values = self.reports[places]
         values[..., : self.dim] *= rewards[..., None]

@@ -10,14 +10,12 @@ from collections.abc import Iterator
 from itertools import repeat
 
 import numpy as np
-from numpy.typing import NDArray
 
+from bandanna.core.arrays import Floats
 from bandanna.mechanisms.sources import NoiseSource
 from bandanna.protocols.channel import Channel
 from bandanna.protocols.clear import Clear
 from bandanna.protocols.local_gaussian import GaussianReports
-
-Floats = NDArray[np.float64]
 
 
 def running_noise(

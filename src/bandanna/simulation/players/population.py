@@ -124,7 +124,7 @@ class Inquiry:
         if self.path == "law":
             ones, beyond = self.world.strangers(self.place, arms, episode.plays)
             counts = np.concatenate([episode.plays - ones, ones])
-            rewards, places = np.repeat([-bound, bound], len(arms)), np.tile(episode.arms, 2)
+            rewards, places = np.repeat([-bound, bound], len(arms)), np.concatenate([episode.arms, episode.arms])
             rows = Played(rewards=rewards, arms=places, counts=counts)
         else:
             once, beyond, drawn = np.ones(1, dtype=np.int64), 0, list[Floats]()

@@ -7,8 +7,8 @@ import math
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 
+from bandanna.core.arrays import Floats, Ints
 from bandanna.core.domain import Box
 from bandanna.core.streams import Streams
 from bandanna.environments.base import World
@@ -16,9 +16,6 @@ from bandanna.environments.levels import Levels
 from bandanna.errors import InvalidArgument
 from bandanna.policies.base import Played
 from bandanna.simulation.tally import Tally
-
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
 
 _BLOCK = 1 << 20  # rewards drawn at once
 
@@ -41,7 +38,7 @@ class Pulls:
         self._own: dict[int, World] = {}
         self._scale = _scale(world) if path == "law" else None
 
-    def side_by_side(self, arms: Integers, rounds: Integers) -> Played:
+    def side_by_side(self, arms: Ints, rounds: Ints) -> Played:
         """One arm of every seed, as many rounds as each has to play (0 is allowed): rows of all seeds, (S, n)."""
         seeds = np.arange(len(arms))
         self._regret(self.gaps[seeds, arms], rounds)
@@ -61,7 +58,7 @@ class Pulls:
         self._note(slice(None), counts)
         return Played(rewards=np.broadcast_to(values, counts.shape), counts=counts)
 
-    def one(self, seed: int, arms: Integers, plays: Integers, rounds: int, *, in_turn: bool) -> Played:
+    def one(self, seed: int, arms: Ints, plays: Ints, rounds: int, *, in_turn: bool) -> Played:
         """The first `rounds` rounds of an episode of one seed (its place among the seeds): its rows, (n,)."""
         played = self._turns(seed, arms, rounds) if in_turn else self._in_a_row(seed, arms, plays, rounds)
         if self._scale is None:
@@ -73,7 +70,7 @@ class Pulls:
         self._note(seed, counts.sum(axis=0))
         return Played(rewards=np.tile(values, len(arms)), arms=np.repeat(arms, len(values)), counts=counts.reshape(-1))
 
-    def _in_a_row(self, seed: int, arms: Integers, plays: Integers, rounds: int) -> Integers:
+    def _in_a_row(self, seed: int, arms: Ints, plays: Ints, rounds: int) -> Ints:
         """One arm after the other, so many rounds in all: notes the regret, and says how often each is played, (k,)."""
         begun = np.cumsum(plays) - plays
         played = np.clip(rounds - begun, 0, plays)
@@ -84,7 +81,7 @@ class Pulls:
         self.played[seed] += rounds
         return np.asarray(played)
 
-    def _turns(self, seed: int, arms: Integers, rounds: int) -> Integers:
+    def _turns(self, seed: int, arms: Ints, rounds: int) -> Ints:
         """Arms in turn, so many rounds in all: notes the regret, and says how often each arm is played, (k,)."""
         k, late = len(arms), np.arange(len(arms))[:, None]
         passed = np.clip(self.tally.checkpoints - self.played[seed], 0, rounds)
@@ -94,7 +91,7 @@ class Pulls:
         self.played[seed] += rounds
         return np.asarray(played)
 
-    def _note(self, seeds: int | slice, counts: Integers) -> None:
+    def _note(self, seeds: int | slice, counts: Ints) -> None:
         """How often each value of the scale occurred, (..., V)."""
         assert self._scale is not None
         values = self._scale[0]
@@ -114,7 +111,7 @@ class Pulls:
             blocks.append(rewards)
         return np.concatenate(blocks)
 
-    def _regret(self, gaps: Floats, rounds: Integers) -> None:
+    def _regret(self, gaps: Floats, rounds: Ints) -> None:
         """Seeds are at different rounds: each adds to the checkpoints that lie in, or behind, its episode."""
         passed = np.clip(self.tally.checkpoints - self.played[:, None], 0, rounds[:, None])  # (S, C)
         self.tally.regret += gaps[:, None] * passed
