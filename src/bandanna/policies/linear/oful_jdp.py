@@ -217,6 +217,11 @@ class OFULJDP(Policy[State]):
         assert self.batch is not None
         return Frozen.batch(state.batches, size=self.batch, horizon=self.horizon)
 
+    def following(self, episode: Frozen) -> Frozen | None:
+        """Batches are public."""
+        assert self.batch is not None
+        return Frozen.batch(episode.number + 1, size=self.batch, horizon=self.horizon)
+
     def publish(self, state: State) -> Snapshot:
         """As of the last switch."""
         return state.snapshot
