@@ -13,6 +13,7 @@ from bandanna.policies import named, registry
 from bandanna.policies.arms.ucb_episodes import UCBEpisodes
 from bandanna.policies.named import algorithm
 from bandanna.policies.registry import ALGORITHMS, make
+from bandanna.protocols.trust import central, local
 
 LINUCB = {
     "LinUCB": 1,
@@ -116,3 +117,13 @@ def test_the_folders_are_the_catalogue() -> None:
         *("UCB1", "Thompson", "UCB-episodes", "AdaC-UCB", "AdaP-UCB", "DP-SE", "LDP-UCB", "SDP-SE")
     ]
     assert len(ALGORITHMS) == 36
+
+
+def test_privacy_may_be_given_whole() -> None:
+    """`make` refuses privacy= that the name stands for, takes another trust model's, or both it and its numbers."""
+    made = registry.make("AdaC-UCB", n_arms=3, horizon=100, privacy=central(rho=1.0))
+    assert made == registry.make("AdaC-UCB", n_arms=3, horizon=100, rho=1.0)
+    with pytest.raises(InvalidArgument, match=r"bd.central\(...\), which AdaC-UCB stands for"):
+        registry.make("AdaC-UCB", n_arms=3, horizon=100, privacy=local(epsilon=1.0, delta=1e-5))
+    with pytest.raises(InvalidArgument, match="left out"):
+        registry.make("AdaC-UCB", n_arms=3, horizon=100, rho=1.0, privacy=central(rho=1.0))

@@ -190,7 +190,7 @@ class Policy(ABC, Generic[State]):
             for name in named:
                 if name not in known:
                     hint = did_you_mean(name, [each for each in known if each not in named])
-                    allowed = f"{cls.__name__} has no such argument: {hint}it takes {', '.join(known)}"
+                    allowed = f"{cls.__name__} has no such argument: {hint}it takes {', '.join(n for n in known if n[0] != '_')}"
                     raise InvalidArgument(name, named[name], allowed)
         return super().__new__(cls)
 

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from bandanna.errors import InvalidArgument
 from bandanna.policies.named_budget import Numbers, named_budget
 from bandanna.protocols import trust as models
+from bandanna.protocols.trust import Privacy
 
 Kind = TypeVar("Kind", bound=type)
 
@@ -40,6 +41,17 @@ class Algorithm:
     kind: type[Any]
     options: tuple[str, ...] = ()
     whole: bool = False
+
+
+def _suits(name: str, trust: str, chosen: Mapping[str, Any], numbers: tuple[str, ...]) -> None:
+    """Refuse a privacy of another trust model than the name says, or one beside the numbers of a budget."""
+    privacy = chosen["privacy"]
+    if not isinstance(privacy, Privacy) or privacy.model != trust:
+        shown = privacy.model if isinstance(privacy, Privacy) else privacy
+        raise InvalidArgument("privacy", shown, f"bd.{trust}({'...' * (trust != 'none')}), which {name} stands for")
+    for given in numbers:
+        if given in chosen:
+            raise InvalidArgument(given, chosen[given], f"left out: privacy= says what {name} promises")
 
 
 ALGORITHMS: dict[str, Algorithm] = {}  # by name; `catalogue` puts ours into their order
@@ -77,7 +89,9 @@ def algorithm(
         chosen = {**(defaults or {}), **fixed, **arguments}
         if "n_arms" in own and "n_arms" not in chosen and "dim" in chosen:
             chosen["n_arms"] = chosen.pop("dim")  # features of finite arms are unit vectors
-        if trust != "none" and "privacy" not in chosen:
+        if "privacy" in chosen:
+            _suits(name, trust, chosen, (*numbers, *options, *(spends or ())))
+        elif trust != "none":
             whole = {"budget": named_budget(name, chosen, budgets)} if budgets else {}
             spent = {each: chosen.pop(each) for each in options if each in chosen}
             chosen["privacy"] = getattr(models, trust)(**whole, **(spends or {}), **spent)

@@ -33,7 +33,7 @@ def make(name: str, **arguments: Any) -> Any:
     """
     entry = known_as(name)
     own = [each.name for each in fields(entry.kind) if each.init and each.name != "privacy"]
-    known = (*entry.options, *own)
+    known = (*entry.options, *own, "privacy")
     takes = f"it takes {', '.join(known)}"
     whole = entry.whole or "budget" in own
     elsewhere = ("dim",) * ("n_arms" in own) + _BUDGET * whole  # finite arms, budgets: they have checks of their own

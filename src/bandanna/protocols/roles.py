@@ -5,6 +5,7 @@
     view     = protocol.mixer.close(held)
     state, estimate = protocol.analyzer.analyze(state, view, source)         server
 
+Whoever receives messages from outside checks them; in one process they come from our own devices, and are not.
 They are frozen values that exchange integers, and what they hold in between are values too: the simulator
 (`path="messages"`), an agent and separate processes run the same code.
 """
