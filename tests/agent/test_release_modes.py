@@ -174,10 +174,22 @@ def test_arms_that_stay_need_no_contexts() -> None:
         Agent(policy=bd.GOPE(dim=2, horizon=20))
 
 
-def test_a_policy_that_explores_by_coins_recommends_what_it_likes(monkeypatch: pytest.MonkeyPatch) -> None:
+class Tosses(Greedy):
+    """Says nothing about recommendations, and explores in half of all cases."""
+
+    best = bd.Policy.best
+
+    def act(self, snapshot: Any, contexts: Any, coins: Any) -> bd.Choice:
+        """Any arm where a coin is small."""
+        liked = np.argmax(contexts @ snapshot, axis=1)
+        tossed = coins.uniform((len(contexts),), "whether") < 0.5
+        chances = np.where(tossed, 0.1, 0.9)
+        return bd.Choice(actions=np.where(tossed, 0, liked), probabilities=chances)
+
+
+def test_a_policy_that_explores_by_coins_recommends_what_it_likes() -> None:
     """Of a policy that says nothing about recommendations, one comes out that it takes in one of ten cases."""
-    policy = Greedy(dim=2, horizon=100, batch=10, explore=0.5, privacy=bd.none())
-    monkeypatch.setattr(Greedy, "best", bd.Policy.best)
+    policy = Tosses(dim=2, horizon=100, batch=10, privacy=bd.none())
     agent = Agent(policy=policy, test=True, seed=0)
     for _ in range(11):
         decision = agent.act([[1.0, 0.0], [0.0, 1.0]])
@@ -223,3 +235,34 @@ def test_two_threads_release_a_batch_once(how: str, key: str, monkeypatch: pytes
     assert drawn[0] == (2 if key.startswith("Lin") else 3)  # the thread's, which was dropped, and ours
     assert agent.releases == released == 1
     assert agent._encoding.dumps(agent._loop.progress.note()) == snapshot
+
+
+def test_what_the_horizon_cuts_short_is_not_announced() -> None:
+    """A release is announced that will never come: of an episode that is longer than what is left, or after the end."""
+    agent = Agent(policy=bd.make("AdaC-UCB", n_arms=3, horizon=60, rho=1.0), test=True, seed=0)
+    while agent.next_release is not None:
+        agent.act_many(max(1, agent.next_release))
+    assert agent.decisions < 60
+    agent.close()
+    assert agent.next_release is None
+    assert Agent(policy=bd.UCB1(n_arms=2, horizon=5)).next_release == 1
+
+
+@pytest.mark.parametrize(
+    ("choice", "told"),
+    [
+        (np.zeros(1), "a Choice"),
+        (bd.Choice(actions=np.array([-1]), probabilities=np.ones(1)), "0 to 1"),
+        (bd.Choice(actions=np.array([2]), probabilities=np.ones(1)), "0 to 1"),
+        (bd.Choice(actions=np.array([0]), probabilities=np.array([2.0])), r"in \(0, 1\]"),
+        (bd.Choice(actions=np.array([0]), probabilities=np.array([np.nan])), r"in \(0, 1\]"),
+        (bd.Choice(actions=np.array([0.0]), probabilities=np.ones(1)), "whole numbers"),
+    ],
+)
+def test_a_choice_that_is_none_is_refused(choice: Any, told: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A policy of one's own gives an arm that is not there, or a probability that is none, and a user gets it."""
+    agent = Agent(policy=Greedy(dim=2, horizon=100, batch=10, privacy=bd.none()))
+    monkeypatch.setattr(Greedy, "act", lambda *_: choice)
+    with pytest.raises(InvalidArgument, match=told):
+        agent.act(np.eye(2))
+    assert agent.decisions == 0

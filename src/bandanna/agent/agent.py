@@ -366,6 +366,8 @@ class Agent:
         with saves.errors_of(file):
             check_save(content)
             made, seed = content["policy"], content["seed"]
+            if policy is not None and not isinstance(made, policy):
+                raise InvalidArgument("policy", policy.__name__, f"{type(made).__name__}, whose save it is")
             recalibrate(made, content["calibrations"])
             arms = check_arms(content["arms"], made)
             agent = cls(

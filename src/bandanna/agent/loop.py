@@ -22,7 +22,7 @@ from bandanna.agent.releases import affordable, calibrations, first_ask, noise_f
 from bandanna.agent.slots import Slot, Slots
 from bandanna.agent.users import admit
 from bandanna.device.choice import Choice, certain
-from bandanna.errors import BandannaError, HorizonReached
+from bandanna.errors import BandannaError, HorizonReached, InvalidArgument
 from bandanna.loop import Desk
 from bandanna.policies.base import Assigned, Played, Policy, Until
 
@@ -190,6 +190,7 @@ class Loop:
                 choice = certain(batch.episode.arms_at(places))
             else:
                 choice = self._act(contexts, number)
+            check_choice(self.policy, choice, contexts)
             groups = np.full(len(contexts), -1) if choice.groups is None else choice.groups
             yield from zip(choice.actions.tolist(), choice.probabilities.tolist(), groups.tolist(), strict=True)
             number += len(contexts)
@@ -256,9 +257,12 @@ class Loop:
 
     def waiting(self) -> int | None:
         """How many decisions the running episode waits for."""
-        batch = self.now.batch
-        unknown = batch is None or not batch.episode.released or isinstance(batch.episode, Until)
-        return None if unknown or batch is None else max(0, batch.end + self.grace - self.made)
+        batch, horizon = self.now.batch, self.policy.horizon
+        if batch is None or self.over or not batch.episode.released or isinstance(batch.episode, Until):
+            return None
+        if horizon is not None and batch.end - self.made > horizon - (self.made - self.beside):
+            return None  # the horizon cuts it short, and what is cut short is not released
+        return max(0, batch.end + self.grace - self.made)
 
     def close(self) -> None:
         """Release the complete episodes, and no more decisions."""
@@ -355,6 +359,22 @@ class Loop:
     def randomness(self) -> Any:
         """Where the seeded generator is; None for secure noise."""
         return None if self.rng is None else self.rng.bit_generator.state
+
+
+def check_choice(policy: Policy[Any], choice: Any, contexts: Any) -> None:
+    """Arms that are there, with probabilities that are some: what a policy of one's own says is not believed."""
+    name = f"{type(policy).__name__}.act"
+    if not isinstance(choice, Choice):
+        raise InvalidArgument(name, type(choice).__name__, "a Choice: actions and their probabilities")
+    users, arms = contexts.shape[:2]
+    actions = np.asarray(choice.actions)
+    if actions.shape != (users,) or actions.dtype.kind not in "iu":
+        raise InvalidArgument(f"{name}: actions", f"{actions.dtype} {actions.shape}", f"{users} whole numbers")
+    if np.any((actions < 0) | (actions >= arms)):
+        raise InvalidArgument(f"{name}: actions", actions.tolist()[:5], f"numbers of arms, 0 to {arms - 1}")
+    chances = np.asarray(choice.probabilities)
+    if chances.shape != (users,) or not np.all((chances > 0) & (chances <= 1 + 1e-9)):
+        raise InvalidArgument(f"{name}: probabilities", chances.tolist(), f"{users} numbers in (0, 1]")
 
 
 def as_columns(played: Played) -> dict[str, Any]:

@@ -190,7 +190,8 @@ class Policy(ABC, Generic[State]):
             for name in named:
                 if name not in known:
                     hint = did_you_mean(name, [each for each in known if each not in named])
-                    allowed = f"{cls.__name__} has no such argument: {hint}it takes {', '.join(n for n in known if n[0] != '_')}"
+                    takes = ", ".join(each for each in known if not each.startswith("_"))
+                    allowed = f"{cls.__name__} has no such argument: {hint}it takes {takes}"
                     raise InvalidArgument(name, named[name], allowed)
         return super().__new__(cls)
 

@@ -93,7 +93,7 @@ class Journals(LedgerStore):
             return
         if file.note("saved") is not False or save.exists():
             raise BandannaError(
-                f"{file.path} is the journal of another agent: save elsewhere, or remove it with its save"
+                f"{file.path} is the journal of another agent: load it, save elsewhere, or remove it with its save"
             )
         file.clear()
 
