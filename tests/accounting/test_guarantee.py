@@ -18,6 +18,7 @@ from bandanna.accounting.factorisation import BinaryTree
 from bandanna.accounting.guarantee import Guarantee, guarantee_of
 from bandanna.core.report import LinearReport
 from bandanna.errors import InvalidArgument
+from bandanna.protocols.shuffle_binomial import ShuffleBinomial
 from bandanna.protocols.shuffle_binomial import privacy as vector_sum
 
 EVENT = GaussianEvent(std=2.0, sensitivity=1.0)
@@ -168,7 +169,7 @@ def test_nothing_is_left_against_the_shuffler() -> None:
     domain = LinearReport(features=5)
     noise = vector_sum.calibrate(domain, ApproxDP(epsilon=1.0, delta=0.1), 200, 1, "tight")
     assert (noise.scale, noise.trials) == (31.0, 103)
-    guarantee = vector_sum.guarantee(domain, noise, 0.1, 1)
+    guarantee = ShuffleBinomial(domain=domain, noise=noise, delta=0.1).guarantee
     assert round(guarantee.exposed, 3) == 0.976
     assert guarantee.exposed == pytest.approx(local_truth(noise, domain), rel=1e-9)
     assert guarantee.shuffler is None
@@ -197,7 +198,7 @@ def test_enough_coins_leave_a_local_guarantee() -> None:
     """With many coins per user the local guarantee is not stated, or is better than the exact one of one coordinate."""
     domain = LinearReport(features=1)
     noise = BinomialNoise(scale=8.0, trials=4000, users=10)
-    guarantee = vector_sum.guarantee(domain, noise, 1e-4, 1)
+    guarantee = ShuffleBinomial(domain=domain, noise=noise, delta=1e-4).guarantee
     assert guarantee.shuffler is not None
     assert guarantee.shuffler.delta == 1e-4
     mass, steps = stats.binom.pmf(np.arange(4001), 4000, 0.5), 16

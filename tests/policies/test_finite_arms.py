@@ -34,7 +34,7 @@ from .answering import answered, device_coins, told
 def sent(policy: LDPUCB, rewards: np.ndarray[tuple[int, ...], np.dtype[np.float64]], seed: int) -> np.ndarray:
     """The bits that devices send."""
     bits = policy.report(policy.ask, Played(rewards=rewards), device_coins(seed))
-    return policy.protocol.randomize(bits, FastNoise(np.random.default_rng([seed, 1])))[:, 0]
+    return policy.protocol.device.message(bits, FastNoise(np.random.default_rng([seed, 1])))[:, 0]
 
 
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 5.0])

@@ -53,7 +53,7 @@ def ones(policy: LDPUCB, reward: float) -> int:
     low, high = 0, STEPS  # a 1 is sent below some step, never above
     while low < high:
         middle = (low + high) // 2
-        sent = bool(policy.protocol.randomize(report, Coin(middle))[0, 0])
+        sent = bool(policy.protocol.device.message(report, Coin(middle))[0, 0])
         low, high = (middle + 1, high) if sent else (low, middle)
     return low
 

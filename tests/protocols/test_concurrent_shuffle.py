@@ -343,12 +343,12 @@ def test_channel_over_concurrent_shufflers() -> None:
     assert channel.continual is None
     assert len(channel.prefix_std()) == horizon // size
     assert channel.guarantee.epsilon <= 1.0
-    running = channel.begin((4,))
+    state = protocol.begin((4,))
     statistic = domain.statistic(np.full((4, size, 2), 0.5), np.ones((4, size)))
     for batch in range(1, 5):
-        running = channel.release(running, statistic, fast(batch), path="law")
-        assert running.estimate.count == batch * size
-        assert math.sqrt(running.estimate.variance) == pytest.approx(channel.prefix_std()[batch - 1])
+        state, estimate = protocol.release(state, statistic, fast(batch), path="law")
+        assert estimate.count == batch * size
+        assert math.sqrt(estimate.variance) == pytest.approx(channel.prefix_std()[batch - 1])
     for degrees in ("paper", (5, 5, 5)):
         chosen = concurrent(epsilon=1.0, delta=1e-5, shufflers="best" if degrees == "paper" else 3, degrees=degrees)
         size = lowest_batch(chosen, domain=domain, horizon=horizon)

@@ -10,12 +10,12 @@ from scipy import stats
 
 from bandanna.accounting.budgets import ApproxDP
 from bandanna.core.streams import Streams
+from bandanna.device import lattice
 from bandanna.environments import LinearContextual, Population, population
 from bandanna.errors import InvalidArgument
 from bandanna.mechanisms.sources import FastNoise
 from bandanna.policies.distributed.phased_elimination import PhasedElimination
 from bandanna.policies.registry import make
-from bandanna.protocols.shuffle_binomial import law
 from bandanna.simulation.engine import simulate
 from bandanna.simulation.players.population import Inquiry
 
@@ -194,8 +194,8 @@ def test_clients_are_not_all_held_at_once(monkeypatch: pytest.MonkeyPatch) -> No
     together = simulate(policy, PEOPLE, n_seeds=2)
     monkeypatch.setattr(population, "_BLOCK", 21)
     seen: list[int] = []
-    encode = law.encode
-    monkeypatch.setattr(law, "encode", lambda values, *rest: (seen.append(values.size), encode(values, *rest))[1])
+    encode = lattice.encode
+    monkeypatch.setattr(lattice, "encode", lambda values, *rest: (seen.append(values.size), encode(values, *rest))[1])
     apart = simulate(policy, PEOPLE, n_seeds=2)
     assert 0 < max(seen) <= 21
     np.testing.assert_array_equal(apart.regret, together.regret)

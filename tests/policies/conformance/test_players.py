@@ -31,7 +31,7 @@ COUNTERFACTUAL = ("batches", "every round", "blocks")  # these players draw what
 OTHER_NUMBERS = {
     "law": {"LinUCB-SDP-Vec", "LinUCB-CSDP", "Anytime", "GLM-SDP", "LDP-UCB"}
     | {"UCB-episodes", "AdaC-UCB", "AdaP-UCB", "PE"},
-    "messages": {"LinUCB-SDP-Amp", "LinUCB-SDP-Vec", "LinUCB-CSDP", "Anytime", "GLM-SDP", "LDP-UCB", "AdaP-UCB"},
+    "messages": {"LinUCB-SDP-Vec", "LinUCB-CSDP", "Anytime", "GLM-SDP", "LDP-UCB", "AdaP-UCB"},
 }
 SEEDS = 20
 
