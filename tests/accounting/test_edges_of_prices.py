@@ -1,4 +1,4 @@
-"""Prices, budgets and the ledger: one test for each fault that review has found."""
+"""Prices, budgets and the ledger at their edges: tails, overflows, kinds of events, small and infinite budgets."""
 
 from __future__ import annotations
 

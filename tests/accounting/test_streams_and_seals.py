@@ -1,4 +1,4 @@
-"""Faults found by a second review, each of which must not come back."""
+"""Streams beside batches in the ledger, seals of statistics, counts made by hand, printed deltas."""
 
 from __future__ import annotations
 

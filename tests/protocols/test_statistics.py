@@ -1,4 +1,4 @@
-"""Statistics and what protocols do with them: one test for each fault that review has found."""
+"""Statistics of every magnitude and those made by hand, and what protocols say of batches."""
 
 from __future__ import annotations
 

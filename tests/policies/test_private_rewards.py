@@ -1,4 +1,4 @@
-"""Faults that a review of the reward-private policies found: each test fails on the code before it."""
+"""Policies whose rewards are private, at the edges: finite coins, far ranges, what is not finite, extreme budgets."""
 
 from __future__ import annotations
 

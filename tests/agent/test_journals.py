@@ -1,4 +1,4 @@
-"""What a review for privacy has found in agents: each of these was false once."""
+"""Journals of agents: whose they are, which noise they go on with, what else is in them; and who is one user."""
 
 from __future__ import annotations
 
