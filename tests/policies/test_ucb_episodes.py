@@ -16,7 +16,7 @@ from bandanna.policies.arms.ucb_episodes import UCBEpisodes
 from bandanna.policies.base import Played
 from bandanna.protocols.trust import central, local
 
-from .answering import answered, device_coins
+from .answering import answered, device_coins, told
 from .scripted_noise import Scripted
 
 Floats = NDArray[np.float64]
@@ -86,6 +86,40 @@ def test_the_guarantee_is_the_budget_and_no_more_noise_than_needed(budget: Budge
     weaker = type(budget)(**{**vars(budget), "rho" if isinstance(budget, ZCDP) else "epsilon": 2.0})
     weak = UCBEpisodes(n_arms=2, horizon=10, privacy=central(budget=weaker))
     assert weak.protocol.std(1) < policy.protocol.std(1)
+
+
+def far_from_the_law(draws: Floats, epsilon: float) -> bool:
+    """Whether draws, in units of the range, are not those of the discrete Laplace law that epsilon needs, on 2^-20.
+
+    P(Z <= k) = 1 - q^(k+1)/(1+q) for k >= 0, by symmetry below; q = exp(-epsilon/(2^20 + 1)), one step being spent on
+    the rounding of sums. Dvoretzky, Kiefer and Wolfowitz, with Massart's constant: false alarms 1e-6.
+    """
+    q, k = math.exp(-epsilon / (2**20 + 1)), np.sort(np.rint(draws * 2**20))
+    law = np.where(k >= 0, 1 - q ** (np.abs(k) + 1) / (1 + q), q ** np.abs(k) / (1 + q))
+    ranks = np.arange(len(k) + 1) / len(k)
+    away = max(np.max(ranks[1:] - law), np.max(law - ranks[:-1]))
+    return bool(away > math.sqrt(math.log(2e6) / (2 * len(k))))
+
+
+@pytest.mark.parametrize("ends", [(0.0, 1.0), (-3.0, 7.0)])
+@pytest.mark.parametrize("path", ["law", "messages"])
+def test_the_sums_of_adap_ucb_have_the_discrete_laplace_law(path: str, ends: tuple[float, float]) -> None:
+    """An episode's sum has other noise than pure epsilon needs, or that of the episode before; 20 % less would pass."""
+    runs, epsilon, (low, high) = 40_000, 0.7, ends
+    policy = UCBEpisodes(n_arms=1, horizon=30, privacy=central(epsilon=epsilon, delta=0.0), reward_range=ends)
+    state, source = policy.init(replicates=(runs,)), FastNoise(np.random.default_rng(6))
+    seen = []
+    for reward in (low, high, low):  # of 1, 1 and 2 rounds
+        episode = policy.episode(state)
+        rows = Played(rewards=np.full((runs, int(episode.plays[0, 0])), reward))
+        report = policy.report(policy.ask, rows, device_coins())
+        state = told(policy, state, episode, policy.protocol.release(report, source, path=path).total)
+        seen.append((state.estimates[:, 0] - reward) * episode.plays[:, 0] / (high - low))
+    for noise in seen:
+        assert not far_from_the_law(noise, epsilon)
+        assert far_from_the_law(0.8 * noise, epsilon)
+    assert abs(np.corrcoef(seen)[0, 1]) < 4.9 / math.sqrt(runs)  # false alarms 1e-6
+    assert abs(np.corrcoef(seen)[1, 2]) < 4.9 / math.sqrt(runs)
 
 
 def test_noise_scales_with_the_width_of_the_range() -> None:

@@ -6,13 +6,12 @@ equal; where they cannot, the laws are:
     vector sums and bits, Laplace    seeds side by side draw binomial numbers by their law, a seed alone in its order
     episodes of finite arms          one number for all rewards of an episode, instead of one for each
     one stranger a round (PE)        the same
-    shuffled reports                 permutations of seeds side by side come from one source
 """
 
 from __future__ import annotations
 
 from dataclasses import fields
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -36,10 +35,16 @@ OTHER_NUMBERS = {
 SEEDS = 20
 
 
+@cache
+def unnamed(kind: type) -> type:
+    """A subclass, once: values are stored by the names of their classes, which must not be those of two."""
+    return type(kind.__name__, (kind,), {"__module__": __name__})
+
+
 def plainly(policy: Policy[Any]) -> Policy[Any]:
     """The same policy, of a class that names no player."""
     kind = type(policy)
-    twin = type(kind.__name__, (kind,), {"__module__": kind.__module__})
+    twin = unnamed(kind)
     made = twin(**{each.name: getattr(policy, each.name) for each in fields(kind) if each.init})  # type: ignore[arg-type]
     assert "player" not in vars(twin)
     return made  # type: ignore[no-any-return]
