@@ -145,7 +145,7 @@ def test_calibration_is_not_searched_again(tmp_path: Path, monkeypatch: pytest.M
     agent = Agent(policy=policy("central-blt"), test=True, seed=0)
     play(agent, 9)
     agent.save(tmp_path / "agent")
-    monkeypatch.setattr("bandanna.policies.linear.linucb.open_channel", lambda *_, **__: 1 / 0)
+    monkeypatch.setattr("bandanna.policies.linear.sums.open_channel", lambda *_, **__: 1 / 0)
     again = Agent.load(tmp_path / "agent")
     assert again.policy.channel == agent.policy.channel
     play(again, 9)

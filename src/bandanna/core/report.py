@@ -16,18 +16,19 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from bandanna.core import require
-from bandanna.core.arrays import Floats
-from bandanna.core.domain import Domain, Statistic, all_finite, clip_norm, reals, size
+from bandanna.core.arrays import Floats, Ints
+from bandanna.core.domain import all_finite, clip_norm, reals, size
+from bandanna.core.regression import Regression
 from bandanna.errors import InvalidStatistic
 
 MOST_FEATURES = 10_000  # whose report has fifty million coordinates
 
 
 @dataclass(frozen=True, kw_only=True)
-class LinearReport(Domain):
+class LinearReport(Regression):
     """Stacked reports of `features` dimensions and rewards in [-reward_bound, reward_bound]."""
 
     dim: int = 0  # derived from `features`
@@ -87,30 +88,13 @@ class LinearReport(Domain):
         stack.setflags(write=False)  # kept
         return stack
 
-    def statistic(
-        self, features: ArrayLike, rewards: ArrayLike, *, moved: NDArray[np.bool_] | None = None
-    ) -> Statistic:
-        """Reports of features (..., users, d) and rewards (..., users), clipped before the report is formed.
+    @property
+    def lead(self) -> int:
+        """x y."""
+        return self.features
 
-        `moved`: whose rewards were clipped before, (..., users); a report is counted once.
-        """
-        x, y = reals("features", features), reals("rewards", rewards)
-        if x.ndim < 2 or x.shape[-1] != self.features:
-            raise InvalidStatistic("features", f"array of shape {x.shape}", f"shape (..., users, {self.features})")
-        if y.shape != x.shape[:-1]:
-            raise InvalidStatistic("rewards", f"array of shape {y.shape}", f"shape {x.shape[:-1]}, as the features")
-        all_finite("features", x)
-        all_finite("rewards", y)
-        inside_x = clip_norm(x, 1.0)
-        norms = np.sqrt(np.einsum("...i,...i->...", inside_x, inside_x))[..., None]
-        inside_x = inside_x * np.where(norms > 1, 1 / np.maximum(norms, 1.0), 1.0)  # nor longer by rounding errors
-        inside_y = np.clip(y, -self.reward_bound, self.reward_bound)
-        outside = np.any(np.abs(inside_x - x) > 1e-9, axis=-1) | (np.abs(inside_y - y) > 1e-9 * self.reward_bound)
-        count = np.sum(outside if moved is None else outside | moved, axis=-1, dtype=np.int64)
-        return self.sealed(self.pack(inside_x, inside_y), clipped=np.asarray(count))
-
-    def pack(self, x: Floats, y: Floats) -> Floats:
-        """(..., d), (...) -> (..., dim): x y, x_i^2, sqrt 2 x_i x_j."""
+    def pack(self, x: Floats, y: Floats, arms: Ints | None = None) -> Floats:
+        """(..., d), (...) -> (..., dim): x y, x_i^2, sqrt 2 x_i x_j; the same for all arms."""
         rows, columns = self._above
         above = math.sqrt(2) * x[..., rows] * x[..., columns]
         return np.concatenate([x * y[..., None], x * x, above], axis=-1)
@@ -122,6 +106,20 @@ class LinearReport(Domain):
             raise InvalidStatistic("stacked", f"array of shape {np.shape(stacked)}", f"shape (..., {self.dim})")
         flat = np.reshape(stacked, (-1, self.dim)).T * self._unscaled  # replicates last in memory: quick to invert
         return stacked[..., :d], flat[self._place].transpose(2, 0, 1).reshape(*stacked.shape[:-1], d, d)
+
+    def sums(self, total: Floats, users: int) -> tuple[Floats, Floats]:
+        """All of it was noised."""
+        return self.unpack(total)
+
+    @property
+    def variances(self) -> tuple[Floats, Floats]:
+        """1 for the vector and the diagonal, 1/2 beside it."""
+        return np.ones(self.features), 0.5 * (1 + np.eye(self.features))
+
+    @property
+    def second_moments(self) -> Floats:
+        """1/d each."""
+        return np.full(self.features, 1 / self.features)
 
     def project(self, values: Floats) -> Floats:
         """The report of the features and reward that a stacked vector shows; a report that is one already stays.

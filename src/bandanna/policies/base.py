@@ -28,7 +28,7 @@ from bandanna.core.arrays import Bools, Floats, Ints
 from bandanna.core.coins import Coins, NumberedCoins
 from bandanna.core.domain import Statistic
 from bandanna.core.estimate import Estimate
-from bandanna.core.report import LinearReport
+from bandanna.core.regression import Regression
 from bandanna.core.spelling import did_you_mean
 from bandanna.device.choice import Choice
 from bandanna.errors import InvalidArgument
@@ -307,7 +307,7 @@ class RunningSums(Policy[State]):
 
     @property
     @abstractmethod
-    def domain(self) -> LinearReport:
+    def domain(self) -> Regression:
         """Of the reports."""
 
     @abstractmethod

@@ -6,6 +6,7 @@ import math
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import count
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,13 +17,13 @@ from bandanna.core.arrays import Floats, Ints
 from bandanna.core.coins import Coins
 from bandanna.core.domain import Statistic
 from bandanna.core.estimate import Estimate
-from bandanna.core.report import LinearReport
+from bandanna.core.regression import Regression
 from bandanna.device.choice import Choice
 from bandanna.errors import InvalidArgument
 from bandanna.policies.base import Ask, Frozen, Played, RunningSums
-from bandanna.policies.linear.linucb import Arms, LinUCB, Snapshot
-from bandanna.policies.linear.linucb import State as PhaseState
 from bandanna.policies.linear.schedules import FixedBatches
+from bandanna.policies.linear.sums import LinearSums, Published
+from bandanna.policies.linear.sums import State as PhaseState
 from bandanna.protocols.channel import Channel
 from bandanna.protocols.trust import Privacy
 
@@ -39,7 +40,7 @@ class State:
 
 @dataclass(frozen=True, kw_only=True)
 class Anytime(RunningSums[State]):
-    """LinUCB for an unknown horizon: phase j = 0, 1, ... runs `first` anew with horizon first.horizon 2^j.
+    """A linear policy for an unknown horizon: phase j = 0, 1, ... runs `first` anew with horizon first.horizon 2^j.
 
     Nothing is carried over from phase to phase, and the failure of phase j is first.failure / 2^{j+1}, so that all
     confidence sets hold except with probability first.failure. Regret grows by a constant factor (doubling trick).
@@ -51,12 +52,12 @@ class Anytime(RunningSums[State]):
 
     player = "frozen"
 
-    first: LinUCB
-    _phases: dict[int, LinUCB] = field(default_factory=dict, repr=False, compare=False)
+    first: LinearSums
+    _phases: dict[int, LinearSums] = field(default_factory=dict, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        if not isinstance(self.first, LinUCB):
-            raise InvalidArgument("first", self.first, "bd.LinUCB(...), the policy of the first phase")
+        if not isinstance(self.first, LinearSums):
+            raise InvalidArgument("first", self.first, "bd.LinTS(...) or bd.LinUCB(...), the policy of the first phase")
         privacy = self.first.privacy
         composed_in_phase = privacy.model == "central" or privacy.protocol == "gaussian"
         if privacy.noisy and privacy.participations > 1 and composed_in_phase and privacy.model != "local":
@@ -80,7 +81,7 @@ class Anytime(RunningSums[State]):
         return self.first.privacy
 
     @property
-    def domain(self) -> LinearReport:
+    def domain(self) -> Regression:
         """That of every phase."""
         return self.first.domain
 
@@ -106,16 +107,14 @@ class Anytime(RunningSums[State]):
         """That of the first phase."""
         return self.first.bits_per_user
 
-    def phases(self) -> Iterator[LinUCB]:
+    def phases(self) -> Iterator[LinearSums]:
         """Without end."""
         return map(self.phase, count())
 
-    def phase(self, number: int) -> LinUCB:
+    def phase(self, number: int) -> LinearSums:
         """The policy of a phase."""
         if number not in self._phases:
-            self._phases[number] = replace(
-                self.first, horizon=self.first.horizon << number, failure=self.first.failure / 2 ** (number + 1)
-            )
+            self._phases[number] = self.first.again(number)
         return self._phases[number]
 
     def init(self, arms: Floats | None = None, replicates: tuple[int, ...] = ()) -> State:
@@ -152,32 +151,32 @@ class Anytime(RunningSums[State]):
         """One phase."""
         self.phase(phase).recalibrate(0, channel)
 
-    def publish(self, state: State) -> Snapshot:
+    def publish(self, state: State) -> Published:
         """As the phase's policy."""
         return state.inner.snapshot
 
-    def act(self, snapshot: Snapshot, contexts: Floats, coins: Coins) -> Choice:
-        """As LinUCB."""
+    def act(self, snapshot: Any, contexts: Floats, coins: Coins) -> Choice:
+        """As the policy of every phase."""
         return self.first.act(snapshot, contexts, coins)
 
-    def best(self, snapshot: Snapshot, contexts: Floats) -> Ints:
-        """As LinUCB."""
+    def best(self, snapshot: Any, contexts: Floats) -> Ints:
+        """As the policy of every phase."""
         return self.first.best(snapshot, contexts)
 
-    def favoured(self, snapshot: Snapshot, arms: Arms) -> tuple[NDArray[np.int64], NDArray[np.bool_] | None]:
-        """As LinUCB."""
+    def favoured(self, snapshot: Any, arms: Any) -> tuple[NDArray[np.int64], NDArray[np.bool_] | None]:
+        """As the policy of every phase."""
         return self.first.favoured(snapshot, arms)
 
-    def tabulate(self, features: Floats) -> Arms:
-        """As LinUCB."""
+    def tabulate(self, features: Floats) -> Any:
+        """As the policy of every phase."""
         return self.first.tabulate(features)
 
     def statistic(self, features: Floats, rewards: Floats) -> Statistic:
-        """As LinUCB."""
+        """As the policy of every phase."""
         return self.first.statistic(features, rewards)
 
     def report(self, ask: Ask, played: Played, coins: Coins) -> Statistic:
-        """As LinUCB."""
+        """As the policy of every phase."""
         return self.first.report(ask, played, coins)
 
     def ask(self, episode: Frozen) -> Ask:

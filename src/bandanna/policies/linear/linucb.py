@@ -9,7 +9,6 @@ Deviations: one stacked report instead of two half budgets, tight noise, radius 
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
@@ -17,29 +16,25 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bandanna.accounting.guarantee import Guarantee
 from bandanna.core import require
 from bandanna.core.arrays import Floats, Ints
 from bandanna.core.coins import Coins, NoCoins
-from bandanna.core.domain import Statistic, all_finite, clip_norm
-from bandanna.core.estimate import Estimate
+from bandanna.core.domain import all_finite, clip_norm
 from bandanna.core.linalg import favoured, first_best, positive_inverse, upper
-from bandanna.core.report import LinearReport, clip_rewards
 from bandanna.device import choice
 from bandanna.device.choice import Choice, pick
 from bandanna.errors import InvalidArgument
-from bandanna.policies.base import Ask, Frozen, Played, RunningSums
 from bandanna.policies.linear.confidence import Confidence, PaperConfidence, radii
 from bandanna.policies.linear.schedules import FixedBatches, Schedule, best_batch, concurrent_batch
+from bandanna.policies.linear.sums import LinearSums, Published
 from bandanna.policies.named import algorithm
-from bandanna.protocols.channel import Channel, lowest_batch, open_channel
-from bandanna.protocols.trust import Privacy, none
+from bandanna.protocols.channel import lowest_batch
 from bandanna.theory import contextual
 from bandanna.theory.settings import Found, Setting
 
 
 @dataclass(frozen=True, kw_only=True)
-class Snapshot:
+class Snapshot(Published):
     """All that a device needs to act: public, because it is computed from releases only. R = replicate axes."""
 
     theta: Floats  # (*R, d)
@@ -53,16 +48,6 @@ class Arms:
 
     linear: Floats  # (*R, d, K)
     squares: Floats  # (*R, d(d+1)/2, K): x_i x_j, doubled above the diagonal
-
-
-@dataclass(frozen=True, kw_only=True)
-class State:
-    """What was released: the sum of the reports of so many batches, and what follows from it. R = replicate axes."""
-
-    total: Floats  # (*R, dim)
-    batches: int
-    repairs: Ints  # (*R): how often a released matrix had to be made positive definite
-    snapshot: Snapshot
 
 
 _named = partial(algorithm, paper="000", protects="contexts and rewards")
@@ -80,7 +65,7 @@ _shuffled = partial(_named, trust="shuffle", guarantee="shuffle DP", defaults={"
 @_shuffled("LinUCB-SDP-Vec", spends={"protocol": "binomial"})
 @_named("LinUCB-CSDP", paper="002", trust="concurrent", guarantee="shuffle DP")
 @dataclass(frozen=True, kw_only=True)
-class LinUCB(RunningSums[State]):
+class LinUCB(LinearSums):
     """Optimistic linear contextual bandit with `dim` features over `horizon` rounds.
 
     privacy          `bd.none()`, `bd.central(...)`, `bd.local(...)`, `bd.shuffle(...)`, `bd.concurrent(...)`
@@ -104,13 +89,8 @@ class LinUCB(RunningSums[State]):
     Features are clipped to the unit ball and rewards to [0, 1] before a statistic is formed.
     """
 
-    trusts = ("none", "central", "local", "shuffle", "concurrent")
     player = "frozen"
 
-    dim: int
-    horizon: int
-    privacy: Privacy = none()
-    batch: int | str | Schedule | None = None
     failure: float = 0.05
     width: float = 1.0
     ridge: float = 1.0
@@ -120,13 +100,11 @@ class LinUCB(RunningSums[State]):
     ties: str = "random"
 
     def __post_init__(self) -> None:
-        require.store(self, require.whole, "dim", most=1_000)
-        require.store(self, require.whole, "horizon", most=10**20)  # phases of an anytime policy double
+        self.check_batch()
         require.store(self, require.chance, "failure", least=1e-100)
         require.store(self, require.moderate, "width", zero=True)
         require.store(self, require.moderate, "ridge", "parameter_bound")
         require.store(self, require.flag, "growing")
-        self.check_trust()
         if not isinstance(self.confidence, PaperConfidence):
             require.one_of("confidence", self.confidence, ("exact", "paper"))
         require.one_of("ties", self.ties, ("random", "first"))
@@ -134,11 +112,6 @@ class LinUCB(RunningSums[State]):
             raise InvalidArgument("growing", self.growing, 'False, or confidence="exact"')
         if not isinstance(self.batch, str) or self.batch != "best":  # found when it is needed: it calibrates many sizes
             _ = self.schedule
-
-    @cached_property
-    def domain(self) -> LinearReport:
-        """Reports of x y and x x^T, y in [0, 1]."""
-        return LinearReport(features=self.dim)
 
     @cached_property
     def _identity(self) -> Floats:
@@ -172,14 +145,6 @@ class LinUCB(RunningSums[State]):
         raise InvalidArgument("batch", batch, 'a whole number, a schedule, "paper" or "best"')
 
     @cached_property
-    def channel(self) -> Channel:
-        """The calibrated protocols for the schedule."""
-        sizes = self.schedule.sizes(self.horizon)
-        if not len(sizes):
-            raise InvalidArgument("batch", self.batch, f"a first batch of at most the horizon, {self.horizon} rounds")
-        return open_channel(self.privacy, domain=self.domain, sizes=sizes)
-
-    @cached_property
     def radii(self) -> Confidence:
         """Regulariser and radius after every batch: public, known before the first round."""
         shared: dict[str, Any] = {
@@ -206,56 +171,13 @@ class LinUCB(RunningSums[State]):
         largest = max(self.channel.sizes.counts())
         return self.radii.bound(horizon=self.horizon, batch=largest, dim=self.dim, width=self.width)
 
-    @property
-    def guarantee(self) -> Guarantee:
-        """What is promised, to whom, against whom."""
-        return self.channel.guarantee
-
-    @property
-    def bits_per_user(self) -> int:
-        """The longest message."""
-        return self.channel.bits_per_user
-
-    def phases(self) -> Iterator[LinUCB]:
-        """Itself alone."""
-        yield self
-
-    def calibrated(self) -> dict[int, Channel]:
-        """Its own, if it was needed."""
-        return {0: self.channel} if "channel" in vars(self) else {}
-
-    def recalibrate(self, phase: int, channel: Channel) -> None:
-        """Where its cached property looks first."""
-        vars(self).setdefault("channel", channel)
-
-    def init(self, arms: Floats | None = None, replicates: tuple[int, ...] = ()) -> State:
-        """Nothing released yet."""
-        total = np.zeros((*replicates, self.domain.dim))
-        snapshot, repairs = self.estimate(total, 0)
-        return State(total=total, batches=0, repairs=repairs, snapshot=snapshot)
-
-    def episode(self, state: State) -> Frozen | None:
-        """The next batch of the schedule, then what is left of the horizon; None when there is nothing left."""
-        return self._episode(state.batches)
-
-    def following(self, episode: Frozen) -> Frozen | None:
-        """The schedule is public."""
-        return self._episode(episode.number + 1)
-
-    def _episode(self, number: int) -> Frozen | None:
-        sizes = self.channel.sizes
-        if number < len(sizes):
-            return Frozen(number=number, users=sizes[number])
-        left = self.horizon - sizes.users
-        return Frozen(number=number, users=left, released=False) if left and number == len(sizes) else None
-
-    def publish(self, state: State) -> Snapshot:
-        """The estimate after the batches so far, and how sure it is."""
-        return state.snapshot
+    def again(self, doublings: int) -> LinUCB:
+        """A longer horizon, and less failure: over all phases no more than one has."""
+        return replace(self, horizon=self.horizon << doublings, failure=self.failure / 2 ** (doublings + 1))
 
     def estimate(self, total: Floats, batches: int) -> tuple[Snapshot, NDArray[np.int64]]:
         """Ridge regression on the released sums (*R, dim) of so many batches, and which matrices were shifted (*R)."""
-        vector, gram = self.domain.unpack(total)
+        vector, gram = self.domain.sums(total, self.channel.sizes.before(batches))
         ridge, radius = self.radii.at(batches)
         inverse, repaired = positive_inverse(gram + ridge * self._identity, floor=1e-3 * ridge)  # V_m^{-1}
         theta = (inverse @ np.ascontiguousarray(vector)[..., None])[..., 0]
@@ -291,40 +213,6 @@ class LinUCB(RunningSums[State]):
         products = features[..., rows] * features[..., columns] * np.where(rows == columns, 1.0, 2.0)
         linear, squares = (np.ascontiguousarray(np.swapaxes(each, -1, -2)) for each in (features, products))
         return Arms(linear=linear, squares=squares)
-
-    def report(self, ask: Ask, played: Played, coins: Coins) -> Statistic:
-        """The report of the arm that was given."""
-        assert played.features is not None
-        return self.statistic(played.features, played.rewards)
-
-    def statistic(self, features: Floats, rewards: Floats) -> Statistic:
-        """Reports (*R, n, dim); those whose features or reward had to be clipped are counted."""
-        inside, moved = clip_rewards(rewards)
-        return self.domain.statistic(features, inside, moved=moved)
-
-    def learn(self, state: State, episode: Frozen) -> Generator[Ask, Estimate, State]:
-        """One batch, by the protocol of its size."""
-        return self.learned(state, (yield self.ask(episode)))
-
-    def ask(self, episode: Frozen) -> Ask:
-        """For the sum of a batch; of a stream, for that of everybody so far."""
-        return Ask(protocol=self.channel.protocols[episode.users])
-
-    def learned(self, state: State, released: Estimate) -> State:
-        """The state after one more release; a matrix that noise made indefinite is shifted, counted, reported."""
-        total = released.total if self.channel.stream is not None else state.total + released.total
-        batches = state.batches + 1
-        snapshot, repaired = self.estimate(total, batches)
-        used = self._episode(batches) is not None  # after the last round nobody asks for the snapshot
-        return State(total=total, batches=batches, repairs=state.repairs + used * repaired, snapshot=snapshot)
-
-    def restored(self, phase: int, total: Floats, batches: int, repairs: Ints) -> State:
-        """With the snapshot that follows."""
-        return State(total=total, batches=batches, repairs=repairs, snapshot=self.estimate(total, batches)[0])
-
-    def counts(self, state: State) -> dict[str, Ints]:
-        """How often a released matrix was shifted."""
-        return {"repairs": state.repairs}
 
     @classmethod
     def bounds(cls, setting: Setting) -> Found:
