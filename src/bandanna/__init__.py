@@ -52,6 +52,7 @@ _HOMES = {
     "GLMUCB": "bandanna.policies.glm",
     "GLOC": "bandanna.policies.glm",
     "RSGLinUCB": "bandanna.policies.glm",
+    "LinTS": "bandanna.policies.linear.lints",
     "LinUCB": "bandanna.policies.linear.linucb",
     "PhasedElimination": "bandanna.policies.distributed.phased_elimination",
     "Elimination": "bandanna.policies.arms.successive_elimination",
@@ -141,6 +142,7 @@ __all__ = [
     "Ledger",
     "LedgerStore",
     "LedgerView",
+    "LinTS",
     "LinUCB",
     "LinearReport",
     "LocalBits",
@@ -245,6 +247,7 @@ if TYPE_CHECKING:
     from bandanna.policies.glm import GLMJDP, GLMSDP, GLMUCB, GLOC, BGLinUCB, ECOLog, RSGLinUCB
     from bandanna.policies.linear.anytime import Anytime
     from bandanna.policies.linear.confidence import PaperConfidence
+    from bandanna.policies.linear.lints import LinTS
     from bandanna.policies.linear.linucb import LinUCB
     from bandanna.policies.linear.oful import OFUL
     from bandanna.policies.linear.oful_jdp import OFULJDP

@@ -5,6 +5,7 @@ The tie rule is `core.linalg.favoured`: arms are tied whose index is the largest
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,6 +24,20 @@ class Choice:
     actions: Ints  # (*R, n)
     probabilities: Floats  # (*R, n)
     groups: Ints | None = None  # (*R, n)
+
+
+class Sampled(Choice):
+    """A choice whose probabilities are computed when somebody asks for them: they take longer than the choice."""
+
+    chances: Callable[[], Floats]
+
+    def __init__(self, *, actions: Ints, chances: Callable[[], Floats]) -> None:
+        vars(self).update(actions=actions, groups=None, chances=chances)
+
+    @property
+    def probabilities(self) -> Floats:
+        """Of the chosen arms, (*R, n)."""
+        return self.chances()
 
 
 def certain(actions: Ints, groups: Ints | None = None) -> Choice:

@@ -331,16 +331,29 @@ class RunningSums(Policy[State]):
         """The state after so many batches of a phase whose released sum is known: from saves of before."""
 
     @abstractmethod
-    def statistic(self, features: Floats, rewards: Floats) -> Statistic:
-        """Reports of (*R, n, d) and (*R, n), clipped and counted."""
+    def statistic(self, features: Floats, rewards: Floats, arms: Ints | None = None) -> Statistic:
+        """Reports of (*R, n, d), (*R, n) and (*R, n), clipped and counted."""
+
+    @abstractmethod
+    def centred(self, rewards: Floats) -> tuple[Floats, Bools]:
+        """Rewards as they are reported, and which had to be clipped."""
+
+    @property
+    def steady(self) -> bool:
+        """Whether devices that see the same arms choose the same: those of one episode, of a fixed set."""
+        return True
 
     @abstractmethod
     def tabulate(self, features: Floats) -> Any:
-        """A fixed set of arms, (*R, K, d), as `favoured` takes it."""
+        """A fixed set of arms, (*R, K, d), as `favoured` and `drawn_arms` take it."""
 
-    @abstractmethod
     def favoured(self, snapshot: Any, arms: Any) -> tuple[Ints, Bools | None]:
-        """Of tabulated arms those between which coins choose: as `linalg.favoured`, (*R) and (*R, K)."""
+        """Of a `steady` policy: those arms between which coins choose, as `linalg.favoured`, (*R) and (*R, K)."""
+        raise TypeError(f"devices of {type(self).__name__} draw their arms")
+
+    def drawn_arms(self, snapshot: Any, arms: Any, users: int, coins: Coins) -> Ints:
+        """Of one that is not: the arms that so many devices choose, (*R, users)."""
+        raise TypeError(f"devices of {type(self).__name__} all choose the same")
 
 
 def at(state: State, place: Any) -> State:

@@ -10,6 +10,7 @@ from bandanna.policies.linear.anytime import Anytime
 from bandanna.policies.named import ALGORITHMS
 
 _SHOWN = (  # by problem and trust model, in the order of `bandanna list`; what is not here comes last
+    *("LinTS", "LinTS-JDP", "LinTS-LDP", "LinTS-SDP", "LinTS-CSDP"),
     *("LinUCB", "LinUCB-JDP", "LinUCB-JDP-batched", "LinUCB-LDP", "LinUCB-LDP-batched"),
     *("LinUCB-SDP-Amp", "LinUCB-SDP-Vec", "LinUCB-CSDP"),
     *("DPE", "CDP-DPE", "LDP-DPE", "SDP-DPE", "Laplace-DPE", "DPE-FixedU", "PE"),

@@ -27,6 +27,7 @@ _GLM = worlds.GeneralisedLinear(dim=2, n_arms=4, norm=2.0)
 _PEOPLE = worlds.Population(dim=2, n_arms=4, sigma=0.1)
 
 _LINEAR = {"dim": 3, "horizon": 80, "width": 0.2}
+_SAMPLED = {"dim": 3, "horizon": 80, "intercept": True}
 _ARMS = {"n_arms": 3, "horizon": 150}
 _LOGISTIC = {"dim": 2, "horizon": 150, "parameter_bound": 2.0}
 _CLIENTS = {"dim": 2, "horizon": 900}
@@ -72,6 +73,11 @@ def _case(key: str, env: Environment, *arguments: dict[str, Any], public: bool =
 
 
 NAMED = (
+    _case("LinTS", _FRESH, _SAMPLED),
+    _case("LinTS-JDP", _FRESH, _SAMPLED, _DP),
+    _case("LinTS-LDP", _FRESH, _SAMPLED, _DP),
+    _case("LinTS-SDP", _FRESH, _SAMPLED, _DP),
+    _case("LinTS-CSDP", _FRESH, _SAMPLED, _DP),
     _case("LinUCB", _FRESH, _LINEAR),
     _case("LinUCB-JDP", _FRESH, _LINEAR, _DP),
     _case("LinUCB-JDP-batched", _FRESH, _LINEAR, _DP),
@@ -111,6 +117,11 @@ NAMED = (
 )
 _FIRST = bd.LinUCB(dim=3, horizon=40, width=0.2, batch=10, privacy=bd.shuffle(epsilon=5.0, delta=1e-3))
 UNNAMED = (
+    _case("LinTS", _FRESH, _SAMPLED),
+    _case("LinTS-JDP", _FRESH, _SAMPLED, _DP),
+    _case("LinTS-LDP", _FRESH, _SAMPLED, _DP),
+    _case("LinTS-SDP", _FRESH, _SAMPLED, _DP),
+    _case("LinTS-CSDP", _FRESH, _SAMPLED, _DP),
     Case(key="Anytime", env=_FRESH, unnamed=bd.Anytime(first=_FIRST)),
     Case(key="one's own", env=_FRESH, unnamed=Greedy(dim=3, horizon=120, privacy=bd.shuffle(epsilon=5.0, delta=1e-3))),
 )

@@ -155,6 +155,14 @@ class Anytime(RunningSums[State]):
         """As the phase's policy."""
         return state.inner.snapshot
 
+    def seen(self, contexts: Floats) -> Floats:
+        """As the policy of every phase."""
+        return self.first.seen(contexts)
+
+    def theta(self, snapshot: Any) -> Floats | None:
+        """As the policy of every phase."""
+        return self.first.theta(snapshot)
+
     def act(self, snapshot: Any, contexts: Floats, coins: Coins) -> Choice:
         """As the policy of every phase."""
         return self.first.act(snapshot, contexts, coins)
@@ -171,9 +179,22 @@ class Anytime(RunningSums[State]):
         """As the policy of every phase."""
         return self.first.tabulate(features)
 
-    def statistic(self, features: Floats, rewards: Floats) -> Statistic:
+    @property
+    def steady(self) -> bool:
         """As the policy of every phase."""
-        return self.first.statistic(features, rewards)
+        return self.first.steady
+
+    def drawn_arms(self, snapshot: Any, arms: Any, users: int, coins: Coins) -> Ints:
+        """As the policy of every phase."""
+        return self.first.drawn_arms(snapshot, arms, users, coins)
+
+    def centred(self, rewards: Floats) -> tuple[Floats, NDArray[np.bool_]]:
+        """As the policy of every phase."""
+        return self.first.centred(rewards)
+
+    def statistic(self, features: Floats, rewards: Floats, arms: Ints | None = None) -> Statistic:
+        """As the policy of every phase."""
+        return self.first.statistic(features, rewards, arms)
 
     def report(self, ask: Ask, played: Played, coins: Coins) -> Statistic:
         """As the policy of every phase."""

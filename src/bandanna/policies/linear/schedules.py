@@ -9,8 +9,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from bandanna.core import require
+from bandanna.core.domain import Domain
 from bandanna.core.sizes import Sizes
 from bandanna.errors import InvalidArgument
+from bandanna.protocols.central_gaussian import CentralGaussian
+from bandanna.protocols.trust import Privacy
 
 _MOST = 10**5  # growing batches, which are listed one by one
 _LEAP = 4  # steps of a quarter: a factor of 2.4
@@ -114,3 +117,36 @@ def concurrent_batch(horizon: int, shufflers: int | str) -> int:
         return min(horizon, max(2, round(math.sqrt(horizon))))
     rate = (2 * shufflers + 1) / (4 * shufflers + 1)
     return max(2, min(round(math.pow(horizon, rate)), horizon >> (shufflers - 1)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class InformedBatches(Schedule):
+    """Batches that grow from `first` by `ratio`; the last, which would teach nobody, is not released."""
+
+    first: int
+    ratio: float
+
+    def sizes(self, horizon: int) -> Sizes:
+        """All but the last."""
+        sizes = list(GeometricBatches(first=self.first, ratio=self.ratio).sizes(horizon))
+        return Sizes.of(sizes[:-1] if sum(sizes) == horizon and len(sizes) > 1 else sizes)
+
+
+def informed(privacy: Privacy, *, domain: Domain, dim: int, horizon: int, blocks: int = 1) -> InformedBatches:
+    """`batch="auto"`: a first batch in which d features can be told from the noise, then batches 1.5 times as large.
+
+        first = min(T/8, max(2 d, 3 (d - 1)^{3/2} r)),     r = sqrt(1.5) std
+
+    with std that of one batch's noise: a fresh batch must outweigh its matrix of noise, whose norm is about r sqrt d,
+    in each of d directions. In the shuffle model, where every batch pays anew, batches double if there are many. Local
+    noise does not depend on the batches. Public numbers only.
+    """
+    least = 2 * dim * blocks
+    if privacy.noisy and privacy.model != "local":
+        assert privacy.budget is not None
+        often = min(privacy.participations, max(1, math.ceil(math.log(max(2, horizon / least), 1.5))))
+        std = CentralGaussian.calibrate(domain=domain, budget=privacy.budget, participations=often).noise_std
+        wanted = 3 * max(1, dim - 1) ** 1.5 * math.sqrt(1.5) * std * blocks
+        least = round(min(max(least, wanted), 2.0**62))
+    first = max(2, min(horizon // 8, least))
+    return InformedBatches(first=first, ratio=2.0 if privacy.model == "shuffle" and horizon > 500 * first else 1.5)

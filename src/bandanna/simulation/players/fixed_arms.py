@@ -17,12 +17,11 @@ from bandanna.core.arrays import Floats, Ints
 from bandanna.core.arriving import Arriving
 from bandanna.core.coins import StreamCoins
 from bandanna.core.domain import Statistic
-from bandanna.core.report import clip_rewards
 from bandanna.environments.base import World, read
 from bandanna.policies.base import RunningSums
 from bandanna.simulation.tally import Tally
 
-_FEW = 100  # users who are drawn faster one by one than as groups
+_FEW = 100
 _PART = 4096  # users who are held at once; the same for any number of seeds, as are then sums over them
 
 
@@ -32,7 +31,7 @@ class Group:
 
     places: Ints  # (S,): the arm, by its place in the tables
     counts: Ints  # (S,), or (1,) if they are all the same: how many users
-    rewards: Floats  # (S,): the sum of theirs, clipped to [0, 1]
+    rewards: Floats  # (S,): the sum of theirs, 0 or 1, or of what is reported of others
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,15 +50,25 @@ class FixedArms:
     def __init__(self, policy: RunningSums[Any], world: World) -> None:
         contexts, block = read(world, 0, 1)  # (S, 1, K, d), (S, 1, K)
         features, means = contexts[:, 0], block[:, 0]  # (S, K, d), (S, K)
-        self.world, self.dim, self.coins = world, policy.dim, StreamCoins(world.streams)
+        self.world, self.lead, self.coins = world, policy.domain.lead, StreamCoins(world.streams)
+        self.centred, self.n_arms = policy.centred, means.shape[1]
+        ends, moved = policy.centred(np.array([0.0, 1.0]))
+        self.binary, self.none, self.one = world.binary and not moved.any(), ends[0], ends[1]
         self.arms = policy.tabulate(features)
         self.means, self.gaps = means.ravel(), (means.max(axis=1, keepdims=True) - means).ravel()
         self.first = means.shape[1] * np.arange(len(means))  # where each seed's arms begin in the tables
-        ones = policy.statistic(features, np.ones(means.shape))
-        self.reports = ones.values.reshape(-1, ones.values.shape[-1])  # (S K, dim): at reward 1
-        self.clips = (np.linalg.norm(features, axis=-1) > 1 + 1e-9).ravel()
+        inside, moved = policy.domain.inside(features)
+        arms = np.broadcast_to(np.arange(self.n_arms), means.shape)
+        reports = policy.domain.pack(inside, np.ones(means.shape), arms)
+        self.reports = reports.reshape(-1, policy.domain.dim)  # (S K, dim): at a centred reward of 1
+        self.clips = moved.ravel()
         self.clipped = np.zeros(len(means), dtype=np.int64)
         self._anything_clipped = bool(self.clips.any())
+
+    @property
+    def few(self) -> int:
+        """Users who are drawn faster one by one than as groups."""
+        return _FEW
 
     def play(self, policy: RunningSums[Any], snapshot: Any, rounds: int, tally: Tally) -> list[Group]:
         """One episode, in groups of users."""
@@ -71,11 +80,11 @@ class FixedArms:
         """The users' reports: two groups of equal ones for each arm where rewards are 0 or 1, else one by one."""
         before = self.clipped.copy()
         place, ties = self._choose(policy, snapshot, rounds, tally)
-        if grouped and self.world.binary and rounds > _FEW:
+        if grouped and self.binary and rounds > self.few:
             values, counts = [], []
             for group in self._groups(place, ties, rounds, tally):
                 ones = group.rewards.astype(np.int64)  # (S,)
-                values += [self.reports[group.places], self._reports(group.places, np.zeros(ones.shape))]
+                values += [self._reports(group.places, np.full(ones.shape, each)) for each in (self.one, self.none)]
                 counts += [ones, group.counts - ones]
             stacked = np.stack(values, axis=1)
             return policy.domain.sealed(stacked, clipped=self.clipped - before, counts=np.stack(counts, axis=1))
@@ -91,7 +100,8 @@ class FixedArms:
     ) -> Iterator[Statistic]:
         """Reports of every user; what was clipped since `before` is counted with them."""
         for places in users:
-            values = self._reports(places, self._rewards(places, tally))
+            rewards = self._rewards(places, tally)
+            values = self._reports(places, self._told(rewards, 1) if self.binary else rewards)
             yield policy.domain.sealed(values, clipped=self.clipped - before)
             before = self.clipped.copy()
 
@@ -129,7 +139,7 @@ class FixedArms:
 
     def _groups(self, place: Ints, ties: Ties | None, rounds: int, tally: Tally) -> list[Group]:
         """Those who take the same arm, and the sums of their rewards: one binomial draw where that is their law."""
-        summed = self.world.binary and rounds > 1
+        summed = self.binary and rounds > 1
         if ties is None:
             sums = self._sums(place, rounds, tally) if summed else self._added(place, rounds, tally)
             return [Group(places=place, counts=np.array([rounds]), rewards=sums)]
@@ -163,19 +173,23 @@ class FixedArms:
         )
 
     def _rewards(self, users: Ints, tally: Tally) -> Floats:
-        """Rewards one by one, (S, rounds), clipped to [0, 1]; tallied, and reports counted that are clipped."""
+        """Rewards one by one, (S, rounds), 0 or 1 or as they are reported; tallied, and clipped reports counted."""
         rewards = self.world.rewards(self.means[users])
         tally.rewards += rewards[:, 0] if rewards.shape[1] == 1 else rewards.sum(axis=1)
-        if self.world.binary and not self._anything_clipped:
+        if self.binary and not self._anything_clipped:
             return rewards
-        inside, moved = clip_rewards(rewards)
+        inside, moved = self.centred(rewards)
         self.clipped += np.count_nonzero(moved | self.clips[users], axis=1)
-        return inside
+        return rewards if self.binary else inside
+
+    def _told(self, ones: Floats, counts: Ints | int) -> Floats:
+        """The sum of what is reported of so many rewards of 0 or 1."""
+        return np.asarray(self.none * counts + (self.one - self.none) * ones)
 
     def _reports(self, places: Ints, rewards: Floats) -> Floats:
         """Reports of these arms with these rewards: (...), (...) -> (..., dim)."""
         values = self.reports[places]
-        values[..., : self.dim] *= rewards[..., None]
+        values[..., : self.lead] *= rewards[..., None]
         return values
 
     def run(
@@ -183,7 +197,7 @@ class FixedArms:
     ) -> tuple[int, NDArray[np.int64]]:
         """Up to `rounds` rounds of a policy whose releases are exact sums plus `noise`; releases made, repairs (S,)."""
         total = np.zeros((len(self.first), policy.domain.dim))
-        vector, gram = total[:, : self.dim], total[:, self.dim :]
+        vector, gram = total[:, : self.lead], total[:, self.lead :]
         released: Floats = total
         end, batches, repairs = tally.done + rounds, 0, np.zeros(len(total), dtype=np.int64)
         for size in policy.channel.sizes:
@@ -196,8 +210,9 @@ class FixedArms:
             if playing == size:
                 for group in groups:
                     reports = self.reports[group.places]
-                    vector += reports[:, : self.dim] * group.rewards[:, None]
-                    gram += reports[:, self.dim :] * group.counts[:, None]
+                    told = self._told(group.rewards, group.counts) if self.binary else group.rewards
+                    vector += reports[:, : self.lead] * told[:, None]
+                    gram += reports[:, self.lead :] * group.counts[:, None]
                 released = total + next(noise)
                 batches += 1
         if tally.done < end:

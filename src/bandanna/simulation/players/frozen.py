@@ -23,6 +23,7 @@ from bandanna.mechanisms.sources.replicated import ReplicatedNoise
 from bandanna.policies.base import Ask, Frozen, RunningSums
 from bandanna.simulation.players.fixed_arms import FixedArms
 from bandanna.simulation.players.noise import running_noise
+from bandanna.simulation.players.sampled_arms import SampledArms
 from bandanna.simulation.run import Run
 from bandanna.simulation.tally import Tally
 
@@ -49,7 +50,7 @@ def play(policy: RunningSums[Any], world: World, tally: Tally, rounds: int, *, p
 def _by_noise(policy: RunningSums[Any], world: World, tally: Tally, rounds: int) -> tuple[int, int, Ints, Ints] | None:
     """Fixed arms, noise that does not depend on the data: exact sums plus that noise. None if it does depend."""
     source = ReplicatedNoise(world.streams)
-    arms = FixedArms(policy, world)
+    arms = _arms(policy, world)
     releases, users, repairs = 0, 0, np.zeros(tally.n_seeds, dtype=np.int64)
     for running in policy.phases():
         noise = running_noise(running.channel, source, (tally.n_seeds,))
@@ -67,7 +68,7 @@ def _by_releases(
     policy: RunningSums[Any], world: World, tally: Tally, rounds: int, *, path: str
 ) -> tuple[int, int, Ints, Ints]:
     """Every batch by its protocol."""
-    arms, server = FixedArms(policy, world) if world.fixed else None, _Server(world, tally.n_seeds, path)
+    arms, server = _arms(policy, world) if world.fixed else None, _Server(world, tally.n_seeds, path)
     releases, users, state = 0, 0, policy.init(replicates=(tally.n_seeds,))
     while tally.done < rounds:
         episode, snapshot = policy.episode(state), policy.publish(state)
@@ -83,6 +84,11 @@ def _by_releases(
         else:  # a shorter last batch is played, but never released
             deque(statistic.parts(), maxlen=0)
     return releases, users, server.clipped, policy.counts(state)["repairs"]
+
+
+def _arms(policy: RunningSums[Any], world: World) -> FixedArms:
+    """A set of arms that stays."""
+    return FixedArms(policy, world) if policy.steady else SampledArms(policy, world)
 
 
 class _Server:
@@ -126,7 +132,7 @@ def _part(policy: RunningSums[Any], world: World, snapshot: Any, rounds: int, ta
         rewards = world.rewards(chosen)
         tally.varying(means.max(axis=2) - chosen)
         tally.rewards += rewards.sum(axis=1)
-        parts.append(policy.statistic(features, rewards))
+        parts.append(policy.statistic(features, rewards, actions))
     if len(parts) == 1:
         return parts[0]
     values = np.concatenate([part.values for part in parts], axis=-2)
