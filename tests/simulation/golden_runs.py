@@ -21,6 +21,7 @@ _GLM = worlds.GeneralisedLinear(dim=2, n_arms=5, norm=2.0)
 _PEOPLE = worlds.Population(dim=2, n_arms=4, sigma=0.1)
 
 _LINEAR = {"dim": 3, "horizon": 300, "width": 0.2}
+_SAMPLED = {"dim": 3, "horizon": 300, "intercept": True}
 _DP, _ZCDP, _PURE = {"epsilon": 5.0, "delta": 1e-3}, {"rho": 20.0}, {"epsilon": 20.0}
 _ARMS = {"n_arms": 3, "horizon": 400}
 _SPHERICAL = {"dim": 2, "horizon": 3000}
@@ -29,6 +30,11 @@ _CLIENTS = {"dim": 2, "horizon": 3000}
 
 # name -> (arguments, worlds)
 RUNS: dict[str, tuple[dict[str, Any], tuple[Environment, ...]]] = {
+    "LinTS": (_SAMPLED, (_FIXED, _FRESH, _GRADED)),
+    "LinTS-JDP": (_SAMPLED | _DP, (_FIXED, _FRESH, _GRADED)),
+    "LinTS-LDP": (_SAMPLED | _DP, (_FIXED, _FRESH, _GRADED)),
+    "LinTS-SDP": (_SAMPLED | _DP, (_FIXED, _FRESH, _GRADED)),
+    "LinTS-CSDP": (_SAMPLED | _DP, (_FIXED, _FRESH, _GRADED)),
     "LinUCB": (_LINEAR, (_FIXED, _FRESH, _GRADED)),
     "LinUCB-JDP": (_LINEAR | _DP, (_FIXED, _FRESH, _GRADED)),
     "LinUCB-JDP-batched": (_LINEAR | _DP, (_FIXED, _FRESH, _GRADED)),

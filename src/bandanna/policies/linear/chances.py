@@ -33,11 +33,10 @@ def of_shared(mean: Floats, root: Floats, contexts: Floats, actions: Ints) -> tu
         spread = np.linalg.norm(other @ root, axis=-1)
         chance = special.ndtr(_ratio(other @ mean, spread))
         return np.where(same > 1, 0.5, chance), np.zeros(len(actions))
-    parts = [
-        _along(apart[i : i + _PART] @ mean, apart[i : i + _PART] @ (root @ directions(len(mean)).T), len(mean))
-        for i in range(0, len(actions), _PART)
-    ]
-    chances = np.concatenate(parts)  # (n, directions)
+    apart, again = np.unique(apart, axis=0, return_inverse=True)  # decisions that are alike are computed once
+    spread = root @ directions(len(mean)).T  # (d, directions)
+    parts = [_along(part @ mean, part @ spread, len(mean)) for part in np.split(apart, range(_PART, len(apart), _PART))]
+    chances = np.concatenate(parts)[again.ravel()]  # (n, directions)
     error = np.std(chances, axis=-1) / np.sqrt(chances.shape[-1])
     return np.mean(chances, axis=-1) / same, error / same
 

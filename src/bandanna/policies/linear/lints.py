@@ -109,7 +109,7 @@ class LinTS(LinearSums):
             return FixedBatches(size=size)
         if batch not in (None, "auto"):
             raise InvalidArgument("batch", batch, 'a whole number, a schedule or "auto"')
-        if model == "concurrent":
+        if model == "concurrent" and self.privacy.noisy:
             return FixedBatches(size=concurrent_batch(self.horizon, self.privacy.shufflers))
         return informed(self.privacy, domain=self.domain, dim=self.dim, horizon=self.horizon)
 
