@@ -22,9 +22,7 @@ from bandanna.simulation.tally import Tally
 
 from ..simulation.golden_runs import RUNS
 
-CONTEXTS = {
-    name: envs[-1] if name.startswith("Lin") or "OFUL" in name else envs[0] for name, (_, envs) in RUNS.items()
-}
+CONTEXTS = {name: envs[-1] if name.startswith("Lin") or "OFUL" in name else envs[0] for name, (_, envs) in RUNS.items()}
 ROUNDS = {"DP-SE": 2000, "SDP-SE": 2000, "GOPE": 1500, "AdaC-GOPE": 1500, "AdaC-GOPE-early": 1500, "GLM-JDP": 120}
 NAMES = [name for name in RUNS if not isinstance(CONTEXTS[name], bd.environments.Population)]
 PEOPLE = [name for name in RUNS if isinstance(CONTEXTS[name], bd.environments.Population)]

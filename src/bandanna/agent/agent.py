@@ -20,7 +20,7 @@ from bandanna.accounting.guarantee import Guarantee
 from bandanna.accounting.people import hashed
 from bandanna.accounting.stores.journals import Journals, journal_of, refuse_journal
 from bandanna.accounting.view import LedgerView
-from bandanna.agent.arms import Contexts, Sets, arms_of, features_of, fixed_arms, many_arms_of
+from bandanna.agent.arms import Contexts, Sets, arms_of, features_of, fixed_arms, many_arms_of, of_user
 from bandanna.agent.background import Background
 from bandanna.agent.decisions import Decision, issue_client, recognise, recognise_client
 from bandanna.agent.kinds import encoding_of, saves_of
@@ -210,8 +210,12 @@ class Agent:
         Everything is checked before anything is recorded. Where the users go beyond a batch, it is closed on the way,
         and those of this call who are in it cannot answer any more, unless there is grace.
         """
-        if self._loop.arms is not None:
-            sets: Sets = [self._set(None)] * require.whole("contexts", contexts, most=10**7)
+        fixed = self._loop.arms
+        if fixed is not None and fixed.of_users:
+            people = require.several("contexts", contexts, "the features of every user, an array (users, d)")
+            sets: Sets = [of_user(fixed, one, f"contexts[{i}]") for i, one in enumerate(people)]
+        elif fixed is not None:
+            sets = [self._set(None)] * require.whole("contexts", contexts, most=10**7)
         else:
             sets = many_arms_of(contexts, features_of(self.policy))
         return self._decide(sets, listed(users, len(sets)), [f"users[{i}]" for i in range(len(sets))])
@@ -219,6 +223,8 @@ class Agent:
     def _set(self, contexts: Any) -> tuple[Sequence[Any], Floats]:
         """Ids and features of one user's arms: those of the call, or those that stay."""
         fixed = self._loop.arms
+        if fixed is not None and fixed.of_users:
+            return of_user(fixed, contexts)
         if fixed is not None and contexts is not None:
             raise InvalidArgument("contexts", contexts, "none: the arms of this agent stay the same")
         if fixed is None and contexts is None:

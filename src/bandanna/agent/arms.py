@@ -23,10 +23,14 @@ Sets = list[tuple[Sequence[Hashable], Floats]]  # ids and features (K, d), one f
 
 @dataclass(frozen=True, kw_only=True)
 class FixedArms:
-    """Arms that stay: their ids, and their features, (K, d); d = 0 where arms have none."""
+    """Arms that stay: their ids, and their features, (K, d); d = 0 where arms have none.
+
+    of_users: the features are those of a user, who brings them; here stand zeros.
+    """
 
     ids: tuple[Any, ...]
     features: Floats
+    of_users: bool = False
 
     def as_terms(self) -> tuple[Any, ...]:
         """As plain values."""
@@ -44,7 +48,8 @@ def fixed_arms(policy: Policy[Any], arms: Any) -> FixedArms | None:
     names = range(count) if arms is None else require.several("arms", arms, f"{count} names")
     if len(names) != count or len(set(names)) != count:
         raise InvalidArgument("arms", arms, f"{count} names, all different: one for each arm of the policy")
-    return FixedArms(ids=_names(names), features=np.zeros((count, 0)))
+    users = features_of(policy)
+    return FixedArms(ids=_names(names), features=np.zeros((count, users)), of_users=users > 0)
 
 
 def features_of(policy: Policy[Any]) -> int:
@@ -88,6 +93,17 @@ def _index(contexts: Any, name: str) -> tuple[Hashable, ...]:
         twice = next(arm for place, arm in enumerate(ids) if arm in ids[:place])
         raise InvalidArgument(f"{name}.index", twice, "a name for each arm, none of them twice")
     return ids
+
+
+def of_user(fixed: FixedArms, features: Any, name: str = "contexts") -> tuple[Sequence[Hashable], Floats]:
+    """Ids and features (K, d) of arms that stay, for a user with these features, (d,)."""
+    dim = fixed.features.shape[1]
+    given = reals(name, features, f"the user's features, {dim} numbers")
+    if given.shape != (dim,):
+        raise InvalidStatistic(name, f"array of shape {given.shape}", f"the user's features, {dim} numbers")
+    rows = np.repeat(given[None], len(fixed.ids), axis=0)
+    _finite(rows[:1], fixed.ids, name)
+    return fixed.ids, rows
 
 
 def many_arms_of(contexts: Any, dim: int) -> list[tuple[Sequence[Hashable], Floats]]:

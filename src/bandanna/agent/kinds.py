@@ -6,6 +6,8 @@ from functools import lru_cache
 from typing import Any
 
 from bandanna.agent.older import OLDER_KINDS, RENAMED
+from bandanna.core.intercept import InterceptReport
+from bandanna.core.per_arm import PerArmReport
 from bandanna.core.report import LinearReport
 from bandanna.core.sizes import Sizes
 from bandanna.errors import InvalidArgument
@@ -16,7 +18,8 @@ from bandanna.protocols.kinds import OLDER, PROTOCOLS
 from bandanna.storage.encoding import Encoding
 from bandanna.storage.saves import Saves
 
-_VALUES = {**PROTOCOLS, "LinearReport": LinearReport, "Channel": Channel, "Sizes": Sizes}
+_REPORTS = {"LinearReport": LinearReport, "InterceptReport": InterceptReport, "PerArmReport": PerArmReport}
+_VALUES = {**PROTOCOLS, **_REPORTS, "Channel": Channel, "Sizes": Sizes}
 
 
 @lru_cache(maxsize=64)

@@ -67,7 +67,8 @@ def check_arms(arms: Any, policy: Policy[Any]) -> Any:
     ids, features = arms
     numbers = isinstance(features, np.ndarray) and features.dtype == np.float64
     demand(numbers and features.shape == (len(ids), features_of(policy)), "arms of another shape")
-    return dict(zip(ids, features, strict=True)) if features_of(policy) else ids
+    named = getattr(policy, "n_arms", None) is not None  # what features there are belong to users
+    return ids if named or not features_of(policy) else dict(zip(ids, features, strict=True))
 
 
 def check_progress(note: Any, seeded: bool) -> None:

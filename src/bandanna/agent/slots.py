@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any
 
@@ -77,6 +77,7 @@ class Slots:
         users = batch.users
         features, rewards, missing = np.zeros((users, self._dim)), np.full(users, nothing), users
         arms, groups = np.zeros(users, dtype=np.int64), np.zeros(users, dtype=np.int64)
+        answered = np.zeros(users, dtype=bool)
         if isinstance(batch.episode, Assigned):
             arms = batch.episode.arms_at(np.arange(users))
         for row, number in enumerate(range(batch.begin, batch.end)):
@@ -85,8 +86,10 @@ class Slots:
                 continue
             arms[row], groups[row] = slot.arm, max(slot.group, 0)
             if slot.reward is not None:
-                features[row], rewards[row], missing = slot.features, slot.reward, missing - 1
-        return Played(rewards=rewards, features=features, arms=arms, groups=groups if grouped else None), missing
+                features[row], rewards[row], answered[row] = slot.features, slot.reward, True
+                missing -= 1
+        rows = Played(rewards=rewards, features=features, arms=arms, groups=groups if grouped else None)
+        return (replace(rows, answered=answered) if missing else rows), missing
 
     def members(self, batch: Batch, arm: int | None = None) -> list[str]:
         """The hashed users of an episode, or of one of its arms; slots without a user, who is nowhere else, stand

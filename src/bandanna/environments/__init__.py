@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bandanna.environments.arrays import ArrayEnvironment, ArrayWorld, CallableEnvironment, CallableWorld
 from bandanna.environments.base import Environment, World
+from bandanna.environments.disjoint import DisjointLinear, DisjointWorld
 from bandanna.environments.drifting import DriftingContexts, DriftingWorld
 from bandanna.environments.finite import FiniteArms, FiniteWorld
 from bandanna.environments.glm import FreshGLM, GeneralisedLinear, GLMWorld, PublishedGLM
@@ -24,6 +25,8 @@ __all__ = [
     "CallableEnvironment",
     "CallableWorld",
     "ClippedGaussian",
+    "DisjointLinear",
+    "DisjointWorld",
     "DriftingContexts",
     "DriftingWorld",
     "Environment",

@@ -130,6 +130,7 @@ class Played:
 
     A user who did not answer has a reward of 0 and features of 0, and makes a report like any other.
     groups: under which of `Policy.keeps` a row is kept; private, since a device decides it from its own context.
+    answered: who did, where features and rewards do not tell; None for all.
     counts: how many users share a row, where a simulation needs no more; None for one each.
     """
 
@@ -138,6 +139,7 @@ class Played:
     arms: Ints | None = None  # (*R, n)
     groups: Ints | None = None  # (*R, n)
     counts: Ints | None = None  # (*R, n)
+    answered: Bools | None = None  # (*R, n)
 
     def of_arm(self, arm: int) -> Played:
         """The rows of one run that were given this arm."""

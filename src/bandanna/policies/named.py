@@ -87,7 +87,7 @@ def algorithm(
         for given in sorted(set(decided) & set(arguments)):
             raise InvalidArgument(given, arguments[given], f"left out: {name} says {given}={decided[given]!r}")
         chosen = {**(defaults or {}), **fixed, **arguments}
-        if "n_arms" in own and "n_arms" not in chosen and "dim" in chosen:
+        if "n_arms" in own and "dim" not in own and "n_arms" not in chosen and "dim" in chosen:
             chosen["n_arms"] = chosen.pop("dim")  # features of finite arms are unit vectors
         if "privacy" in chosen:
             _suits(name, trust, chosen, (*numbers, *options, *(spends or ())))

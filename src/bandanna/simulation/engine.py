@@ -66,9 +66,10 @@ def simulate(
     play = PLAYERS[vars(type(policy)).get("player", "plain")]
     if not isinstance(env, Environment):
         raise InvalidArgument("env", type(env).__name__, "an Environment of bandanna.environments")
-    size = "n_arms" if hasattr(policy, "n_arms") else "dim"  # finite-armed policies count arms, linear ones features
-    if getattr(env, size) != getattr(policy, size):
-        raise InvalidArgument(f"env.{size}", getattr(env, size), f"the policy's {size}, {getattr(policy, size)}")
+    for size in ("n_arms", "dim"):  # finite-armed policies count arms, linear ones features, some both
+        wanted = getattr(policy, size, None)
+        if wanted is not None and getattr(env, size) != wanted:
+            raise InvalidArgument(f"env.{size}", getattr(env, size), f"the policy's {size}, {wanted}")
     require.one_of("path", path, ("law", "messages"))
     rounds = env.lasting(_rounds(policy, horizon))
     began = time.perf_counter()

@@ -116,7 +116,9 @@ NAMED = (
     _case("GLM-SDP", _GLM, _LOGISTIC, {"epsilon": 20.0, "delta": 1e-2, "warmup": 30, "steps": 2}),
 )
 _FIRST = bd.LinUCB(dim=3, horizon=40, width=0.2, batch=10, privacy=bd.shuffle(epsilon=5.0, delta=1e-3))
+_OWN_MODELS = bd.LinTS(n_arms=4, features=2, horizon=80, privacy=bd.shuffle(epsilon=5.0, delta=1e-3))
 UNNAMED = (
+    Case(key="LinTS per arm", env=worlds.DisjointLinear(dim=2, n_arms=4), unnamed=_OWN_MODELS),
     _case("LinTS", _FRESH, _SAMPLED),
     _case("LinTS-JDP", _FRESH, _SAMPLED, _DP),
     _case("LinTS-LDP", _FRESH, _SAMPLED, _DP),

@@ -27,10 +27,10 @@ from .laws import one_law
 
 ACCELERATED = {key: case for key, case in CASES.items() if vars(type(case.policy)).get("player", "plain") != "plain"}
 COUNTERFACTUAL = ("batches", "every round", "blocks")  # these players draw what every arm would earn
+VECTOR_SUMS = {"LinTS-SDP", "LinTS-CSDP", "LinTS per arm", "LinUCB-SDP-Vec", "LinUCB-CSDP", "Anytime", "GLM-SDP"}
 OTHER_NUMBERS = {
-    "law": {"LinUCB-SDP-Vec", "LinUCB-CSDP", "Anytime", "GLM-SDP", "LDP-UCB"}
-    | {"UCB-episodes", "AdaC-UCB", "AdaP-UCB", "PE"},
-    "messages": {"LinUCB-SDP-Vec", "LinUCB-CSDP", "Anytime", "GLM-SDP", "LDP-UCB", "AdaP-UCB"},
+    "law": VECTOR_SUMS | {"LDP-UCB", "UCB-episodes", "AdaC-UCB", "AdaP-UCB", "PE"},
+    "messages": VECTOR_SUMS | {"LDP-UCB", "AdaP-UCB"},
 }
 SEEDS = 20
 

@@ -78,4 +78,4 @@ def of_own(mean: Floats, spread: Floats, actions: Ints) -> Floats:
     at = mean[rows, actions, None] + spread[rows, actions, None] * nodes  # (n, nodes)
     below = special.ndtr(_ratio(at[:, None, :] - mean[..., None], spread[..., None]))  # (n, K, nodes)
     below[rows, actions] = 1.0
-    return np.asarray(np.prod(below, axis=1) @ weights)
+    return np.asarray(np.sum(np.prod(below, axis=1) * weights, axis=-1))

@@ -27,22 +27,23 @@ from bandanna.core.coins import Coins
 from bandanna.core.domain import all_finite
 from bandanna.core.intercept import InterceptReport
 from bandanna.core.linalg import favoured, first_best
+from bandanna.core.per_arm import PerArmReport
 from bandanna.core.regression import Regression
 from bandanna.core.report import LinearReport
 from bandanna.device.choice import Choice, Sampled, pick
 from bandanna.errors import InvalidArgument
-from bandanna.policies.linear import chances
+from bandanna.policies.linear.draws import Draws, Own, Shared
 from bandanna.policies.linear.posterior import posterior
 from bandanna.policies.linear.schedules import FixedBatches, Schedule, concurrent_batch, informed
 from bandanna.policies.linear.sums import LinearSums, Published
 from bandanna.policies.named import algorithm
 
-_DRAW = "posterior"  # what the coins of a draw are called
+_SHARED, _OWN = Shared(), Own()
 
 
 @dataclass(frozen=True, kw_only=True)
 class Posterior(Published):
-    """What a device draws from: theta + root z, z standard normal. R = replicate axes."""
+    """What a device draws from: theta + root z, z standard normal. R = replicate axes, arms with own models."""
 
     theta: Floats  # (*R, d)
     root: Floats  # (*R, d, d): root root^T = alpha^2 P^{-1}
@@ -60,6 +61,8 @@ _named = partial(algorithm, paper="-", protects="contexts and rewards")
 class LinTS(LinearSums):
     """Thompson sampling for linear contextual bandits with `dim` features over `horizon` rounds.
 
+    n_arms, features  instead of `dim`: every arm has a parameter of its own, of so many features of the user and a
+               constant, which is added; all rows of a context are the user's features. (`PerArmReport`)
     privacy    `bd.none()`, `bd.central(...)`, `bd.local(...)`, `bd.shuffle(...)`, `bd.concurrent(...)`
     intercept  whether the last feature is a constant (any number > 0): then reports need about half the noise
                (`InterceptReport`), features count as (z, 1) with |z| <= 1, and theta is in those units
@@ -74,6 +77,11 @@ class LinTS(LinearSums):
     Rewards are clipped to [0, 1] before a statistic is formed.
     """
 
+    player = "frozen"
+
+    dim: int = 0
+    n_arms: int | None = None
+    features: int | None = None
     intercept: bool = False
     batch: int | str | Schedule | None = "auto"
     alpha: float = 0.5
@@ -81,6 +89,8 @@ class LinTS(LinearSums):
     reward_std: float = 0.5
 
     def __post_init__(self) -> None:
+        if self.n_arms is not None or self.features is not None:
+            self._check_own()
         self.check_batch()
         require.store(self, require.flag, "intercept")
         require.store(self, require.moderate, "alpha", zero=True)
@@ -91,10 +101,31 @@ class LinTS(LinearSums):
             raise InvalidArgument("dim", self.dim, "at least 2 with an intercept, which is the last feature")
         _ = self.schedule
 
+    def _check_own(self) -> None:
+        """Arms with models of their own."""
+        if self.n_arms is None or self.features is None or self.intercept or self.dim not in (0, self.features):
+            given = {"n_arms": self.n_arms, "features": self.features, "dim": self.dim, "intercept": self.intercept}
+            allowed = "n_arms and features, without dim and intercept: a constant is added"
+            raise InvalidArgument(", ".join(given), tuple(given.values()), allowed)
+        require.store(self, require.whole, "n_arms", least=2)
+        require.store(self, require.whole, "features")
+        object.__setattr__(self, "dim", self.features)
+
     @cached_property
     def domain(self) -> Regression:
-        """Reports of x y and x x^T, or of (z, 1) and centred rewards."""
+        """Reports of x y and x x^T, of (z, 1) and centred rewards, or of those of one arm."""
+        if self.n_arms is not None:
+            return PerArmReport(features=self.dim, n_arms=self.n_arms)
         return InterceptReport(features=self.dim) if self.intercept else LinearReport(features=self.dim)
+
+    @property
+    def _centre(self) -> float:
+        """What a reward is told from: 1/2 where there is a constant."""
+        return 0.5 if self.intercept or self.n_arms is not None else 0.0
+
+    @property
+    def _draws(self) -> Draws:
+        return _SHARED if self.n_arms is None else _OWN
 
     @cached_property
     def schedule(self) -> Schedule:
@@ -111,7 +142,8 @@ class LinTS(LinearSums):
             raise InvalidArgument("batch", batch, 'a whole number, a schedule or "auto"')
         if model == "concurrent" and self.privacy.noisy:
             return FixedBatches(size=concurrent_batch(self.horizon, self.privacy.shufflers))
-        return informed(self.privacy, domain=self.domain, dim=self.dim, horizon=self.horizon)
+        dim, blocks = (self.dim, 1) if self.n_arms is None else (self.dim + 1, self.n_arms)
+        return informed(self.privacy, domain=self.domain, dim=dim, horizon=self.horizon, blocks=blocks)
 
     @cached_property
     def _noise(self) -> Floats:
@@ -121,14 +153,15 @@ class LinTS(LinearSums):
     def estimate(self, total: Floats, batches: int) -> tuple[Posterior, NDArray[np.int64]]:
         """The posterior of the released sums (*R, dim) of so many batches, and whose matrices were cut (*R)."""
         noise, (vector, matrix) = self._noise[batches], self.domain.variances
-        size = (0.5 if self.intercept else 1.0) if self.prior is None else self.prior
+        size = (0.5 if self._centre else 1.0) if self.prior is None else self.prior
         mean, root, cut = posterior(
             *self.domain.sums(total, self.channel.sizes.before(batches)),
             noise=(noise * vector, noise * matrix),
             second_moments=size**2 * self.domain.second_moments,
             reward_std=self.reward_std,
         )
-        return Posterior(theta=mean, root=self.alpha * root), cut.astype(np.int64)
+        cuts = cut if self.n_arms is None else np.any(cut, axis=-1)
+        return Posterior(theta=mean, root=self.alpha * root), cuts.astype(np.int64)
 
     def seen(self, contexts: Floats) -> Floats:
         """Features as they are reported."""
@@ -136,38 +169,43 @@ class LinTS(LinearSums):
             return self.domain.seen(contexts)
 
     def act(self, snapshot: Posterior, contexts: Floats, coins: Coins) -> Choice:
-        """Device: the best arm for a parameter that it draws; (*R, rounds, K, d) -> (*R, rounds)."""
-        contexts = self.seen(contexts)
-        index = (contexts @ self._drawn(snapshot, contexts.shape[:-2], coins)[..., None])[..., 0]
+        """Device: the best arm of its draw; (*R, rounds, K, d) -> (*R, rounds)."""
+        contexts = self._rows(contexts)
+        index = self._draws.scores(snapshot.theta, snapshot.root, contexts, coins)
         if not np.isfinite(np.sum(index)):
             all_finite("contexts", contexts)
         actions = pick(*favoured(index), coins).actions
-        return Sampled(actions=actions, chances=lambda: self.probabilities(snapshot, contexts, actions)[0])
+        return Sampled(actions=actions, chances=lambda: self._chances(snapshot, contexts, actions)[0])
 
-    def _drawn(self, snapshot: Posterior, shape: tuple[int, ...], coins: Coins) -> Floats:
-        """A parameter for each device, each formed by itself: (*R, n, d)."""
-        z = coins.normal((*shape, self.dim), _DRAW)
-        return np.asarray(snapshot.theta[..., None, :] + (snapshot.root[..., None, :, :] @ z[..., None])[..., 0])
+    def _rows(self, contexts: Floats) -> Floats:
+        """As parameters take them: with the constant that arms of their own have, (*R, n, K, d)."""
+        seen = self.seen(contexts)
+        if self.n_arms is None:
+            return seen
+        if seen.shape[-2] != self.n_arms:
+            raise InvalidArgument("contexts", f"{seen.shape[-2]} arms", f"{self.n_arms}, as the policy has")
+        return np.concatenate([seen, np.ones((*seen.shape[:-1], 1))], axis=-1)
 
     def probabilities(self, snapshot: Posterior, contexts: Floats, actions: Ints) -> tuple[Floats, Floats]:
         """With which probability devices choose these arms, and its standard error: see `chances`."""
+        return self._chances(snapshot, self._rows(contexts), actions)
+
+    def _chances(self, snapshot: Posterior, contexts: Floats, actions: Ints) -> tuple[Floats, Floats]:
         shape = actions.shape
-        rows = [
-            chances.of_shared(theta, root, each, chosen)
-            for theta, root, each, chosen in zip(
-                snapshot.theta.reshape(-1, self.dim),
-                snapshot.root.reshape(-1, self.dim, self.dim),
-                contexts.reshape(-1, *contexts.shape[-3:]),
-                actions.reshape(-1, shape[-1]),
-                strict=True,
-            )
-        ]
-        found, errors = (np.array(each).reshape(shape) for each in zip(*rows, strict=True))
-        return found, errors
+        axes = len(shape) - 1  # replicates
+        runs = zip(
+            snapshot.theta.reshape(-1, *snapshot.theta.shape[axes:]),
+            snapshot.root.reshape(-1, *snapshot.root.shape[axes:]),
+            contexts.reshape(-1, *contexts.shape[-3:]),
+            actions.reshape(-1, shape[-1]),
+            strict=True,
+        )
+        found, errors = zip(*(self._draws.chances(*run) for run in runs), strict=True)
+        return np.array(found).reshape(shape), np.array(errors).reshape(shape)
 
     def best(self, snapshot: Posterior, contexts: Floats) -> Ints:
-        """The largest <x, theta_hat>."""
-        return np.asarray(first_best((self.seen(contexts) @ snapshot.theta[..., None, :, None])[..., 0]))
+        """The largest expected reward."""
+        return first_best(self._draws.expected(snapshot.theta, self._rows(contexts)))
 
     @property
     def steady(self) -> bool:
@@ -175,26 +213,24 @@ class LinTS(LinearSums):
         return False
 
     def tabulate(self, features: Floats) -> Floats:
-        """Arms that stay, as `act` sees them: (*R, K, d) -> (*R, d, K)."""
-        return np.ascontiguousarray(np.swapaxes(self.seen(features), -1, -2))
+        """Arms that stay, as `act` sees them: (*R, K, d)."""
+        return self._rows(features[..., None, :, :])[..., 0, :, :]
 
     def drawn_arms(self, snapshot: Posterior, arms: Floats, users: int, coins: Coins) -> Ints:
         """The arms of so many devices, of tabulated ones: (*R, users)."""
-        z = coins.normal((*snapshot.theta.shape[:-1], users, self.dim), _DRAW)
-        drawn = snapshot.theta[..., None, :] + z @ np.swapaxes(snapshot.root, -1, -2)
-        return pick(*favoured(drawn @ arms), coins).actions
+        return pick(*favoured(self._draws.of_table(snapshot.theta, snapshot.root, arms, users, coins)), coins).actions
 
     def centred(self, rewards: Floats) -> tuple[Floats, Bools]:
-        """In [-1/2, 1/2] with an intercept."""
+        """Minus 1/2 where there is a constant."""
         inside, moved = super().centred(rewards)
-        return (inside - 0.5 if self.intercept else inside), moved
+        return (inside - self._centre if self._centre else inside), moved
 
     def theta(self, snapshot: Posterior) -> Floats:
         """The posterior's mean, in units of (z, 1) with an intercept."""
-        if not self.intercept:
+        if not self._centre:
             return snapshot.theta
-        back = np.zeros(self.dim)
-        back[-1] = 0.5
+        back = np.zeros(snapshot.theta.shape[-1])
+        back[-1] = self._centre
         return np.asarray(snapshot.theta + back)
 
     def facts(self) -> dict[str, Any]:

@@ -48,8 +48,6 @@ class LinearSums(RunningSums[State]):
     """A policy with `dim` features over `horizon` rounds that learns from released sums of (x y, x x^T)."""
 
     trusts = ("none", "central", "local", "shuffle", "concurrent")
-    player = "frozen"
-
     dim: int
     horizon: int
     privacy: Privacy = none()
@@ -131,7 +129,10 @@ class LinearSums(RunningSums[State]):
     def report(self, ask: Ask, played: Played, coins: Coins) -> Statistic:
         """The report of the arm that was given."""
         assert played.features is not None
-        return self.statistic(played.features, played.rewards, played.arms)
+        arms = played.arms
+        if arms is not None and played.answered is not None:
+            arms = np.where(played.answered, arms, -1)  # whose report is nothing
+        return self.statistic(played.features, played.rewards, arms)
 
     def statistic(self, features: Floats, rewards: Floats, arms: Ints | None = None) -> Statistic:
         """Reports (*R, n, dim); those whose features or reward had to be clipped are counted."""

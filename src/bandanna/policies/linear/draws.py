@@ -1,0 +1,92 @@
+"""How a device draws: one parameter for all arms, or the score of each arm by its own parameter.
+
+    shared:  theta = mean + L z,                     score_k = <x_k, theta>
+    own:     score_k = <x_k, mean_k> + |L_k^T x_k| z_k,   which has the law of <x_k, theta_k>, theta_k = mean_k + L_k z
+
+Everybody's numbers are formed by themselves: one product for each device, never one for all of them.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+import numpy as np
+
+from bandanna.core.arrays import Floats, Ints
+from bandanna.core.coins import Coins
+from bandanna.policies.linear import chances
+
+_DRAW = "posterior"  # what the coins of a draw are called
+
+
+class Draws(ABC):
+    """Scores of arms under draws from N(mean, L L^T). R = replicate axes."""
+
+    @abstractmethod
+    def scores(self, mean: Floats, root: Floats, contexts: Floats, coins: Coins) -> Floats:
+        """One draw for each device: (*R, n, K, d) -> (*R, n, K)."""
+
+    @abstractmethod
+    def expected(self, mean: Floats, contexts: Floats) -> Floats:
+        """The means of the scores."""
+
+    @abstractmethod
+    def of_table(self, mean: Floats, root: Floats, arms: Floats, users: int, coins: Coins) -> Floats:
+        """In the law of `scores`, of arms that stay, (*R, K, d), many devices by one product: (*R, users, K)."""
+
+    @abstractmethod
+    def chances(self, mean: Floats, root: Floats, contexts: Floats, actions: Ints) -> tuple[Floats, Floats]:
+        """Probabilities of these actions and their standard errors, of one run: (n, K, d), (n,) -> (n,)."""
+
+
+class Shared(Draws):
+    """One parameter, (*R, d)."""
+
+    def scores(self, mean: Floats, root: Floats, contexts: Floats, coins: Coins) -> Floats:
+        """Each device draws a parameter."""
+        z = coins.normal((*contexts.shape[:-2], mean.shape[-1]), _DRAW)
+        theta = mean[..., None, :] + (root[..., None, :, :] @ z[..., None])[..., 0]
+        return np.asarray((contexts @ theta[..., None])[..., 0])
+
+    def expected(self, mean: Floats, contexts: Floats) -> Floats:
+        """<x, mean>."""
+        return np.asarray((contexts @ mean[..., None, :, None])[..., 0])
+
+    def of_table(self, mean: Floats, root: Floats, arms: Floats, users: int, coins: Coins) -> Floats:
+        """All parameters, then all scores."""
+        z = coins.normal((*mean.shape[:-1], users, mean.shape[-1]), _DRAW)
+        theta = mean[..., None, :] + z @ np.swapaxes(root, -1, -2)
+        return np.asarray(theta @ np.swapaxes(arms, -1, -2))
+
+    def chances(self, mean: Floats, root: Floats, contexts: Floats, actions: Ints) -> tuple[Floats, Floats]:
+        """Exact for two arms."""
+        return chances.of_shared(mean, root, contexts, actions)
+
+
+class Own(Draws):
+    """A parameter for each arm, (*R, K, d)."""
+
+    def scores(self, mean: Floats, root: Floats, contexts: Floats, coins: Coins) -> Floats:
+        """Each device draws K scores."""
+        z = coins.normal(contexts.shape[:-1], _DRAW)
+        return np.asarray(self.expected(mean, contexts) + self._spread(root, contexts) * z)
+
+    def expected(self, mean: Floats, contexts: Floats) -> Floats:
+        """<x_k, mean_k>."""
+        return np.asarray((contexts[..., None, :] @ mean[..., None, :, :, None])[..., 0, 0])
+
+    def _spread(self, root: Floats, contexts: Floats) -> Floats:
+        """|L_k^T x_k|."""
+        rows = (contexts[..., None, :] @ root[..., None, :, :, :])[..., 0, :]
+        return np.sqrt((rows[..., None, :] @ rows[..., :, None])[..., 0, 0])
+
+    def of_table(self, mean: Floats, root: Floats, arms: Floats, users: int, coins: Coins) -> Floats:
+        """All devices have the same means and deviations."""
+        seen = arms[..., None, :, :]
+        z = coins.normal((*mean.shape[:-2], users, mean.shape[-2]), _DRAW)
+        return np.asarray(self.expected(mean, seen) + self._spread(root, seen) * z)
+
+    def chances(self, mean: Floats, root: Floats, contexts: Floats, actions: Ints) -> tuple[Floats, Floats]:
+        """One integral each."""
+        found = chances.of_own(self.expected(mean, contexts), self._spread(root, contexts), actions)
+        return found, np.zeros(found.shape)
