@@ -34,6 +34,7 @@ CASES: dict[str, tuple[Environment, ...]] = {
         worlds.ArrayEnvironment(arms=SETS[0], means=SETS[..., 0]),
     ),
     "CallableEnvironment": (worlds.CallableEnvironment(dim=3, n_arms=4, contexts=features, mean=largest),),
+    "DisjointLinear": (worlds.DisjointLinear(dim=2, n_arms=4),),
     "DriftingContexts": (worlds.DriftingContexts(dim=4, n_arms=5, horizon=ROUNDS, turns=2),),
     "FiniteArms": (worlds.FiniteArms(means=(0.8, 0.4, 0.2)),),
     "GeneralisedLinear": (worlds.GeneralisedLinear(dim=2, n_arms=4, norm=2.0),),

@@ -98,7 +98,7 @@ def check_calibrations(policy: Policy[Any], saved: Any) -> None:
         demand(isinstance(channel, Channel) and conforms(runs, list) and runs and not len(runs) % 2, "wrong sizes")
         demand(all(type(number) is int and number > 0 for number in runs), "wrong sizes")
         sizes, times = runs[::2], runs[1::2]
-        longest = next(policy.phases()).horizon << phase
+        longest = next(policy.phases()).span << phase
         users = sum(size * often for size, often in zip(sizes, times, strict=True))
         most = BATCHES if policy.privacy.noisy else longest
         demand(sum(times) <= most and users <= longest, "more batches than the horizon has")
@@ -108,7 +108,7 @@ def check_calibrations(policy: Policy[Any], saved: Any) -> None:
 
 
 def _check_protocol(policy: RunningSums[Any], protocol: Protocol, size: int, steps: int) -> None:
-    fault = fits(policy.privacy, protocol, size=size, steps=steps)
+    fault = fits(next(policy.phases()).spends, protocol, size=size, steps=steps)
     demand(fault is None, f"{fault}")
     demand(protocol.domain == policy.domain, "a protocol for other statistics")
 

@@ -320,6 +320,16 @@ class RunningSums(Policy[State]):
     def ask(self, episode: Frozen) -> Ask:
         """What is asked of an episode, whatever the state."""
 
+    @property
+    def span(self) -> int:
+        """How many rounds are planned for, of a phase."""
+        raise TypeError(f"{type(self).__name__} has phases")
+
+    @property
+    def spends(self) -> Privacy:
+        """What batches are calibrated for."""
+        return self.privacy
+
     @abstractmethod
     def calibrated(self) -> dict[int, Channel]:
         """The channels of the phases that have one by now."""

@@ -23,6 +23,7 @@ from bandanna.core.sizes import Sizes
 from bandanna.errors import InvalidArgument, InvalidBudget
 from bandanna.protocols.base import BatchProtocol, Protocol, StreamProtocol
 from bandanna.protocols.central_continual import CentralContinual
+from bandanna.protocols.central_gaussian import CentralGaussian
 from bandanna.protocols.clear import Clear
 from bandanna.protocols.concurrent_shuffle import ConcurrentShuffle, plan_tree
 from bandanna.protocols.local_gaussian import LocalGaussian
@@ -114,6 +115,8 @@ def _protocol(privacy: Privacy, domain: Domain, size: int, steps: int) -> Protoc
         "participations": privacy.participations,
         "calibration": privacy.calibration,
     }
+    if privacy.model == "central" and privacy.mechanism == "independent":
+        return CentralGaussian.calibrate(**shared)
     if privacy.model == "central":
         return CentralContinual.calibrate(horizon=steps, mechanism=privacy.mechanism, **shared)
     if privacy.model == "local":
@@ -162,6 +165,8 @@ def fits(privacy: Privacy, protocol: Protocol, *, size: int, steps: int) -> str 
     expected = {"central": CentralContinual, "local": LocalGaussian, "concurrent": ConcurrentShuffle}.get(privacy.model)
     if privacy.model == "shuffle":
         expected = ShuffleGaussian if privacy.protocol == "gaussian" else ShuffleBinomial
+    if privacy.model == "central" and privacy.mechanism == "independent":
+        expected = CentralGaussian
     if not isinstance(protocol, expected if privacy.noisy and expected is not None else Clear):
         return "a protocol of another trust model"
     if not privacy.noisy:

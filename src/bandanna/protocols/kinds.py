@@ -14,6 +14,7 @@ from bandanna.accounting.encoding import EVENTS
 from bandanna.mechanisms.continual import BLTState, Node, TreeState
 from bandanna.protocols.central_continual import CentralContinual
 from bandanna.protocols.central_continual import analyzer as central
+from bandanna.protocols.central_gaussian import CentralGaussian
 from bandanna.protocols.clear import Clear
 from bandanna.protocols.concurrent_shuffle import BatchTree, ConcurrentShuffle, HeldLevels
 from bandanna.protocols.concurrent_shuffle import Running as ConcurrentRunning
@@ -35,6 +36,7 @@ PROTOCOLS: dict[str, type] = {
     "RenyiDP": RenyiDP,
     "Clear": Clear,
     "CentralContinual": CentralContinual,
+    "CentralGaussian": CentralGaussian,
     "LocalGaussian": LocalGaussian,
     "LocalBits": LocalBits,
     "ShuffleGaussian": ShuffleGaussian,

@@ -29,7 +29,7 @@ class Privacy:
 
     def __post_init__(self) -> None:
         require.one_of("model", self.model, ("none", "central", "local", "shuffle", "concurrent"))
-        require.one_of("mechanism", self.mechanism, ("blt", "tree", "honaker"))
+        require.one_of("mechanism", self.mechanism, ("blt", "tree", "honaker", "independent"))
         require.one_of("protocol", self.protocol, ("binomial", "gaussian"))
         require.one_of("calibration", self.calibration, ("tight", "paper"))
         require.store(self, require.whole, "participations")
@@ -74,7 +74,11 @@ def central(
     calibration: str = "tight",
     participations: int = 1,
 ) -> Privacy:
-    """A trusted server publishes noisy sums: (epsilon, delta), delta = 0.0: pure, rho-zCDP, or Renyi with `alpha`."""
+    """A trusted server publishes noisy sums: (epsilon, delta), delta = 0.0: pure, rho-zCDP, or Renyi with `alpha`.
+
+    mechanism  running sums by "blt", "tree" or "honaker", whose noise is one stream's; "independent": fresh noise for
+               every batch, which needs less where users return often
+    """
     budget = _budget(epsilon, delta, rho, alpha=alpha, whole=budget)
     return Privacy(
         model="central", budget=budget, mechanism=mechanism, calibration=calibration, participations=participations

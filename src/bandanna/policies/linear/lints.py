@@ -14,13 +14,15 @@ References: Thompson 1933; Agrawal and Goyal 2013. Deviations: the posterior of 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from bandanna.accounting.budgets import ApproxDP
+from bandanna.accounting.guarantee import Guarantee
 from bandanna.core import require
 from bandanna.core.arrays import Bools, Floats, Ints
 from bandanna.core.coins import Coins
@@ -32,13 +34,17 @@ from bandanna.core.regression import Regression
 from bandanna.core.report import LinearReport
 from bandanna.device.choice import Choice, Sampled, pick
 from bandanna.errors import InvalidArgument
+from bandanna.policies.base import Frozen
 from bandanna.policies.linear.draws import Draws, Own, Shared
 from bandanna.policies.linear.posterior import posterior
 from bandanna.policies.linear.schedules import FixedBatches, Schedule, concurrent_batch, informed
 from bandanna.policies.linear.sums import LinearSums, Published
 from bandanna.policies.named import algorithm
+from bandanna.protocols.trust import Privacy
 
 _SHARED, _OWN = Shared(), Own()
+_ENDLESS = 10**9
+_OFTEN = 3  # participations from which on independent batches need less noise than a stream
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,6 +67,8 @@ _named = partial(algorithm, paper="-", protects="contexts and rewards")
 class LinTS(LinearSums):
     """Thompson sampling for linear contextual bandits with `dim` features over `horizon` rounds.
 
+    horizon    None: for ever, where batches are paid for by themselves (no privacy, local, shuffle); it learns from
+               the first 10^9 users
     n_arms, features  instead of `dim`: every arm has a parameter of its own, of so many features of the user and a
                constant, which is added; all rows of a context are the user's features. (`PerArmReport`)
     privacy    `bd.none()`, `bd.central(...)`, `bd.local(...)`, `bd.shuffle(...)`, `bd.concurrent(...)`
@@ -80,6 +88,7 @@ class LinTS(LinearSums):
     player = "frozen"
 
     dim: int = 0
+    horizon: int | None = None  # type: ignore[assignment]
     n_arms: int | None = None
     features: int | None = None
     intercept: bool = False
@@ -91,6 +100,9 @@ class LinTS(LinearSums):
     def __post_init__(self) -> None:
         if self.n_arms is not None or self.features is not None:
             self._check_own()
+        if self.horizon is None and self.privacy.model in ("central", "concurrent"):
+            allowed = f"a number of rounds in the {self.privacy.model} model, or bd.Anytime(first=bd.LinTS(...))"
+            raise InvalidArgument("horizon", None, allowed)
         self.check_batch()
         require.store(self, require.flag, "intercept")
         require.store(self, require.moderate, "alpha", zero=True)
@@ -135,15 +147,45 @@ class LinTS(LinearSums):
             return batch
         if batch is not None and not isinstance(batch, str):
             size = require.whole("batch", batch, least=2 if model in ("shuffle", "concurrent") else 1)
-            if size > self.horizon:
+            if size > self.span:
                 raise InvalidArgument("batch", batch, f"at most the horizon, {self.horizon} rounds")
             return FixedBatches(size=size)
         if batch not in (None, "auto"):
             raise InvalidArgument("batch", batch, 'a whole number, a schedule or "auto"')
         if model == "concurrent" and self.privacy.noisy:
-            return FixedBatches(size=concurrent_batch(self.horizon, self.privacy.shufflers))
+            return FixedBatches(size=concurrent_batch(self.span, self.privacy.shufflers))
         dim, blocks = (self.dim, 1) if self.n_arms is None else (self.dim + 1, self.n_arms)
-        return informed(self.privacy, domain=self.domain, dim=dim, horizon=self.horizon, blocks=blocks)
+        return informed(self.privacy, domain=self.domain, dim=dim, horizon=self.span, blocks=blocks)
+
+    @property
+    def span(self) -> int:
+        """The horizon, or as many rounds as anybody plans for."""
+        return _ENDLESS if self.horizon is None else self.horizon
+
+    @cached_property
+    def spends(self) -> Privacy:
+        """A user is in a batch at most once, so in no more than there are; who returns often is better off with noise
+        of its own for every batch than in one stream.
+        """
+        often = min(self.privacy.participations, len(self._sizes))
+        apart = self.privacy.model == "central" and often >= _OFTEN and self.privacy.calibration == "tight"
+        mechanism = "independent" if apart else self.privacy.mechanism
+        return replace(self.privacy, participations=often, mechanism=mechanism)
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """Without a horizon the budget itself, which every batch keeps; against the shuffler nothing is left in the end."""
+        budget = self.privacy.budget
+        if self.horizon is not None or not isinstance(budget, ApproxDP) or not self.privacy.noisy:
+            return super().guarantee
+        first = self.channel.protocols[self._sizes[0]].guarantee
+        return replace(first, epsilon=budget.epsilon, delta=budget.delta, rho=math.inf, shuffler=None)
+
+    def _episode(self, number: int) -> Frozen | None:
+        """Without a horizon, what comes after the last batch has no end."""
+        episode = super()._episode(number)
+        endless = episode is None and self.horizon is None and number == len(self._sizes)
+        return Frozen(number=number, users=_ENDLESS, released=False) if endless else episode
 
     @cached_property
     def _noise(self) -> Floats:

@@ -138,15 +138,18 @@ def informed(privacy: Privacy, *, domain: Domain, dim: int, horizon: int, blocks
         first = min(T/8, max(2 d, 3 (d - 1)^{3/2} r)),     r = sqrt(1.5) std
 
     with std that of one batch's noise: a fresh batch must outweigh its matrix of noise, whose norm is about r sqrt d,
-    in each of d directions. In the shuffle model, where every batch pays anew, batches double if there are many. Local
-    noise does not depend on the batches. Public numbers only.
+    in each of d directions. In the shuffle model, where every batch pays anew, batches double if there are many; where
+    users return, they pay in all of them, and few batches are better: then they double or grow threefold. Local noise
+    does not depend on the batches. Public numbers only.
     """
-    least = 2 * dim * blocks
+    least, returning = 2 * dim * blocks, privacy.participations if privacy.model != "local" else 1
+    ratio = 1.5 if returning == 1 else 2.0 if returning == 2 else 3.0
     if privacy.noisy and privacy.model != "local":
         assert privacy.budget is not None
-        often = min(privacy.participations, max(1, math.ceil(math.log(max(2, horizon / least), 1.5))))
+        often = min(returning, max(1, math.ceil(math.log(max(2, horizon / least), ratio))))
         std = CentralGaussian.calibrate(domain=domain, budget=privacy.budget, participations=often).noise_std
         wanted = 3 * max(1, dim - 1) ** 1.5 * math.sqrt(1.5) * std * blocks
         least = round(min(max(least, wanted), 2.0**62))
     first = max(2, min(horizon // 8, least))
-    return InformedBatches(first=first, ratio=2.0 if privacy.model == "shuffle" and horizon > 500 * first else 1.5)
+    doubling = privacy.model == "shuffle" and horizon > 500 * first
+    return InformedBatches(first=first, ratio=max(ratio, 2.0) if doubling else ratio)

@@ -22,6 +22,7 @@ from bandanna.core.domain import Statistic
 from bandanna.core.estimate import Estimate
 from bandanna.core.regression import Regression
 from bandanna.core.report import LinearReport, clip_rewards
+from bandanna.core.sizes import Sizes
 from bandanna.errors import InvalidArgument
 from bandanna.policies.base import Ask, Frozen, Played, RunningSums
 from bandanna.policies.linear.schedules import Schedule
@@ -62,6 +63,16 @@ class LinearSums(RunningSums[State]):
     def estimate(self, total: Floats, batches: int) -> tuple[Any, NDArray[np.int64]]:
         """A snapshot from the released sums (*R, dim) of so many batches, and which matrices were repaired (*R)."""
 
+    @property
+    def span(self) -> int:
+        """How many rounds are planned for."""
+        return self.horizon
+
+    @property
+    def spends(self) -> Privacy:
+        """What batches are calibrated for."""
+        return self.privacy
+
     def again(self, doublings: int) -> Self:
         """The same policy for a later phase of an anytime one: a horizon that was doubled so often."""
         return replace(self, horizon=self.horizon << doublings)
@@ -74,10 +85,14 @@ class LinearSums(RunningSums[State]):
     @cached_property
     def channel(self) -> Channel:
         """The calibrated protocols for the schedule."""
-        sizes = self.schedule.sizes(self.horizon)
+        return open_channel(self.spends, domain=self.domain, sizes=self._sizes)
+
+    @cached_property
+    def _sizes(self) -> Sizes:
+        sizes = self.schedule.sizes(self.span)
         if not len(sizes):
             raise InvalidArgument("batch", self.batch, f"a first batch of at most the horizon, {self.horizon} rounds")
-        return open_channel(self.privacy, domain=self.domain, sizes=sizes)
+        return sizes
 
     @property
     def guarantee(self) -> Guarantee:
@@ -119,7 +134,7 @@ class LinearSums(RunningSums[State]):
         sizes = self.channel.sizes
         if number < len(sizes):
             return Frozen(number=number, users=sizes[number])
-        left = self.horizon - sizes.users
+        left = self.span - sizes.users
         return Frozen(number=number, users=left, released=False) if left and number == len(sizes) else None
 
     def publish(self, state: State) -> Any:
@@ -170,5 +185,6 @@ class LinearSums(RunningSums[State]):
     def check_batch(self) -> None:
         """The arguments that all of them have."""
         require.store(self, require.whole, "dim", most=1_000)
-        require.store(self, require.whole, "horizon", most=10**20)  # phases of an anytime policy double
+        if self.horizon is not None:
+            require.store(self, require.whole, "horizon", most=10**20)  # phases of an anytime policy double
         self.check_trust()

@@ -13,6 +13,7 @@ import numpy as np
 
 from bandanna.core.arrays import Floats
 from bandanna.mechanisms.sources import NoiseSource
+from bandanna.protocols.central_gaussian import CentralGaussian
 from bandanna.protocols.channel import Channel
 from bandanna.protocols.clear import Clear
 from bandanna.protocols.local_gaussian import GaussianReports
@@ -27,19 +28,19 @@ def running_noise(
     protocols = channel.protocols.values()
     if all(isinstance(protocol, Clear) for protocol in protocols):
         return repeat(0.0, len(channel.sizes))
-    if all(isinstance(protocol, GaussianReports) for protocol in protocols):
+    if all(isinstance(protocol, GaussianReports | CentralGaussian) for protocol in protocols):
         return _sums_of_gaussians(channel, source, replicates)
     return None
 
 
 def _sums_of_gaussians(channel: Channel, source: NoiseSource, replicates: tuple[int, ...]) -> Iterator[Floats]:
-    """Every batch of n users adds N(0, n std^2)."""
+    """Every batch adds noise of its own: n users N(0, n std^2), a server N(0, std^2)."""
     dim = next(iter(channel.protocols.values())).domain.dim
     noise = np.zeros((*replicates, dim))
     stds = {
         size: protocol.std(size)
         for size, protocol in channel.protocols.items()
-        if isinstance(protocol, GaussianReports)
+        if isinstance(protocol, GaussianReports | CentralGaussian)
     }
     for size in channel.sizes:
         noise = source.gaussian(noise, std=stds[size], grid=0.0)
