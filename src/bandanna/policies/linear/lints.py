@@ -14,6 +14,7 @@ References: Thompson 1933; Agrawal and Goyal 2013. Deviations: the posterior of 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
@@ -174,9 +175,10 @@ class LinTS(LinearSums):
 
     @property
     def guarantee(self) -> Guarantee:
-        """Without a horizon the budget itself, which every batch keeps; against the shuffler nothing is left in the end."""
+        """Without a horizon the budget itself, which every batch keeps; nothing is left against the shuffler in the end."""
         budget = self.privacy.budget
-        if self.horizon is not None or not isinstance(budget, ApproxDP) or not self.privacy.noisy:
+        computed = self.horizon is not None or self.privacy.participations > 1 or not self.privacy.noisy
+        if computed or not isinstance(budget, ApproxDP):
             return super().guarantee
         first = self.channel.protocols[self._sizes[0]].guarantee
         return replace(first, epsilon=budget.epsilon, delta=budget.delta, rho=math.inf, shuffler=None)
