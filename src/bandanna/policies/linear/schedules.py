@@ -143,7 +143,7 @@ def informed(privacy: Privacy, *, domain: Domain, dim: int, horizon: int, blocks
     does not depend on the batches. Public numbers only.
     """
     least, returning = 2 * dim * blocks, privacy.participations if privacy.model != "local" else 1
-    ratio = 1.5 if returning == 1 else 2.0 if returning == 2 else 3.0
+    ratio = 1.5 if returning == 1 else 2.0 if returning < 5 else 3.0
     if privacy.noisy and privacy.model != "local":
         assert privacy.budget is not None
         often = min(returning, max(1, math.ceil(math.log(max(2, horizon / least), ratio))))
