@@ -175,7 +175,7 @@ class LinTS(LinearSums):
 
     @property
     def guarantee(self) -> Guarantee:
-        """Without a horizon the budget itself, which every batch keeps; in the end the shuffler may learn everything."""
+        """Without a horizon the budget itself, which every batch keeps; the shuffler may learn all in the end."""
         budget = self.privacy.budget
         computed = self.horizon is not None or self.privacy.participations > 1 or not self.privacy.noisy
         if computed or not isinstance(budget, ApproxDP):
