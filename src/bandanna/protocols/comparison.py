@@ -19,6 +19,7 @@ from bandanna.protocols.central_continual import CentralContinual
 from bandanna.protocols.central_gaussian import CentralGaussian
 from bandanna.protocols.clear import Clear
 from bandanna.protocols.local_gaussian import LocalGaussian
+from bandanna.protocols.local_unit import LocalUnit
 from bandanna.protocols.shuffle_binomial import ShuffleBinomial
 from bandanna.protocols.shuffle_gaussian import ShuffleGaussian
 
