@@ -103,19 +103,10 @@ class CapEvent(Event):
     steps: int = CAP_STEPS
 
     def __post_init__(self) -> None:
-        for name in ("cosine", "chance"):
-            object.__setattr__(self, name, _share(name, getattr(self, name)))
+        require.store(self, require.share, "cosine", "chance")
         require.store(self, require.whole, "candidates", most=CAP_CANDIDATES)
         require.store(self, require.whole, "dim", least=2, most=CAP_COORDINATES)
         require.store(self, require.whole, "steps", most=CAP_STEPS)
-
-
-def _share(argument: str, value: float) -> float:
-    """A number in [0, 1]."""
-    number = require.non_negative(argument, value)
-    if number > 1:
-        raise InvalidArgument(argument, value, "a number in [0, 1]")
-    return number
 
 
 @dataclass(frozen=True, kw_only=True)

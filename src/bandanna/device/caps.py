@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -46,10 +47,7 @@ class Direction(Device):
     steps: int = CAP_STEPS
 
     def __post_init__(self) -> None:
-        for name in ("cosine", "chance"):
-            if require.non_negative(name, getattr(self, name)) > 1:
-                raise InvalidArgument(name, getattr(self, name), "a number in [0, 1]")
-        require.store(self, require.non_negative, "cosine", "chance")
+        require.store(self, require.share, "cosine", "chance")
         require.store(self, require.whole, "candidates", most=CAP_CANDIDATES)
         require.store(self, require.whole, "steps", most=CAP_STEPS)
         few_coordinates(self.domain.dim)
@@ -128,8 +126,8 @@ def units(messages: Ints) -> Floats:
     return np.asarray(messages / np.sqrt(np.maximum(squares, 1.0))[..., None])
 
 
-def few_coordinates(dim: int) -> int:
+def few_coordinates(dim: Any) -> int:
     """Whether directions of so many coordinates can be drawn."""
-    if not 2 <= dim <= CAP_COORDINATES:
-        raise InvalidArgument("domain", f"of {dim} coordinates", f"from 2 to {CAP_COORDINATES:,} coordinates")
-    return dim
+    if not 2 <= (number := require.whole("dim", dim)) <= CAP_COORDINATES:
+        raise InvalidArgument("dim", number, f"from 2 to {CAP_COORDINATES:,} coordinates for directions")
+    return number

@@ -20,13 +20,12 @@ from bandanna.errors import CalibrationError, InvalidBudget
 LEAST, LARGEST = 1e-4, 36.0  # epsilon: below, steps cost too much of it; above, a coin of 53 places cannot tell
 _NUMBERS = 2**21  # of all candidates together
 _PLACES = 2.0**53  # of a coin
-_GRID = 64
+_GRID = 16
 _SMALLEST = 1e-9  # mass of a cap
 _NARROWEST = 1 - 2.0**-10  # cosine: steps are small beside the cap
 _WORTH = 0.1  # of what exact candidates would tell
 
 
-@lru_cache(maxsize=1024)
 def best_cap(*, dim: int, epsilon: float) -> CapEvent:
     """Cosine, chance and number of candidates of the least variance among those that cost at most epsilon.
 
@@ -36,6 +35,11 @@ def best_cap(*, dim: int, epsilon: float) -> CapEvent:
     dim, epsilon = few_coordinates(dim), require.epsilon(epsilon)
     if not LEAST <= epsilon < math.inf:
         raise InvalidBudget("epsilon", epsilon, f"a finite number >= {LEAST:g} for one report")
+    return _searched(dim, epsilon)
+
+
+@lru_cache(maxsize=1024)
+def _searched(dim: int, epsilon: float) -> CapEvent:
     cosine = _best_cosine(dim, min(epsilon, LARGEST))
     n, p = _inside(dim, cosine, min(epsilon, LARGEST))
     q = caps.cap(dim, cosine).mass

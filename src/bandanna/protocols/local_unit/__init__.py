@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from bandanna.accounting.budgets import Budget
 from bandanna.accounting.events import CapEvent
@@ -56,14 +56,16 @@ class LocalUnit(BatchProtocol):
     def calibrate(cls, *, domain: Domain, budget: Budget, participations: int = 1) -> LocalUnit:
         """Least noise per report for the budget; one report leaves the delta of (epsilon, delta) unspent."""
         found, delta = privacy.calibrate(domain, budget, participations)
-        return cls(
-            domain=domain,
-            participations=participations,
-            delta=delta,
-            cosine=found.cosine,
-            chance=found.chance,
-            candidates=found.candidates,
-        )
+        return cls._sending(found, domain=domain, participations=participations, delta=delta)
+
+    @classmethod
+    def of_std(cls, *, domain: Domain, std: float, participations: int = 1, delta: float = 0.0) -> LocalUnit:
+        """The most private one with at most this standard deviation of a report."""
+        return cls._sending(privacy.of_std(domain, std), domain=domain, participations=participations, delta=delta)
+
+    @classmethod
+    def _sending(cls, found: PrivUnit, **shared: Any) -> LocalUnit:
+        return cls(cosine=found.cosine, chance=found.chance, candidates=found.candidates, **shared)
 
     @cached_property
     def mechanism(self) -> PrivUnit:

@@ -8,7 +8,9 @@ from bandanna.accounting.budgets import Budget
 from bandanna.accounting.calibration.caps import LARGEST, LEAST
 from bandanna.accounting.calibration.pure import largest_epsilon, spends_delta
 from bandanna.accounting.events import DiscreteLaplaceEvent
+from bandanna.core import require, search
 from bandanna.core.domain import Domain
+from bandanna.device.caps import few_coordinates
 from bandanna.errors import CalibrationError
 from bandanna.mechanisms.priv_unit import PrivUnit
 from bandanna.protocols.base import a_domain, stated_delta
@@ -26,6 +28,20 @@ def calibrate(domain: Domain, budget: Budget, participations: int) -> tuple[Priv
         raise CalibrationError(f"no direction is as private as {budget}: epsilon is at least {LEAST:g} a report")
     mechanism = PrivUnit.calibrate(dim=domain.dim, epsilon=epsilon)
     return mechanism, stated_delta(budget) if spends_delta(budget, participations) else 0.0
+
+
+def of_std(domain: Domain, std: float) -> PrivUnit:
+    """The most private direction whose report has at most this standard deviation."""
+    few_coordinates(a_domain(domain).dim)
+    radius, wanted = domain.ball[1], require.positive("std", std)
+
+    def meets(epsilon: float) -> bool:
+        found = PrivUnit.calibrate(dim=domain.dim, epsilon=epsilon)
+        return radius * math.sqrt(found.variance) <= wanted
+
+    if not meets(LARGEST) or meets(LEAST):
+        raise CalibrationError(f"no direction has a standard deviation of {std:.3g} in a ball of radius {radius:.3g}")
+    return PrivUnit.calibrate(dim=domain.dim, epsilon=search.least(meets, LEAST, LARGEST, relative=1e-9))
 
 
 def _pure(epsilon: float) -> DiscreteLaplaceEvent:
