@@ -323,9 +323,9 @@ def test_bad_input() -> None:
     good: dict[str, Any] = {"cosine": 0.3, "chance": 0.9, "candidates": 3, "dim": 3}
     assert PrivUnit(**good).lean > 0
     for name, values in {
-        "cosine": (-0.1, 1.5, math.nan, "a", None),
+        "cosine": (-0.1, 1.0, 1.5, math.nan, "a", None),
         "chance": (-0.1, 1.5, 0.1, math.nan),  # 0.1: leans away
-        "candidates": (0, 2.5, 2**17),
+        "candidates": (0, 1, 2.5, 2**17),
         "dim": (1, 10**6),
         "steps": (0, 2**23),
     }.items():

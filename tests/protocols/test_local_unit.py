@@ -327,5 +327,6 @@ def test_bad_input() -> None:
         open_local(bd.local(epsilon=1.0, delta=0.0), REPORT)
     with pytest.raises(InvalidArgument, match="calibration"):
         bd.local(**B, protocol="unit", calibration="paper")
-    with pytest.raises(InvalidArgument, match="protocol"):
-        bd.shuffle(**B, protocol="unit")
+    for trust, protocol in ((bd.shuffle, "unit"), (bd.local, "binomial"), (bd.local, "units")):
+        with pytest.raises(InvalidArgument, match="protocol"):
+            trust(**B, protocol=protocol)

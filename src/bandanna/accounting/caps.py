@@ -15,7 +15,8 @@ from scipy import special
 
 from bandanna.accounting.events import CapEvent
 
-_BEGIN = 2.0**-35  # of epsilon: the place where the search begins has 53 binary places (calibration.md D.3)
+_BEGIN = 2.0**-34  # of epsilon: the place where the search begins has 53 binary places (calibration.md D.3)
+_PLACES = 2.0**53  # of a coin
 _ROUNDED = 1e-12  # relative; more than the errors of special functions
 _CUT = 2.0**-64  # probability for each pair of coordinates that a candidate is none of our Gaussians
 _EDGES = np.concatenate([[0.0], 2.0 ** np.arange(-40.0, 8.0, 0.125)])  # lengths of Gaussian vectors
@@ -80,7 +81,7 @@ def epsilon(event: CapEvent) -> float:
     low, high = masses(event)
     if not 0 < low <= high < 1:
         return math.inf
-    c, n = event.chance, event.candidates
+    c, n = math.ceil(event.chance * _PLACES) / _PLACES, event.candidates  # P(coin < chance), exactly
     inside = [c * _series(1 - q, n) + (1 - c) * r ** (n - 1) for q, r in ((low, high), (high, low))]
     outside = [(1 - c) * _series(q, n) + c * (1 - r) ** (n - 1) for q, r in ((high, low), (low, high))]
     largest, smallest = max(inside[0], outside[0]), min(inside[1], outside[1])
@@ -103,6 +104,8 @@ def share_inside(event: CapEvent) -> float:
 def lean(event: CapEvent) -> float:
     """m = E<u, u0> of a message's direction u: p E[T | cap] + (1-p) E[T | outside]."""
     inside, p = cap(event.dim, event.cosine), share_inside(event)
+    if inside.mass == 0:
+        return 0.0  # nothing ever is inside
     return inside.first * (p / inside.mass - (1 - p) / (1 - inside.mass))
 
 

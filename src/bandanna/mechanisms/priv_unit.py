@@ -47,8 +47,9 @@ class PrivUnit(Mechanism):
         for name in ("cosine", "chance", "candidates", "dim", "steps"):
             object.__setattr__(self, name, getattr(self.event, name))
         if not self.lean > 0:
-            allowed = "more than what makes every candidate as likely, so that messages say something"
-            raise InvalidArgument("chance", self.chance, allowed)
+            given = (self.cosine, self.chance, self.candidates)
+            allowed = "a cap that is hit, two candidates or more, and a chance that favours it: messages must lean"
+            raise InvalidArgument("cosine, chance, candidates", given, allowed)
 
     @classmethod
     def calibrate(cls, *, dim: int, epsilon: float) -> PrivUnit:

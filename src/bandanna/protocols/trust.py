@@ -33,9 +33,9 @@ class Privacy:
     def __post_init__(self) -> None:
         require.one_of("model", self.model, ("none", "central", "local", "shuffle", "concurrent"))
         require.one_of("mechanism", self.mechanism, ("blt", "tree", "honaker"))
-        if self.model == "local" and self.protocol == "binomial":  # the field's own default
-            object.__setattr__(self, "protocol", "default")
-        require.one_of("protocol", self.protocol, _LOCAL if self.model == "local" else ("binomial", "gaussian"))
+        others = _LOCAL if self.model == "local" else ("gaussian",)
+        if require.one_of("protocol", self.protocol, ("binomial", *others)) == "binomial" and self.model == "local":
+            object.__setattr__(self, "protocol", "default")  # what the field says where nobody chose
         require.one_of("calibration", self.calibration, ("tight", "paper"))
         if (self.protocol, self.calibration) == ("unit", "paper"):
             raise InvalidArgument("calibration", self.calibration, '"tight": directions have no printed noise')
@@ -112,7 +112,11 @@ def local(
     """
     budget = _budget(epsilon, delta, rho, whole=budget)
     return Privacy(
-        model="local", budget=budget, protocol=protocol, calibration=calibration, participations=participations
+        model="local",
+        budget=budget,
+        protocol=require.one_of("protocol", protocol, _LOCAL),
+        calibration=calibration,
+        participations=participations,
     )
 
 

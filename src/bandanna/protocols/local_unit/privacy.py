@@ -40,7 +40,9 @@ def of_std(domain: Domain, std: float) -> PrivUnit:
         return radius * math.sqrt(found.variance) <= wanted
 
     if not meets(LARGEST) or meets(LEAST):
-        raise CalibrationError(f"no direction has a standard deviation of {std:.3g} in a ball of radius {radius:.3g}")
+        raise CalibrationError(
+            f"no direction has a standard deviation of {wanted:.3g} in a ball of radius {radius:.3g}"
+        )
     return PrivUnit.calibrate(dim=domain.dim, epsilon=search.least(meets, LEAST, LARGEST, relative=1e-9))
 
 
