@@ -68,7 +68,7 @@ class Direction(Device):
     def _send(self, inside: Floats, drawn: Floats) -> Ints:
         """One candidate for every point of the unit ball; where the search begins is random, or places would matter."""
         count, aims = self.candidates, aim(inside, drawn[..., 0])
-        words = drawn[..., 3:].reshape(*aims.shape[:-1], count, 3, -1)
+        words = drawn[..., 3:].reshape(*aims.shape[:-1], count, 3, (self.domain.dim + 1) // 2)
         found = candidates(words, self.steps)[..., : self.domain.dim]  # (..., users, N, dim)
         fits = within(found, aims, self.cosine) == (drawn[..., 1] < self.chance)[..., None]
         begin = np.floor(drawn[..., 2] * count).astype(np.int64)
@@ -105,7 +105,7 @@ def candidates(words: Floats, steps: int) -> Ints:
     share = np.maximum(first + (1 - more) * 2.0**-53, _RAREST)  # in (0, 1]
     lengths, angles = np.sqrt(-2 * np.log(share)), 2 * math.pi * turn
     pairs = np.stack([lengths * np.cos(angles), lengths * np.sin(angles)], axis=-1)
-    return np.asarray(np.rint(pairs * steps), dtype=np.int64).reshape(*first.shape[:-1], -1)
+    return np.asarray(np.rint(pairs * steps), dtype=np.int64).reshape(*first.shape[:-1], 2 * first.shape[-1])
 
 
 def within(found: Ints, aims: Ints, cosine: float) -> Bools:
