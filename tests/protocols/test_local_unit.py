@@ -9,6 +9,7 @@ import copy
 import math
 import pickle
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ import bandanna as bd
 from bandanna.accounting import accountant
 from bandanna.accounting.budgets import ZCDP, ApproxDP, Budget, PureDP, RenyiDP
 from bandanna.accounting.events import RepetitionEvent
+from bandanna.core.arriving import Arriving
 from bandanna.core.domain import Ball, Box, Domain, Statistic
 from bandanna.core.report import LinearReport
 from bandanna.core.shapes import Bits, SymmetricMatrix
@@ -208,6 +210,15 @@ def test_groups_have_the_law_of_their_users() -> None:
         assert gap(0.8 * found[:, k], alone[:, k]) > BAND
 
 
+def test_batches_that_arrive_in_parts_have_their_law() -> None:
+    """A long batch, of which the simulator holds some users at a time, loses some of them or their noise."""
+    parts = [UNIT.domain.admit(np.broadcast_to(rows, (DRAWS, *rows.shape))) for rows in (ROWS[:1], ROWS[1:])]
+    arriving = Arriving(UNIT.domain, users=USERS, source=parts, replicates=(DRAWS,))
+    found = UNIT.release(arriving, fast(12), path="law").total - ROWS.sum(axis=0)
+    whole = errors(UNIT, "law", 13)
+    assert max(gap(found[:, k], whole[:, k]) for k in range(2)) < BAND
+
+
 def test_a_seed_draws_the_same_in_any_company() -> None:
     """Seeds side by side, or batches in parts, have other noise than alone."""
     rows = np.broadcast_to(ROWS, (2, *ROWS.shape))
@@ -276,12 +287,19 @@ def test_where_there_are_no_directions_auto_is_gaussian() -> None:
     assert isinstance(open_local(printed, REPORT), LocalGaussian)
 
 
-def test_a_bandit_runs_on_directions() -> None:
+def test_a_bandit_runs_on_directions(tmp_path: Path) -> None:
     """LinUCB with directions fails in a simulation or in a program, or keeps another promise."""
     policy = bd.LinUCB(dim=2, horizon=60, batch=20, privacy=bd.local(epsilon=4.0, delta=1e-5, protocol="unit"))
-    world = bd.environments.LinearContextual(dim=2, n_arms=3)
-    result = bd.simulate(policy, world, n_seeds=2)
-    assert np.all(np.isfinite(result.regret))
+    for fixed in (False, True):
+        world = bd.environments.LinearContextual(dim=2, n_arms=3, fixed=fixed)
+        for path in ("law", "messages"):
+            assert np.all(np.isfinite(bd.simulate(policy, world, n_seeds=2, path=path).regret))
+    agent = bd.Agent(policy=policy)
+    for number in range(45):
+        agent.observe(agent.act(np.eye(2), user=number).id, 0.5)
+    assert agent.releases == 2
+    agent.save(tmp_path / "agent.json")
+    assert bd.Agent.load(tmp_path / "agent.json").releases == 2
     assert policy.guarantee.epsilon <= 4.0
     assert policy.guarantee.delta == 0.0
 

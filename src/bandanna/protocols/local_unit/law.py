@@ -14,7 +14,7 @@ from scipy import special
 from bandanna.accounting import caps
 from bandanna.accounting.events import CapEvent
 from bandanna.core.arrays import Floats
-from bandanna.core.domain import Statistic
+from bandanna.core.domain import Domain, Statistic
 from bandanna.device.caps import directions
 from bandanna.mechanisms.sources import NoiseSource
 
@@ -29,18 +29,22 @@ def leaning(statistic: Statistic, event: CapEvent, source: NoiseSource) -> Float
     T is drawn by inversion of its law given that it is inside the cap, or outside. Steps of candidates are left out:
     as the fast Gaussian's grid, they change no probability by more than the share that `caps.masses` allows.
     """
-    centre, radius = statistic.domain.ball
-    total = np.zeros((*statistic.values.shape[:-2], statistic.domain.dim))
-    for rows in _blocks(statistic):
-        units, lengths = directions((rows - centre) / radius)
-        coins = source.uniform((*lengths.shape, 2))
-        signs = np.where(coins[..., 0] < (1 + np.minimum(lengths, 1.0)) / 2, 1.0, -1.0)
-        cosines = cosine_of(coins[..., 1], event)[..., None]
-        drawn = source.gaussian(np.zeros(rows.shape), std=1.0, grid=0.0)
-        across = drawn - np.sum(drawn * units, axis=-1, keepdims=True) * units
-        across /= np.sqrt(np.sum(across * across, axis=-1, keepdims=True))
-        total += np.sum(cosines * signs[..., None] * units + np.sqrt(1 - cosines**2) * across, axis=-2)
-    return total
+    drawn = (_leaning(rows, statistic.domain, event, source) for part in statistic.parts() for rows in _blocks(part))
+    return np.asarray(sum(drawn))
+
+
+def _leaning(rows: Floats, domain: Domain, event: CapEvent, source: NoiseSource) -> Floats:
+    """Of some users, (..., some, dim) -> (..., dim)."""
+    centre, radius = domain.ball
+    units, lengths = directions((rows - centre) / radius)
+    coins = source.uniform((*lengths.shape, 2))
+    signs = np.where(coins[..., 0] < (1 + np.minimum(lengths, 1.0)) / 2, 1.0, -1.0)
+    cosines = cosine_of(coins[..., 1], event)[..., None]
+    drawn = source.gaussian(np.zeros(rows.shape), std=1.0, grid=0.0)
+    across = drawn - np.sum(drawn * units, axis=-1, keepdims=True) * units
+    across /= np.sqrt(np.sum(across * across, axis=-1, keepdims=True))
+    along = cosines * signs[..., None] * units
+    return np.asarray(np.sum(along + np.sqrt(1 - cosines**2) * across, axis=-2))
 
 
 def cosine_of(uniform: Floats, event: CapEvent) -> Floats:
