@@ -166,12 +166,12 @@ class LinTS(LinearSums):
     @cached_property
     def spends(self) -> Privacy:
         """A user is in a batch at most once, so in no more than there are; who returns often is better off with noise
-        of its own for every batch than in one stream.
+        of its own for every batch than in one stream. Local reports take the protocol with less noise.
         """
         often = min(self.privacy.participations, len(self._sizes))
         apart = self.privacy.model == "central" and often >= _OFTEN and self.privacy.calibration == "tight"
         mechanism = "independent" if apart else self.privacy.mechanism
-        return replace(self.privacy, participations=often, mechanism=mechanism)
+        return replace(self.privacy, participations=often, mechanism=mechanism).preferring("auto")
 
     @property
     def guarantee(self) -> Guarantee:
