@@ -11,21 +11,20 @@ from bandanna.accounting.budgets import Budget
 from bandanna.accounting.events import GaussianEvent
 from bandanna.core import require
 from bandanna.core.arrays import Floats
-from bandanna.core.domain import Domain, Statistic
+from bandanna.core.domain import Domain
 from bandanna.core.estimate import Estimate
 from bandanna.core.sums import LARGEST_SUM
-from bandanna.device import Plain
 from bandanna.errors import InvalidArgument
 from bandanna.mechanisms.gaussian import Gaussian
-from bandanna.mechanisms.sources import Draws, NoiseSource
-from bandanna.protocols.base import BatchProtocol, stated_delta
+from bandanna.mechanisms.sources import NoiseSource
+from bandanna.protocols.base import stated_delta
 from bandanna.protocols.central_gaussian import analyzer, privacy
 from bandanna.protocols.central_gaussian.analyzer import NoisySum
-from bandanna.protocols.roles import Gathering
+from bandanna.protocols.trusted import TrustedSum
 
 
 @dataclass(frozen=True, kw_only=True)
-class CentralGaussian(BatchProtocol):
+class CentralGaussian(TrustedSum):
     """sum_i x_i + N(0, std^2 I), added by the server.
 
     Privacy: mu = sqrt(M) Delta_2 / std for M participations in separate batches (see `privacy.calibrate`).
@@ -58,29 +57,10 @@ class CentralGaussian(BatchProtocol):
         """One Gaussian release."""
         return self.mechanism.event
 
-    @property
-    def observers(self) -> tuple[tuple[str, str], ...]:
-        """The server is trusted."""
-        return (("the trusted server", "every user's statistic"), ("everybody else", "the noisy sums"))
-
-    @cached_property
-    def device(self) -> Plain:
-        """Sends the statistic itself."""
-        return Plain(domain=self.domain)
-
-    @cached_property
-    def mixer(self) -> Gathering:
-        """The server keeps every row until it is released."""
-        return Gathering(domain=self.domain)
-
     @cached_property
     def analyzer(self) -> NoisySum:
         """Sum and noise."""
         return NoisySum(domain=self.domain, mechanism=self.mechanism)
-
-    def draws(self, users: int) -> Draws:
-        """Noise on the sum."""
-        return Draws(gaussians=self.domain.dim, numbers=users * self.domain.dim)
 
     def std(self, users: int) -> float:
         """The same for every batch size."""
@@ -91,15 +71,6 @@ class CentralGaussian(BatchProtocol):
         most = math.floor(LARGEST_SUM * (self.mechanism.step / self.domain.reach) * (1 - 1e-9))
         if users > most:
             raise InvalidArgument("batch", users, f"at most {most} users with noise as fine as this")
-
-    def law(self, statistic: Statistic, source: NoiseSource) -> Estimate:
-        """Already one draw per batch."""
-        return self.of_total(statistic.total(), statistic.users, source)
-
-    @property
-    def sums_only(self) -> bool:
-        """The server adds noise to the sum."""
-        return True
 
     def of_total(self, total: Floats, users: int, source: NoiseSource) -> Estimate:
         """The sum and its noise."""
