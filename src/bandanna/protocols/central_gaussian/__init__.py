@@ -66,11 +66,21 @@ class CentralGaussian(TrustedSum):
         """The same for every batch size."""
         return self.noise_std
 
-    def check_users(self, users: int) -> None:
+    @cached_property
+    def most_users(self) -> int:
         """So few that their sum is on the grid whatever their statistics are: a refusal must tell nothing of them."""
-        most = math.floor(LARGEST_SUM * (self.mechanism.step / self.domain.reach) * (1 - 1e-9))
-        if users > most:
-            raise InvalidArgument("batch", users, f"at most {most} users with noise as fine as this")
+        return math.floor(LARGEST_SUM * (self.mechanism.step / self.domain.reach) * (1 - 1e-9))
+
+    def check_users(self, users: int) -> None:
+        """At most so many."""
+        if users > self.most_users:
+            raise InvalidArgument("batch", users, f"at most {self.most_users} users with noise as fine as this")
+
+    def check_horizon(self, horizon: int) -> None:
+        """For sums over a group whose size is private: refuse before anything is known of it, by what is public."""
+        if horizon > self.most_users:
+            allowed = f"at most {self.most_users}: a group of all users is the largest that noise as fine as this takes"
+            raise InvalidArgument("horizon", horizon, allowed)
 
     def of_total(self, total: Floats, users: int, source: NoiseSource) -> Estimate:
         """The sum and its noise."""
