@@ -183,13 +183,12 @@ class Elimination(FiniteArmed[State]):
 
     def learn(self, state: State, episode: Assigned) -> Generator[Ask, Estimate, State]:
         """One release for every active arm; then drop what is surely not best."""
-        users = int(episode.plays[0])
-        means = np.zeros(len(episode.arms))
-        for step, arm in enumerate(episode.arms):
-            released = yield Ask(protocol=self.protocol(users), arm=int(arm), step=step)
-            total = float(released.total[0])
-            unit = total if self.shuffled else (total - users * self.domain.low) / self.domain.width
-            means[step] = unit / users
+        users, totals = int(episode.plays[0]), np.zeros(len(episode.arms))
+        protocol = self.protocol(users)
+        for step, arm in enumerate(episode.arms.tolist()):
+            totals[step] = (yield Ask(protocol=protocol, arm=arm, step=step)).total[0]
+        units = totals if self.shuffled else (totals - users * self.domain.low) / self.domain.width
+        means = units / users
         keep = means.max() - means <= 2 * self.width(state.epoch)  # the elimination rule
         active = np.zeros(self.n_arms, dtype=bool)
         active[episode.arms[keep]] = True

@@ -124,11 +124,11 @@ class InTheClear(GLMPolicy[State]):
     @cached_property
     def ask(self) -> Ask:
         """The rows of an episode's users."""
-        return self.ask_of("episode")
+        return Ask(protocol=ClearRows(domain=self.rows))
 
-    def ask_of(self, whose: str, step: int = 0) -> Ask:
+    def ask_of(self, whose: str, step: int) -> Ask:
         """Rows, of some of the users."""
-        return Ask(protocol=ClearRows(domain=self.rows), of=whose, step=step)
+        return Ask(protocol=self.ask.protocol, of=whose, step=step)
 
     def report(self, ask: Ask, played: Played, coins: Coins) -> Statistic:
         """The row itself."""
