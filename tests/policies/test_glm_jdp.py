@@ -235,7 +235,7 @@ def test_the_noise_that_runs_has_the_priced_spread() -> None:
     ("name", "budget"), [("GLM-JDP", {"epsilon": 8.0, "delta": 0.02}), ("AdaC-OFUL-JDP", {"rho": 1.0})]
 )
 def test_no_size_of_a_private_group_is_refused(name: str, budget: dict[str, float]) -> None:
-    """A release would be refused, or not, by how many users explored: the public horizon decides, before anybody came."""
+    """A release would be refused by how many users explored: the public horizon decides, before anybody came."""
     with pytest.raises(InvalidArgument, match="horizon"):
         make(name, dim=3, horizon=10**10, **budget).init()
     policy: Any = make(name, dim=3, horizon=10**9, **budget)
