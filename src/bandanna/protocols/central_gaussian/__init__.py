@@ -34,6 +34,7 @@ class CentralGaussian(TrustedSum):
 
     name: ClassVar[str] = "central_gaussian"
     trust: ClassVar[str] = "central"
+    of_groups: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -78,6 +78,11 @@ class CentralLaplace(TrustedSum):
         """Sum, rounding and noise."""
         return LatticeSum(domain=self.domain, step=self.step, mechanism=self.mechanism)
 
+    @property
+    def laplace(self) -> tuple[float, float]:
+        """Scale and h."""
+        return self.scale, self.step
+
     def std(self, users: int) -> float:
         """The same for every batch size."""
         return self.step * math.sqrt(self.mechanism.variance)
