@@ -34,7 +34,8 @@ class Answers:
         self.policy, self.source, self.coins, self.path = policy, source, coins, path
         self.stream = source if stream is None else stream
         self.desk, self.clipped, self.releases = Desk(), np.zeros((), dtype=np.int64), 0
-        self._sums: tuple[Played | None, dict[int, tuple[Floats, int]]] = None, {}  # of every arm of these rows
+        self._sums: dict[int, tuple[Floats, int]] = {}  # of every arm, and their number of users ...
+        self._sums_of: tuple[Any, Any] = (None, None)  # ... of these rows, by this protocol
 
     def learn(self, state: Any, episode: Episode, played: Played) -> Any:
         """The state after an episode with these rows."""
@@ -50,7 +51,7 @@ class Answers:
     def _answer(self, ask: Ask, played: Played) -> Estimate:
         self.releases += 1
         sums = ask.protocol if isinstance(ask.protocol, BatchProtocol) and ask.protocol.sums_only else None
-        if sums is not None and ask.arm is not None and played.counts is not None:
+        if sums is not None and ask.arm is not None and ask.at is None and played.counts is not None:
             return sums.of_total(*self._sum_of(ask, ask.arm, played), self.source)
         statistic = self.policy.report(ask, self.desk.rows(ask, played), self.coins)
         if ask.of == "episode" and (ask.step == 0 or ask.arm is not None):  # every row once
@@ -64,7 +65,8 @@ class Answers:
 
     def _sum_of(self, ask: Ask, arm: int, played: Played) -> tuple[Floats, int]:
         """Exact sum and number of an arm's users; all arms are reported at once, each a replicate of the same rows."""
-        if self._sums[0] is not played:
+        rows_before, protocol = self._sums_of
+        if rows_before is not played or protocol is not ask.protocol:
             assert played.arms is not None
             assert played.counts is not None
             each = np.count_nonzero(played.arms == played.arms[0])  # rows of an arm, which stand together
@@ -72,9 +74,10 @@ class Answers:
             rows = Played(rewards=played.rewards.reshape(-1, each), counts=counts)
             reports = self.policy.report(ask, rows, self.coins)
             sums = zip(reports.total(), counts.sum(axis=1).tolist(), strict=True)
-            self._sums = played, dict(zip(played.arms[::each].tolist(), sums, strict=True))
+            self._sums = dict(zip(played.arms[::each].tolist(), sums, strict=True))
+            self._sums_of = played, ask.protocol
             self.clipped = self.clipped + reports.clipped.sum()
-        return self._sums[1][arm]
+        return self._sums.get(arm, (np.zeros(ask.protocol.domain.dim), 0))  # nobody was given it
 
 
 def _most_users(statistic: Statistic) -> int:
