@@ -18,7 +18,7 @@ from bandanna.core.estimate import Estimate
 from bandanna.errors import InvalidArgument
 from bandanna.mechanisms.laplace import DiscreteLaplace
 from bandanna.mechanisms.sources import NoiseSource
-from bandanna.protocols.central_laplace import analyzer, privacy
+from bandanna.protocols.central_laplace import privacy
 from bandanna.protocols.central_laplace.analyzer import LatticeSum
 from bandanna.protocols.trusted import TrustedSum
 
@@ -97,4 +97,4 @@ class CentralLaplace(TrustedSum):
         self.check_users(users)
         offset = users * self.domain.origin
         counts = np.rint((total - offset) / self.step).astype(np.int64)
-        return analyzer.noisy(counts, users, self.domain, self.step, self.mechanism, source)
+        return self.analyzer.estimate(counts, users, source)
