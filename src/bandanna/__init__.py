@@ -53,6 +53,7 @@ _HOMES = {
     "GLOC": "bandanna.policies.glm",
     "RSGLinUCB": "bandanna.policies.glm",
     "LinUCB": "bandanna.policies.linear.linucb",
+    "uniform": "bandanna.policies.linear.explore",
     "PhasedElimination": "bandanna.policies.distributed.phased_elimination",
     "Elimination": "bandanna.policies.arms.successive_elimination",
     "GOPE": "bandanna.policies.arms.gope",
@@ -197,6 +198,7 @@ __all__ = [
     "simulate",
     "simulation",
     "theory",
+    "uniform",
 ]
 
 if TYPE_CHECKING:
@@ -245,6 +247,7 @@ if TYPE_CHECKING:
     from bandanna.policies.glm import GLMJDP, GLMSDP, GLMUCB, GLOC, BGLinUCB, ECOLog, RSGLinUCB
     from bandanna.policies.linear.anytime import Anytime
     from bandanna.policies.linear.confidence import PaperConfidence
+    from bandanna.policies.linear.explore import uniform
     from bandanna.policies.linear.linucb import LinUCB
     from bandanna.policies.linear.oful import OFUL
     from bandanna.policies.linear.oful_jdp import OFULJDP

@@ -40,7 +40,7 @@ def trust_models(
     Batches: T^{1/2} (no privacy, central), T^{3/5} (shuffle), T^{3/4} (local).
     """
     env = LinearContextual(dim=dim, n_arms=n_arms, fixed=True)
-    problem: dict[str, Any] = {"dim": dim, "horizon": horizon, "width": width}
+    problem: dict[str, Any] = {"dim": dim, "horizon": horizon, "width": width, "confidence": "lemma"}
     budget: dict[str, Any] = {"epsilon": epsilon, "delta": delta}
     models = {
         "no privacy": make("LinUCB", batch="paper", **problem),

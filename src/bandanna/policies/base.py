@@ -306,6 +306,11 @@ class RunningSums(Policy[State]):
     dim: int
 
     @property
+    def steady(self) -> bool:
+        """Whether users of an episode with the same arms are alike: all take a favoured one, and report x times y."""
+        return True
+
+    @property
     @abstractmethod
     def domain(self) -> Regression:
         """Of the reports."""

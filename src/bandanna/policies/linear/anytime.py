@@ -86,6 +86,11 @@ class Anytime(RunningSums[State]):
         return self.first.domain
 
     @property
+    def steady(self) -> bool:
+        """As every phase."""
+        return self.first.steady
+
+    @property
     def guarantee(self) -> Guarantee:
         """The budget itself, which every phase keeps.
 

@@ -27,12 +27,13 @@ from bandanna.simulation.run import Run
 from bandanna.simulation.tally import Tally
 
 _BLOCK_BYTES = 8 << 20  # contexts held at once
+_REPORT_BYTES = 256 << 20  # of one seed: from 127 features on
 _PART = 4096  # users whose reports are held at once; the same for any number of seeds, as are then their sums
 
 
 def play(policy: RunningSums[Any], world: World, tally: Tally, rounds: int, *, path: str) -> Run:
     """Play `rounds` rounds."""
-    done = _by_noise(policy, world, tally, rounds) if world.fixed and path == "law" else None
+    done = _by_noise(policy, world, tally, rounds) if world.fixed and policy.steady and path == "law" else None
     releases, users, clipped, repairs = done or _by_releases(policy, world, tally, rounds, path=path)
     return Run(
         guarantee=policy.guarantee,
@@ -67,7 +68,8 @@ def _by_releases(
     policy: RunningSums[Any], world: World, tally: Tally, rounds: int, *, path: str
 ) -> tuple[int, int, Ints, Ints]:
     """Every batch by its protocol."""
-    arms, server = FixedArms(policy, world) if world.fixed else None, _Server(world, tally.n_seeds, path)
+    arms = FixedArms(policy, world) if world.fixed and policy.steady else None
+    server = _Server(world, tally.n_seeds, path)
     releases, users, state = 0, 0, policy.init(replicates=(tally.n_seeds,))
     while tally.done < rounds:
         episode, snapshot = policy.episode(state), policy.publish(state)
@@ -103,23 +105,32 @@ class _Server:
         return release
 
 
+def _part_of(policy: RunningSums[Any]) -> int:
+    """Users whose reports are held at once: fewer where reports are long."""
+    return min(_PART, max(1, _REPORT_BYTES // (8 * policy.domain.dim)))
+
+
 def _collect(policy: RunningSums[Any], world: World, snapshot: Any, rounds: int, tally: Tally) -> Statistic:
     """One episode with the policy frozen. Long ones are played while they are read, in parts."""
-    if rounds <= _PART or policy.privacy.model == "concurrent":  # whose shufflers read a batch several times
+    most = _part_of(policy)
+    if rounds <= most or policy.privacy.model == "concurrent":  # whose shufflers read a batch several times
         return _part(policy, world, snapshot, rounds, tally)
-    sizes = (min(_PART, rounds - begin) for begin in range(0, rounds, _PART))
+    sizes = (min(most, rounds - begin) for begin in range(0, rounds, most))
     parts = (_part(policy, world, snapshot, size, tally) for size in sizes)
     return Arriving(policy.domain, users=rounds, source=parts, replicates=(tally.n_seeds,))
 
 
 def _part(policy: RunningSums[Any], world: World, snapshot: Any, rounds: int, tally: Tally) -> Statistic:
-    """Some rounds, in blocks of fresh contexts."""
+    """Some rounds, in blocks of contexts, each user by itself."""
     coins = StreamCoins(world.streams)
     block = max(1, _BLOCK_BYTES // (8 * tally.n_seeds * world.n_arms * policy.dim))
     parts = []
     for begin in range(0, rounds, block):
         count = min(block, rounds - begin)
         contexts, means = read(world, tally.done, count)  # (S, count, K, d), (S, count, K)
+        if world.fixed:  # which says what they are once
+            contexts = np.broadcast_to(contexts, (len(contexts), count, *contexts.shape[2:]))
+            means = np.broadcast_to(means, (len(means), count, means.shape[2]))
         actions = policy.act(snapshot, contexts, coins).actions  # (S, count)
         chosen = np.take_along_axis(means, actions[..., None], axis=2)[..., 0]
         features = np.take_along_axis(contexts, actions[..., None, None], axis=2)[:, :, 0]
