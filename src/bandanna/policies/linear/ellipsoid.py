@@ -45,6 +45,7 @@ class Ellipsoid:
     reward_std: float  # s
     stds: Floats  # (M,): sigma
     matrix: Floats  # (M,): Sigma
+    shrinks: bool = True  # False: c = 1/S^2, for radii that are made narrower (docs/bounds.md)
 
     @cached_property
     def _noisy(self) -> bool:
@@ -78,7 +79,8 @@ class Ellipsoid:
         return (
             floor,
             beta2,
-            (1 + beta2 * np.minimum(unknown + (6 * np.minimum(unknown, _MOST)) ** 3, _MOST)) / self.parameter_bound**2,
+            (1 + self.shrinks * beta2 * np.minimum(unknown + (6 * np.minimum(unknown, _MOST)) ** 3, _MOST))
+            / self.parameter_bound**2,
         )
 
     def _after(self, batches: int) -> tuple[float, float, float]:
@@ -91,8 +93,8 @@ class Ellipsoid:
         rewards = math.sqrt(level + d * math.log1p(users / (d * rho)))
         beta2 = (rewards + quantile * math.sqrt(noise / (noise + own))) ** 2
         floor, each = noise + own + s2 * matrix, users / d
-        weight = _MOST
-        if each and (unknown := beta2 * (floor + s2 * each) / (bound2 * each**2)) < _MOST:
+        weight = _MOST if self.shrinks else 0.0
+        if self.shrinks and each and (unknown := beta2 * (floor + s2 * each) / (bound2 * each**2)) < _MOST:
             weight = min(unknown + (6 * unknown) ** 3, _MOST)
         return floor, beta2, (1 + beta2 * weight) / bound2
 
@@ -163,6 +165,7 @@ def ellipsoid(
     parameter_bound: float,
     reward_std: float,
     independent: bool,
+    shrinks: bool = True,
 ) -> Ellipsoid:
     """For noise of these standard deviations; Sigma grows with it, in dyadic blocks of batches."""
     matrix, _ = noise_bounds(prefix_std, dim, failure, independent=independent, growing=True)
@@ -175,6 +178,7 @@ def ellipsoid(
         reward_std=reward_std,
         stds=prefix_std,
         matrix=matrix,
+        shrinks=shrinks,
     )
 
 

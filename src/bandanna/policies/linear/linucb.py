@@ -186,7 +186,8 @@ class LinUCB(LinearSums):
             "parameter_bound": self.parameter_bound,
         }
         if self.confidence == "exact":
-            return ellipsoid(stds, sizes, reward_std=0.5, independent=independent, **shared)
+            wide = self.width >= 1
+            return ellipsoid(stds, sizes, reward_std=0.5, independent=independent, shrinks=wide, **shared)
         if self.confidence == "lemma":
             return radii(stds, sizes, reward_std=0.5, independent=independent, growing=self.growing, **shared)
         printed = self.confidence if isinstance(self.confidence, PaperConfidence) else PaperConfidence()
