@@ -92,7 +92,7 @@ class PlainNoise:
 
 def fixed(name: str, privacy: Privacy, batch: int) -> Ratio:
     """Fixed arms: ours for all seeds beside the plain loop of as many."""
-    policy = LinUCB(dim=DIM, horizon=ROUNDS, privacy=privacy, batch=batch)
+    policy = LinUCB(dim=DIM, horizon=ROUNDS, privacy=privacy, batch=batch, confidence="lemma")
     _ = policy.radii, policy.guarantee  # calibration is measured elsewhere
     env = LinearContextual(dim=DIM, n_arms=ARMS, fixed=True)
     ours = timed(lambda: simulate(policy, env, n_seeds=SEEDS))

@@ -37,6 +37,7 @@ _NAMES = {  # where public names are at home
     "policies.glm": "BGLinUCB ECOLog GLMJDP GLMSDP GLMUCB GLOC RSGLinUCB",
     "policies.linear.anytime": "Anytime",
     "policies.linear.confidence": "PaperConfidence",
+    "policies.linear.explore": "uniform",
     "policies.linear.lints": "LinTS",
     "policies.linear.linucb": "LinUCB",
     "policies.linear.oful": "OFUL",
@@ -125,6 +126,7 @@ if TYPE_CHECKING:
     from bandanna.policies.glm import RSGLinUCB as RSGLinUCB
     from bandanna.policies.linear.anytime import Anytime as Anytime
     from bandanna.policies.linear.confidence import PaperConfidence as PaperConfidence
+    from bandanna.policies.linear.explore import uniform as uniform
     from bandanna.policies.linear.lints import LinTS as LinTS
     from bandanna.policies.linear.linucb import LinUCB as LinUCB
     from bandanna.policies.linear.oful import OFUL as OFUL

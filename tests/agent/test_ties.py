@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+import bandanna as bd
 from bandanna.agent import Agent
 from bandanna.policies.linear.anytime import Anytime
 from bandanna.policies.linear.linucb import LinUCB
@@ -74,3 +75,25 @@ def test_saves_from_before_coins_keep_their_rule(name: str, tmp_path: Path) -> N
     again = tmp_path / "again"
     agent.save(again)
     assert Agent.load(again).policy == agent.policy
+
+
+@pytest.mark.parametrize("name", ["none", "central-tree", "shuffle"])
+def test_saves_from_before_the_ellipsoid_keep_the_lemma(name: str, tmp_path: Path) -> None:
+    """A saved confidence="exact" means another radius after an update, or one that is saved today is not kept."""
+    for file in OLD.glob(f"{name}*"):
+        shutil.copy(file, tmp_path / file.name)
+        (tmp_path / file.name).chmod(0o600)
+    old = Agent.load(tmp_path / name)
+    assert old.policy.confidence == "lemma"
+    old.save(tmp_path / "again")
+    assert Agent.load(tmp_path / "again").policy.confidence == "lemma"
+    rule = bd.uniform(first=3, then=0.5)
+    new = Agent(policy=policy(batch=4, explore=rule, reward_centre=0.5), test=True, seed=1)
+    for _ in range(9):
+        new.observe(new.act(TREATMENTS).id, 1.0)
+    new.save(tmp_path / "new")
+    loaded = Agent.load(tmp_path / "new")
+    assert loaded.policy == new.policy
+    assert (loaded.policy.confidence, loaded.policy.explore) == ("exact", rule)
+    np.testing.assert_array_equal(loaded.theta, new.theta)
+    assert loaded.act(TREATMENTS).probability == new.act(TREATMENTS).probability >= 0.125

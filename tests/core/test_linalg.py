@@ -44,3 +44,18 @@ def test_ties_up_to_rounding_go_to_the_first_arm() -> None:
     np.testing.assert_array_equal(first_best(index), [1, 0, 0])
     assert first_best(np.array([1.0, 1.0 + 1e-5])) == 1
     assert first_best(np.array([1e98, 1e99, 1.0])) == 1  # beyond single precision
+
+
+def test_large_matrices_are_inverted_alike() -> None:
+    """Above 64 dimensions an inverse is another one, depends on its company, or an indefinite matrix is not shifted."""
+    rng = np.random.default_rng(0)
+    raw = rng.normal(size=(2, 70, 100))
+    v = raw @ np.swapaxes(raw, 1, 2)
+    v[1] -= 50 * np.eye(70)
+    assert np.linalg.eigvalsh(v[1])[0] < 0
+    inverse, repaired = positive_inverse(v, floor=0.5)
+    np.testing.assert_array_equal(repaired, [0, 1])
+    np.testing.assert_allclose(inverse[0] @ v[0], np.eye(70), atol=1e-8)
+    assert np.linalg.eigvalsh(inverse[1])[0] > 0
+    assert np.linalg.eigvalsh(inverse[1])[-1] <= 2.0 * (1 + 1e-6)
+    np.testing.assert_array_equal(positive_inverse(v[0], floor=0.5)[0], inverse[0])

@@ -62,7 +62,7 @@ def test_one_shuffler_is_the_sequential_model_for_linucb() -> None:
     assert one.channel.independent
     np.testing.assert_allclose(one.channel.prefix_std(), sequential.channel.prefix_std())
     np.testing.assert_allclose(one.radii.radius, sequential.radii.radius)
-    np.testing.assert_allclose(one.radii.ridge, sequential.radii.ridge)
+    np.testing.assert_allclose(one.radii.matrix, sequential.radii.matrix)
     assert not make("LinUCB-CSDP", shufflers=2, **given).channel.independent
 
 
@@ -74,5 +74,5 @@ def test_unfinished_users_are_nowhere() -> None:
     result = simulate(cut, env, n_seeds=2, seed=0, checkpoints=1)
     assert (result.users, result.releases) == (1000, 10)
     np.testing.assert_array_equal(cut.channel.prefix_std(), whole.channel.prefix_std())
-    np.testing.assert_array_equal(cut.radii.ridge, whole.radii.ridge)
+    np.testing.assert_array_equal(cut.radii.matrix, whole.radii.matrix)
     np.testing.assert_array_equal(cut.radii.radius, whole.radii.radius)

@@ -95,10 +95,10 @@ def test_the_printed_form() -> None:
 def test_the_best_batch_has_the_least_bound() -> None:
     """A batch size beside the best one has a smaller regret bound, or the size is none that the protocol takes."""
     for privacy in (none(), shuffle(epsilon=1.0, delta=1e-5), central(epsilon=1.0, delta=1e-5)):
-        policy = LinUCB(dim=3, horizon=3000, privacy=privacy, batch="best")
+        policy = LinUCB(dim=3, horizon=3000, privacy=privacy, batch="best", confidence="lemma")
         size = policy.channel.sizes[0]
         bounds = {
-            other: LinUCB(dim=3, horizon=3000, privacy=privacy, batch=other).regret_bound
+            other: LinUCB(dim=3, horizon=3000, privacy=privacy, batch=other, confidence="lemma").regret_bound
             for other in (max(2, size // 2), size, 2 * size, 4 * size)
         }
         assert min(bounds, key=bounds.__getitem__) == size or bounds[size] <= min(bounds.values()) * 1.0001
@@ -106,13 +106,17 @@ def test_the_best_batch_has_the_least_bound() -> None:
 
 
 def test_confidence_by_name() -> None:
-    """The printed form is not reachable from a policy, an unknown one is accepted, or a growing one as printed."""
+    """A form is not reachable from a policy, an unknown one is accepted, or a growing one as printed."""
     privacy = shuffle(epsilon=1.0, delta=1e-5)
     exact = LinUCB(dim=3, horizon=3000, privacy=privacy)
+    lemma = LinUCB(dim=3, horizon=3000, privacy=privacy, confidence="lemma")
     printed = LinUCB(dim=3, horizon=3000, privacy=privacy, confidence="paper")
     constant = LinUCB(dim=3, horizon=3000, privacy=privacy, confidence=PaperConfidence(matrix=2.0))
-    assert exact.radii.radius[-1] != printed.radii.radius[-1] < constant.radii.radius[-1]
-    assert exact.guarantee == printed.guarantee
+    assert lemma.radii.radius[-1] != printed.radii.radius[-1] < constant.radii.radius[-1]
+    assert exact.radii.radius[-1] != lemma.radii.radius[-1]
+    assert exact.guarantee == lemma.guarantee == printed.guarantee
+    best = (LinUCB(dim=3, horizon=300, batch="best", confidence=name).channel.sizes[0] for name in ("exact", "lemma"))
+    assert len({*best}) == 1
     with pytest.raises(InvalidArgument, match="confidence"):
         LinUCB(dim=3, horizon=10, confidence="bold")
     with pytest.raises(InvalidArgument, match="growing"):

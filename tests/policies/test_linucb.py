@@ -34,7 +34,7 @@ def test_index_is_mean_plus_width_times_norm() -> None:
 
 def test_ridge_regression_of_the_released_sums() -> None:
     """Without noise theta is not the ridge estimate of all users so far."""
-    policy = LinUCB(dim=3, horizon=40, batch=20, ridge=2.0)
+    policy = LinUCB(dim=3, horizon=40, batch=20, ridge=2.0, confidence="lemma")
     rng = np.random.default_rng(0)
     x, y = rng.normal(size=(1, 20, 3)) / 4, rng.random((1, 20))
     state = policy.init(replicates=(1,))

@@ -20,7 +20,7 @@ _CONTEXTS = worlds.SphereContexts(dim=2, n_arms=5)
 _GLM = worlds.GeneralisedLinear(dim=2, n_arms=5, norm=2.0)
 _PEOPLE = worlds.Population(dim=2, n_arms=4, sigma=0.1)
 
-_LINEAR = {"dim": 3, "horizon": 300, "width": 0.2}
+_LINEAR = {"dim": 3, "horizon": 300, "width": 0.2, "confidence": "lemma"}
 _SAMPLED = {"dim": 3, "horizon": 300, "intercept": True}
 _DP, _ZCDP, _PURE = {"epsilon": 5.0, "delta": 1e-3}, {"rho": 20.0}, {"epsilon": 20.0}
 _ARMS = {"n_arms": 3, "horizon": 400}

@@ -16,6 +16,7 @@ SAMPLE: dict[str, Any] = {
     "horizon": 1e5, "n_arms": 10, "dim": 5, "rho": 0.1, "epsilon": 0.5, "delta": 1e-5, "failure": 0.01, "batch": 100,
     "batches": 10, "shufflers": 2, "gaps": (0.0, 0.1, 0.3), "optimism": 3.5, "radius": 5.0, "smallest": 10.0,
     "largest": 30.0, "shift": 2.0, "sampling": 0.8, "client_std": 0.1, "ridge": 1.0, "least_eigenvalue": 0.2,
+    "ellipsoid": 5.0,
 }  # fmt: skip
 
 

@@ -21,6 +21,7 @@ from bandanna.policies.arms.thompson import Thompson
 from bandanna.policies.arms.ucb_episodes import UCBEpisodes
 from bandanna.policies.bounds import bounds_for
 from bandanna.policies.linear.anytime import Anytime
+from bandanna.policies.linear.explore import uniform
 from bandanna.policies.linear.linucb import LinUCB
 from bandanna.policies.linear.oful import OFUL
 from bandanna.protocols.trust import central, concurrent, local, shuffle
@@ -56,7 +57,9 @@ def episodes(**arguments: Any) -> UCBEpisodes:
             SPHERE,
             ["adac_oful_proof", CONTEXTUAL],
         ),
-        (LinUCB(dim=2, horizon=500), CONTEXTS, ["linucb_lemma", CONTEXTUAL]),
+        (LinUCB(dim=2, horizon=500), CONTEXTS, ["linucb_ellipsoid", CONTEXTUAL]),
+        (LinUCB(dim=2, horizon=500, confidence="lemma"), CONTEXTS, ["linucb_lemma", CONTEXTUAL]),
+        (LinUCB(dim=2, horizon=500, explore=uniform(first=9)), CONTEXTS, ["linucb_rate", CONTEXTUAL]),
         (LinUCB(**LINUCB), CONTEXTS, ["linucb_rate", CONTEXTUAL]),
         (LinUCB(**LINUCB, privacy=central(**BUDGET)), CONTEXTS, ["linucb_jdp_rate", CONTEXTUAL]),
         (LinUCB(**LINUCB, privacy=local(**BUDGET)), CONTEXTS, ["linucb_ldp_rate", CONTEXTUAL]),

@@ -32,8 +32,9 @@ from bandanna.agent.schema import check_arms, check_save, completed
 from bandanna.agent.users import listed
 from bandanna.core import require
 from bandanna.core.arrays import Floats
+from bandanna.core.memory import require_room
 from bandanna.errors import BandannaError, ClippingWarning, InvalidArgument, SlowReleaseWarning
-from bandanna.policies.base import Assigned, Policy
+from bandanna.policies.base import Assigned, Policy, RunningSums
 from bandanna.storage import files
 
 Self = TypeVar("Self", bound="Agent")
@@ -96,6 +97,8 @@ class Agent:
         secret = secrets.token_bytes(32) if seed is None else hashlib.sha256(f"agent {seed}".encode()).digest()
         session = secrets.token_hex(8) if seed is None else secret.hex()[:16]
         fixed = fixed_arms(policy, arms)
+        if isinstance(policy, RunningSums):
+            _room_for(policy)
         self._loop = Loop(policy, fixed, require.whole("grace", grace, least=0), seed, secret, session)
         self._loop.at_once = release == "now"
         self._lock = self._loop.lock
@@ -398,3 +401,10 @@ class Agent:
     def _at_home(self) -> None:
         if os.getpid() != self._pid:  # where a lock may be held by a thread that does not exist
             raise BandannaError("an agent lives in the process that made it: load a save in this one instead")
+
+
+def _room_for(policy: RunningSums[Any]) -> None:
+    """Refuse batches whose reports would not fit: they are formed when a batch is released."""
+    most, numbers = max(next(policy.phases()).channel.sizes.counts()), policy.domain.dim
+    needed = 24 * most * numbers  # as reports, as messages, as what is added
+    require_room("batch", most, needed, of=f"reports of {most:,} users with {numbers:,} numbers each")

@@ -35,9 +35,16 @@ def encoding_of(*own: type[Policy[Any]]) -> Encoding:
     older = {
         **OLDER,
         "Channel": lambda parts: parts | ({"sizes": Sizes()} if parts["sizes"] == () else {}),  # they were a tuple
-        "LinUCB": lambda parts: {"ties": "first"} | parts,  # there were no coins
+        "LinUCB": _linucb,
     }
     return Encoding({**OLDER_KINDS, **kinds}, older=older)
+
+
+def _linucb(parts: dict[str, Any]) -> dict[str, Any]:
+    """There were no coins, and "exact" was the radius of the lemma before there was a reward_centre."""
+    if "reward_centre" not in parts and parts.get("confidence", "exact") == "exact":
+        parts = parts | {"confidence": "lemma"}
+    return {"ties": "first"} | parts
 
 
 def saves_of(*own: type[Policy[Any]]) -> Saves:

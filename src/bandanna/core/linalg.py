@@ -9,6 +9,8 @@ from numpy.typing import NDArray
 
 from bandanna.core.arrays import Floats
 
+_SWEPT = 64  # dimensions up to which sweeps over all matrices at once are faster
+
 
 def inner(a: Floats, b: Floats) -> Floats:
     """<a, b> of the last axes, each by itself: (..., d), (..., d) -> (...)."""
@@ -20,10 +22,14 @@ def positive_inverse(matrices: Floats, floor: float) -> tuple[Floats, NDArray[np
 
     A shifted matrix has no eigenvalue below `floor` > 0; the second result counts shifts, (*R). Gauss-Jordan sweeps, on
     all matrices at once: the pivots are those of the Cholesky factorisation, all positive iff the matrix is definite.
-    A matrix gives the same inverse in any company.
+    A matrix gives the same inverse in any company. Large ones are inverted one by one, by LAPACK.
     """
     shape, d = matrices.shape, matrices.shape[-1]
     flat = matrices.reshape(-1, d, d)
+    if d > _SWEPT:
+        alone = [_large_inverse(each, floor) for each in flat]
+        repairs = np.array([shifted for _, shifted in alone], dtype=np.int64)
+        return np.array([found for found, _ in alone]).reshape(shape), repairs.reshape(shape[:-2])
     inverse, pivots = _sweep(np.array(flat.transpose(1, 2, 0), order="C"))  # replicates last: whole rows at once
     repaired = np.zeros(len(flat), dtype=np.int64)
     if not pivots.min(initial=1.0) > 0:
@@ -44,6 +50,16 @@ def _sweep(a: Floats) -> tuple[Floats, Floats]:
         a[k] = a[:, k] = row
         a[k, k] = -1 / pivot
     return np.negative(a, out=a), pivots
+
+
+def _large_inverse(matrix: Floats, floor: float) -> tuple[Floats, bool]:
+    """The inverse, and whether it is that of a shifted matrix: (d, d)."""
+    try:
+        np.linalg.cholesky(matrix)
+    except np.linalg.LinAlgError:
+        return _shifted_inverse(matrix, floor), True
+    inverse = np.linalg.inv(matrix)
+    return (inverse + inverse.T) / 2, False
 
 
 def _shifted_inverse(matrix: Floats, floor: float) -> Floats:

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from bandanna.core import require
 from bandanna.core.arrays import Floats, Ints
 from bandanna.core.domain import all_finite, clip_norm, reals, size
+from bandanna.core.memory import require_room
 from bandanna.core.regression import Regression
 from bandanna.errors import InvalidStatistic
 
@@ -39,7 +40,9 @@ class LinearReport(Regression):
         d = require.whole("features", self.features, most=MOST_FEATURES)
         object.__setattr__(self, "features", d)
         require.store(self, size, "reward_bound")
-        object.__setattr__(self, "dim", d + d * (d + 1) // 2)
+        dim = d + d * (d + 1) // 2
+        require_room("features", d, 56 * dim, of=f"tables of {dim:,} coordinates")  # bounds, scales, places
+        object.__setattr__(self, "dim", dim)
 
     @property
     def sensitivity(self) -> float:

@@ -80,7 +80,7 @@ def chance(argument: str, value: Any, *, least: float = 0.0) -> float:
 
 
 def share(argument: str, value: Any) -> float:
-    """A number in [0, 1]."""
+    """A number from 0 to 1, both included."""
     number = real(argument, value, "a number in [0, 1]")
     if not 0 <= number <= 1:
         raise InvalidArgument(argument, value, "a number in [0, 1]")

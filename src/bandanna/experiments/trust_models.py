@@ -37,10 +37,10 @@ def trust_models(
 ) -> dict[str, Outcome]:
     """No privacy, a central server, a shuffler and nobody trusted, with fixed arms and the same worlds for all.
 
-    Batches: T^{1/2} (no privacy, central), T^{3/5} (shuffle), T^{3/4} (local).
+    Batches: T^{1/2} (no privacy, central), T^{3/5} (shuffle), T^{3/4} (local). Radii are those of the papers' lemma.
     """
     env = LinearContextual(dim=dim, n_arms=n_arms, fixed=True)
-    problem: dict[str, Any] = {"dim": dim, "horizon": horizon, "width": width}
+    problem: dict[str, Any] = {"dim": dim, "horizon": horizon, "width": width, "confidence": "lemma"}
     budget: dict[str, Any] = {"epsilon": epsilon, "delta": delta}
     models = {
         "no privacy": make("LinUCB", batch="paper", **problem),

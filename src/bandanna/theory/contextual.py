@@ -31,6 +31,24 @@ def linucb_lemma(*, horizon: Any, dim: int, batch: float, radius: Any, smallest:
     return plain(dim * batch * growth / math.log(2) + 8 * np.asarray(radius) * np.sqrt(dim * t * growth))  # Lemma A.2
 
 
+@states(
+    "upper",
+    "000",
+    "Lemma A.2 for the summed ellipsoid",
+    explicit=True,
+    holds="LinUCB in batches with the ellipsoid of docs/bounds.md; " + _ARBITRARY,
+)
+def linucb_ellipsoid(*, horizon: Any, dim: int, batch: float, ellipsoid: Any, smallest: float) -> Any:
+    """B (1 + d L / log 2) + sqrt(8) Gamma sqrt(d T L / (b log(1 + 1/b))), L = log(1 + T/(d b)).
+
+    Gamma `ellipsoid`, b `smallest`: radius |x|_{P^{-1}} <= Gamma |x|_{(A + b I)^{-1}} after every batch.
+    """
+    t, least = above("horizon", horizon, 0), float(above("smallest", smallest, 0))
+    growth = np.log1p(t / (dim * least))
+    known = np.sqrt(dim * t * growth / (least * math.log1p(1 / least)))
+    return plain(batch * (1 + dim * growth / math.log(2)) + math.sqrt(8) * np.asarray(ellipsoid) * known)
+
+
 @states("upper", "002", "Theorem C.2", explicit=True, holds="LinUCB that learns every round; " + _ARBITRARY)
 def regular_linucb(
     *,
@@ -223,11 +241,11 @@ def of_linucb(setting: Setting) -> Found:
 
 
 def _linucb_upper(setting: Setting) -> Found:
-    """Lemma A.2 with the radius that it ran with; a narrower one is outside of it."""
-    if setting.get("width", 1.0) >= 1 and "radius" in setting:
-        names = ("dim", "batch", "radius", "smallest")
-        yield linucb_lemma, {name: setting[name] for name in names}
-        return
+    """Lemma A.2 with the set of theta that it ran with; a narrower one is outside of it."""
+    for formula, size in ((linucb_lemma, "radius"), (linucb_ellipsoid, "ellipsoid")):
+        if setting.get("width", 1.0) >= 1 and size in setting:
+            yield formula, {name: setting[name] for name in ("dim", "batch", size, "smallest")}
+            return
     problem: dict[str, Any] = {"dim": setting["dim"]}
     if setting["trust"] == "none" or math.isinf(setting["epsilon"]):
         yield linucb_rate, problem

@@ -98,7 +98,7 @@ def _published(algorithm: str, dim: int, epsilon: float, horizon: int, seeds: ra
 def _ours(algorithm: str, dim: int, epsilon: float, horizon: int, seeds: range) -> tuple[Row, Result]:
     budget = {} if algorithm == "LinUCB" else {"epsilon": epsilon, "delta": DELTA}
     batch = {"batch": BATCH} if "SDP" in algorithm else {}
-    policy = make(algorithm, dim=dim, horizon=horizon, ties="first", **budget, **batch)
+    policy = make(algorithm, dim=dim, horizon=horizon, ties="first", confidence="lemma", **budget, **batch)
     env = AuthorsInstances(dim=dim, normalised=True)
     return true_numbers(policy, epsilon, DELTA), simulate(policy, env, n_seeds=len(seeds), seed=seeds.start)
 

@@ -69,7 +69,8 @@ def curve(*, algorithm: str, variant: str, times: int, horizon: int, n_seeds: in
     calibration = {"published": "paper", "ours": "tight"}[require.one_of("variant", variant, ("published", "ours"))]
     promise = {"epsilon": EPSILON, "delta": DELTA, "participations": times, "calibration": calibration}
     budget = {} if algorithm == "LinUCB" else promise
-    policy = make(algorithm, dim=DIM, horizon=horizon, batch=_batch(horizon), ties="first", **budget)
+    shared = {"dim": DIM, "horizon": horizon, "batch": _batch(horizon), "ties": "first", "confidence": "lemma"}
+    policy = make(algorithm, **shared, **budget)
     facts = {"algorithm": algorithm, "variant": variant, "dim": DIM, "epsilon": EPSILON, "delta": DELTA}
     try:
         facts |= true_numbers(policy, EPSILON, DELTA)

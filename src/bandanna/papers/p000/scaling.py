@@ -52,7 +52,8 @@ def policy(algorithm: str, horizon: int) -> LinUCB:
     """The algorithm at the common budget."""
     budget = {} if algorithm == "LinUCB" else {"epsilon": EPSILON, "delta": DELTA}
     batch = "paper" if algorithm == "LinUCB-SDP-Vec" else max(1, horizon // STEPS)
-    made: LinUCB = make(algorithm, dim=DIM, horizon=horizon, batch=batch, ties="first", **budget)
+    shared = {"dim": DIM, "horizon": horizon, "batch": batch, "ties": "first", "confidence": "lemma"}
+    made: LinUCB = make(algorithm, **shared, **budget)
     return made
 
 

@@ -104,7 +104,8 @@ def _event_of_print(epsilon: float, delta: float = DELTA) -> GaussianEvent:
 def _linucb(horizon: int, n_seeds: int, seed: int) -> Result:
     """One client per round; regret on the population's scale, where rewards are in [-B, B]."""
     env = OneClientPerRound(population=replace(population(horizon), size=None))
-    policy = make("LinUCB", dim=DIM + 1, horizon=horizon, batch=min(_LINUCB_BATCH, horizon), ties="first")
+    shared = {"ties": "first", "confidence": "lemma"}
+    policy = make("LinUCB", dim=DIM + 1, horizon=horizon, batch=min(_LINUCB_BATCH, horizon), **shared)
     found = simulate(policy, env, n_seeds=n_seeds, seed=seed)
     law = env.population.reward
     assert isinstance(law, TwoPoint)

@@ -60,6 +60,7 @@ ENTRIES = (
 def policy(entry: Entry, *, horizon: int, width: float = WIDTH) -> LinUCB:
     """The entry at the common budget."""
     given: dict[str, Any] = {"batch": "paper" if entry.batches == "paper" else None, "ties": "first"}
+    given["confidence"] = "lemma"  # of the papers
     if entry.shufflers is not None:
         given["shufflers"] = entry.shufflers
     made: LinUCB = make(entry.algorithm, dim=DIM, horizon=horizon, width=width, epsilon=EPSILON, delta=DELTA, **given)

@@ -37,6 +37,7 @@ from bandanna.device.choice import Choice, Sampled, pick
 from bandanna.errors import InvalidArgument
 from bandanna.policies.base import Frozen
 from bandanna.policies.linear.draws import Draws, Own, Shared
+from bandanna.policies.linear.explore import Uniform, moved
 from bandanna.policies.linear.posterior import posterior
 from bandanna.policies.linear.schedules import FixedBatches, Schedule, concurrent_batch, informed
 from bandanna.policies.linear.sums import LinearSums, Published
@@ -54,6 +55,7 @@ class Posterior(Published):
 
     theta: Floats  # (*R, d)
     root: Floats  # (*R, d, d): root root^T = alpha^2 P^{-1}
+    explore: float = 0.0  # the share of devices that take any arm
 
 
 _named = partial(algorithm, paper="-", protects="contexts and rewards")
@@ -82,6 +84,7 @@ class LinTS(LinearSums):
     prior      typical size of the parameter (without the constant); None: 1/2 with an intercept, where rewards
                are centred, else 1
     reward_std of one reward about its mean, at most
+    explore    `bd.uniform(first=n, then=p)`: beside the draws, any arm in the first episodes, later with a chance
 
     Rewards are clipped to [0, 1] before a statistic is formed.
     """
@@ -97,6 +100,7 @@ class LinTS(LinearSums):
     alpha: float = 0.5
     prior: float | None = None
     reward_std: float = 0.5
+    explore: Uniform | None = None
 
     def __post_init__(self) -> None:
         if self.n_arms is not None or self.features is not None:
@@ -110,6 +114,8 @@ class LinTS(LinearSums):
         require.store(self, require.moderate, "reward_std")
         if self.prior is not None:
             require.store(self, require.moderate, "prior")
+        if self.explore is not None and not isinstance(self.explore, Uniform):
+            raise InvalidArgument("explore", self.explore, "bd.uniform(first=..., then=...) or None")
         if self.intercept and self.dim < 2:
             raise InvalidArgument("dim", self.dim, "at least 2 with an intercept, which is the last feature")
         _ = self.schedule
@@ -197,15 +203,17 @@ class LinTS(LinearSums):
     def estimate(self, total: Floats, batches: int) -> tuple[Posterior, NDArray[np.int64]]:
         """The posterior of the released sums (*R, dim) of so many batches, and whose matrices were cut (*R)."""
         noise, (vector, matrix) = self._noise[batches], self.domain.variances
+        users = self.channel.sizes.before(batches)
         size = (0.5 if self._centre else 1.0) if self.prior is None else self.prior
         mean, root, cut = posterior(
-            *self.domain.sums(total, self.channel.sizes.before(batches)),
+            *self.domain.sums(total, users),
             noise=(noise * vector, noise * matrix),
             second_moments=size**2 * self.domain.second_moments,
             reward_std=self.reward_std,
         )
         cuts = cut if self.n_arms is None else np.any(cut, axis=-1)
-        return Posterior(theta=mean, root=self.alpha * root), cuts.astype(np.int64)
+        share = 0.0 if self.explore is None else self.explore.share(users)
+        return Posterior(theta=mean, root=self.alpha * root, explore=share), cuts.astype(np.int64)
 
     def seen(self, contexts: Floats) -> Floats:
         """Features as they are reported."""
@@ -219,6 +227,8 @@ class LinTS(LinearSums):
         if not np.isfinite(np.sum(index)):
             all_finite("contexts", contexts)
         actions = pick(*favoured(index), coins).actions
+        if snapshot.explore:
+            actions = moved(actions, snapshot.explore, contexts.shape[-2], coins)
         return Sampled(actions=actions, chances=lambda: self._chances(snapshot, contexts, actions)[0])
 
     def _rows(self, contexts: Floats) -> Floats:
@@ -245,7 +255,8 @@ class LinTS(LinearSums):
             strict=True,
         )
         found, errors = zip(*(self._draws.chances(*run) for run in runs), strict=True)
-        return np.array(found).reshape(shape), np.array(errors).reshape(shape)
+        any_arm, own = snapshot.explore / contexts.shape[-2], 1 - snapshot.explore
+        return any_arm + own * np.array(found).reshape(shape), own * np.array(errors).reshape(shape)
 
     def best(self, snapshot: Posterior, contexts: Floats) -> Ints:
         """The largest expected reward."""
@@ -262,7 +273,9 @@ class LinTS(LinearSums):
 
     def drawn_arms(self, snapshot: Posterior, arms: Floats, users: int, coins: Coins) -> Ints:
         """The arms of so many devices, of tabulated ones: (*R, users)."""
-        return pick(*favoured(self._draws.of_table(snapshot.theta, snapshot.root, arms, users, coins)), coins).actions
+        scores = self._draws.of_table(snapshot.theta, snapshot.root, arms, users, coins)
+        actions = pick(*favoured(scores), coins).actions
+        return moved(actions, snapshot.explore, arms.shape[-2], coins) if snapshot.explore else actions
 
     def centred(self, rewards: Floats) -> tuple[Floats, Bools]:
         """Minus 1/2 where there is a constant."""

@@ -1,10 +1,13 @@
 """LinUCB in every trust model: ridge regression on released sums, optimism with a radius that knows the noise.
 
-    V_m = lambda_m I + released Gram,   theta_m = V_m^{-1} released vector,
-    action = argmax_x <x, theta_m> + width beta_m |x|_{V_m^{-1}},   one of those that are tied
+    action = argmax_x <x, theta_m> + width radius_m |x|_{P_m^{-1}},   one of those that are tied
+
+with theta_m, P_m and radius_m of what was released, by `ellipsoid`; or, as the papers have them, by `confidence`:
+
+    P_m = lambda_m I + released Gram,   theta_m = P_m^{-1} released vector
 
 References: Chowdhury and Zhou 2022 [000], Algorithm 1 and Lemma A.2; Abbasi-Yadkori, Pal and Szepesvari 2011.
-Deviations: one stacked report instead of two half budgets, tight noise, radius from the noise law (`confidence`).
+Deviations: one stacked report instead of two half budgets, tight noise, the set of theta from the noise law.
 """
 
 from __future__ import annotations
@@ -17,14 +20,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bandanna.core import require
-from bandanna.core.arrays import Floats, Ints
+from bandanna.core.arrays import Bools, Floats, Ints
 from bandanna.core.coins import Coins, NoCoins
 from bandanna.core.domain import all_finite, clip_norm
-from bandanna.core.linalg import favoured, first_best, positive_inverse, upper
+from bandanna.core.linalg import favoured, first_best, upper
+from bandanna.core.regression import Regression
+from bandanna.core.report import LinearReport
 from bandanna.device import choice
 from bandanna.device.choice import Choice, pick
 from bandanna.errors import InvalidArgument
 from bandanna.policies.linear.confidence import Confidence, PaperConfidence, radii
+from bandanna.policies.linear.ellipsoid import Ellipsoid, ellipsoid
+from bandanna.policies.linear.explore import Uniform, explored, moved
 from bandanna.policies.linear.schedules import FixedBatches, Schedule, best_batch, concurrent_batch
 from bandanna.policies.linear.sums import LinearSums, Published
 from bandanna.policies.named import algorithm
@@ -38,8 +45,9 @@ class Snapshot(Published):
     """All that a device needs to act: public, because it is computed from releases only. R = replicate axes."""
 
     theta: Floats  # (*R, d)
-    inverse: Floats  # (*R, d, d): V_m^{-1}
+    inverse: Floats  # (*R, d, d): P_m^{-1}
     radius: float
+    explore: float = 0.0  # the share of users who take any arm
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,11 +88,17 @@ class LinUCB(LinearSums):
                      privacy does not depend on it
     ridge            least regulariser
     parameter_bound  bound on |theta|
-    growing          let the regulariser grow with the noise released so far
-    confidence       "exact": quantiles of the noise that is added; "paper" or `bd.PaperConfidence(...)`: as printed
+    growing          "lemma": let the regulariser grow with the noise released so far; "exact" always does
+    confidence       "exact": all theta that the released sums and the law of their noise allow (`ellipsoid`); "lemma":
+                     Lemma A.2 of [000] with quantiles of that noise; "paper" or `bd.PaperConfidence(...)`: as printed
     ties             "random": between arms whose index is the largest, in single precision, the device's coins decide,
                      all being equally likely; "first": the first of them. Arms without features of their own are tied
                      until something is known, and a batch that is spent on the first says nothing about the others
+    explore          `bd.uniform(first=1_000, then=0.01)`: arms at random in episodes that begin before the first 1,000
+                     users, and for 1 % of the later ones; what a device logs is the probability of both together
+    reward_centre    rewards are reported less this number, from 0 to 1: at 0.5 with a quarter less noise. Right only
+                     where the features have a constant in their span, which then stands for the centre too; theta is
+                     that of the centred rewards, and parameter_bound its bound
 
     Features are clipped to the unit ball and rewards to [0, 1] before a statistic is formed.
     """
@@ -98,6 +112,8 @@ class LinUCB(LinearSums):
     growing: bool = False
     confidence: str | PaperConfidence = "exact"
     ties: str = "random"
+    explore: Uniform | None = None
+    reward_centre: float = 0.0
 
     def __post_init__(self) -> None:
         self.check_batch()
@@ -106,16 +122,30 @@ class LinUCB(LinearSums):
         require.store(self, require.moderate, "ridge", "parameter_bound")
         require.store(self, require.flag, "growing")
         if not isinstance(self.confidence, PaperConfidence):
-            require.one_of("confidence", self.confidence, ("exact", "paper"))
+            require.one_of("confidence", self.confidence, ("exact", "lemma", "paper"))
         require.one_of("ties", self.ties, ("random", "first"))
-        if self.growing and self.confidence != "exact":
-            raise InvalidArgument("growing", self.growing, 'False, or confidence="exact"')
+        if self.explore is not None and not isinstance(self.explore, Uniform):
+            raise InvalidArgument("explore", self.explore, "bd.uniform(first=..., then=...), or None")
+        require.store(self, require.share, "reward_centre")
+        if self.growing and self.confidence not in ("exact", "lemma"):
+            raise InvalidArgument("growing", self.growing, 'False, or confidence="exact" or "lemma"')
         if not isinstance(self.batch, str) or self.batch != "best":  # found when it is needed: it calibrates many sizes
             _ = self.schedule
 
     @cached_property
-    def _identity(self) -> Floats:
-        return np.eye(self.dim)
+    def domain(self) -> Regression:
+        """Reports of x y and x x^T, y less its centre."""
+        return LinearReport(features=self.dim, reward_bound=max(self.reward_centre, 1 - self.reward_centre))
+
+    def centred(self, rewards: Floats) -> tuple[Floats, Bools]:
+        """Rewards less their centre, and which had to be clipped to [0, 1]."""
+        inside, moved = super().centred(rewards)
+        return (inside - self.reward_centre if self.reward_centre else inside), moved
+
+    @property
+    def steady(self) -> bool:
+        """Unless some explore."""
+        return self.explore is None
 
     @cached_property
     def schedule(self) -> Schedule:
@@ -134,7 +164,8 @@ class LinUCB(LinearSums):
                 raise InvalidArgument("batch", batch, f"at most the horizon, {self.horizon} rounds")
             return FixedBatches(size=size)
         if batch == "best":
-            size = best_batch(lambda size: replace(self, batch=size).regret_bound, least=least, most=self.horizon)
+            proven = replace(self, batch=self.horizon, confidence="lemma") if self.confidence == "exact" else self
+            size = best_batch(lambda size: replace(proven, batch=size).regret_bound, least=least, most=self.horizon)
             return FixedBatches(size=size)
         if batch == "paper" and model == "concurrent" and self.privacy.noisy:
             return FixedBatches(size=lowest_batch(self.privacy, domain=self.domain, horizon=self.horizon))
@@ -145,43 +176,44 @@ class LinUCB(LinearSums):
         raise InvalidArgument("batch", batch, 'a whole number, a schedule, "paper" or "best"')
 
     @cached_property
-    def radii(self) -> Confidence:
+    def radii(self) -> Confidence | Ellipsoid:
         """Regulariser and radius after every batch: public, known before the first round."""
+        stds, sizes, independent = self.channel.prefix_std(), self.channel.sizes, self.channel.independent
         shared: dict[str, Any] = {
             "dim": self.dim,
             "failure": self.failure,
             "ridge": self.ridge,
             "parameter_bound": self.parameter_bound,
         }
-        if self.confidence != "exact":
-            printed = self.confidence if isinstance(self.confidence, PaperConfidence) else PaperConfidence()
-            return printed.radii(self.channel.prefix_std(), self.channel.sizes, **shared)
-        return radii(
-            self.channel.prefix_std(),
-            self.channel.sizes,
-            reward_std=0.5,
-            independent=self.channel.independent,
-            growing=self.growing,
-            **shared,
-        )
+        if self.confidence == "exact":
+            wide = self.width >= 1
+            return ellipsoid(stds, sizes, reward_std=0.5, independent=independent, shrinks=wide, **shared)
+        if self.confidence == "lemma":
+            return radii(stds, sizes, reward_std=0.5, independent=independent, growing=self.growing, **shared)
+        printed = self.confidence if isinstance(self.confidence, PaperConfidence) else PaperConfidence()
+        return printed.radii(stds, sizes, **shared)
 
     @property
     def regret_bound(self) -> float:
-        """What Lemma A.2 of [000] promises at the horizon, with this radius: the measure of `batch="best"`."""
+        """What Lemma A.2 of [000] promises at the horizon, with this radius and matrix (docs/bounds.md).
+
+        The one of confidence="lemma" is the measure of `batch="best"`, whatever the confidence: it is the tighter one.
+        """
         largest = max(self.channel.sizes.counts())
-        return self.radii.bound(horizon=self.horizon, batch=largest, dim=self.dim, width=self.width)
+        explored = 0.0 if self.explore is None else self.explore.rounds(self.horizon, largest)
+        return explored + self.radii.bound(horizon=self.horizon, batch=largest, dim=self.dim, width=self.width)
 
     def again(self, doublings: int) -> LinUCB:
         """A longer horizon, and less failure: over all phases no more than one has."""
         return replace(self, horizon=self.horizon << doublings, failure=self.failure / 2 ** (doublings + 1))
 
     def estimate(self, total: Floats, batches: int) -> tuple[Snapshot, NDArray[np.int64]]:
-        """Ridge regression on the released sums (*R, dim) of so many batches, and which matrices were shifted (*R)."""
-        vector, gram = self.domain.sums(total, self.channel.sizes.before(batches))
-        ridge, radius = self.radii.at(batches)
-        inverse, repaired = positive_inverse(gram + ridge * self._identity, floor=1e-3 * ridge)  # V_m^{-1}
-        theta = (inverse @ np.ascontiguousarray(vector)[..., None])[..., 0]
-        return Snapshot(theta=theta, inverse=inverse, radius=self.width * radius), repaired
+        """What the released sums (*R, dim) of so many batches allow, and which matrices were shifted (*R)."""
+        users = self.channel.sizes.before(batches)
+        vector, gram = self.domain.sums(total, users)
+        theta, inverse, radius, repaired = self.radii.estimate(vector, gram, batches)
+        share = 0.0 if self.explore is None else self.explore.share(users)
+        return Snapshot(theta=theta, inverse=inverse, radius=self.width * radius, explore=share), repaired
 
     def act(self, snapshot: Snapshot, contexts: Floats, coins: Coins) -> Choice:
         """Device: an arm with the largest index; (*R, rounds, K, d) -> (*R, rounds)."""
@@ -189,11 +221,20 @@ class LinUCB(LinearSums):
             index = scores(snapshot, clip_norm(contexts, 1.0))
         if not np.isfinite(np.sum(index)):
             all_finite("contexts", contexts)
-        return pick(*self._favoured(index), coins)
+        first, tied = self._favoured(index)
+        if not snapshot.explore:
+            return pick(first, tied, coins)
+        equal = np.arange(index.shape[-1]) == first[..., None] if tied is None else tied  # (*R, rounds, K)
+        chances = equal / np.sum(equal, axis=-1, keepdims=True)
+
+        def chance(actions: Ints) -> Floats:
+            return np.asarray(np.take_along_axis(chances, actions[..., None], axis=-1)[..., 0])
+
+        return explored(pick(first, tied, coins), snapshot.explore, index.shape[-1], coins, chance)
 
     def best(self, snapshot: Snapshot, contexts: Floats) -> Ints:
         """The largest <x, theta>."""
-        return self.act(replace(snapshot, radius=0.0), contexts, NoCoins()).actions
+        return self.act(replace(snapshot, radius=0.0, explore=0.0), contexts, NoCoins()).actions
 
     def favoured(self, snapshot: Snapshot, arms: Arms) -> tuple[NDArray[np.int64], NDArray[np.bool_] | None]:
         """Of one tabulated set of arms, those between which coins choose: as `linalg.favoured`, (*R) and (*R, K)."""
@@ -202,6 +243,14 @@ class LinUCB(LinearSums):
         np.sqrt(np.maximum(spread, 0.0, out=spread), out=spread)
         spread += snapshot.theta[..., None, :] @ arms.linear
         return self._favoured(spread[..., 0, :])
+
+    def drawn_arms(self, snapshot: Snapshot, arms: Arms, users: int, coins: Coins) -> Ints:
+        """The favoured arms of so many devices, or any: (*R, users)."""
+        first, tied = self.favoured(snapshot, arms)
+        n_arms, shape = arms.linear.shape[-1], (*first.shape, users)
+        each = None if tied is None else np.broadcast_to(tied[..., None, :], (*shape, n_arms))
+        actions = pick(np.broadcast_to(first[..., None], shape).copy(), each, coins).actions
+        return moved(actions, snapshot.explore, n_arms, coins)
 
     def _favoured(self, index: Floats) -> tuple[NDArray[np.int64], NDArray[np.bool_] | None]:
         return favoured(index) if self.ties == "random" else (first_best(index), None)
@@ -216,7 +265,7 @@ class LinUCB(LinearSums):
 
     @classmethod
     def bounds(cls, setting: Setting) -> Found:
-        """Lemma A.2 [000] or rates, and what every policy pays."""
+        """Lemma A.2 [000] for its own set of theta, or rates, and what every policy pays."""
         return contextual.of_linucb(setting)
 
     def prepare(self) -> None:
@@ -224,11 +273,10 @@ class LinUCB(LinearSums):
         _ = self.guarantee, self.radii
 
     def facts(self) -> dict[str, Any]:
-        """The numbers of Lemma A.2 [000]."""
+        """The numbers of its regret bound."""
         return {
             "batch": max(self.channel.sizes.counts()),
-            "radius": self.width * self.radii.at(len(self.channel.sizes))[1],
-            "smallest": self.radii.smallest,
+            **({} if self.explore else self.radii.facts(self.width)),  # whoever explores is outside of it
             "participations": self.privacy.participations,
             "shufflers": getattr(self.channel.stream, "shufflers", None),
         }

@@ -29,6 +29,7 @@ from bandanna.simulation.tally import Tally
 
 _BLOCK_BYTES = 8 << 20  # contexts held at once
 _PART = 4096  # users whose reports are held at once; the same for any number of seeds, as are then their sums
+_REPORT_BYTES = 256 << 20  # of one seed: from 127 features on
 
 
 def play(policy: RunningSums[Any], world: World, tally: Tally, rounds: int, *, path: str) -> Run:
@@ -109,11 +110,17 @@ class _Server:
         return release
 
 
+def _part_of(policy: RunningSums[Any]) -> int:
+    """Users whose reports are held at once: fewer where reports are long."""
+    return min(_PART, max(1, _REPORT_BYTES // (8 * policy.domain.dim)))
+
+
 def _collect(policy: RunningSums[Any], world: World, snapshot: Any, rounds: int, tally: Tally) -> Statistic:
     """One episode with the policy frozen. Long ones are played while they are read, in parts."""
-    if rounds <= _PART or policy.privacy.model == "concurrent":  # whose shufflers read a batch several times
+    most = _part_of(policy)
+    if rounds <= most or policy.privacy.model == "concurrent":  # whose shufflers read a batch several times
         return _part(policy, world, snapshot, rounds, tally)
-    sizes = (min(_PART, rounds - begin) for begin in range(0, rounds, _PART))
+    sizes = (min(most, rounds - begin) for begin in range(0, rounds, most))
     parts = (_part(policy, world, snapshot, size, tally) for size in sizes)
     return Arriving(policy.domain, users=rounds, source=parts, replicates=(tally.n_seeds,))
 

@@ -1,0 +1,46 @@
+"""What would not fit into memory is refused before it is tried."""
+
+from __future__ import annotations
+
+import pytest
+
+import bandanna as bd
+from bandanna.core import memory
+from bandanna.core.report import LinearReport
+from bandanna.errors import InvalidArgument
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine of 1 GB."""
+    monkeypatch.setattr(memory, "available", lambda: 10**9)
+
+
+@pytest.mark.usefixtures("small")
+def test_reports_that_do_not_fit_are_refused_with_their_size() -> None:
+    """Ten thousand features are tried where their tables alone are larger than the machine."""
+    with pytest.raises(InvalidArgument, match=r"features = 10000 .* 50,015,000 coordinates would take 2.8 GB"):
+        LinearReport(features=10_000)
+    assert LinearReport(features=1000).dim == 501_500
+
+
+@pytest.mark.usefixtures("small")
+def test_a_batch_that_does_not_fit_is_refused_by_the_agent() -> None:
+    """An agent collects a batch whose reports it could never add up."""
+    policy = bd.LinUCB(dim=640, horizon=1000, batch=500)
+    with pytest.raises(InvalidArgument, match=r"batch = 500 .* 205,760 numbers each would take 2.5 GB, .* 1.0"):
+        bd.Agent(policy=policy)
+    with pytest.raises(InvalidArgument, match="batch = 500"):
+        bd.Agent(policy=bd.Anytime(first=policy))
+    assert bd.Agent(policy=bd.LinUCB(dim=640, horizon=1000, batch=10)).decisions == 0
+
+
+def test_the_machine_says_how_much_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The memory of the machine is not known, or a system that does not say refuses something."""
+    assert 10**8 < memory.available() < 10**14
+
+    def silent(_: str) -> int:
+        raise ValueError
+
+    monkeypatch.setattr("os.sysconf", silent)
+    assert memory.available() == 2**40

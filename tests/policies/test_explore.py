@@ -1,0 +1,138 @@
+"""Exploration by a public rule, and centred rewards: policies whose users of an episode are not alike."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import bandanna as bd
+from bandanna.core.coins import GeneratorCoins, NoCoins, SecureCoins
+from bandanna.device.choice import Choice
+from bandanna.errors import InvalidArgument
+from bandanna.policies.linear.explore import explored
+from bandanna.policies.linear.linucb import LinUCB, Snapshot
+from bandanna.simulation.players.frozen import _part_of
+
+from .conformance.laws import one_law
+from .conformance.test_players import plainly
+
+BUDGET: dict[str, Any] = {"epsilon": 5.0, "delta": 1e-3}
+WORLDS = [bd.environments.LinearContextual(dim=3, n_arms=4, fixed=fixed) for fixed in (True, False)]
+RULES: list[dict[str, Any]] = [
+    {"explore": bd.uniform(first=90, then=0.2)},
+    {"reward_centre": 0.5},
+    {"explore": bd.uniform(then=1.0), "reward_centre": 1.0},
+]
+
+
+def coins(seed: int = 0) -> GeneratorCoins:
+    """Seeded."""
+    rng = np.random.default_rng(seed)
+    return GeneratorCoins(lambda _: rng)
+
+
+def test_probabilities_are_those_of_the_mixture() -> None:
+    """A logged probability is not the share of times the arm is taken (100,000 users; 5 s.e., false alarm 2e-6)."""
+    snapshot = Snapshot(theta=np.array([1.0, 0.0]), inverse=np.zeros((2, 2)), radius=0.0, explore=0.3)
+    arms = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0], [-1.0, 0.0]])  # the first and the third are tied
+    users = 100_000
+    choice = LinUCB(dim=2, horizon=5).act(snapshot, np.broadcast_to(arms, (users, 4, 2)), coins())
+    for arm, chance in enumerate((0.425, 0.075, 0.425, 0.075)):
+        took = choice.actions == arm
+        assert abs(np.mean(took) - chance) < 5 * np.sqrt(chance / users)
+        np.testing.assert_allclose(choice.probabilities[took], chance)
+
+
+def test_a_certain_choice_is_mixed_without_help() -> None:
+    """Without the policy's chances a choice has other probabilities than share/K and 1 - share + share/K."""
+    choice = Choice(actions=np.zeros(1000, dtype=np.int64), probabilities=np.ones(1000))
+    mixed = explored(choice, 0.5, 4, coins())
+    np.testing.assert_allclose(mixed.probabilities, np.where(mixed.actions == 0, 0.625, 0.125))
+    assert set(mixed.actions) == {0, 1, 2, 3}
+    assert explored(choice, 0.0, 4, NoCoins()) is choice
+    np.testing.assert_array_equal(explored(choice, 1.0, 4, SecureCoins()).probabilities, 0.25)
+
+
+def test_who_explores_is_public() -> None:
+    """Episodes that begin before the first users do not explore in full, or later ones with another share."""
+    policy = LinUCB(dim=2, horizon=100, batch=20, explore=bd.uniform(first=30, then=0.1))
+    shares = [policy.estimate(np.zeros(policy.domain.dim), batches)[0].explore for batches in range(5)]
+    assert shares == [1.0, 1.0, 0.1, 0.1, 0.1]
+    assert policy.regret_bound > LinUCB(dim=2, horizon=100, batch=20).regret_bound
+    everywhere = policy.publish(policy.init())
+    assert policy.best(everywhere, np.array([[[1.0, 0.0], [0.0, 1.0]]])).shape == (1,)
+    with pytest.raises(InvalidArgument, match="explore"):
+        LinUCB(dim=2, horizon=100, explore=0.1)  # type: ignore[arg-type]
+    for bad in ({"first": -1}, {"then": 1.5}, {"then": float("nan")}):
+        with pytest.raises(InvalidArgument, match=next(iter(bad))):
+            bd.uniform(**bad)  # type: ignore[arg-type]
+    for centre in (-0.1, 1.1):
+        with pytest.raises(InvalidArgument, match="reward_centre"):
+            LinUCB(dim=2, horizon=100, reward_centre=centre)
+
+
+@pytest.mark.parametrize("rule", RULES, ids=["explore", "centre", "both"])
+@pytest.mark.parametrize("env", WORLDS, ids=["fixed", "fresh"])
+def test_the_player_is_the_plain_loop(rule: dict[str, Any], env: Any) -> None:
+    """Users who explore, or whose rewards are centred, are played by a shortcut that is not theirs.
+
+    Of arms that stay users are counted by their arm, so that only the laws are alike (false alarms 1e-5).
+    """
+    policy = LinUCB(dim=3, horizon=300, batch=30, width=0.2, privacy=bd.central(**BUDGET), **rule)
+    seeds = 40 if env.fixed else 2
+    own, plain = (bd.simulate(each, env, n_seeds=seeds, seed=4).regret for each in (policy, plainly(policy)))
+    if env.fixed:
+        assert one_law(own[:, -1], plain[:, -1])
+    else:
+        np.testing.assert_allclose(own, plain, atol=1e-9)
+
+
+@pytest.mark.parametrize("rule", RULES, ids=["explore", "centre", "both"])
+def test_aggregates_have_the_law_of_messages(rule: dict[str, Any]) -> None:
+    """Regret along path="law" is another than along the messages (false alarms: 1e-5 each)."""
+    policy = LinUCB(dim=3, horizon=300, batch=50, width=0.2, privacy=bd.shuffle(**BUDGET), **rule)
+    law, messages = (
+        bd.simulate(policy, WORLDS[0], n_seeds=25, seed=9, path=path).regret[:, -1] for path in ("law", "messages")
+    )
+    assert one_law(law, messages)
+
+
+def test_a_run_does_not_depend_on_its_company() -> None:
+    """Who explores in a seed depends on how many seeds there are, or on the size of parts."""
+    policy = LinUCB(dim=3, horizon=300, batch=30, privacy=bd.local(**BUDGET), explore=bd.uniform(first=50, then=0.3))
+    few, many = (bd.simulate(policy, WORLDS[0], n_seeds=n, seed=1).regret for n in (1, 4))
+    np.testing.assert_allclose(few[0], many[0], atol=1e-9)
+
+
+def test_everybody_explores_uniformly() -> None:
+    """With then=1 the regret is not that of random play (5 s.e., false alarm 1e-6)."""
+    env = bd.environments.FiniteArms(means=(0.9, 0.1))
+    policy = LinUCB(dim=2, horizon=4000, batch=100, explore=bd.uniform(then=1.0))
+    regret = bd.simulate(policy, env, n_seeds=5).regret[:, -1]
+    assert abs(np.mean(regret) - 1600) < 5 * 0.4 * np.sqrt(4000 / 5)
+
+
+def test_centred_rewards_need_less_noise() -> None:
+    """The centre is not taken off the rewards, or the report's sensitivity is that of rewards in [0, 1]."""
+    plain, centred = (LinUCB(dim=2, horizon=10, reward_centre=centre) for centre in (0.0, 0.5))
+    assert centred.domain.sensitivity == pytest.approx(0.75 * plain.domain.sensitivity)
+    report = centred.statistic(np.array([[1.0, 0.0], [1.0, 0.0], [1.0, 0.0]]), np.array([1.0, 0.25, 7.0]))
+    vector, _ = centred.domain.unpack(report.total())
+    np.testing.assert_allclose(vector, [0.75, 0.0])  # 0.5 - 0.25 + 0.5
+    assert report.clipped == 1
+
+
+def test_anytime_policies_explore_in_every_phase() -> None:
+    """An anytime policy loses the rule of its first phase, or is played as if nobody explored."""
+    policy = bd.Anytime(first=LinUCB(dim=3, horizon=40, batch=10, explore=bd.uniform(first=10)))
+    assert not policy.steady
+    assert policy.phase(1).explore == bd.uniform(first=10)
+    assert bd.simulate(policy, WORLDS[0], horizon=200, n_seeds=2).regret.shape[0] == 2
+
+
+def test_long_reports_are_held_in_smaller_parts() -> None:
+    """A part of users with long reports takes as many bytes as it likes."""
+    assert _part_of(LinUCB(dim=5, horizon=10)) == 4096
+    assert 8 * _part_of(LinUCB(dim=640, horizon=10)) * LinUCB(dim=640, horizon=10).domain.dim <= 256 << 20
