@@ -57,6 +57,12 @@ def linucb(**arguments: Any) -> Any:
     return policy, policy.guarantee, policy.radii
 
 
+def lints(**arguments: Any) -> Any:
+    """A policy with everything that is computed on demand."""
+    policy = bd.LinTS(**arguments)
+    return policy, policy.guarantee, policy.init()
+
+
 def spending(policy: Callable[..., Any], trust: Callable[..., bd.Privacy], **arguments: Any) -> Callable[..., Any]:
     """A policy, and what it guarantees, of a budget in a trust model."""
     return lambda **budget: policy(privacy=trust(**budget), **arguments).guarantee
@@ -149,6 +155,21 @@ CASES: dict[str, Case] = {
             "confidence": "exact",
         },
     ),
+    "LinTS": (
+        lints,
+        {
+            **_linear,
+            "privacy": bd.central(**B),
+            "intercept": True,
+            "batch": "auto",
+            "alpha": 0.5,
+            "prior": 0.5,
+            "reward_std": 0.5,
+            "explore": None,
+        },
+    ),
+    "LinTS per arm": (lints, {"n_arms": 3, "features": 2, "horizon": 50, "privacy": bd.central(**B)}),
+    "uniform": (bd.uniform, {"first": 10, "then": 0.1}),
     "PaperConfidence": (bd.PaperConfidence, {"matrix": 1.0, "vector": 1.0}),
     "geometric": (bd.geometric, {"first": 10, "ratio": 1.5}),
     "make": (bd.make, {"name": "LinUCB-JDP", **_linear, **B, "batch": 5, "width": 1.0}),

@@ -105,10 +105,11 @@ class LinTS(LinearSums):
     def __post_init__(self) -> None:
         if self.n_arms is not None or self.features is not None:
             self._check_own()
+        self.check_trust()
         if self.horizon is None and self.privacy.model in ("central", "concurrent"):
             allowed = f"a number of rounds in the {self.privacy.model} model, or bd.Anytime(first=bd.LinTS(...))"
             raise InvalidArgument("horizon", None, allowed)
-        self.check_batch()
+        self.check_batch(endless=True)
         require.store(self, require.flag, "intercept")
         require.store(self, require.moderate, "alpha", zero=True)
         require.store(self, require.moderate, "reward_std")

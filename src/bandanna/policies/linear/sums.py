@@ -182,9 +182,9 @@ class LinearSums(RunningSums[State]):
         """How often a released matrix was repaired."""
         return {"repairs": state.repairs}
 
-    def check_batch(self) -> None:
-        """The arguments that all of them have."""
+    def check_batch(self, *, endless: bool = False) -> None:
+        """The arguments that all of them have; `endless`: a horizon may be None."""
         require.store(self, require.whole, "dim", most=1_000)
-        if self.horizon is not None:
+        if not endless or self.horizon is not None:
             require.store(self, require.whole, "horizon", most=10**20)  # phases of an anytime policy double
         self.check_trust()
