@@ -7,7 +7,7 @@ Secure Gaussian noise needs the exact sampler of the extra `secure`, which is lo
 from __future__ import annotations
 
 from bandanna.device.base import Device, Messages
-from bandanna.device.counts import Answer, Copies, Counts
+from bandanna.device.counts import Answer, Copies, Counts, Sign
 from bandanna.device.levels import Levels
 from bandanna.device.noise import NoiseSource
 from bandanna.device.parameters import from_parameters
@@ -25,5 +25,6 @@ __all__ = [
     "Noisy",
     "Plain",
     "SecureNoise",
+    "Sign",
     "from_parameters",
 ]
