@@ -53,6 +53,7 @@ _HOMES = {
     "GLOC": "bandanna.policies.glm",
     "RSGLinUCB": "bandanna.policies.glm",
     "LinTS": "bandanna.policies.linear.lints",
+    "LinTSRewards": "bandanna.policies.linear.rewards_only",
     "LinUCB": "bandanna.policies.linear.linucb",
     "PhasedElimination": "bandanna.policies.distributed.phased_elimination",
     "Elimination": "bandanna.policies.arms.successive_elimination",
@@ -143,6 +144,7 @@ __all__ = [
     "LedgerStore",
     "LedgerView",
     "LinTS",
+    "LinTSRewards",
     "LinUCB",
     "LinearReport",
     "LocalBits",
@@ -251,6 +253,7 @@ if TYPE_CHECKING:
     from bandanna.policies.linear.linucb import LinUCB
     from bandanna.policies.linear.oful import OFUL
     from bandanna.policies.linear.oful_jdp import OFULJDP
+    from bandanna.policies.linear.rewards_only import LinTSRewards
     from bandanna.policies.linear.schedules import geometric
     from bandanna.policies.registry import make
     from bandanna.protocols import (
