@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 import bandanna as bd
 from bandanna import environments
 from bandanna.accounting.factorisation import factorise
+from bandanna.protocols.opening import open_local
 
 from .hostile import FIXED, VALUES, answers_or_refuses
 
@@ -23,6 +24,7 @@ BUDGET, BALL = bd.ApproxDP(**B), bd.Ball(dim=3)
 ROWS, ONE = np.zeros((4, 3)), [[0.5, 0.1], [0.2, 0.3]]
 EVENT = bd.CentralGaussian.calibrate(domain=BALL, budget=BUDGET).event
 RESULT = bd.simulate(bd.LinUCB(dim=2, horizon=20), environments.LinearContextual(dim=2, n_arms=3), n_seeds=2)
+UNIT = bd.LocalUnit(domain=BALL, cosine=0.2, chance=0.8, candidates=3)
 STREAM = bd.CentralContinual.calibrate(domain=BALL, budget=BUDGET, horizon=8)
 
 
@@ -85,13 +87,29 @@ CASES: dict[str, Case] = {
     "central.renyi": (bd.central, {"epsilon": 1.0, "alpha": 2.0}),
     "central.budget": (bd.central, {"budget": BUDGET, "participations": 1}),
     "local.budget": (bd.local, {"budget": BUDGET, "participations": 1}),
-    "local": (bd.local, {**B, "rho": None, "calibration": "tight", "participations": 1}),
+    "local": (bd.local, {**B, "rho": None, "protocol": "auto", "calibration": "tight", "participations": 1}),
     "shuffle": (bd.shuffle, {**B, "protocol": "binomial", "calibration": "tight", "participations": 1}),
     "concurrent": (bd.concurrent, {**B, "shufflers": 2, "degrees": "best", "calibration": "tight"}),
     "Privacy": (bd.Privacy, {"model": "central", "budget": BUDGET, "mechanism": "blt", "protocol": "binomial"}),
     "open_batch": (bd.open_batch, {"privacy": bd.shuffle(**B), "domain": BALL, "users": 20}),
     "CentralGaussian.calibrate": (bd.CentralGaussian.calibrate, _calibrate),
     "LocalGaussian.calibrate": (bd.LocalGaussian.calibrate, _calibrate),
+    "LocalUnit.calibrate": (
+        bd.LocalUnit.calibrate,
+        {"domain": BALL, "budget": BUDGET, "participations": 1},
+    ),
+    "LocalUnit.of_std": (
+        bd.LocalUnit.of_std,
+        {"domain": BALL, "std": 3.0, "participations": 1, "delta": 1e-5},
+    ),
+    "LocalUnit": (
+        bd.LocalUnit,
+        {"domain": BALL, "cosine": 0.2, "chance": 0.8, "candidates": 3, "participations": 1, "delta": 1e-5},
+    ),
+    "LocalUnit.release": (UNIT.release, _release),
+    "LocalUnit.std": (UNIT.std, {"users": 4}),
+    "LocalUnit.std_along": (UNIT.std_along, {"users": 4}),
+    "open_local": (open_local, {"privacy": bd.local(**B, protocol="auto"), "domain": BALL}),
     "CentralLaplace.calibrate": (
         bd.CentralLaplace.calibrate,
         {"domain": bd.Box(dim=1), "budget": bd.PureDP(epsilon=1.0), "participations": 1},

@@ -87,6 +87,7 @@ KNOWN: list[events.Event] = [
     events.DiscreteGaussianEvent(std=30.0, shift=1.0),
     events.LaplaceEvent(scale=10.0, sensitivity=1.0),
     events.DiscreteLaplaceEvent(scale=10.0, shift=1.0),
+    events.CapEvent(cosine=0.1, chance=0.6, candidates=2, dim=3),
     events.BinomialEvent(trials=4000, shift=3.0, reach=3),
     events.ShuffledGaussianEvent(std=10.0, sensitivity=1.0, users=10),
     events.ContinualEvent(factorisation=factorise("tree", horizon=4), std=30.0, sensitivity=1.0),

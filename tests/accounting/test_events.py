@@ -11,6 +11,7 @@ import pytest
 
 from bandanna.accounting.events import (
     BinomialEvent,
+    CapEvent,
     ClearEvent,
     CompositionEvent,
     ContinualEvent,
@@ -34,6 +35,7 @@ EVENTS: list[Event] = [
     DiscreteGaussianEvent(std=2.0, shift=3.0, dim=2),
     LaplaceEvent(scale=2.0, sensitivity=1.0, dim=3, grid=0.5),
     DiscreteLaplaceEvent(scale=2.0, shift=3.0, dim=2),
+    CapEvent(cosine=0.25, chance=0.75, candidates=3, dim=2, steps=64),
     BinomialEvent(trials=100, shift=3.0, reach=4, dim=2, probability=0.25, rounded=False),
     ShuffledGaussianEvent(std=2.0, sensitivity=1.0, users=30, dim=2, tail=0.25),
     ContinualEvent(factorisation=BinaryTree(horizon=8), std=2.0, sensitivity=1.0, participations=2, dim=3, grid=0.5),
@@ -43,7 +45,7 @@ EVENTS: list[Event] = [
 NUMBERS: list[Any] = [0, -1.0, math.nan, math.inf, True, "1", None]
 
 POSITIVE = {"std", "sensitivity", "shift", "scale"}
-WHOLE = {"dim", "trials", "reach", "users", "participations", "times"}
+WHOLE = {"dim", "trials", "reach", "users", "participations", "times", "candidates", "steps"}
 
 
 @pytest.mark.parametrize("event", EVENTS, ids=lambda event: type(event).__name__)
@@ -67,6 +69,8 @@ def test_every_parameter_tells_events_apart(event: Event) -> None:
             "factorisation": BinaryTree(horizon=9),
             "rounded": True,
             "probability": 0.5,
+            "cosine": 0.5,
+            "chance": 0.5,
             "events": (ClearEvent(),),
             "event": ClearEvent(),
         }.get(field.name, value + 1 if isinstance(value, int | float) else None)

@@ -9,6 +9,7 @@ import pytest
 from dp_accounting.pld import privacy_loss_distribution as pld
 
 from bandanna.accounting import gdp
+from bandanna.accounting.calibration.caps import best_cap
 from bandanna.accounting.events import (
     BinomialEvent,
     ClearEvent,
@@ -70,6 +71,7 @@ def test_pure_vectors_against_counting(epsilon: float, times: int) -> None:
     events: tuple[Event, ...] = (
         LaplaceEvent(scale=2.0 / epsilon, sensitivity=2.0, dim=3),
         DiscreteLaplaceEvent(scale=2.0 / epsilon, shift=2.0, dim=3),
+        best_cap(dim=3, epsilon=epsilon),
     )
     for event in events:
         for target in (0.25 * times * epsilon, 0.6 * times * epsilon):

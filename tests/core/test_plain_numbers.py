@@ -24,6 +24,7 @@ from bandanna.mechanisms.binomial import Binomial
 from bandanna.mechanisms.continual import ContinualGaussian
 from bandanna.mechanisms.gaussian import DiscreteGaussian, Gaussian
 from bandanna.mechanisms.laplace import DiscreteLaplace, Laplace
+from bandanna.mechanisms.priv_unit import PrivUnit
 from bandanna.mechanisms.randomized_response import RandomizedResponse
 from bandanna.protocols import (
     CentralContinual,
@@ -32,6 +33,7 @@ from bandanna.protocols import (
     Clear,
     LocalBits,
     LocalGaussian,
+    LocalUnit,
     ShuffleBinomial,
     ShuffleBits,
     ShuffleGaussian,
@@ -57,6 +59,7 @@ MAKERS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "DiscreteGaussianEvent": (events.DiscreteGaussianEvent, {"std": 2.0, "shift": 1.0, "dim": 3}),
     "LaplaceEvent": (events.LaplaceEvent, {"scale": 2.0, "sensitivity": 1.0, "dim": 3, "grid": 0.25}),
     "DiscreteLaplaceEvent": (events.DiscreteLaplaceEvent, {"scale": 2.0, "shift": 1.0, "dim": 3}),
+    "CapEvent": (events.CapEvent, {"cosine": 0.25, "chance": 0.75, "candidates": 4, "dim": 3, "steps": 64}),
     "BinomialEvent": (
         events.BinomialEvent,
         {"trials": 100, "shift": 2.0, "reach": 2, "dim": 3, "probability": 0.5},
@@ -90,6 +93,7 @@ MAKERS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "DiscreteGaussian": (DiscreteGaussian, {"std": 2.0, "shift": 1.0, "dim": 3}),
     "DiscreteLaplace": (DiscreteLaplace, {"scale": 2.0, "shift": 1.0, "dim": 3}),
     "Binomial": (Binomial, {"trials": 100, "shift": 2.0, "reach": 2, "dim": 3, "probability": 0.5}),
+    "PrivUnit": (PrivUnit, {"cosine": 0.25, "chance": 0.75, "candidates": 4, "dim": 3, "steps": 64}),
     "RandomizedResponse": (RandomizedResponse, {"epsilon": 2.0, "dim": 3}),
     "ContinualGaussian": (
         ContinualGaussian,
@@ -120,6 +124,10 @@ MAKERS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     ),
     "LocalGaussian": (LocalGaussian, {"domain": DOMAIN, "noise_std": 2.0, "participations": 2, "delta": 0.0009765625}),
     "LocalBits": (LocalBits, {"epsilon": 2.0, "participations": 2}),
+    "LocalUnit": (
+        LocalUnit,
+        {"domain": DOMAIN, "cosine": 0.25, "chance": 0.75, "candidates": 4, "delta": 0.0009765625},
+    ),
     "ShuffleGaussian": (ShuffleGaussian, {"domain": DOMAIN, "noise_std": 2.0, "batch": 4, "delta": 0.0009765625}),
     "ShuffleBinomial": (ShuffleBinomial, {"domain": DOMAIN, "noise": BinomialNoise(**NOISE), "delta": 0.0009765625}),
     "ShuffleBits": (ShuffleBits, {"noise": BinomialNoise(**NOISE), "delta": 0.0009765625}),

@@ -10,7 +10,7 @@ import pytest
 
 from bandanna.accounting.calibration.binomial import BinomialNoise
 from bandanna.core.report import LinearReport
-from bandanna.protocols import LocalBits, Protocol, ShuffleBinomial, ShuffleBits
+from bandanna.protocols import LocalBits, LocalUnit, Protocol, ShuffleBinomial, ShuffleBits
 
 PROTOCOLS: dict[str, Protocol] = {
     "shuffled counts": ShuffleBinomial(
@@ -18,6 +18,7 @@ PROTOCOLS: dict[str, Protocol] = {
     ),
     "shuffled bits": ShuffleBits(noise=BinomialNoise(scale=3.0, trials=40, users=20)),
     "local bits": LocalBits(epsilon=1.0),
+    "local unit": LocalUnit(domain=LinearReport(features=3), cosine=0.1, chance=0.8, candidates=3),
 }
 PROGRAM = """
 import json, sys

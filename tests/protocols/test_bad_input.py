@@ -32,6 +32,7 @@ from bandanna.protocols import (
     CentralGaussian,
     Clear,
     LocalGaussian,
+    LocalUnit,
     ShuffleBinomial,
     ShuffleGaussian,
 )
@@ -41,6 +42,7 @@ BATCH: list[BatchProtocol] = [
     Clear(domain=DOMAIN),
     CentralGaussian(domain=DOMAIN, noise_std=3.0),
     LocalGaussian(domain=DOMAIN, noise_std=3.0),
+    LocalUnit(domain=DOMAIN, cosine=0.2, chance=0.8, candidates=3),
     ShuffleGaussian(domain=DOMAIN, noise_std=3.0, batch=USERS),
     ShuffleBinomial(domain=DOMAIN, noise=BinomialNoise(scale=4.0, trials=400, users=USERS)),
 ]

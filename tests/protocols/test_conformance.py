@@ -32,6 +32,7 @@ from bandanna.protocols import (
     CentralGaussian,
     Clear,
     LocalGaussian,
+    LocalUnit,
     Protocol,
     ShuffleBinomial,
     ShuffleGaussian,
@@ -43,6 +44,8 @@ BATCH: list[BatchProtocol] = [
     Clear(domain=DOMAIN),
     CentralGaussian(domain=DOMAIN, noise_std=3.0),
     LocalGaussian(domain=DOMAIN, noise_std=3.0, participations=2),
+    LocalUnit(domain=DOMAIN, cosine=0.25, chance=0.8, candidates=3),
+    LocalUnit(domain=DOMAIN, cosine=0.25, chance=0.8, candidates=3, participations=2, delta=1e-6),
     ShuffleGaussian(domain=DOMAIN, noise_std=3.0, batch=USERS),
     ShuffleBinomial(domain=DOMAIN, noise=BinomialNoise(scale=4.0, trials=400, users=USERS)),
     ShuffleBinomial(
@@ -60,6 +63,7 @@ CALIBRATE: dict[str, Callable[..., Any]] = {
     "central_gaussian": CentralGaussian.calibrate,
     "central_continual": lambda **given: CentralContinual.calibrate(horizon=9, **given),
     "local_gaussian": LocalGaussian.calibrate,
+    "local_unit": LocalUnit.calibrate,
     "shuffle_gaussian": lambda **given: ShuffleGaussian.calibrate(batch=USERS, **given),
     "shuffle_binomial": lambda **given: ShuffleBinomial.calibrate(batch=USERS, **given),
 }
@@ -68,6 +72,7 @@ TRUST = {
     "central_gaussian": "central",
     "central_continual": "central",
     "local_gaussian": "local",
+    "local_unit": "local",
     "shuffle_gaussian": "shuffle",
     "shuffle_binomial": "shuffle",
 }
@@ -158,11 +163,15 @@ def test_calibrated_noise_is_the_least(name: str, budget: ApproxDP, participatio
     protocol = CALIBRATE[name](domain=DOMAIN, budget=budget, participations=participations)
     assert accountant.satisfies(whole(protocol), budget)
     assert 0.99 * budget.epsilon <= protocol.guarantee.epsilon <= budget.epsilon
-    assert protocol.guarantee.delta == budget.delta
+    pure = isinstance(protocol, LocalUnit) and participations == 1
+    assert protocol.guarantee.delta == (0.0 if pure else budget.delta)
     assert protocol.participations == participations
     if isinstance(protocol, ShuffleBinomial):
         noise = dataclasses.replace(protocol.noise, trials=round(0.64 * protocol.noise.trials))
         weaker: Protocol = dataclasses.replace(protocol, noise=noise)
+    elif isinstance(protocol, LocalUnit):
+        shared = {"domain": DOMAIN, "participations": participations, "delta": protocol.delta}
+        weaker = LocalUnit.of_std(std=0.8 * protocol.std(1), **shared)
     else:
         weaker = dataclasses.replace(protocol, noise_std=0.8 * protocol.noise_std)
     assert not accountant.satisfies(whole(weaker), budget)
@@ -251,6 +260,7 @@ def test_people_are_protected_by_the_secure_source(protocol: BatchProtocol) -> N
     if not isinstance(protocol, Clear):
         assert not np.array_equal(first.total, second.total)
         assert np.all(np.abs(first.total - reports(2).sum(axis=-2)) < 8 * protocol.std(USERS) + 1)
+    if not isinstance(protocol, Clear | LocalUnit):  # directions have no grid: what is sent is whole
         step = 1 / protocol.noise.scale if isinstance(protocol, ShuffleBinomial) else protocol.mechanism.step
         origin = USERS * DOMAIN.lower if isinstance(protocol, ShuffleBinomial) else 0.0
         steps = (first.total - origin) / step
@@ -276,7 +286,7 @@ def test_streams_are_protected_by_the_secure_source(protocol: CentralContinual) 
 def test_messages_have_a_size(protocol: Protocol) -> None:
     """Bits per user are a whole number: 64 per coordinate for floats, what the largest count needs for integers."""
     assert isinstance(protocol.bits_per_user, int)
-    if not isinstance(protocol, ShuffleBinomial):
+    if not isinstance(protocol, ShuffleBinomial | LocalUnit):
         assert protocol.bits_per_user == 64 * DOMAIN.dim
     else:
         assert 0 < protocol.bits_per_user < 64 * DOMAIN.dim

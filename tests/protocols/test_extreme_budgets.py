@@ -21,6 +21,7 @@ from bandanna.protocols import (
     CentralLaplace,
     LocalBits,
     LocalGaussian,
+    LocalUnit,
     Protocol,
     ShuffleBinomial,
     ShuffleBits,
@@ -35,6 +36,7 @@ MAKERS: dict[str, Callable[..., Protocol]] = {
     "continual": lambda domain, **shared: CentralContinual.calibrate(domain=domain, horizon=4, **shared),
     "local": lambda domain, **shared: LocalGaussian.calibrate(domain=domain, **shared),
     "local bits": lambda domain, **shared: LocalBits.calibrate(**shared),
+    "local unit": lambda domain, **shared: LocalUnit.calibrate(domain=domain, **shared),
     "shuffle": lambda domain, **shared: ShuffleBinomial.calibrate(domain=domain, batch=10, **shared),
     "shuffle bits": lambda domain, **shared: ShuffleBits.calibrate(batch=10, **shared),
     "shuffle gaussian": lambda domain, **shared: ShuffleGaussian.calibrate(domain=domain, batch=10, **shared),
@@ -73,7 +75,7 @@ def test_what_is_calibrated_states_no_more_than_its_budget(
     assert found is None or (found[0] <= epsilon and found[1] <= delta)
 
 
-@pytest.mark.parametrize("kind", ["laplace", "local bits"])
+@pytest.mark.parametrize("kind", ["laplace", "local bits", "local unit"])
 @pytest.mark.parametrize("epsilon", [1e-300, 1e-6, 30.0, 1e3, 1e300, math.inf])
 def test_extreme_pure_budgets(kind: str, epsilon: float) -> None:
     """A pure budget is exceeded, or ends in a foreign error."""
@@ -89,7 +91,7 @@ def test_ordinary_budgets_are_taken(kind: str) -> None:
     assert 0.95 <= found[0] <= 1.0
 
 
-@pytest.mark.parametrize("kind", ["central", "continual", "local", "local bits", "shuffle gaussian"])
+@pytest.mark.parametrize("kind", ["central", "continual", "local", "local bits", "local unit", "shuffle gaussian"])
 @pytest.mark.parametrize(("epsilon", "delta"), [(1.0, 0.999999), (1.0, 1 - 1e-9), (590.0, 1e-6)])
 def test_unusual_budgets_are_taken_and_kept(kind: str, epsilon: float, delta: float) -> None:
     """delta = 0.999999 at epsilon = 1 would be taken and 2.295 stated, or epsilon = 590 taken and nothing stated."""

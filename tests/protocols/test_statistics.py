@@ -21,6 +21,7 @@ from bandanna.protocols import (
     CentralGaussian,
     Clear,
     LocalGaussian,
+    LocalUnit,
     Protocol,
     ShuffleBinomial,
     ShuffleGaussian,
@@ -33,6 +34,7 @@ BATCH: list[BatchProtocol] = [
     Clear(domain=DOMAIN),
     CentralGaussian(domain=DOMAIN, noise_std=3.0, participations=2),
     LocalGaussian(domain=DOMAIN, noise_std=3.0, participations=2),
+    LocalUnit(domain=DOMAIN, cosine=0.2, chance=0.8, candidates=3, participations=2),
     ShuffleGaussian(domain=DOMAIN, noise_std=3.0, batch=USERS, participations=2),
     ShuffleBinomial(domain=DOMAIN, noise=NOISE, participations=2),
 ]

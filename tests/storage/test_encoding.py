@@ -25,6 +25,7 @@ EXAMPLES = [
     events.DiscreteGaussianEvent(std=3.0, shift=1.0),
     events.LaplaceEvent(scale=0.1, sensitivity=1.0),
     events.DiscreteLaplaceEvent(scale=4.0, shift=1.0, dim=2),
+    events.CapEvent(cosine=1 / 3, chance=0.75, candidates=3, dim=2, steps=64),
     events.BinomialEvent(trials=100, shift=3.0, reach=4, dim=2),
     events.ShuffledGaussianEvent(std=1.0, sensitivity=1.0, users=20, tail=1e-30),
     *(

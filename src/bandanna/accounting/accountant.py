@@ -4,7 +4,7 @@ Three routes, in this order of preference:
 
 * one binomial release: exact for one integer, else Theorem A with the rounding bound for a single release (A.3);
 * everything with a Gaussian price: squares of mu and tails add, the conversion to (epsilon, delta) is exact;
-* anything else that is known (Laplace, shuffled Gaussians): numerical composition of privacy loss distributions.
+* anything else that is known (Laplace, caps, shuffled Gaussians): numerical composition of privacy loss distributions.
 
 Unknown events are refused. Every number returned is an upper bound on the truth.
 """
@@ -34,7 +34,8 @@ _GAUSSIAN = (
     events.BinomialEvent,
     events.ContinualEvent,
 )
-_NUMERICAL = (events.LaplaceEvent, events.DiscreteLaplaceEvent, events.ShuffledGaussianEvent)
+_PURE = (events.LaplaceEvent, events.DiscreteLaplaceEvent, events.CapEvent)
+_NUMERICAL = (*_PURE, events.ShuffledGaussianEvent)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -170,7 +171,7 @@ def delta_near(event: events.Event, epsilon: float, target: float) -> float:
 
 def _without_amplification(event: events.Event, counts: Counter[events.Event], epsilon: float, tail: float) -> float:
     """Shuffled reports priced as if nobody shuffled: better than the clones bound for few users or large epsilon."""
-    if any(isinstance(atom, events.LaplaceEvent | events.DiscreteLaplaceEvent) for atom in counts):
+    if any(isinstance(atom, _PURE) for atom in counts):
         return 1.0
     return price(event, tail).delta(epsilon)
 

@@ -15,6 +15,7 @@ EVENTS: dict[str, type] = {
         events.DiscreteGaussianEvent,
         events.LaplaceEvent,
         events.DiscreteLaplaceEvent,
+        events.CapEvent,
         events.BinomialEvent,
         events.ShuffledGaussianEvent,
         events.ContinualEvent,

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from bandanna.accounting.factorisation import Factorisation
 from bandanna.core import require
+from bandanna.device.caps import CAP_CANDIDATES, CAP_COORDINATES, CAP_STEPS
 from bandanna.errors import InvalidArgument
 
 
@@ -85,6 +86,27 @@ class DiscreteLaplaceEvent(Event):
     def __post_init__(self) -> None:
         require.store(self, require.positive, "scale", "shift")
         require.store(self, require.whole, "dim")
+
+
+@dataclass(frozen=True, kw_only=True)
+class CapEvent(Event):
+    """One of `candidates` random directions: the first within, or without, the cap <u, u0> >= `cosine` about u0.
+
+    Within is wanted with probability `chance`; where none is as wanted, the first is taken. A direction is that of a
+    Gaussian vector of `dim` coordinates in whole steps, `steps` to a standard deviation. Neighbours have any two u0.
+    """
+
+    cosine: float
+    chance: float
+    candidates: int
+    dim: int
+    steps: int = CAP_STEPS
+
+    def __post_init__(self) -> None:
+        require.store(self, require.share, "cosine", "chance")
+        require.store(self, require.whole, "candidates", most=CAP_CANDIDATES)
+        require.store(self, require.whole, "dim", least=2, most=CAP_COORDINATES)
+        require.store(self, require.whole, "steps", most=CAP_STEPS)
 
 
 @dataclass(frozen=True, kw_only=True)

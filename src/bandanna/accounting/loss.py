@@ -3,7 +3,8 @@
 Each event is replaced by a pair that dominates it; the pairs' loss distributions are discretised upwards and convolved:
 
 * everything with a Gaussian price mu: one Gaussian of standard deviation 1/mu, its tail beside;
-* Laplace noise on one real coordinate: itself; on a grid or several coordinates: randomized response of its epsilon;
+* Laplace noise on one real coordinate: itself; on a grid or several coordinates, and caps: randomized response of their
+  epsilon;
 * shuffled Gaussians: the clones pair at the local epsilon that leaves a total-variation mass within the tail.
 """
 
@@ -40,8 +41,8 @@ def _compose(counts: tuple[tuple[events.Event, int], ...], tail: float) -> tuple
     total: Any = pld.identity(_INTERVAL)
     spent = 0.0
     for event, times in counts:
-        if isinstance(event, events.LaplaceEvent | events.DiscreteLaplaceEvent):
-            total = total.compose(_laplace(event).self_compose(times))
+        if isinstance(event, events.LaplaceEvent | events.DiscreteLaplaceEvent | events.CapEvent):
+            total = total.compose(_pure(event).self_compose(times))
         elif isinstance(event, events.ShuffledGaussianEvent):
             distribution, mass = _shuffled(event, share)
             total = total.compose(distribution.self_compose(times))
@@ -55,7 +56,7 @@ def _compose(counts: tuple[tuple[events.Event, int], ...], tail: float) -> tuple
     return total, spent + gaussian.tail
 
 
-def _laplace(event: events.LaplaceEvent | events.DiscreteLaplaceEvent) -> Any:
+def _pure(event: events.LaplaceEvent | events.DiscreteLaplaceEvent | events.CapEvent) -> Any:
     from dp_accounting.pld import common
     from dp_accounting.pld import privacy_loss_distribution as pld
 

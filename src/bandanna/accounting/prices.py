@@ -11,7 +11,7 @@ from functools import singledispatch
 
 from scipy import special
 
-from bandanna.accounting import events, lattice, rounding
+from bandanna.accounting import caps, events, lattice, rounding
 from bandanna.accounting.gdp import Price
 from bandanna.errors import CalibrationError, UnknownEvent
 
@@ -144,6 +144,7 @@ def _(event: events.DiscreteGaussianEvent) -> float:
 
 @concentrated_price.register(events.LaplaceEvent)
 @concentrated_price.register(events.DiscreteLaplaceEvent)
+@concentrated_price.register(events.CapEvent)
 def _(event: events.Event) -> float:
     pure = pure_price(event)
     return pure * pure / 2  # a square beyond the floats is infinite
@@ -174,6 +175,12 @@ def _(event: events.LaplaceEvent) -> float:
 @pure_price.register
 def _(event: events.DiscreteLaplaceEvent) -> float:
     return event.shift / event.scale
+
+
+@pure_price.register
+def _(event: events.CapEvent) -> float:
+    """Of the worst two directions, for what the candidates really are (calibration.md D.3)."""
+    return caps.epsilon(event)
 
 
 @pure_price.register(events.ClearEvent)

@@ -122,6 +122,12 @@ class Domain(ABC):
         """Largest size of a single coordinate."""
         return float(np.max(np.maximum(np.abs(self.lower), np.abs(self.upper))))
 
+    @property
+    def ball(self) -> tuple[Floats, float]:
+        """Centre, (dim,), and radius of a ball that holds the domain: here, the one around its box."""
+        half = (self.upper - self.lower) / 2
+        return self.lower + half, float(np.sqrt(np.sum(half * half)))
+
     def sealed(self, values: Floats, *, clipped: Ints, counts: Ints | None = None) -> Statistic:
         """A statistic of values that the caller has formed inside the domain."""
         values.setflags(write=False)
@@ -226,6 +232,11 @@ class Ball(Domain):
     def upper(self) -> Floats:
         """+bound everywhere."""
         return np.full(self.dim, self.bound)
+
+    @property
+    def ball(self) -> tuple[Floats, float]:
+        """Itself."""
+        return np.zeros(self.dim), self.bound
 
     def project(self, values: Floats) -> Floats:
         """Shrink towards the centre."""

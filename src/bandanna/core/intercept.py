@@ -75,6 +75,19 @@ class InterceptReport(Regression):
         """As those of x y and x x^T, weighted."""
         return self._stack(self._square.upper, self.reward_bound, 1.0)
 
+    @property
+    def ball(self) -> tuple[Floats, float]:
+        """Around b/p on the diagonal: its square is convex in s = |z|^2, so the largest at 0 or at 1.
+
+        |.|^2 <= Y^2 (s + a^2) + b^2 (s^2 - 2 s/p + 1/p) + c^2 s
+        """
+        p, y, w = self._slopes, self.reward_bound**2, _WEIGHTS
+        centre = np.zeros(self.dim)
+        centre[p + 1 : 2 * p + 1] = w.matrix / p
+        still = y * w.reward**2 + w.matrix**2 / p
+        full = y * (1 + w.reward**2) + w.matrix**2 * (1 - 1 / p) + w.features**2
+        return centre, math.sqrt(max(still, full))
+
     def _stack(self, square: Floats, reward: float, features: float) -> Floats:
         p = self._slopes
         parts = [square[:p], [_WEIGHTS.reward * reward], _WEIGHTS.matrix * square[p:]]

@@ -99,6 +99,11 @@ class PerArmReport(Regression):
         """Those of a block, or 0."""
         return self._stacked(self._square.upper, self.reward_bound, 1.0, 1.0)
 
+    @property
+    def ball(self) -> tuple[Floats, float]:
+        """Around 0, with the largest norm."""
+        return np.zeros(self.dim), self.weights.largest(self.reward_bound)
+
     def _stacked(self, square: Floats, reward: float, features: float, count: float) -> Floats:
         """The same block for every arm, what the reward multiplies before the rest."""
         p, w = self.features, self.weights

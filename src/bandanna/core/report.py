@@ -64,6 +64,18 @@ class LinearReport(Regression):
         return self._stack(self.reward_bound, 1.0, math.sqrt(0.5))
 
     @cached_property
+    def ball(self) -> tuple[Floats, float]:
+        """Around c I on the diagonal, c = min(1/d, (Y^2 + 1)/2): the least ball that holds all reports for d >= 2.
+
+            |x y|^2 + |x x^T - c I|^2 = s y^2 + s^2 - 2 c s + c^2 d,   s = |x|^2,
+
+        is convex in s, so at most its larger end: c^2 d at s = 0, or Y^2 + 1 - 2c + c^2 d at s = 1 (calibration.md D).
+        """
+        d, ends = self.features, self.reward_bound**2 + 1
+        c = min(1 / d, ends / 2)
+        return self._stack(0.0, c, 0.0), math.sqrt(max(c * c * d, ends - 2 * c + c * c * d))
+
+    @cached_property
     def _above(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
         """Rows and columns of the entries above the diagonal, in the order of the stack."""
         rows, columns = np.triu_indices(self.features, 1)

@@ -79,6 +79,14 @@ def chance(argument: str, value: Any, *, least: float = 0.0) -> float:
     return number
 
 
+def share(argument: str, value: Any) -> float:
+    """A number in [0, 1]."""
+    number = real(argument, value, "a number in [0, 1]")
+    if not 0 <= number <= 1:
+        raise InvalidArgument(argument, value, "a number in [0, 1]")
+    return number
+
+
 def whole(argument: str, value: Any, *, least: int = 1, most: int | None = EXACT) -> int:
     """An integer from `least` to `most` (a float such as 20.0 or 1e6 is taken as the integer it is)."""
     allowed = f"a whole number >= {least}"

@@ -15,7 +15,7 @@ from bandanna.protocols.clear import Clear
 from bandanna.protocols.concurrent_shuffle import ConcurrentShuffle
 from bandanna.protocols.kinds import OLDER, PROTOCOLS, check_stream
 from bandanna.protocols.local_bits import LocalBits
-from bandanna.protocols.local_gaussian import LocalGaussian
+from bandanna.protocols.opening import local_kinds
 from bandanna.protocols.trust import Privacy
 from bandanna.storage.checks import check_source, demand, is_hex
 from bandanna.storage.declared import conforms
@@ -66,10 +66,11 @@ def check_so_far(note: Any, content: Mapping[str, Any]) -> None:
         check_source(note["source"])
 
 
-def _expected(privacy: Privacy, values: Domain) -> type:
+def _expected(privacy: Privacy, values: Domain) -> type | tuple[type, ...]:
     """The protocol of `models.open_protocol`."""
     if not privacy.noisy:
         return Clear
     if privacy.model == "local":
-        return LocalBits if isinstance(values, Bits) and privacy.calibration == "tight" else LocalGaussian
+        bits = isinstance(values, Bits) and privacy.calibration == "tight"
+        return LocalBits if bits else local_kinds(privacy)
     return CentralContinual if privacy.model == "central" else ConcurrentShuffle

@@ -12,7 +12,7 @@ from bandanna.protocols.central_continual import CentralContinual
 from bandanna.protocols.clear import Clear
 from bandanna.protocols.concurrent_shuffle import ConcurrentShuffle
 from bandanna.protocols.local_bits import LocalBits
-from bandanna.protocols.local_gaussian import LocalGaussian
+from bandanna.protocols.opening import open_local
 from bandanna.protocols.trust import Privacy
 
 
@@ -33,12 +33,7 @@ def open_protocol(privacy: Privacy, domain: Domain, horizon: int) -> StreamProto
     if privacy.model == "local" and isinstance(domain, Bits) and privacy.calibration == "tight":
         return LocalBits.calibrate(budget=privacy.budget, participations=privacy.participations)
     if privacy.model == "local":
-        return LocalGaussian.calibrate(
-            domain=domain,
-            budget=privacy.budget,
-            participations=privacy.participations,
-            calibration=privacy.calibration,
-        )
+        return open_local(privacy, domain)
     _check_shuffle(privacy)
     return ConcurrentShuffle.calibrate(
         domain=domain,

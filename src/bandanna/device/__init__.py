@@ -7,6 +7,7 @@ Secure Gaussian noise needs the exact sampler of the extra `secure`, which is lo
 from __future__ import annotations
 
 from bandanna.device.base import Device, Messages
+from bandanna.device.caps import Direction
 from bandanna.device.counts import Answer, Copies, Counts, Sign
 from bandanna.device.levels import Levels
 from bandanna.device.noise import NoiseSource
@@ -19,6 +20,7 @@ __all__ = [
     "Copies",
     "Counts",
     "Device",
+    "Direction",
     "Levels",
     "Messages",
     "NoiseSource",

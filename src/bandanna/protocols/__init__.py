@@ -10,6 +10,7 @@ from bandanna.protocols.clear import Clear
 from bandanna.protocols.concurrent_shuffle import ConcurrentShuffle
 from bandanna.protocols.local_bits import LocalBits
 from bandanna.protocols.local_gaussian import LocalGaussian
+from bandanna.protocols.local_unit import LocalUnit
 from bandanna.protocols.shuffle_binomial import ShuffleBinomial
 from bandanna.protocols.shuffle_bits import ShuffleBits
 from bandanna.protocols.shuffle_gaussian import ShuffleGaussian
@@ -23,6 +24,7 @@ __all__ = [
     "ConcurrentShuffle",
     "LocalBits",
     "LocalGaussian",
+    "LocalUnit",
     "Protocol",
     "ShuffleBinomial",
     "ShuffleBits",

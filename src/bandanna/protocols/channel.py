@@ -26,7 +26,7 @@ from bandanna.protocols.central_continual import CentralContinual
 from bandanna.protocols.central_gaussian import CentralGaussian
 from bandanna.protocols.clear import Clear
 from bandanna.protocols.concurrent_shuffle import ConcurrentShuffle, plan_tree
-from bandanna.protocols.local_gaussian import LocalGaussian
+from bandanna.protocols.opening import local_kinds, open_local
 from bandanna.protocols.shuffle_binomial import ShuffleBinomial
 from bandanna.protocols.shuffle_gaussian import ShuffleGaussian
 from bandanna.protocols.trust import Privacy
@@ -120,7 +120,7 @@ def _protocol(privacy: Privacy, domain: Domain, size: int, steps: int) -> Protoc
     if privacy.model == "central":
         return CentralContinual.calibrate(horizon=steps, mechanism=privacy.mechanism, **shared)
     if privacy.model == "local":
-        return LocalGaussian.calibrate(**shared)
+        return open_local(privacy, domain)
     if privacy.protocol == "gaussian":
         return ShuffleGaussian.calibrate(batch=size, **shared)
     return ShuffleBinomial.calibrate(batch=size, **shared)
@@ -162,12 +162,7 @@ def _concurrent(privacy: Privacy, domain: Domain, sizes: Sizes) -> ConcurrentShu
 
 def fits(privacy: Privacy, protocol: Protocol, *, size: int, steps: int) -> str | None:
     """Whether a protocol is one that `open_channel` may make for batches of a size; else what is wrong."""
-    expected = {"central": CentralContinual, "local": LocalGaussian, "concurrent": ConcurrentShuffle}.get(privacy.model)
-    if privacy.model == "shuffle":
-        expected = ShuffleGaussian if privacy.protocol == "gaussian" else ShuffleBinomial
-    if privacy.model == "central" and privacy.mechanism == "independent":
-        expected = CentralGaussian
-    if not isinstance(protocol, expected if privacy.noisy and expected is not None else Clear):
+    if not isinstance(protocol, _expected(privacy) if privacy.noisy else Clear):
         return "a protocol of another trust model"
     if not privacy.noisy:
         return None
@@ -181,3 +176,14 @@ def fits(privacy: Privacy, protocol: Protocol, *, size: int, steps: int) -> str 
         tree = protocol.tree
         return None if tree.sizes[0] == size and tree.horizon == steps * size else "a tree of other batches"
     return None
+
+
+def _expected(privacy: Privacy) -> type | tuple[type, ...]:
+    """What `open_channel` makes of noisy sums."""
+    if privacy.model == "shuffle":
+        return ShuffleGaussian if privacy.protocol == "gaussian" else ShuffleBinomial
+    if privacy.model == "local":
+        return local_kinds(privacy)
+    if privacy.model == "central" and privacy.mechanism == "independent":
+        return CentralGaussian
+    return {"central": CentralContinual, "concurrent": ConcurrentShuffle}.get(privacy.model, Clear)

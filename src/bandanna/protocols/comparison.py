@@ -13,12 +13,14 @@ from bandanna.accounting.factorisation import factorise
 from bandanna.accounting.guarantee import Guarantee
 from bandanna.core import require
 from bandanna.core.domain import Domain
+from bandanna.device.caps import CAP_COORDINATES
 from bandanna.errors import BandannaError, CalibrationError, OutsideTheorem
 from bandanna.protocols.base import BatchProtocol, Protocol
 from bandanna.protocols.central_continual import CentralContinual
 from bandanna.protocols.central_gaussian import CentralGaussian
 from bandanna.protocols.clear import Clear
 from bandanna.protocols.local_gaussian import LocalGaussian
+from bandanna.protocols.local_unit import LocalUnit
 from bandanna.protocols.shuffle_binomial import ShuffleBinomial
 from bandanna.protocols.shuffle_gaussian import ShuffleGaussian
 
@@ -29,6 +31,7 @@ NAMES = (
     ShuffleBinomial.name,
     ShuffleGaussian.name,
     LocalGaussian.name,
+    LocalUnit.name,
 )
 
 
@@ -85,6 +88,9 @@ def compare(
         ),
         ShuffleGaussian.name: lambda: ShuffleGaussian.calibrate(domain=domain, budget=budget, batch=batch, **users),
         LocalGaussian.name: lambda: LocalGaussian.calibrate(domain=domain, budget=budget, **users),
+        LocalUnit.name: lambda: _unit(domain, calibration).calibrate(
+            domain=domain, budget=budget, participations=participations
+        ),
     }
     return _rows(makers, batch, progress)
 
@@ -116,8 +122,18 @@ def invert(
         ShuffleBinomial.name: lambda: ShuffleBinomial(noise=noise, **common),
         ShuffleGaussian.name: lambda: ShuffleGaussian(batch=batch, noise_std=report, **common),
         LocalGaussian.name: lambda: LocalGaussian(noise_std=report, **common),
+        LocalUnit.name: lambda: _unit(domain, "tight").of_std(std=report, **common),
     }
     return _rows(makers, batch, progress)
+
+
+def _unit(domain: Domain, calibration: str) -> type[LocalUnit]:
+    """Directions, where there are any."""
+    if calibration == "paper":
+        raise CalibrationError("random directions have no printed noise")
+    if not 2 <= domain.dim <= CAP_COORDINATES:
+        raise CalibrationError(f"random directions have from 2 to {CAP_COORDINATES:,} coordinates")
+    return LocalUnit
 
 
 def _rows(makers: dict[str, Callable[[], Protocol]], batch: int, progress: Callable[[str], None]) -> list[Row]:

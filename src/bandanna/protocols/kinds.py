@@ -20,6 +20,7 @@ from bandanna.protocols.concurrent_shuffle import BatchTree, ConcurrentShuffle, 
 from bandanna.protocols.concurrent_shuffle import Running as ConcurrentRunning
 from bandanna.protocols.local_bits import LocalBits
 from bandanna.protocols.local_gaussian import LocalGaussian
+from bandanna.protocols.local_unit import LocalUnit
 from bandanna.protocols.roles import Held
 from bandanna.protocols.shuffle_binomial import ShuffleBinomial
 from bandanna.protocols.shuffle_gaussian import ShuffleGaussian
@@ -39,6 +40,7 @@ PROTOCOLS: dict[str, type] = {
     "CentralGaussian": CentralGaussian,
     "LocalGaussian": LocalGaussian,
     "LocalBits": LocalBits,
+    "LocalUnit": LocalUnit,
     "ShuffleGaussian": ShuffleGaussian,
     "ShuffleBinomial": ShuffleBinomial,
     "ConcurrentShuffle": ConcurrentShuffle,

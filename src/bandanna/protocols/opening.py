@@ -4,6 +4,7 @@ model      protocol                                      pure (delta = 0)
 none       Clear
 central    CentralGaussian                               CentralLaplace
 local      LocalGaussian, LocalBits for bits             LocalBits
+           LocalUnit where asked for                     LocalUnit where asked for
 shuffle    ShuffleBinomial, ShuffleBits for bits         -
 """
 
@@ -27,6 +28,7 @@ from bandanna.protocols.central_laplace import CentralLaplace
 from bandanna.protocols.clear import Clear
 from bandanna.protocols.local_bits import LocalBits
 from bandanna.protocols.local_gaussian import LocalGaussian
+from bandanna.protocols.local_unit import LocalUnit
 from bandanna.protocols.shuffle_binomial import ShuffleBinomial
 from bandanna.protocols.shuffle_bits import ShuffleBits
 from bandanna.protocols.trust import Privacy
@@ -34,6 +36,7 @@ from bandanna.protocols.trust import Privacy
 _BITS = (1.001, 1.002, 1.005, 1.01, 1.02, 1.05)  # times the central noise, tried in turn
 _VECTORS = (1.011, 1.017)
 _LEAST, _MOST = 1e-30, 1e100  # beyond, prices leave the floats
+_PURE = 'a number in (0, 1), local(protocol="unit"), or the central model with tight noise, which can be pure'
 NEAR = 1.05  # the noise of a quick calibration is hardly ever farther above the central one
 
 
@@ -63,15 +66,54 @@ def _opened(privacy: Privacy, domain: Domain, users: int, quick: bool) -> BatchP
         return _shuffled(privacy, domain, users, quick, shared)
     if privacy.model == "local" and isinstance(domain, Bits):
         return LocalBits.calibrate(**shared)
+    if privacy.model == "local":
+        return open_local(privacy, domain)
     if privacy.pure:
-        if privacy.model != "central" or privacy.calibration == "paper":
-            allowed = "a number in (0, 1), or the central model with tight noise, which can be pure"
-            raise InvalidBudget("delta", 0.0, allowed)
+        if privacy.calibration == "paper":
+            raise InvalidBudget("delta", 0.0, _PURE)
         return CentralLaplace.calibrate(domain=domain, users=users, **shared)
-    gaussian: type[CentralGaussian] | type[LocalGaussian] = (
-        CentralGaussian if privacy.model == "central" else LocalGaussian
-    )
-    return gaussian.calibrate(domain=domain, calibration=privacy.calibration, **shared)
+    return CentralGaussian.calibrate(domain=domain, calibration=privacy.calibration, **shared)
+
+
+def open_local(privacy: Privacy, domain: Domain) -> LocalGaussian | LocalUnit:
+    """The protocol for local reports of vectors: as `privacy.protocol` says; "auto": the one of less noise.
+
+    A policy that does better with "auto" than with Gaussian reports opens `privacy.preferring("auto")`.
+    """
+    if not isinstance(privacy, Privacy) or privacy.model != "local" or not privacy.noisy:
+        raise InvalidArgument("privacy", privacy, "bd.local(...) with a finite budget")
+    return _opened_local(privacy, a_domain(domain))
+
+
+def local_kinds(privacy: Privacy) -> tuple[type[LocalGaussian | LocalUnit], ...]:
+    """What `open_local` may make of it."""
+    kinds: dict[str, tuple[type[LocalGaussian | LocalUnit], ...]] = {
+        "unit": (LocalUnit,),
+        "auto": (LocalGaussian, LocalUnit),
+    }
+    return kinds.get(privacy.protocol, (LocalGaussian,))
+
+
+@lru_cache(maxsize=1024)
+def _opened_local(privacy: Privacy, domain: Domain) -> LocalGaussian | LocalUnit:
+    shared: dict[str, Any] = {"domain": domain, "budget": privacy.budget, "participations": privacy.participations}
+    if privacy.protocol == "unit":
+        return LocalUnit.calibrate(**shared)
+    unit = _unit_if_any(shared) if privacy.protocol == "auto" and privacy.calibration == "tight" else None
+    if privacy.pure:
+        if unit is None:
+            raise InvalidBudget("delta", 0.0, _PURE)
+        return unit
+    gaussian = LocalGaussian.calibrate(calibration=privacy.calibration, **shared)
+    return gaussian if unit is None or gaussian.std(1) <= unit.std(1) else unit
+
+
+def _unit_if_any(shared: dict[str, Any]) -> LocalUnit | None:
+    """Directions, where there are any: not of one coordinate or very many, nor for an epsilon that steps exceed."""
+    try:
+        return LocalUnit.calibrate(**shared)
+    except (CalibrationError, InvalidArgument):
+        return None
 
 
 def check_size(privacy: Privacy) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from bandanna.accounting.budgets import ZCDP, ApproxDP, Budget, PureDP, RenyiDP
 from bandanna.core import require
 from bandanna.errors import InvalidArgument, InvalidBudget
+
+_LOCAL = ("default", "gaussian", "unit", "auto")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -15,6 +17,7 @@ class Privacy:
     """A trust model with its budget; policies turn it into a channel for their own statistics and schedule.
 
     `participations`: how many batches (central model: rounds) one user may take part in.
+    `protocol`: of shuffled sums, see `shuffle`; of local reports, see `local`, where "default" leaves it to the policy.
     `shufflers` and `degrees`: of concurrent shufflers, see `concurrent`.
     """
 
@@ -30,8 +33,12 @@ class Privacy:
     def __post_init__(self) -> None:
         require.one_of("model", self.model, ("none", "central", "local", "shuffle", "concurrent"))
         require.one_of("mechanism", self.mechanism, ("blt", "tree", "honaker", "independent"))
-        require.one_of("protocol", self.protocol, ("binomial", "gaussian"))
+        others = _LOCAL if self.model == "local" else ("gaussian",)
+        if require.one_of("protocol", self.protocol, ("binomial", *others)) == "binomial" and self.model == "local":
+            object.__setattr__(self, "protocol", "default")  # what the field says where nobody chose
         require.one_of("calibration", self.calibration, ("tight", "paper"))
+        if (self.protocol, self.calibration) == ("unit", "paper"):
+            raise InvalidArgument("calibration", self.calibration, '"tight": directions have no printed noise')
         require.store(self, require.whole, "participations")
         if self.budget is not None and not isinstance(self.budget, Budget):
             raise InvalidBudget("budget", self.budget, "bd.ApproxDP(...), bd.PureDP(...), bd.ZCDP(...) or None")
@@ -51,6 +58,12 @@ class Privacy:
     def size(self) -> float:
         """rho or epsilon; infinite for no privacy."""
         return float(getattr(self.budget, "rho", getattr(self.budget, "epsilon", math.inf)))
+
+    def preferring(self, protocol: str) -> Privacy:
+        """The same with this protocol for local reports, unless one was chosen: what a policy does best with."""
+        require.one_of("protocol", protocol, _LOCAL)
+        open_ = self.model == "local" and self.protocol == "default"
+        return replace(self, protocol=protocol) if open_ else self
 
     @property
     def noisy(self) -> bool:
@@ -91,12 +104,24 @@ def local(
     delta: float | None = None,
     rho: float | None = None,
     budget: Budget | None = None,
+    protocol: str = "default",
     calibration: str = "tight",
     participations: int = 1,
 ) -> Privacy:
-    """Every device adds its own noise; nobody is trusted."""
+    """Every device adds its own noise; nobody is trusted.
+
+    protocol    "gaussian" reports; "unit": random directions (PrivUnit), pure; "auto": whichever has less noise for the
+                statistic; "default": as the policy prefers, Gaussian unless it says otherwise. Bits are answered at
+                random under each of them.
+    """
     budget = _budget(epsilon, delta, rho, whole=budget)
-    return Privacy(model="local", budget=budget, calibration=calibration, participations=participations)
+    return Privacy(
+        model="local",
+        budget=budget,
+        protocol=require.one_of("protocol", protocol, _LOCAL),
+        calibration=calibration,
+        participations=participations,
+    )
 
 
 def shuffle(

@@ -69,7 +69,9 @@ class Kind:
             assert self.k is not None
             assert self.degrees is not None
             return concurrent(epsilon=epsilon, delta=delta, shufflers=self.k, degrees=self.degrees)
-        return {"central": central, "local": local}[self.model](epsilon=epsilon, delta=delta)
+        if self.model == "local":
+            return local(epsilon=epsilon, delta=delta)
+        return central(epsilon=epsilon, delta=delta)
 
 
 KINDS = (

@@ -167,16 +167,16 @@ class LinTS(LinearSums):
     @cached_property
     def spends(self) -> Privacy:
         """A user is in a batch at most once, so in no more than there are; who returns often is better off with noise
-        of its own for every batch than in one stream.
+        of its own for every batch than in one stream. Local reports take the protocol with less noise.
         """
         often = min(self.privacy.participations, len(self._sizes))
         apart = self.privacy.model == "central" and often >= _OFTEN and self.privacy.calibration == "tight"
         mechanism = "independent" if apart else self.privacy.mechanism
-        return replace(self.privacy, participations=often, mechanism=mechanism)
+        return replace(self.privacy, participations=often, mechanism=mechanism).preferring("auto")
 
     @property
     def guarantee(self) -> Guarantee:
-        """Without a horizon the budget itself, which every batch keeps; in the end the shuffler may learn everything."""
+        """Without a horizon the budget itself, which every batch keeps; the shuffler may learn all in the end."""
         budget = self.privacy.budget
         computed = self.horizon is not None or self.privacy.participations > 1 or not self.privacy.noisy
         if computed or not isinstance(budget, ApproxDP):

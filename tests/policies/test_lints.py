@@ -1,0 +1,256 @@
+"""LinTS: what it knows, what it draws, what it says about its draws, when it learns."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import bandanna as bd
+from bandanna import environments as worlds
+from bandanna.core.coins import NumberedCoins
+from bandanna.core.streams import Streams
+from bandanna.errors import InvalidArgument, InvalidStatistic
+from bandanna.policies.linear import chances
+from bandanna.policies.linear.lints import LinTS, Posterior
+from bandanna.policies.linear.posterior import posterior
+from bandanna.protocols.central_gaussian import CentralGaussian
+
+from .conformance.laws import one_law
+
+DP = {"epsilon": 1.0, "delta": 1e-5}
+FIXED = worlds.LinearContextual(dim=3, n_arms=6, fixed=True)
+
+
+class Plain(LinTS):
+    """Played by the plain loop."""
+
+
+class Watched(LinTS):
+    """Whatever it learns is noted."""
+
+    player = "frozen"
+
+    def estimate(self, total: Any, batches: int) -> Any:
+        """Noted."""
+        found = super().estimate(total, batches)
+        LEARNED.append(found[0])
+        return found
+
+
+LEARNED: list[Posterior] = []
+
+
+@pytest.mark.parametrize("fixed", [False, True], ids=["fresh", "fixed"])
+@pytest.mark.parametrize("epsilon", [0.1, 1.0])
+@pytest.mark.parametrize("privacy", [bd.shuffle, bd.central], ids=["shuffle", "central"])
+def test_the_posterior_is_calibrated(privacy: Any, epsilon: float, fixed: bool) -> None:
+    """(theta - mean)^T P (theta - mean)/d is not about 1: the policy trusts its sums too much, or too little."""
+    policy = Watched(dim=5, horizon=4000, privacy=privacy(epsilon=epsilon, delta=1e-5), intercept=True)
+    env, seeds = worlds.LinearContextual(dim=5, n_arms=20, fixed=fixed), range(200, 224)
+    LEARNED.clear()
+    bd.simulate(policy, env, n_seeds=len(seeds), seed=seeds[0])
+    theta = env.begin(Streams(seeds)).theta / np.sqrt(2)  # of (z, 1)
+    theta[:, -1] -= 0.5
+    for each in LEARNED[1:]:
+        far = np.linalg.solve(each.root, (theta - each.theta)[..., None])[..., 0]
+        ratio = np.mean(np.sum(far**2, axis=-1)) * policy.alpha**2 / policy.dim
+        assert 0.5 < ratio < 1.5
+
+
+def test_without_noise_it_is_ridge_regression() -> None:
+    """Exact sums give another estimate than the textbook's."""
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(50, 3)), rng.normal(size=50)
+    tau = np.array([0.5, 1.0, 2.0])
+    nothing = np.zeros(3), np.zeros((3, 3))
+    mean, root, cut = posterior(x.T @ y, x.T @ x, noise=nothing, second_moments=tau, reward_std=0.7)
+    precision = x.T @ x / 0.49 + np.diag(1 / tau)
+    np.testing.assert_allclose(mean, np.linalg.solve(precision, x.T @ y / 0.49))
+    np.testing.assert_allclose(root @ root.T, np.linalg.inv(precision), atol=1e-14)
+    assert not cut
+
+
+def test_much_noise_leaves_the_prior() -> None:
+    """A sum that is nothing but noise moves the estimate."""
+    rng, tau = np.random.default_rng(1), np.full(3, 0.3)
+    noise = np.full(3, 1e12), np.full((3, 3), 1e12)
+    mean, root, _ = posterior(1e6 * rng.normal(size=3), np.eye(3), noise=noise, second_moments=tau, reward_std=0.5)
+    np.testing.assert_allclose(mean, 0, atol=1e-5)
+    np.testing.assert_allclose(root @ root.T, np.diag(tau), rtol=1e-6)
+
+
+@pytest.mark.parametrize("arms", [2, 3, 40])
+def test_stated_probabilities_are_those_of_the_draws(arms: int) -> None:
+    """A propensity is off by more than 4.5 standard errors of both estimates (false alarms below 1e-3)."""
+    rng, d = np.random.default_rng(arms), 4
+    mean, root = rng.normal(size=d) / 4, rng.normal(size=(d, d)) / 3
+    contexts = rng.normal(size=(1, arms, d))
+    contexts[0, -1] = contexts[0, 0]  # two arms that are one
+    theta = mean + rng.standard_normal((200_000, d)) @ root.T
+    scores = theta @ contexts[0].T
+    frequencies = np.mean(scores >= scores.max(axis=1, keepdims=True) - 1e-12, axis=0)
+    for arm in range(arms):
+        found, error = (each[0] for each in chances.of_shared(mean, root, contexts, np.array([arm])))
+        expected = frequencies[arm] / (2 if arm in (0, arms - 1) else 1)
+        assert abs(found - expected) <= 4.5 * np.hypot(error, np.sqrt(expected / 200_000)) + 1e-6
+        assert error <= 0.5 / np.sqrt(chances.DIRECTIONS)
+
+
+def test_probabilities_of_arms_with_models_of_their_own() -> None:
+    """The integral is not the probability, or the arms' do not add up to 1."""
+    rng = np.random.default_rng(3)
+    mean, spread = rng.normal(size=(1, 5)), rng.uniform(0.2, 2.0, size=(1, 5))
+    found = np.array([chances.of_own(mean, spread, np.array([arm]))[0] for arm in range(5)])
+    assert abs(found.sum() - 1) < 1e-9
+    drawn = np.argmax(mean + spread * rng.standard_normal((200_000, 5)), axis=1)
+    observed = np.bincount(drawn, minlength=5)
+    assert stats.chisquare(observed, 200_000 * found).pvalue > 1e-4  # false alarms: one in ten thousand
+
+
+def test_replayed_decisions_have_their_propensities() -> None:
+    """Decisions of devices do not happen as often as is logged: chi-square over arms, false alarms 1e-4."""
+    policy = LinTS(dim=3, horizon=400, intercept=True, privacy=bd.shuffle(**DP))
+    state, rng = policy.init(), np.random.default_rng(5)
+    angles = 2 * np.pi * (np.arange(5) + rng.uniform(0, 0.6, 5)) / 5
+    one = np.column_stack([np.cos(angles), np.sin(angles), np.ones(5)])
+    logged = {arm: policy.probabilities(state.snapshot, one[None], np.array([arm]))[0][0] for arm in range(5)}
+    choice = policy.act(state.snapshot, np.broadcast_to(one, (4000, 5, 3)), NumberedCoins(7, 0))
+    observed = np.bincount(choice.actions, minlength=5)
+    expected = np.array(list(logged.values()))
+    assert abs(expected.sum() - 1) < 0.02
+    assert stats.chisquare(observed, 4000 * expected / expected.sum()).pvalue > 1e-4
+
+
+@pytest.mark.parametrize("reward", [worlds.Bernoulli(), worlds.Bounded(width=0.3)], ids=["bits", "graded"])
+@pytest.mark.parametrize("privacy", [bd.none(), bd.shuffle(**DP), bd.central(**DP)], ids=["none", "shuffle", "central"])
+def test_arms_that_stay_are_played_in_law(privacy: Any, reward: Any) -> None:
+    """Counting users by their arm has another law than the plain loop (false alarms 1e-5)."""
+    env = replace(FIXED, reward=reward)
+    arguments: dict[str, Any] = {"dim": 3, "horizon": 300, "privacy": privacy, "intercept": True}
+    fast = bd.simulate(LinTS(**arguments), env, n_seeds=60, seed=1)
+    plain = bd.simulate(Plain(**arguments), env, n_seeds=60, seed=1000)
+    assert one_law(fast.regret[:, -1], plain.regret[:, -1])
+    assert one_law(fast.rewards, plain.rewards)
+
+
+def test_the_last_batch_is_not_released() -> None:
+    """Somebody pays for a release that nobody uses."""
+    policy = LinTS(dim=5, horizon=20_000, intercept=True, privacy=bd.shuffle(**DP))
+    sizes = policy.channel.sizes
+    assert sizes.users < policy.horizon
+    last = policy.following(policy.episode(policy.init()))
+    while (after := policy.following(last)) is not None:
+        last = after
+    assert not last.released
+    assert sizes.users + last.users == policy.horizon
+
+
+def test_the_schedule_depends_on_public_numbers_as_stated() -> None:
+    """The first batch is not 3 (d - 1)^{3/2} sqrt(1.5) std, or batches do not grow by half."""
+    policy = LinTS(dim=5, horizon=20_000, intercept=True, privacy=bd.shuffle(**DP))
+    std = CentralGaussian.calibrate(domain=policy.domain, budget=bd.ApproxDP(**DP)).noise_std
+    first, second, *_ = policy.channel.sizes
+    assert first == round(3 * 8 * np.sqrt(1.5) * std)
+    assert second == np.ceil(1.5 * first)
+    long = LinTS(dim=5, horizon=10**6, intercept=True, privacy=bd.shuffle(**DP))
+    assert long.channel.sizes[1] == 2 * long.channel.sizes[0]
+
+
+def test_nobody_is_in_more_batches_than_there_are() -> None:
+    """Noise is calibrated for participations that are impossible."""
+    policy = LinTS(dim=3, horizon=2000, intercept=True, privacy=bd.shuffle(**DP, participations=500))
+    assert policy.spends.participations == len(policy.channel.sizes)
+    assert policy.guarantee.epsilon <= 1.0
+    often = LinTS(dim=3, horizon=2000, intercept=True, batch=100, privacy=bd.central(**DP, participations=8))
+    assert often.channel.stream is None  # independent batches
+    assert often.guarantee.epsilon <= 1.0 + 1e-9
+
+
+def test_without_a_horizon() -> None:
+    """It ends, begins anew, or promises something else than its budget."""
+    policy = LinTS(dim=2, intercept=True, privacy=bd.shuffle(epsilon=5.0, delta=1e-3))
+    env = worlds.LinearContextual(dim=2, n_arms=3, fixed=True)
+    result = bd.simulate(policy, env, horizon=5000, n_seeds=3)
+    assert result.guarantee.epsilon == 5.0
+    assert len(policy.channel.sizes) > 10
+    episode = policy.episode(policy.init())
+    assert episode is not None
+    with pytest.raises(InvalidArgument, match="horizon"):
+        LinTS(dim=2, privacy=bd.central(**DP))
+
+
+def test_anytime_takes_it() -> None:
+    """Phases of LinTS do not run."""
+    first = LinTS(dim=3, horizon=100, intercept=True, privacy=bd.central(epsilon=5.0, delta=1e-3))
+    result = bd.simulate(bd.Anytime(first=first), FIXED, horizon=700, n_seeds=4)
+    assert result.guarantee.epsilon == 5.0
+    assert result.mean()[-1] < 0.5 * 700
+
+
+def test_a_constant_may_be_any_number() -> None:
+    """Features (z, 1) c are decided and reported by c."""
+    policy = LinTS(dim=3, horizon=100, intercept=True)
+    rows = np.array([[[0.3, -0.2, 1.0], [0.1, 0.5, 1.0]]])
+    for scale in (0.5, 2.0, 1024.0):
+        np.testing.assert_array_equal(policy.seen(scale * rows), rows)
+        one, two = (policy.statistic(each[0], np.array([1.0, 0.0])).values for each in (rows, scale * rows))
+        np.testing.assert_array_equal(one, two)
+
+
+@pytest.mark.parametrize("last", [0.0, -1.0, np.nan])
+def test_a_constant_is_positive(last: float) -> None:
+    """A last feature that cannot be a constant is taken for one."""
+    policy = LinTS(dim=3, horizon=100, intercept=True)
+    with pytest.raises(InvalidStatistic, match="last feature"):
+        policy.seen(np.array([[[0.3, -0.2, last]]]))
+
+
+def test_who_does_not_answer_says_nothing() -> None:
+    """A missing answer is a report of some arm, or of a reward of 0."""
+    policy = LinTS(n_arms=3, features=2, horizon=100, privacy=bd.shuffle(**DP))
+    agent = bd.Agent(policy=policy, test=True, seed=0)
+    for number in range(10):
+        decision = agent.act([0.1, 0.2])
+        if number % 2:
+            agent.observe(decision.id, 1.0)
+    rows, missing = agent._loop.played(replace(agent._loop.now.batch, users=10))
+    reports = policy.report(policy.ask(agent._loop.now.batch.episode), rows, NumberedCoins(0, 0)).values
+    assert missing == 5
+    assert np.count_nonzero(np.any(reports != 0, axis=1)) == 5
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"dim": 3, "n_arms": 2},
+        {"features": 3},
+        {"dim": 2, "n_arms": 3, "features": 4},
+        {"n_arms": 3, "features": 2, "intercept": True},
+        {"dim": 1, "intercept": True},
+        {"dim": 2, "batch": "paper"},
+        {"dim": 2, "alpha": -1.0},
+        {"dim": 2, "prior": 0.0},
+    ],
+)
+def test_what_does_not_fit_is_refused(arguments: dict[str, Any]) -> None:
+    """A policy is made of arguments that contradict each other."""
+    with pytest.raises(InvalidArgument):
+        LinTS(horizon=100, **arguments)
+
+
+def test_theta_is_in_units_of_rewards() -> None:
+    """The estimate is that of centred rewards, or of another scale."""
+    policy = LinTS(dim=2, horizon=3000, intercept=True)
+    env = worlds.LinearContextual(dim=2, n_arms=4)
+    agent = bd.Agent(policy=policy, test=True, seed=0)
+    world = env.begin(Streams([3]))
+    rng = np.random.default_rng(0)
+    for _ in range(1500):
+        contexts = world.contexts(0, 1)
+        decision = agent.act(contexts[0, 0])
+        agent.observe(decision.id, float(rng.random() < world.means(contexts)[0, 0, decision.arm]))
+    np.testing.assert_allclose(agent.theta, world.theta[0] / np.sqrt(2), atol=0.1)
