@@ -135,6 +135,8 @@ def test_other_arguments_that_are_refused() -> None:
             made("none", privacy=model(epsilon=1.0, delta=0.0))
     with pytest.raises(InvalidArgument, match="calibration"):
         made("none", privacy=bd.local(**DP, calibration="paper"))
+    with pytest.raises(InvalidArgument, match="answered with one bit"):
+        made("none", privacy=bd.local(**DP, protocol="gaussian"))
     for name, wrong in {"batch": "often", "alpha": -1.0, "intercept": 2, "dim": 0, "horizon": 0}.items():
         with pytest.raises(InvalidArgument, match=name):
             made("local", **{name: wrong})
@@ -147,6 +149,7 @@ def test_the_promise_is_for_rewards_and_says_what_is_public(model: str) -> None:
     """The guarantee claims to protect features, hides that they are public, or is not the budget's."""
     stated = made(model).guarantee
     assert stated.protects == "a user's reward"
+    assert stated.adjacency == "replacement of one user's reward"
     assert stated.trust == model
     assert "everybody: every user's features and arm, and whether an answer came: they are public" in str(stated)
     assert 0.99 < stated.epsilon <= 1.0

@@ -121,6 +121,8 @@ class LinTSRewards(Policy[State]):
             raise InvalidBudget("delta", 0.0, "a number in (0, 1): only local answers are pure")
         if self.privacy.calibration != "tight":
             raise InvalidArgument("calibration", self.privacy.calibration, '"tight": there is no printed noise')
+        if self.privacy.model == "local" and self.privacy.protocol not in ("default", "auto"):
+            raise InvalidArgument("protocol", self.privacy.protocol, "left out: a reward is answered with one bit")
         _ = self.schedule
 
     @cached_property
@@ -185,20 +187,22 @@ class LinTSRewards(Policy[State]):
 
     @cached_property
     def channel(self) -> Channel:
-        """The calibrated protocols for the private sums; a user is in no more batches than there are."""
-        often = min(self.privacy.participations, len(self._sizes))
-        privacy = replace(self.privacy, participations=often)
+        """The calibrated protocols for the private sums."""
+        privacy = self.privacy
         if not self._answers:
             return open_channel(privacy, domain=self.domain, sizes=self._sizes)
         assert privacy.budget is not None
-        answered = LocalSigns.calibrate(domain=self.domain, budget=privacy.budget, participations=often)
+        answered = LocalSigns.calibrate(
+            domain=self.domain, budget=privacy.budget, participations=privacy.participations
+        )
         return Channel(protocols=dict.fromkeys(self._sizes.counts(), answered), sizes=self._sizes)
 
     @cached_property
     def guarantee(self) -> Guarantee:
         """What is promised for a reward, and that features are public."""
         stated = self.channel.guarantee
-        return replace(stated, protects=PROTECTS, observers=(*stated.observers, *_PUBLIC))
+        observers = (*stated.observers, *_PUBLIC)
+        return replace(stated, protects=PROTECTS, adjacency="replacement of one user's reward", observers=observers)
 
     @property
     def bits_per_user(self) -> int:
