@@ -163,9 +163,9 @@ class LinTSRewards(Policy[State]):
         """When the policy learns."""
         if isinstance(self.batch, Schedule):
             return self.batch
-        if self.batch is None or self.batch == "auto":
-            return self._informed()
-        if isinstance(self.batch, str):
+        if self.batch is None or isinstance(self.batch, str):
+            if self.batch in (None, "auto"):
+                return self._informed()
             raise InvalidArgument("batch", self.batch, 'a whole number, a schedule or "auto"')
         size = require.whole("batch", self.batch, least=2 if self.privacy.model == "shuffle" else 1)
         if size > self.horizon:
