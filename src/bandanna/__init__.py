@@ -8,280 +8,158 @@ from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 
-_HOMES = {
-    "Agent": "bandanna.agent",
-    "Decision": "bandanna.agent",
-    "Accountant": "bandanna.accounting.accountant",
-    "ApproxDP": "bandanna.accounting.budgets",
-    "PureDP": "bandanna.accounting.budgets",
-    "RenyiDP": "bandanna.accounting.budgets",
-    "ZCDP": "bandanna.accounting.budgets",
-    "ExplicitPolicy": "bandanna.accounting.definitions",
-    "Guarantee": "bandanna.accounting.guarantee",
-    "Ledger": "bandanna.accounting.ledger",
-    "LedgerStore": "bandanna.accounting.ledger",
-    "LedgerView": "bandanna.accounting.view",
-    "MemoryStore": "bandanna.accounting.ledger",
-    "SQLiteStore": "bandanna.accounting.stores",
-    "Ball": "bandanna.core.domain",
-    "Box": "bandanna.core.domain",
-    "Domain": "bandanna.core.domain",
-    "Statistic": "bandanna.core.domain",
-    "Estimate": "bandanna.core.estimate",
-    "LinearReport": "bandanna.core.report",
-    "Bits": "bandanna.core.shapes",
-    "SymmetricMatrix": "bandanna.core.shapes",
-    "ContinualSum": "bandanna.counters",
-    "BandannaError": "bandanna.errors",
-    "FastNoise": "bandanna.mechanisms.sources",
-    "NoiseSource": "bandanna.mechanisms.sources",
-    "SecureNoise": "bandanna.mechanisms.sources",
-    "Ask": "bandanna.policies.base",
-    "Assigned": "bandanna.policies.base",
-    "Choice": "bandanna.device.choice",
-    "Frozen": "bandanna.policies.base",
-    "Played": "bandanna.policies.base",
-    "Policy": "bandanna.policies.base",
-    "Until": "bandanna.policies.base",
-    "Anytime": "bandanna.policies.linear.anytime",
-    "PaperConfidence": "bandanna.policies.linear.confidence",
-    "BGLinUCB": "bandanna.policies.glm",
-    "ECOLog": "bandanna.policies.glm",
-    "GLMJDP": "bandanna.policies.glm",
-    "GLMSDP": "bandanna.policies.glm",
-    "GLMUCB": "bandanna.policies.glm",
-    "GLOC": "bandanna.policies.glm",
-    "RSGLinUCB": "bandanna.policies.glm",
-    "LinTS": "bandanna.policies.linear.lints",
-    "LinTSRewards": "bandanna.policies.linear.rewards_only",
-    "LinUCB": "bandanna.policies.linear.linucb",
-    "PhasedElimination": "bandanna.policies.distributed.phased_elimination",
-    "Elimination": "bandanna.policies.arms.successive_elimination",
-    "GOPE": "bandanna.policies.arms.gope",
-    "LDPUCB": "bandanna.policies.arms.ldp_ucb",
-    "OFUL": "bandanna.policies.linear.oful",
-    "OFULJDP": "bandanna.policies.linear.oful_jdp",
-    "Thompson": "bandanna.policies.arms.thompson",
-    "UCB1": "bandanna.policies.arms.ucb1",
-    "UCBEpisodes": "bandanna.policies.arms.ucb_episodes",
-    "make": "bandanna.policies.registry",
-    "geometric": "bandanna.policies.linear.schedules",
-    "CentralContinual": "bandanna.protocols",
-    "CentralGaussian": "bandanna.protocols",
-    "CentralLaplace": "bandanna.protocols",
-    "Clear": "bandanna.protocols",
-    "ConcurrentShuffle": "bandanna.protocols",
-    "LocalBits": "bandanna.protocols",
-    "LocalGaussian": "bandanna.protocols",
-    "LocalUnit": "bandanna.protocols",
-    "ShuffleBinomial": "bandanna.protocols",
-    "ShuffleBits": "bandanna.protocols",
-    "ShuffleGaussian": "bandanna.protocols",
-    "open_batch": "bandanna.protocols.opening",
-    "Privacy": "bandanna.protocols.trust",
-    "central": "bandanna.protocols.trust",
-    "concurrent": "bandanna.protocols.trust",
-    "local": "bandanna.protocols.trust",
-    "none": "bandanna.protocols.trust",
-    "shuffle": "bandanna.protocols.trust",
-    "simulate": "bandanna.simulation.engine",
-    "plot_regret": "bandanna.figures.regret",
-    "Result": "bandanna.simulation.result",
+_NAMES = {  # where public names are at home
+    "accounting.accountant": "Accountant",
+    "accounting.budgets": "ApproxDP PureDP RenyiDP ZCDP",
+    "accounting.definitions": "ExplicitPolicy",
+    "accounting.guarantee": "Guarantee",
+    "accounting.ledger": "Ledger LedgerStore MemoryStore",
+    "accounting.stores": "SQLiteStore",
+    "accounting.view": "LedgerView",
+    "agent": "Agent Decision",
+    "core.domain": "Ball Box Domain Statistic",
+    "core.estimate": "Estimate",
+    "core.report": "LinearReport",
+    "core.shapes": "Bits SymmetricMatrix",
+    "counters": "ContinualSum",
+    "device.choice": "Choice",
+    "errors": "BandannaError",
+    "figures.regret": "plot_regret",
+    "mechanisms.sources": "FastNoise NoiseSource SecureNoise",
+    "policies.arms.gope": "GOPE",
+    "policies.arms.ldp_ucb": "LDPUCB",
+    "policies.arms.successive_elimination": "Elimination",
+    "policies.arms.thompson": "Thompson",
+    "policies.arms.ucb1": "UCB1",
+    "policies.arms.ucb_episodes": "UCBEpisodes",
+    "policies.base": "Ask Assigned Frozen Played Policy Until",
+    "policies.distributed.phased_elimination": "PhasedElimination",
+    "policies.glm": "BGLinUCB ECOLog GLMJDP GLMSDP GLMUCB GLOC RSGLinUCB",
+    "policies.linear.anytime": "Anytime",
+    "policies.linear.confidence": "PaperConfidence",
+    "policies.linear.lints": "LinTS",
+    "policies.linear.linucb": "LinUCB",
+    "policies.linear.oful": "OFUL",
+    "policies.linear.oful_jdp": "OFULJDP",
+    "policies.linear.rewards_only": "LinTSRewards",
+    "policies.linear.schedules": "geometric",
+    "policies.registry": "make",
+    "protocols": "CentralContinual CentralGaussian CentralLaplace Clear ConcurrentShuffle LocalBits LocalGaussian "
+    "LocalUnit ShuffleBinomial ShuffleBits ShuffleGaussian",
+    "protocols.opening": "open_batch",
+    "protocols.trust": "Privacy central concurrent local none shuffle",
+    "simulation.engine": "simulate",
+    "simulation.result": "Result",
 }
 _FOLDERS = (
-    "accounting",
-    "agent",
-    "core",
-    "counters",
-    "design",
-    "device",
-    "environments",
-    "errors",
-    "experiments",
-    "figures",
-    "glm",
-    "mechanisms",
-    "policies",
-    "protocols",
-    "simulation",
-    "theory",
+    "accounting agent core counters design device environments errors experiments figures glm mechanisms policies "
+    "protocols simulation theory"
 )
+_HOMES = {name: f"bandanna.{place}" for place, names in _NAMES.items() for name in names.split()}
 
-__all__ = [
-    "Accountant",
-    "Agent",
-    "Anytime",
-    "ApproxDP",
-    "Ask",
-    "Assigned",
-    "BGLinUCB",
-    "Ball",
-    "BandannaError",
-    "Bits",
-    "Box",
-    "CentralContinual",
-    "CentralGaussian",
-    "CentralLaplace",
-    "Choice",
-    "Clear",
-    "ConcurrentShuffle",
-    "ContinualSum",
-    "Decision",
-    "Domain",
-    "ECOLog",
-    "Elimination",
-    "Estimate",
-    "ExplicitPolicy",
-    "FastNoise",
-    "Frozen",
-    "GLMJDP",
-    "GLMSDP",
-    "GLMUCB",
-    "GLOC",
-    "GOPE",
-    "Guarantee",
-    "LDPUCB",
-    "Ledger",
-    "LedgerStore",
-    "LedgerView",
-    "LinTS",
-    "LinTSRewards",
-    "LinUCB",
-    "LinearReport",
-    "LocalBits",
-    "LocalGaussian",
-    "LocalUnit",
-    "MemoryStore",
-    "NoiseSource",
-    "OFUL",
-    "OFULJDP",
-    "PaperConfidence",
-    "PhasedElimination",
-    "Played",
-    "Policy",
-    "Privacy",
-    "PureDP",
-    "RSGLinUCB",
-    "RenyiDP",
-    "Result",
-    "SQLiteStore",
-    "SecureNoise",
-    "ShuffleBinomial",
-    "ShuffleBits",
-    "ShuffleGaussian",
-    "Statistic",
-    "SymmetricMatrix",
-    "Thompson",
-    "UCB1",
-    "UCBEpisodes",
-    "Until",
-    "ZCDP",
-    "__version__",
-    "accounting",
-    "agent",
-    "central",
-    "concurrent",
-    "core",
-    "counters",
-    "design",
-    "device",
-    "environments",
-    "errors",
-    "experiments",
-    "figures",
-    "geometric",
-    "glm",
-    "local",
-    "make",
-    "mechanisms",
-    "none",
-    "open_batch",
-    "plot_regret",
-    "policies",
-    "protocols",
-    "shuffle",
-    "simulate",
-    "simulation",
-    "theory",
-]
+__all__ = sorted(["__version__", *_HOMES, *_FOLDERS.split()])
 
 if TYPE_CHECKING:
-    from bandanna import (
-        accounting,
-        agent,
-        core,
-        counters,
-        design,
-        environments,
-        errors,
-        experiments,
-        figures,
-        glm,
-        mechanisms,
-        policies,
-        protocols,
-        simulation,
-        theory,
-    )
-    from bandanna.accounting.accountant import Accountant
-    from bandanna.accounting.budgets import ZCDP, ApproxDP, PureDP, RenyiDP
-    from bandanna.accounting.definitions import ExplicitPolicy
-    from bandanna.accounting.guarantee import Guarantee
-    from bandanna.accounting.ledger import Ledger, LedgerStore, MemoryStore
-    from bandanna.accounting.stores import SQLiteStore
-    from bandanna.accounting.view import LedgerView
-    from bandanna.agent import Agent, Decision
-    from bandanna.core.domain import Ball, Box, Domain, Statistic
-    from bandanna.core.estimate import Estimate
-    from bandanna.core.report import LinearReport
-    from bandanna.core.shapes import Bits, SymmetricMatrix
-    from bandanna.counters import ContinualSum
-    from bandanna.device.choice import Choice
-    from bandanna.errors import BandannaError
-    from bandanna.figures.regret import plot_regret
-    from bandanna.mechanisms.sources import FastNoise, NoiseSource, SecureNoise
-    from bandanna.policies.arms.gope import GOPE
-    from bandanna.policies.arms.ldp_ucb import LDPUCB
-    from bandanna.policies.arms.successive_elimination import Elimination
-    from bandanna.policies.arms.thompson import Thompson
-    from bandanna.policies.arms.ucb1 import UCB1
-    from bandanna.policies.arms.ucb_episodes import UCBEpisodes
-    from bandanna.policies.base import Ask, Assigned, Frozen, Played, Policy, Until
-    from bandanna.policies.distributed.phased_elimination import PhasedElimination
-    from bandanna.policies.glm import GLMJDP, GLMSDP, GLMUCB, GLOC, BGLinUCB, ECOLog, RSGLinUCB
-    from bandanna.policies.linear.anytime import Anytime
-    from bandanna.policies.linear.confidence import PaperConfidence
-    from bandanna.policies.linear.lints import LinTS
-    from bandanna.policies.linear.linucb import LinUCB
-    from bandanna.policies.linear.oful import OFUL
-    from bandanna.policies.linear.oful_jdp import OFULJDP
-    from bandanna.policies.linear.rewards_only import LinTSRewards
-    from bandanna.policies.linear.schedules import geometric
-    from bandanna.policies.registry import make
-    from bandanna.protocols import (
-        CentralContinual,
-        CentralGaussian,
-        CentralLaplace,
-        Clear,
-        ConcurrentShuffle,
-        LocalBits,
-        LocalGaussian,
-        LocalUnit,
-        ShuffleBinomial,
-        ShuffleBits,
-        ShuffleGaussian,
-    )
-    from bandanna.protocols.opening import open_batch
-    from bandanna.protocols.trust import Privacy, central, concurrent, local, none, shuffle
-    from bandanna.simulation.engine import simulate
-    from bandanna.simulation.result import Result
+    from bandanna import accounting as accounting
+    from bandanna import agent as agent
+    from bandanna import core as core
+    from bandanna import counters as counters
+    from bandanna import design as design
+    from bandanna import environments as environments
+    from bandanna import errors as errors
+    from bandanna import experiments as experiments
+    from bandanna import figures as figures
+    from bandanna import glm as glm
+    from bandanna import mechanisms as mechanisms
+    from bandanna import policies as policies
+    from bandanna import protocols as protocols
+    from bandanna import simulation as simulation
+    from bandanna import theory as theory
+    from bandanna.accounting.accountant import Accountant as Accountant
+    from bandanna.accounting.budgets import ZCDP as ZCDP
+    from bandanna.accounting.budgets import ApproxDP as ApproxDP
+    from bandanna.accounting.budgets import PureDP as PureDP
+    from bandanna.accounting.budgets import RenyiDP as RenyiDP
+    from bandanna.accounting.definitions import ExplicitPolicy as ExplicitPolicy
+    from bandanna.accounting.guarantee import Guarantee as Guarantee
+    from bandanna.accounting.ledger import Ledger as Ledger
+    from bandanna.accounting.ledger import LedgerStore as LedgerStore
+    from bandanna.accounting.ledger import MemoryStore as MemoryStore
+    from bandanna.accounting.stores import SQLiteStore as SQLiteStore
+    from bandanna.accounting.view import LedgerView as LedgerView
+    from bandanna.agent import Agent as Agent
+    from bandanna.agent import Decision as Decision
+    from bandanna.core.domain import Ball as Ball
+    from bandanna.core.domain import Box as Box
+    from bandanna.core.domain import Domain as Domain
+    from bandanna.core.domain import Statistic as Statistic
+    from bandanna.core.estimate import Estimate as Estimate
+    from bandanna.core.report import LinearReport as LinearReport
+    from bandanna.core.shapes import Bits as Bits
+    from bandanna.core.shapes import SymmetricMatrix as SymmetricMatrix
+    from bandanna.counters import ContinualSum as ContinualSum
+    from bandanna.device.choice import Choice as Choice
+    from bandanna.errors import BandannaError as BandannaError
+    from bandanna.figures.regret import plot_regret as plot_regret
+    from bandanna.mechanisms.sources import FastNoise as FastNoise
+    from bandanna.mechanisms.sources import NoiseSource as NoiseSource
+    from bandanna.mechanisms.sources import SecureNoise as SecureNoise
+    from bandanna.policies.arms.gope import GOPE as GOPE
+    from bandanna.policies.arms.ldp_ucb import LDPUCB as LDPUCB
+    from bandanna.policies.arms.successive_elimination import Elimination as Elimination
+    from bandanna.policies.arms.thompson import Thompson as Thompson
+    from bandanna.policies.arms.ucb1 import UCB1 as UCB1
+    from bandanna.policies.arms.ucb_episodes import UCBEpisodes as UCBEpisodes
+    from bandanna.policies.base import Ask as Ask
+    from bandanna.policies.base import Assigned as Assigned
+    from bandanna.policies.base import Frozen as Frozen
+    from bandanna.policies.base import Played as Played
+    from bandanna.policies.base import Policy as Policy
+    from bandanna.policies.base import Until as Until
+    from bandanna.policies.distributed.phased_elimination import PhasedElimination as PhasedElimination
+    from bandanna.policies.glm import GLMJDP as GLMJDP
+    from bandanna.policies.glm import GLMSDP as GLMSDP
+    from bandanna.policies.glm import GLMUCB as GLMUCB
+    from bandanna.policies.glm import GLOC as GLOC
+    from bandanna.policies.glm import BGLinUCB as BGLinUCB
+    from bandanna.policies.glm import ECOLog as ECOLog
+    from bandanna.policies.glm import RSGLinUCB as RSGLinUCB
+    from bandanna.policies.linear.anytime import Anytime as Anytime
+    from bandanna.policies.linear.confidence import PaperConfidence as PaperConfidence
+    from bandanna.policies.linear.lints import LinTS as LinTS
+    from bandanna.policies.linear.linucb import LinUCB as LinUCB
+    from bandanna.policies.linear.oful import OFUL as OFUL
+    from bandanna.policies.linear.oful_jdp import OFULJDP as OFULJDP
+    from bandanna.policies.linear.rewards_only import LinTSRewards as LinTSRewards
+    from bandanna.policies.linear.schedules import geometric as geometric
+    from bandanna.policies.registry import make as make
+    from bandanna.protocols import CentralContinual as CentralContinual
+    from bandanna.protocols import CentralGaussian as CentralGaussian
+    from bandanna.protocols import CentralLaplace as CentralLaplace
+    from bandanna.protocols import Clear as Clear
+    from bandanna.protocols import ConcurrentShuffle as ConcurrentShuffle
+    from bandanna.protocols import LocalBits as LocalBits
+    from bandanna.protocols import LocalGaussian as LocalGaussian
+    from bandanna.protocols import LocalUnit as LocalUnit
+    from bandanna.protocols import ShuffleBinomial as ShuffleBinomial
+    from bandanna.protocols import ShuffleBits as ShuffleBits
+    from bandanna.protocols import ShuffleGaussian as ShuffleGaussian
+    from bandanna.protocols.opening import open_batch as open_batch
+    from bandanna.protocols.trust import Privacy as Privacy
+    from bandanna.protocols.trust import central as central
+    from bandanna.protocols.trust import concurrent as concurrent
+    from bandanna.protocols.trust import local as local
+    from bandanna.protocols.trust import none as none
+    from bandanna.protocols.trust import shuffle as shuffle
+    from bandanna.simulation.engine import simulate as simulate
+    from bandanna.simulation.result import Result as Result
 
 
 def __getattr__(name: str) -> Any:
     """Load a public name when it is first used, so that `import bandanna` costs nothing (PEP 562)."""
     if name in _HOMES:
         value = getattr(importlib.import_module(_HOMES[name]), name)
-    elif name in _FOLDERS:
+    elif name in _FOLDERS.split():
         value = importlib.import_module(f"bandanna.{name}")
     else:
         raise AttributeError(f"module 'bandanna' has no attribute {name!r}", name=name, obj=sys.modules[__name__])

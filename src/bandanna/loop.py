@@ -22,7 +22,6 @@ from bandanna.errors import InvalidArgument
 from bandanna.mechanisms.sources import NoiseSource
 from bandanna.policies.base import Ask, Episode, Frozen, Played
 from bandanna.protocols.base import BatchProtocol, Protocol, StreamProtocol
-from bandanna.protocols.central_gaussian import CentralGaussian
 
 State = TypeVar("State")
 
@@ -55,7 +54,7 @@ def check_group(protocol: Protocol) -> None:
         return
     extremes = np.maximum(np.abs(domain.lower), np.abs(domain.upper))
     longest = domain.bound if isinstance(domain, Ball) else float(np.linalg.norm(extremes))
-    if not isinstance(protocol, CentralGaussian) or longest * math.sqrt(2) > domain.sensitivity * (1 + 1e-9):
+    if not protocol.of_groups or longest * math.sqrt(2) > domain.sensitivity * (1 + 1e-9):
         allowed = "CentralGaussian on reports in a ball around 0: who is in a group is private"
         raise InvalidArgument("ask.protocol", f"{protocol.name} of {domain}", allowed)
 

@@ -231,6 +231,19 @@ def test_the_noise_that_runs_has_the_priced_spread() -> None:
     assert abs(float(np.std(moved)) / optimiser.std - 1) < 5 / math.sqrt(2 * moved.size)
 
 
+@pytest.mark.parametrize(
+    ("name", "budget"), [("GLM-JDP", {"epsilon": 8.0, "delta": 0.02}), ("AdaC-OFUL-JDP", {"rho": 1.0})]
+)
+def test_no_size_of_a_private_group_is_refused(name: str, budget: dict[str, float]) -> None:
+    """A release would be refused by how many users explored: the public horizon decides, before anybody came."""
+    with pytest.raises(InvalidArgument, match="horizon"):
+        make(name, dim=3, horizon=10**10, **budget).init()
+    policy: Any = make(name, dim=3, horizon=10**9, **budget)
+    policy.init()
+    estimate = policy.vector if name == "AdaC-OFUL-JDP" else policy.mechanisms.estimate_o.protocol
+    estimate.check_users(10**9)  # everybody in one group
+
+
 def test_what_is_out_of_range_is_clipped_and_counted() -> None:
     """Features beyond the unit ball would enter the leaves as they are, or be clipped without being counted."""
     arms = np.tile([[3.0, 0.0, 0.0], [0.0, 0.5, 0.0]], (50, 1, 1))

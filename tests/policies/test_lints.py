@@ -229,7 +229,6 @@ def test_who_does_not_answer_says_nothing() -> None:
         {"dim": 3, "n_arms": 2},
         {"features": 3},
         {"dim": 2, "n_arms": 3, "features": 4},
-        {"n_arms": 3, "features": 2, "intercept": True},
         {"dim": 1, "intercept": True},
         {"dim": 2, "batch": "paper"},
         {"dim": 2, "alpha": -1.0},

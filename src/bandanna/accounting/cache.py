@@ -14,11 +14,13 @@ import contextlib
 import hashlib
 import json
 import os
-import tempfile
 from collections.abc import Callable, Mapping
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
+
+from bandanna.errors import BandannaError
+from bandanna.storage.whole import write_whole
 
 VERSION = 1  # part of every key: raise it when a search changes, and old results are no longer found
 
@@ -109,16 +111,8 @@ def _is_plain(result: Any) -> bool:
 
 
 def _write(path: Path, document: dict[str, Any]) -> None:
-    """Write beside the target and rename, so that a reader sees a whole file or none."""
-    try:
+    """A whole file or none, for readers; what cannot be written is not kept."""
+    with contextlib.suppress(OSError, TypeError, ValueError, BandannaError):
+        text = json.dumps(document)
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
-    except OSError:
-        return
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            json.dump(document, file)
-        os.replace(name, path)
-    except (OSError, TypeError, ValueError):
-        with contextlib.suppress(OSError):
-            os.unlink(name)
+        write_whole(path, lambda beside: beside.write_text(text, encoding="utf-8"))

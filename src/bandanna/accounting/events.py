@@ -6,6 +6,7 @@ Sensitivities are those of one user's replacement; the adjacency is fixed here, 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from bandanna.accounting.factorisation import Factorisation
@@ -13,9 +14,23 @@ from bandanna.core import require
 from bandanna.device.caps import CAP_CANDIDATES, CAP_COORDINATES, CAP_STEPS
 from bandanna.errors import InvalidArgument
 
+_ALLOWED: dict[Callable[..., float], tuple[str, ...]] = {
+    require.positive: ("std", "scale", "sensitivity", "shift"),
+    require.whole: ("dim", "users", "trials", "reach", "participations", "times"),
+    require.non_negative: ("grid", "tail"),
+    require.chance: ("probability",),
+}
+
 
 class Event:
-    """Base of all releases. An accountant refuses an event of a class it does not know."""
+    """Base of all releases. An accountant refuses an event of a class it does not know.
+
+    What a parameter of a name may be is the same in all of them, and checked here.
+    """
+
+    def __post_init__(self) -> None:
+        for check, names in _ALLOWED.items():
+            require.store(self, check, *(name for name in names if name in vars(self)))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,11 +56,6 @@ class GaussianEvent(Event):
     dim: int = 1
     grid: float = 0.0
 
-    def __post_init__(self) -> None:
-        require.store(self, require.positive, "std", "sensitivity")
-        require.store(self, require.whole, "dim")
-        require.store(self, require.non_negative, "grid")
-
 
 @dataclass(frozen=True, kw_only=True)
 class DiscreteGaussianEvent(Event):
@@ -54,10 +64,6 @@ class DiscreteGaussianEvent(Event):
     std: float
     shift: float
     dim: int = 1
-
-    def __post_init__(self) -> None:
-        require.store(self, require.positive, "std", "shift")
-        require.store(self, require.whole, "dim")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,11 +75,6 @@ class LaplaceEvent(Event):
     dim: int = 1
     grid: float = 0.0
 
-    def __post_init__(self) -> None:
-        require.store(self, require.positive, "scale", "sensitivity")
-        require.store(self, require.whole, "dim")
-        require.store(self, require.non_negative, "grid")
-
 
 @dataclass(frozen=True, kw_only=True)
 class DiscreteLaplaceEvent(Event):
@@ -82,10 +83,6 @@ class DiscreteLaplaceEvent(Event):
     scale: float
     shift: float
     dim: int = 1
-
-    def __post_init__(self) -> None:
-        require.store(self, require.positive, "scale", "shift")
-        require.store(self, require.whole, "dim")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,12 +122,6 @@ class BinomialEvent(Event):
     probability: float = 0.5
     rounded: bool = True
 
-    def __post_init__(self) -> None:
-        require.store(self, require.whole, "trials")
-        require.store(self, require.positive, "shift")
-        require.store(self, require.whole, "reach", "dim")
-        require.store(self, require.chance, "probability")
-
 
 @dataclass(frozen=True, kw_only=True)
 class ShuffledGaussianEvent(Event):
@@ -144,11 +135,6 @@ class ShuffledGaussianEvent(Event):
     users: int
     dim: int = 1
     tail: float = 0.0
-
-    def __post_init__(self) -> None:
-        require.store(self, require.positive, "std", "sensitivity")
-        require.store(self, require.whole, "users", "dim")
-        require.store(self, require.non_negative, "tail")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -165,11 +151,6 @@ class ContinualEvent(Event):
     participations: int = 1
     dim: int = 1
     grid: float = 0.0
-
-    def __post_init__(self) -> None:
-        require.store(self, require.positive, "std", "sensitivity")
-        require.store(self, require.whole, "participations", "dim")
-        require.store(self, require.non_negative, "grid")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -191,6 +172,3 @@ class RepetitionEvent(Event):
 
     event: Event
     times: int
-
-    def __post_init__(self) -> None:
-        require.store(self, require.whole, "times")

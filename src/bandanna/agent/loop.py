@@ -206,7 +206,9 @@ class Loop:
             return self.clients.played(batch)
         low, high = getattr(self.policy, "reward_range", (0.0, 0.0))
         nothing = float(min(max(0.0, low), high))
-        return self.slots.played(batch, nothing, grouped=len(self.policy.keeps) > 1)
+        rows, missing = self.slots.played(batch, nothing, grouped=len(self.policy.keeps) > 1)
+        later = self.policy.keeps or self.policy.asks_again  # rows that are kept, and saved, say it by zeros alone
+        return (replace(rows, answered=None) if later else rows), missing
 
     def members(self, batch: Batch, arm: int | None) -> list[str]:
         """Who is in an episode, or was assigned an arm of it."""

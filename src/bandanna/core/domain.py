@@ -59,9 +59,9 @@ class Statistic:
         if self.counts is None:
             return int(self.values.shape[-2])
         users = self.counts.sum(axis=-1)
-        if users.min() != users.max():
+        if users.ndim and users.min() != users.max():
             raise InvalidStatistic("counts", np.unique(users).tolist(), "the same number of users in every replicate")
-        return int(users.max())
+        return int(users.max() if users.ndim else users)
 
     def parts(self) -> Iterator[Statistic]:
         """The batch in parts, whose sums add up to its own: here, itself."""

@@ -97,10 +97,10 @@ class Expansion:
         """Newton's method from theta, (R, d), on loss plus (ridge/2) |theta|^2; and whether it stayed within reach."""
         terms, eye = monomials(theta.shape[-1]), ridge * np.eye(theta.shape[-1])
         few, active = len(terms.longer), np.ones(len(theta), dtype=bool)
+        rows = self.table[:, terms.longer].reshape(len(theta), few, -1)  # (R, L, d d)
         for _ in range(6):
             powers = terms.of(theta - self.anchor) * terms.inverse_factorials  # (R, M)
             gradient = (powers[:, None, :] @ self.table)[:, 0] + ridge * theta
-            rows = self.table[:, terms.longer].reshape(len(theta), few, -1)  # (R, L, d d)
             hessian = (powers[:, None, :few] @ rows)[:, 0].reshape(-1, *eye.shape) + eye
             newton = np.asarray(np.linalg.solve(hessian, gradient[..., None])[..., 0], dtype=float)
             theta = np.where(active[:, None], theta - newton, theta)

@@ -149,7 +149,7 @@ def _newton_step(rows: _Rows, theta: Floats, tolerance: float) -> tuple[Floats, 
 
 def judged(link: Link, newton: Floats, theta: Floats, tolerance: float) -> tuple[Floats, NDArray[np.bool_]]:
     """s = M |N| of Newton steps N from theta, (R, d) each, and where the next one, of about s |N|, may be left out."""
-    length, size = np.sqrt(np.sum(newton**2, axis=-1)), np.sqrt(np.sum(theta**2, axis=-1))
+    length, size = np.sqrt((newton**2).sum(axis=-1)), np.sqrt((theta**2).sum(axis=-1))
     reach = np.array([link.concordance(bound) for bound in size.tolist()]) * length  # each by itself
     return reach, np.asarray(length * np.where(reach < 0.1, reach, 1.0) <= tolerance * (1 + size))
 

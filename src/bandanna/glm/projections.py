@@ -75,18 +75,17 @@ def _secular(p: Floats, q: Floats, t: Floats, radius: Floats) -> Floats:
     never leaves it outside.
     """
     q = np.maximum(q, 0.0)
-    outside = np.sqrt(np.sum(q * t**2, axis=-1)) > radius  # (...)
-    bound = np.maximum(radius, 1e-300)
+    outside = np.sqrt((q * t**2).sum(axis=-1)) > radius  # (...)
+    bound, target = np.maximum(radius, 1e-300), p * t
     nu = np.zeros(outside.shape)
-    for _ in range(100):
+    for _ in range(101):
         scale = p + nu[..., None] * q
-        y = p * t / scale
-        length = np.sqrt(np.sum(q * y**2, axis=-1))
+        y = target / scale
+        length = np.sqrt((q * y**2).sum(axis=-1))
         excess = np.where(outside, length / bound - 1, 0.0)
-        if np.all(excess <= 1e-12):
+        left = excess > 1e-12
+        if not left.any():
             break
-        slope = np.sum((q * y) ** 2 / scale, axis=-1)
-        nu = nu + np.where(excess > 1e-12, excess, 0.0) * length**2 / np.maximum(slope, 1e-300)
-    y = p * t / (p + nu[..., None] * q)
-    over = np.sqrt(np.sum(q * y**2, axis=-1)) / bound
-    return np.asarray(np.where(outside[..., None], y / np.maximum(over, 1.0)[..., None], t))
+        slope = ((q * y) ** 2 / scale).sum(axis=-1)
+        nu = nu + np.where(left, excess, 0.0) * length**2 / np.maximum(slope, 1e-300)
+    return np.asarray(np.where(outside[..., None], y / np.maximum(length / bound, 1.0)[..., None], t))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -45,7 +46,7 @@ class Gaussian(Mechanism):
         if self.step > self.std:
             raise InvalidArgument("grid", self.grid, f"at most std = {self.std!r}")
 
-    @property
+    @cached_property
     def step(self) -> float:
         """The grid that is used: the given one, or the default for this noise; 0 is the ideal without a grid."""
         return fine_grid(self.std, self.sensitivity, self.dim) if self.grid is None else self.grid

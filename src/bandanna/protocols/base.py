@@ -47,6 +47,7 @@ class Protocol(ABC):
     name: ClassVar[str]
     trust: ClassVar[str]
     composed: ClassVar[bool] = True  # an event for each participation; False: one event covers all of them
+    of_groups: ClassVar[bool] = False  # a sum tells nothing of how many are in it, at a Gaussian price for any number
 
     def __post_init__(self) -> None:
         a_domain(self.domain)
@@ -135,6 +136,11 @@ class BatchProtocol(Protocol):
     def sums_only(self) -> bool:
         """Whether the law of an estimate depends on the exact sum alone, for any number of users: see `of_total`."""
         return False
+
+    @property
+    def laplace(self) -> tuple[float, float] | None:
+        """Scale in steps of the lattice, and its step, of noise that is Laplace; None: it is sub-Gaussian, of `std`."""
+        return None
 
     @property
     def rounds_rows(self) -> bool:

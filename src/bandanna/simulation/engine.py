@@ -79,6 +79,8 @@ def simulate(
     world = env.begin(streams)
     tally = Tally(checkpoints=checkpoints_for(rounds, checkpoints), n_seeds=n_seeds)
     run = play(policy, world, tally, rounds, path=path)
+    counts = dict(run.counts)
+    repairs = counts.pop("repairs", np.zeros(n_seeds, dtype=np.int64)) if run.repairs is None else run.repairs
     if run.reports is not None and (said := ClippingWarning.of(int(np.sum(run.clipped)), run.reports * n_seeds)):
         warnings.warn(said, stacklevel=2)
     return Result(
@@ -87,14 +89,14 @@ def simulate(
         rewards=tally.rewards,
         releases=run.releases,
         clipped=run.clipped,
-        repairs=run.repairs,
-        bits_per_user=run.bits_per_user,
-        guarantee=run.guarantee,
+        repairs=repairs,
+        bits_per_user=policy.bits_per_user if run.bits_per_user is None else run.bits_per_user,
+        guarantee=policy.guarantee if run.guarantee is None else run.guarantee,
         seconds=time.perf_counter() - began,
         seeds=streams.seeds,
         users=run.users,
         numbers_per_user=run.numbers_per_user,
-        counts=run.counts,
+        counts=counts,
         setting=setting_of(policy, env),
     )
 

@@ -42,7 +42,6 @@ from bandanna.policies.arms.rewards import BITS
 from bandanna.policies.base import Ask, Assigned, Played
 from bandanna.policies.named import APPROX, PURE, algorithm
 from bandanna.protocols.base import FLOAT_BITS, BatchProtocol
-from bandanna.protocols.central_laplace import CentralLaplace
 from bandanna.protocols.opening import NEAR, open_batch
 from bandanna.protocols.trust import Privacy
 
@@ -107,9 +106,10 @@ class Elimination(FiniteArmed[State]):
 
     def _noise_quantile(self, epoch: int, std: float) -> float:
         """Q, in units of the range: the noise of a sum stays below it, except with probability b/(4 K e^2)."""
-        if not self.shuffled and isinstance(self._central, CentralLaplace):
-            steps = self._central.scale * self._log(4, epoch) + 1  # half a step of noise, half a step of rounding
-            return steps * self._central.step / self.domain.width
+        if not self.shuffled and self._central.laplace:
+            scale, step = self._central.laplace
+            steps = scale * self._log(4, epoch) + 1  # half a step of noise, half a step of rounding
+            return steps * step / self.domain.width
         return std * math.sqrt(2 * self._log(8, epoch))
 
     def users(self, epoch: int) -> int:
@@ -183,13 +183,12 @@ class Elimination(FiniteArmed[State]):
 
     def learn(self, state: State, episode: Assigned) -> Generator[Ask, Estimate, State]:
         """One release for every active arm; then drop what is surely not best."""
-        users = int(episode.plays[0])
-        means = np.zeros(len(episode.arms))
-        for step, arm in enumerate(episode.arms):
-            released = yield Ask(protocol=self.protocol(users), arm=int(arm), step=step)
-            total = float(released.total[0])
-            unit = total if self.shuffled else (total - users * self.domain.low) / self.domain.width
-            means[step] = unit / users
+        users, totals = int(episode.plays[0]), np.zeros(len(episode.arms))
+        protocol = self.protocol(users)
+        for step, arm in enumerate(episode.arms.tolist()):
+            totals[step] = (yield Ask(protocol=protocol, arm=arm, step=step)).total[0]
+        units = totals if self.shuffled else (totals - users * self.domain.low) / self.domain.width
+        means = units / users
         keep = means.max() - means <= 2 * self.width(state.epoch)  # the elimination rule
         active = np.zeros(self.n_arms, dtype=bool)
         active[episode.arms[keep]] = True

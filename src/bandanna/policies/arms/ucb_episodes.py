@@ -33,7 +33,6 @@ from bandanna.policies.arms.finite import FiniteArmed, reward_guarantee
 from bandanna.policies.base import Ask, Assigned
 from bandanna.policies.named import ANY, ANY_OF_THEM, PURE, algorithm
 from bandanna.protocols.base import BatchProtocol
-from bandanna.protocols.central_laplace import CentralLaplace
 from bandanna.protocols.opening import open_batch
 from bandanna.theory import finite
 from bandanna.theory.settings import Found, Setting
@@ -100,8 +99,9 @@ class UCBEpisodes(FiniteArmed[State]):
         n = np.maximum(state.lengths, 1).astype(float)
         log_t = self.optimism * np.log(state.rounds + 1.0)[..., None]  # b log t_l
         width = self.domain.width
-        if isinstance(self.protocol, CentralLaplace):
-            bonus = width * np.sqrt(log_t / (2 * n)) + self.protocol.scale * self.protocol.step * log_t / n  # AdaP-UCB
+        if self.protocol.laplace:
+            scale, step = self.protocol.laplace
+            bonus = width * np.sqrt(log_t / (2 * n)) + scale * step * log_t / n  # AdaP-UCB
         else:
             bonus = np.sqrt((width**2 / (2 * n) + 2 * self.protocol.std(1) ** 2 / n**2) * log_t)  # [004, (14)]
         return np.where(state.lengths == 0, math.inf, state.estimates + bonus)

@@ -28,7 +28,6 @@ from numpy.typing import NDArray
 from bandanna.core.arrays import Floats
 from bandanna.design import support_limit
 from bandanna.protocols.base import BatchProtocol
-from bandanna.protocols.central_laplace import CentralLaplace
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,8 +56,8 @@ def exact_width(known: Uncertainty, protocol: BatchProtocol, log: float) -> floa
     """W from the noise of the protocol; `log` is log(1/beta)."""
     variances = known.averaged()
     squares = np.sum(known.gain**2, axis=1)
-    if isinstance(protocol, CentralLaplace):
-        scale = protocol.step * protocol.scale / known.clients
+    if protocol.laplace:
+        scale = math.prod(protocol.laplace) / known.clients
         peaks = scale * np.maximum(np.max(np.abs(known.gain), axis=1), 1e-100)  # the action 0 has no error at all
         return _laplace_width(variances, peaks, scale**2 * squares / peaks**2, log)
     std = protocol.std(known.clients) / known.clients

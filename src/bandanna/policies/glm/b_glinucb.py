@@ -26,7 +26,7 @@ from bandanna.core.linalg import positive_inverse
 from bandanna.glm.likelihood import maximum_likelihood
 from bandanna.glm.projections import onto_ball
 from bandanna.policies.base import Ask, Frozen
-from bandanna.policies.glm.base import PRESETS, InTheClear
+from bandanna.policies.glm.base import InTheClear
 from bandanna.policies.glm.batched import Batched, BatchedState, BatchEstimate
 from bandanna.policies.named import algorithm
 
@@ -38,12 +38,10 @@ class BGLinUCB(InTheClear[BatchedState], Batched):
 
     player = "batches"
 
-    preset: str = "corrected"
     width: float = 1.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require.one_of("preset", self.preset, PRESETS)
         require.store(self, require.positive, "width")
 
     @property

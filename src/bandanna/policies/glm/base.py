@@ -29,7 +29,7 @@ from bandanna.protocols.trust import Privacy, none
 
 State = TypeVar("State")
 
-PRESETS = ("published", "corrected")
+_PRESETS = ("published", "corrected")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,7 +104,13 @@ class GLMPolicy(Policy[State]):
 
 @dataclass(frozen=True, kw_only=True)
 class InTheClear(GLMPolicy[State]):
-    """A policy that is given users' rows as they are."""
+    """A policy that is given users' rows as they are, with constants as published or corrected (`preset`)."""
+
+    preset: str = "corrected"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require.one_of("preset", self.preset, _PRESETS)
 
     @property
     def guarantee(self) -> Guarantee:
@@ -124,11 +130,11 @@ class InTheClear(GLMPolicy[State]):
     @cached_property
     def ask(self) -> Ask:
         """The rows of an episode's users."""
-        return self.ask_of("episode")
+        return Ask(protocol=ClearRows(domain=self.rows))
 
-    def ask_of(self, whose: str, step: int = 0) -> Ask:
+    def ask_of(self, whose: str, step: int) -> Ask:
         """Rows, of some of the users."""
-        return Ask(protocol=ClearRows(domain=self.rows), of=whose, step=step)
+        return Ask(protocol=self.ask.protocol, of=whose, step=step)
 
     def report(self, ask: Ask, played: Played, coins: Coins) -> Statistic:
         """The row itself."""

@@ -24,7 +24,6 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import special
 
-from bandanna.core import require
 from bandanna.core.arrays import Floats
 from bandanna.core.coins import Coins
 from bandanna.core.estimate import Estimate
@@ -32,7 +31,7 @@ from bandanna.core.linalg import inner
 from bandanna.device.choice import Choice
 from bandanna.errors import InvalidArgument
 from bandanna.policies.base import Ask, Frozen
-from bandanna.policies.glm.base import PRESETS, EveryRound, along, optimistic, quadratic, rank_one
+from bandanna.policies.glm.base import EveryRound, along, optimistic, quadratic, rank_one
 from bandanna.policies.named import algorithm
 
 _LAMBDA = 10.0
@@ -56,11 +55,8 @@ class ECOLog(EveryRound[ECOLogState]):
 
     player = "every round"
 
-    preset: str = "corrected"
-
     def __post_init__(self) -> None:
         super().__post_init__()
-        require.one_of("preset", self.preset, PRESETS)
         if self.model.name != "logistic":
             raise InvalidArgument("link", self.link, "logistic: ECOLog is made for it alone")
 

@@ -26,7 +26,7 @@ from bandanna.glm.expansion import Expansion, expandable, no_rows
 from bandanna.glm.likelihood import maximum_likelihood
 from bandanna.glm.projections import onto_ball
 from bandanna.policies.base import Ask, Frozen
-from bandanna.policies.glm.base import PRESETS, EveryRound, along, optimistic, quadratic, rank_one
+from bandanna.policies.glm.base import EveryRound, along, optimistic, quadratic, rank_one
 from bandanna.policies.named import algorithm
 
 _TOLERANCE = 1e-6  # of an estimate
@@ -53,12 +53,10 @@ class GLMUCB(EveryRound[UCBState]):
     keeps = ("everybody",)
     player = "every round"
 
-    preset: str = "corrected"
     refit: int = 1
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require.one_of("preset", self.preset, PRESETS)
         require.store(self, require.whole, "refit")
 
     @property

@@ -17,7 +17,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bandanna.core import require
 from bandanna.core.arrays import Floats
 from bandanna.core.coins import Coins
 from bandanna.core.estimate import Estimate
@@ -25,7 +24,7 @@ from bandanna.core.linalg import inner
 from bandanna.device.choice import Choice
 from bandanna.glm.projections import onto_ball_in_norm
 from bandanna.policies.base import Ask, Frozen
-from bandanna.policies.glm.base import PRESETS, EveryRound, along, optimistic, quadratic, rank_one
+from bandanna.policies.glm.base import EveryRound, along, optimistic, quadratic, rank_one
 from bandanna.policies.named import algorithm
 
 
@@ -47,12 +46,6 @@ class GLOC(EveryRound[GLOCState]):
     """GLOC with the constants of a preset."""
 
     player = "every round"
-
-    preset: str = "corrected"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require.one_of("preset", self.preset, PRESETS)
 
     def init(self, arms: Floats | None = None, replicates: tuple[int, ...] = ()) -> GLOCState:
         """lambda = d."""

@@ -63,7 +63,7 @@ class JDPRules(RarelySwitching[State]):
     @cached_property
     def mechanisms(self) -> JDPMechanisms:
         """Everything that adds noise."""
-        return calibrate(
+        found = calibrate(
             link=self.model,
             dim=self.dim,
             horizon=self.horizon,
@@ -74,6 +74,9 @@ class JDPRules(RarelySwitching[State]):
             steps=self.used.steps,
             calls=(self.used.calls_o, self.used.calls_tau),
         )
+        for estimate in (found.estimate_o, found.estimate_tau):
+            estimate.protocol.check_horizon(self.horizon)  # how many explored is private: no size of a group may decide
+        return found
 
     @cached_property
     def guarantee(self) -> Guarantee:

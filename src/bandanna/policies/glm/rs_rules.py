@@ -31,7 +31,7 @@ from bandanna.core import require
 from bandanna.core.arrays import Floats
 from bandanna.glm.likelihood import maximum_likelihood
 from bandanna.glm.projections import onto_ball, onto_both
-from bandanna.policies.glm.base import PRESETS, InTheClear
+from bandanna.policies.glm.base import InTheClear
 from bandanna.policies.glm.rarely_switching import RarelySwitching
 
 State = TypeVar("State")
@@ -41,12 +41,10 @@ State = TypeVar("State")
 class RSRules(InTheClear[State], RarelySwitching[State]):
     """What the presets differ in."""
 
-    preset: str = "corrected"
     constants: str = "theory"
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require.one_of("preset", self.preset, PRESETS)
         require.one_of("constants", self.constants, ("theory", "published"))
         if self.preset == "published":
             object.__setattr__(self, "constants", "published")

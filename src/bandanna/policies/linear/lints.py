@@ -117,9 +117,9 @@ class LinTS(LinearSums):
 
     def _check_own(self) -> None:
         """Arms with models of their own."""
-        if self.n_arms is None or self.features is None or self.intercept or self.dim not in (0, self.features):
-            given = {"n_arms": self.n_arms, "features": self.features, "dim": self.dim, "intercept": self.intercept}
-            allowed = "n_arms and features, without dim and intercept: a constant is added"
+        if self.n_arms is None or self.features is None or self.dim not in (0, self.features):
+            given = {"n_arms": self.n_arms, "features": self.features, "dim": self.dim}
+            allowed = "n_arms and features, without dim: a constant is added"
             raise InvalidArgument(", ".join(given), tuple(given.values()), allowed)
         require.store(self, require.whole, "n_arms", least=2)
         require.store(self, require.whole, "features")

@@ -160,6 +160,7 @@ class OFULJDP(Policy[State]):
             )
             vector = CentralGaussian.calibrate(domain=ball, budget=ZCDP(rho=(1 - self.share) * rho))
             if accountant.satisfies(CompositionEvent(events=(matrix.event, vector.event)), budget):
+                vector.check_horizon(self.horizon)  # how many are in an episode's sum may be private
                 return Ask(protocol=matrix), Ask(protocol=vector, of=self.keeps[0], last=True, step=1)
         raise CalibrationError(f"no noise for matrix and vector meets {budget}")
 

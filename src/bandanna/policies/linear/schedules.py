@@ -140,7 +140,7 @@ def informed(privacy: Privacy, *, domain: Domain, dim: int, horizon: int, blocks
     with std that of one batch's noise: a fresh batch must outweigh its matrix of noise, whose norm is about r sqrt d,
     in each of d directions. In the shuffle model, where every batch pays anew, batches double if there are many; where
     users return, they pay in all of them, and few batches are better: then they double or grow threefold. Local noise
-    does not depend on the batches. Public numbers only.
+    does not depend on the batches. With `blocks`, at least 2 d users for each. Public numbers only.
     """
     least, returning = 2 * dim * blocks, privacy.participations if privacy.model != "local" else 1
     ratio = 1.5 if returning == 1 else 2.0 if returning < 5 else 3.0
@@ -148,7 +148,7 @@ def informed(privacy: Privacy, *, domain: Domain, dim: int, horizon: int, blocks
         assert privacy.budget is not None
         often = min(returning, max(1, math.ceil(math.log(max(2, horizon / least), ratio))))
         std = CentralGaussian.calibrate(domain=domain, budget=privacy.budget, participations=often).noise_std
-        wanted = 3 * max(1, dim - 1) ** 1.5 * math.sqrt(1.5) * std * blocks
+        wanted = 3 * max(1, dim - 1) ** 1.5 * math.sqrt(1.5) * std
         least = round(min(max(least, wanted), 2.0**62))
     first = max(2, min(horizon // 8, least))
     doubling = privacy.model == "shuffle" and horizon > 500 * first

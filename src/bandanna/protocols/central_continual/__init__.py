@@ -16,18 +16,18 @@ from bandanna.core import require
 from bandanna.core.arrays import Floats
 from bandanna.core.domain import Domain, Statistic
 from bandanna.core.estimate import Estimate
-from bandanna.device import Plain
 from bandanna.errors import InvalidArgument
 from bandanna.mechanisms.continual import ContinualGaussian
 from bandanna.mechanisms.sources import Draws, NoiseSource
 from bandanna.protocols.base import StreamProtocol, checked_path, stated_delta
 from bandanna.protocols.central_continual import law, privacy
 from bandanna.protocols.central_continual.analyzer import PrefixSums, Running
-from bandanna.protocols.roles import Gathering, Held
+from bandanna.protocols.roles import Held
+from bandanna.protocols.trusted import Trusted
 
 
 @dataclass(frozen=True, kw_only=True)
-class CentralContinual(StreamProtocol):
+class CentralContinual(Trusted, StreamProtocol):
     """Prefix sums of the stream of batch sums, through a factorisation A = B C of the prefix-sum matrix.
 
     Privacy: mu = M0 Delta_2 |C| / std for all prefixes together, M0 participations in the stream.
@@ -85,16 +85,6 @@ class CentralContinual(StreamProtocol):
     def observers(self) -> tuple[tuple[str, str], ...]:
         """The server is trusted."""
         return (("the trusted server", "every user's statistic"), ("everybody else", "all noisy prefix sums"))
-
-    @cached_property
-    def device(self) -> Plain:
-        """Sends the statistic itself."""
-        return Plain(domain=self.domain)
-
-    @cached_property
-    def mixer(self) -> Gathering:
-        """The server keeps every row until its step is released."""
-        return Gathering(domain=self.domain)
 
     @cached_property
     def analyzer(self) -> PrefixSums:

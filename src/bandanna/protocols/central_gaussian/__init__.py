@@ -11,21 +11,20 @@ from bandanna.accounting.budgets import Budget
 from bandanna.accounting.events import GaussianEvent
 from bandanna.core import require
 from bandanna.core.arrays import Floats
-from bandanna.core.domain import Domain, Statistic
+from bandanna.core.domain import Domain
 from bandanna.core.estimate import Estimate
 from bandanna.core.sums import LARGEST_SUM
-from bandanna.device import Plain
 from bandanna.errors import InvalidArgument
 from bandanna.mechanisms.gaussian import Gaussian
-from bandanna.mechanisms.sources import Draws, NoiseSource
-from bandanna.protocols.base import BatchProtocol, stated_delta
+from bandanna.mechanisms.sources import NoiseSource
+from bandanna.protocols.base import stated_delta
 from bandanna.protocols.central_gaussian import analyzer, privacy
 from bandanna.protocols.central_gaussian.analyzer import NoisySum
-from bandanna.protocols.roles import Gathering
+from bandanna.protocols.trusted import TrustedSum
 
 
 @dataclass(frozen=True, kw_only=True)
-class CentralGaussian(BatchProtocol):
+class CentralGaussian(TrustedSum):
     """sum_i x_i + N(0, std^2 I), added by the server.
 
     Privacy: mu = sqrt(M) Delta_2 / std for M participations in separate batches (see `privacy.calibrate`).
@@ -35,6 +34,7 @@ class CentralGaussian(BatchProtocol):
 
     name: ClassVar[str] = "central_gaussian"
     trust: ClassVar[str] = "central"
+    of_groups: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -58,48 +58,30 @@ class CentralGaussian(BatchProtocol):
         """One Gaussian release."""
         return self.mechanism.event
 
-    @property
-    def observers(self) -> tuple[tuple[str, str], ...]:
-        """The server is trusted."""
-        return (("the trusted server", "every user's statistic"), ("everybody else", "the noisy sums"))
-
-    @cached_property
-    def device(self) -> Plain:
-        """Sends the statistic itself."""
-        return Plain(domain=self.domain)
-
-    @cached_property
-    def mixer(self) -> Gathering:
-        """The server keeps every row until it is released."""
-        return Gathering(domain=self.domain)
-
     @cached_property
     def analyzer(self) -> NoisySum:
         """Sum and noise."""
         return NoisySum(domain=self.domain, mechanism=self.mechanism)
 
-    def draws(self, users: int) -> Draws:
-        """Noise on the sum."""
-        return Draws(gaussians=self.domain.dim, numbers=users * self.domain.dim)
-
     def std(self, users: int) -> float:
         """The same for every batch size."""
         return self.noise_std
 
-    def check_users(self, users: int) -> None:
+    @cached_property
+    def most_users(self) -> int:
         """So few that their sum is on the grid whatever their statistics are: a refusal must tell nothing of them."""
-        most = math.floor(LARGEST_SUM * (self.mechanism.step / self.domain.reach) * (1 - 1e-9))
-        if users > most:
-            raise InvalidArgument("batch", users, f"at most {most} users with noise as fine as this")
+        return math.floor(LARGEST_SUM * (self.mechanism.step / self.domain.reach) * (1 - 1e-9))
 
-    def law(self, statistic: Statistic, source: NoiseSource) -> Estimate:
-        """Already one draw per batch."""
-        return self.of_total(statistic.total(), statistic.users, source)
+    def check_users(self, users: int) -> None:
+        """At most so many."""
+        if users > self.most_users:
+            raise InvalidArgument("batch", users, f"at most {self.most_users} users with noise as fine as this")
 
-    @property
-    def sums_only(self) -> bool:
-        """The server adds noise to the sum."""
-        return True
+    def check_horizon(self, horizon: int) -> None:
+        """For sums over a group whose size is private: refuse before anything is known of it, by what is public."""
+        if horizon > self.most_users:
+            allowed = f"at most {self.most_users}: a group of all users is the largest that noise as fine as this takes"
+            raise InvalidArgument("horizon", horizon, allowed)
 
     def of_total(self, total: Floats, users: int, source: NoiseSource) -> Estimate:
         """The sum and its noise."""

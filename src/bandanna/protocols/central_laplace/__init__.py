@@ -13,20 +13,18 @@ from bandanna.accounting.budgets import Budget
 from bandanna.accounting.events import DiscreteLaplaceEvent
 from bandanna.core import require
 from bandanna.core.arrays import Floats
-from bandanna.core.domain import Domain, Statistic
+from bandanna.core.domain import Domain
 from bandanna.core.estimate import Estimate
-from bandanna.device import Plain
 from bandanna.errors import InvalidArgument
 from bandanna.mechanisms.laplace import DiscreteLaplace
-from bandanna.mechanisms.sources import Draws, NoiseSource
-from bandanna.protocols.base import BatchProtocol
-from bandanna.protocols.central_laplace import analyzer, privacy
+from bandanna.mechanisms.sources import NoiseSource
+from bandanna.protocols.central_laplace import privacy
 from bandanna.protocols.central_laplace.analyzer import LatticeSum
-from bandanna.protocols.roles import Gathering
+from bandanna.protocols.trusted import TrustedSum
 
 
 @dataclass(frozen=True, kw_only=True)
-class CentralLaplace(BatchProtocol):
+class CentralLaplace(TrustedSum):
     """h (round(sum_i x_i / h) + Z), Z_k discrete Laplace of `scale` lattice steps, added by the server.
 
     The lattice has `steps` steps in the domain's widest coordinate: h = reach / steps. Noise is drawn as integers by
@@ -75,29 +73,15 @@ class CentralLaplace(BatchProtocol):
         """One discrete Laplace release."""
         return self.mechanism.event
 
-    @property
-    def observers(self) -> tuple[tuple[str, str], ...]:
-        """The server is trusted."""
-        return (("the trusted server", "every user's statistic"), ("everybody else", "the noisy sums"))
-
-    @cached_property
-    def device(self) -> Plain:
-        """Sends the statistic itself."""
-        return Plain(domain=self.domain)
-
-    @cached_property
-    def mixer(self) -> Gathering:
-        """The server keeps every row until it is released."""
-        return Gathering(domain=self.domain)
-
     @cached_property
     def analyzer(self) -> LatticeSum:
         """Sum, rounding and noise."""
         return LatticeSum(domain=self.domain, step=self.step, mechanism=self.mechanism)
 
-    def draws(self, users: int) -> Draws:
-        """Noise on the sum."""
-        return Draws(gaussians=self.domain.dim, numbers=users * self.domain.dim)
+    @property
+    def laplace(self) -> tuple[float, float]:
+        """Scale and h."""
+        return self.scale, self.step
 
     def std(self, users: int) -> float:
         """The same for every batch size."""
@@ -108,18 +92,9 @@ class CentralLaplace(BatchProtocol):
         if users > (most := privacy.most_users(self.steps)):
             raise InvalidArgument("batch", users, f"at most {most} users on a lattice of {self.steps} steps")
 
-    def law(self, statistic: Statistic, source: NoiseSource) -> Estimate:
-        """Already one draw per batch."""
-        return self.of_total(statistic.total(), statistic.users, source)
-
-    @property
-    def sums_only(self) -> bool:
-        """The server adds noise to the sum."""
-        return True
-
     def of_total(self, total: Floats, users: int, source: NoiseSource) -> Estimate:
         """The sum and its noise."""
         self.check_users(users)
         offset = users * self.domain.origin
         counts = np.rint((total - offset) / self.step).astype(np.int64)
-        return analyzer.noisy(counts, users, self.domain, self.step, self.mechanism, source)
+        return self.analyzer.estimate(counts, users, source)

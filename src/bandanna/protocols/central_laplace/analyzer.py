@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-
-import numpy as np
+from functools import cached_property
 
 from bandanna.core.arrays import Ints
 from bandanna.core.domain import Domain
@@ -26,12 +25,13 @@ class LatticeSum(Analyzer):
     def analyze(self, state: None, view: Held, source: NoiseSource) -> tuple[None, Estimate]:
         """(..., users, dim) -> (..., dim)."""
         counts = steps(*exact_total(view.numbers, self.domain), self.step)
-        return state, noisy(counts, view.users, self.domain, self.step, self.mechanism, source)
+        return state, self.estimate(counts, view.users, source)
 
+    def estimate(self, counts: Ints, users: int, source: NoiseSource) -> Estimate:
+        """A total relative to the origin, in steps of the lattice, plus its noise, (..., dim)."""
+        released = self.step * self.mechanism.release(counts, source)
+        return Estimate(total=released + users * self.domain.origin, count=users, variance=self._variance)
 
-def noisy(
-    counts: Ints, users: int, domain: Domain, step: float, mechanism: DiscreteLaplace, source: NoiseSource
-) -> Estimate:
-    """A total relative to the origin, in steps of the lattice, plus its noise, (..., dim)."""
-    released = np.asarray(step * mechanism.release(counts, source), dtype=float)
-    return Estimate(total=released + users * domain.origin, count=users, variance=step**2 * mechanism.variance)
+    @cached_property
+    def _variance(self) -> float:
+        return self.step**2 * self.mechanism.variance

@@ -9,17 +9,16 @@ from typing import ClassVar
 from bandanna.accounting.budgets import Budget
 from bandanna.accounting.events import ClearEvent, Event
 from bandanna.core.arrays import Floats
-from bandanna.core.domain import Domain, Statistic
+from bandanna.core.domain import Domain
 from bandanna.core.estimate import Estimate
-from bandanna.device import Plain
-from bandanna.mechanisms.sources import NoiseSource
-from bandanna.protocols.base import BatchProtocol, stated_delta
+from bandanna.mechanisms.sources import Draws, NoiseSource
+from bandanna.protocols.base import stated_delta
 from bandanna.protocols.clear.analyzer import PlainSum
-from bandanna.protocols.roles import Gathering
+from bandanna.protocols.trusted import TrustedSum
 
 
 @dataclass(frozen=True, kw_only=True)
-class Clear(BatchProtocol):
+class Clear(TrustedSum):
     """Plain sums of plain statistics.
 
     Privacy: none.
@@ -44,32 +43,17 @@ class Clear(BatchProtocol):
         return (("the server", "every user's statistic"),)
 
     @cached_property
-    def device(self) -> Plain:
-        """Sends the statistic itself."""
-        return Plain(domain=self.domain)
-
-    @cached_property
-    def mixer(self) -> Gathering:
-        """The server keeps every row."""
-        return Gathering(domain=self.domain)
-
-    @cached_property
     def analyzer(self) -> PlainSum:
         """The sum."""
         return PlainSum(domain=self.domain)
 
+    def draws(self, users: int) -> Draws:
+        """Nothing is drawn."""
+        return Draws(numbers=users * self.domain.dim)
+
     def std(self, users: int) -> float:
         """No noise."""
         return 0.0
-
-    def law(self, statistic: Statistic, source: NoiseSource) -> Estimate:
-        """The sum."""
-        return self.of_total(statistic.total(), statistic.users, source)
-
-    @property
-    def sums_only(self) -> bool:
-        """The sum itself."""
-        return True
 
     def of_total(self, total: Floats, users: int, source: NoiseSource) -> Estimate:
         """The sum."""

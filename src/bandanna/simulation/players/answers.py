@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from bandanna.core.arrays import Floats
 from bandanna.core.coins import Coins
 from bandanna.core.domain import Statistic
 from bandanna.core.estimate import Estimate
@@ -33,6 +34,8 @@ class Answers:
         self.policy, self.source, self.coins, self.path = policy, source, coins, path
         self.stream = source if stream is None else stream
         self.desk, self.clipped, self.releases = Desk(), np.zeros((), dtype=np.int64), 0
+        self._sums: dict[int, tuple[Floats, int]] = {}  # of every arm, and their number of users ...
+        self._sums_of: tuple[Any, Any] = (None, None)  # ... of these rows, by this protocol
 
     def learn(self, state: Any, episode: Episode, played: Played) -> Any:
         """The state after an episode with these rows."""
@@ -47,15 +50,34 @@ class Answers:
 
     def _answer(self, ask: Ask, played: Played) -> Estimate:
         self.releases += 1
+        sums = ask.protocol if isinstance(ask.protocol, BatchProtocol) and ask.protocol.sums_only else None
+        if sums is not None and ask.arm is not None and ask.at is None and played.counts is not None:
+            return sums.of_total(*self._sum_of(ask, ask.arm, played), self.source)
         statistic = self.policy.report(ask, self.desk.rows(ask, played), self.coins)
         if ask.of == "episode" and (ask.step == 0 or ask.arm is not None):  # every row once
             self.clipped = self.clipped + statistic.clipped
-        if isinstance(ask.protocol, BatchProtocol) and ask.of == "episode" and ask.protocol.sums_only:
+        if sums is not None and ask.of == "episode":
             users = _most_users(statistic)  # seeds may have different numbers of users
-            return ask.protocol.of_total(statistic.total(), users, self.source)
+            return sums.of_total(statistic.total(), users, self.source)
         source = self.stream if isinstance(ask.protocol, StreamProtocol) else self.source
         self.desk, estimate = self.desk.release(ask, statistic, source, path=self.path)
         return estimate
+
+    def _sum_of(self, ask: Ask, arm: int, played: Played) -> tuple[Floats, int]:
+        """Exact sum and number of an arm's users; all arms are reported at once, each a replicate of the same rows."""
+        rows_before, protocol = self._sums_of
+        if rows_before is not played or protocol is not ask.protocol:
+            assert played.arms is not None
+            assert played.counts is not None
+            each = np.count_nonzero(played.arms == played.arms[0])  # rows of an arm, which stand together
+            counts = played.counts.reshape(-1, each)
+            rows = Played(rewards=played.rewards.reshape(-1, each), counts=counts)
+            reports = self.policy.report(ask, rows, self.coins)
+            sums = zip(reports.total(), counts.sum(axis=1).tolist(), strict=True)
+            self._sums = dict(zip(played.arms[::each].tolist(), sums, strict=True))
+            self._sums_of = played, ask.protocol
+            self.clipped = self.clipped + reports.clipped.sum()
+        return self._sums.get(arm, (np.zeros(ask.protocol.domain.dim), 0))  # nobody was given it
 
 
 def _most_users(statistic: Statistic) -> int:

@@ -23,16 +23,7 @@ def play(policy: Policy[Any], world: World, tally: Tally, rounds: int, *, path: 
     pulls = Pulls(world, getattr(policy, "domain", None), tally, path=path)
     played = _side_by_side if policy.side_by_side else _one_by_one
     releases, users, counts = played(policy, world, pulls, rounds, path)
-    return Run(
-        guarantee=policy.guarantee,
-        releases=releases,
-        users=users,
-        clipped=pulls.clipped,
-        repairs=np.zeros(tally.n_seeds, dtype=np.int64),
-        bits_per_user=policy.bits_per_user,
-        numbers_per_user=1,
-        counts=counts,
-    )
+    return Run(releases=releases, users=users, clipped=pulls.clipped, numbers_per_user=1, counts=counts)
 
 
 def _side_by_side(

@@ -32,17 +32,7 @@ def play(policy: Any, world: World, tally: Tally, rounds: int, *, path: str) -> 
         if episode.released and playing == episode.users:
             state = answers.learn(state, episode, rows)
             releases, users = releases + 1, users + playing
-    counts = policy.counts(state)
-    return Run(
-        guarantee=policy.guarantee,
-        releases=releases,
-        users=users,
-        reports=rounds,
-        clipped=clipped,
-        repairs=counts.pop("repairs"),
-        bits_per_user=policy.bits_per_user,
-        counts=counts,
-    )
+    return Run(releases=releases, users=users, reports=rounds, clipped=clipped, counts=policy.counts(state))
 
 
 def _collect(

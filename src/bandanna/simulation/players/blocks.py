@@ -48,13 +48,10 @@ def play(policy: Any, world: World, tally: Tally, rounds: int, *, path: str) -> 
         clipped += chunk.played(run.actions[:, span.start : span.stop], tally)[2]
     counts = {"explorations": np.sum(run.groups == 0, axis=1)} | policy.counts(run.state)
     return Run(
-        guarantee=policy.guarantee,
         releases=0 if policy.privacy.model == "none" else rounds,
         users=rounds,
         reports=rounds,
         clipped=clipped,
-        repairs=counts.pop("repairs", np.zeros(seeds, dtype=np.int64)),
-        bits_per_user=policy.bits_per_user,
         numbers_per_user=policy.numbers_per_user,
         counts=counts,
     )

@@ -44,13 +44,5 @@ def play(policy: Any, world: World, tally: Tally, rounds: int, *, path: str) -> 
                 features[:, done - 1], rewards[:, done - 1] = row.features[:, 0], row.rewards[:, 0]  # type: ignore[index]
             state = close(policy.learn(state, policy.episode(state)), answer)
         clipped += chunk.played(actions, tally)[2]
-    return Run(
-        guarantee=policy.guarantee,
-        releases=0 if policy.privacy.model == "none" else rounds,
-        users=rounds,
-        reports=rounds,
-        clipped=clipped,
-        repairs=np.zeros(seeds, dtype=np.int64),
-        bits_per_user=policy.bits_per_user,
-        counts=policy.counts(state),
-    )
+    releases = 0 if policy.privacy.model == "none" else rounds
+    return Run(releases=releases, users=rounds, reports=rounds, clipped=clipped, counts=policy.counts(state))

@@ -38,12 +38,4 @@ def play(policy: Policy[Any], world: World, tally: Tally, rounds: int, *, path: 
         tally.steady(gaps[seeds, chosen], 1)
         tally.rewards += rewards[:, 0]
         state = answers.learn(state, episode, Played(rewards=rewards, arms=arms))
-    return Run(
-        guarantee=policy.guarantee,
-        releases=rounds,
-        users=rounds,
-        clipped=answers.clipped,
-        repairs=np.zeros(tally.n_seeds, dtype=np.int64),
-        bits_per_user=policy.bits_per_user,
-        numbers_per_user=1,
-    )
+    return Run(releases=rounds, users=rounds, clipped=answers.clipped, numbers_per_user=1)

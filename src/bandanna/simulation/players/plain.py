@@ -35,13 +35,10 @@ def play(
         seed.run(rounds)
     counts = [policy.counts(seed.state) for seed in seeds]
     return Run(
-        guarantee=policy.guarantee,
         releases=max(seed.releases for seed in seeds),
         users=max(seed.users for seed in seeds),
         reports=max(seed.users for seed in seeds),
         clipped=np.array([seed.answers.clipped for seed in seeds], dtype=np.int64),
-        repairs=np.array([int(each.pop("repairs", np.zeros(()))) for each in counts], dtype=np.int64),
-        bits_per_user=policy.bits_per_user,
         counts={name: np.array([int(each[name]) for each in counts], dtype=np.int64) for name in counts[0]},
     )
 

@@ -56,11 +56,9 @@ def play(policy: Policy[Any], world: World, tally: Tally, rounds: int, *, path: 
     tally.done, tally.passed = rounds, len(tally.checkpoints)
     counts = {name: np.array([seed.counts[name] for seed in seeds], dtype=np.int64) for name in _COUNTED}
     return Run(
-        guarantee=policy.guarantee,
         releases=int(np.max(counts["phases"])),
         users=int(np.max(counts["clients"])),
         clipped=np.array([seed.clipped for seed in seeds], dtype=np.int64),
-        repairs=np.zeros(tally.n_seeds, dtype=np.int64),
         bits_per_user=max(seed.longest[1] for seed in seeds),
         numbers_per_user=max(seed.longest[0] for seed in seeds),
         counts=counts,

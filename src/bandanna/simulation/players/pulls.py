@@ -37,6 +37,9 @@ class Pulls:
         self.played = np.zeros(len(means), dtype=np.int64)  # rounds
         self._own: dict[int, World] = {}
         self._scale = _scale(world) if path == "law" else None
+        values = np.zeros(0) if self._scale is None else self._scale[0]
+        self._beyond = np.abs(values - np.clip(values, self.low, self.high)) > 1e-9  # values that are clipped, (V,)
+        self._clips = bool(self._beyond.any())
 
     def side_by_side(self, arms: Ints, rounds: Ints) -> Played:
         """One arm of every seed, as many rounds as each has to play (0 is allowed): rows of all seeds, (S, n)."""
@@ -94,10 +97,9 @@ class Pulls:
     def _note(self, seeds: int | slice, counts: Ints) -> None:
         """How often each value of the scale occurred, (..., V)."""
         assert self._scale is not None
-        values = self._scale[0]
-        if values.min() < self.low or values.max() > self.high:
-            self.clipped[seeds] += counts @ (np.abs(values - np.clip(values, self.low, self.high)) > 1e-9)
-        self.tally.rewards[seeds] += counts @ values
+        if self._clips:
+            self.clipped[seeds] += counts @ self._beyond
+        self.tally.rewards[seeds] += counts @ self._scale[0]
 
     def _rows(self, seed: int, arm: int, rounds: int) -> Floats:
         """Every single reward, from the seed's own streams."""

@@ -72,5 +72,6 @@ def _seen(contexts: Floats, policy: Any) -> tuple[Floats, NDArray[np.bool_]]:
     once = contexts[:1] if shared else contexts
     all_finite("contexts", once)
     features = policy.seen(once)
-    moved = np.any(np.abs(features - once) > 1e-9, axis=-1)
+    unmoved = np.zeros((1, *once.shape[1:-1]), dtype=bool)
+    moved = unmoved if features is once else np.any(np.abs(features - once) > 1e-9, axis=-1)
     return (np.broadcast_to(features, contexts.shape) if shared else features), moved

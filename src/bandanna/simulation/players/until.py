@@ -51,13 +51,10 @@ def play(policy: Any, world: World, tally: Tally, rounds: int, *, path: str) -> 
         switches[place] = policy.counts(state)["switches"]
         clipped[place] = answers.clipped
     return Run(
-        guarantee=policy.guarantee,
         releases=int(switches.max()),
         users=int(users.max()),
         reports=rounds,
         clipped=clipped,
-        repairs=np.zeros(tally.n_seeds, dtype=np.int64),
-        bits_per_user=policy.bits_per_user,
         numbers_per_user=policy.dim + 1,
         counts={"switches": switches},
     )
