@@ -42,6 +42,7 @@ _NAMES = {  # where public names are at home
     "policies.linear.linucb": "LinUCB",
     "policies.linear.oful": "OFUL",
     "policies.linear.oful_jdp": "OFULJDP",
+    "policies.linear.rewards_only": "LinTSRewards",
     "policies.linear.schedules": "geometric",
     "policies.registry": "make",
     "protocols": "CentralContinual CentralGaussian CentralLaplace Clear ConcurrentShuffle LocalBits LocalGaussian "
@@ -131,6 +132,7 @@ if TYPE_CHECKING:
     from bandanna.policies.linear.linucb import LinUCB as LinUCB
     from bandanna.policies.linear.oful import OFUL as OFUL
     from bandanna.policies.linear.oful_jdp import OFULJDP as OFULJDP
+    from bandanna.policies.linear.rewards_only import LinTSRewards as LinTSRewards
     from bandanna.policies.linear.schedules import geometric as geometric
     from bandanna.policies.registry import make as make
     from bandanna.protocols import CentralContinual as CentralContinual

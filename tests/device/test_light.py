@@ -9,8 +9,10 @@ import sys
 import pytest
 
 from bandanna.accounting.calibration.binomial import BinomialNoise
+from bandanna.core.domain import Ball
 from bandanna.core.report import LinearReport
 from bandanna.protocols import LocalBits, LocalUnit, Protocol, ShuffleBinomial, ShuffleBits
+from bandanna.protocols.local_bits.signs import LocalSigns
 
 PROTOCOLS: dict[str, Protocol] = {
     "shuffled counts": ShuffleBinomial(
@@ -18,6 +20,7 @@ PROTOCOLS: dict[str, Protocol] = {
     ),
     "shuffled bits": ShuffleBits(noise=BinomialNoise(scale=3.0, trials=40, users=20)),
     "local bits": LocalBits(epsilon=1.0),
+    "local signs": LocalSigns(domain=Ball(dim=3), epsilon=1.0),
     "local unit": LocalUnit(domain=LinearReport(features=3), cosine=0.1, chance=0.8, candidates=3),
 }
 PROGRAM = """

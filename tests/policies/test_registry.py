@@ -112,11 +112,11 @@ def test_a_line_above_a_class_is_all_that_a_name_takes(monkeypatch: pytest.Monke
 
 def test_the_folders_are_the_catalogue() -> None:
     """A policy's names would be missing, or listed in another order."""
-    assert list(ALGORITHMS)[8:15] == ["DPE", "CDP-DPE", "LDP-DPE", "SDP-DPE", "Laplace-DPE", "DPE-FixedU", "PE"]
-    assert list(ALGORITHMS)[15:23] == [
+    assert list(ALGORITHMS)[16:23] == ["DPE", "CDP-DPE", "LDP-DPE", "SDP-DPE", "Laplace-DPE", "DPE-FixedU", "PE"]
+    assert list(ALGORITHMS)[23:31] == [
         *("UCB1", "Thompson", "UCB-episodes", "AdaC-UCB", "AdaP-UCB", "DP-SE", "LDP-UCB", "SDP-SE")
     ]
-    assert len(ALGORITHMS) == 36
+    assert len(ALGORITHMS) == 44
 
 
 def test_privacy_may_be_given_whole() -> None:

@@ -1,4 +1,4 @@
-"""Counts: a statistic on a lattice, hidden among coins; bits, in copies among fair ones or answered at random."""
+"""Counts: a statistic on a lattice, hidden among coins; bits, in copies among fair ones; answers: bits and signs."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bandanna.core import require
+from bandanna.core import require, sums
 from bandanna.core.arrays import Bools, Floats, Ints
+from bandanna.core.domain import Ball
 from bandanna.core.shapes import Bits
 from bandanna.device import lattice
-from bandanna.device.base import Device
+from bandanna.device.base import Device, Messages
 from bandanna.device.noise import NoiseSource
 
 
@@ -74,6 +75,27 @@ class Answer(Device):
     def encode(self, values: Floats, source: NoiseSource) -> Ints:
         """0 or 1 for each bit."""
         return answers(values, self.lie, source).astype(np.int64)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sign(Device):
+    """Randomized response about the sign of a public vector: the vector itself, or its negative with probability `lie`.
+
+    Privacy: pure, epsilon = log((1 - lie) / lie) for the sign; none for the line on which the vector lies. Messages
+    about v and about - v are the same two, since rounding to steps of a grid is odd (`protocols.local_bits.signs`).
+    """
+
+    domain: Ball
+    lie: float
+
+    def __post_init__(self) -> None:
+        require.store(self, require.chance, "lie")
+
+    def encode(self, values: Floats, source: NoiseSource) -> Messages:
+        """One coin for each user."""
+        said = sums.steps_of(values, self.domain.reach) if source.secure else values
+        lies = answers(np.zeros((*values.shape[:-1], 1)), self.lie, source)
+        return np.where(lies, -said, said)
 
 
 def chance_of_one(value: Floats, lie: float) -> Floats:

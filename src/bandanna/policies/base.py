@@ -172,6 +172,7 @@ class Policy(ABC, Generic[State]):
     noise_stream  the random stream of a simulation's noise, where seeds are run one by one
     stream_noise  that of stream protocols' noise, the same unless given
     player        the simulator's exact acceleration for this very class; a subclass that says nothing is played plainly
+    not_here      arguments that one may look for, and where they are instead
     """
 
     trusts: ClassVar[tuple[str, ...]] = ("none",)
@@ -181,6 +182,7 @@ class Policy(ABC, Generic[State]):
     noise_stream: ClassVar[str] = "noise"
     stream_noise: ClassVar[str | None] = None
     player: ClassVar[str] = "plain"
+    not_here: ClassVar[tuple[tuple[str, str], ...]] = ()
 
     horizon: int | None
     privacy: Privacy
@@ -190,6 +192,8 @@ class Policy(ABC, Generic[State]):
         if is_dataclass(cls):
             known = [each.name for each in fields(cls) if each.init]
             for name in named:
+                if name not in known and name in dict(cls.not_here):
+                    raise InvalidArgument(name, named[name], f"left out: {dict(cls.not_here)[name]}")
                 if name not in known:
                     hint = did_you_mean(name, [each for each in known if each not in named])
                     takes = ", ".join(each for each in known if not each.startswith("_"))

@@ -11,6 +11,7 @@ from bandanna.policies.named import ALGORITHMS
 
 _SHOWN = (  # by problem and trust model, in the order of `bandanna list`; what is not here comes last
     *("LinTS", "LinTS-JDP", "LinTS-LDP", "LinTS-SDP", "LinTS-CSDP"),
+    *("LinTS-JDP-rewards", "LinTS-LDP-rewards", "LinTS-SDP-rewards"),
     *("LinUCB", "LinUCB-JDP", "LinUCB-JDP-batched", "LinUCB-LDP", "LinUCB-LDP-batched"),
     *("LinUCB-SDP-Amp", "LinUCB-SDP-Vec", "LinUCB-CSDP"),
     *("DPE", "CDP-DPE", "LDP-DPE", "SDP-DPE", "Laplace-DPE", "DPE-FixedU", "PE"),

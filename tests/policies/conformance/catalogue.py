@@ -1,7 +1,7 @@
 """A small problem for every algorithm by its name, and one for policies that have none: what the laws are held against.
 
-`public` says what everybody may know of the users: which arms there are, and for AdaC-OFUL the contexts. Laws about
-other raw data change only what is not public.
+`public` says what everybody may know of the users: which arms there are, and for AdaC-OFUL and LinTSRewards the
+contexts. Laws about other raw data change only what is not public.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ _PEOPLE = worlds.Population(dim=2, n_arms=4, sigma=0.1)
 
 _LINEAR = {"dim": 3, "horizon": 80, "width": 0.2}
 _SAMPLED = {"dim": 3, "horizon": 80, "intercept": True}
+_PUBLIC = {"public_contexts": True}
 _ARMS = {"n_arms": 3, "horizon": 150}
 _LOGISTIC = {"dim": 2, "horizon": 150, "parameter_bound": 2.0}
 _CLIENTS = {"dim": 2, "horizon": 900}
@@ -78,6 +79,9 @@ NAMED = (
     _case("LinTS-LDP", _FRESH, _SAMPLED, _DP),
     _case("LinTS-SDP", _FRESH, _SAMPLED, _DP),
     _case("LinTS-CSDP", _FRESH, _SAMPLED, _DP),
+    _case("LinTS-JDP-rewards", _FRESH, _SAMPLED, _PUBLIC, _DP, public=True),
+    _case("LinTS-LDP-rewards", _FRESH, _SAMPLED, _PUBLIC, _PURE, public=True),
+    _case("LinTS-SDP-rewards", _FRESH, _SAMPLED, _PUBLIC, _DP, public=True),
     _case("LinUCB", _FRESH, _LINEAR),
     _case("LinUCB-JDP", _FRESH, _LINEAR, _DP),
     _case("LinUCB-JDP-batched", _FRESH, _LINEAR, _DP),

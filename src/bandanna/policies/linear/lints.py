@@ -90,6 +90,7 @@ class LinTS(LinearSums):
     """
 
     player = "frozen"
+    not_here = (("protects", "contexts and rewards are; bd.LinTSRewards(...) protects rewards, of public contexts"),)
 
     dim: int = 0
     horizon: int | None = None  # type: ignore[assignment]

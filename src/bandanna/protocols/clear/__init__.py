@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import ClassVar
 
 from bandanna.accounting.budgets import Budget
-from bandanna.accounting.events import ClearEvent
+from bandanna.accounting.events import ClearEvent, Event
 from bandanna.core.arrays import Floats
 from bandanna.core.domain import Domain
 from bandanna.core.estimate import Estimate
@@ -33,7 +33,7 @@ class Clear(TrustedSum):
         return cls(domain=domain, delta=stated_delta(budget))
 
     @property
-    def event(self) -> ClearEvent:
+    def event(self) -> Event:
         """Raw data is released."""
         return ClearEvent()
 

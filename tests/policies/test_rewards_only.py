@@ -1,0 +1,235 @@
+"""LinTS that protects rewards alone: what is private, what is public, and what is made of both."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import bandanna as bd
+from bandanna import environments as worlds
+from bandanna.accounting import accountant
+from bandanna.accounting.events import NothingEvent
+from bandanna.core.coins import GeneratorCoins
+from bandanna.core.streams import Streams
+from bandanna.errors import InvalidArgument, InvalidBudget
+from bandanna.policies.base import Played
+from bandanna.protocols.local_bits.signs import LocalSigns
+from bandanna.simulation.players.plain import Seed
+from bandanna.simulation.tally import Tally
+
+DP: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-5}
+MODELS = {"central": bd.central(**DP), "local": bd.local(**DP), "shuffle": bd.shuffle(**DP), "none": bd.none()}
+PRIVATE = ("central", "local", "shuffle")
+
+
+def made(model: str, **given: Any) -> bd.LinTSRewards:
+    """A small one; contexts are public unless it is said otherwise."""
+    usual: dict[str, Any] = {"dim": 3, "horizon": 400, "privacy": MODELS[model], "public_contexts": True}
+    return bd.LinTSRewards(**usual | given)
+
+
+def coins() -> GeneratorCoins:
+    """Of devices in a row."""
+    rng = np.random.default_rng(0)
+    return GeneratorCoins(lambda name: rng)
+
+
+def asks(policy: bd.LinTSRewards) -> list[Any]:
+    """The private ask, and the public one."""
+    state = policy.init()
+    episode = policy.episode(state)
+    assert episode is not None
+    steps = policy.learn(state, episode)
+    private = next(steps)
+    public = steps.send(_nothing(private))
+    return [private, public]
+
+
+def _nothing(ask: Any) -> Any:
+    return bd.Clear(domain=ask.protocol.domain).release(
+        ask.protocol.domain.nothing, bd.FastNoise(np.random.default_rng())
+    )
+
+
+@pytest.mark.parametrize("intercept", [False, True])
+@pytest.mark.parametrize("model", PRIVATE)
+def test_one_reward_moves_the_private_sum_by_at_most_one(model: str, intercept: bool) -> None:
+    """Of all corners of features and rewards two reports are farther apart than the sensitivity, or all are nearer."""
+    policy = made(model, intercept=intercept)
+    private, _ = asks(policy)
+    corners = [np.array(signs, dtype=float) for signs in product((-1, 0, 1), repeat=3 - intercept) if any(signs)]
+    features = np.array([scale * x / np.linalg.norm(x) for x in corners for scale in (0.5, 1.0, 7.0)])
+    if intercept:
+        features = np.concatenate([features, np.ones((len(features), 1))], axis=1)
+    rewards = (-3.0, 0.0, 1.0, 9.0)
+    reports = np.array(
+        [
+            policy.report(private, Played(rewards=np.full(len(features), r), features=features), coins()).values
+            for r in rewards
+        ]
+    )
+    same = np.linalg.norm(reports[:, None] - reports[None, :], axis=-1)  # (4, 4, n): another reward, the same features
+    flat = reports.reshape(-1, 3)
+    any_two = np.linalg.norm(flat[:, None] - flat[None, :], axis=-1)
+    domain = private.protocol.domain
+    assert domain.sensitivity == 1.0
+    assert 0.999 < same.max() <= 1.0
+    assert any_two.max() <= 1.0
+    np.testing.assert_array_equal(domain.check(flat), flat)
+
+
+@pytest.mark.parametrize("model", PRIVATE)
+def test_the_public_sum_has_no_reward_in_it_and_no_price(model: str) -> None:
+    """A reward changes what is asked of features, or features cost privacy."""
+    policy, rng = made(model), np.random.default_rng(1)
+    private, public = asks(policy)
+    features = rng.normal(size=(5, 3)) / 3
+    one, two = (
+        policy.report(public, Played(rewards=rng.random(5), features=features), coins()).values for _ in range(2)
+    )
+    assert one.tobytes() == two.tobytes()
+    assert public.protocol.event == NothingEvent()
+    assert not isinstance(private.protocol.event, NothingEvent)
+    assert accountant.epsilon(private.protocol.event, policy.guarantee.delta) <= 1.0
+
+
+def test_bits_of_answers_are_rounded_without_bias() -> None:
+    """Graded rewards are answered with a bias, or with anything else than the ends of their range (5 std. errors)."""
+    policy, users = made("local", intercept=True), 20_000
+    private, _ = asks(policy)
+    assert isinstance(private.protocol, LocalSigns)
+    played = Played(rewards=np.full(users, 0.3), features=np.tile([0.0, 0.6, 1.0], (users, 1)))
+    values = policy.report(private, played, coins()).values
+    assert len(np.unique(values, axis=0)) == 2
+    share = values.mean(axis=0)[1] / np.abs(values[0, 1])  # 2 r - 1
+    assert abs(share + 0.4) < 5 / math.sqrt(users)
+
+
+@pytest.mark.parametrize("model", PRIVATE)
+def test_contexts_that_were_not_declared_public_are_refused(model: str) -> None:
+    """Features of users get into public sums, though nobody has said that everybody may know them."""
+    policy = made(model, public_contexts=False)
+    fresh, fixed = (worlds.LinearContextual(dim=3, n_arms=4, fixed=fixed) for fixed in (False, True))
+    for run in (policy.init, lambda: bd.simulate(policy, fresh), lambda: bd.Agent(policy=policy, test=True, seed=0)):
+        with pytest.raises(InvalidArgument, match=r"public_contexts = False .* bd\.LinTS protects contexts too"):
+            run()
+    assert bd.simulate(policy, fixed).releases
+    agent = bd.Agent(policy=policy, test=True, seed=0, arms=np.eye(3) / 2)
+    with pytest.raises(InvalidArgument, match="arms of this agent stay"):
+        agent.act(np.eye(3))
+    assert agent.act().arm in range(3)
+
+
+def test_other_arguments_that_are_refused() -> None:
+    """A pure budget without pure noise is taken, or printed noise that there is none of; LinTS ignores `protects`."""
+    with pytest.raises(InvalidArgument, match=r"protects = 'rewards' .*bd\.LinTSRewards"):
+        bd.LinTS(dim=3, horizon=100, protects="rewards")  # type: ignore[call-arg]
+    for model in (bd.central, bd.shuffle):
+        with pytest.raises(InvalidBudget, match="only local answers are pure"):
+            made("none", privacy=model(epsilon=1.0, delta=0.0))
+    with pytest.raises(InvalidArgument, match="calibration"):
+        made("none", privacy=bd.local(**DP, calibration="paper"))
+    with pytest.raises(InvalidArgument, match="answered with one bit"):
+        made("none", privacy=bd.local(**DP, protocol="gaussian"))
+    for name, wrong in {"batch": "often", "alpha": -1.0, "intercept": 2, "dim": 0, "horizon": 0}.items():
+        with pytest.raises(InvalidArgument, match=name):
+            made("local", **{name: wrong})
+    with pytest.raises(InvalidArgument, match="batch"):
+        made("local", batch=401)
+
+
+@pytest.mark.parametrize("model", PRIVATE)
+def test_the_promise_is_for_rewards_and_says_what_is_public(model: str) -> None:
+    """The guarantee claims to protect features, hides that they are public, or is not the budget's."""
+    stated = made(model).guarantee
+    assert stated.protects == "a user's reward"
+    assert stated.adjacency == "replacement of one user's reward"
+    assert stated.trust == model
+    assert "everybody: every user's features and arm, and whether an answer came: they are public" in str(stated)
+    assert 0.99 < stated.epsilon <= 1.0
+    assert stated.delta == (0.0 if model == "local" else 1e-5)
+    by_name = bd.make("LinTS-LDP-rewards", dim=3, horizon=50, epsilon=1.0)  # pure
+    assert by_name.guarantee.epsilon <= 1.0
+    assert by_name.bits_per_user == 1
+
+
+@pytest.mark.parametrize("intercept", [False, True])
+@pytest.mark.parametrize("fixed", [False, True])
+def test_without_noise_it_is_lints(intercept: bool, fixed: bool) -> None:
+    """Centring, weights, or the sums of what is public lead to another posterior than LinTS has."""
+    env = worlds.LinearContextual(dim=3, n_arms=5, fixed=fixed)
+    own = made("none", intercept=intercept, batch=40)
+    usual = bd.LinTS(dim=3, horizon=400, intercept=intercept, batch=40)
+    one, two = (bd.simulate(each, env, n_seeds=3, path="messages", seed=2) for each in (own, usual))
+    np.testing.assert_allclose(one.regret, two.regret, rtol=0, atol=1e-9)
+
+
+def misses(model: str, *, intercept: bool) -> float:
+    """Mean chi^2/d of the true parameter under the last posterior of 60 runs: 1 where it is as sure as it should be."""
+    policy = made(model, intercept=intercept, horizon=600, alpha=1.0)
+    env, found = worlds.LinearContextual(dim=3, n_arms=8), []
+    for seed in range(60):
+        tally = Tally(checkpoints=np.array([600]), n_seeds=1)
+        run = Seed(policy, env.begin(Streams([seed])), tally, 0, "law", counterfactual=False)
+        run.run(600)
+        truth = run.world.theta[0] * (math.sqrt(0.5) if intercept else 1.0)  # type: ignore[attr-defined]
+        z = np.linalg.solve(run.state.snapshot.root, policy.theta(run.state.snapshot) - truth)
+        found.append(z @ z / 3)
+    return float(np.mean(found))
+
+
+@pytest.mark.parametrize("intercept", [False, True])
+@pytest.mark.parametrize("model", PRIVATE)
+def test_the_posterior_is_calibrated(model: str, intercept: bool) -> None:
+    """The true parameter lies farther from the mean than the posterior says, or much nearer."""
+    assert 0.5 < misses(model, intercept=intercept) < 1.5
+
+
+@pytest.mark.parametrize("model", ["central", "local"])
+def test_a_posterior_that_forgets_the_noise_is_noticed(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The check would pass a posterior that takes answers for rewards, or noisy sums for exact ones."""
+    assert made("local")._reward_std == pytest.approx(0.5 / math.tanh(0.5))
+    monkeypatch.setattr(bd.LinTSRewards, "_reward_std", 0.5)
+    monkeypatch.setattr(bd.LinTSRewards, "_noise", np.zeros(100))
+    assert misses(model, intercept=True) > 1.5
+
+
+@pytest.mark.parametrize("model", PRIVATE)
+def test_an_agent_pays_for_rewards_alone_and_survives_a_save(model: str, tmp_path: Path) -> None:
+    """Public sums cost budget, secure noise does not run, or a loaded agent goes on from another state."""
+    policy = made(model, intercept=True, batch=20, public_contexts=False, horizon=100)
+    arms = np.concatenate([np.eye(2), np.ones((2, 1))], axis=1)
+    agent, rng = bd.Agent(policy=policy, arms=arms), np.random.default_rng(3)
+    for number in range(70):
+        decision = agent.act()
+        if number % 5:
+            agent.observe(decision.id, float(rng.random()))
+        if number == 45:
+            agent.save(tmp_path / "agent")
+            agent = bd.Agent.load(tmp_path / "agent")
+    assert agent.releases == 3
+    ledger = agent._loop.ledger
+    assert ledger is not None
+    delta = policy.guarantee.delta if model != "local" else 1e-5
+    (batches,) = ledger.store.tasks().values()
+    assert max(accountant.epsilon(event, delta) for event in batches) <= policy.guarantee.epsilon * (1 + 1e-9)
+    snapshot = agent.policy.publish(agent._loop.now.state)
+    assert np.all(np.isfinite(snapshot.theta))
+    gram = policy.public.protocol.domain.unpack(agent._loop.now.state.public)[1] / policy._scale**2  # type: ignore[attr-defined]
+    assert gram[-1, -1] == pytest.approx(48)  # who did not answer is not counted
+
+
+@pytest.mark.parametrize("model", PRIVATE)
+def test_returning_users_pay_for_all_their_batches(model: str) -> None:
+    """Somebody who is in three batches spends more than the budget."""
+    privacy = replace(MODELS[model], participations=3)
+    policy = made(model, privacy=privacy, batch=100)
+    assert policy.guarantee.epsilon <= 1.0 + 1e-9
+    assert policy.guarantee.participations == 3
+    assert bd.simulate(policy, worlds.LinearContextual(dim=3, n_arms=4)).releases
