@@ -202,7 +202,10 @@ CASES: dict[str, Case] = {
             "horizon": 10,
         },
     ),
-    "plan": (bd.plan, {**_arms, **B, "users": 20, "trust": "none", "n_seeds": 2, "seed": 0, "fixed": False}),
+    "plan": (
+        bd.plan,
+        {**_arms, **B, "users": 20, "trust": "none", "n_seeds": 2, "seed": 0, "fixed": False, "search": True},
+    ),
     "LinearContextual": (environments.LinearContextual, {**_arms, "fixed": False, "reward": environments.Bernoulli()}),
     "ArrayEnvironment, means": (environments.ArrayEnvironment, {"arms": ONE, "means": [0.1, 0.2]}),
     "ArrayEnvironment, theta": (environments.ArrayEnvironment, {"arms": ONE, "theta": [0.5, 0.5]}),

@@ -101,6 +101,8 @@ def test_a_search_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     assert local.hopeless
     assert (local.enough, local.tried) == (None, 1_600)
     assert said[-1] == "local: are 1,600 users enough?"
+    (alone,) = plan(**{**SMALL, "epsilon": 0.01, "trust": "local"}, search=False)
+    assert (alone.share, alone.enough, alone.tried) == (local.share, None, None)
 
 
 def test_plain_values(small: dict[str, Forecast]) -> None:
@@ -123,6 +125,7 @@ def test_plain_values(small: dict[str, Forecast]) -> None:
         ("trust", "shufle", "did you mean 'shuffle'?"),
         ("n_seeds", 0, "whole number >= 1"),
         ("fixed", "yes", "True or False"),
+        ("search", 1, "True or False"),
         ("seed", -1, "whole number >= 0"),
     ],
 )

@@ -126,6 +126,7 @@ def plan(
     delta: float = 1e-5,
     trust: str = "all",
     fixed: bool = False,
+    search: bool = True,
     n_seeds: int = 10,
     seed: int = 0,
     progress: Progress = silent,
@@ -136,8 +137,7 @@ def plan(
     users    rounds, one user each
     trust    "none", "central", "shuffle", "local" or "all"
     fixed    whether arms have the same features for everybody; else features are drawn anew for each user
-
-    Where nothing is learned, users are doubled until something is, for as long as that takes seconds.
+    search   whether, where nothing is learned, users are doubled until something is, for as long as that takes seconds
     """
     problem = _Problem(
         dim=require.whole("dim", dim, least=2, most=200),
@@ -147,6 +147,7 @@ def plan(
         fixed=require.flag("fixed", fixed),
         seed=require.whole("seed", seed, least=0, most=require.SEEDS),
     )
+    search = require.flag("search", search)
     users = require.whole("users", users, least=_LEAST, most=10**9)
     n_seeds = require.whole("n_seeds", n_seeds, most=1_000)
     if (numbers := problem.numbers(users, n_seeds)) > _NUMBERS:
@@ -159,7 +160,7 @@ def plan(
     for done, model in enumerate(models):
         progress(done, len(models), f"{n_seeds} x {users:,} users: {model}")
         found = problem.forecast(model, users, n_seeds)
-        if found.hopeless:
+        if found.hopeless and search:
             say = partial(_say, progress, done, len(models))
             found = _with_more(problem, found, min(n_seeds, _SEEDS), say)
         forecasts.append(found)
