@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 import bandanna as bd
 from bandanna import environments
 from bandanna.accounting.factorisation import factorise
+from bandanna.experiments import plan
 from bandanna.protocols.opening import open_local
 
 from .hostile import FIXED, VALUES, answers_or_refuses
@@ -224,6 +225,10 @@ CASES: dict[str, Case] = {
             "horizon": 10,
         },
     ),
+    "plan": (
+        bd.plan,
+        {**_arms, **B, "users": 20, "trust": "none", "n_seeds": 2, "seed": 0, "fixed": False, "search": True},
+    ),
     "LinearContextual": (environments.LinearContextual, {**_arms, "fixed": False, "reward": environments.Bernoulli()}),
     "ArrayEnvironment, means": (environments.ArrayEnvironment, {"arms": ONE, "means": [0.1, 0.2]}),
     "ArrayEnvironment, theta": (environments.ArrayEnvironment, {"arms": ONE, "theta": [0.5, 0.5]}),
@@ -325,8 +330,10 @@ def filled(good: dict[str, Any], name: str, value: Any) -> dict[str, Any]:
 
 @pytest.fixture(autouse=True)
 def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Files that a strange path makes are not here."""
+    """Files that a strange path makes are not here, and no plan takes long."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(plan, "_NUMBERS", 10**6)  # seconds
+    monkeypatch.setattr(plan, "_SEARCH", 10**5)
 
 
 def test_every_public_name_is_here() -> None:

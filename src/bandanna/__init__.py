@@ -24,6 +24,7 @@ _NAMES = {  # where public names are at home
     "counters": "ContinualSum",
     "device.choice": "Choice",
     "errors": "BandannaError",
+    "experiments.plan": "plan",
     "figures.regret": "plot_regret",
     "mechanisms.sources": "FastNoise NoiseSource SecureNoise",
     "policies.arms.gope": "GOPE",
@@ -101,6 +102,7 @@ if TYPE_CHECKING:
     from bandanna.counters import ContinualSum as ContinualSum
     from bandanna.device.choice import Choice as Choice
     from bandanna.errors import BandannaError as BandannaError
+    from bandanna.experiments.plan import plan as plan
     from bandanna.figures.regret import plot_regret as plot_regret
     from bandanna.mechanisms.sources import FastNoise as FastNoise
     from bandanna.mechanisms.sources import NoiseSource as NoiseSource

@@ -12,9 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bandanna import cli
+from bandanna.experiments import plan
 
 CALIBRATE = {"--dim": "2", "--epsilon": "1", "--batch": "20", "--delta": "1e-5"}
 DEMO = {"--horizon": "20", "--seeds": "1", "--out": "figure.svg"}
+PLAN = {"--dim": "2", "--arms": "2", "--users": "20", "--seeds": "2"}
 PAPER = {"--out": "figures", "--horizon": "20", "--seeds": "1", "--jobs": "1"}
 COMMANDS: dict[str, tuple[tuple[str, ...], dict[str, str], tuple[str, ...]]] = {
     "calibrate": (
@@ -22,7 +24,8 @@ COMMANDS: dict[str, tuple[tuple[str, ...], dict[str, str], tuple[str, ...]]] = {
         CALIBRATE,
         ("--std", "--participations", "--horizon", "--mechanism", "--calibration", "--bits-limit"),
     ),
-    "demo": (("demo",), DEMO, ("--epsilon", "--delta", "--width")),
+    "demo": (("demo",), DEMO, ("--epsilon", "--delta", "--policy")),
+    "plan": (("plan",), PLAN, ("--epsilon", "--delta", "--trust")),
     "paper 002 tree": (
         ("paper", "002", "tree"),
         {"--out": "figures"},
@@ -66,6 +69,8 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("file").touch()
     Path("small.toml").write_text(SMALL)
+    monkeypatch.setattr(plan, "_NUMBERS", 10**6)  # seconds
+    monkeypatch.setattr(plan, "_SEARCH", 10**5)
 
 
 def shell(arguments: list[str]) -> tuple[object, str]:
@@ -100,7 +105,8 @@ def refused_or_answered(arguments: list[str]) -> None:
         "calibrate --dim 2 --epsilon 1 --batch 20 --horizon 1e300",
         "calibrate --dim 2 --epsilon 1 --batch 20 --participations 1e30",
         "calibrate --dim 2 --epsilon 1 --batch 20 --bits-limit nan",
-        "demo --width 1e300 --horizon 20 --seeds 1",
+        "demo --policy LinUBC --horizon 20 --seeds 1",
+        "plan --dim 2 --arms 2 --users 1e15",
         "demo --horizon 20 --seeds 1 --out file/figure.png",
         "paper 000 fig1 --horizon 20 --seeds 1 --out file",
         "paper 002 tree --shufflers ²",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from copy import deepcopy
-from dataclasses import fields
+from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any
 
@@ -202,7 +202,8 @@ def test_every_algorithm_can_be_named(name: str) -> None:
     budget = {} if entry.trust == "none" else {"epsilon": 1.0, "delta": 1e-5}
     if entry.kind is not None and "delta" not in entry.options:
         budget.pop("delta", None)  # pure
-    finite = entry.kind is not None and "n_arms" in {each.name for each in fields(entry.kind)}
+    needed = {each.name for each in fields(entry.kind) if each.default is MISSING} if entry.kind is not None else set()
+    finite = "n_arms" in needed
     world = {"environment": {"name": "FiniteArms", "means": [0.2, 0.5, 0.7]}} if finite else {}
     experiment = Experiment.from_dict({**GOOD, **world, "algorithm": [{"name": name, **budget}]})
     assert experiment.curves[0].policy(dim=3, horizon=200).guarantee.trust == entry.trust

@@ -12,6 +12,7 @@ from bandanna.cli.algorithms import algorithms
 from bandanna.cli.calibrate import calibrate
 from bandanna.cli.demo import demo
 from bandanna.cli.paper import paper
+from bandanna.cli.plan import plan
 from bandanna.cli.run import run
 
 app = typer.Typer(
@@ -21,6 +22,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command()(demo)
+app.command()(plan)
 app.command()(calibrate)
 app.command()(run)
 app.command()(paper)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from bandanna.protocols.comparison import Row
 
 
-def _whole(text: str) -> int:
+def whole(text: str) -> int:
     """Whole numbers also in the form 1e6."""
     try:
         number = float(text)
@@ -30,22 +30,22 @@ def calibrate(
     dim: Annotated[
         int,
         typer.Option(
-            help="Feature dimension d; reports have d + d(d+1)/2 coordinates.", parser=_whole, metavar="INTEGER"
+            help="Feature dimension d; reports have d + d(d+1)/2 coordinates.", parser=whole, metavar="INTEGER"
         ),
     ],
-    batch: Annotated[int, typer.Option(help="Users per batch, B.", parser=_whole, metavar="INTEGER")],
+    batch: Annotated[int, typer.Option(help="Users per batch, B.", parser=whole, metavar="INTEGER")],
     epsilon: Annotated[float | None, typer.Option(help="Privacy budget epsilon > 0.")] = None,
     delta: Annotated[float, typer.Option(help="Privacy budget delta in (0, 1).")] = 1e-5,
     std: Annotated[
         float | None, typer.Option(help="Instead of epsilon: which epsilon does noise of this std on the sum give?")
     ] = None,
     participations: Annotated[
-        int, typer.Option(help="Batches that one user may be in, M.", parser=_whole, metavar="INTEGER")
+        int, typer.Option(help="Batches that one user may be in, M.", parser=whole, metavar="INTEGER")
     ] = 1,
     horizon: Annotated[
         int | None,
         typer.Option(
-            help="Steps T of the continual protocol (default: the batch size).", parser=_whole, metavar="INTEGER"
+            help="Steps T of the continual protocol (default: the batch size).", parser=whole, metavar="INTEGER"
         ),
     ] = None,
     mechanism: Annotated[str, typer.Option(help="Continual release: blt, tree, honaker or toeplitz.")] = "blt",

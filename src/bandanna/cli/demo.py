@@ -21,42 +21,45 @@ def demo(
     delta: Annotated[float, typer.Option(help="Privacy budget delta in (0, 1).")] = 1e-5,
     horizon: Annotated[int, typer.Option(help="Rounds, one user each.")] = 20_000,
     seeds: Annotated[int, typer.Option(help="Independent repetitions.")] = 20,
-    width: Annotated[float, typer.Option(help="Multiplier of the confidence radius; 1 is the theorem.")] = 0.2,
+    policy: Annotated[
+        str, typer.Option(help="LinTS, or LinUCB: the papers' algorithm and batches, width 0.2.")
+    ] = "LinTS",
     out: Annotated[
         Path | None, typer.Option(help="Where the figure goes (.png or .svg; default: bandanna-demo.png).")
     ] = None,
 ) -> None:
-    """Run LinUCB without privacy and under every trust model on one problem; print a table, draw a figure.
+    """Run LinTS without privacy and under every trust model on one problem; print a table, draw a figure.
 
-    100 fixed arms in 5 dimensions; every model at the same budget, on its paper's batch schedule.
+    100 fixed arms in 5 dimensions; every model at the same budget. The last row is random play.
     """
-    from bandanna.experiments.trust_models import random_play, trust_models
+    from bandanna.experiments.random_play import random_play
+    from bandanna.experiments.trust_models import problem, trust_models
     from bandanna.figures.regret import plot_regret
 
     figure = _place(out)
     with Bar(shown=True) as bar:
         outcomes = trust_models(
+            policy=policy,
             epsilon=epsilon,
             delta=delta,
             horizon=horizon,
             n_seeds=seeds,
-            width=width,
             progress=lambda done, total, name: bar(done, total, f"{seeds} x {horizon:,} rounds: {name}"),
         )
     typer.echo(
         f"{horizon:,} users, one after the other, are each shown one of 100 arms and answer 1 or 0;"
-        f"\nLinUCB learns which arm to show. {seeds} worlds."
+        f"\n{policy} learns which arm to show. {seeds} worlds."
     )
-    _print(outcomes, idle=random_play(horizon=horizon, n_seeds=seeds))
-    _explain(width, seeds)
+    _print(outcomes, idle=float(random_play(problem(), horizon=horizon, n_seeds=seeds).mean()))
+    _explain(policy, seeds)
     if isinstance(figure, MissingExtra):
         typer.echo(f"No figure: {figure}")
     else:
         title = f"What privacy costs at epsilon = {epsilon:g}, delta = {delta:g}"
         plot_regret({name: outcome.result for name, outcome in outcomes.items()}, figure, title=title)
         typer.echo(f"Figure: {figure}")
-    typer.echo("Next: bandanna calibrate --dim 5 --epsilon 1 --delta 1e-5 --batch 200 --explain")
-    typer.echo("      bandanna demo --epsilon 10 --out stronger-signal.png")
+    typer.echo("Next: bandanna plan --dim 5 --arms 20 --users 20000 --epsilon 1    (your numbers instead)")
+    typer.echo("      bandanna calibrate --dim 5 --epsilon 1 --delta 1e-5 --batch 200 --explain")
     typer.echo("      bandanna list, bandanna run FILE (examples/first.toml is one to copy)")
 
 
@@ -83,15 +86,14 @@ def _print(outcomes: dict[str, Outcome], *, idle: float) -> None:
     print_table(("trust", "regret", "+-", "noise", "bits", "epsilon", "delta"), rows, least=0)
 
 
-def _explain(width: float, seeds: int) -> None:
+def _explain(policy: str, seeds: int) -> None:
     """What the columns mean."""
     error = "its standard error" if seeds > 1 else "with one seed no standard error"
     for line in (
         f"regret: answers of 1 lost against always showing the best arm, and {error}",
         "noise: standard deviation in each coordinate of the last released sum",
         "bits: of one user's report; epsilon, delta: what is really guaranteed",
-        f"width = {width:g}: how boldly it explores; 1 is what the theorem needs, less is what practitioners run,",
-        "  and privacy does not depend on it: compare with --width " + ("0.2" if width == 1 else "1"),
+        "compare with --policy " + ("LinUCB, the papers' algorithm" if policy == "LinTS" else "LinTS"),
     ):
         typer.echo(f"  {line}")
 

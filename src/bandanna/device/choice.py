@@ -37,7 +37,9 @@ class Sampled(Choice):
     @property
     def probabilities(self) -> Floats:
         """Of the chosen arms, (*R, n)."""
-        return self.chances()
+        if "_known" not in vars(self):
+            vars(self)["_known"] = self.chances()
+        return np.asarray(vars(self)["_known"])
 
 
 def certain(actions: Ints, groups: Ints | None = None) -> Choice:

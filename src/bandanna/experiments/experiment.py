@@ -182,7 +182,7 @@ class Experiment:
                 raise InvalidArgument(f"{curve.table}.label", curve.label, other)
             seen[curve.label] = curve.table
             policy = curve.policy(dim=world.dim, horizon=self.horizon)
-            if getattr(policy, "n_arms", world.n_arms) != world.n_arms:  # made for unit vectors, one for each arm
+            if getattr(policy, "n_arms", None) not in (None, world.n_arms):  # made for unit vectors, one for each arm
                 allowed = f"one that reads features, as {self.environment['name']} has them; this one is for FiniteArms"
                 raise InvalidArgument(f"{curve.table}.name", curve.algorithm, allowed)
 

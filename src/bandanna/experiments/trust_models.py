@@ -1,18 +1,30 @@
-"""What privacy costs: LinUCB under every trust model on one problem, each on the schedule of its paper."""
+"""What privacy costs: one algorithm under every trust model on one problem."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
-from bandanna.core.streams import Streams
+from bandanna.core import require
 from bandanna.environments.linear import LinearContextual
 from bandanna.experiments.workers import Progress, silent
 from bandanna.policies.registry import make
 from bandanna.simulation.engine import simulate
 from bandanna.simulation.result import Result
+
+POLICIES: dict[str, dict[str, str]] = {
+    "LinTS": {"no privacy": "LinTS", "central": "LinTS-JDP", "shuffle": "LinTS-SDP", "local": "LinTS-LDP"},
+    "LinUCB": {
+        "no privacy": "LinUCB",
+        "central": "LinUCB-JDP-batched",
+        "shuffle": "LinUCB-SDP-Vec",
+        "local": "LinUCB-LDP-batched",
+    },
+}
+_SETTINGS: dict[str, dict[str, Any]] = {  # the last feature of the world is a constant
+    "LinTS": {"intercept": True},
+    "LinUCB": {"batch": "paper", "width": 0.2, "confidence": "lemma"},
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,39 +37,33 @@ class Outcome:
 
 def trust_models(
     *,
+    policy: str = "LinTS",
     dim: int = 5,
     n_arms: int = 100,
     horizon: int = 20_000,
     epsilon: float = 1.0,
     delta: float = 1e-5,
-    width: float = 0.2,
     n_seeds: int = 20,
     seed: int = 0,
     progress: Progress = silent,
 ) -> dict[str, Outcome]:
     """No privacy, a central server, a shuffler and nobody trusted, with fixed arms and the same worlds for all.
 
-    Batches: T^{1/2} (no privacy, central), T^{3/5} (shuffle), T^{3/4} (local). Radii are those of the papers' lemma.
+    "LinTS" runs as it comes, with an intercept; "LinUCB" with width 0.2 on the papers' batches: T^{1/2} (no privacy,
+    central), T^{3/5} (shuffle), T^{3/4} (local), and radii of the papers' lemma.
     """
-    env = LinearContextual(dim=dim, n_arms=n_arms, fixed=True)
-    problem: dict[str, Any] = {"dim": dim, "horizon": horizon, "width": width, "confidence": "lemma"}
-    budget: dict[str, Any] = {"epsilon": epsilon, "delta": delta}
-    models = {
-        "no privacy": make("LinUCB", batch="paper", **problem),
-        "central": make("LinUCB-JDP-batched", **problem, **budget),
-        "shuffle": make("LinUCB-SDP-Vec", **problem, **budget),
-        "local": make("LinUCB-LDP-batched", **problem, **budget),
-    }
+    names = POLICIES[require.one_of("policy", policy, tuple(POLICIES))]
+    env = problem(dim=dim, n_arms=n_arms)
     outcomes = {}
-    for done, (name, policy) in enumerate(models.items()):
-        progress(done, len(models), name)
-        result = simulate(policy, env, n_seeds=n_seeds, seed=seed)
-        outcomes[name] = Outcome(result=result, noise_std=float(policy.channel.prefix_std()[-1]))
+    for done, (trust, name) in enumerate(names.items()):
+        progress(done, len(names), trust)
+        budget = {} if trust == "no privacy" else {"epsilon": epsilon, "delta": delta}
+        made = make(name, dim=dim, horizon=horizon, **_SETTINGS[policy], **budget)
+        result = simulate(made, env, n_seeds=n_seeds, seed=seed)
+        outcomes[trust] = Outcome(result=result, noise_std=float(made.channel.prefix_std()[-1]))
     return outcomes
 
 
-def random_play(*, dim: int = 5, n_arms: int = 100, horizon: int = 20_000, n_seeds: int = 20, seed: int = 0) -> float:
-    """Expected regret, in the same worlds, of taking an arm at random in every round: what is left without learning."""
-    world = LinearContextual(dim=dim, n_arms=n_arms, fixed=True).begin(Streams(range(seed, seed + n_seeds)))
-    means = world.means(world.contexts(0, 1))  # (S, 1, K)
-    return horizon * float(np.mean(np.max(means, axis=-1) - np.mean(means, axis=-1)))
+def problem(*, dim: int = 5, n_arms: int = 100) -> LinearContextual:
+    """The worlds in which they are compared."""
+    return LinearContextual(dim=dim, n_arms=n_arms, fixed=True)

@@ -93,7 +93,7 @@ def algorithm(
             _suits(name, trust, chosen, (*numbers, *options, *(spends or ())))
         elif trust != "none":
             whole = {"budget": named_budget(name, chosen, budgets)} if budgets else {}
-            spent = {each: chosen.pop(each) for each in options if each in chosen}
+            spent = {each: chosen.pop(each) for each in options if each in chosen and each not in own}
             chosen["privacy"] = getattr(models, trust)(**whole, **(spends or {}), **spent)
         return kind(**chosen)
 
@@ -111,7 +111,7 @@ def algorithm(
             guarantee=guarantee,
             make=make,
             kind=given,
-            options=(*numbers, *options),
+            options=(*numbers, *(each for each in options if each not in own)),
             whole=bool(budgets),
         )
         if name in ALGORITHMS and ALGORITHMS[name].kind.__qualname__ != given.__qualname__:

@@ -34,7 +34,7 @@ from bandanna.core.per_arm import PerArmReport
 from bandanna.core.regression import Regression
 from bandanna.core.report import LinearReport
 from bandanna.device.choice import Choice, Sampled, pick
-from bandanna.errors import InvalidArgument
+from bandanna.errors import InvalidArgument, InvalidStatistic
 from bandanna.policies.base import Frozen
 from bandanna.policies.linear.draws import Draws, Own, Shared
 from bandanna.policies.linear.explore import Uniform, moved
@@ -235,6 +235,8 @@ class LinTS(LinearSums):
 
     def _rows(self, contexts: Floats) -> Floats:
         """As parameters take them: with the constant that arms of their own have, (*R, n, K, d)."""
+        if self.intercept and self.n_arms is None:
+            _one_constant(contexts)
         seen = self.seen(contexts)
         if self.n_arms is None:
             return seen
@@ -295,3 +297,11 @@ class LinTS(LinearSums):
     def facts(self) -> dict[str, Any]:
         """What a result should remember."""
         return {"batch": max(self.channel.sizes.counts()), "participations": self.privacy.participations}
+
+
+def _one_constant(contexts: Floats) -> None:
+    """The arms of one user have one constant: features were forgotten, or stand in another order, where they do not."""
+    last = contexts[..., -1]
+    if np.any(np.max(last, axis=-1) - np.min(last, axis=-1) > 1e-9 * np.max(np.abs(last), axis=-1)):
+        allowed = "the same last feature for all arms of a user, a constant: intercept=True says so"
+        raise InvalidStatistic("contexts", "arms with several last features", allowed)

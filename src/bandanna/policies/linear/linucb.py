@@ -84,7 +84,7 @@ class LinUCB(LinearSums):
                      one that suits bandits (`schedules.concurrent_batch`)
     failure          probability with which the confidence set may fail
     width            multiplier of the radius: 1 is what the theorem needs, smaller explores less and is what
-                     practitioners run (0.2 in `bandanna demo`: up to four times less regret, docs/simulation.md);
+                     practitioners run (0.2: up to four times less regret, docs/simulation.md);
                      privacy does not depend on it
     ridge            least regulariser
     parameter_bound  bound on |theta|

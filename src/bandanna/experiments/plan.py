@@ -1,0 +1,193 @@
+"""Before anybody is asked: what a private linear bandit can be expected to learn from so many users.
+
+LinTS is simulated in `LinearContextual`, a typical linear problem, under each trust model; its regret is stated as a
+share of random play's, so that 0 is knowing the best arm from the start and 1 is having learned nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from bandanna.accounting.guarantee import Guarantee
+from bandanna.core import require
+from bandanna.core.arrays import Floats
+from bandanna.environments.linear import LinearContextual
+from bandanna.errors import InvalidArgument
+from bandanna.experiments.random_play import random_play
+from bandanna.experiments.workers import Progress, silent
+from bandanna.policies.registry import make
+from bandanna.simulation.engine import simulate
+
+TRUST = {"none": "LinTS", "central": "LinTS-JDP", "shuffle": "LinTS-SDP", "local": "LinTS-LDP"}
+HOPELESS = 0.8  # a share above which nothing worth the name is learned
+USEFUL = 0.5  # a share below which it is worth it
+_LEAST = 16  # users: two batches of 2 and somebody who profits
+_NUMBERS = 10**10  # that a plan may draw: a quarter of an hour for each trust model
+_SEARCH = 2 * 10**8  # the same, of the largest simulation of a search: some 20 seconds
+_OTHER = 40  # numbers for each user beside the features
+_SEEDS = 5  # of a search, at most
+
+
+@dataclass(frozen=True, kw_only=True)
+class Forecast:
+    """What is to be expected under one trust model.
+
+    share, stderr  regret by random play's, ratio of means over the seeds, and its standard error (NaN for one seed)
+    regret         mean over the seeds: rewards lost against always choosing the best arm
+    first_batch    users before anything is learned
+    releases       sums that are published
+    enough         if `hopeless`: users, by doubling, of whom the share is below 1/2; None if there were none up to
+                   `tried`, the most that were simulated
+    """
+
+    trust: str
+    users: int
+    share: float
+    stderr: float
+    regret: float
+    first_batch: int
+    releases: int
+    bits_per_user: int
+    guarantee: Guarantee
+    enough: int | None = None
+    tried: int | None = None
+
+    @property
+    def hopeless(self) -> bool:
+        """Nothing is learned: a share above 0.8."""
+        return self.share > HOPELESS
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON; what is unknown is None."""
+        return {
+            "trust": self.trust,
+            "users": self.users,
+            "share": self.share,
+            "stderr": None if math.isnan(self.stderr) else self.stderr,
+            "regret": self.regret,
+            "first_batch": self.first_batch,
+            "releases": self.releases,
+            "bits_per_user": self.bits_per_user,
+            "hopeless": self.hopeless,
+            "enough": self.enough,
+            "tried": self.tried,
+            "guarantee": self.guarantee.to_dict(),
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Problem:
+    """What is simulated, but for the number of users."""
+
+    dim: int
+    n_arms: int
+    epsilon: float
+    delta: float
+    fixed: bool
+    seed: int
+
+    def numbers(self, users: int, n_seeds: int) -> int:
+        """How much there is to draw."""
+        return n_seeds * users * (self.n_arms * self.dim + _OTHER)
+
+    def forecast(self, trust: str, users: int, n_seeds: int) -> Forecast:
+        """One trust model, so many users."""
+        env = LinearContextual(dim=self.dim, n_arms=self.n_arms, fixed=self.fixed)
+        budget = {} if trust == "none" else {"epsilon": self.epsilon, "delta": self.delta}
+        policy = make(TRUST[trust], dim=self.dim, horizon=users, intercept=True, **budget)
+        result = simulate(policy, env, n_seeds=n_seeds, seed=self.seed, checkpoints=1)
+        idle = random_play(env, horizon=users, n_seeds=n_seeds, seed=self.seed)
+        share, stderr = _ratio(result.final_regret, idle)
+        return Forecast(
+            trust=trust,
+            users=users,
+            share=share,
+            stderr=stderr,
+            regret=float(np.mean(result.final_regret)),
+            first_batch=policy.channel.sizes[0],
+            releases=result.releases,
+            bits_per_user=result.bits_per_user,
+            guarantee=result.guarantee,
+        )
+
+
+def plan(
+    *,
+    dim: int,
+    n_arms: int,
+    users: int,
+    epsilon: float = 1.0,
+    delta: float = 1e-5,
+    trust: str = "all",
+    fixed: bool = False,
+    search: bool = True,
+    n_seeds: int = 10,
+    seed: int = 0,
+    progress: Progress = silent,
+) -> tuple[Forecast, ...]:
+    """Expected regret of LinTS as a share of random play's, under one trust model or, with "all", under each of four.
+
+    dim      features, of which the last is a constant (`intercept=True`): at least 2
+    users    rounds, one user each
+    trust    "none", "central", "shuffle", "local" or "all"
+    fixed    whether arms have the same features for everybody; else features are drawn anew for each user
+    search   whether, where nothing is learned, users are doubled until something is, for as long as that takes seconds
+    """
+    problem = _Problem(
+        dim=require.whole("dim", dim, least=2, most=200),
+        n_arms=require.whole("n_arms", n_arms, least=2, most=10_000),
+        epsilon=require.epsilon(epsilon),
+        delta=require.delta(delta),
+        fixed=require.flag("fixed", fixed),
+        seed=require.whole("seed", seed, least=0, most=require.SEEDS),
+    )
+    search = require.flag("search", search)
+    users = require.whole("users", users, least=_LEAST, most=10**9)
+    n_seeds = require.whole("n_seeds", n_seeds, most=1_000)
+    if (numbers := problem.numbers(users, n_seeds)) > _NUMBERS:
+        allowed = (
+            f"fewer, or fewer seeds: these take {numbers:.1e} random numbers, and at most {_NUMBERS:.0e} are drawn"
+        )
+        raise InvalidArgument("users", users, allowed)
+    models = tuple(TRUST) if require.one_of("trust", trust, ("all", *TRUST)) == "all" else (trust,)
+    forecasts = []
+    for done, model in enumerate(models):
+        progress(done, len(models), f"{n_seeds} x {users:,} users: {model}")
+        found = problem.forecast(model, users, n_seeds)
+        if found.hopeless and search:
+            say = partial(_say, progress, done, len(models))
+            found = _with_more(problem, found, min(n_seeds, _SEEDS), say)
+        forecasts.append(found)
+    return tuple(forecasts)
+
+
+def _say(progress: Progress, done: int, total: int, what: str) -> None:
+    progress(done, total, what)
+
+
+def _with_more(problem: _Problem, found: Forecast, n_seeds: int, say: Callable[[str], None]) -> Forecast:
+    """The same forecast, with the number of users that would be enough."""
+    users = found.users
+    while problem.numbers(2 * users, n_seeds) <= _SEARCH:
+        users *= 2
+        say(f"{found.trust}: are {users:,} users enough?")
+        if problem.forecast(found.trust, users, n_seeds).share < USEFUL:
+            return replace(found, enough=users, tried=users)
+    return replace(found, tried=users)
+
+
+def _ratio(regret: Floats, idle: Floats) -> tuple[float, float]:
+    """mean(regret) / mean(idle) and, by the delta method, its standard error: (S,), (S,)."""
+    mean = float(np.mean(idle))
+    if mean == 0:
+        raise InvalidArgument("n_seeds", len(idle), "more: in these worlds all arms are alike")
+    share = float(np.mean(regret)) / mean
+    if len(idle) == 1:
+        return share, math.nan
+    return share, float(np.std(regret - share * idle, ddof=1)) / (math.sqrt(len(idle)) * mean)
