@@ -121,15 +121,19 @@ def concurrent_batch(horizon: int, shufflers: int | str) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class InformedBatches(Schedule):
-    """Batches that grow from `first` by `ratio`; the last, which would teach nobody, is not released."""
+    """Batches that grow from `first` by `ratio`, released while at least half as many users are still to come."""
 
     first: int
     ratio: float
 
     def sizes(self, horizon: int) -> Sizes:
-        """All but the last."""
-        sizes = list(GeometricBatches(first=self.first, ratio=self.ratio).sizes(horizon))
-        return Sizes.of(sizes[:-1] if sum(sizes) == horizon and len(sizes) > 1 else sizes)
+        """Those that somebody learns from; one at least."""
+        sizes: list[int] = []
+        left, size = horizon, self.first
+        while left >= 1.5 * size or not sizes:
+            sizes.append(min(size, left))
+            left, size = left - size, math.ceil(self.first * self.ratio ** len(sizes))
+        return Sizes.of(sizes)
 
 
 def informed(privacy: Privacy, *, domain: Domain, dim: int, horizon: int, blocks: int = 1) -> InformedBatches:
@@ -140,7 +144,7 @@ def informed(privacy: Privacy, *, domain: Domain, dim: int, horizon: int, blocks
     with std that of one batch's noise: a fresh batch must outweigh its matrix of noise, whose norm is about r sqrt d,
     in each of d directions. In the shuffle model, where every batch pays anew, batches double if there are many; where
     users return, they pay in all of them, and few batches are better: then they double or grow threefold. Local noise
-    does not depend on the batches. With `blocks`, at least 2 d users for each. Public numbers only.
+    does not depend on the batches. With `blocks`, at least 7 d users for each. Public numbers only.
     """
     least, returning = 2 * dim * blocks, privacy.participations if privacy.model != "local" else 1
     ratio = 1.5 if returning == 1 else 2.0 if returning < 5 else 3.0
@@ -149,6 +153,7 @@ def informed(privacy: Privacy, *, domain: Domain, dim: int, horizon: int, blocks
         often = min(returning, max(1, math.ceil(math.log(max(2, horizon / least), ratio))))
         std = CentralGaussian.calibrate(domain=domain, budget=privacy.budget, participations=often).noise_std
         wanted = 3 * max(1, dim - 1) ** 1.5 * math.sqrt(1.5) * std
+        wanted = max(wanted, 7 * dim * blocks) if blocks > 1 else wanted
         least = round(min(max(least, wanted), 2.0**62))
     first = max(2, min(horizon // 8, least))
     doubling = privacy.model == "shuffle" and horizon > 500 * first
