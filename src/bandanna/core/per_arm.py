@@ -8,7 +8,7 @@ the sums for a regression on (z, 1), the number of the arm's users among them: w
 of two arms do not exist, and get no noise; np.kron(arm, z) in a report for all arms would have K^2 of them.
 
 Sensitivity: reports in different blocks are orthogonal, so they are at most sqrt 2 R apart, R the largest norm; in
-one block as far as two reports of (z, 1) are (`Weights.diameter`; calibration.md A.7). The larger of the two.
+one block as far as two reports of (z, 1) are (`Weights.diameter`; calibration.md A.8). The larger of the two.
 """
 
 from __future__ import annotations

@@ -108,7 +108,7 @@ class Weights:
         return math.sqrt(square + (self.reward * bound) ** 2 + self.matrix**2 + self.features**2 + self.count**2)
 
     def diameter(self, bound: float) -> float:
-        """The largest distance of two reports (calibration.md A.7).
+        """The largest distance of two reports (calibration.md A.7, A.8).
 
         It is convex in (y, y'), so the signs of full rewards suffice; the largest over t = <z, z'>/|z||z'| grows with
         |z| and |z'|, so both are 1. Then, for opposite and for equal signs,
