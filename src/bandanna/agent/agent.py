@@ -32,6 +32,7 @@ from bandanna.agent.schema import check_arms, check_save, completed
 from bandanna.agent.users import listed
 from bandanna.core import require
 from bandanna.core.arrays import Floats
+from bandanna.core.calling import by_name
 from bandanna.core.memory import require_room
 from bandanna.errors import BandannaError, ClippingWarning, InvalidArgument, SlowReleaseWarning
 from bandanna.policies.base import Assigned, Policy, RunningSums
@@ -76,6 +77,7 @@ class Agent:
     the next one puts things right.
     """
 
+    @by_name("bd.Agent")
     def __init__(
         self,
         *,

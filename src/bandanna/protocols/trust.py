@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from bandanna.accounting.budgets import ZCDP, ApproxDP, Budget, PureDP, RenyiDP
 from bandanna.core import require
+from bandanna.core.calling import by_name
 from bandanna.errors import InvalidArgument, InvalidBudget
 
 _LOCAL = ("default", "gaussian", "unit", "auto")
@@ -76,6 +77,7 @@ def none() -> Privacy:
     return Privacy(model="none")
 
 
+@by_name("bd.central")
 def central(
     *,
     epsilon: float | None = None,
@@ -98,6 +100,7 @@ def central(
     )
 
 
+@by_name("bd.local")
 def local(
     *,
     epsilon: float | None = None,
@@ -124,6 +127,7 @@ def local(
     )
 
 
+@by_name("bd.shuffle")
 def shuffle(
     *,
     epsilon: float | None = None,
@@ -140,6 +144,7 @@ def shuffle(
     )
 
 
+@by_name("bd.concurrent")
 def concurrent(
     *,
     epsilon: float,

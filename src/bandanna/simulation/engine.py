@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from bandanna.core import require
+from bandanna.core.calling import by_name
 from bandanna.core.streams import Streams
 from bandanna.environments.base import Environment
 from bandanna.errors import ClippingWarning, InvalidArgument
@@ -45,6 +46,7 @@ PLAYERS: dict[str, Callable[..., Run]] = {
 }
 
 
+@by_name("bd.simulate")
 def simulate(
     policy: Policy[Any],
     env: Environment,

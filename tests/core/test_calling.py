@@ -1,0 +1,28 @@
+"""Calls by wrong names are answered with the right ones."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import bandanna as bd
+from bandanna.errors import InvalidArgument
+
+
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        (lambda: bd.central(eps=1.0, delta=1e-5), "did you mean 'epsilon'"),  # type: ignore[call-arg]
+        (lambda: bd.shuffle(rho=1.0), "bd.shuffle has no such argument"),  # type: ignore[call-arg]
+        (lambda: bd.concurrent(delta=1e-5), "epsilon"),  # type: ignore[call-arg]
+        (lambda: bd.central(1.0, 1e-5), "without names"),  # type: ignore[misc]
+        (lambda: bd.Agent(bd.LinUCB(dim=2, horizon=5)), r"bd.Agent\(policy=...\)"),  # type: ignore[misc]
+        (lambda: bd.Agent(), "policy"),  # type: ignore[call-arg]
+        (lambda: bd.simulate(bd.LinUCB(dim=2, horizon=5), None, seeds=3), "did you mean 'seed'"),  # type: ignore[arg-type, call-arg]
+    ],
+)
+def test_a_wrong_name_is_answered_with_the_right_one(call: Any, says: str) -> None:
+    """Python's own complaint comes through, or nothing helps to find the argument."""
+    with pytest.raises(InvalidArgument, match=says):
+        call()
