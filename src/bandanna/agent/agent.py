@@ -112,7 +112,7 @@ class Agent:
                 f"a release takes about {self.release_seconds:.2g} seconds, during which nobody is answered: fewer "
                 'features, smaller batches, or release="background" make it shorter',
                 SlowReleaseWarning,
-                stacklevel=2,
+                stacklevel=3,
             )
 
     def _terms(self) -> Any:

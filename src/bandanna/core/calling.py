@@ -50,6 +50,5 @@ def _misplaced(called: str, known: list[str], parameters: Any, given: tuple[Any,
         for name in known
         if parameters[name].default is Parameter.empty and name not in named and name not in places[: len(given)]
     ]
-    return InvalidArgument(
-        absent[0] if absent else "arguments", None, f"{called} needs it: it takes {', '.join(known)}"
-    )
+    missing = absent[0] if absent else "arguments"
+    return InvalidArgument(missing, None, f"{called} needs it: it takes {', '.join(known)}")

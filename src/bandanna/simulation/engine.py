@@ -84,7 +84,7 @@ def simulate(
     counts = dict(run.counts)
     repairs = counts.pop("repairs", np.zeros(n_seeds, dtype=np.int64)) if run.repairs is None else run.repairs
     if run.reports is not None and (said := ClippingWarning.of(int(np.sum(run.clipped)), run.reports * n_seeds)):
-        warnings.warn(said, stacklevel=2)
+        warnings.warn(said, stacklevel=3)
     return Result(
         checkpoints=tally.checkpoints,
         regret=tally.regret,
