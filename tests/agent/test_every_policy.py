@@ -20,6 +20,7 @@ from bandanna.simulation.players import plain
 from bandanna.simulation.result import checkpoints_for
 from bandanna.simulation.tally import Tally
 
+from ..policies.conformance.catalogue import CASES, UNNAMED
 from ..simulation.golden_runs import RUNS
 
 CONTEXTS = {name: envs[-1] if name.startswith("Lin") or "OFUL" in name else envs[0] for name, (_, envs) in RUNS.items()}
@@ -34,8 +35,8 @@ def test_every_name_is_here() -> None:
 
 
 def made(name: str) -> Policy[Any]:
-    """One of the catalogue."""
-    return bd.make(name, **RUNS[name][0])
+    """One of the catalogue, or one that has no name."""
+    return bd.make(name, **RUNS[name][0]) if name in RUNS else CASES[name].policy
 
 
 def some(policy: Any, rng: np.random.Generator) -> Any:
@@ -66,10 +67,11 @@ def as_in_a_simulation(agent: Agent, streams: Streams, monkeypatch: pytest.Monke
     monkeypatch.setattr(release, "NumberedCoins", lambda seed, number: StreamCoins(streams).of(0))
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [*NAMES, *(case.key for case in UNNAMED)])
 def test_simulator_and_agent_learn_alike(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Given the same world, noise and coins, an agent plays another arm or forms another report than the simulator."""
-    policy, env, rounds = made(name), CONTEXTS[name], ROUNDS.get(name, 150)
+    policy, rounds = made(name), ROUNDS.get(name, 150)
+    env, rounds = (CONTEXTS[name], rounds) if name in RUNS else (CASES[name].env, min(rounds, policy.horizon or rounds))
     monkeypatch.setattr(type(policy), "stream_noise", None)  # an agent has one source
     simulated, streams = recorded(policy, monkeypatch), Streams([11])
     tally = Tally(checkpoints=checkpoints_for(rounds, 10), n_seeds=1)
@@ -84,7 +86,8 @@ def test_simulator_and_agent_learn_alike(name: str, monkeypatch: pytest.MonkeyPa
         if not world.fixed:
             contexts = world.contexts(number, 1)
             arms, means = contexts[0, 0], world.means(contexts)[0, 0]
-        decision = agent.act() if agent._loop.arms is not None else agent.act(arms)
+        stay = agent._loop.arms
+        decision = agent.act(arms) if stay is None else agent.act(arms[0]) if stay.of_users else agent.act()
         assert agent.observe(decision.id, float(world.rewards(means[None, decision.arm, None])[0, 0]))
     agent.close()
     assert agent.releases
