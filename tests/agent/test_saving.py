@@ -10,6 +10,7 @@ import stat
 import subprocess
 import sys
 import threading
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from bandanna.agent import Agent
 from bandanna.agent.kinds import ENCODING
 from bandanna.errors import BandannaError, BudgetExceeded, ConflictingRelease, InvalidArgument
 from bandanna.policies.linear.anytime import Anytime
+from bandanna.policies.linear.linucb import LinUCB
 from bandanna.policies.linear.schedules import Schedule
 
 from ..trouble import in_a_fork
@@ -513,3 +515,36 @@ def test_threads_share_an_agent(tmp_path: Path) -> None:
     agent.close()
     assert agent.releases == len(journal(tmp_path / "agent")) == 20
     assert agent.late == agent.missing  # who was overtaken by five others
+
+
+@dataclass(frozen=True)
+class Nameless:
+    """What a policy below knows, which its `init` does not say."""
+
+    inner: Any
+
+
+class Silent(LinUCB):
+    """A policy of one's own whose types are not told."""
+
+    def init(self, arms=None, replicates=()):  # type: ignore[no-untyped-def]
+        """No word about what it returns."""
+        return Nameless(super().init(arms, replicates))
+
+    def episode(self, state: Any) -> Any:
+        """As always."""
+        return super().episode(state.inner)
+
+    def publish(self, state: Any) -> Any:
+        """As always."""
+        return super().publish(state.inner)
+
+    def learn(self, state: Any, episode: Any) -> Any:
+        """As always."""
+        return Nameless((yield from super().learn(state.inner, episode)))
+
+
+def test_a_state_that_cannot_be_saved_is_refused_at_once() -> None:
+    """An agent decides for days, and then cannot be saved."""
+    with pytest.raises(InvalidArgument, match=r"Silent.init must say what it returns, `-> State`"):
+        Agent(policy=Silent(dim=2, horizon=20, batch=5))

@@ -105,6 +105,7 @@ class Agent:
         self._loop.at_once = release == "now"
         self._lock = self._loop.lock
         self._encoding = encoding_of(type(policy))
+        self._can_be_saved()
         self._loop.open_ledger(Journals(agent=self._name, terms=self._terms(), secret=secret, encoding=self._encoding))
         self._background = Background(self.release_due) if release == "background" else None
         if release == "now" and self.release_seconds > _PATIENCE:
@@ -114,6 +115,15 @@ class Agent:
                 SlowReleaseWarning,
                 stacklevel=3,
             )
+
+    def _can_be_saved(self) -> None:
+        """A state that no save can hold is refused before anybody has decided: `save` would be too late."""
+        try:
+            self._encoding.encode(self._loop.progress.state)
+        except InvalidArgument as fault:
+            name, given = type(self.policy).__name__, fault.value
+            allowed = f"{name}.init must say what it returns, `-> State`, a dataclass of numbers, texts and arrays"
+            raise InvalidArgument("policy", f"a state with a {given}", f"{allowed} (docs/own-policy.md)") from None
 
     def _terms(self) -> Any:
         """What the journals are for."""
