@@ -261,3 +261,14 @@ def test_populations_with_printed_noise_from_a_file() -> None:
     document["algorithm"][0]["calibration"] = 3.0
     with pytest.raises(InvalidArgument, match=r"algorithm\[1\]\.calibration"):
         Experiment.from_dict(document)
+
+
+def test_arms_with_models_of_their_own_from_a_file() -> None:
+    """A file cannot say that every arm has a model of its own, or says it of a world with other arms."""
+    document = changed(("environment",), {"name": "DisjointLinear", "dim": 2, "n_arms": 3})
+    document["algorithm"] = [{"name": "LinTS-SDP", "n_arms": 3, "features": 2, "epsilon": 3.0, "delta": 1e-5}]
+    experiment = Experiment.from_dict(document)
+    assert experiment.curves[0].policy(dim=2, horizon=200).domain.n_arms == 3
+    document["algorithm"][0]["n_arms"] = 4
+    with pytest.raises(InvalidArgument, match="n_arms"):
+        Experiment.from_dict(document)

@@ -34,6 +34,7 @@ from bandanna.core import require
 from bandanna.core.spelling import did_you_mean
 from bandanna.environments.arrays import ArrayEnvironment
 from bandanna.environments.base import Environment
+from bandanna.environments.disjoint import DisjointLinear
 from bandanna.environments.drifting import DriftingContexts
 from bandanna.environments.finite import FiniteArms
 from bandanna.environments.glm import GeneralisedLinear, PublishedGLM
@@ -55,6 +56,7 @@ ENVIRONMENTS: dict[str, type[Environment]] = {
     kind.__name__: kind
     for kind in (
         LinearContextual,
+        DisjointLinear,
         PublishedLinear,
         DriftingContexts,
         ArrayEnvironment,
@@ -182,7 +184,11 @@ class Experiment:
                 raise InvalidArgument(f"{curve.table}.label", curve.label, other)
             seen[curve.label] = curve.table
             policy = curve.policy(dim=world.dim, horizon=self.horizon)
-            if getattr(policy, "n_arms", None) not in (None, world.n_arms):  # made for unit vectors, one for each arm
+            if getattr(policy, "n_arms", None) not in (None, world.n_arms):
+                if "n_arms" in curve.arguments:
+                    allowed = f"{world.n_arms}, as many as the environment has"
+                    raise InvalidArgument(f"{curve.table}.n_arms", policy.n_arms, allowed)
+                # made for unit vectors, one for each arm
                 allowed = f"one that reads features, as {self.environment['name']} has them; this one is for FiniteArms"
                 raise InvalidArgument(f"{curve.table}.name", curve.algorithm, allowed)
 
@@ -220,7 +226,9 @@ class _Table:
         models = TRUSTS if is_place(self.name) else (entry.trust.partition(" ")[0],)  # "concurrent shuffle"
         hints = {name: hint for model in models for name, hint in typing.get_type_hints(getattr(trust, model)).items()}
         types = {**hints, **typing.get_type_hints(entry.kind), "name": str, "label": str, "trust": str}
-        own = [f.name for f in fields(entry.kind) if f.init and f.name not in _GIVEN]
+        names = [f.name for f in fields(entry.kind) if f.init]
+        per_arm = ("n_arms",) * ("features" in names)  # says that arms have models of their own
+        own = [name for name in names if name not in _GIVEN or name in per_arm]
         spent = [name for name in ("epsilon", "delta") if name in entry.options]
         chosen = entry.whole or is_place(self.name) or "rho" in self.given  # another way to give a budget
         return self._of(types, ("name", "label", *entry.options, *own), needed=() if chosen else tuple(spent))
