@@ -74,6 +74,16 @@ def test_a_file_names_a_policy_by_its_place(module: Path, tmp_path: Path) -> Non
         np.testing.assert_array_equal(result.regret, there[label].regret)
 
 
+def test_other_code_is_another_experiment(module: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run is continued with the half of its results that another version of one's policy made."""
+    experiment = from_toml(module, "greedy_here:Greedy", 'trust = "shuffle"\nepsilon = 4.0\ndelta = 1e-5')
+    run(experiment, tmp_path / "results", jobs=1)
+    run(experiment, tmp_path / "results", jobs=1, resume=True)
+    monkeypatch.setattr("bandanna.policies.elsewhere.inspect.getsource", lambda _: "other code")
+    with pytest.raises(bd.BandannaError, match=r"What changed: code.greedy_here:Greedy"):
+        run(experiment, tmp_path / "results", jobs=1, resume=True)
+
+
 def test_make_takes_places(module: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """`bd.make` does not know the modules of the working directory, or what a budget is."""
     monkeypatch.chdir(module.parent)

@@ -27,6 +27,7 @@ from bandanna.experiments.experiment import Experiment
 from bandanna.experiments.outputs import plain, stem, write_json
 from bandanna.experiments.workers import Progress, call_all, silent
 from bandanna.policies.base import Policy
+from bandanna.policies.elsewhere import code_of, is_place
 from bandanna.simulation.engine import simulate
 from bandanna.simulation.result import Result
 
@@ -114,6 +115,8 @@ def merged(parts: list[Result]) -> Result:
 def _claim(experiment: Experiment, directory: Path, *, resume: bool) -> None:
     """The directory belongs to one experiment, whose description it carries."""
     record, ours = directory / "experiment.json", {"bandanna": version("bandanna"), **plain(experiment.to_dict())}
+    code = {name: code_of(name) for name in (curve.algorithm for curve in experiment.curves) if is_place(name)}
+    ours |= {"code": code} if code else {}
     if not record.exists():
         if any(directory.glob("blocks/*.csv")):
             raise BandannaError(f"{directory} holds blocks without their experiment.json: choose another directory")

@@ -7,7 +7,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib
+import inspect
 import sys
 from dataclasses import fields, is_dataclass
 from inspect import isabstract, signature
@@ -62,6 +64,16 @@ def algorithm_at(place: str) -> Algorithm:
         kind=kind,
         options=tuple(each for each in ("trust", *options) if each not in own) if "privacy" in own else (),
     )
+
+
+def code_of(place: str) -> str:
+    """A fingerprint of the module that a policy of one's own is in: results of other code are others."""
+    module = sys.modules[_policy(place).__module__]
+    try:
+        source = inspect.getsource(module)
+    except OSError:
+        return "unknown"
+    return hashlib.sha256(source.encode()).hexdigest()[:16]
 
 
 def _policy(place: str) -> type[Any]:
