@@ -78,9 +78,9 @@ class LinTS(LinearSums):
     intercept  whether the last feature is a constant (any number > 0): then reports need about half the noise
                (`InterceptReport`), features count as (z, 1) with |z| <= 1, and theta is in those units
     batch      users per batch, a schedule such as `bd.geometric(first=100, ratio=1.5)`, or "auto": batches that grow,
-               the first as large as the noise asks for (`schedules.informed`); the last teaches nobody: not released
-    alpha      how far devices draw from the mean; 0.5 is within 8 % of the best at epsilon 0.1, 1 and 10, more
-               explores more and has thinner tails; privacy does not depend on it
+               the first as large as the noise asks for, while enough users are left to learn (`schedules.informed`)
+    alpha      how far devices draw from the mean: more explores more and has thinner tails (docs/linear.md has
+               measurements); privacy does not depend on it
     prior      typical size of the parameter (without the constant); None: 1/2 with an intercept, where rewards
                are centred, else 1
     reward_std of one reward about its mean, at most
