@@ -17,7 +17,7 @@ from bandanna.agent import Agent
 from bandanna.agent.kinds import saves_of
 from bandanna.agent.releases import calibrations
 from bandanna.errors import BandannaError, BudgetExceeded
-from bandanna.policies.linear import linucb
+from bandanna.policies.linear import sums
 from bandanna.policies.linear.anytime import Anytime
 
 BUDGET: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-5}
@@ -31,8 +31,8 @@ def policy(**changes: Any) -> bd.LinUCB:
 
 def search_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
     """Calibration finds other noise than before, within the budget, as another version or machine may."""
-    genuine, less = linucb.open_channel, bd.ApproxDP(epsilon=0.99, delta=1e-5)
-    monkeypatch.setattr(linucb, "open_channel", lambda privacy, **rest: genuine(replace(privacy, budget=less), **rest))
+    genuine, less = sums.open_channel, bd.ApproxDP(epsilon=0.99, delta=1e-5)
+    monkeypatch.setattr(sums, "open_channel", lambda privacy, **rest: genuine(replace(privacy, budget=less), **rest))
 
 
 @pytest.mark.parametrize("resaved", [False, True])

@@ -101,4 +101,4 @@ def test_many_releases_keep_tables_of_numbers_only() -> None:
     finally:
         tracemalloc.stop()
     assert agent.releases == 0
-    assert held / rounds < 22
+    assert held / rounds < 26  # three tables of 8 bytes a release

@@ -131,7 +131,7 @@ def test_the_horizon_is_an_error_of_its_own() -> None:
 
 def test_a_recommendation_is_greedy_unless_asked() -> None:
     """`recommend` explores at the cost of people from whom nothing is learned; or never does."""
-    agent = Agent(policy=bd.LinUCB(dim=2, horizon=60, batch=10))
+    agent = Agent(policy=bd.LinUCB(dim=2, horizon=60, batch=10, confidence="lemma"))  # which explores more
     for _ in range(11):
         agent.observe(agent.act([[1.0, 0.0], [1.0, 0.0]]).id, 1.0)  # nothing is known of the second feature
     arms = {"known": [1.0, 0.0], "new": [0.3, 0.9]}

@@ -168,6 +168,9 @@ def test_nobody_is_in_more_batches_than_there_are() -> None:
     often = LinTS(dim=3, horizon=2000, intercept=True, batch=100, privacy=bd.central(**DP, participations=8))
     assert often.channel.stream is None  # independent batches
     assert often.guarantee.epsilon <= 1.0 + 1e-9
+    assert often.guarantee.participations == often.spends.participations == 8
+    once = CentralGaussian.calibrate(domain=often.domain, budget=bd.ApproxDP(**DP))
+    assert often.channel.protocols[100].std(100) == pytest.approx(np.sqrt(8) * once.noise_std, rel=1e-3)
 
 
 def test_without_a_horizon() -> None:
@@ -253,3 +256,55 @@ def test_theta_is_in_units_of_rewards() -> None:
         decision = agent.act(contexts[0, 0])
         agent.observe(decision.id, float(rng.random() < world.means(contexts)[0, 0, decision.arm]))
     np.testing.assert_allclose(agent.theta, world.theta[0] / np.sqrt(2), atol=0.1)
+
+
+def test_long_features_are_clipped_and_tiny_constants_refused() -> None:
+    """A report leaves its domain: by features that are too long, or by numbers that a division makes of them."""
+    policy = LinTS(dim=3, horizon=100, intercept=True)
+    reports = policy.statistic(np.array([[30.0, -40.0, 1.0], [0.3, 0.4, 1.0]]), np.array([1.0, 0.0]))
+    assert reports.clipped == 1
+    np.testing.assert_allclose(reports.values[0, -2:] * 3, [0.6, -0.8])
+    centre, radius = policy.domain.ball
+    assert np.all(np.linalg.norm(reports.values - centre, axis=1) <= radius * (1 + 1e-12))
+    with pytest.raises(InvalidStatistic, match="features"):
+        policy.statistic(np.array([[1e100, 0.0, 1e-250]]), np.array([1.0]))
+
+
+@pytest.mark.parametrize("privacy", [bd.central, bd.shuffle, bd.local], ids=lambda each: each.__name__)
+def test_returning_users_of_few_batches(privacy: Any) -> None:
+    """Ledger and policy count participations differently, and an agent stops at its first release."""
+    policy = LinTS(dim=3, horizon=60, batch=25, intercept=True, privacy=privacy(**DP, participations=5))
+    agent = bd.Agent(policy=policy, test=True, seed=0)
+    arms = np.column_stack([np.eye(2), np.ones(2)])
+    for number in range(60):
+        decision = agent.act(arms, user=number % 25)
+        agent.observe(decision.id, 1.0)
+    assert agent.releases == 2
+    assert agent.ledger is not None
+    assert agent.ledger.spent() <= 1.0 + 1e-9
+
+
+def test_phases_that_would_share_a_person_are_refused() -> None:
+    """Every phase is calibrated for its own few batches, and a person is in all of them."""
+    first = LinTS(dim=3, horizon=300, batch=100, intercept=True, privacy=bd.local(**DP, participations=50))
+    with pytest.raises(InvalidArgument, match="participations"):
+        bd.Anytime(first=first)
+
+
+def test_nobody_is_recorded_where_somebody_is_refused() -> None:
+    """A bad row raises after others of the same call have got their slots."""
+    agent = bd.Agent(policy=LinTS(dim=3, horizon=60, intercept=True), test=True, seed=0)
+    good, bad = [[0.1, 0.2, 1.0], [0.3, 0.1, 1.0]], [[0.1, 0.2, 1.0], [0.3, 0.1, 1.0], [0.0, 0.1, 0.5]]
+    with pytest.raises(InvalidStatistic, match="last feature"):
+        agent.act_many([good, good, bad])
+    assert agent.decisions == 0
+
+
+def test_a_probability_is_the_same_in_any_company() -> None:
+    """The chance of one of two arms depends, in its last bit, on how many decide with it."""
+    rng = np.random.default_rng(0)
+    mean, root, contexts = rng.normal(size=5), rng.normal(size=(5, 5)), rng.normal(size=(40, 2, 5))
+    actions = rng.integers(0, 2, 40)
+    together, _ = chances.of_shared(mean, root, contexts, actions)
+    alone = [chances.of_shared(mean, root, contexts[i : i + 1], actions[i : i + 1])[0][0] for i in range(40)]
+    np.testing.assert_array_equal(together, alone)

@@ -73,7 +73,8 @@ class Loop:
         privacy = self.policy.privacy
         self.journals, self.ledger = journals, None
         if privacy.noisy and privacy.budget is not None:
-            self.ledger = Ledger(budget=privacy.budget, participations=privacy.participations, store=journals)
+            often = getattr(self.policy, "spends", privacy).participations  # nobody is in more batches than there are
+            self.ledger = Ledger(budget=privacy.budget, participations=often, store=journals)
             affordable(self.policy)
 
     def see(self) -> None:
@@ -105,9 +106,11 @@ class Loop:
         """Check everything, then decide for one user after the other, closing episodes on the way."""
         count = len(users)
         self._room_for(count)
+        for _, features in sets:
+            self.policy.seen(features[None])  # refuses what it cannot take
         if self.ledger is not None and self._clients is None:
             admit(users, names=names, made=self.made, batches=self._coming(), slots=self.slots,
-                  store=self.journals, task=TASK, participations=self.ledger.participations)  # fmt: skip
+                  store=self.journals, task=TASK, participations=self.policy.privacy.participations)  # fmt: skip
         self.settled = False
         decisions: list[Decision] = []
         while len(decisions) < count:
@@ -232,7 +235,7 @@ class Loop:
         assert isinstance(batch.episode, Assigned)
         if self.ledger is not None:
             admit([user], names=[name], made=self.made, batches=iter([replace(batch, begin=self.made, users=1)]),
-                  slots=self.slots, store=self.journals, task=TASK, participations=self.ledger.participations,
+                  slots=self.slots, store=self.journals, task=TASK, participations=self.policy.privacy.participations,
                   present=self.clients.users())  # fmt: skip
         return self.clients.join(len(batch.episode.arms), self.session, user)
 

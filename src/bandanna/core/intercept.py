@@ -20,7 +20,7 @@ import numpy as np
 
 from bandanna.core import require
 from bandanna.core.arrays import Bools, Floats, Ints
-from bandanna.core.domain import clip_norm
+from bandanna.core.domain import all_finite, clip_norm
 from bandanna.core.regression import LARGEST_MOVE, Regression, Weights, unit_ball
 from bandanna.core.report import MOST_FEATURES, LinearReport
 from bandanna.errors import InvalidStatistic
@@ -163,4 +163,7 @@ def _parts(x: Floats) -> tuple[Floats, Bools]:
     if not np.all((constant > 0) | absent):
         allowed = "intercept=True says that the last feature is a constant > 0"
         raise InvalidStatistic("features", "a last feature that is not positive", allowed)
-    return np.asarray(x[..., :-1] / np.where(absent, 1.0, constant)), absent
+    with np.errstate(over="ignore"):
+        slopes = np.asarray(x[..., :-1] / np.where(absent, 1.0, constant))
+    all_finite("features", slopes)  # a constant may be so small that they are not
+    return slopes, absent

@@ -4,6 +4,7 @@ A subclass without a word about its player is played plainly. Where both draw th
 equal; where they cannot, the laws are:
 
     vector sums and bits, Laplace    seeds side by side draw binomial numbers by their law, a seed alone in its order
+    directions (LinTS-LDP)           the same
     episodes of finite arms          one number for all rewards of an episode, instead of one for each
     one stranger a round (PE)        the same
 """
@@ -27,7 +28,16 @@ from .laws import one_law
 
 ACCELERATED = {key: case for key, case in CASES.items() if vars(type(case.policy)).get("player", "plain") != "plain"}
 COUNTERFACTUAL = ("batches", "every round", "blocks")  # these players draw what every arm would earn
-VECTOR_SUMS = {"LinTS-SDP", "LinTS-CSDP", "LinTS per arm", "LinUCB-SDP-Vec", "LinUCB-CSDP", "Anytime", "GLM-SDP"}
+VECTOR_SUMS = {
+    "LinTS-LDP",
+    "LinTS-SDP",
+    "LinTS-CSDP",
+    "LinTS per arm",
+    "LinUCB-SDP-Vec",
+    "LinUCB-CSDP",
+    "Anytime",
+    "GLM-SDP",
+}
 OTHER_NUMBERS = {
     "law": VECTOR_SUMS | {"LDP-UCB", "UCB-episodes", "AdaC-UCB", "AdaP-UCB", "PE"},
     "messages": VECTOR_SUMS | {"LDP-UCB", "AdaP-UCB"},

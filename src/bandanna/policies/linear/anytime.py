@@ -59,6 +59,10 @@ class Anytime(RunningSums[State]):
         if not isinstance(self.first, LinearSums):
             raise InvalidArgument("first", self.first, "bd.LinTS(...) or bd.LinUCB(...), the policy of the first phase")
         privacy = self.first.privacy
+        if privacy.noisy and self.first.spends.participations < privacy.participations:
+            most = self.first.spends.participations
+            allowed = f"at most {most}, the batches of the first phase, or horizon=None instead of phases"
+            raise InvalidArgument("participations", privacy.participations, allowed)
         composed_in_phase = privacy.model == "central" or privacy.protocol == "gaussian"
         if privacy.noisy and privacy.participations > 1 and composed_in_phase and privacy.model != "local":
             raise InvalidArgument(

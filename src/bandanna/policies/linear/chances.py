@@ -17,6 +17,7 @@ import numpy as np
 from scipy import special
 
 from bandanna.core.arrays import Floats, Ints
+from bandanna.core.linalg import inner
 
 DIRECTIONS = 2048
 _NODES = 2001  # of an integral over +- 9 standard deviations
@@ -30,8 +31,8 @@ def of_shared(mean: Floats, root: Floats, contexts: Floats, actions: Ints) -> tu
     same = np.sum(np.all(apart == 0, axis=-1), axis=-1)  # arms that are equal share
     if contexts.shape[1] == 2:
         other = np.take_along_axis(apart, 1 - actions[:, None, None], axis=1)[:, 0]
-        spread = np.linalg.norm(other @ root, axis=-1)
-        chance = special.ndtr(_ratio(other @ mean, spread))
+        along = (other[:, None, :] @ root)[:, 0]  # each by itself
+        chance = special.ndtr(_ratio(inner(other, np.broadcast_to(mean, other.shape)), np.sqrt(inner(along, along))))
         return np.where(same > 1, 0.5, chance), np.zeros(len(actions))
     apart, again = np.unique(apart, axis=0, return_inverse=True)  # decisions that are alike are computed once
     spread = root @ directions(len(mean)).T  # (d, directions)

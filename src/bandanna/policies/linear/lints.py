@@ -219,6 +219,8 @@ class LinTS(LinearSums):
 
     def seen(self, contexts: Floats) -> Floats:
         """Features as they are reported."""
+        if self.intercept and self.n_arms is None:
+            _one_constant(contexts)
         with np.errstate(invalid="ignore", over="ignore"):
             return self.domain.seen(contexts)
 
@@ -235,8 +237,6 @@ class LinTS(LinearSums):
 
     def _rows(self, contexts: Floats) -> Floats:
         """As parameters take them: with the constant that arms of their own have, (*R, n, K, d)."""
-        if self.intercept and self.n_arms is None:
-            _one_constant(contexts)
         seen = self.seen(contexts)
         if self.n_arms is None:
             return seen
