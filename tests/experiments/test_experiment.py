@@ -17,6 +17,7 @@ from bandanna.environments.arrays import ArrayEnvironment
 from bandanna.environments.drifting import DriftingContexts
 from bandanna.errors import BandannaError, InvalidArgument, InvalidBudget
 from bandanna.experiments.experiment import ENVIRONMENTS, Experiment
+from bandanna.policies.linear.explore import uniform
 from bandanna.policies.linear.schedules import FixedBatches, geometric
 from bandanna.policies.registry import ALGORITHMS
 
@@ -271,4 +272,13 @@ def test_arms_with_models_of_their_own_from_a_file() -> None:
     assert experiment.curves[0].policy(dim=2, horizon=200).domain.n_arms == 3
     document["algorithm"][0]["n_arms"] = 4
     with pytest.raises(InvalidArgument, match="n_arms"):
+        Experiment.from_dict(document)
+
+
+def test_exploration_from_a_file() -> None:
+    """A file cannot say that some users take any arm."""
+    document = changed(("algorithm",), [{"name": "LinTS", "explore": {"first": 50, "then": 0.1}}])
+    assert Experiment.from_dict(document).curves[0].policy(dim=3, horizon=200).explore == uniform(first=50, then=0.1)
+    document["algorithm"][0]["explore"]["often"] = 1
+    with pytest.raises(InvalidArgument, match=r"algorithm\[1\].explore"):
         Experiment.from_dict(document)

@@ -308,3 +308,25 @@ def test_a_probability_is_the_same_in_any_company() -> None:
     together, _ = chances.of_shared(mean, root, contexts, actions)
     alone = [chances.of_shared(mean, root, contexts[i : i + 1], actions[i : i + 1])[0][0] for i in range(40)]
     np.testing.assert_array_equal(together, alone)
+
+
+def test_whoever_returns_after_the_last_release_is_served() -> None:
+    """People are refused for a batch that is never released, and of which nobody pays."""
+    policy = LinTS(dim=3, horizon=60, intercept=True, privacy=bd.local(**DP, participations=2))
+    agent = bd.Agent(policy=policy, test=True, seed=0)
+    arms = np.column_stack([np.eye(2), np.ones(2)])
+    for number in range(policy.channel.sizes.users):
+        agent.act(arms, user=number)
+    for _ in range(3):
+        agent.act(arms, user="again")
+
+
+def test_an_agent_needs_no_horizon() -> None:
+    """Batches grow until nobody can hold them, and an agent is refused for a batch in the far future."""
+    policy = LinTS(dim=3, intercept=True, privacy=bd.local(**DP))
+    assert max(policy.channel.sizes.counts()) <= 10**5
+    assert policy.channel.sizes.users > 0.9 * 10**9
+    agent = bd.Agent(policy=policy, test=True, seed=0)
+    for _ in range(20):
+        agent.observe(agent.act([[0.1, 0.2, 1.0], [0.3, 0.1, 1.0]]).id, 1.0)
+    assert agent.releases == 2

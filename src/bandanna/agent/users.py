@@ -55,8 +55,8 @@ def admit(
     for number, (user, name) in enumerate(zip(users, names, strict=True), start=made):
         while batch is not None and number >= batch.end:
             batch, present = next(batches, None), set()
-        if user is None:
-            continue
+        if user is None or (batch is not None and not batch.episode.released):
+            continue  # of an episode that is never released nobody pays
         if counts[user] >= participations:
             raise BudgetExceeded(
                 f"{name} has taken part {counts[user]} times; allowed are at most {participations} for each user, in "

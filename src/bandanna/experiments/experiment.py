@@ -48,6 +48,7 @@ from bandanna.errors import BandannaError, InvalidArgument
 from bandanna.experiments.tables import inside, keys, typed
 from bandanna.policies.base import Policy
 from bandanna.policies.elsewhere import TRUSTS, importable, is_place
+from bandanna.policies.linear.explore import uniform
 from bandanna.policies.linear.schedules import geometric
 from bandanna.policies.registry import ALGORITHMS, known_as, make
 from bandanna.protocols import trust
@@ -89,6 +90,10 @@ class Curve:
             given = keys(chosen["batch"], f"{self.table}.batch", ("first", "ratio"), needed=("first", "ratio"))
             with inside(f"{self.table}.batch."):
                 chosen["batch"] = geometric(**given)
+        if isinstance(chosen.get("explore"), Mapping):
+            given = keys(chosen["explore"], f"{self.table}.explore", ("first", "then"))
+            with inside(f"{self.table}.explore."):
+                chosen["explore"] = uniform(**given)
         with inside(f"{self.table}."):
             return make(self.algorithm, dim=dim, horizon=horizon, **chosen)
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from bandanna.core import require
 from bandanna.core.arrays import Floats, Ints
+from bandanna.core.calling import by_name
 from bandanna.core.coins import Coins
 from bandanna.device.choice import Choice
 
@@ -34,6 +35,7 @@ class Uniform:
         return alone + self.then * (horizon - alone)
 
 
+@by_name("bd.uniform")
 def uniform(*, first: int = 0, then: float = 0.0) -> Uniform:
     """Arms at random in episodes that begin before the `first` users, later with probability `then` for each user."""
     return Uniform(first=first, then=then)

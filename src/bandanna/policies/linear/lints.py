@@ -46,6 +46,7 @@ from bandanna.protocols.trust import Privacy
 
 _SHARED, _OWN = Shared(), Own()
 _ENDLESS = 10**9
+_LARGEST = 10**5  # users of a batch without a horizon: whoever gathers them must hold them
 _OFTEN = 3  # participations from which on independent batches need less noise than a stream
 
 
@@ -71,7 +72,7 @@ class LinTS(LinearSums):
     """Thompson sampling for linear contextual bandits with `dim` features over `horizon` rounds.
 
     horizon    None: for ever, where batches are paid for by themselves (no privacy, local, shuffle); it learns from
-               the first 10^9 users
+               the first 10^9 users, in batches of at most 10^5
     n_arms, features  instead of `dim`: every arm has a parameter of its own, of so many features of the user and a
                constant, which is added; all rows of a context are the user's features. (`PerArmReport`)
     privacy    `bd.none()`, `bd.central(...)`, `bd.local(...)`, `bd.shuffle(...)`, `bd.concurrent(...)`
@@ -107,6 +108,8 @@ class LinTS(LinearSums):
         if self.n_arms is not None or self.features is not None:
             self._check_own()
         self.check_trust()
+        if self.n_arms is None and self.features is None and self.dim == 0:
+            raise InvalidArgument("dim", None, "how many features an arm has; or n_arms= and features= of users")
         if self.horizon is None and self.privacy.model in ("central", "concurrent"):
             allowed = f"a number of rounds in the {self.privacy.model} model, or bd.Anytime(first=bd.LinTS(...))"
             raise InvalidArgument("horizon", None, allowed)
@@ -164,7 +167,8 @@ class LinTS(LinearSums):
         if model == "concurrent" and self.privacy.noisy:
             return FixedBatches(size=concurrent_batch(self.span, self.privacy.shufflers))
         dim, blocks = (self.dim, 1) if self.n_arms is None else (self.dim + 1, self.n_arms)
-        return informed(self.privacy, domain=self.domain, dim=dim, horizon=self.span, blocks=blocks)
+        batches = informed(self.privacy, domain=self.domain, dim=dim, horizon=self.span, blocks=blocks)
+        return batches if self.horizon is not None else replace(batches, most=max(_LARGEST, batches.first))
 
     @property
     def span(self) -> int:

@@ -121,16 +121,20 @@ def concurrent_batch(horizon: int, shufflers: int | str) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class InformedBatches(Schedule):
-    """Batches that grow from `first` by `ratio`, released while at least half as many users are still to come."""
+    """Batches that grow from `first` by `ratio` to `most`, released while half as many users are still to come."""
 
     first: int
     ratio: float
+    most: int | None = None
 
     def sizes(self, horizon: int) -> Sizes:
         """Those that somebody learns from; one at least."""
         sizes: list[int] = []
         left, size = horizon, self.first
         while left >= 1.5 * size or not sizes:
+            if self.most is not None and size >= self.most:  # and so on
+                often = max(1, (left - self.most // 2) // self.most)
+                return Sizes((*Sizes.of(sizes).runs, (self.most, often)))
             sizes.append(min(size, left))
             left, size = left - size, math.ceil(self.first * self.ratio ** len(sizes))
         return Sizes.of(sizes)
