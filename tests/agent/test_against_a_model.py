@@ -47,7 +47,8 @@ class Model:
         """Whether a user may not decide now."""
         present = [slot[0] for number, slot in self.slots.items() if number // BATCH == self.made // BATCH]
         times = self.past.count(user) + sum(slot[0] == user for slot in self.slots.values())
-        return times >= TIMES or user in present
+        released = self.made < HORIZON - HORIZON % BATCH  # what is left of the horizon is not, and nobody pays for it
+        return released and (times >= TIMES or user in present)
 
     def skip(self, ahead: Model) -> None:
         """What was released after this state was saved."""

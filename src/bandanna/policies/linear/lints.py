@@ -108,7 +108,7 @@ class LinTS(LinearSums):
         if self.n_arms is not None or self.features is not None:
             self._check_own()
         self.check_trust()
-        if self.n_arms is None and self.features is None and self.dim == 0:
+        if self.n_arms is None and self.features is None and type(self.dim) is int and self.dim == 0:
             raise InvalidArgument("dim", None, "how many features an arm has; or n_arms= and features= of users")
         if self.horizon is None and self.privacy.model in ("central", "concurrent"):
             allowed = f"a number of rounds in the {self.privacy.model} model, or bd.Anytime(first=bd.LinTS(...))"
