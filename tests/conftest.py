@@ -27,3 +27,8 @@ def pytest_configure(config: pytest.Config) -> None:
         cache.cleanup()
 
     config.add_cleanup(restore)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The longest first - pages whose examples are run - so that no worker waits for another at the end."""
+    items.sort(key=lambda item: "docs/test_examples" not in item.nodeid)
