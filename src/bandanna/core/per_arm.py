@@ -20,9 +20,9 @@ from functools import cached_property
 import numpy as np
 
 from bandanna.core import require
-from bandanna.core.arrays import Bools, Floats, Ints
+from bandanna.core.arrays import Floats, Ints
 from bandanna.core.intercept import undone
-from bandanna.core.regression import LARGEST_MOVE, Regression, Weights, unit_ball
+from bandanna.core.regression import Regression, Weights, unit_ball
 from bandanna.core.report import MOST_FEATURES, LinearReport
 from bandanna.errors import InvalidStatistic
 
@@ -115,11 +115,6 @@ class PerArmReport(Regression):
     def lead(self) -> int:
         """(z y, a y) of all arms stand first."""
         return self.n_arms * self._lead
-
-    def inside(self, x: Floats) -> tuple[Floats, Bools]:
-        """|z| <= 1."""
-        inside = unit_ball(x)
-        return inside, np.any(np.abs(inside - x) > LARGEST_MOVE, axis=-1)
 
     def pack(self, x: Floats, y: Floats, arms: Ints | None = None) -> Floats:
         """Zeros but for the arm's block; an arm of -1 is that of a user who did not answer, and has none."""

@@ -158,10 +158,7 @@ class LinTS(LinearSums):
         if isinstance(batch, Schedule):
             return batch
         if batch is not None and not isinstance(batch, str):
-            size = require.whole("batch", batch, least=2 if model in ("shuffle", "concurrent") else 1)
-            if size > self.span:
-                raise InvalidArgument("batch", batch, f"at most the horizon, {self.horizon} rounds")
-            return FixedBatches(size=size)
+            return self.fixed_batches(batch)
         if batch not in (None, "auto"):
             raise InvalidArgument("batch", batch, 'a whole number, a schedule or "auto"')
         if model == "concurrent" and self.privacy.noisy:

@@ -159,10 +159,7 @@ class LinUCB(LinearSums):
         if isinstance(batch, Schedule):
             return batch
         if not isinstance(batch, str):
-            size = require.whole("batch", batch, least=least)
-            if size > self.horizon:
-                raise InvalidArgument("batch", batch, f"at most the horizon, {self.horizon} rounds")
-            return FixedBatches(size=size)
+            return self.fixed_batches(batch)
         if batch == "best":
             proven = replace(self, batch=self.horizon, confidence="lemma") if self.confidence == "exact" else self
             size = best_batch(lambda size: replace(proven, batch=size).regret_bound, least=least, most=self.horizon)

@@ -25,7 +25,7 @@ from bandanna.core.report import LinearReport, clip_rewards
 from bandanna.core.sizes import Sizes
 from bandanna.errors import InvalidArgument
 from bandanna.policies.base import Ask, Frozen, Played, RunningSums
-from bandanna.policies.linear.schedules import Schedule
+from bandanna.policies.linear.schedules import FixedBatches, Schedule
 from bandanna.protocols.channel import Channel, open_channel
 from bandanna.protocols.trust import Privacy, none
 
@@ -181,6 +181,13 @@ class LinearSums(RunningSums[State]):
     def counts(self, state: State) -> dict[str, Ints]:
         """How often a released matrix was repaired."""
         return {"repairs": state.repairs}
+
+    def fixed_batches(self, size: Any) -> FixedBatches:
+        """Batches of so many users, as `batch` says it by a number."""
+        least = 2 if self.privacy.model in ("shuffle", "concurrent") else 1
+        if require.whole("batch", size, least=least) > self.span:
+            raise InvalidArgument("batch", size, f"at most the horizon, {self.horizon} rounds")
+        return FixedBatches(size=size)
 
     def check_batch(self, *, endless: bool = False) -> None:
         """The arguments that all of them have; `endless`: a horizon may be None."""
