@@ -8,8 +8,8 @@ JOBS ?= auto
 
 # One line per set of extras; the stamp $(VENV)/.installed-<set> is as old as its last installation.
 EXTRAS_run := [plot]
-EXTRAS_test := [test,secure,plot,results]
-EXTRAS_check := [check]
+EXTRAS_test := [test,secure,plot,results,serve,postgres]
+EXTRAS_check := [check,serve,postgres]
 EXTRAS_docs := [docs]
 
 .DEFAULT_GOAL := help
