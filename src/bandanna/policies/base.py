@@ -30,6 +30,7 @@ from bandanna.core.domain import Statistic
 from bandanna.core.estimate import Estimate
 from bandanna.core.regression import Regression
 from bandanna.core.spelling import did_you_mean
+from bandanna.core.turns import arms_at
 from bandanna.device.choice import Choice
 from bandanna.errors import InvalidArgument
 from bandanna.protocols.base import FLOAT_BITS, Protocol
@@ -93,12 +94,7 @@ class Assigned(Episode):
 
     def arms_at(self, places: Ints) -> Ints:
         """Of one run, the arms of its rounds 0, 1, ..., (n,) -> (n,)."""
-        if not self.in_turn:
-            return np.asarray(self.arms[np.searchsorted(np.cumsum(self.plays), places, side="right")])
-        if np.all(self.plays == self.plays[0]):
-            return np.asarray(self.arms[places % len(self.arms)])
-        turn = np.concatenate([np.arange(n) for n in self.plays])  # the first play of every arm, then the second ...
-        return np.asarray(np.repeat(self.arms, self.plays)[np.argsort(turn, kind="stable")][places])
+        return arms_at(places, arms=self.arms, plays=self.plays, in_turn=self.in_turn)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,0 +1,32 @@
+"""Mixers as texts that a task's plan holds, and the way of a batch through one: add, draw, close, forget."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+from bandanna.device import Messages
+from bandanna.protocols.concurrent_shuffle.views import Full, HeldLevels
+from bandanna.protocols.roles import Held, Mixer
+from bandanna.storage.declared import kinds_of
+from bandanna.storage.encoding import Encoding
+
+
+def mixers() -> Encoding:
+    """Mixers, what they hold and what they forward, of all kinds that this program has loaded."""
+    return _encoding(frozenset(kinds_of(Mixer, Held, HeldLevels, Full).items()))
+
+
+@lru_cache(maxsize=8)
+def _encoding(kinds: frozenset[tuple[str, type]]) -> Encoding:
+    return Encoding(dict(kinds))
+
+
+def mixed(mixer: Mixer, held: Any, messages: Messages) -> tuple[Any, tuple[Any, ...]]:
+    """What is held after a batch, (users, length) in the order of their places, and the views to forward."""
+    views = []
+    for portion in mixer.portions(held, messages):
+        held = mixer.add(held, portion)
+        views.append(mixer.close(held))
+        held = mixer.forget(held)
+    return held, tuple(views)

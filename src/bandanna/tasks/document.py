@@ -1,0 +1,199 @@
+"""The task's document: everything that its parties must agree on, canonical, under the hash that names it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from bandanna.agent.arms import FixedArms
+from bandanna.agent.kinds import encoding_of
+from bandanna.agent.releases import calibrations, recalibrate
+from bandanna.core import require
+from bandanna.core.arrays import Floats
+from bandanna.errors import BandannaError, InvalidArgument, Unreadable
+from bandanna.policies.base import Policy
+from bandanna.storage import files
+from bandanna.storage.declared import conforms
+from bandanna.wire.canonical import digest, dumps, loads, unpacked
+
+FORMAT, VERSION = "bandanna task", 1
+ROLES = ("analyzer", "shuffler", "helper", "registrar")
+_FIELDS: dict[str, Any] = {
+    "format": str, "version": int, "title": str, "algorithm": str, "policy": str, "calibrations": str,
+    "arms": str | None, "mixers": int, "grace": float, "close": str, "max_age": int, "urls": dict[str, str],
+    "keys": dict[str, str], "seed": int | None, "test": bool, "guarantee": dict[str, Any], "promise": str,
+    "expected": dict[str, Any] | None, "schema": dict[str, Any] | None,
+}  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task:
+    """A task as every party has it.
+
+    grace    seconds for which a batch that is full waits for final reports
+    close    "grace", or "answered" (tests only): as soon as everybody has reported
+    max_age  how many releases old the snapshot may be that a device acts on
+    mixers   0: devices report to the analyzer; 1, 2: through that many mixers
+    seed     of tests: noise and coins are those of a simulation with this seed
+    keys     public: of analyzer, shuffler, helper to sign; "seal analyzer", "seal helper"
+    """
+
+    content: Mapping[str, Any]
+
+    @cached_property
+    def document(self) -> bytes:
+        """The bytes that are hashed."""
+        return dumps(dict(self.content))
+
+    @cached_property
+    def id(self) -> str:
+        """base64url(SHA-256(document))."""
+        return digest(self.document)
+
+    @cached_property
+    def digest(self) -> bytes:
+        """The same as 32 bytes."""
+        return unpacked(self.id, 32)
+
+    @cached_property
+    def policy(self) -> Policy[Any]:
+        """With the parameters that were calibrated when the task was made: they are never searched for again."""
+        policy = encoding_of().loads(self.content["policy"])
+        if not isinstance(policy, Policy):
+            raise Unreadable("the task's policy is none")
+        recalibrate(policy, encoding_of().loads(self.content["calibrations"]))
+        return policy
+
+    @cached_property
+    def arms(self) -> FixedArms | None:
+        """Arms that stay."""
+        if self.content["arms"] is None:
+            return None
+        ids, features, of_users = encoding_of().loads(self.content["arms"])
+        return FixedArms(ids=ids, features=features, of_users=of_users)
+
+    @property
+    def fixed_features(self) -> Floats | None:
+        """Of arms that stay, for policies that plan with them."""
+        return None if self.arms is None else self.arms.features
+
+    @property
+    def trust(self) -> str:
+        """The trust model."""
+        return self.policy.privacy.model
+
+    @property
+    def mixers(self) -> int:
+        """How many there are between devices and analyzer."""
+        return int(self.content["mixers"])
+
+    @property
+    def collector(self) -> str:
+        """The role to which devices report."""
+        return "shuffler" if self.mixers else "analyzer"
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        """The processes that the task needs."""
+        return ("registrar", "analyzer", *("shuffler",) * (self.mixers > 0), *("helper",) * (self.mixers == 2))
+
+    @property
+    def seed(self) -> int | None:
+        """Of seeded tests."""
+        seed: int | None = self.content["seed"]
+        return seed
+
+    def url(self, role: str) -> str:
+        """Where a role is found."""
+        return str(self.content["urls"][role]).rstrip("/")
+
+    def key(self, name: str) -> str:
+        """A public key."""
+        return str(self.content["keys"][name])
+
+    @classmethod
+    def made(cls, content: Mapping[str, Any]) -> Task:
+        """From the parts of a document, each of its type."""
+        if set(content) != set(_FIELDS):
+            odd = sorted(set(content) ^ set(_FIELDS))
+            raise Unreadable(f"a task with other fields than this program knows: {', '.join(map(str, odd))[:80]}")
+        if (content["format"], content["version"]) != (FORMAT, VERSION):
+            raise Unreadable(f"not a {FORMAT} of version {VERSION}")
+        wrong = next((name for name, hint in _FIELDS.items() if not conforms(content[name], hint)), None)
+        if wrong is not None:
+            raise Unreadable(f"a task whose {wrong} is a {type(content[wrong]).__name__}")
+        if content["seed"] is not None and not content["test"]:
+            raise InvalidArgument("seed", content["seed"], "None, unless the task is a test: noise would be known")
+        if content["close"] == "answered" and not content["test"]:
+            raise InvalidArgument("close", "answered", '"grace", unless the task is a test: who answered is private')
+        return cls(content=dict(content))
+
+    @classmethod
+    def from_bytes(cls, document: bytes, name: str | None = None) -> Task:
+        """A document, of this name where one is given."""
+        task = cls.made(loads(document))
+        if name is not None and task.id != name:
+            raise BandannaError(f"a task {task.id} where {name} belongs")
+        return task
+
+    @classmethod
+    def read(cls, path: Path) -> Task:
+        """The task of a file, or of the folder that `bandanna task create` has made."""
+        file = require.path("task", path)
+        file = file / "task.json" if file.is_dir() else file
+        try:
+            return cls.from_bytes(file.read_bytes())
+        except OSError as error:
+            raise BandannaError(f"{file} cannot be read: {error.strerror or error}") from error
+        except Unreadable as error:
+            raise Unreadable(f"{file} is not a task: {error}") from error
+
+
+def content_of(policy: Policy[Any], *, arms: FixedArms | None, **parts: Any) -> dict[str, Any]:
+    """The parts of a document, with the policy as it is calibrated now."""
+    policy.prepare()
+    encoding = encoding_of()
+    fixed = None if arms is None else encoding.dumps((arms.ids, arms.features, arms.of_users))
+    return {
+        "format": FORMAT,
+        "version": VERSION,
+        "policy": encoding.dumps(policy),
+        "calibrations": encoding.dumps(calibrations(policy)),
+        "arms": fixed,
+        **parts,
+    }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Secrets:
+    """What one role alone knows.
+
+    sign    signs what it says;  seal: opens what is sealed for it;  ticket: makes and checks tickets
+    token   of its administrators
+    """
+
+    task: str
+    role: str
+    sign: str = ""
+    seal: str = ""
+    ticket: str = ""
+    token: str = ""
+
+    def write(self, folder: Path) -> None:
+        """Into a file of its owner's only."""
+        files.write(folder / f"{self.role}.secret.json", dumps(vars(self)).decode() + "\n")
+
+    @classmethod
+    def read(cls, path: Path, role: str, task: Task) -> Secrets:
+        """Of this role and this task."""
+        file = path / f"{role}.secret.json" if path.is_dir() else path
+        plain = loads(files.read(file))
+        if not isinstance(plain, dict) or set(plain) != set(cls.__dataclass_fields__):
+            raise Unreadable(f"{file} does not hold the secrets of a role")
+        made = cls(**plain)
+        if made.role != role or made.task != task.id:
+            raise BandannaError(f"{file} has the secrets of the {made.role} of task {made.task[:12]}, not of this one")
+        return made

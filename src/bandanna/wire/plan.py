@@ -1,0 +1,151 @@
+"""What is public about a batch before it begins: how many slots it has, and what a report of each round is made like.
+
+A mixer learns from it what to add; it needs to know no policy. What devices evaluate, and where, is not in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from bandanna.core.arrays import Ints
+from bandanna.core.turns import arms_at
+from bandanna.errors import Unreadable
+from bandanna.storage.declared import conforms
+from bandanna.wire.keys import OVERHEAD, SEED
+
+DTYPES = {"<u4": 4, "<u8": 8, "<i8": 8, "<f8": 8}
+FORMS = ("row", "plain", "shares", "sealed")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """One sum of a round.
+
+    arm     only users who were assigned this arm report for it; None: everybody does
+    form    "plain": numbers; "shares": a share of them, and the seed of the other, sealed for the helper; "sealed":
+            numbers, sealed for the analyzer; "row": features, rewards, arm, group and whether there was an answer
+    dtype   of the numbers on the wire, `length` of them
+    stream  mixers go on from where they were in this stream; None: every batch begins with nothing
+    mixer   the mixer, as JSON; None for rows
+    """
+
+    arm: int | None = None
+    form: str
+    dtype: str
+    length: int
+    stream: int | None = None
+    mixer: str | None = None
+
+    @property
+    def size(self) -> int:
+        """Bytes of a body."""
+        plain = DTYPES[self.dtype] * self.length
+        return plain + {"shares": SEED + OVERHEAD, "sealed": OVERHEAD}.get(self.form, 0)
+
+    def numbers(self, bodies: Sequence[bytes]) -> np.ndarray[Any, Any]:
+        """Of so many users, (n, length): int64, or float64; of shares, the mixer's own."""
+        width = DTYPES[self.dtype] * self.length
+        content = b"".join(bodies if self.form in ("plain", "row") else [body[:width] for body in bodies])
+        read = np.frombuffer(content, dtype=self.dtype).reshape(len(bodies), self.length)
+        return read.astype(np.float64 if self.dtype == "<f8" else np.int64)
+
+    def to_bytes(self, numbers: np.ndarray[Any, Any]) -> bytes:
+        """The inverse for one user, (length,)."""
+        return np.ascontiguousarray(numbers).astype(self.dtype).tobytes()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Round:
+    """What is asked at once: everybody reports for all parts, or for that of the own arm."""
+
+    parts: tuple[Part, ...]
+
+    @property
+    def by_arm(self) -> bool:
+        """Whether users of different arms report for different parts."""
+        return self.parts[0].arm is not None
+
+    @cached_property
+    def size(self) -> int:
+        """Bytes of a body: the same for everybody."""
+        return self.parts[0].size if self.by_arm else sum(part.size for part in self.parts)
+
+    def cut(self, body: bytes) -> list[bytes]:
+        """The bodies of the parts that a user reports for."""
+        if self.by_arm:
+            return [body]
+        ends = np.cumsum([part.size for part in self.parts]).tolist()
+        return [body[begin:end] for begin, end in zip([0, *ends[:-1]], ends, strict=True)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Batch:
+    """A batch of `slots` people, under its number on the wire, and the rounds of reports that they send.
+
+    episode   which of the policy's episodes it is; a batch that could not be used has been another with the same one
+    arms, plays, in_turn   of assigned arms: what place 0, 1, ... plays; () where devices choose
+    clients   whether every slot is a client who answers for all plays
+    """
+
+    epoch: int
+    episode: int
+    slots: int
+    rounds: tuple[Round, ...]
+    arms: tuple[int, ...] = ()
+    plays: tuple[int, ...] = ()
+    in_turn: bool = False
+    clients: bool = False
+
+    def arms_at(self, places: Ints) -> Ints:
+        """Which arms were assigned to these places."""
+        return arms_at(places, arms=np.array(self.arms), plays=np.array(self.plays), in_turn=self.in_turn)
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        plain = asdict(self)
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in plain.items()}
+
+    @classmethod
+    def from_dict(cls, plain: Any) -> Batch:
+        """The inverse of `to_dict`; Unreadable if it is none."""
+        rounds = tuple(
+            Round(parts=tuple(_made(Part, part) for part in _listed(each, "parts")))
+            for each in _listed(plain, "rounds")
+        )
+        made: Batch = _made(
+            cls, {**plain, "rounds": rounds, "arms": tuple(plain["arms"]), "plays": tuple(plain["plays"])}
+        )
+        for part in (part for each in made.rounds for part in each.parts):
+            if part.dtype not in DTYPES or part.form not in FORMS or not 0 < part.length < 2**31:
+                raise Unreadable("a part of a batch that is none")
+        if any(not each.parts for each in made.rounds) or made.slots < 1 or not 0 <= made.epoch < 2**32:
+            raise Unreadable("a batch that is none")
+        return made
+
+
+def _listed(plain: Any, name: str) -> list[Any]:
+    if not isinstance(plain, Mapping) or not isinstance(plain.get(name), list | tuple):
+        raise Unreadable(f"a batch without {name}")
+    return list(plain[name])
+
+
+_HINTS: dict[type, dict[str, Any]] = {
+    Part: {"arm": int | None, "form": str, "dtype": str, "length": int, "stream": int | None, "mixer": str | None},
+    Batch: {"epoch": int, "episode": int, "slots": int, "rounds": tuple[Any, ...], "arms": tuple[int, ...],
+            "plays": tuple[int, ...], "in_turn": bool, "clients": bool},
+}  # fmt: skip
+
+
+def _made(kind: Any, plain: Any) -> Any:
+    """A value of a kind, if every field is there and of its type."""
+    names = {each.name for each in fields(kind)}
+    if not isinstance(plain, Mapping) or set(plain) != names:
+        raise Unreadable(f"a {kind.__name__.lower()} with other fields than {', '.join(sorted(names))}")
+    if not all(conforms(plain[name], hint) for name, hint in _HINTS[kind].items()):
+        raise Unreadable(f"a {kind.__name__.lower()} with a field of a wrong type")
+    return kind(**plain)

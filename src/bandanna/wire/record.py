@@ -1,0 +1,65 @@
+"""Reports as devices send them: a fixed header and a body of one length for everybody.
+
+    record = slot(16) mac(16) epoch:u32 round:u16 version:u8 key_id:u8 body                       little-endian
+
+Version 0 is the zero report that opens a slot, 1 the final one; a lower version never replaces a higher one.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from bandanna.errors import InvalidArgument
+from bandanna.wire.ticket import MAC, SLOT
+
+_HEADER = struct.Struct(f"<{SLOT}s{MAC}sIHBB")
+HEADER = _HEADER.size  # 40 bytes
+ZERO, FINAL = 0, 1  # versions
+EPOCHS = 2**32 - 1
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Record:
+    """One report of one slot for one round of an epoch."""
+
+    slot: bytes
+    mac: bytes
+    epoch: int
+    round: int
+    version: int
+    key_id: int
+    body: bytes
+
+    def to_bytes(self) -> bytes:
+        """As it travels, and as an outbox keeps it."""
+        head = _HEADER.pack(self.slot, self.mac, self.epoch, self.round, self.version, self.key_id)
+        return head + self.body
+
+    @classmethod
+    def from_bytes(cls, content: bytes) -> Record:
+        """The inverse of `to_bytes`."""
+        if len(content) < HEADER:
+            raise InvalidArgument("record", f"{len(content)} bytes", f"at least {HEADER}")
+        slot, mac, epoch, round_, version, key_id = _HEADER.unpack_from(content)
+        return cls(slot=slot, mac=mac, epoch=epoch, round=round_, version=version, key_id=key_id, body=content[HEADER:])
+
+
+def split(content: bytes, most: int) -> Iterator[tuple[bytes, bytes, int, int, int, int, bytes]]:
+    """The records of a request, each with its length before it (u32), as tuples: this is where time is spent."""
+    place, end, count = 0, len(content), 0
+    while place < end:
+        count += 1
+        if count > most:
+            raise InvalidArgument("records", f"more than {most}", f"at most {most} in a request")
+        stop = place + 4 + int.from_bytes(content[place : place + 4], "little")
+        if stop - place < 4 + HEADER or stop > end:
+            raise InvalidArgument("records", f"{end} bytes", "whole records, each with its length before it")
+        yield (*_HEADER.unpack_from(content, place + 4), content[place + 4 + HEADER : stop])
+        place = stop
+
+
+def joined(records: Iterator[bytes] | list[bytes]) -> bytes:
+    """A request of some records."""
+    return b"".join(len(record).to_bytes(4, "little") + record for record in records)
