@@ -36,6 +36,18 @@ def close(steps: Generator[Ask, Estimate, State], answer: Callable[[Ask], Estima
         return learned.value  # type: ignore[no-any-return]
 
 
+def entry_of(ask: Ask, *, task: str, batch: str) -> tuple[str, str, str | None]:
+    """Task, batch and alternative of an ask in a ledger, which composes tasks: a person is in one batch of each.
+
+    All that a batch's users are asked is one entry, at the composed price; users of different arms are different
+    people. About rows that are forgotten after the answer a person is asked once. About others a person is asked every
+    time, in one group: groups are alternatives.
+    """
+    if ask.of == "episode":
+        return task, batch if ask.arm is None else f"{batch}.{ask.step}", None
+    return (f"{task}, {ask.of}", batch, None) if ask.last else (f"{task}, kept", f"{batch}.{ask.step}", ask.of)
+
+
 def check_whole(episode: Episode, played: Played) -> None:
     """Refuse a batch that was closed early or late: how many answer for it is public, who did not has a row too."""
     if isinstance(episode, Frozen) and (rows := played.rewards.shape[-1]) != episode.users:

@@ -20,13 +20,13 @@ from bandanna.agent.plan import Batch
 from bandanna.core.coins import Coins, NumberedCoins, SecureCoins
 from bandanna.core.domain import Statistic
 from bandanna.core.estimate import Estimate
-from bandanna.loop import Desk, close
+from bandanna.loop import Desk, close, entry_of
 from bandanna.policies.base import Ask, Played
 
 if TYPE_CHECKING:
     from bandanna.agent.loop import Loop
 
-TASK, KEPT = "agent", "agent, kept"  # the agent's releases in its ledger, those about users of before
+TASK = "agent"  # the agent's releases in its ledger
 
 
 class NotStored(Exception):
@@ -35,18 +35,6 @@ class NotStored(Exception):
 
 class Overtaken(Exception):
     """Somebody else has released meanwhile: what was drawn here is seen by nobody, and nothing follows from it."""
-
-
-def entry_of(ask: Ask, episode: int) -> tuple[str, str, str | None]:
-    """Task, batch and alternative of an ask in the ledger, which composes tasks: a person is in one batch of each.
-
-    All that an episode's users are asked is one batch, at the composed price; users of different arms are different
-    people. About rows that are forgotten after the answer a person is asked once. About others a person is asked every
-    time, in one group: groups are alternatives.
-    """
-    if ask.of == "episode":
-        return TASK, str(episode) if ask.arm is None else f"{episode}.{ask.step}", None
-    return (f"{TASK}, {ask.of}", str(episode), None) if ask.last else (KEPT, f"{episode}.{ask.step}", ask.of)
 
 
 def coins_for(seed: int | None, number: int) -> Coins:
@@ -92,7 +80,7 @@ class Release:
 
     def _stored(self, ask: Ask) -> Estimate:
         """An answer that was written before."""
-        name = entry_of(ask, self._batch.number)
+        name = entry_of(ask, task=TASK, batch=str(self._batch.number))
         found = self._loop.find(*name)
         place, self._read[name] = self._read[name], self._read[name] + 1
         if found is None:
@@ -136,7 +124,7 @@ class Release:
 
     def _commit(self, ledger: Ledger, answers: list[Answer]) -> None:
         loop, batch, first = self._loop, self._batch, answers[0]
-        task, name, group = entry_of(first.ask, batch.number)
+        task, name, group = entry_of(first.ask, task=TASK, batch=str(batch.number))
         events = tuple(answer.ask.protocol.event for answer in answers)
         event = events[0] if len(events) == 1 else CompositionEvent(events=events)
         data: Statistic | bytes = first.statistic

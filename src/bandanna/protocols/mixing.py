@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
@@ -22,11 +23,17 @@ def _encoding(kinds: frozenset[tuple[str, type]]) -> Encoding:
     return Encoding(dict(kinds))
 
 
-def mixed(mixer: Mixer, held: Any, messages: Messages) -> tuple[Any, tuple[Any, ...]]:
-    """What is held after a batch, (users, length) in the order of their places, and the views to forward."""
+def mixed(
+    mixer: Mixer, held: Any, messages: Messages, finish: Callable[[Mixer, Any], Any] | None = None
+) -> tuple[Any, tuple[Any, ...]]:
+    """What is held after a batch, (users, length) in the order of their places, and the views to forward.
+
+    finish: what is done with what is held before it is closed, by mixers that draw noise.
+    """
     views = []
     for portion in mixer.portions(held, messages):
         held = mixer.add(held, portion)
+        held = held if finish is None else finish(mixer, held)
         views.append(mixer.close(held))
         held = mixer.forget(held)
     return held, tuple(views)

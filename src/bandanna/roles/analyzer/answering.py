@@ -1,0 +1,119 @@
+"""Asks, answered from what arrived: from mixers' views, or from the rows that a trusted server is sent."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from bandanna.accounting.events import CompositionEvent
+from bandanna.accounting.ledger import Ledger
+from bandanna.core.coins import Coins
+from bandanna.core.domain import Statistic
+from bandanna.core.estimate import Estimate
+from bandanna.loop import Desk, close, entry_of
+from bandanna.mechanisms.sources import NoiseSource
+from bandanna.policies.base import Ask, Assigned, Episode, Played, Policy
+
+_LARGEST = 1e100  # of a number in a row: its square is one too
+
+
+@dataclass(frozen=True, kw_only=True)
+class Charge:
+    """An ask that was answered, and what it was answered from."""
+
+    ask: Ask
+    data: bytes
+
+
+def charge(ledger: Ledger | None, charges: Sequence[Charge], *, task: str, batch: str) -> None:
+    """Pay for asks, before anybody sees an answer: those about the same people are one entry, at the composed price."""
+    if ledger is None:
+        return
+    together: dict[tuple[str, str, str | None], list[Charge]] = {}
+    for each in charges:
+        together.setdefault(entry_of(each.ask, task=task, batch=batch), []).append(each)
+    for (name, entry, group), some in together.items():
+        events = tuple(each.ask.protocol.event for each in some)
+        ledger.release(
+            events[0] if len(events) == 1 else CompositionEvent(events=events),
+            task=name,
+            batch=entry,
+            data=b"".join(each.data for each in some),
+            draw=lambda: None,
+            streams=some[0].ask.begun,
+            one_of=group,
+        )
+
+
+def from_views(
+    asks: Sequence[Ask], views: Sequence[tuple[Any, ...]], streams: Mapping[int, Any], source: NoiseSource
+) -> tuple[dict[int, Any], list[Estimate]]:
+    """Estimates of a round's asks, and what the analyzer holds of streams after it: released numbers only."""
+    held, estimates = dict(streams), []
+    for ask, parts in zip(asks, views, strict=True):
+        analyzer = ask.protocol.analyzer
+        state = held.get(ask.stream, analyzer.begin())
+        for view in parts:
+            state, estimate = analyzer.analyze(state, view, source)
+        if state is not None:
+            held[ask.stream] = state
+        estimates.append(estimate)
+    return held, estimates
+
+
+@dataclass(kw_only=True)
+class FromRows:
+    """A server that is trusted with rows: it is every device's reporter, the mixer and the analyzer at once."""
+
+    policy: Policy[Any]
+    desk: Desk
+    source: NoiseSource
+    coins: Coins
+    charges: list[Charge] = field(default_factory=list)
+
+    def learn(self, state: Any, episode: Episode, played: Played) -> Any:
+        """The state after an episode with these rows."""
+        self.desk = self.desk.keep(self.policy.keeps, played)
+        return close(self.policy.learn(state, episode), lambda ask: self._answer(ask, played))
+
+    def _answer(self, ask: Ask, played: Played) -> Estimate:
+        statistic = self.policy.report(ask, self.desk.rows(ask, played), self.coins)
+        self.desk, estimate = self.desk.release(ask, statistic, self.source, path="messages")
+        self.charges.append(Charge(ask=ask, data=_content(statistic)))
+        return estimate
+
+
+def _content(statistic: Statistic) -> bytes:
+    return np.ascontiguousarray(statistic.rows()).tobytes()
+
+
+def played_of(policy: Policy[Any], episode: Episode, rows: np.ndarray[Any, Any]) -> Played:
+    """Rows (features, rewards, arm, group, answered), in the order of places, as a policy takes them.
+
+    Nobody's reward is the one nearest to 0. A row that no policy could take counts as nobody's: its sender would
+    otherwise decide whether the batch can be learned from.
+    """
+    dim = int(getattr(policy, "dim", 0))
+    features, rewards, (arms, groups, answered) = rows[:, :dim], rows[:, dim:-3], rows[:, -3:].T
+    told = (answered > 0) & np.all(np.abs(rows[:, :-3]) <= _LARGEST, axis=1)
+    if isinstance(episode, Assigned) and episode.clients is not None:
+        return Played(rewards=np.where(told[:, None], rewards, 0.0))
+    chosen = arms.astype(np.int64)
+    if isinstance(episode, Assigned):
+        chosen = episode.arms_at(np.arange(len(rows)))
+    elif (count := getattr(policy, "n_arms", None)) is not None:
+        told, chosen = told & (chosen < count), np.minimum(chosen, count - 1)
+    low, high = getattr(policy, "reward_range", (0.0, 0.0))
+    nothing = float(min(max(0.0, low), high))
+    made = Played(
+        rewards=np.where(told, rewards[:, 0], nothing),
+        features=np.where(told[:, None], features, 0.0),
+        arms=chosen,
+        groups=np.minimum(groups.astype(np.int64), len(policy.keeps) - 1) if len(policy.keeps) > 1 else None,
+        answered=None if told.all() else told,
+    )
+    later = policy.keeps or policy.asks_again  # rows that are kept say it by zeros alone
+    return replace(made, answered=None) if later else made

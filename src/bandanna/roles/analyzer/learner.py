@@ -1,0 +1,292 @@
+"""Ledger entry, answers, state, snapshot and chain of a batch, in one transaction; then they are published.
+
+expected -> partial -> released | burned (totals seen but unusable: charged, not learned)
+task: running -> exhausted (the budget refuses) | finished (nothing more is released)
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from bandanna.accounting.ledger import Ledger
+from bandanna.accounting.stores.tables import TransactionStore
+from bandanna.agent.kinds import encoding_of
+from bandanna.core.estimate import Estimate
+from bandanna.errors import BandannaError, BudgetExceeded
+from bandanna.loop import Desk
+from bandanna.policies.base import Episode, Policy
+from bandanna.roles.analyzer import publication
+from bandanna.roles.analyzer.answering import Charge, FromRows, charge, from_views, played_of
+from bandanna.roles.analyzer.progress import Progress, read, write
+from bandanna.roles.analyzer.publication import Published
+from bandanna.roles.analyzer.randomness import Randomness
+from bandanna.roles.analyzer.views import Burned, Share, check_share, rows_of, views_of
+from bandanna.storage.database import Database, Transaction
+from bandanna.tasks.asking import Planned, asks_of_round, next_asks, users_of
+from bandanna.tasks.batches import batch_of, check_deployable, sends_rows
+from bandanna.tasks.document import Task
+from bandanna.wire.canonical import digest, dumps, loads
+from bandanna.wire.keys import Opener
+from bandanna.wire.plan import Batch
+from bandanna.wire.sealing import report_info
+
+RUNNING, EXHAUSTED, FINISHED = "running", "exhausted", "finished"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Taken:
+    """What became of a share: 202 stored, 201 released, 200 known, 422 burned; with a receipt unless it is stored."""
+
+    status: int
+    receipt: bytes | None = None
+
+
+class Conflict(BandannaError):
+    """A share that cannot be taken; `reason` is one word."""
+
+    def __init__(self, reason: str, text: str) -> None:
+        self.reason = reason
+        super().__init__(text)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Now:
+    """The running batch, and the one after it where it is known."""
+
+    episode: Episode | None
+    batches: tuple[Batch, ...]
+    plan: Planned
+
+
+class Learner:
+    """The analyzer's heart, without sockets: shares go in, publications come out."""
+
+    def __init__(self, database: Database, task: Task, *, sign: Callable[[bytes], str], opener: Opener | None) -> None:
+        self._database, self.task, self._sign, self._opener = database, task, sign, opener
+        self.policy: Policy[Any] = task.policy
+        check_deployable(self.policy)
+        self._encoding = encoding_of()
+        self._lock = threading.RLock()
+        self.mixers = {0: ("analyzer",), 1: ("shuffler",), 2: ("helper", "shuffler")}[task.mixers]
+        with database.transaction() as rows:
+            if read(rows, self._encoding) is None:
+                self._begin(rows)
+        with database.reading() as rows:
+            found = read(rows, self._encoding)
+            assert found is not None
+            if found.task != task.id:
+                raise BandannaError(f"the database belongs to task {found.task}: every task has its own")
+            self.published = publication.newest(rows)
+        self._see(found)
+
+    def _begin(self, rows: Transaction) -> None:
+        """Before the first batch."""
+        state = self.policy.init(self.task.fixed_features)
+        source = Randomness(self.policy, self.task.seed, None).state()
+        first = Progress(task=self.task.id, status=RUNNING, state=state, source=source)
+        self._publish(rows, self._settled(first), (), outcome="begun")
+
+    def _settled(self, progress: Progress) -> Progress:
+        """Finished where nothing more is released."""
+        episode = self.policy.episode(progress.state)
+        over = episode is None or not episode.released
+        return replace(progress, status=FINISHED) if over and progress.status == RUNNING else progress
+
+    def _see(self, progress: Progress) -> None:
+        self.progress, self.now = progress, self._now(progress)
+
+    def _now(self, progress: Progress) -> Now:
+        """The running batch and the one after it, from the progress alone."""
+        episode = self.policy.episode(progress.state)
+        if episode is None or progress.status != RUNNING:
+            return Now(episode=episode, batches=(), plan=Planned(asks=(), rounds=()))
+        count, seeded = self.task.mixers, self.task.seed is not None
+        batch, plan = batch_of(
+            self.policy, progress.state, episode, epoch=progress.epoch, mixer_count=count, seeded=seeded
+        )
+        after = self.policy.following(episode) if self.task.content["max_age"] else None
+        batches = [batch]
+        if after is not None and after.released:
+            following, _ = batch_of(
+                self.policy, progress.state, after, epoch=progress.next_epoch, mixer_count=count, seeded=seeded
+            )
+            batches.append(following)
+        return Now(episode=episode, batches=tuple(batches), plan=plan)
+
+    @property
+    def running(self) -> tuple[int, int]:
+        """Epoch and round that are awaited."""
+        return self.progress.epoch, self.progress.round
+
+    def take(self, content: bytes, mixer: str, epoch: int, round_: int) -> Taken:
+        """A mixer's share of a round: stored, and when all are there, released and learned from."""
+        share = check_share(loads(content), task=self.task.id, epoch=epoch, round_=round_, mixer=mixer)
+        with self._lock:
+            if (epoch, round_) < self.running:
+                return self._known(content, mixer, epoch, round_)
+            if (epoch, round_) > self.running or self.progress.status != RUNNING:
+                reason = "early" if self.progress.status == RUNNING else self.progress.status
+                raise Conflict(reason, f"batch {epoch}, round {round_} is not awaited")
+            try:
+                with self._database.transaction() as rows:
+                    if not self._store(rows, share, content):
+                        return Taken(status=202)
+                    outcome, after, published = self._release(rows)
+            except BudgetExceeded:
+                return self._exhaust(epoch, round_)
+            self.published = published
+            self._see(after)
+            return Taken(status=201 if outcome == "released" else 422, receipt=self.receipt(epoch, round_))
+
+    def _store(self, rows: Transaction, share: Share, content: bytes) -> bool:
+        """Keep a share; whether all of them are there."""
+        key = share["epoch"], share["round"], share["mixer"]
+        found = rows.execute("select content from shares where epoch = ? and round = ? and mixer = ?", *key)
+        if found and found[0][0] != content.decode():
+            raise Conflict("other", "another share of this batch is stored")
+        if not found:
+            rows.execute("insert into shares values (?, ?, ?, ?)", *key, content.decode())
+        present = rows.execute("select mixer from shares where epoch = ? and round = ?", *key[:2])
+        return {name for (name,) in present} == set(self.mixers)
+
+    def _release(self, rows: Transaction) -> tuple[str, Progress, Published]:
+        """In the transaction of the last share: pay, answer, learn, and the document that will be in force."""
+        epoch, round_ = self.running
+        found = rows.execute("select content from shares where epoch = ? and round = ? order by mixer", epoch, round_)
+        contents = [content.encode() for (content,) in found]
+        digests = dict(zip(sorted(self.mixers), map(digest, contents), strict=True))
+        shares, ledger = [loads(content) for content in contents], self._ledger(rows)
+        outcome = "released"
+        try:
+            learn = self._from_rows if sends_rows(self.policy) else self._from_views
+            after, answers = learn(rows, ledger, shares)
+        except Burned:
+            outcome, answers = "burned", ()
+            after = self._burn(rows, ledger)
+        rows.execute("delete from shares where epoch = ? and round = ?", epoch, round_)
+        rows.execute("delete from answers where epoch = ?", epoch)
+        for place, answer in enumerate(answers):
+            rows.execute("insert into answers values (?, ?, ?)", epoch, place, self._encoding.dumps(answer))
+        after = self._settled(after)
+        return outcome, after, self._publish(rows, after, answers, outcome=outcome, of=(epoch, round_), digests=digests)
+
+    def _from_rows(
+        self, rows: Transaction, ledger: Ledger | None, shares: Sequence[Share]
+    ) -> tuple[Progress, tuple[Estimate, ...]]:
+        progress, episode, (share,) = self.progress, self.now.episode, shares
+        assert episode is not None
+        noise = Randomness(self.policy, self.task.seed, progress.source)
+        runner = FromRows(policy=self.policy, desk=Desk(streams=progress.streams, kept=progress.kept),
+                          source=noise.source, coins=noise.coins)  # fmt: skip
+        state = runner.learn(progress.state, episode, played_of(self.policy, episode, rows_of(share)))
+        charge(ledger, runner.charges, task=self.task.id, batch=str(progress.epoch))
+        return self._next(progress, state, runner.desk.streams, runner.desk.kept, noise), ()
+
+    def _from_views(
+        self, rows: Transaction, ledger: Ledger | None, shares: Sequence[Share]
+    ) -> tuple[Progress, tuple[Estimate, ...]]:
+        progress, now = self.progress, self.now
+        assert now.episode is not None
+        answers, users = self._answers(rows), users_of(now.episode)
+        asks = asks_of_round(self.policy, progress.state, now.episode, answers, now.plan, progress.round)
+        info = report_info(self.task.digest, progress.epoch, progress.round)
+        views = views_of(shares, now.batches[0].rounds[progress.round].parts, asks, users, self._opener, info)
+        if progress.round == 0:  # whatever else will be asked of these people is paid for now
+            self._pay(ledger, digest(dumps(list(shares))).encode())
+        noise = Randomness(self.policy, self.task.seed, progress.source)
+        streams, fresh = from_views(asks, views, progress.streams, noise.source)
+        answers = (*answers, *fresh)
+        if progress.round + 1 < len(now.plan.rounds):
+            return replace(progress, round=progress.round + 1, streams=streams, source=noise.state()), answers
+        ask, state = next_asks(self.policy, progress.state, now.episode, answers)
+        if ask is not None:
+            raise BandannaError(f"{type(self.policy).__name__} asks more than was planned")
+        return self._next(progress, state, streams, {}, noise), ()
+
+    def _pay(self, ledger: Ledger | None, data: bytes) -> None:
+        """All asks of the running batch."""
+        charges = [Charge(ask=ask, data=data) for ask in self.now.plan.asks]
+        charge(ledger, charges, task=self.task.id, batch=str(self.progress.epoch))
+
+    def _burn(self, rows: Transaction, ledger: Ledger | None) -> Progress:
+        """Totals that were seen are paid for; the episode begins anew, with other people."""
+        progress = self.progress
+        if progress.round == 0:
+            self._pay(ledger, b"burned")
+        if any(part.stream is not None for each in self.now.batches[0].rounds for part in each.parts):
+            return replace(progress, status=EXHAUSTED)  # a stream with a hole in it has no sums
+        epoch = progress.next_epoch + (len(self.now.batches) - 1)  # the one after it was announced with another size
+        return replace(progress, epoch=epoch, next_epoch=epoch + 1, round=0)
+
+    def _next(self, progress: Progress, state: Any, streams: Any, kept: Any, noise: Randomness) -> Progress:
+        epoch = progress.next_epoch
+        return replace(progress, state=state, streams=streams, kept=kept, source=noise.state(), epoch=epoch,
+                       next_epoch=epoch + 1, round=0)  # fmt: skip
+
+    def _exhaust(self, epoch: int, round_: int) -> Taken:
+        """The budget refuses: nothing was released, and nothing more will be."""
+        with self._database.transaction() as rows:
+            after = replace(self.progress, status=EXHAUSTED)
+            published = self._publish(rows, after, (), outcome=EXHAUSTED, of=(epoch, round_))
+        self.published = published
+        self._see(after)
+        return Taken(status=422, receipt=self.receipt(epoch, round_))
+
+    def _ledger(self, rows: Transaction) -> Ledger | None:
+        privacy = self.policy.privacy
+        if not privacy.noisy or privacy.budget is None:
+            return None
+        often = getattr(self.policy, "spends", privacy).participations
+        return Ledger(budget=privacy.budget, participations=often, store=TransactionStore(rows))
+
+    def ledger_view(self) -> Any:
+        """What may be shown of the ledger; None where nothing is promised."""
+        with self._database.reading() as rows:
+            ledger = self._ledger(rows)
+            return None if ledger is None else ledger.view()
+
+    def _answers(self, rows: Transaction) -> tuple[Estimate, ...]:
+        found = rows.execute("select estimate from answers where epoch = ? order by place", self.progress.epoch)
+        return tuple(self._encoding.loads(text) for (text,) in found)
+
+    def _publish(
+        self,
+        rows: Transaction,
+        after: Progress,
+        answers: Sequence[Estimate],
+        *,
+        outcome: str,
+        of: tuple[int, int] = (0, 0),
+        digests: dict[str, str] | None = None,
+    ) -> Published:
+        """Progress, and the document that follows from it, signed and chained to the one before."""
+        write(rows, after, self._encoding)
+        ledger = self._ledger(rows)
+        document = {
+            "task": self.task.id,
+            "status": after.status,
+            "epoch": after.epoch,
+            "round": after.round,
+            "state": self._encoding.dumps(after.state),
+            "snapshot": self._encoding.dumps(self.policy.publish(after.state)),
+            "answers": [self._encoding.dumps(answer) for answer in answers],
+            "batches": [batch.to_dict() for batch in self._now(after).batches],
+            "spent": None if ledger is None else ledger.spent(),
+        }
+        return publication.append(rows, document, self._sign, outcome=outcome, of=of, digests=digests or {})
+
+    def receipt(self, epoch: int, round_: int) -> bytes:
+        """For mixers: that a round was released, burned or refused, in which publication; signed."""
+        with self._database.reading() as rows:
+            return publication.receipt(rows, self.task.id, epoch, round_, self._sign)
+
+    def _known(self, content: bytes, mixer: str, epoch: int, round_: int) -> Taken:
+        """A share of a round that is over: the same one is known, another one refused."""
+        with self._database.reading() as rows:
+            known = publication.digests(rows, epoch, round_)
+        if known is None or known.get(mixer) != digest(content):
+            raise Conflict("over", f"batch {epoch}, round {round_} is over, with other totals")
+        return Taken(status=200, receipt=self.receipt(epoch, round_))

@@ -1,0 +1,74 @@
+"""What everybody may see: a document for every release, signed, and chained to the one before it.
+
+    chain = SHA-256(document),   document["previous"] = chain of the one before
+
+A client that has seen publication n refuses an older one, and one whose history is another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from bandanna.storage.database import Transaction
+from bandanna.wire.canonical import digest, dumps, loads
+
+
+@dataclass(frozen=True, kw_only=True)
+class Published:
+    """A document as it is served."""
+
+    number: int
+    document: bytes
+    signature: str
+    chain: str
+
+
+def newest(rows: Transaction, number: int | None = None) -> Published:
+    """The publication in force, or the one of a number."""
+    columns = "select number, document, signature, chain from releases"
+    if number is None:
+        found = rows.execute(columns + " order by number desc limit 1")
+    else:
+        found = rows.execute(columns + " where number = ?", number)
+    if not found:
+        raise LookupError(number)
+    count, document, signature, chain = found[0]
+    return Published(number=count, document=document.encode(), signature=signature, chain=chain)
+
+
+def append(
+    rows: Transaction,
+    document: dict[str, Any],
+    sign: Callable[[bytes], str],
+    *,
+    outcome: str,
+    of: tuple[int, int],
+    digests: dict[str, str],
+) -> Published:
+    """One more, in the caller's transaction; `of`: which round it follows upon, from shares with these digests."""
+    last = rows.execute("select number, chain from releases order by number desc limit 1")
+    number, previous = (last[0][0] + 1, last[0][1]) if last else (0, "")
+    content = dumps({**document, "number": number, "previous": previous})
+    made = Published(number=number, document=content, signature=sign(content), chain=digest(content))
+    rows.execute(
+        "insert into releases values (?, ?, ?, ?, ?, ?, ?, ?)",
+        number, *of, outcome, content.decode(), made.signature, made.chain, dumps(digests).decode(),
+    )  # fmt: skip
+    return made
+
+
+def digests(rows: Transaction, epoch: int, round_: int) -> dict[str, str] | None:
+    """Of the shares that a round was released from; None if it never was."""
+    query = "select digests from releases where epoch = ? and round = ? and outcome in ('released', 'burned')"
+    found = rows.execute(query, epoch, round_)
+    return None if not found else dict(loads(found[0][0]))
+
+
+def receipt(rows: Transaction, task: str, epoch: int, round_: int, sign: Callable[[bytes], str]) -> bytes:
+    """That a round is over, in which publication; signed."""
+    query = "select number, chain, outcome from releases where epoch = ? and round = ? and outcome <> 'begun'"
+    ((number, chain, outcome),) = rows.execute(query + " order by number limit 1", epoch, round_)
+    plain = {"task": task, "epoch": epoch, "round": round_, "number": number, "chain": chain, "outcome": outcome}
+    return dumps({**plain, "signature": sign(dumps(plain))})

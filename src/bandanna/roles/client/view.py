@@ -1,0 +1,96 @@
+"""A publication as a device reads it: verified, never older than one it has seen, and what it asks for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from bandanna.agent.kinds import encoding_of
+from bandanna.core.estimate import Estimate
+from bandanna.errors import BandannaError, Unreadable
+from bandanna.policies.base import Ask, Episode
+from bandanna.tasks.asking import Planned, asks_of_round, planned
+from bandanna.tasks.batches import sends_rows
+from bandanna.tasks.document import Task
+from bandanna.wire.canonical import digest, loads
+from bandanna.wire.keys import verify
+from bandanna.wire.plan import Batch
+
+
+@dataclass(frozen=True, kw_only=True)
+class View:
+    """What is in force: the policy's snapshot, the batches that take reports, and the running round."""
+
+    task: Task
+    content: dict[str, Any]
+    chain: str
+
+    @classmethod
+    def read(cls, task: Task, document: bytes, signature: str, before: View | None = None) -> View:
+        """A signed publication of this task, not older than `before`; BandannaError for any other."""
+        if not verify(task.key("analyzer"), document, signature):
+            raise BandannaError("a publication that the task's analyzer has not signed")
+        content = loads(document)
+        if not isinstance(content, dict) or content.get("task") != task.id:
+            raise Unreadable("a publication of another task")
+        made = cls(task=task, content=content, chain=digest(document))
+        if before is not None and made.number < before.number:
+            raise BandannaError(f"publication {made.number} after {before.number}: the analyzer has gone back")
+        if before is not None and made.number == before.number and made.chain != before.chain:
+            raise BandannaError(f"two publications of number {made.number}: the analyzer tells different people apart")
+        if before is not None and made.number == before.number + 1 and content["previous"] != before.chain:
+            raise BandannaError(f"publication {made.number} does not follow upon the one before it")
+        return made
+
+    @property
+    def number(self) -> int:
+        """Of the publication."""
+        return int(self.content["number"])
+
+    @property
+    def status(self) -> str:
+        """running, exhausted or finished."""
+        return str(self.content["status"])
+
+    @property
+    def running(self) -> tuple[int, int]:
+        """Epoch and round that are awaited."""
+        return int(self.content["epoch"]), int(self.content["round"])
+
+    @cached_property
+    def batches(self) -> tuple[Batch, ...]:
+        """The running one, and the one after it."""
+        return tuple(map(Batch.from_dict, self.content["batches"]))
+
+    @cached_property
+    def state(self) -> Any:
+        """Of the policy: released numbers."""
+        return encoding_of().loads(self.content["state"])
+
+    @cached_property
+    def snapshot(self) -> Any:
+        """What devices act on."""
+        return encoding_of().loads(self.content["snapshot"])
+
+    @cached_property
+    def answers(self) -> tuple[Estimate, ...]:
+        """Of earlier rounds of the running batch."""
+        return tuple(map(encoding_of().loads, self.content["answers"]))
+
+    def episode(self, place: int = 0) -> Episode | None:
+        """Of the running batch, or of the one after it."""
+        episode = self.task.policy.episode(self.state)
+        return episode if place == 0 or episode is None else self.task.policy.following(episode)
+
+    def asks(self, place: int = 0) -> tuple[tuple[Ask, ...], ...]:
+        """Of every round of a batch: what is reported; only the running round's are placed where they belong."""
+        policy, episode = self.task.policy, self.episode(place)
+        if episode is None or sends_rows(policy):
+            return ()
+        plan: Planned = planned(policy, self.state, episode)
+        rounds = [plan.round_of(number) for number in range(len(plan.rounds))]
+        if place == 0 and rounds:
+            number = self.running[1]
+            rounds[number] = asks_of_round(policy, self.state, episode, self.answers, plan, number)
+        return tuple(rounds)

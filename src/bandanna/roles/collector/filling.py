@@ -1,0 +1,49 @@
+"""What a collector remembers of one batch's slots, so that it need not ask its database: rebuilt from the rows."""
+
+from __future__ import annotations
+
+from bandanna.wire.plan import Batch
+from bandanna.wire.record import FINAL
+
+_NONE = 255  # no version yet
+
+
+class Filling:
+    """The slots of a batch by place, and of every report its version and a fingerprint (of this process only)."""
+
+    def __init__(self, plan: Batch) -> None:
+        self.plan = plan
+        self.places: dict[bytes, int] = {}
+        self.versions = [bytearray() for _ in plan.rounds]
+        self.prints: list[list[int]] = [[] for _ in plan.rounds]
+        self.finals = [0] * len(plan.rounds)
+
+    @property
+    def full(self) -> bool:
+        """No more slots."""
+        return len(self.places) >= self.plan.slots
+
+    def open(self, slot: bytes) -> int:
+        """A place for a new slot."""
+        place = self.places[slot] = len(self.places)
+        for versions, prints in zip(self.versions, self.prints, strict=True):
+            versions.append(_NONE)
+            prints.append(0)
+        return place
+
+    def put(self, round_: int, place: int, version: int, body: bytes) -> None:
+        """A report that is kept."""
+        before = self.versions[round_][place]
+        self.versions[round_][place], self.prints[round_][place] = version, hash(body)
+        self.finals[round_] += (version == FINAL) - (before == FINAL)
+
+    def has(self, round_: int, place: int, version: int, body: bytes) -> bool | None:
+        """Whether this very report is kept, or a later version; None if another one of this version is."""
+        known = self.versions[round_][place]
+        if known == _NONE or known < version:
+            return False
+        return True if known > version or self.prints[round_][place] == hash(body) else None
+
+    def answered(self, round_: int) -> bool:
+        """Whether every slot has its final report."""
+        return self.full and self.finals[round_] == self.plan.slots
