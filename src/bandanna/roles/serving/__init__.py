@@ -20,7 +20,7 @@ from bandanna.roles.serving.routing import Handler, Route, Upload
 from bandanna.roles.serving.threads import in_thread
 
 if TYPE_CHECKING:
-    from bandanna.roles.serving.application import Application, application
+    from bandanna.roles.serving.app import Application, application
     from bandanna.roles.serving.responses import json_response
     from bandanna.roles.serving.server import serve
 
@@ -44,8 +44,8 @@ __all__ = [
 ]
 
 _HOMES = {  # of what needs the extra
-    "application": "application",
-    "Application": "application",
+    "application": "app",
+    "Application": "app",
     "json_response": "responses",
     "serve": "server",
 }

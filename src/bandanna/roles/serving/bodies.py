@@ -29,9 +29,13 @@ class Bodies:
         self._reading: dict[asyncio.Task[Any], float] = {}  # deadlines, in the order in which they come
         self._late: set[asyncio.Task[Any]] = set()
 
-    async def read(self, receive: Receive, length: bytes | None) -> bytes:
+    async def read(self, receive: Receive, headers: dict[bytes, bytes]) -> bytes:
         """One body; raises Refused (413, 408, 503) or Gone. The caller gives `held` back when it is done with it."""
-        if length is not None and int(length) > self.limits.body:
+        length = headers.get(b"content-length")
+        if length is None:
+            if b"transfer-encoding" not in headers:
+                return b""
+        elif int(length) > self.limits.body:
             raise Refused(413, "too-large", limit=self.limits.body)
         task = asyncio.current_task()
         assert task is not None

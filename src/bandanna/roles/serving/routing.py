@@ -25,7 +25,7 @@ _TEMPLATE = re.compile(r"(/([A-Za-z0-9._~-]+|\{[a-z_]+\}))+")
 _PARAMETER = re.compile(r"\\\{([a-z_]+)\\\}")
 _VALUE = r"(?P<\1>[A-Za-z0-9._~-]{1,128})"  # what needs no escape in a URL: ids, numbers, names
 METHODS = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE"})
-ADMIN = "/admin"
+GUARDED = ("/admin", "/status")  # how paths begin that need a closer look
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -98,7 +98,7 @@ def targets_of(routes: Sequence[Route], uploads: Mapping[str, Upload]) -> list[T
 
 def guarded(path: str) -> bool:
     """Whether only the administrator may ask."""
-    return path == "/status" or path == ADMIN or path.startswith(f"{ADMIN}/")
+    return path in GUARDED or path.startswith("/admin/")
 
 
 def _pattern(template: str) -> re.Pattern[str]:

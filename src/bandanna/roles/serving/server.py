@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import math
 import signal
@@ -21,7 +22,7 @@ from starlette.types import ASGIApp
 
 from bandanna.core import require
 from bandanna.errors import InvalidArgument
-from bandanna.roles.serving.application import Application
+from bandanna.roles.serving.app import Application
 from bandanna.roles.serving.limits import Limits
 from bandanna.roles.serving.log import Log
 from bandanna.roles.serving.protocol import Connection, bounded
@@ -93,6 +94,8 @@ class _Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Accept requests, and say on which port."""
         await super().startup(sockets)
+        gc.collect()
+        gc.freeze()  # what is loaded now stays: no collection looks at it again
         if self.started and sockets:
             port = sockets[0].getsockname()[1]
             self._log.say("serving", port=port, tls=bool(self.config.is_ssl))

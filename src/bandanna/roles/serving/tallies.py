@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from bisect import bisect_left
 
 from bandanna.roles.serving.log import Log
 from bandanna.roles.serving.metrics import OTHER, Bins, Cell, Metrics
@@ -34,12 +35,14 @@ class Tallies:
         """One is over; status 0 is a client that left."""
         route = target.template if isinstance(target, Target) else OTHER
         key = route, status // 100
-        if key not in self._cells:
+        found = self._cells.get(key)
+        if found is None:
             counted = self._requests.series(role=self._role, route=route, status=f"{key[1]}xx" if status else "gone")
-            self._cells[key] = counted, self._seconds.series(route=route)
-        counted, spread = self._cells[key]
-        counted.add()
-        spread.observe(seconds)
+            found = self._cells[key] = counted, self._seconds.series(route=route)
+        counted, spread = found
+        counted.value += 1  # the loop's thread alone writes these
+        spread.counts[bisect_left(BUCKETS, seconds)] += 1
+        spread.total += seconds
 
     def refused(self, reason: str) -> None:
         """Count a refusal."""

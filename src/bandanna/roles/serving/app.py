@@ -22,7 +22,7 @@ from bandanna.roles.serving.log import Log
 from bandanna.roles.serving.metrics import CONTENT_TYPE, Metrics
 from bandanna.roles.serving.refusals import Refused, busy
 from bandanna.roles.serving.responses import CLOSE, JSON, canonical, json_response, secured, unchanged, upload_headers
-from bandanna.roles.serving.routing import Headers, Route, Table, Target, Upload, guarded, targets_of
+from bandanna.roles.serving.routing import GUARDED, Headers, Route, Table, Target, Upload, guarded, targets_of
 from bandanna.roles.serving.tallies import Tallies
 
 _LIMITS = Limits()
@@ -44,18 +44,15 @@ class Application:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request, or live through start and stop."""
-        if scope["type"] == "lifespan":
-            await self.life(receive, send)
-        elif scope["type"] == "http":
-            await self._serve(scope, receive, send)
-
-    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return await self.life(receive, send) if scope["type"] == "lifespan" else None
         begun = time.perf_counter()
         tallies = self.tallies
         target, values = self._table.find(scope["method"], scope["path"])
         tallies.flying += 1
         try:
-            status, headers, body = await self._answer(target, values, scope, receive, send)
+            answer = self._upload if type(target) is Target and target.raw else self._other
+            status, headers, body = await answer(target, values, scope, receive, send)
         except Gone:
             status, headers, body = 0, [], b""  # nobody is there to be answered
         except (Exception, asyncio.CancelledError) as error:  # cancelled: there was no time left to finish
@@ -64,50 +61,61 @@ class Application:
             tallies.flying -= 1
         if headers:
             await send({"type": "http.response.start", "status": status, "headers": headers})
-            cut = status in _CUT
-            await send({"type": "http.response.body", "body": body, "more_body": cut})
-            if cut:
-                await self._bodies.linger(receive)
-                await send({"type": "http.response.body", "body": b""})
+            if status in _CUT:
+                await self._cut(body, receive, send)
+            else:
+                await send({"type": "http.response.body", "body": body})
         tallies.request(target, status, time.perf_counter() - begun)
 
-    async def _answer(
+    async def _upload(
+        self, target: Any, values: dict[str, str], scope: Scope, receive: Receive, send: Send
+    ) -> tuple[int, Headers, bytes]:
+        """Bytes in, bytes out: nothing that is not needed."""
+        headers = dict(scope["headers"])
+        if scope["path"].startswith(GUARDED):
+            self._admit(scope["path"], headers)
+        if self.tallies.flying > self.limits.waiting:
+            raise busy()
+        body = await self._bodies.read(receive, headers)
+        try:
+            status, answer, said = await target.handle(body, values, headers)
+        finally:
+            self._bodies.held -= len(body)
+        return status, upload_headers(said, len(answer)), answer
+
+    async def _other(
         self, target: Target | Refused, values: dict[str, str], scope: Scope, receive: Receive, send: Send
     ) -> tuple[int, Headers, bytes]:
-        """Status, headers and body; without headers if it was sent already."""
+        """Of a handler that takes a request and gives a response; without headers if it was sent already."""
         headers = dict(scope["headers"])
-        if guarded(scope["path"]):
-            self._admit(headers.get(b"authorization", b""))
+        self._admit(scope["path"], headers)
         if isinstance(target, Refused):
             raise target
         if target.light:
-            return self._plain(await target.handle(None), headers)
+            return self._plain(await target.handle(None), scope["method"], headers)
         if self.tallies.flying > self.limits.waiting:
             raise busy()
-        body = await self._body(headers, receive)
+        body = await self._bodies.read(receive, headers)
         try:
-            if target.raw:
-                status, answer, said = await target.handle(body, values, headers)
-                return status, upload_headers(said, len(answer)), answer
             scope["client"] = None  # no handler learns where a request came from
             scope["path_params"] = values
             response = await target.handle(Request(scope, _replay(body, receive)))
             if isinstance(getattr(response, "body", None), bytes) and response.background is None:
-                return self._plain(response, headers)
+                return self._plain(response, scope["method"], headers)
             await response(scope, receive, _securing(send))  # a stream
             return response.status_code, [], b""
         finally:
             self._bodies.held -= len(body)
 
-    async def _body(self, headers: dict[bytes, bytes], receive: Receive) -> bytes:
-        length = headers.get(b"content-length")
-        if length is None and b"transfer-encoding" not in headers:
-            return b""
-        return await self._bodies.read(receive, length)
+    async def _cut(self, body: bytes, receive: Receive, send: Send) -> None:
+        """Answer, then end the connection: the rest of the request is not read."""
+        await send({"type": "http.response.body", "body": body, "more_body": True})
+        await self._bodies.linger(receive)
+        await send({"type": "http.response.body", "body": b""})
 
-    def _plain(self, response: Response, asked: dict[bytes, bytes]) -> tuple[int, Headers, bytes]:
+    def _plain(self, response: Response, method: str, asked: dict[bytes, bytes]) -> tuple[int, Headers, bytes]:
         headers = secured(response.raw_headers)
-        if response.status_code == 200:
+        if response.status_code == 200 and method in ("GET", "HEAD"):
             kept = unchanged(headers, asked.get(b"if-none-match"))
             if kept is not None:
                 return 304, kept, b""
@@ -119,10 +127,12 @@ class Application:
         headers = secured([JSON, (b"content-length", b"%d" % len(body)), *refused.headers])
         return refused.status, [*headers, CLOSE] if refused.status in _CUT else headers, body
 
-    def _admit(self, authorization: bytes) -> None:
-        scheme, _, token = authorization.partition(b" ")
+    def _admit(self, path: str, headers: dict[bytes, bytes]) -> None:
+        if not guarded(path):
+            return
         if self._token is None:
             raise Refused(403, "no-admin")
+        scheme, _, token = headers.get(b"authorization", b"").partition(b" ")
         if not hmac.compare_digest(_digest(token.strip()), self._token) or scheme.lower() != b"bearer":
             raise Refused(401, "token")
 
