@@ -20,7 +20,7 @@ from bandanna.wire.sealing import report_info, seed_info
 
 
 class Reporter:
-    """Makes the bodies of some users' records; every call draws fresh noise, so its bytes are kept until acknowledged."""
+    """Makes the bodies of some users' records; every call draws fresh noise, so bytes are kept until acknowledged."""
 
     def __init__(self, task: Task, batch: Batch, *, key_id: int = 0, seal_key: str | None = None) -> None:
         self._task, self._batch, self.key_id = task, batch, key_id

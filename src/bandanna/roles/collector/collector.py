@@ -79,7 +79,7 @@ class Collector:
                     filling.open(slot)
                 filling.put(round_, place, version, body)
             done = "select epoch, count(*) from batches where state = 'receipted' group by epoch"
-            receipted: dict[int, int] = {epoch: count for epoch, count in rows.execute(done)}
+            receipted = {int(epoch): int(count) for epoch, count in rows.execute(done)}
         if self._fillings:
             running = min(self._fillings)
             self.running = running, receipted.get(running, 0)

@@ -1,0 +1,58 @@
+"""Calls between roles: signed documents over HTTP, tried again by whoever has to."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bandanna.errors import BandannaError, MissingExtra
+from bandanna.wire.canonical import loads
+from bandanna.wire.keys import verify
+
+
+class Unreachable(BandannaError):
+    """Another role does not answer, or answers what is no answer; to be tried again."""
+
+
+class Calls:
+    """A connection to another role."""
+
+    def __init__(self, url: str, *, seconds: float = 30.0, verify_tls: Any = True) -> None:
+        try:
+            import httpx
+        except ImportError as error:  # pragma: no cover - tests have it
+            raise MissingExtra("serve", "calling another role") from error
+        self._httpx = httpx
+        self._client = httpx.Client(base_url=url, timeout=seconds, verify=verify_tls, trust_env=False)
+
+    def ask(
+        self, method: str, path: str, content: bytes = b"", headers: dict[str, str] | None = None
+    ) -> tuple[int, bytes, dict[str, str]]:
+        """Status, body and headers; Unreachable if there is no answer, or one that asks to come again (5xx)."""
+        try:
+            answer = self._client.request(method, path, content=content or None, headers=headers)
+        except self._httpx.HTTPError as error:
+            raise Unreachable(f"{method} {path}: {type(error).__name__}") from error
+        if answer.status_code >= 500:
+            raise Unreachable(f"{method} {path}: {answer.status_code}")
+        return answer.status_code, answer.content, dict(answer.headers)
+
+    def publication(self, task_id: str, after: int | None = None, wait: float = 0.0) -> tuple[bytes, str] | None:
+        """The analyzer's publication in force and its signature; None if it is not newer than `after`."""
+        query = "" if after is None else f"?after={after}&wait={wait:g}"
+        status, content, headers = self.ask("GET", f"/tasks/{task_id}/snapshot{query}")
+        if status == 204:
+            return None
+        if status != 200:
+            raise Unreachable(f"no publication: {status}")
+        return content, headers.get("signature", "")
+
+    def close(self) -> None:
+        """Hang up."""
+        self._client.close()
+
+
+def signed(content: bytes, signature: str, key: str) -> Any:
+    """A document that the owner of a key has signed."""
+    if not verify(key, content, signature):
+        raise BandannaError("a document that is not signed by whom it should be")
+    return loads(content)

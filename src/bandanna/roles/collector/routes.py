@@ -1,0 +1,45 @@
+"""The collector's part of a role's application: uploads, and how far the running batch is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bandanna.roles.collector.collector import Collector
+from bandanna.roles.collector.commits import GroupCommit
+from bandanna.roles.collector.verdict import Verdict, answer
+from bandanna.roles.serving import Metrics, Refused, Route, Upload, json_response
+
+
+class CollectorRoutes:
+    """POST /tasks/{task}/reports, GET /tasks/{task}/open."""
+
+    def __init__(self, collector: Collector, task_id: str, metrics: Metrics) -> None:
+        self._collector, self._task = collector, task_id
+        self._commits: GroupCommit[bytes, list[Verdict]] = GroupCommit(collector.accept)
+        self._records = metrics.counter("records_total", "Records by what became of them.", ("result",))
+
+    @property
+    def uploads(self) -> dict[str, Upload]:
+        """Raw routes."""
+        return {"/tasks/{task}/reports": self.reports}
+
+    @property
+    def routes(self) -> list[Route]:
+        """Others."""
+        return [("GET", "/tasks/{task}/open", self.open)]
+
+    async def reports(self, body: bytes, params: dict[str, str], headers: dict[bytes, bytes]) -> Any:
+        """Records, acknowledged when they are durable."""
+        if params["task"] != self._task:
+            raise Refused(404, "task")
+        verdicts = await self._commits.submit(body)
+        for verdict in verdicts:
+            self._records.add(1, result=verdict.reason or "kept")
+        status, content = answer(verdicts)
+        return status, content, None
+
+    async def open(self, request: Any) -> Any:
+        """Which batch takes new slots, and how far the running one is: public numbers."""
+        if request.path_params.get("task", self._task) != self._task:
+            raise Refused(404, "task")
+        return json_response(self._collector.progress())

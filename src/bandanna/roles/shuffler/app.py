@@ -1,0 +1,67 @@
+"""The shuffler as a process."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from bandanna.device import SecureNoise
+from bandanna.protocols.kinds import PROTOCOLS  # noqa: F401 - mixers of all kinds must be known
+from bandanna.roles.calls import Calls
+from bandanna.roles.collector.collector import Collector
+from bandanna.roles.collector.pump import Pump
+from bandanna.roles.collector.routes import CollectorRoutes
+from bandanna.roles.collector.tables import MIGRATION
+from bandanna.roles.serving import Log, Metrics, application, in_thread
+from bandanna.roles.shuffler.shuffler import Shuffler
+from bandanna.storage.database import open_database
+from bandanna.tasks.document import Secrets, Task
+from bandanna.wire.canonical import unpacked
+from bandanna.wire.keys import sign
+
+
+def build(task: Task, secrets: Secrets, *, database: str, log: Log, verify_tls: Any = True) -> Any:
+    """The application of a task's shuffler."""
+    rows = open_database(database, role="shuffler", migrations=(MIGRATION,))
+    rows.claim()
+    metrics, source = Metrics(), SecureNoise()
+    collector = Collector(
+        rows,
+        task_id=task.id,
+        task=task.digest,
+        key=unpacked(secrets.ticket, 32),
+        grace=float(task.content["grace"]),
+        answered=task.content["close"] == "answered",
+        finish=lambda mixer, held: mixer.drawn(held, source) if hasattr(mixer, "drawn") else held,
+    )
+    helper = Calls(task.url("helper"), verify_tls=verify_tls) if task.mixers == 2 else None
+    shuffler = Shuffler(
+        collector,
+        task_id=task.id,
+        analyzer=Calls(task.url("analyzer"), verify_tls=verify_tls),
+        helper=helper,
+        sign=partial(sign, secrets.sign),
+        analyzer_key=task.key("analyzer"),
+    )
+    pump = Pump(collector, forward=shuffler.forward, plan=shuffler.plan, log=log)
+    routes = CollectorRoutes(collector, task.id, metrics)
+
+    async def start() -> None:
+        pump.start()
+
+    async def stop() -> None:
+        await in_thread(pump.stop)
+        rows.close()
+
+    return application(
+        role="shuffler",
+        routes=routes.routes,
+        uploads=routes.uploads,
+        start=start,
+        stop=stop,
+        health=lambda: {"ok": not pump.failing, "failing": pump.failing or None, "task": shuffler.status},
+        status=collector.progress,
+        metrics=metrics,
+        log=log,
+        token=secrets.token,
+    )

@@ -1,0 +1,112 @@
+"""Forwards what its collector closes: to the analyzer and, where there are two mixers, the seeds to the helper."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from bandanna.errors import BandannaError
+from bandanna.roles.calls import Calls, Unreachable, signed
+from bandanna.roles.collector.collector import Closed, Collector
+from bandanna.roles.collector.pump import Plan
+from bandanna.wire.canonical import dumps, loads, packed
+from bandanna.wire.keys import verify
+from bandanna.wire.plan import DTYPES, Batch
+
+
+class Shuffler:
+    """The mixer's side of a batch: its plan from the analyzer, its share to the analyzer."""
+
+    def __init__(
+        self,
+        collector: Collector,
+        *,
+        task_id: str,
+        analyzer: Calls,
+        helper: Calls | None,
+        sign: Callable[[bytes], str],
+        analyzer_key: str,
+    ) -> None:
+        self._collector, self._task, self._sign, self._key = collector, task_id, sign, analyzer_key
+        self._analyzer, self._helper = analyzer, helper
+        self._number: int | None = None
+        self.status = "starting"
+
+    def plan(self) -> Plan | None:
+        """What the analyzer has published since."""
+        if self._number is not None and (self._collector.closes_at is not None or self._filling()):
+            return None  # nothing can be newer before this round is forwarded
+        found = self._analyzer.publication(self._task, self._number)
+        if found is None:
+            return None
+        content = signed(*found, self._key)
+        self._check_not_older(content)
+        self._number, self.status = int(content["number"]), str(content["status"])
+        return tuple(map(Batch.from_dict, content["batches"])), (int(content["epoch"]), int(content["round"]))
+
+    def _filling(self) -> bool:
+        progress = self._collector.progress()
+        return bool(progress["of"]) and progress["slots"] < progress["of"]
+
+    def _check_not_older(self, content: Any) -> None:
+        """An analyzer that has forgotten what it has released must not release it again."""
+        last = self._collector.last_receipt()
+        if last is not None and int(content["number"]) < int(last["number"]):
+            raise BandannaError(f"the analyzer has gone back to publication {content['number']}, from {last['number']}")
+
+    def forward(self, closed: Closed) -> bytes | None:
+        """A closed round: the receipt, or None if it is stored and waits for another share."""
+        share = {**loads(closed.share), "witness": self._witness()}
+        content = dumps(share)
+        where = f"/tasks/{self._task}/batches/{closed.epoch}.{closed.round}"
+        if self._helper is not None:
+            self._send_job(closed, share, where)
+        status, answer, _ = self._analyzer.ask(
+            "PUT", f"{where}/shares/shuffler", content, {"Signature": self._sign(content)}
+        )
+        if status == 202:
+            return None
+        document = loads(answer)
+        if status == 409 and document.get("reason") == "over":
+            return dumps({"epoch": closed.epoch, "round": closed.round, "number": -1, "outcome": "over"})
+        if status not in (200, 201, 422) or "receipt" not in document:
+            raise Unreachable(f"the analyzer refuses batch {closed.epoch}: {status}")
+        self._check_receipt(document["receipt"])
+        self._number = None  # there is a newer plan
+        return dumps(document["receipt"])
+
+    def _witness(self) -> Any:
+        last = self._collector.last_receipt()
+        return None if last is None or last["number"] < 0 else {"number": last["number"], "chain": last["chain"]}
+
+    def _check_receipt(self, receipt: dict[str, Any]) -> None:
+        plain = {name: value for name, value in receipt.items() if name != "signature"}
+        if not verify(self._key, dumps(plain), receipt.get("signature")):
+            raise Unreachable("a receipt that the analyzer has not signed")
+
+    def _send_job(self, closed: Closed, share: dict[str, Any], where: str) -> None:
+        """The sealed seeds of a batch, with their tickets: a leader cannot invent users."""
+        assert self._helper is not None
+        plan, entries = self._collector.entries(closed.epoch, closed.round)
+        wanted = plan.rounds[closed.round]
+        job = {
+            "task": self._task,
+            "batch": plan.to_dict(),
+            "round": closed.round,
+            "count": share["count"],
+            "checksum": share["checksum"],
+            "entries": [
+                [packed(slot), packed(mac), key_id, [packed(seed) for seed in _seeds(wanted, body)]]
+                for slot, mac, key_id, body in entries
+            ],
+        }
+        content = dumps(job)
+        status, _, _ = self._helper.ask("PUT", f"{where}/job", content, {"Signature": self._sign(content)})
+        if status not in (200, 201):
+            raise Unreachable(f"the helper refuses batch {closed.epoch}: {status}")
+
+
+def _seeds(wanted: Any, body: bytes) -> list[bytes]:
+    """The sealed seeds of a record's body, one for each part that it reports for."""
+    parts = wanted.parts[:1] if wanted.by_arm else wanted.parts
+    return [cut[DTYPES[part.dtype] * part.length :] for part, cut in zip(parts, wanted.cut(body), strict=True)]
