@@ -19,6 +19,7 @@ import tempfile
 import time
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -106,7 +107,8 @@ def postgres_url() -> str:
 # The keeper: a program of its own
 
 
-def _account() -> dict[str, object]:
+def account() -> dict[str, Any]:
+    """Of whom programs are that refuse to run as root: options of `subprocess`, empty for everybody else."""
     if os.name != "posix" or os.geteuid():
         return {}
     import pwd
@@ -122,7 +124,7 @@ def _initialised(place: Path) -> Path:
         options = ["-D", str(place / "d"), "-U", "postgres", "--auth=trust", "--no-sync", "-E", "utf8", "--locale=C"]
         command = [str(folder / "initdb"), *options]
         try:
-            done = subprocess.run(command, capture_output=True, text=True, cwd=place, **_account())  # type: ignore[call-overload]
+            done = subprocess.run(command, capture_output=True, text=True, cwd=place, **account())
         except OSError as error:  # not for this account's eyes
             said = f"{' '.join(command)}: {error}"
             continue
@@ -138,7 +140,7 @@ def _started(folder: Path, place: Path, fsync: str) -> subprocess.Popen[bytes]:
     for setting in _SETTINGS:
         command += ["-c", setting]
     with open(place / "log", "ab") as log:
-        running = subprocess.Popen(command, stdout=log, stderr=log, cwd=place, **_account())  # type: ignore[call-overload]
+        running = subprocess.Popen(command, stdout=log, stderr=log, cwd=place, **account())
     for _ in range(1500):
         status = place / "d" / "postmaster.pid"
         if status.exists() and "ready" in status.read_text().split():
@@ -161,9 +163,9 @@ def _keep(fsync: str) -> None:
     place = Path(tempfile.mkdtemp(prefix="pg-", dir="/tmp" if os.path.isdir("/tmp") else None))  # sockets: short names
     running = None
     try:
-        account = _account()
-        if account:
-            os.chown(place, account["user"], account["group"])  # type: ignore[arg-type]
+        own = account()
+        if own:
+            os.chown(place, own["user"], own["group"])
         folder = _initialised(place)
         running = _started(folder, place, fsync)
         print("ready", place, flush=True)

@@ -96,6 +96,7 @@ class Database(ABC):
 
     dialect: ClassVar[str]
     patience: ClassVar[float] = 30.0  # seconds to wait for another process's transaction
+    claiming: ClassVar[float] = 5.0  # seconds to wait until a server has noticed that who served before is dead
 
     def __init__(self, name: str) -> None:
         self.name = name  # for messages: no password
@@ -140,18 +141,27 @@ class Database(ABC):
     @contextmanager
     def _reading(self) -> Generator[Transaction]:
         self._usable("reading")
+        link, whole = None, False
         try:
-            idle = self._idle.pop()
-        except IndexError:
-            idle = None
-        link = self._begun(idle, writing=False)
-        try:
-            yield from self._during(link)
+            with suppress(IndexError):
+                link = self._idle.pop()
+            link = self._begun(link, writing=False)
+            try:
+                yield from self._during(link)
+            except Exception:
+                whole = True
+                raise
+            whole = True
         finally:
-            if self._finish.alive and not link.lost:
-                self._idle.append(link)
-            else:
-                self._drop(link)
+            if link is not None:
+                self._give_back(link, whole=whole)
+
+    def _give_back(self, link: Link, *, whole: bool) -> None:
+        """For the next reader, unless a signal may have left it in the middle of something."""
+        if whole and self._finish.alive and not link.lost:
+            self._idle.append(link)
+        else:
+            self._drop(link)
 
     def _begun(self, link: Link | None, *, writing: bool) -> Link:
         """A link in a transaction; one that was lost while nobody used it is replaced."""
@@ -188,7 +198,7 @@ class Database(ABC):
 
     def _usable(self, what: str) -> None:
         self._at_home()
-        if self._owner == threading.get_ident():
+        if self._alone.locked() and self._owner == threading.get_ident():  # an interrupt may leave the owner's name
             raise BandannaError(f"{what} of {self.name} inside a transaction of the same thread: use that one")
 
     def _at_home(self) -> None:

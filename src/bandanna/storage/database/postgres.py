@@ -36,7 +36,6 @@ TYPES = {
 }
 TABLES = "select table_name::text from information_schema.tables where table_schema = current_schema()"
 _CONNECTION = {"connect_timeout": "10", "tcp_user_timeout": "30000", "application_name": "bandanna"}  # unless given
-_CLAIMING = 3.0  # seconds to wait until the server has noticed that a process is dead
 _INSERT = re.compile(r"\s*insert\s+into\s+(\w+)\s*(?:\(([\w\s,]+)\))?\s*values\s*\(\s*\?(?:\s*,\s*\?)*\s*\)\s*", re.I)
 _ADVICE: list[tuple[type[psycopg.Error], str]] = [
     (errors.DiskFull, "there is no room: make some, then repeat"),
@@ -76,7 +75,7 @@ class PostgresDatabase(Database):
     def _connect(self, *, writing: bool) -> Link:
         link = PostgresLink(self._url, self.schema, name=self.name, patience=self.patience)
         try:
-            if writing and self._claimed and not link.claimed():
+            if writing and self._claimed and not link.claimed(self.claiming):
                 raise BandannaError(f"{self.name} is served by another process: stop it first")
         except BaseException:
             link.close()
@@ -115,12 +114,12 @@ class PostgresLink(Link):
         """After the server or the way to it has gone."""
         return self._sql.closed or self._sql.pgconn.transaction_status == TransactionStatus.UNKNOWN
 
-    def claimed(self) -> bool:
+    def claimed(self, patience: float) -> bool:
         """Whether this session could take the claim."""
         with _errors(self._name):
             try:
                 with self._sql.transaction():
-                    self._sql.execute(f"set local lock_timeout = {_CLAIMING * 1e3:.0f}")
+                    self._sql.execute(f"set local lock_timeout = {patience * 1e3:.0f}")
                     self._sql.execute(f"select pg_advisory_lock({self._claim})")
             except errors.LockNotAvailable:
                 return False

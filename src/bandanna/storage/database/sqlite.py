@@ -21,7 +21,7 @@ TYPES = {
     "blob": "blob",
     "serial": "integer primary key autoincrement",  # an id is never used again
     "bigint": "integer",
-    "real": "real",
+    "real": "real blob",  # kept as given: a column that is only "real" forgets the sign of zero
 }
 TABLES = "select name from sqlite_master where type = 'table' and name not like 'sqlite_%'"
 _ADVICE = {
