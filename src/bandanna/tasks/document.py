@@ -10,7 +10,7 @@ from typing import Any
 
 from bandanna.agent.arms import FixedArms
 from bandanna.agent.kinds import encoding_of
-from bandanna.agent.releases import calibrations, recalibrate
+from bandanna.agent.releases import calibrations, first_ask, recalibrate
 from bandanna.core import require
 from bandanna.core.arrays import Floats
 from bandanna.errors import BandannaError, InvalidArgument, Unreadable
@@ -154,8 +154,8 @@ class Task:
 
 def content_of(policy: Policy[Any], *, arms: FixedArms | None, **parts: Any) -> dict[str, Any]:
     """The parts of a document, with the policy as it is calibrated now."""
-    policy.prepare()
     encoding = encoding_of()
+    first_ask(policy, policy.init(None if arms is None else arms.features))  # calibrates what is calibrated at once
     fixed = None if arms is None else encoding.dumps((arms.ids, arms.features, arms.of_users))
     return {
         "format": FORMAT,

@@ -64,6 +64,7 @@ class Collector:
         self._over: dict[int, Filling] = {}
         self.running = (0, 0)  # epoch and round of the batch that is closed next
         self.closes_at: float | None = None  # when that is; None: it waits for slots, or for its receipt
+        self._closed = False
         self._restore()
 
     def _restore(self) -> None:
@@ -92,6 +93,7 @@ class Collector:
         states = {(epoch, round_): (state, at) for epoch, round_, state, at in found}
         state, at = states.get(self.running, ("filling", None))
         self.closes_at = at if state == "full" else None
+        self._closed = state in ("closed", "receipted")
 
     def plan(self, batches: Sequence[Batch], running: tuple[int, int]) -> None:
         """The newest public plan: the running batch and its round, and the batch after it, where it is known."""
@@ -210,16 +212,11 @@ class Collector:
         if known is None:
             return Verdict(reason="other")
         if not known:
-            if (epoch, round_) < self.running or ((epoch, round_) == self.running and self._is_closed()):
+            if (epoch, round_) < self.running or ((epoch, round_) == self.running and self._closed):
                 return Verdict(reason="closed")
             filling.put(round_, place, version, body)
             rows.append((epoch, round_, place, version, slot, mac, key_id, body))
         return Verdict(place=place)
-
-    def _is_closed(self) -> bool:
-        """Whether the running round is closed already."""
-        filling = self._fillings.get(self.running[0])
-        return filling is not None and filling.full and self.closes_at is None
 
     def _too_late(self, epoch: int, slot: bytes) -> Verdict:
         over = self._over.get(epoch)

@@ -68,10 +68,10 @@ class Seed:
                 rows, ended = self._until(left)
             elif isinstance(episode, Assigned):
                 whole = int(episode.plays.sum())
-                rows, ended = self._assigned(episode, min(whole, left)), whole <= left
+                rows, ended = self.assigned(episode, min(whole, left)), whole <= left
             else:
                 assert isinstance(episode, Frozen)  # rounds are at most the policy's horizon
-                rows, ended = self._frozen(min(episode.users, left)), episode.users <= left
+                rows, ended = self.frozen(min(episode.users, left)), episode.users <= left
             if episode.released and ended:
                 self.state = self.answers.learn(self.state, episode, rows)
                 self.releases, self.users = self.releases + 1, self.done
@@ -88,7 +88,7 @@ class Seed:
         """Devices choose until what is public says that the episode is over; whether it is."""
         parts: list[Played] = []
         while len(parts) < left:
-            parts.append(self._frozen(1))
+            parts.append(self.frozen(1))
             features = parts[-1].features
             assert features is not None
             ended = self.policy.crossing(self.state, features) is not None
@@ -97,7 +97,7 @@ class Seed:
                 return Played.joined(parts), True
         return Played.joined(parts), False
 
-    def _frozen(self, users: int) -> Played:
+    def frozen(self, users: int) -> Played:
         """Devices choose for themselves."""
         snapshot, parts = self.policy.publish(self.state), []
         for begin in range(0, users, _PART):
@@ -108,7 +108,7 @@ class Seed:
             parts.append(Played(rewards=rewards, features=features, arms=choice.actions, groups=choice.groups))
         return Played.joined(parts)
 
-    def _assigned(self, episode: Assigned, users: int) -> Played:
+    def assigned(self, episode: Assigned, users: int) -> Played:
         """The server says what is played."""
         arms = np.repeat(episode.arms, episode.plays)
         if episode.in_turn:  # the first play of every arm, then the second ...

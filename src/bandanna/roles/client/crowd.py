@@ -1,0 +1,257 @@
+"""Simulated users of a real deployment: an environment's people act on what is published, and report what they earned.
+
+A crowd plays one batch after the other. In a seeded test it draws what a simulation with the task's seed draws, so that
+the deployment must learn what the simulator learns, bit for bit; else every user has noise of its own.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from bandanna.core.coins import Coins, SecureCoins
+from bandanna.core.streams import Streams
+from bandanna.environments.base import Environment
+from bandanna.errors import BandannaError
+from bandanna.mechanisms.sources import NoiseSource, SecureNoise
+from bandanna.policies.base import Ask, Assigned, Frozen, Played
+from bandanna.protocols.base import StreamProtocol
+from bandanna.roles.client.deployment import Answer, Deployment, Ticket
+from bandanna.roles.client.reporting import Reporter
+from bandanna.roles.client.view import View
+from bandanna.simulation.players.plain import Seed
+from bandanna.simulation.result import checkpoints_for
+from bandanna.simulation.tally import Tally
+from bandanna.tasks.document import Task
+from bandanna.wire.plan import Batch
+from bandanna.wire.record import FINAL, ZERO, Record
+
+_WAIT = 20.0  # seconds in one request for a newer publication
+
+
+@dataclass(kw_only=True)
+class Account:
+    """What happened to a crowd."""
+
+    users: int = 0
+    acknowledged: int = 0
+    retries: int = 0
+    seconds: float = 0.0
+    latencies: list[float] = field(default_factory=list)
+    actions: list[int] = field(default_factory=list)
+    refused: dict[str, int] = field(default_factory=dict)
+    publications: list[View] = field(default_factory=list)
+
+
+class Crowd:
+    """Users of a task in an environment, `concurrency` of them at once.
+
+    silent  the share of users who open a slot and never answer
+    """
+
+    def __init__(
+        self,
+        task: Task,
+        deployment: Deployment,
+        environment: Environment,
+        *,
+        rounds: int,
+        seed: int = 0,
+        concurrency: int = 8,
+        silent: float = 0.0,
+        wait: float = 120.0,
+        progress: Callable[[int], None] = lambda users: None,
+    ) -> None:
+        self.task, self._deployment, self._rounds, self._wait = task, deployment, rounds, wait
+        self._progress, self._silent = progress, silent
+        first = seed if task.seed is None else task.seed
+        streams = Streams([first])
+        world = environment.begin(streams)
+        self.tally = Tally(checkpoints=checkpoints_for(rounds, min(rounds, 200)), n_seeds=1)
+        self.seed = Seed(task.policy, world, self.tally, 0, "messages", False)
+        self._secure, self._choosing = SecureNoise(), np.random.default_rng(first)
+        self.account = Account()
+        self._pool = ThreadPoolExecutor(max_workers=concurrency)
+        self._view: View | None = None
+        self._numbered = 0
+
+    @property
+    def regret(self) -> float:
+        """Against always playing the best arm."""
+        return float(self.tally.total[0])
+
+    def run(self) -> Account:
+        """Play until the rounds are over, or the task is."""
+        began = time.monotonic()
+        view = self._newer(None)
+        while self.seed.done < self._rounds and view.status == "running":
+            batch = view.batches[0] if view.batches else None
+            if batch is None or not self._play(view, batch):
+                break
+            view = self._view if self._view is not None and self._view.number > view.number else self._newer(view)
+        self._rest(view)
+        self._pool.shutdown()
+        self.account.seconds = time.monotonic() - began
+        self.account.retries = getattr(self._deployment, "retries", 0)
+        return self.account
+
+    def _newer(self, before: View | None) -> View:
+        """The next publication; BandannaError if none comes."""
+        end = time.monotonic() + self._wait
+        while time.monotonic() < end:
+            found = self._deployment.publication(None if before is None else before.number, _WAIT)
+            if found is not None:
+                self._view = View.read(self.task, *found, before)
+                self.account.publications.append(self._view)
+                return self._view
+        raise BandannaError(f"the deployment has published nothing for {self._wait:g} seconds")
+
+    def _rest(self, view: View) -> None:
+        """Who comes after the last release acts, and reports nothing."""
+        left = self._rounds - self.seed.done
+        episode = view.episode()
+        if left > 0 and view.status != "exhausted" and isinstance(episode, Frozen | Assigned):
+            self.seed.state = view.state
+            rows = (
+                self.seed.assigned(episode, min(left, episode.users))
+                if isinstance(episode, Assigned)
+                else self.seed.frozen(left)
+            )
+            self._note(rows)
+
+    def _note(self, rows: Played) -> None:
+        if rows.arms is not None:
+            self.account.actions += rows.arms.tolist()
+        self.account.users += len(rows.rewards)
+        self._progress(len(rows.rewards))
+
+    def _play(self, view: View, batch: Batch) -> bool:
+        """One batch, all its rounds; whether it was whole."""
+        episode, seed = view.episode(), self.seed
+        if episode is None or not isinstance(episode, Frozen | Assigned) or episode.users > self._rounds - seed.done:
+            return False
+        tickets, reporter = self._tickets(batch), self._reporter(batch)
+        asks = view.asks()
+        seed.state = view.state
+        if isinstance(episode, Assigned) and not batch.clients:  # the place says which arm
+            places = self._open(reporter, batch, asks, tickets)
+            tickets = [tickets[user] for user in np.argsort(places).tolist()]
+            rows = seed.assigned(episode, episode.users)
+        else:
+            rows = seed.assigned(episode, episode.users) if isinstance(episode, Assigned) else seed.frozen(batch.slots)
+        self._note(rows)
+        answering = self._answering(batch.slots)
+        self._report(reporter, batch, 0, asks, tickets, rows, answering)
+        for number in range(1, len(batch.rounds)):
+            view = self._newer(view)
+            if view.running != (batch.epoch, number):
+                return True  # it was not used
+            self._report(reporter, batch, number, view.asks(), tickets, rows, answering)
+        return True
+
+    def _answering(self, users: int) -> np.ndarray[Any, Any]:
+        """Who will answer."""
+        return self._choosing.random(users) >= self._silent
+
+    def _reporter(self, batch: Batch) -> Reporter:
+        keys = self.task.content["keys"]
+        return Reporter(self.task, batch, seal_key=keys.get("seal helper") or keys.get("seal analyzer"))
+
+    def _tickets(self, batch: Batch) -> list[Ticket]:
+        names = [f"user {self._numbered + number}" for number in range(batch.slots)]
+        self._numbered += batch.slots
+        made: list[Ticket] = []
+        for begin in range(0, batch.slots, 500):
+            made += self._deployment.tickets(names[begin : begin + 500], batch.epoch)
+        return made
+
+    def _open(
+        self, reporter: Reporter, batch: Batch, asks: Sequence[tuple[Ask, ...]], tickets: Sequence[Ticket]
+    ) -> list[int]:
+        """Slots with zero reports; their places."""
+        answers = self._send(
+            [self._zeros(reporter, batch, asks, ticket, range(len(batch.rounds))) for ticket in tickets]
+        )
+        return [answer[0].place for answer in answers]
+
+    def _zeros(
+        self, reporter: Reporter, batch: Batch, asks: Sequence[tuple[Ask, ...]], ticket: Ticket, rounds: Sequence[int]
+    ) -> list[bytes]:
+        bodies = (
+            reporter.zero(number, asks[number] if asks else (), ticket.slot, self._secure_or_seeded())
+            for number in rounds
+        )
+        return [_record(ticket, number, ZERO, body) for number, body in zip(rounds, bodies, strict=True)]
+
+    def _secure_or_seeded(self) -> NoiseSource:
+        """Zero reports of seeded tests are real-valued too, where reports are; their noise is counted nowhere."""
+        if self.task.seed is None:
+            return self._secure
+        from bandanna.mechanisms.sources import FastNoise
+
+        return FastNoise(self._choosing)
+
+    def _report(
+        self,
+        reporter: Reporter,
+        batch: Batch,
+        number: int,
+        asks: Sequence[tuple[Ask, ...]],
+        tickets: Sequence[Ticket],
+        rows: Played,
+        answering: np.ndarray[Any, Any],
+    ) -> None:
+        """Final reports of a round; who opens a slot with one has zero reports for the rounds after it."""
+        wanted = asks[number] if asks else ()
+        bodies = reporter.final(number, wanted, rows, [t.slot for t in tickets], *self._randomness(wanted))
+        requests = []
+        later = range(1, len(batch.rounds)) if number == 0 else ()
+        for ticket, body, answers in zip(tickets, bodies, answering.tolist(), strict=True):
+            if answers:
+                request = [_record(ticket, number, FINAL, body)]
+            else:
+                request = self._zeros(reporter, batch, asks, ticket, [number]) if number == 0 else []
+            requests.append(request + (self._zeros(reporter, batch, asks, ticket, later) if number == 0 else []))
+        self._send([request for request in requests if request])
+
+    def _randomness(self, asks: Sequence[Ask]) -> tuple[NoiseSource, Coins]:
+        """Of a simulation with the task's seed; or everybody's own."""
+        if self.task.seed is None:
+            return self._secure, SecureCoins()
+        stream = any(isinstance(ask.protocol, StreamProtocol) for ask in asks)
+        own = self.seed.answers
+        return (own.stream if stream else own.source), own.coins
+
+    def _send(self, requests: Sequence[Sequence[bytes]]) -> list[list[Answer]]:
+        """Every user's request by itself, several at a time."""
+        sent = list(self._pool.map(self._upload, requests))
+        for some in sent:
+            for answer in some:
+                if answer.reason:
+                    self.account.refused[answer.reason] = self.account.refused.get(answer.reason, 0) + 1
+                else:
+                    self.account.acknowledged += 1
+        return sent
+
+    def _upload(self, request: Sequence[bytes]) -> list[Answer]:
+        began = time.monotonic()
+        answer = self._deployment.upload(request)
+        self.account.latencies.append(time.monotonic() - began)
+        return answer
+
+
+def _record(ticket: Ticket, number: int, version: int, body: bytes) -> bytes:
+    return Record(
+        slot=ticket.slot, mac=ticket.mac, epoch=ticket.epoch, round=number, version=version, key_id=0, body=body
+    ).to_bytes()
+
+
+def percentiles(latencies: Sequence[float]) -> Iterator[tuple[int, float]]:
+    """Milliseconds below which so many percent are."""
+    for share in (50, 90, 99):
+        yield share, 1000 * float(np.percentile(latencies, share)) if latencies else float("nan")

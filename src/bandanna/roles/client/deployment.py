@@ -1,0 +1,116 @@
+"""A deployment as a client reaches it: publications, tickets, uploads."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from bandanna.errors import BandannaError
+from bandanna.roles.calls import Calls, Unreachable
+from bandanna.tasks.document import Task
+from bandanna.wire.canonical import dumps, loads, packed, unpacked
+from bandanna.wire.record import joined
+
+_PAUSE, _LONGEST = 0.05, 2.0  # seconds before something is tried again
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ticket:
+    """A slot of an epoch, and the registrar's word for it."""
+
+    slot: bytes
+    mac: bytes
+    epoch: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """What the collector says of one record: its place, or why it was not kept, with a proof that it was not used."""
+
+    place: int = -1
+    reason: str = ""
+    refusal: bytes = b""
+
+
+class Deployment(Protocol):
+    """What clients need of a deployment."""
+
+    def publication(self, after: int | None, wait: float) -> tuple[bytes, str] | None:
+        """The publication in force and its signature, if it is newer."""
+
+    def tickets(self, users: Sequence[str], epoch: int, refused: Sequence[Any] = ()) -> list[Ticket]:
+        """One for each user."""
+
+    def upload(self, records: Sequence[bytes]) -> list[Answer]:
+        """Records of one request; returns when they are durable, or refused."""
+
+
+class Http:
+    """Over HTTP; what fails without an answer is tried again with the same bytes, for at most `patience` seconds."""
+
+    def __init__(self, task: Task, *, token: str, patience: float = 60.0, verify_tls: Any = True) -> None:
+        self._task, self._token, self._patience = task, token, patience
+        self._calls = {role: Calls(task.url(role), verify_tls=verify_tls) for role in ("analyzer", "registrar")}
+        self._calls.setdefault(task.collector, Calls(task.url(task.collector), verify_tls=verify_tls))
+        self.retries = 0
+
+    def publication(self, after: int | None, wait: float) -> tuple[bytes, str] | None:
+        """From the analyzer."""
+        analyzer = self._calls["analyzer"]
+        found: tuple[bytes, str] | None = self._again(lambda: analyzer.publication(self._task.id, after, wait))
+        return found
+
+    def tickets(self, users: Sequence[str], epoch: int, refused: Sequence[Any] = ()) -> list[Ticket]:
+        """From the registrar, on behalf of the host's login."""
+        asked: list[dict[str, Any]] = [{"user": user, "epoch": epoch} for user in users]
+        for each, proofs in zip(asked, refused, strict=False):
+            if proofs:
+                each["refused"] = [[e, packed(slot), packed(mac)] for e, slot, mac in proofs]
+        content = dumps({"tickets": asked})
+        headers = {"Authorization": f"Bearer {self._token}"}
+        path = f"/tasks/{self._task.id}/tickets"
+        status, answer, _ = self._again(lambda: self._calls["registrar"].ask("POST", path, content, headers))
+        if status != 200:
+            raise BandannaError(f"the registrar gives no tickets: {status} {answer[:200]!r}")
+        made = []
+        for each in loads(answer)["tickets"]:
+            if "refused" in each:
+                raise BandannaError(f"the registrar refuses a ticket: {each['refused']}")
+            made.append(Ticket(slot=unpacked(each["slot"], 16), mac=unpacked(each["mac"], 16), epoch=each["epoch"]))
+        return made
+
+    def upload(self, records: Sequence[bytes]) -> list[Answer]:
+        """To the collector."""
+        content, path = joined(list(records)), f"/tasks/{self._task.id}/reports"
+        status, answer, _ = self._again(lambda: self._calls[self._task.collector].ask("POST", path, content))
+        return answers(status, answer, len(records))
+
+    def _again(self, call: Any) -> Any:
+        """Until there is an answer."""
+        pause, end = _PAUSE, time.monotonic() + self._patience
+        while True:
+            try:
+                return call()
+            except Unreachable:
+                if time.monotonic() + pause > end:
+                    raise
+                self.retries += 1
+                time.sleep(pause)
+                pause = min(2 * pause, _LONGEST)
+
+
+def answers(status: int, content: bytes, count: int) -> list[Answer]:
+    """A collector's answer, one for each record."""
+    document = loads(content)
+    if status == 201:
+        return [Answer(place=place) for place in document["places"]]
+    if "results" not in document:
+        return [Answer(reason=str(document.get("reason", status)))] * count
+    return [
+        Answer(place=each["place"])
+        if "place" in each
+        else Answer(reason=each["reason"], refusal=unpacked(each["refusal"]) if "refusal" in each else b"")
+        for each in document["results"]
+    ]
