@@ -6,6 +6,7 @@ import asyncio
 import socket
 import struct
 from collections.abc import Callable
+from contextlib import suppress
 from http import HTTPStatus
 from typing import Any
 
@@ -88,7 +89,7 @@ class Connection(HttpToolsProtocol):
     def abort(self) -> None:
         """Close now, and let the kernel forget what was not taken."""
         own = self.transport.get_extra_info("socket")
-        if own is not None:
+        with suppress(OSError, AttributeError):  # closed already
             own.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.transport.abort()
 
