@@ -23,7 +23,6 @@ from __future__ import annotations
 
 import inspect
 import itertools
-import tomllib
 import typing
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
@@ -32,7 +31,7 @@ from typing import Any
 
 from bandanna.core import require
 from bandanna.core.spelling import did_you_mean
-from bandanna.core.tables import inside, keys, typed
+from bandanna.core.tables import inside, keys, read_toml, typed
 from bandanna.environments.arrays import ArrayEnvironment
 from bandanna.environments.base import Environment
 from bandanna.environments.disjoint import DisjointLinear
@@ -116,17 +115,7 @@ class Experiment:
     def from_toml(cls, file: str | PathLike[str]) -> Experiment:
         """Read and check a file; errors begin with its name."""
         path = require.path("file", file)
-        try:
-            text = path.read_bytes().decode("utf-8")
-        except OSError as error:
-            raise BandannaError(f"{path} cannot be read: {error.strerror or error}") from error
-        except UnicodeDecodeError as error:
-            raise BandannaError(f"{path} is not a text file in UTF-8: {error}") from error
-        try:
-            document = tomllib.loads(text.replace("\r\n", "\n"))
-        except tomllib.TOMLDecodeError as error:
-            last = f"at line {max(1, len(text.splitlines()))}, the end of the file"
-            raise BandannaError(f"{path}: bad TOML: {str(error).replace('at end of document', last)}") from error
+        document = read_toml(path)
         importable(path.parent)  # policies of one's own may lie beside the file
         with inside(f"{path}: "):
             return cls.from_dict({"title": path.stem, **document})
