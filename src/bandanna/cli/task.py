@@ -76,9 +76,8 @@ def _print(shown: Task) -> None:
 
     said, width = facts(shown), Console().width
     typer.echo(f"{said['title']}\ntask {said['id']}")
-    typer.echo(
-        f"{said['algorithm']}, {_counted(said['horizon'], 'round')}, the first batch has {said['first batch']:,}"
-    )
+    sizes = f"{_counted(said['horizon'], 'round')}, {_counted(said['first batch'], 'user')} in the first batch"
+    typer.echo(f"{said['algorithm']}, {sizes}")
     typer.echo(f"\n{_wrapped(said['promise'], width)}\n")
     print_texts(("role", "sees", "left against it"), [tuple(row.values()) for row in said["sight"]])
     typer.echo(_wrapped(expectation(shown), width))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from bandanna.core.estimate import Estimate
 from bandanna.errors import InvalidArgument
 from bandanna.loop import close
 from bandanna.policies.base import Ask, Policy
+from bandanna.protocols.clear.rows import ClearRows
 from bandanna.tasks.asking import users_of
 from bandanna.tasks.batches import batch_of, check_deployable
 from bandanna.wire.plan import Batch
@@ -27,13 +29,14 @@ def first_batches(
         found.append(made)
         if len(found) == most or not episode.released:
             break
-        users = users_of(episode)
-
-        def zero(ask: Ask, users: int = users) -> Estimate:
-            return Estimate(total=np.zeros(ask.protocol.domain.dim), count=users, variance=1.0)
-
-        state = close(policy.learn(state, episode), zero)
+        state = close(policy.learn(state, episode), partial(_zero, users=users_of(episode)))
     return tuple(found)
+
+
+def _zero(ask: Ask, *, users: int) -> Estimate:
+    """An answer as if everybody had reported nothing."""
+    shape = (users,) * isinstance(ask.protocol, ClearRows)
+    return Estimate(total=np.zeros((*shape, ask.protocol.domain.dim)), count=users, variance=1.0)
 
 
 def _begun(policy: Policy[Any], arms: FixedArms | None) -> Any:

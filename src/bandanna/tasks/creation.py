@@ -15,7 +15,7 @@ from bandanna.tasks.beginning import first_batches
 from bandanna.tasks.document import ROLES, Secrets, Task, content_of
 from bandanna.tasks.forecast import forecast
 from bandanna.tasks.keyring import Keys
-from bandanna.tasks.rules import arms_of, max_age_of, mixers_of, policy_of, schema_of, urls_of
+from bandanna.tasks.rules import arms_of, calibrate, max_age_of, mixers_of, policy_of, schema_of, urls_of
 from bandanna.tasks.toml import Wanted, wanted
 
 
@@ -38,6 +38,8 @@ def create(
 def _created(want: Wanted, expect: bool, keys: Keys | None) -> tuple[Task, list[Secrets]]:
     policy = policy_of(want)
     mixers, max_age, arms = mixers_of(want, policy), max_age_of(want, policy), arms_of(want, policy)
+    urls, schema = urls_of(want, mixers), schema_of(want, policy)
+    calibrate(policy)
     batches = first_batches(policy, arms, mixers=mixers, seeded=want.seed is not None)
     sealed = any(part.form == "sealed" for batch in batches for each in batch.rounds for part in each.parts)
     keys = Keys.drawn(mixers=mixers, sealed=sealed) if keys is None else keys
@@ -50,14 +52,14 @@ def _created(want: Wanted, expect: bool, keys: Keys | None) -> tuple[Task, list[
         grace=want.grace,
         close=want.close,
         max_age=max_age,
-        urls=urls_of(want, mixers),
+        urls=urls,
         keys=keys.public(),
         seed=want.seed,
         test=want.test,
         guarantee=policy.guarantee.to_dict(),
         promise=str(policy.guarantee),
         expected=forecast(policy, arms) if expect else None,
-        schema=schema_of(want, policy),
+        schema=schema,
     )
     task = Task.made(content)
     task = Task.from_bytes(task.document, task.id)  # as every party will have it

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
+from bandanna.core import require
 from bandanna.errors import BandannaError, MissingExtra
 from bandanna.tasks.document import Task
 
@@ -20,7 +20,8 @@ def is_url(place: str) -> bool:
 def find_task(place: str) -> Task:
     """The task of a folder, of a file, or of the analyzer that serves it: `GET {place}/task`."""
     if not is_url(place):
-        return Task.read(Path(place))
+        path = require.path("task", place, folder=True)
+        return Task.read(path / "task.json" if path.is_dir() else path)
     url = f"{place.rstrip('/')}/task"
     try:
         return Task.from_bytes(_fetched(url))

@@ -17,6 +17,7 @@ from bandanna.environments.disjoint import DisjointLinear
 from bandanna.environments.finite import FiniteArms
 from bandanna.environments.glm import GeneralisedLinear
 from bandanna.environments.linear import LinearContextual
+from bandanna.environments.one_client import OneClientPerRound
 from bandanna.environments.population import Population
 from bandanna.environments.random_play import random_play
 from bandanna.environments.sphere import SphereArms, SphereContexts
@@ -57,7 +58,7 @@ def forecast(policy: Policy[Any], arms: FixedArms | None = None) -> dict[str, An
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ClippingWarning)  # of a world that the policy's user did not choose
             regret = simulate(policy, env, n_seeds=seeds, checkpoints=1, path="law").final_regret
-            idle = random_play(env, horizon=rounds, n_seeds=seeds)
+            idle = random_play(_rounds_of(env), horizon=rounds, n_seeds=seeds)
     except BandannaError:  # a world that does not fit after all
         return None
     found = {
@@ -92,6 +93,11 @@ def world_for(policy: Policy[Any], arms: FixedArms | None = None) -> Environment
         return LinearContextual(dim=dim, n_arms=several, fixed=arms is not None)
     except BandannaError:
         return None
+
+
+def _rounds_of(env: Environment) -> Environment:
+    """The same worlds, round by round."""
+    return OneClientPerRound(population=env) if isinstance(env, Population) else env
 
 
 def _releases(policy: Policy[Any], rounds: int) -> int:

@@ -84,7 +84,8 @@ def expectation(task: Task) -> str:
     expected = task.content["expected"]
     if expected is None:
         return "Expected regret: not simulated (no typical world fits, it would take too long, or --no-forecast)."
+    regret = f"{expected['regret']:,.0f} +- {expected['stderr']:,.0f}"
     return (
-        f"Expected regret: {expected['regret']:,.0f} +- {expected['stderr']:,.0f} in {expected['rounds']:,} rounds, "
-        f"where random play loses {expected['random play']:,.0f} ({expected['environment']}; {expected['seeds']} seeds)."
+        f"Expected regret: {regret} in {expected['rounds']:,} rounds, where"
+        f" random play loses {expected['random play']:,.0f} ({expected['environment']}; {expected['seeds']} seeds)."
     )

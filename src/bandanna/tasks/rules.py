@@ -20,7 +20,7 @@ _MIXED = ("shuffle", "concurrent")  # trust models with mixers
 
 
 def policy_of(want: Wanted) -> Policy[Any]:
-    """Made, calibrated, and proven to keep its budget."""
+    """Made, and not yet calibrated."""
     if is_place(want.algorithm):
         raise InvalidArgument("algorithm", want.algorithm, "a name of `bandanna list`: every party knows these")
     try:
@@ -41,13 +41,18 @@ def policy_of(want: Wanted) -> Policy[Any]:
     policy: Policy[Any] = make_from("policy", want.algorithm, given)
     if entry.trust == "none" and want.participations > 1:
         policy = replace(policy, privacy=replace(policy.privacy, participations=want.participations))  # type: ignore[type-var]
+    if policy.horizon is None:
+        raise InvalidArgument("policy.horizon", None, "a number of rounds")
     with inside("policy."):
-        if policy.horizon is None:
-            raise InvalidArgument("horizon", None, "a number of rounds")
         check_deployable(policy)
-        affordable(policy)
-        policy.prepare()
     return policy
+
+
+def calibrate(policy: Policy[Any]) -> None:
+    """This takes its time; noise that does not keep the policy's own budget is refused."""
+    with inside("policy."):
+        policy.prepare()
+        affordable(policy)
 
 
 def mixers_of(want: Wanted, policy: Policy[Any]) -> int:

@@ -14,6 +14,7 @@ from bandanna.wire.record import HEADER
 
 _LENGTH = 4  # bytes before each record of a request
 _TRACES = "the ticket, address and time of every report, and who gave a final one"
+_PART = "that one takes part is not hidden"
 
 
 class Sight(NamedTuple):
@@ -31,9 +32,7 @@ def sight(task: Task) -> list[Sight]:
     return [
         Sight("device", "the own context, reward and noise", "-"),
         Sight("network", _sent(batches), _wire(task)),
-        Sight(
-            "registrar", "who takes part in which batch, and no report", "the data: it sees none; taking part: nothing"
-        ),
+        Sight("registrar", "who takes part in which batch, and no report", f"the data: it sees none; {_PART}"),
         *_mixers(task, stated, batches),
         _analyzer(task, stated, batches),
         *(Sight(who, what, promise(stated)) for who, what in _everybody(stated)),
@@ -54,7 +53,7 @@ def _sent(batches: tuple[Batch, ...]) -> str:
 def _wire(task: Task) -> str:
     """Of reports on their way to the collector."""
     if task.url(task.collector).startswith("https:"):
-        return "the data: the connection is encrypted; taking part: nothing"
+        return f"the data: the connection is encrypted; {_PART}"
     return f"as against the {task.collector}: http is not encrypted; for one machine only"
 
 

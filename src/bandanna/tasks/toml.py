@@ -118,10 +118,9 @@ def seconds(value: Any) -> float:
     number, unit = value, 1
     if isinstance(value, str):
         found = re.fullmatch(r"\s*([0-9]{1,12}(?:\.[0-9]{1,12})?)\s*([a-z]{1,7}?)s?\s*", value, re.ASCII)
-        name = found[2] or "s" if found else ""
-        if found is None or name not in _UNITS:
+        if found is None or found[2] not in _UNITS:
             raise InvalidArgument("grace", value, allowed)
-        number, unit = float(found[1]), _UNITS[name]
+        number, unit = float(found[1]), _UNITS[found[2]]
     length = require.finite("grace", number, allowed) * unit
     if not 0 <= length <= _LONGEST:
         raise InvalidArgument("grace", value, allowed)
