@@ -72,7 +72,7 @@ def _print(shown: Task) -> None:
     from rich.console import Console
 
     from bandanna.cli.tables import print_texts
-    from bandanna.tasks.page import expectation, facts
+    from bandanna.tasks.page import facts
 
     said, width = facts(shown), Console().width
     typer.echo(f"{said['title']}\ntask {said['id']}")
@@ -80,7 +80,7 @@ def _print(shown: Task) -> None:
     typer.echo(f"{said['algorithm']}, {sizes}")
     typer.echo(f"\n{_wrapped(said['promise'], width)}\n")
     print_texts(("role", "sees", "left against it"), [tuple(row.values()) for row in said["sight"]])
-    typer.echo(_wrapped(expectation(shown), width))
+    typer.echo(_wrapped(said["expectation"], width))
     for note in said["notes"]:
         typer.echo(_wrapped(f"note: {note}", width))
 

@@ -6,17 +6,28 @@ import math
 from typing import Any
 from urllib.parse import urlsplit
 
-from bandanna.errors import BandannaError
+from bandanna.errors import BandannaError, Unreadable
 from bandanna.tasks.beginning import first_batches
 from bandanna.tasks.document import Task
 from bandanna.tasks.sight import record_bytes, sight
 from bandanna.wire.canonical import dumps, loads
 
+_ODD = (ArithmeticError, AssertionError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 _LOCAL = ("127.0.0.1", "localhost", "::1")
 
 
 def facts(task: Task) -> dict[str, Any]:
     """Plain values for JSON; what the document promises is computed again from its policy first."""
+    try:
+        return _facts(task)
+    except BandannaError:
+        raise
+    except _ODD as error:  # somebody else has written it
+        kind = type(error).__name__
+        raise Unreadable(f"task {task.id[:12]} has a part that this program does not understand ({kind})") from error
+
+
+def _facts(task: Task) -> dict[str, Any]:
     check_promise(task)
     batches = first_batches(task.policy, task.arms, mixers=task.mixers, seeded=task.seed is not None, most=1)
     content = task.content
@@ -33,6 +44,7 @@ def facts(task: Task) -> dict[str, Any]:
         "promise": str(task.policy.guarantee),
         "sight": [each._asdict() for each in sight(task)],
         "expected": content["expected"],
+        "expectation": expectation(task),
         "schema": content["schema"],
         "notes": notes(task),
     }
