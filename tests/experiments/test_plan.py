@@ -10,10 +10,10 @@ import pytest
 
 from bandanna.core.streams import Streams
 from bandanna.environments.linear import LinearContextual
+from bandanna.environments.random_play import random_play
 from bandanna.errors import InvalidArgument
 from bandanna.experiments import plan as planning
 from bandanna.experiments.plan import Forecast, plan
-from bandanna.experiments.random_play import random_play
 from bandanna.policies.linear.lints import LinTS
 from bandanna.protocols.trust import shuffle
 from bandanna.simulation.engine import simulate

@@ -14,6 +14,7 @@ from bandanna.cli.demo import demo
 from bandanna.cli.paper import paper
 from bandanna.cli.plan import plan
 from bandanna.cli.run import run
+from bandanna.cli.task import task
 
 app = typer.Typer(
     help="Differentially private bandits in every trust model.",
@@ -27,6 +28,7 @@ app.command()(calibrate)
 app.command()(run)
 app.command()(paper)
 app.command("list")(algorithms)
+app.add_typer(task, name="task")
 
 
 def _version(wanted: bool) -> None:

@@ -32,7 +32,7 @@ def demo(
 
     100 fixed arms in 5 dimensions; every model at the same budget. The last row is random play.
     """
-    from bandanna.experiments.random_play import random_play
+    from bandanna.environments.random_play import random_play
     from bandanna.experiments.trust_models import problem, trust_models
     from bandanna.figures.regret import plot_regret
 

@@ -32,3 +32,15 @@ def print_table(
         table.add_row(*(escape(cell) for cell in row))
     console = Console()
     (console if console.width >= least else Console(width=least)).print(table)
+
+
+def print_texts(columns: Sequence[str], rows: Iterable[Sequence[str]], *, least: int = 80) -> None:
+    """A table of sentences, which are wrapped; the first column is not."""
+    table = Table(box=box.SIMPLE, padding=(0, 1))
+    table.add_column(columns[0], no_wrap=True)
+    for name in columns[1:]:
+        table.add_column(name, overflow="fold")
+    for row in rows:
+        table.add_row(*(escape(cell) for cell in row))
+    console = Console()
+    (console if console.width >= least else Console(width=least)).print(table)

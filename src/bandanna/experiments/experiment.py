@@ -23,7 +23,6 @@ from __future__ import annotations
 
 import inspect
 import itertools
-import tomllib
 import typing
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
@@ -32,6 +31,7 @@ from typing import Any
 
 from bandanna.core import require
 from bandanna.core.spelling import did_you_mean
+from bandanna.core.tables import inside, keys, read_toml, typed
 from bandanna.environments.arrays import ArrayEnvironment
 from bandanna.environments.base import Environment
 from bandanna.environments.disjoint import DisjointLinear
@@ -45,13 +45,10 @@ from bandanna.environments.published import PublishedLinear
 from bandanna.environments.rewards import Bernoulli, Bounded, RewardLaw
 from bandanna.environments.sphere import SphereArms, SphereContexts
 from bandanna.errors import BandannaError, InvalidArgument
-from bandanna.experiments.tables import inside, keys, typed
 from bandanna.policies.base import Policy
-from bandanna.policies.elsewhere import TRUSTS, importable, is_place
-from bandanna.policies.linear.explore import uniform
-from bandanna.policies.linear.schedules import geometric
-from bandanna.policies.registry import ALGORITHMS, known_as, make
-from bandanna.protocols import trust
+from bandanna.policies.elsewhere import importable, is_place
+from bandanna.policies.registry import ALGORITHMS, known_as
+from bandanna.policies.tabled import make_from, types_of
 
 ENVIRONMENTS: dict[str, type[Environment]] = {
     kind.__name__: kind
@@ -85,17 +82,7 @@ class Curve:
 
     def policy(self, *, dim: int, horizon: int) -> Any:
         """The algorithm for this problem; errors name the table."""
-        chosen = dict(self.arguments)
-        if isinstance(chosen.get("batch"), Mapping):
-            given = keys(chosen["batch"], f"{self.table}.batch", ("first", "ratio"), needed=("first", "ratio"))
-            with inside(f"{self.table}.batch."):
-                chosen["batch"] = geometric(**given)
-        if isinstance(chosen.get("explore"), Mapping):
-            given = keys(chosen["explore"], f"{self.table}.explore", ("first", "then"))
-            with inside(f"{self.table}.explore."):
-                chosen["explore"] = uniform(**given)
-        with inside(f"{self.table}."):
-            return make(self.algorithm, dim=dim, horizon=horizon, **chosen)
+        return make_from(self.table, self.algorithm, {"dim": dim, "horizon": horizon, **self.arguments})
 
     def calibrated(self, *, dim: int, horizon: int) -> Policy[Any]:
         """The same with its noise, radii and guarantee computed, ready to be sent to other processes."""
@@ -128,17 +115,7 @@ class Experiment:
     def from_toml(cls, file: str | PathLike[str]) -> Experiment:
         """Read and check a file; errors begin with its name."""
         path = require.path("file", file)
-        try:
-            text = path.read_bytes().decode("utf-8")
-        except OSError as error:
-            raise BandannaError(f"{path} cannot be read: {error.strerror or error}") from error
-        except UnicodeDecodeError as error:
-            raise BandannaError(f"{path} is not a text file in UTF-8: {error}") from error
-        try:
-            document = tomllib.loads(text.replace("\r\n", "\n"))
-        except tomllib.TOMLDecodeError as error:
-            last = f"at line {max(1, len(text.splitlines()))}, the end of the file"
-            raise BandannaError(f"{path}: bad TOML: {str(error).replace('at end of document', last)}") from error
+        document = read_toml(path)
         importable(path.parent)  # policies of one's own may lie beside the file
         with inside(f"{path}: "):
             return cls.from_dict({"title": path.stem, **document})
@@ -228,9 +205,7 @@ class _Table:
         """Checked arguments, lists of values still unexpanded."""
         with inside(f"{self.where}."):
             entry = known_as(self.name)
-        models = TRUSTS if is_place(self.name) else (entry.trust.partition(" ")[0],)  # "concurrent shuffle"
-        hints = {name: hint for model in models for name, hint in typing.get_type_hints(getattr(trust, model)).items()}
-        types = {**hints, **typing.get_type_hints(entry.kind), "name": str, "label": str, "trust": str}
+        types = {**types_of(self.name), "name": str, "label": str}
         names = [f.name for f in fields(entry.kind) if f.init]
         per_arm = ("n_arms",) * ("features" in names)  # says that arms have models of their own
         own = [name for name in names if name not in _GIVEN or name in per_arm]

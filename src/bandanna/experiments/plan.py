@@ -18,8 +18,8 @@ from bandanna.accounting.guarantee import Guarantee
 from bandanna.core import require
 from bandanna.core.arrays import Floats
 from bandanna.environments.linear import LinearContextual
+from bandanna.environments.random_play import random_play
 from bandanna.errors import InvalidArgument
-from bandanna.experiments.random_play import random_play
 from bandanna.experiments.workers import Progress, silent
 from bandanna.policies.registry import make
 from bandanna.simulation.engine import simulate

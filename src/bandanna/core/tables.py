@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import tomllib
 import typing
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from bandanna.core import require
@@ -12,6 +14,23 @@ from bandanna.core.spelling import did_you_mean
 from bandanna.errors import BandannaError, InvalidArgument
 
 _WORDS = {int: "a whole number", float: "a number", bool: "true or false", str: "a word in quotes"}
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """The document of a TOML file; errors begin with its name."""
+    try:
+        text = path.read_bytes().decode("utf-8")
+    except OSError as error:
+        raise BandannaError(f"{path} cannot be read: {error.strerror or error}") from error
+    except UnicodeDecodeError as error:
+        raise BandannaError(f"{path} is not a text file in UTF-8: {error}") from error
+    try:
+        return tomllib.loads(text.replace("\r\n", "\n"))
+    except ValueError as error:  # a number of too many digits is one too
+        last = f"at line {max(1, len(text.splitlines()))}, the end of the file"
+        raise BandannaError(f"{path}: bad TOML: {str(error).replace('at end of document', last)}") from error
+    except RecursionError as error:
+        raise BandannaError(f"{path}: bad TOML: too many brackets inside each other") from error
 
 
 def keys(table: Mapping[str, Any], where: str, known: Iterable[str], needed: Iterable[str] = ()) -> dict[str, Any]:

@@ -1,0 +1,133 @@
+"""`bandanna task create` and `bandanna task show`."""
+
+from __future__ import annotations
+
+import http.server
+import json
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from bandanna.cli import app
+from bandanna.errors import BandannaError
+from bandanna.tasks.document import Task
+
+TEXT = """
+title = "Which [bold]treatment"
+algorithm = "LinUCB-SDP-Vec"
+[policy]
+dim = 2
+horizon = 60
+epsilon = 5.0
+delta = 1e-3
+[rules]
+mixers = 2
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """With a file."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "which.toml").write_text(TEXT)
+    return tmp_path
+
+
+def command(*arguments: str) -> Any:
+    """What the command prints; its error is raised."""
+    done = CliRunner().invoke(app, ["task", *arguments], env={"COLUMNS": "200"})
+    if isinstance(done.exception, BandannaError):
+        raise done.exception
+    assert done.exit_code == 0
+    return done.stdout
+
+
+def test_a_task_is_made_and_shown(folder: Path) -> None:
+    """The page lacks the id, the promise, who sees what, the regret or what is next; or `show` prints another page."""
+    said = command("create", "which.toml")
+    task = Task.read(folder / "which")
+    flat = " ".join(said.split())
+    for words in (
+        "Which [bold]treatment",
+        task.id,
+        task.content["promise"],
+        "a uniform share of every report",
+        "Expected regret: ",
+        "must be authenticated",
+        "helper.secret.json",
+        "Next: bandanna serve all --task which",
+    ):
+        assert words in flat
+    for place in ("which", "which/task.json"):
+        shown = command("show", place)
+        assert said.startswith(shown)
+        assert task.id in shown
+    for secret in folder.glob("which/*.secret.json"):
+        secret.unlink()
+    assert command("show", "which") == shown
+
+
+def test_json_has_the_same(folder: Path) -> None:
+    """What is printed for programs is no JSON, or of another task than was written; or a forecast is always made."""
+    said = json.loads(command("create", "which.toml", "--out", "some/where", "--no-forecast", "--json"))
+    assert said["id"] == Task.read(folder / "some" / "where").id
+    assert said["expected"] is None
+    assert [each["role"] for each in said["sight"]][-2:] == ["analyzer", "everybody"]
+    assert json.loads(command("show", "some/where", "--json")) == said
+
+
+def test_nothing_is_written_over(folder: Path) -> None:
+    """A second task takes the place of the first."""
+    command("create", "which.toml", "--no-forecast")
+    before = {each: each.read_bytes() for each in sorted(folder.rglob("*.json"))}
+    with pytest.raises(BandannaError, match="has a task already"):
+        command("create", "which.toml", "--no-forecast")
+    assert {each: each.read_bytes() for each in sorted(folder.rglob("*.json"))} == before
+
+
+def test_what_is_no_task_is_refused(folder: Path) -> None:
+    """A file that is no task is shown, or refused without its name."""
+    for place in ("which.toml", ".", "nowhere"):
+        with pytest.raises(BandannaError, match=r"which\.toml is not a task|cannot be read"):
+            command("show", place)
+
+
+class _Analyzer(http.server.BaseHTTPRequestHandler):
+    content, status = b"", 200
+
+    def do_GET(self) -> None:
+        """The document, at its place."""
+        self.send_response(self.status if self.path == "/some/task" else 404)
+        self.end_headers()
+        self.wfile.write(self.content)
+
+    def log_message(self, *_: Any) -> None:
+        """Nothing."""
+
+
+@pytest.fixture
+def url() -> Iterator[str]:
+    """Of something that answers as an analyzer does."""
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Analyzer) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}/some/"
+        server.shutdown()
+
+
+def test_a_task_is_read_from_its_analyzer(folder: Path, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A task that an analyzer serves is not shown as the same from a file; or what is none ends in a traceback."""
+    command("create", "which.toml", "--no-forecast")
+    monkeypatch.setattr(_Analyzer, "content", (folder / "which" / "task.json").read_bytes())
+    assert command("show", url) == command("show", "which")
+    for content, status, words in ((b"{}", 200, "has no task"), (b"", 503, "it answers 503")):
+        monkeypatch.setattr(_Analyzer, "content", content)
+        monkeypatch.setattr(_Analyzer, "status", status)
+        with pytest.raises(BandannaError, match=words):
+            command("show", url)
+    for nowhere in ("http://127.0.0.1:1", "http://", "http://a b"):
+        with pytest.raises(BandannaError, match="has no task: it cannot be reached"):
+            command("show", nowhere)

@@ -1,0 +1,281 @@
+"""Tasks from files: made whole, or refused in a sentence."""
+
+from __future__ import annotations
+
+import re
+import stat
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from bandanna.errors import BandannaError, InvalidArgument
+from bandanna.policies.registry import ALGORITHMS
+from bandanna.policies.tabled import make_from
+from bandanna.tasks import rules
+from bandanna.tasks.creation import create, write
+from bandanna.tasks.document import Secrets, Task
+from bandanna.tasks.keyring import Keys
+from bandanna.tasks.page import facts
+from bandanna.wire.canonical import digest, unpacked
+
+from ..simulation.golden_runs import RUNS
+from .files import DP, LINEAR, TRUSTED, file
+
+EARLY = ("RS-OFUL", "AdaC-OFUL")  # their episodes end by what devices have seen
+PLANNING = ("GOPE", "AdaC-GOPE", "AdaC-GOPE-early", "DPE", "CDP-DPE", "LDP-DPE", "SDP-DPE", "Laplace-DPE")
+ELIMINATING = (*PLANNING, "DPE-FixedU", "PE")
+FOUR = {"a": [1.0, 0.0], "b": [0.0, 1.0], "c": [0.6, 0.8], "d": [-0.6, 0.8]}
+
+
+def of(name: str) -> dict[str, Any]:
+    """The file of an algorithm."""
+    arms = {"arms": {"features": FOUR}} if name in ELIMINATING else {}
+    small = {"horizon": 60, **({} if "CSDP" in name else {"batch": 20})}  # calibrated in no time
+    policy = {**RUNS[name][0], **(small if name.startswith("Lin") else {})}
+    return {"title": name, "algorithm": name, "policy": policy, **arms}
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_every_algorithm_is_a_task_or_refused(name: str) -> None:
+    """An algorithm of the catalogue can be deployed and is refused, or cannot and is not, or says another promise."""
+    if name in EARLY:
+        with pytest.raises(InvalidArgument, match="looks at every round"):
+            create(of(name), expect=False)
+        return
+    task, secrets = create(of(name), expect=False)
+    assert task.trust == ALGORITHMS[name].trust.partition(" ")[0]
+    assert facts(task)["guarantee"] == task.content["guarantee"]
+    assert [each.role for each in secrets] == list(task.roles)
+    assert (task.fixed_features is None) == (name not in ELIMINATING and "n_arms" not in RUNS[name][0])
+
+
+@pytest.mark.parametrize("name", ELIMINATING)
+def test_arms_that_are_planned_with_are_needed(name: str) -> None:
+    """A policy that plans with arms becomes a task without any, or is refused without a word about them."""
+    with pytest.raises(InvalidArgument, match=r"arms = None is not allowed: .* needs a table \[arms\] with features"):
+        create({table: given for table, given in of(name).items() if table != "arms"})
+
+
+@pytest.mark.parametrize("mixers", [0, 1, 2])
+@pytest.mark.parametrize(("trust", "name"), [(trust, name) for trust, names in TRUSTED.items() for name in names])
+def test_every_trust_model_has_its_mixers(trust: str, name: str, mixers: int) -> None:
+    """LinTS or LinUCB of some trust model has mixers that it cannot have, or not the keys that they need."""
+    mixed = trust in ("shuffle", "concurrent")
+    if mixed != (mixers > 0):
+        with pytest.raises(InvalidArgument, match=r"rules\.mixers"):
+            create(file(name, rules={"mixers": mixers}), expect=False)
+        return
+    task, secrets = create(file(name, rules={"mixers": mixers}), expect=False)
+    assert task.trust == trust
+    assert task.mixers == mixers
+    assert task.roles == ("registrar", "analyzer", "shuffler", "helper")[: 2 + mixers]
+    assert set(task.content["keys"]) == {*task.roles[1:], *(("seal helper",) if mixers == 2 else ())}
+    assert set(task.content["urls"]) == set(task.roles)
+    assert [bool(each.ticket) for each in secrets] == [each.role != "analyzer" or mixers == 0 for each in secrets]
+    if mixed and mixers == 1:
+        assert create(file(name), expect=False)[0].mixers == 1
+
+
+def test_sealed_reports_have_a_key() -> None:
+    """Gaussian reports, which a shuffler must not read, have no key of the analyzer; or are split between mixers."""
+    task, secrets = create(file("LinUCB-SDP-Amp"), expect=False)
+    assert set(task.content["keys"]) == {"analyzer", "shuffler", "seal analyzer"}
+    assert [each.role for each in secrets if each.seal] == ["analyzer"]
+    with pytest.raises(InvalidArgument, match="only counts can be split"):
+        create(file("LinUCB-SDP-Amp", rules={"mixers": 2}), expect=False)
+
+
+def test_no_role_has_a_secret_of_another(tmp_path: Path) -> None:
+    """A role's file is open to others, or has a secret that another role has, the key of tickets apart."""
+    task, secrets = create(file("LinTS-SDP", rules={"mixers": 2}), expect=False)
+    write(tmp_path / "task", task, secrets)
+    held: list[set[str]] = []
+    for role in task.roles:
+        path = tmp_path / "task" / f"{role}.secret.json"
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+        read = Secrets.read(tmp_path / "task", role, task)
+        assert len(unpacked(read.ticket)) in ((0,) if role == "analyzer" else (32,))
+        own = {read.sign, read.seal, read.token} - {""}
+        assert not any(secret in path.with_name("task.json").read_text() for secret in {*own, read.ticket} - {""})
+        held.append(own)
+    assert sum(map(len, held)) == len(set().union(*held)) == 3 + 1 + 4  # signatures, a seal, tokens
+    assert stat.S_IMODE((tmp_path / "task").stat().st_mode) == 0o700
+
+
+def test_the_id_is_the_hash(tmp_path: Path) -> None:
+    """The id of a task is not the hash of its document, as it is on disk."""
+    task, secrets = create(file(), expect=False)
+    write(tmp_path, task, secrets)
+    document = (tmp_path / "task.json").read_bytes()
+    assert digest(document) == task.id == Task.read(tmp_path).id == Task.read(tmp_path / "task.json").id
+
+
+def test_a_changed_byte_is_another_task(tmp_path: Path) -> None:
+    """A document of which a byte was changed passes for the task, at its name or with its secrets."""
+    task, secrets = create(file(), expect=False)
+    write(tmp_path, task, secrets)
+    rng, refused = np.random.default_rng(0), 0
+    for place in rng.integers(len(task.document), size=300).tolist():
+        changed = bytearray(task.document)
+        changed[place] ^= 1 << int(rng.integers(8))
+        with pytest.raises(BandannaError):
+            Task.from_bytes(bytes(changed), task.id)
+        refused += 1
+    assert refused == 300
+    other = Task.made({**task.content, "title": "another"})
+    with pytest.raises(BandannaError, match="not of this one"):
+        Secrets.read(tmp_path, "analyzer", other)
+
+
+def test_what_a_document_promises_is_computed_again() -> None:
+    """A document may promise more than its policy keeps, in numbers or in words."""
+    task, _ = create(file(), expect=False)
+    better = {**task.content["guarantee"], "epsilon": 0.1}
+    for change in ({"guarantee": better}, {"promise": "Nobody sees anything."}):
+        with pytest.raises(BandannaError, match="something else than its policy keeps"):
+            facts(Task.made({**task.content, **change}))
+
+
+def test_the_same_keys_give_the_same_document() -> None:
+    """A file and keys do not decide the document, with its forecast."""
+    keys = Keys.drawn(mixers=0, sealed=False)
+    one, two = (create(file(), keys=keys)[0] for _ in range(2))
+    assert one.document == two.document
+    assert one.content["expected"] is not None
+    assert create(file())[0].id != one.id
+
+
+def test_another_task_is_not_overwritten(tmp_path: Path) -> None:
+    """A folder that has a task, or the secrets of one, is written over; or the same task cannot be written again."""
+    (task, secrets), (other, others) = (create(file(), expect=False) for _ in range(2))
+    write(tmp_path, task, secrets)
+    write(tmp_path, task, secrets)
+    with pytest.raises(BandannaError, match="has a task already"):
+        write(tmp_path, other, others)
+    (tmp_path / "task.json").unlink()
+    with pytest.raises(BandannaError, match="has a task already"):
+        write(tmp_path, task, secrets)
+    assert Secrets.read(tmp_path, "analyzer", task) in secrets
+    blocked = tmp_path / "file"
+    blocked.touch()
+    with pytest.raises(BandannaError, match="cannot be made"):
+        write(blocked / "below", other, others)
+
+
+def test_noise_that_is_not_enough_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A policy whose noise is 20 % too small for its own budget becomes a task."""
+
+    def careless(*given: Any) -> Any:
+        policy: Any = make_from(*given)
+        less = {n: replace(each, noise_std=0.8 * each.noise_std) for n, each in policy.channel.protocols.items()}
+        vars(policy)["channel"] = replace(policy.channel, protocols=less)
+        return policy
+
+    gaussian = file(policy={**LINEAR, **DP, "protocol": "gaussian"})
+    create(gaussian, expect=False)
+    monkeypatch.setattr(rules, "make_from", careless)
+    with pytest.raises(BandannaError, match=r"policy: .* not proven to keep"):
+        create(gaussian, expect=False)
+
+
+@pytest.mark.parametrize(
+    ("tables", "words"),
+    [
+        ({"titel": "x"}, "did you mean 'title'"),
+        ({"rule": {}}, "did you mean 'rules'"),
+        ({"rules": {"mixer": 1}}, r"rules\.mixer = 1 .*did you mean 'mixers'"),
+        ({"roles": {"analyser": "http://a"}}, r"roles\.analyser .*did you mean 'analyzer'"),
+        ({"test": {"sead": 1}}, r"test\.sead .*did you mean 'seed'"),
+        ({"arms": {"name": ["a"]}}, r"arms\.name .*did you mean 'names'"),
+        ({"policy": {**LINEAR, "epsilonn": 1.0}}, r"policy\.epsilonn .*did you mean 'epsilon'"),
+        ({"policy": {**LINEAR, **DP, "intercpt": True}}, r"policy\.intercpt .*did you mean 'intercept'"),
+        ({"algorithm": "LinTS-LPD"}, "algorithm = 'LinTS-LPD' .*did you mean 'LinTS-LDP'"),
+        ({"algorithm": "json:JSONDecoder"}, "every party"),
+        ({"algorithm": 3}, "a word in quotes"),
+        ({"title": "two\nlines"}, "a line of"),
+        ({"policy": 3}, r"a table \[policy\]"),
+        ({"policy": {**LINEAR, "epsilon": "1"}}, r"policy\.epsilon = '1'"),
+        ({"policy": {**LINEAR, **DP, "participations": 2}}, r"policy\.participations .*into \[rules\]"),
+        ({"rules": {"participations": 0}}, r"rules\.participations = 0"),
+        ({"rules": {"grace": "soon"}}, r'rules\.grace = \'soon\' .*"10 min"'),
+        ({"rules": {"grace": -1}}, r"rules\.grace = -1"),
+        ({"rules": {"max_age": -1}}, r"rules\.max_age"),
+        ({"rules": {"noise": "mixers"}}, r"rules\.noise .*did you mean 'mixer'"),
+        ({"rules": {"noise": "mixer"}}, r"rules\.noise = 'mixer' .*'device': LinTS-LDP has nothing else"),
+        ({"roles": {"shuffler": "http://s"}}, r"roles\.shuffler .*with 0 mixers there is none"),
+        ({"roles": {"analyzer": "analyzer.example"}}, r"roles\.analyzer .*an address such as"),
+        ({"roles": {"analyzer": "http://a:99999"}}, r"roles\.analyzer .*an address such as"),
+        ({"arms": {"names": ["a", "b"]}}, "LinTS-LDP takes them with features"),
+        ({"arms": {"names": ["a"], "features": {}}}, "not both"),
+        ({"arms": {"features": {"a": [1.0], "b": [0.0, 1.0]}}}, r"arms\['a'\]"),
+        ({"schema": {"age": [18, 80]}}, "2 names, one for each feature"),
+        ({"schema": {"age": [80, 18], "size": [0, 1]}}, r"schema\.age .*the first below"),
+        ({"test": {"close": "soon"}}, r"test\.close"),
+    ],
+)
+def test_what_is_wrong_is_named(tables: dict[str, Any], words: str) -> None:
+    """A mistake in a file is let through, or its error does not name the key, the value and what is allowed."""
+    with pytest.raises(BandannaError, match=words):
+        create({**file(), **tables}, expect=False)
+
+
+def test_what_follows_from_the_policy() -> None:
+    """A rule that a file leaves open is not the one that the policy needs."""
+    linear, _ = create(file(), expect=False)
+    assert (linear.content["max_age"], linear.content["grace"], linear.content["close"]) == (1, 600.0, "grace")
+    assert (linear.content["test"], linear.seed, linear.content["schema"]) == (False, None, None)
+    eliminating, _ = create(of("DP-SE"), expect=False)
+    assert eliminating.content["max_age"] == 0
+    assert eliminating.arms is not None
+    assert eliminating.arms.ids == (0, 1, 2)
+    with pytest.raises(InvalidArgument, match=r"rules\.max_age = 1 .*nobody may act on less"):
+        create({**of("DP-SE"), "rules": {"max_age": 1}}, expect=False)
+
+
+def test_what_a_file_says_is_in_the_document() -> None:
+    """A rule, a name of an arm, the order of features, an address or a seed of the file is lost."""
+    chosen = {"participations": 3, "grace": "2 min", "max_age": 0}
+    arms, schema = {"features": {"z": [1.0, 0.5], "a": [0.0, 1]}}, {"size": [0, 2.5], "age": [18, 80]}
+    tables = {"rules": chosen, "arms": arms, "schema": schema, "test": {"seed": 7, "close": "answered"}}
+    task, _ = create(file(**tables, roles={"analyzer": "https://a.example/b/"}), expect=False)
+    assert task.policy.privacy.participations == 3
+    assert (task.content["grace"], task.content["max_age"], task.content["close"]) == (120.0, 0, "answered")
+    assert task.content["schema"] == {"names": ["size", "age"], "ranges": schema}
+    assert task.arms is not None
+    assert (task.arms.ids, task.arms.features.tolist()) == (("z", "a"), [[1.0, 0.5], [0.0, 1.0]])
+    assert (task.seed, task.content["test"]) == (7, True)
+    assert (task.url("analyzer"), task.url("registrar")) == ("https://a.example/b", "http://127.0.0.1:8700")
+    named, _ = create({**of("DP-SE"), "arms": {"names": ["x", "y", "z"]}}, expect=False)
+    assert named.arms is not None
+    assert named.arms.ids == ("x", "y", "z")
+
+
+@pytest.mark.parametrize("name", ["LinTS", "LinTS-CSDP", "SDP-SE"])
+def test_participations_are_the_privacys_or_refused(name: str) -> None:
+    """Somebody may come more often than the noise is calibrated for."""
+    given = {**(of(name) if name == "SDP-SE" else file(name)), "rules": {"participations": 2}}
+    if name == "LinTS":  # promises nothing
+        assert create(given, expect=False)[0].policy.privacy.participations == 2
+        return
+    with pytest.raises(InvalidArgument, match=rf"rules\.participations = 2 .*1: {name} has nothing else"):
+        create(given, expect=False)
+
+
+def test_files_are_read(tmp_path: Path) -> None:
+    """A file is not read as the same mapping would be, or an error about it does not begin with its name, once."""
+    path = tmp_path / "which.toml"
+    path.write_text('algorithm = "LinTS"\n[policy]\ndim = 2\nhorizon = 60\n')
+    assert create(path, expect=False)[0].content["title"] == "which"
+    path.write_text('algorithm = "LinTS"\n[policy]\ndim = 2\nhorizon = 0\n')
+    with pytest.raises(InvalidArgument, match=rf"^{re.escape(str(path))}: policy\.horizon = 0") as caught:
+        create(path)
+    assert str(caught.value).count("which.toml") == 1
+    for text in ("algorithm = ", "a = " + "[" * 5000, "a = 1" + "0" * 5000):
+        path.write_text(text)
+        with pytest.raises(BandannaError, match=r"which\.toml: bad TOML") as caught:
+            create(path)
+    with pytest.raises(BandannaError, match="cannot be read"):
+        create(tmp_path / "none.toml")
