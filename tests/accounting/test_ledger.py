@@ -38,6 +38,8 @@ from bandanna.errors import (
     UnknownEvent,
 )
 
+from .in_transactions import in_postgres, in_sqlite
+
 
 class PlainStore(MemoryStore):
     """A store of somebody's own, with nothing but the methods that it must have."""
@@ -50,6 +52,8 @@ STORES: dict[str, Callable[[Path], LedgerStore]] = {
     "memory": lambda folder: MemoryStore(),
     "plain": lambda folder: PlainStore(),
     "sqlite": lambda folder: SQLiteStore(folder / f"{len(list(folder.iterdir()))}.ledger"),
+    "tables in SQLite": in_sqlite,
+    "tables in PostgreSQL": in_postgres,
 }
 
 EVENT = GaussianEvent(std=2.0, sensitivity=1.0)  # mu = 1/2

@@ -1,0 +1,214 @@
+"""What every database can do: transactions of one writer, snapshots of many readers, one process that serves.
+
+A `Link` is one connection of a dialect. A database has one link to write, which one thread has at a time, and as many
+to read as there are readers at once. A signal may raise between any two lines: threads are kept apart by locks that
+only `with` takes, and a transaction that was left open is undone before the next one begins.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from abc import ABC, abstractmethod
+from collections.abc import Generator, Iterable, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
+from typing import Any, ClassVar
+
+from bandanna.errors import BandannaError
+from bandanna.storage.database.errors import StorageFailed
+from bandanna.storage.database.statements import check, checked
+
+Row = tuple[Any, ...]
+
+
+class Link(ABC):
+    """One connection; every error of the driver comes out as StorageFailed."""
+
+    @property
+    @abstractmethod
+    def lost(self) -> bool:
+        """Whether it cannot be used again."""
+
+    @abstractmethod
+    def begin(self, *, writing: bool) -> None:
+        """A transaction; one that was left open is undone before."""
+
+    @abstractmethod
+    def execute(self, sql: str, values: Sequence[Any]) -> list[Row]:
+        """One statement, and its rows."""
+
+    @abstractmethod
+    def many(self, sql: str, rows: list[Sequence[Any]]) -> None:
+        """One statement for each of these rows."""
+
+    @abstractmethod
+    def commit(self) -> None:
+        """Durable when it returns; undone when it raises, unless the link is lost."""
+
+    @abstractmethod
+    def rollback(self) -> None:
+        """Undo everything since `begin`."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Never raises."""
+
+
+class Transaction:
+    """Statements that are done together or not at all. After one has failed, none of them is done."""
+
+    def __init__(self, link: Link, dialect: str) -> None:
+        self.dialect = dialect
+        self._link, self._over, self._failure = link, False, ""
+
+    def execute(self, sql: str, *values: Any) -> list[Row]:
+        """One statement with `?` for its values; all its rows. Blobs are bytes."""
+        check(values)
+        self._usable()
+        try:
+            return self._link.execute(sql, values)
+        except StorageFailed as error:
+            self._failure = str(error)
+            raise
+
+    def many(self, sql: str, rows: Iterable[Sequence[Any]]) -> None:
+        """The same statement for many rows, quickly; `insert into t (a, b) values (?, ?)` is the quickest."""
+        listed = checked(rows)
+        self._usable()
+        if not listed:
+            return
+        try:
+            self._link.many(sql, listed)
+        except StorageFailed as error:
+            self._failure = str(error)
+            raise
+
+    def _usable(self) -> None:
+        if self._over:
+            raise BandannaError("this transaction is over: begin another one")
+        if self._failure:
+            raise StorageFailed(f"this transaction has failed and does nothing more: {self._failure}")
+
+
+class Database(ABC):
+    """Tables of one role; see `open_database`. For many threads of one process; a forked one opens it anew."""
+
+    dialect: ClassVar[str]
+    patience: ClassVar[float] = 30.0  # seconds to wait for another process's transaction
+    claiming: ClassVar[float] = 5.0  # seconds to wait until a server has noticed that who served before is dead
+
+    def __init__(self, name: str) -> None:
+        self.name = name  # for messages: no password
+        self._pid = os.getpid()
+        self._alone, self._owner = threading.Lock(), 0  # who writes
+        self._writer: Link | None = None
+        self._idle: list[Link] = []  # to read
+        self._links: set[Link] = set()  # all of them
+        self._finish = weakref.finalize(self, _close_all, self._links, self._pid)
+
+    @abstractmethod
+    def _connect(self, *, writing: bool) -> Link:
+        """A new link, ready to begin."""
+
+    @abstractmethod
+    def claim(self) -> None:
+        """From now on this process is the only one that serves this database, until `close` or its own end."""
+
+    def transaction(self) -> AbstractContextManager[Transaction]:
+        """To write: alone among all threads and processes, durable at the end, undone if the body raises."""
+        return self._transaction()
+
+    def reading(self) -> AbstractContextManager[Transaction]:
+        """To read: the database as it was at the first statement; waits for no writer."""
+        return self._reading()
+
+    def close(self) -> None:
+        """Let go of everything; the claim, too. Transactions that are open are undone."""
+        self._finish()
+
+    @contextmanager
+    def _transaction(self) -> Generator[Transaction]:
+        self._usable("transaction")
+        with self._alone:
+            self._owner = threading.get_ident()
+            try:
+                self._writer = link = self._begun(self._writer, writing=True)
+                yield from self._during(link)
+            finally:
+                self._owner = 0
+
+    @contextmanager
+    def _reading(self) -> Generator[Transaction]:
+        self._usable("reading")
+        link, whole = None, False
+        try:
+            with suppress(IndexError):
+                link = self._idle.pop()
+            link = self._begun(link, writing=False)
+            try:
+                yield from self._during(link)
+            except Exception:
+                whole = True
+                raise
+            whole = True
+        finally:
+            if link is not None:
+                self._give_back(link, whole=whole)
+
+    def _give_back(self, link: Link, *, whole: bool) -> None:
+        """For the next reader, unless a signal may have left it in the middle of something."""
+        if whole and self._finish.alive and not link.lost:
+            self._idle.append(link)
+        else:
+            self._drop(link)
+
+    def _begun(self, link: Link | None, *, writing: bool) -> Link:
+        """A link in a transaction; one that was lost while nobody used it is replaced."""
+        if link is not None and not link.lost:
+            try:
+                link.begin(writing=writing)
+                return link
+            except StorageFailed:
+                if not link.lost:
+                    raise
+        if link is not None:
+            self._drop(link)
+        link = self._connect(writing=writing)
+        self._links.add(link)
+        link.begin(writing=writing)
+        return link
+
+    def _drop(self, link: Link) -> None:
+        link.close()
+        self._links.discard(link)
+
+    def _during(self, link: Link) -> Generator[Transaction]:
+        transaction = Transaction(link, self.dialect)
+        try:
+            yield transaction
+            transaction._usable()  # a failure that the body has caught is one all the same
+            transaction._over = True
+            link.commit()
+        except BaseException:
+            transaction._over = True
+            with suppress(StorageFailed):  # the cause is what was raised
+                link.rollback()
+            raise
+
+    def _usable(self, what: str) -> None:
+        self._at_home()
+        if self._alone.locked() and self._owner == threading.get_ident():  # an interrupt may leave the owner's name
+            raise BandannaError(f"{what} of {self.name} inside a transaction of the same thread: use that one")
+
+    def _at_home(self) -> None:
+        if os.getpid() != self._pid:  # where a lock may be held by a thread that does not exist
+            raise BandannaError(f"{self.name} was opened by another process: open it anew in this one")
+        if not self._finish.alive:
+            raise BandannaError(f"{self.name} is closed")
+
+
+def _close_all(links: set[Link], pid: int) -> None:
+    if os.getpid() == pid:  # links belong to who made them
+        for link in list(links):
+            link.close()

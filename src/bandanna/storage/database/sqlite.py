@@ -1,0 +1,171 @@
+"""An SQLite file as a database: in WAL mode, so that readers wait for nobody, synced at every commit."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import time
+import weakref
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, ClassVar
+
+from bandanna.errors import BandannaError
+from bandanna.storage import files
+from bandanna.storage.database.base import Database, Link, Row
+from bandanna.storage.database.errors import StorageFailed
+from bandanna.storage.database.locks import Lock
+
+TYPES = {
+    "blob": "blob",
+    "serial": "integer primary key autoincrement",  # an id is never used again
+    "bigint": "integer",
+    "real": "real blob",  # kept as given: a column that is only "real" forgets the sign of zero
+}
+TABLES = "select name from sqlite_master where type = 'table' and name not like 'sqlite_%'"
+_ADVICE = {
+    sqlite3.SQLITE_FULL: "there is no room: make some, then repeat",
+    sqlite3.SQLITE_READONLY: "it can only be read where it is: make file and folder writable for this user",
+    sqlite3.SQLITE_BUSY: "another process is writing for too long: end it, or repeat later",
+    sqlite3.SQLITE_CANTOPEN: "file or folder cannot be opened: see that the folder is there and writable",
+    sqlite3.SQLITE_IOERR: "its disk fails or is full: mend that, then repeat",
+    sqlite3.SQLITE_CORRUPT: "it is damaged: restore a backup, with the -wal file that belongs to it",
+    sqlite3.SQLITE_NOTADB: "it is something else than a database: give another place",
+}
+
+
+class SQLiteDatabase(Database):
+    """One file, made with mode 0600, and what SQLite keeps beside it (-wal, -shm)."""
+
+    dialect: ClassVar[str] = "sqlite"
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(str(path))
+        self.path = path
+        self._lock = Lock(path.with_name(path.name + "-served"))
+        self._free = weakref.finalize(self, self._lock.free)
+        with _errors(self.name):
+            files.make(path)
+            files.secure(path)
+            for end in ("-wal", "-shm"):
+                with suppress(FileNotFoundError):  # or another process has just closed it
+                    files.secure(path.with_name(path.name + end))
+
+    def claim(self) -> None:
+        """By a lock on a file beside it, which ends with the process."""
+        self._at_home()
+        with _errors(self.name):
+            if not self._lock.taken():
+                raise BandannaError(f"{self.name} is served by another process: stop it first")
+
+    def close(self) -> None:
+        """What is written moves from the log into the file, if nobody else has it open."""
+        super().close()
+        self._free()
+
+    def _connect(self, *, writing: bool) -> Link:
+        with _errors(self.name):
+            files.refuse_others(self.path)
+            return SQLiteLink(self.path, writing=writing, patience=self.patience)
+
+
+class SQLiteLink(Link):
+    """A connection that may be used by one thread after the other."""
+
+    lost = False  # a file does not go away
+
+    def __init__(self, path: Path, *, writing: bool, patience: float) -> None:
+        self._name, self._path = str(path), path
+        self._identity = _identity(path)
+        self._sql = sqlite3.connect(
+            f"{path.absolute().as_uri()}?mode=rw",
+            uri=True,
+            timeout=patience,
+            isolation_level=None,
+            check_same_thread=False,
+            cached_statements=128,
+        )
+        try:
+            self._into_wal(patience)
+            self._sql.execute("pragma synchronous = full")
+            self._sql.execute("pragma secure_delete = on")  # what is deleted is overwritten
+            self._sql.execute("pragma foreign_keys = on")
+            if not writing:
+                self._sql.execute("pragma query_only = on")
+        except BaseException:
+            self._sql.close()
+            raise
+
+    def _into_wal(self, patience: float) -> None:
+        """Two processes that do it at once do not wait for each other by themselves."""
+        until = time.monotonic() + patience
+        while True:
+            try:
+                ((mode,),) = self._sql.execute("pragma journal_mode = wal").fetchall()
+                break
+            except sqlite3.OperationalError as error:
+                if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > until:
+                    raise
+            time.sleep(0.01)
+        if mode != "wal":
+            raise StorageFailed(f"{self._name} cannot have a write-ahead log where it is: put it on a local disk")
+
+    def begin(self, *, writing: bool) -> None:
+        """Waits for other processes that write; readers wait for nobody."""
+        with _errors(self._name):
+            if _identity(self._path) != self._identity:  # what is written now, nobody would find
+                raise StorageFailed(f"{self._name} was replaced while it was open: put it back, or restart")
+            if self._sql.in_transaction:  # an interrupt has left it
+                self._sql.execute("rollback")
+            self._sql.execute("begin immediate" if writing else "begin")
+
+    def execute(self, sql: str, values: Sequence[Any]) -> list[Row]:
+        """Rows as SQLite gives them."""
+        try:
+            return self._sql.execute(sql, values).fetchall()
+        except sqlite3.Error as error:
+            raise _failed(self._name, error) from error
+
+    def many(self, sql: str, rows: list[Sequence[Any]]) -> None:
+        """One prepared statement."""
+        try:
+            self._sql.executemany(sql, rows)
+        except sqlite3.Error as error:
+            raise _failed(self._name, error) from error
+
+    def commit(self) -> None:
+        """Synced when it returns."""
+        with _errors(self._name):
+            self._sql.execute("commit")
+
+    def rollback(self) -> None:
+        """Some failures have done it already."""
+        with _errors(self._name):
+            if self._sql.in_transaction:
+                self._sql.execute("rollback")
+
+    def close(self) -> None:
+        """An open transaction is undone."""
+        with suppress(sqlite3.Error):
+            self._sql.close()
+
+
+def _identity(path: Path) -> tuple[int, int]:
+    found = os.stat(path)
+    return found.st_dev, found.st_ino
+
+
+@contextmanager
+def _errors(name: str) -> Iterator[None]:
+    try:
+        yield
+    except (sqlite3.Error, OSError) as error:
+        raise _failed(name, error) from error
+
+
+def _failed(name: str, error: sqlite3.Error | OSError) -> StorageFailed:
+    code = getattr(error, "sqlite_errorcode", None)
+    advice = _ADVICE.get(code & 0xFF) if isinstance(code, int) else None
+    told = error.strerror or str(error) if isinstance(error, OSError) else str(error)
+    return StorageFailed(f"{name} failed: {told}" + (f"; {advice}" if advice else ""))

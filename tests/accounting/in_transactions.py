@@ -1,0 +1,87 @@
+"""A ledger's store whose every call is a transaction of its own: how the one for a caller's transaction is tested."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from bandanna.accounting.events import Event
+from bandanna.accounting.stores import Entry, LedgerStore
+from bandanna.accounting.stores.base import Result
+from bandanna.accounting.stores.tables import LEDGER_MIGRATION, TransactionStore
+from bandanna.storage.database import open_database
+
+from ..postgres import server
+
+
+class InTransactions(LedgerStore):
+    """A caller who commits whatever was done, even if the work has raised: then expenses stay, as in other stores."""
+
+    def __init__(self, url: str) -> None:
+        self.database = open_database(url, role="ledger", migrations=[LEDGER_MIGRATION])
+        self._mine = threading.local()
+
+    def alone(self, work: Callable[[], Result]) -> Result:
+        """In one transaction."""
+        if getattr(self._mine, "store", None) is not None:
+            return work()
+        raised: BaseException | None = None
+        with self.database.transaction() as transaction:
+            self._mine.store = TransactionStore(transaction)
+            try:
+                result = self._mine.store.alone(work)
+            except Exception as error:
+                raised = error
+            finally:
+                self._mine.store = None
+        if raised is not None:
+            raise raised
+        return result
+
+    def _do(self, name: str, *given: Any) -> Any:
+        return self.alone(lambda: getattr(self._mine.store, name)(*given))
+
+    def secret(self) -> bytes:
+        """Of the tables."""
+        return self._do("secret")
+
+    def entries(self) -> list[Entry]:
+        """Of the tables."""
+        return self._do("entries")
+
+    def find(self, task: str, batch: str) -> Entry | None:
+        """In the tables."""
+        return self._do("find", task, batch)
+
+    def commit(self, entry: Entry) -> None:
+        """Into the tables."""
+        self._do("commit", entry)
+
+    def keep(self, task: str, batch: str, release: Any) -> None:
+        """In the tables."""
+        self._do("keep", task, batch, release)
+
+    def tasks(self) -> dict[str, Counter[Event]]:
+        """Of the tables."""
+        return self._do("tasks")
+
+    def named(self, task: str) -> bool | None:
+        """In the tables."""
+        return self._do("named", task)
+
+    def appearances(self, task: str, people: Iterable[str]) -> dict[str, int]:
+        """In the tables."""
+        return self._do("appearances", task, people)
+
+
+def in_sqlite(folder: Path) -> LedgerStore:
+    """An empty one, in a file."""
+    return InTransactions(str(folder / f"{len(list(folder.iterdir()))}.db"))
+
+
+def in_postgres(folder: Path) -> LedgerStore:
+    """An empty one, on a server."""
+    return InTransactions(server().fresh())

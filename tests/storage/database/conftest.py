@@ -1,0 +1,41 @@
+"""Every test of this folder that asks for a database runs over both dialects."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from bandanna.storage.database import Database, open_database
+
+from ...postgres import server
+
+TABLE = "create table things (id {serial}, whole {bigint}, body {blob}, real {real}, word text unique)"
+Opening = Callable[..., Database]
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Where there is nothing yet."""
+    return f"sqlite:///{tmp_path / 'things.db'}" if request.param == "sqlite" else server().fresh()
+
+
+@pytest.fixture
+def opened(url: str) -> Iterator[Opening]:
+    """Opens the database at `url`, as often as one likes; all are closed at the end."""
+    made: list[Database] = []
+
+    def opening(*migrations: str, role: str = "things") -> Database:
+        made.append(open_database(url, role=role, migrations=migrations or [TABLE]))
+        return made[-1]
+
+    yield opening
+    for one in made:
+        one.close()
+
+
+@pytest.fixture
+def database(opened: Opening) -> Database:
+    """With one empty table."""
+    return opened()

@@ -1,0 +1,66 @@
+"""Other processes: programs that say how far they are, go on when told, and may be killed."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+_BEGINNING = """
+import sys
+from bandanna.storage.database import Database, StorageFailed, open_database
+from bandanna.errors import BandannaError
+def tell(word):
+    print(word, flush=True)
+def wait():
+    sys.stdin.readline()
+def database(url=sys.argv[1]):
+    return open_database(url, role="things", migrations=[sys.argv[2]])
+"""
+
+
+class Other:
+    """A process that is running."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self.process = process
+
+    def hear(self) -> str:
+        """Its next word."""
+        assert self.process.stdout is not None
+        return self.process.stdout.readline().strip()
+
+    def go_on(self) -> None:
+        """It waits no longer."""
+        assert self.process.stdin is not None
+        self.process.stdin.write("\n")
+        self.process.stdin.flush()
+
+    def kill(self) -> None:
+        """As a lack of memory would, or a cable."""
+        self.process.kill()
+        self.process.wait()
+
+    def end(self) -> None:
+        """It ends by itself, without an error."""
+        self.process.communicate()
+        assert self.process.returncode == 0
+
+
+@contextmanager
+def running(program: str, url: str, migration: str, **options: Any) -> Iterator[Other]:
+    """A process with some helpers at hand: `database()`, `tell(word)`, `wait()`."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", _BEGINNING + program, url, migration],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        **options,
+    )
+    with process:
+        try:
+            yield Other(process)
+        finally:
+            process.kill()

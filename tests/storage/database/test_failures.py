@@ -1,0 +1,263 @@
+"""Databases in trouble: refused with one kind of error that says what to do, and fine again when it is over."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from bandanna.errors import BandannaError, MissingExtra
+from bandanna.storage import database as package
+from bandanna.storage.database import Database, StorageFailed, open_database
+
+from ...postgres import account, server
+from ...trouble import in_a_fork
+from .conftest import TABLE, Opening
+from .processes import running
+
+ADD = "insert into things (whole, word) values (?, ?)"
+COUNT = "select count(*) from things"
+
+FULL = """
+import resource
+one = database()
+with one.transaction() as transaction:
+    transaction.execute("insert into things (whole) values (0)")
+_, most = resource.getrlimit(resource.RLIMIT_FSIZE)
+resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, most))
+written = 0
+try:
+    for written in range(1000):
+        with one.transaction() as transaction:
+            transaction.many("insert into things (whole, body) values (?, ?)", [(written, bytes(1000))] * 10)
+except StorageFailed as error:
+    tell(str(error))
+with one.reading() as transaction:
+    tell(transaction.execute("select count(*) from things") == [(1 + 10 * written,)])
+resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
+with one.transaction() as transaction:
+    transaction.many("insert into things (whole, body) values (?, ?)", [(-1, bytes(1000))] * 1000)
+with one.reading() as transaction:
+    tell(transaction.execute("select count(*) from things") == [(1 + 10 * written + 1000,)])
+"""
+
+
+def write(database: Database, word: str) -> None:
+    """One row."""
+    with database.transaction() as transaction:
+        transaction.execute(ADD, 1, word)
+
+
+def words(database: Database) -> list[str]:
+    """What was written."""
+    with database.reading() as transaction:
+        return [word for (word,) in transaction.execute("select word from things order by id")]
+
+
+def test_a_full_disk(tmp_path: Path) -> None:
+    """With a full disk a transaction is there in part, an error is not ours, or room comes too late."""
+    with running(FULL, str(tmp_path / "x.db"), TABLE) as other:
+        told = other.hear()
+        assert "x.db failed: " in told
+        assert "then repeat" in told
+        assert (other.hear(), other.hear()) == ("True", "True")
+
+
+def test_a_failing_statement(database: Database) -> None:
+    """A statement that fails is an error of the driver, or leaves a database that does nothing more."""
+    write(database, "a")
+    with pytest.raises(StorageFailed, match=r"(?i)unique"):
+        write(database, "a")
+    with pytest.raises(StorageFailed, match="nowhere"), database.reading() as transaction:
+        transaction.execute("select * from nowhere")
+    with pytest.raises(StorageFailed), database.transaction() as transaction:
+        transaction.execute(ADD, 1)  # a value is missing
+    write(database, "b")
+    assert words(database) == ["a", "b"]
+
+
+def test_a_read_only_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a place where nothing can be written, an error is not ours; or a repaired place is still refused."""
+    nobody = account()  # root may write anywhere: then it is somebody else who tries
+    open_database(str(tmp_path / "other.db"), role="things", migrations=[TABLE]).close()  # all modules are loaded
+
+    def attempt() -> None:
+        if nobody:
+            os.setgroups([])
+            os.setgid(nobody["group"])
+            os.setuid(nobody["user"])
+        os.chdir("place")
+        database = open_database("x.db", role="things", migrations=[TABLE])
+        with database.transaction() as transaction:
+            transaction.execute(ADD, 1, None)
+
+    def refused() -> None:
+        with pytest.raises(StorageFailed, match=r"x\.db failed: .*; .*folder"):
+            attempt()
+
+    monkeypatch.chdir(tmp_path)
+    for folder in (tmp_path, *tmp_path.parents[:2]):
+        folder.chmod(0o755)
+    place = tmp_path / "place"
+    place.mkdir()
+    if nobody:
+        os.chown(place, nobody["user"], nobody["group"])
+    assert in_a_fork(attempt) == ["done"]
+    place.chmod(0o555)
+    assert in_a_fork(refused) == ["done"]
+    place.chmod(0o755)
+    assert in_a_fork(attempt) == ["done"]
+
+
+def test_places_that_cannot_be(tmp_path: Path) -> None:
+    """A folder that is a file, a link, a folder or a missing folder is an error of the system, or is followed."""
+    (tmp_path / "file").write_text("")
+    (tmp_path / "link").symlink_to(tmp_path / "file")
+    for name, told in {
+        "file/x.db": "Not a directory",
+        "missing/x.db": "No such file",
+        "link": "a symbolic link",
+        "": "is a folder",
+    }.items():
+        with pytest.raises(BandannaError, match=told):
+            open_database(str(tmp_path / name), role="things", migrations=[TABLE])
+    assert (tmp_path / "file").read_text() == ""
+
+
+def test_locked_for_too_long(database: Database, opened: Opening, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who waits for another process waits for ever, or can never write again."""
+    monkeypatch.setattr(Database, "patience", 0.1)
+    impatient = opened()
+    with database.transaction() as transaction:
+        transaction.execute(ADD, 1, "a")
+        with pytest.raises(StorageFailed, match="for too long"):
+            write(impatient, "b")
+        assert words(impatient) == []
+    write(impatient, "c")
+    assert words(database) == ["a", "c"]
+
+
+def test_a_file_that_is_replaced(tmp_path: Path) -> None:
+    """What is written after the file was moved away is acknowledged, and nobody finds it."""
+    database = open_database(str(tmp_path / "x.db"), role="things", migrations=[TABLE])
+    write(database, "a")
+    (tmp_path / "x.db").rename(tmp_path / "y.db")
+    with pytest.raises(StorageFailed, match="No such file"):
+        write(database, "b")
+    (tmp_path / "x.db").write_bytes((tmp_path / "y.db").read_bytes())
+    with pytest.raises(StorageFailed, match="was replaced while it was open"):
+        write(database, "b")
+    (tmp_path / "y.db").replace(tmp_path / "x.db")
+    write(database, "c")
+    assert words(database) == ["a", "c"]
+    database.close()
+
+
+# PostgreSQL
+
+
+def test_a_server_that_restarts() -> None:
+    """After a restart of the server what was committed is gone, what was not is there, or nobody connects anew."""
+    postgres = server()
+    database = open_database(postgres.fresh(), role="things", migrations=[TABLE])
+    database.claim()
+    write(database, "a")
+    assert words(database) == ["a"]
+    postgres.stop()
+    with pytest.raises(StorageFailed, match="see that the server runs"):
+        write(database, "b")
+    with pytest.raises(StorageFailed):
+        words(database)
+    postgres.start()
+    write(database, "c")  # as if nothing had been
+    assert words(database) == ["a", "c"]
+
+    def interrupted() -> None:
+        with database.transaction() as transaction:
+            transaction.execute(ADD, 1, "d")
+            postgres.stop()
+            postgres.start()
+
+    with pytest.raises(StorageFailed):
+        interrupted()
+    assert words(database) == ["a", "c"]
+    postgres.stop()
+    postgres.start()
+    assert words(database) == ["a", "c"]  # a link that was lost while nobody used it
+    database.close()
+
+
+def test_a_claim_that_was_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process whose session was lost writes on, although another one has taken its place."""
+    postgres = server()
+    url = postgres.fresh()
+    first, second = (open_database(url, role="things", migrations=[TABLE]) for _ in range(2))
+    first.claim()
+    write(first, "a")
+    postgres.stop()
+    postgres.start()
+    second.claim()
+    with monkeypatch.context() as hurried:
+        hurried.setattr(Database, "claiming", 0.2)
+        with pytest.raises(BandannaError, match="served by another process"):
+            write(first, "b")
+    write(second, "c")
+    second.close()
+    write(first, "d")  # which is free again
+    assert words(first) == ["a", "c", "d"]
+    first.close()
+
+
+def test_a_commit_without_an_answer() -> None:
+    """Who does not know whether a commit was done is told that it was not."""
+    postgres = server()
+    database = open_database(postgres.fresh(), role="things", migrations=[TABLE])
+
+    def cut() -> None:
+        with database.transaction() as transaction:
+            transaction.execute(ADD, 1, "a")
+            transaction._link._sql.pgconn.finish()  # the cable
+
+    with pytest.raises(StorageFailed, match="whether it was committed is not known"):
+        cut()
+    assert words(database) == []
+    database.close()
+
+
+def test_a_read_only_server() -> None:
+    """A server that takes no writes is an error of the driver."""
+    url = server().fresh()
+    name = url.partition("@/")[2].partition("?")[0]
+    with psycopg.connect(server().url("postgres"), autocommit=True) as sql:
+        sql.execute(f"alter database {name} set default_transaction_read_only = on")
+        with pytest.raises(StorageFailed, match="it can only be read here"):
+            open_database(url, role="things", migrations=[TABLE])
+        sql.execute(f"alter database {name} reset default_transaction_read_only")
+    database = open_database(url, role="things", migrations=[TABLE])
+    write(database, "a")
+    database.close()
+
+
+def test_servers_that_are_not_there() -> None:
+    """A wrong address is an error of the driver, or shows a password."""
+    for url in (
+        "postgresql://me:secret@127.0.0.1:1/x",
+        server().url("nowhere"),
+        f"postgresql://me:secret@/x?host={server().folder}",
+        "postgresql://me:secret@/x?hots=1",
+    ):
+        with pytest.raises(StorageFailed) as caught:
+            open_database(url, role="things", migrations=[TABLE])
+        assert "secret" not in str(caught.value)
+
+
+def test_without_the_driver(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without psycopg nobody says which extra brings it."""
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    monkeypatch.delitem(sys.modules, "bandanna.storage.database.postgres", raising=False)
+    monkeypatch.delattr(package, "postgres", raising=False)
+    with pytest.raises(MissingExtra, match=r"bandanna\[postgres\]"):
+        open_database("postgresql:///x", role="things", migrations=[])

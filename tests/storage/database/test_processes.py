@@ -1,0 +1,170 @@
+"""Databases and several processes: who writes, who serves, and what is there after one was killed."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from pathlib import Path
+
+import pytest
+
+from bandanna.errors import BandannaError
+from bandanna.storage.database import Database, open_database
+
+from .conftest import TABLE, Opening
+from .processes import running
+
+COUNT = """
+one = database()
+tell("here"); wait()
+for _ in range(25):
+    with one.transaction() as transaction:
+        ((n,),) = transaction.execute("select whole from things where word = 'count'")
+        transaction.execute("update things set whole = ? where word = 'count'", n + 1)
+tell("done")
+"""
+WRITE = """
+one = database()
+with one.transaction() as transaction:
+    transaction.execute("update things set whole = whole + 1 where word = 'count'")
+    transaction.many("insert into things (whole, body) values (?, ?)", [(i, bytes(3000)) for i in range(1000)])
+    tell("inside")
+    {inside}
+tell("after"); wait()
+"""
+CLAIM = """
+Database.claiming = 0.2
+one = database()
+try:
+    one.claim()
+    tell("claimed")
+except BandannaError as error:
+    tell(str(error))
+wait()
+{after}
+tell("later"); wait()
+"""
+
+
+@pytest.fixture
+def counting(database: Database) -> Database:
+    """With a count of 0."""
+    with database.transaction() as transaction:
+        transaction.execute("insert into things (whole, word) values (0, 'count')")
+    return database
+
+
+def counted(database: Database) -> list[tuple[int, ...]]:
+    """The count, and how many rows there are."""
+    with database.reading() as transaction:
+        return transaction.execute("select max(case when word = 'count' then whole end), count(*) from things")
+
+
+def test_processes_write_one_after_the_other(counting: Database, url: str) -> None:
+    """Two processes write at once, and an update is lost; or one of them gives up."""
+    with running(COUNT, url, TABLE) as one, running(COUNT, url, TABLE) as two:
+        assert (one.hear(), two.hear()) == ("here", "here")
+        one.go_on()
+        two.go_on()
+        assert (one.hear(), two.hear()) == ("done", "done")
+    assert counted(counting) == [(50, 1)]
+
+
+def test_killed_inside_a_transaction(counting: Database, url: str) -> None:
+    """Something stays of a transaction whose process was killed, or its lock does."""
+    with running(WRITE.format(inside="wait()"), url, TABLE) as other:
+        assert other.hear() == "inside"
+        assert counted(counting) == [(0, 1)]  # and nobody waits
+        other.kill()
+    with counting.transaction() as transaction:
+        transaction.execute("update things set whole = whole + 10 where word = 'count'")
+    assert counted(counting) == [(10, 1)]
+
+
+def test_killed_after_a_transaction(counting: Database, url: str, opened: Opening) -> None:
+    """Something is lost of a transaction that was over when its process was killed."""
+    with running(WRITE.format(inside="pass"), url, TABLE) as other:
+        assert (other.hear(), other.hear()) == ("inside", "after")
+        other.kill()
+    assert counted(counting) == counted(opened()) == [(1, 1001)]
+
+
+@pytest.mark.parametrize("last", ["kill", "one.close()"])
+def test_one_process_serves(database: Database, url: str, last: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two processes serve one database, or a dead or closed one keeps its place."""
+    with running(CLAIM.format(after="" if last == "kill" else last), url, TABLE) as other:
+        assert other.hear() == "claimed"
+        with monkeypatch.context() as hurried:
+            hurried.setattr(Database, "claiming", 0.2)
+            with pytest.raises(BandannaError, match=r"things.* is served by another process"):
+                database.claim()
+        with database.transaction() as transaction:  # which is not forbidden
+            transaction.execute("insert into things (whole) values (1)")
+        if last == "kill":
+            other.kill()
+        else:
+            other.go_on()
+            assert other.hear() == "later"
+        database.claim()
+    database.claim()  # again: it is ours
+    with running(CLAIM.format(after=""), url, TABLE) as other:
+        assert "is served by another process" in other.hear()
+    with database.transaction() as transaction:
+        transaction.execute("insert into things (whole) values (2)")
+    assert counted(database) == [(None, 2)]
+
+
+def test_a_claim_within_one_process(database: Database, opened: Opening, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second database of the same process serves beside the first, or frees its place when it is closed."""
+    monkeypatch.setattr(Database, "claiming", 0.2)
+    database.claim()
+    for _ in range(2):
+        other = opened()
+        with pytest.raises(BandannaError, match="is served by another process"):
+            other.claim()
+        other.close()
+    database.close()
+    monkeypatch.undo()
+    opened().claim()
+
+
+def test_readers_and_a_writer_at_once(counting: Database, url: str) -> None:
+    """While another process writes, a reader fails, waits or sees a count that goes back."""
+    with running(COUNT, url, TABLE) as other:
+        assert other.hear() == "here"
+        other.go_on()
+        seen = []
+        until = time.monotonic() + 20
+        while not seen or seen[-1] != 25:
+            seen.append(counted(counting)[0][0])
+            assert time.monotonic() < until
+        assert other.hear() == "done"
+    assert seen == sorted(seen)
+
+
+def test_what_is_deleted_is_overwritten(tmp_path: Path) -> None:
+    """A deleted report can still be read in the file, or in its log after the database was closed."""
+    database = open_database(str(tmp_path / "x.db"), role="things", migrations=[TABLE])
+    secret = b"a report that nobody may read any more" * 3
+    with database.transaction() as transaction:
+        transaction.many("insert into things (body) values (?)", [(secret,)] * 200)
+    with database.transaction() as transaction:
+        transaction.execute("delete from things")
+    database.close()
+    for file in tmp_path.iterdir():
+        assert secret[:20] not in file.read_bytes()
+
+
+def test_files_are_their_owners(tmp_path: Path) -> None:
+    """Others on the machine can read the file or what SQLite keeps beside it, or commits are not synced."""
+    database = open_database(str(tmp_path / "x.db"), role="things", migrations=[TABLE])
+    database.claim()
+    with database.transaction() as transaction:
+        transaction.execute("insert into things (whole) values (1)")
+        assert transaction.execute("pragma synchronous") == [(2,)]
+        assert transaction.execute("pragma journal_mode") == [("wal",)]
+        assert transaction.execute("pragma secure_delete") == [(1,)]
+    files = {file.name: file.stat().st_mode & 0o777 for file in tmp_path.iterdir()}
+    assert files == dict.fromkeys(["x.db", "x.db-wal", "x.db-shm", "x.db-served"], 0o600)
+    database.close()
+    assert sqlite3.connect(tmp_path / "x.db").close() is None

@@ -1,0 +1,256 @@
+"""Databases in one process: what comes back, what is undone, who sees what when."""
+
+from __future__ import annotations
+
+import math
+import struct
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+
+from bandanna.errors import BandannaError, InvalidArgument
+from bandanna.storage.database import Database, StorageFailed
+
+from ...trouble import Interrupt, in_a_fork
+from .conftest import Opening
+
+ADD = "insert into things (whole, word) values (?, ?)"
+WORDS = "select word from things order by id"
+
+VALUES = {
+    "whole": [0, -1, 2**31, 2**63 - 1, -(2**63), None],
+    "body": [b"", b"\0", bytes(range(256)), b"\0" * 4000, None],
+    "real": [0.1, -0.0, 5e-324, math.pi * 1e300, math.inf, -math.inf, None],
+    "word": ["", "a'b\"c\\d?$1%s;--{x}", "Ω 🂡", "x" * 2000, "null", None],
+}
+
+
+def bits(value: Any) -> Any:
+    """So that 0.0 is not -0.0, and 1 not 1.0."""
+    return struct.pack("d", value) if isinstance(value, float) else (type(value), value)
+
+
+@pytest.mark.parametrize("how", ["execute", "many", "many with a tail"])
+@pytest.mark.parametrize("column", VALUES)
+def test_values_come_back(database: Database, column: str, how: str) -> None:
+    """A value comes back changed, as another type, or in another order."""
+    values = VALUES[column]
+    sql = f"insert into things ({column}) values (?)"
+    with database.transaction() as transaction:
+        if how == "execute":
+            for value in values:
+                transaction.execute(sql, value)
+        else:
+            transaction.many(sql + (" on conflict do nothing" if "tail" in how else ""), [(value,) for value in values])
+    with database.reading() as transaction:
+        got = [value for (value,) in transaction.execute(f"select {column} from things order by id")]
+    assert list(map(bits, got)) == list(map(bits, values))
+
+
+def test_rows_and_summaries_are_plain(database: Database) -> None:
+    """An id, a sum or a truth value is of another kind in one of the dialects."""
+    with database.transaction() as transaction:
+        ((first,),) = transaction.execute("insert into things (whole, word) values (?, ?) returning id", True, "?")
+        transaction.many(
+            "insert into things (whole, real, word) values (?, ?, ?)", [(False, 1.0, "b"), (2**62, 2.0, "c")]
+        )
+        rows = transaction.execute("select sum(whole), count(*), sum(real), max(word) from things where word <> '?'")
+        assert transaction.execute("select whole, body from things where word = '?' and id = ?", first) == [(1, None)]
+        assert transaction.execute("update things set whole = 3 where id = ?", first) == []
+    assert rows == [(2**62, 2, 3.0, "c")]
+    assert [type(value) for value in rows[0]] == [int, int, float, str]
+
+
+@pytest.mark.parametrize(
+    "value", [math.nan, 2**63, -(2**63) - 1, "a\0b", "\ud800", np.int64(1), np.float64(1), [1], bytearray(b"x"), 1j]
+)
+def test_what_a_dialect_would_change_is_refused(database: Database, value: Any) -> None:
+    """A value is stored as something else, or refused by one of the dialects only."""
+    with database.transaction() as transaction:
+        with pytest.raises(InvalidArgument, match="value to store"):
+            transaction.execute("insert into things (whole) values (?)", value)
+        with pytest.raises(InvalidArgument, match="value to store"):
+            transaction.many("insert into things (whole) values (?)", [(1,), (value,)])
+        transaction.execute(ADD, 1, "fine")  # nothing has happened, and the transaction goes on
+    with database.reading() as transaction:
+        assert transaction.execute(WORDS) == [("fine",)]
+
+
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt, BandannaError])
+def test_a_body_that_raises_has_done_nothing(database: Database, error: type[BaseException]) -> None:
+    """Something stays of a transaction whose body has raised, or its error is lost."""
+
+    def half() -> None:
+        with database.transaction() as transaction:
+            transaction.execute(ADD, 1, "a")
+            transaction.many(ADD, [(2, "b"), (3, "c")])
+            raise error
+
+    with pytest.raises(error):
+        half()
+    with database.transaction() as transaction:
+        assert transaction.execute(WORDS) == []
+        transaction.execute(ADD, 4, "d")
+    with database.reading() as transaction:
+        assert transaction.execute(WORDS) == [("d",)]
+
+
+def test_a_failed_statement_undoes_the_others(database: Database) -> None:
+    """A transaction is committed in part because its body has caught the error of a statement."""
+
+    def half(failing: str) -> None:
+        with database.transaction() as transaction:
+            transaction.execute(ADD, 1, "a")
+            with pytest.raises(StorageFailed):
+                transaction.execute(ADD, 2, "a") if failing == "execute" else transaction.many(ADD, [(2, "a")])
+            with pytest.raises(StorageFailed, match="does nothing more"):
+                transaction.execute(ADD, 3, "b")
+
+    for failing in ("execute", "many"):
+        with pytest.raises(StorageFailed, match="this transaction has failed"):
+            half(failing)
+    with database.transaction() as transaction:
+        assert transaction.execute(WORDS) == []
+        transaction.execute(ADD, 1, "a")  # and the next one works
+
+
+def test_a_misfit_in_many_is_told(opened: Opening) -> None:
+    """A value that its column cannot hold is stored, or leaves the database unusable."""
+    database = opened("create table strict (n integer check (n < 5))")
+    for rows in ([(1,), (7,)], [(1,), ("word" * 9, "two")]):
+        with pytest.raises(StorageFailed), database.transaction() as transaction:
+            transaction.many("insert into strict (n) values (?)", rows)
+    with database.transaction() as transaction:
+        transaction.many("insert into strict values (?)", [(1,), (2,)])
+        transaction.many("update strict set n = n + ? where n = ?", [(2, 1), (2, 2)])
+        transaction.many("insert into strict (n) values (?)", [])
+        assert transaction.execute("select n from strict order by n") == [(3,), (4,)]
+
+
+def test_a_reader_sees_nothing_uncommitted(database: Database, opened: Opening) -> None:
+    """A reader sees half a transaction, waits for its writer, or sees two states in one reading."""
+    other = opened()
+    steps: list[Any] = []
+
+    def read() -> None:
+        for one in (database, other):
+            with one.reading() as transaction:
+                steps.append(transaction.execute(WORDS))
+
+    with database.transaction() as transaction:
+        transaction.execute(ADD, 1, "a")
+        in_a_thread(read)
+    in_a_thread(read)
+    with other.reading() as early:
+        assert early.execute(WORDS) == [("a",)]
+        with database.transaction() as transaction:
+            transaction.execute(ADD, 2, "b")
+        assert early.execute(WORDS) == [("a",)]  # as it was
+    assert steps == [[], [], [("a",)], [("a",)]]
+
+
+def test_readers_cannot_write(database: Database) -> None:
+    """Something is written without the writer's lock."""
+    with pytest.raises(StorageFailed), database.reading() as transaction:
+        transaction.execute(ADD, 1, "a")
+    with database.reading() as transaction:
+        assert transaction.execute(WORDS) == []
+
+
+def test_writers_are_alone(database: Database, opened: Opening) -> None:
+    """Two threads write at once, through one database or two: an update is lost."""
+    databases = [database, opened()]
+    with database.transaction() as transaction:
+        transaction.execute(ADD, 0, "count")
+
+    def count(one: Database) -> None:
+        for _ in range(15):
+            with one.transaction() as transaction:
+                ((n,),) = transaction.execute("select whole from things where word = 'count'")
+                transaction.execute("update things set whole = ? where word = 'count'", n + 1)
+
+    threads = [threading.Thread(target=count, args=(databases[i % 2],)) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    with database.reading() as transaction:
+        assert transaction.execute("select whole from things") == [(60,)]
+
+
+def test_nesting_is_refused(database: Database) -> None:
+    """A thread waits for itself for ever, or reads beside its own transaction what is no longer so."""
+    with database.transaction() as transaction:
+        transaction.execute(ADD, 1, "a")
+        for inner in (database.transaction, database.reading):
+            with pytest.raises(BandannaError, match="inside a transaction"), inner():
+                pass
+        transaction.execute(ADD, 2, "b")
+    with database.reading() as transaction:
+        assert len(transaction.execute(WORDS)) == 2
+    with pytest.raises(BandannaError, match="over"):
+        transaction.execute(WORDS)
+
+
+def test_a_fork_is_refused(database: Database) -> None:
+    """A forked process uses a connection that belongs to its parent, or ends it with itself."""
+
+    def write() -> None:
+        with database.transaction():
+            pass
+
+    def read() -> None:
+        with database.reading():
+            pass
+
+    with database.transaction() as transaction:
+        transaction.execute(ADD, 1, "a")
+        assert in_a_fork(write, read, database.claim, database.close) == [*["BandannaError"] * 3, "done"]
+        transaction.execute(ADD, 2, "b")
+    with database.reading() as transaction:
+        assert transaction.execute(WORDS) == [("a",), ("b",)]
+
+
+def test_closed_is_closed(database: Database) -> None:
+    """A closed database opens itself again, or cannot be closed twice."""
+    database.close()
+    database.close()
+    for use in (database.transaction, database.reading):
+        with pytest.raises(BandannaError, match="closed"), use():
+            pass
+    with pytest.raises(BandannaError, match="closed"):
+        database.claim()
+
+
+def test_interrupted_at_any_line(database: Database) -> None:
+    """After a signal at some line a transaction is there in part, or the next one hangs, fails or is lost."""
+    k, done = 0, 0
+    while True:
+        k += 1
+        trouble = Interrupt(k)
+        try:
+            with trouble, database.transaction() as transaction:
+                transaction.execute(ADD, k, f"a{k}")
+                transaction.many(ADD, [(k, f"b{k}")])
+        except KeyboardInterrupt:
+            pass
+        with database.transaction() as transaction:
+            assert transaction.execute("select count(*) from things where whole = ?", k)[0][0] in (0, 2)
+            transaction.execute(ADD, -k, None)
+            done += 1
+        if not trouble.fired:
+            break
+    assert k > 20
+    with database.reading() as transaction:
+        assert transaction.execute("select count(*) from things where whole < 0") == [(done,)]
+        assert transaction.execute("select count(*) from things where whole = ?", k) == [(2,)]
+
+
+def in_a_thread(work: Any) -> None:
+    """And wait for it."""
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join(20)
+    assert not thread.is_alive()
