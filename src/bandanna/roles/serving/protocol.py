@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+import struct
 from collections.abc import Callable
 from http import HTTPStatus
 from typing import Any
@@ -40,7 +42,7 @@ class Connection(HttpToolsProtocol):
             if self.heading and self.begun is not None:
                 self.refuse(431, "head-too-large")
             elif self.taken > self.limits.head + _FRAMING * self.limits.body:
-                self.transport.abort()
+                self.abort()
 
     def on_message_begin(self) -> None:
         """A request begins."""
@@ -75,13 +77,20 @@ class Connection(HttpToolsProtocol):
             self.closing = self.closing or now
         waits = [since for since in (self.stuck, self.closing) if since is not None]
         if any(now - since > self.limits.seconds for since in waits):
-            self.transport.abort()
+            self.abort()
         elif self.begun is None or self.closing is not None:
             return
         elif self.heading and now - self.begun > self.limits.seconds:
             self.refuse(408, "slow")
         elif now - self.begun > 2 * self.limits.seconds + 1:  # refused long ago, and still sending
-            self.transport.abort()
+            self.abort()
+
+    def abort(self) -> None:
+        """Close now, and let the kernel forget what was not taken."""
+        own = self.transport.get_extra_info("socket")
+        if own is not None:
+            own.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.transport.abort()
 
     def send_400_response(self, msg: str) -> None:
         """What came is not HTTP."""

@@ -19,6 +19,8 @@ NO_STORE = (b"cache-control", b"no-store")
 CLOSE = (b"connection", b"close")
 _TAG = re.compile(r"[!#-~]{1,128}")  # what may stand between the quotes of an entity tag
 
+_CONTROL = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
+
 
 def canonical(value: Any) -> bytes:
     """JSON with sorted keys and without spaces: equal values are equal bytes."""
@@ -53,7 +55,12 @@ def upload_headers(headers: UploadHeaders, length: int) -> Headers:
 
 
 def secured(headers: Sequence[tuple[bytes, bytes]]) -> Headers:
-    """With what every answer has: no guessing of types, no copies unless the handler allows them."""
+    """With what every answer has: no guessing of types, no copies unless the handler allows them.
+
+    A line break would begin a header of its own; it is refused here, while something else can still be answered.
+    """
+    if _CONTROL.search(b"".join([part for pair in headers for part in pair])):
+        raise Mistake("headers", [name for name, _ in headers], "values without control characters")
     names = {name for name, _ in headers}
     added = [pair for pair in (NOSNIFF, NO_STORE) if pair[0] not in names]
     return [*headers, *added]

@@ -1,0 +1,182 @@
+"""A role for tests, run as a program: its settings are JSON in the first argument, its port is its first line."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+
+from bandanna.errors import BandannaError, InvalidArgument
+from bandanna.roles.serving import (
+    Limits,
+    Log,
+    Metrics,
+    Refused,
+    application,
+    in_thread,
+    json_of,
+    json_response,
+    safe,
+    serve,
+)
+
+SECRET = "the-text-of-an-exception"
+
+
+class StorageFailed(BandannaError):
+    """As a database's errors are called."""
+
+
+LOG = Log("example")
+
+
+def trouble(kind: str) -> None:
+    """Go wrong in a way."""
+    if kind == "refused":
+        raise Refused(409, "stale", epoch=3)
+    if kind == "later":
+        raise Refused(503, "closing", retry_after=0.2)
+    if kind == "newline":
+        raise Refused(400, "bad\r\nx-injected: 1")
+    if kind == "storage":
+        raise StorageFailed(SECRET)
+    if kind == "invalid":
+        raise InvalidArgument("x", SECRET, "something else")
+    if kind == "log":
+        LOG.say("opened", client=SECRET)
+    if kind == "safe":
+        with safe():
+            raise InvalidArgument("epoch", 7, "at most 3")
+    if kind == "exit":
+        raise asyncio.CancelledError
+    raise RuntimeError(SECRET)
+
+
+async def raises(request: Request) -> Response:
+    trouble(request.path_params["kind"])
+    raise AssertionError
+
+
+async def sleeps(request: Request) -> Response:
+    await asyncio.sleep(int(request.path_params["milliseconds"]) / 1000)
+    return json_response({"slept": True})
+
+
+async def blocks(request: Request) -> Response:
+    await in_thread(time.sleep, int(request.path_params["milliseconds"]) / 1000)
+    return json_response({"blocked": True})
+
+
+async def document(request: Request) -> Response:
+    return json_response({"task": request.path_params["task"], "a": 1.5}, etag="one")
+
+
+async def echo(request: Request) -> Response:
+    return json_response({"length": len(await request.body()), "seen": request.client is not None})
+
+
+async def numbers(request: Request) -> Response:
+    return json_response({"sum": sum(json_of(await request.body())["numbers"])})
+
+
+async def injects(request: Request) -> Response:
+    return json_response({}, headers={"x-said": "a\r\nx-injected: 1"})
+
+
+async def streams(request: Request) -> Response:
+    async def pieces() -> AsyncIterator[bytes]:
+        for _ in range(3):
+            yield b"piece"
+
+    return StreamingResponse(pieces())
+
+
+async def rotates(request: Request) -> Response:
+    return json_response({"rotated": True})
+
+
+async def large(request: Request) -> Response:
+    return Response(bytes(1 << 23), headers={"cache-control": "max-age=60"})
+
+
+async def reports(body: bytes, values: dict[str, str], headers: dict[bytes, bytes]) -> tuple[int, bytes, Any]:
+    if body == b"headers":
+        return 202, b"text", {"content-type": "text/plain", "x-more": "1"}
+    if body == b"pairs":
+        return 202, b"", [(b"X-More", b"2")]
+    if body == b"injection":
+        return 202, b"", [(b"x-more", b"2\r\nx-injected: 1")]
+    return 201, b'{"length":%d}' % len(body), None
+
+
+async def raising(body: bytes, values: dict[str, str], headers: dict[bytes, bytes]) -> tuple[int, bytes, Any]:
+    trouble(values["kind"])
+    raise AssertionError
+
+
+async def sleeping(body: bytes, values: dict[str, str], headers: dict[bytes, bytes]) -> tuple[int, bytes, Any]:
+    await asyncio.sleep(int(values["milliseconds"]) / 1000)
+    return 201, b"{}", None
+
+
+def main(settings: dict[str, Any]) -> None:
+    """Serve until told to stop."""
+
+    async def start() -> None:
+        if settings.get("start") == "fails":
+            raise InvalidArgument("db", "nowhere", "a database that is there")
+        LOG.say("started")
+
+    async def stop() -> None:
+        await in_thread(LOG.say, "role stopped")
+
+    def health() -> dict[str, Any]:
+        if settings.get("health") == "raises":
+            raise RuntimeError(SECRET)
+        return {"ok": settings.get("health") != "bad", "batches": 3}
+
+    app = application(
+        role="example",
+        routes=[
+            ("GET", "/tasks/{task}", document),
+            ("GET", "/raise/{kind}", raises),
+            ("GET", "/sleep/{milliseconds}", sleeps),
+            ("GET", "/block/{milliseconds}", blocks),
+            ("POST", "/echo", echo),
+            ("PUT", "/echo", echo),
+            ("POST", "/numbers", numbers),
+            ("GET", "/injects", injects),
+            ("GET", "/streams", streams),
+            ("GET", "/large", large),
+            ("POST", "/admin/rotate", rotates),
+        ],
+        uploads={
+            "/tasks/{task}/reports": reports,
+            "PUT /tasks/{task}/job": reports,
+            "/raise/{kind}": raising,
+            "/sleep/{milliseconds}": sleeping,
+            "/admin/reports": reports,
+        },
+        start=start,
+        stop=stop,
+        health=health,
+        status=lambda: {"open": 2},
+        metrics=Metrics(),
+        log=LOG,
+        token=settings.get("token"),
+        limits=Limits(**settings.get("limits", {})),
+    )
+    cert, key = (Path(settings[name]) if name in settings else None for name in ("cert", "key"))
+    ready = lambda port: print(port, flush=True)  # noqa: E731
+    serve(app, host="127.0.0.1", port=settings.get("port", 0), cert=cert, key=key, log=LOG, ready=ready)
+
+
+if __name__ == "__main__":
+    main(json.loads(sys.argv[1]))

@@ -1,0 +1,97 @@
+"""Processes that serve `example.py`, and clients that need not be polite."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+import bandanna
+
+TOKEN = "an-administrators-secret"
+HERE = Path(__file__).parent
+
+
+class Running:
+    """A server in a process of its own."""
+
+    def __init__(self, folder: Path, **settings: Any) -> None:
+        self.errors = folder / f"stderr-{time.monotonic_ns()}"
+        source = str(Path(bandanna.__file__).parents[1])
+        with self.errors.open("wb") as errors:
+            self.process = subprocess.Popen(
+                [sys.executable, "-W", "error", str(HERE / "example.py"), json.dumps({"token": TOKEN, **settings})],
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                env={**os.environ, "PYTHONPATH": source},
+            )
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        self.port = int(line) if line else 0
+        self.url = f"{'https' if 'cert' in settings else 'http'}://127.0.0.1:{self.port}"
+
+    def client(self, **options: Any) -> httpx.Client:
+        """One that keeps its connections."""
+        return httpx.Client(base_url=self.url, timeout=20, trust_env=False, **options)
+
+    def metric(self, line: str) -> float:
+        """A sample, by all that stands before its value; 0 if there is none."""
+        with self.client() as client:
+            text = client.get("/metrics").text
+        return sum(float(each.rpartition(" ")[2]) for each in text.splitlines() if each.rpartition(" ")[0] == line)
+
+    def connect(self) -> socket.socket:
+        """A connection on which anything can be said."""
+        return socket.create_connection(("127.0.0.1", self.port), timeout=20)
+
+    def raw(self, *pieces: bytes, pause: float = 0.0) -> bytes:
+        """What is answered until the server closes."""
+        with self.connect() as connection:
+            for piece in pieces:
+                connection.sendall(piece)
+                time.sleep(pause)
+            return rest(connection)
+
+    def lines(self) -> list[dict[str, Any]]:
+        """What it has logged; fails if something else was written."""
+        return [json.loads(line) for line in self.errors.read_text().splitlines()]
+
+    def stop(self, number: int = signal.SIGTERM) -> int:
+        """Ask it to, and wait."""
+        if self.process.poll() is None:
+            self.process.send_signal(number)
+        self.process.communicate(timeout=30)
+        return self.process.returncode
+
+
+def rest(connection: socket.socket) -> bytes:
+    """Everything until the other side closes."""
+    said = b""
+    while True:
+        try:
+            piece = connection.recv(1 << 16)
+        except ConnectionResetError:
+            return said
+        if not piece:
+            return said
+        said += piece
+
+
+@contextmanager
+def running(folder: Path, **settings: Any) -> Iterator[Running]:
+    """Start, and stop whatever happens."""
+    server = Running(folder, **settings)
+    try:
+        yield server
+    finally:
+        server.stop()

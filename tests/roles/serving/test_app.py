@@ -1,0 +1,194 @@
+"""What all roles answer alike, over real sockets."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from .prometheus import parse
+from .running import TOKEN, Running, rest, running
+
+SECRET = "the-text-of-an-exception"
+
+
+def test_health(server: Running, tmp_path: Path) -> None:
+    """A role that is well is not 200, one that is not is not 503, or the reason's text gets out."""
+    with server.client() as client:
+        answer = client.get("/healthz")
+        assert (answer.status_code, answer.json()) == (200, {"ok": True, "batches": 3, "role": "example"})
+        assert client.head("/healthz").content == b""
+    for health in ("bad", "raises"):
+        with running(tmp_path, health=health) as unwell, unwell.client() as client:
+            answer = client.get("/healthz")
+            assert (answer.status_code, answer.json()["ok"]) == (503, False)
+            assert SECRET not in answer.text
+
+
+def test_metrics_are_read_by_a_strict_reader(server: Running) -> None:
+    """The metrics are not Prometheus' format, or do not count requests by template, class of status and reason."""
+    with server.client() as client:
+        for _ in range(3):
+            client.post("/tasks/t/reports", content=b"x")
+        client.get("/nowhere/at-all")
+        client.get("/raise/refused")
+        answer = client.get("/metrics")
+    assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
+    types, samples = parse(answer.text)
+    assert types["requests_total"] == "counter"
+    assert types["in_flight"] == "gauge"
+    reports = {("role", "example"), ("route", "/tasks/{task}/reports"), ("status", "2xx")}
+    assert samples["requests_total", frozenset(reports)] >= 3
+    assert samples["request_seconds_count", frozenset({("route", "/tasks/{task}/reports")})] >= 3
+    assert samples["requests_total", frozenset({("role", "example"), ("route", "other"), ("status", "4xx")})] >= 1
+    assert samples["refusals_total", frozenset({("reason", "stale")})] >= 1
+    assert samples["in_flight", frozenset()] >= 1
+    assert "at-all" not in answer.text
+
+
+@pytest.mark.parametrize(
+    ("method", "path"), [("GET", "/status"), ("POST", "/admin/rotate"), ("POST", "/admin/reports"), ("GET", "/admin/no")]
+)
+def test_administration_needs_the_token(server: Running, method: str, path: str) -> None:
+    """Somebody without the token is let in, one who has it is not, or a path's existence can be learned without it."""
+    with server.client() as client:
+        wrong = [{}, *({"authorization": text} for text in ("Bearer", "Bearer x", TOKEN, f"Basic {TOKEN}", f"Bearer {TOKEN}x"))]
+        for headers in wrong:
+            answer = client.request(method, path, headers=headers)
+            assert (answer.status_code, answer.json()["reason"]) == (401, "token")
+            assert answer.headers["www-authenticate"] == "Bearer"
+        answer = client.request(method, path, headers={"authorization": f"bearer {TOKEN}"})
+        assert answer.status_code == {"/admin/no": 404, "/admin/reports": 201}.get(path, 200)
+
+
+def test_without_a_token_nobody_administrates(tmp_path: Path) -> None:
+    """A role without a token can be administrated by whoever asks."""
+    with running(tmp_path, token=None) as server, server.client() as client:
+        for headers in ({}, {"authorization": "Bearer"}, {"authorization": "Bearer None"}):
+            assert client.get("/status", headers=headers).status_code == 403
+        assert client.get("/healthz").status_code == 200
+
+
+def test_unknown_paths_and_methods(server: Running) -> None:
+    """A path or method that is not there is not answered as JSON with 404 or 405."""
+    with server.client() as client:
+        for path in ("/", "/nowhere", "/tasks/", "/tasks/a/b/c", "/tasks/a%2Fb", "/tasks/%00", "/tasks/ü", "//admin/rotate"):
+            answer = client.get(path)
+            assert (answer.status_code, answer.json()["reason"]) == (404, "unknown-path"), path
+        answer = client.delete("/echo")
+        assert (answer.status_code, answer.json()["reason"], answer.headers["allow"]) == (405, "method", "POST, PUT")
+        assert client.get("/tasks/t/reports").status_code == 405
+        assert client.post("/tasks/t").headers["allow"] == "GET"
+        assert client.options("/echo").status_code == 405
+
+
+def test_headers_of_every_answer(server: Running) -> None:
+    """An answer may be sniffed or kept, though nobody said so, or tells what runs here."""
+    with server.client() as client:
+        answers = [client.get(path) for path in ("/healthz", "/metrics", "/nowhere", "/raise/boom", "/streams", "/sleep/0")]
+        answers += [client.post("/tasks/t/reports", content=body) for body in (b"", b"x", b"headers", b"pairs")]
+        for answer in answers:
+            assert answer.headers["x-content-type-options"] == "nosniff"
+            assert answer.headers["cache-control"] == "no-store"
+            assert not {"server", "date", "x-powered-by"} & set(answer.headers)
+        assert client.get("/large").headers["cache-control"] == "max-age=60"
+        assert client.get("/streams").text == "piecepiecepiece"
+
+
+def test_uploads(server: Running) -> None:
+    """An upload's body, values or answer are not passed on as they are."""
+    with server.client() as client:
+        answer = client.post("/tasks/t/reports", content=bytes(300_000))
+        assert (answer.status_code, answer.json()) == (201, {"length": 300_000})
+        assert client.put("/tasks/t/job", content=b"12").json() == {"length": 2}
+        assert client.post("/tasks/t/reports", content=iter([b"1", b"", b"23"])).json() == {"length": 3}
+        answer = client.post("/tasks/t/reports", content=b"headers")
+        assert (answer.status_code, answer.text, answer.headers["content-type"]) == (202, "text", "text/plain")
+        assert answer.headers["x-more"] == "1"
+        assert client.post("/tasks/t/reports", content=b"pairs").headers["x-more"] == "2"
+
+
+def test_routes(server: Running) -> None:
+    """A handler cannot read its body, sees a client's address, or JSON that is none is not refused."""
+    with server.client() as client:
+        assert client.post("/echo", content=b"abc").json() == {"length": 3, "seen": False}
+        assert client.post("/numbers", json={"numbers": [1, 2]}).json() == {"sum": 3}
+        answer = client.post("/numbers", content=b"{")
+        assert (answer.status_code, answer.json()["reason"]) == (400, "json")
+
+
+def test_documents_that_a_client_has_are_not_sent_again(server: Running) -> None:
+    """An entity tag that matches is not answered 304, or one that does not is."""
+    with server.client() as client:
+        answer = client.get("/tasks/t")
+        assert answer.content == b'{"a":1.5,"task":"t"}'
+        assert (answer.headers["etag"], answer.headers["cache-control"]) == ('"one"', "no-cache")
+        for tags in ('"one"', 'W/"one"', '"two", "one"', "*"):
+            again = client.get("/tasks/t", headers={"if-none-match": tags})
+            assert (again.status_code, again.content, again.headers["etag"]) == (304, b"", '"one"')
+        for tags in ('"two"', "one", ""):
+            assert client.get("/tasks/t", headers={"if-none-match": tags}).status_code == 200
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+@pytest.mark.parametrize(
+    ("kind", "status", "reason"),
+    [
+        ("refused", 409, "stale"),
+        ("later", 503, "closing"),
+        ("storage", 503, "storage"),
+        ("invalid", 400, "invalid"),
+        ("safe", 400, "invalid"),
+        ("newline", 500, "internal"),
+        ("log", 500, "internal"),
+        ("exit", 503, "stopping"),
+        ("boom", 500, "internal"),
+    ],
+)
+def test_failures(server: Running, method: str, kind: str, status: int, reason: str) -> None:
+    """A handler's error has another status or reason, or its text reaches a client or the log."""
+    before = server.metric(f'refusals_total{{reason="{reason}"}}')
+    with server.client() as client:
+        answer = client.request(method, f"/raise/{kind}")
+    assert (answer.status_code, answer.json()["reason"]) == (status, reason)
+    assert ("retry-after" in answer.headers) == (status == 503)
+    assert "x-injected" not in answer.headers
+    assert SECRET not in answer.text
+    assert "Traceback" not in answer.text
+    assert server.metric(f'refusals_total{{reason="{reason}"}}') == before + 1
+    if kind == "safe":
+        assert answer.json()["error"] == "epoch = 7 is not allowed: at most 3"
+    if kind == "refused":
+        assert answer.json()["epoch"] == 3
+
+
+def test_headers_cannot_be_injected(server: Running) -> None:
+    """A line break in a header's value begins a header of its own."""
+    with server.client() as client:
+        for answer in (client.get("/injects"), client.post("/tasks/t/reports", content=b"injection")):
+            assert answer.status_code == 500
+            assert "x-injected" not in answer.headers
+
+
+def test_what_blocks_does_not_stop_others(server: Running) -> None:
+    """A handler in a thread keeps the server from answering others."""
+    with server.connect() as slow:
+        slow.sendall(b"GET /block/1500 HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
+        with server.client() as client:
+            assert client.get("/healthz").elapsed.total_seconds() < 1
+        assert b'{"blocked":true}' in rest(slow)
+
+
+def test_the_log_names_nobody(server: Running) -> None:
+    """A line of the log is not JSON, or contains an address, a body, a path or the text of an exception."""
+    with server.client() as client:
+        client.post("/raise/boom", content=b"the-body", headers={"x-forwarded-for": "203.0.113.9", "user-agent": "agent-x"})
+        client.post("/raise/storage?query=value", content=b"the-body")
+    server.raw(b"nonsense the-body\r\n\r\n")
+    lines = server.lines()
+    text = server.errors.read_text()
+    for word in ("127.0.0.1", "203.0.113.9", "agent-x", "the-body", SECRET, "query", "nonsense"):
+        assert word not in text
+    assert {line["event"] for line in lines} <= {"started", "serving", "internal", "storage"}
+    assert all(line["role"] == "example" for line in lines)
+    assert any(line.get("type") == "RuntimeError" and line["place"].startswith("example.py:") for line in lines)

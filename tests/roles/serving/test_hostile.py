@@ -1,0 +1,192 @@
+"""Clients that send too much, too slowly, too often, or no HTTP at all."""
+
+from __future__ import annotations
+
+import socket
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+
+import httpx
+import pytest
+
+from .running import Running, rest
+
+POST = b"POST /tasks/t/reports HTTP/1.1\r\nhost: x\r\n"
+
+
+def test_a_body_above_the_limit_is_refused(tight: Running) -> None:
+    """A body longer than the limit is taken, with or without a length that says so, or its refusal is lost."""
+    with tight.client() as client:
+        assert client.post("/tasks/t/reports", content=bytes(1000)).status_code == 201
+        for path in ("/tasks/t/reports", "/echo"):
+            for body in (bytes(1001), iter([bytes(600), bytes(600)]), bytes(300_000), iter([bytes(1000)] * 50)):
+                answer = client.post(path, content=body)
+                assert (answer.status_code, answer.json()["reason"]) == (413, "too-large")
+                assert answer.headers["connection"] == "close"
+
+
+def test_no_more_is_read_than_the_limit(tight: Running) -> None:
+    """A body without end is read for ever."""
+    piece = b"200\r\n" + bytes(512) + b"\r\n"
+    with tight.connect() as connection:
+        connection.sendall(POST + b"transfer-encoding: chunked\r\n\r\n")
+        sent, begun = 0, time.monotonic()
+        with pytest.raises(OSError, match=r"reset|Broken pipe"):
+            while time.monotonic() - begun < 10:
+                connection.sendall(piece)
+                sent += len(piece)
+    assert time.monotonic() - begun < 5
+
+
+@pytest.mark.parametrize("path", [b"/tasks/t/reports", b"/echo"])
+def test_a_slow_body_is_refused(tight: Running, path: bytes) -> None:
+    """A client that sends its body a byte at a time is waited for."""
+    begun = time.monotonic()
+    head = b"POST " + path + b" HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\n"
+    with tight.connect() as connection:
+        connection.sendall(head)
+        connection.settimeout(0.2)
+        said = b""
+        while b"\r\n\r\n" not in said and time.monotonic() - begun < 10:
+            connection.sendall(b"x")
+            try:
+                said += connection.recv(4096)
+            except TimeoutError:
+                continue
+    assert said.startswith(b"HTTP/1.1 408 ")
+    assert b'"reason":"slow"' in said
+    assert 0.5 < time.monotonic() - begun < 5
+
+
+def test_a_slow_head_is_refused(tight: Running) -> None:
+    """A connection can be held open by headers that never end, or by saying nothing."""
+    for words in (b"GET /healthz HTTP/1.1\r\nx-a: ", b"GET", b"", b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n"):
+        begun = time.monotonic()
+        said = tight.raw(words)
+        assert time.monotonic() - begun < 5
+        expected = b"HTTP/1.1 200" if words.endswith(b"\r\n\r\n") else b"HTTP/1.1 408"
+        assert said.startswith(expected) or (not words and said in (b"", said))
+
+
+def test_a_large_head_is_refused(tight: Running) -> None:
+    """Headers without end are kept."""
+    with tight.connect() as connection:
+        connection.sendall(b"GET /healthz HTTP/1.1\r\n")
+        try:
+            for number in range(2000):
+                connection.sendall(b"x-%d: %s\r\n" % (number, b"y" * 100))
+        except OSError:
+            pass
+        said = rest(connection)
+    assert said.startswith(b"HTTP/1.1 431 ") or said == b""  # lost if bytes were on their way when it was closed
+    assert tight.metric('refusals_total{reason="head-too-large"}') >= 1
+
+
+def test_a_client_that_does_not_read_is_cut_off(tight: Running) -> None:
+    """Answers that nobody takes are kept for ever."""
+    with tight.connect() as connection:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        connection.sendall(b"GET /large HTTP/1.1\r\nhost: x\r\n\r\n" * 2)
+        time.sleep(2.5)
+        begun = time.monotonic()
+        assert len(rest(connection)) < 1 << 23
+        assert time.monotonic() - begun < 2
+    assert tight.metric("in_flight") == 1
+
+
+def test_a_flood_is_told_to_come_again(tight: Running) -> None:
+    """More requests than the limit wait at once, or those within it are not answered."""
+    path = "/sleep/400"
+
+    def ask(_: int) -> httpx.Response:
+        return httpx.post(tight.url + path, content=b"x", timeout=20, trust_env=False)
+
+    with ThreadPoolExecutor(12) as pool:
+        answers = list(pool.map(ask, range(12)))
+    statuses = [answer.status_code for answer in answers]
+    assert set(statuses) == {201, 503}
+    assert statuses.count(201) >= 4
+    for answer in answers:
+        if answer.status_code == 503:
+            assert (answer.json()["reason"], answer.headers["retry-after"]) == ("busy", "1")
+    assert ask(0).status_code == 201
+
+
+def test_a_busy_server_is_seen_to_be_well(tight: Running) -> None:
+    """A server with as many requests as it may have cannot be asked for its health."""
+    with ExitStack() as stack:
+        connections = [stack.enter_context(tight.connect()) for _ in range(6)]
+        for connection in connections:
+            connection.sendall(b"GET /sleep/1500 HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
+        time.sleep(0.2)
+        assert tight.metric("in_flight") == 5  # four, and the one that asks
+        statuses = sorted(rest(connection).split()[1] for connection in connections)
+    assert statuses == [b"200"] * 4 + [b"503"] * 2
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        b"nonsense\r\n\r\n",
+        b"\x16\x03\x01\x02\x00\x01\x00",
+        b"GET /healthz HTTP/9.9\r\n\r\n",
+        b"GET  HTTP/1.1\r\nhost: x\r\n\r\n",
+        b"GET /\xff HTTP/1.1\r\nhost: x\r\n\r\n",
+        b"GET /healthz HTTP/1.1\r\nbad header\r\n\r\n",
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+        POST + b"content-length: -1\r\n\r\n",
+        POST + b"content-length: 1\r\ncontent-length: 2\r\n\r\nxx",
+        POST + b"content-length: 99999999999999999999999\r\n\r\nxx",
+        POST + b"content-length: 3\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n",
+        POST + b"transfer-encoding: chunked\r\n\r\nzz\r\n",
+    ],
+)
+def test_what_is_not_http_is_refused(server: Running, words: bytes) -> None:
+    """Bytes that are not HTTP are answered with a word of the server's own, not at all, or stop it."""
+    said = server.raw(words)
+    assert said.startswith(b"HTTP/1.1 400 Bad Request\r\n")
+    assert said.endswith(b'{"error":"bad request","reason":"malformed"}')
+    with server.client() as client:
+        assert client.get("/healthz").status_code == 200
+
+
+def test_a_wish_to_speak_something_else_is_ignored(server: Running) -> None:
+    """A request that asks for an upgrade is dropped, or what follows is taken for HTTP."""
+    said = server.raw(POST + b"connection: upgrade\r\nupgrade: websocket\r\ncontent-length: 3\r\n\r\n", b"abc", pause=0.1)
+    assert said.startswith(b"HTTP/1.1 ")
+    assert said.count(b"HTTP/1.1 ") == 1
+
+
+def test_requests_in_one_breath_are_answered_in_order(server: Running) -> None:
+    """Of several requests sent at once one is lost, or answered before another."""
+    requests = [POST + b"content-length: %d\r\n\r\n" % n + bytes(n) for n in range(1, 20)]
+    said = server.raw(*requests, b"GET /healthz HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
+    lengths = [int(part.partition(b"}")[0]) for part in said.split(b'{"length":')[1:]]
+    assert lengths == list(range(1, 20))
+    assert b'"ok":true' in said
+
+
+def test_a_client_that_leaves_is_counted(server: Running) -> None:
+    """A client that leaves in the midst of its body is an error, or is still in flight."""
+    line = 'requests_total{role="example",route="/tasks/{task}/reports",status="gone"}'
+    before = server.metric(line)
+    with server.connect() as connection:
+        connection.sendall(POST + b"content-length: 100\r\n\r\nabc")
+    deadline = time.monotonic() + 5
+    while server.metric(line) == before and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert server.metric(line) == before + 1
+    assert server.metric("in_flight") == 1
+    assert all(each["event"] in ("started", "serving") for each in server.lines())
+
+
+def test_bodies_in_memory_are_given_back(tight: Running) -> None:
+    """Memory for bodies is counted and never given back, so that a server refuses everybody in the end."""
+    with tight.client() as client:
+        for number in range(200):
+            kind = (b"x" * 1000, iter([b"x" * 500, b"y" * 400]), iter([bytes(900), bytes(900)]))[number % 3]
+            assert client.post("/tasks/t/reports", content=kind).status_code in (201, 413)
+        for _ in range(30):
+            assert client.post("/raise/boom", content=bytes(1000)).status_code == 500
+        assert client.post("/tasks/t/reports", content=bytes(1000)).status_code == 201

@@ -1,0 +1,65 @@
+"""What a role may say."""
+
+from __future__ import annotations
+
+import io
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bandanna.roles.serving import Log, Mistake
+from bandanna.roles.serving.log import FORBIDDEN
+
+
+def test_a_line_is_json() -> None:
+    """An event is not one line of JSON with time, role, event and its facts."""
+    stream = io.StringIO()
+    log = Log("analyzer", stream)
+    log.say("released", epoch=3, seconds=0.25, exact=True, previous=None, type="ApproxDP", rho=float("inf"), users=20)
+    log.say("stopped")
+    first, second = map(json.loads, stream.getvalue().splitlines())
+    assert first.pop("time").endswith("Z")
+    facts = {"epoch": 3, "seconds": 0.25, "exact": True, "previous": None, "type": "ApproxDP", "rho": "inf", "users": 20}
+    assert first == {"role": "analyzer", "event": "released", **facts}
+    assert second["event"] == "stopped"
+
+
+@pytest.mark.parametrize("key", [*sorted(FORBIDDEN), "client_ip", "user_id", "time", "role", "Upper", "a-b"])
+def test_nobody_can_be_named(key: str) -> None:
+    """A log has room for a person, an address or what somebody sent."""
+    stream = io.StringIO()
+    with pytest.raises((Mistake, TypeError)):
+        Log("x", stream).say("seen", **{key: 1})
+    assert stream.getvalue() == ""
+
+
+@pytest.mark.parametrize(
+    "value", ["127.0.0.1", "at 10.1.2.3:80", "::1", "2001:db8:0:1", "a\nb", "ü", '"', "x" * 121, b"bytes", [1], {"a": 1}]
+)
+def test_values_are_numbers_or_short_texts(value: object) -> None:
+    """An address, a body or a second line enters the log as a value."""
+    with pytest.raises(Mistake) as caught:
+        Log("x", io.StringIO()).say("seen", fact=value)  # type: ignore[arg-type]
+    assert "10.1.2.3" not in str(caught.value)
+
+
+@given(st.text() | st.floats() | st.integers() | st.none())
+def test_whatever_is_said_is_one_line(value: str | float | None) -> None:
+    """A value breaks the line or the JSON."""
+    stream = io.StringIO()
+    try:
+        Log("x", stream).say("seen", fact=value)
+    except Mistake:
+        assert isinstance(value, str)
+        return
+    (line,) = stream.getvalue().splitlines()
+    assert json.loads(line, parse_constant=pytest.fail)["event"] == "seen"
+
+
+def test_a_broken_stream_stops_nobody() -> None:
+    """A role ends because nobody reads its log."""
+    stream = io.StringIO()
+    stream.close()
+    Log("x", stream).say("seen")
