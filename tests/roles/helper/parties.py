@@ -79,6 +79,7 @@ class Users:
     seed: int = 0
     slots: list[bytes] = field(default_factory=list)
     key: tuple[int, str] = (0, SEAL_PUBLIC)
+    task: bytes = TASK
 
     def __post_init__(self) -> None:
         self.slots = self.slots or [draw_slot() for _ in range(self.batch.slots)]
@@ -102,10 +103,10 @@ class Users:
         return [
             Entry(
                 slot,
-                ticket(KEY, TASK, epoch, slot),
+                ticket(KEY, self.task, epoch, slot),
                 self.key[0],
                 tuple(
-                    seal(self.key[1], seeds[place], sealing_info(TASK, epoch, round_, number, slot))
+                    seal(self.key[1], seeds[place], sealing_info(self.task, epoch, round_, number, slot))
                     for number, seeds in enumerate(self.seeds[round_])
                 ),
             )

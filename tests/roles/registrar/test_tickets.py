@@ -257,4 +257,4 @@ class Tickets(RuleBasedStateMachine):
 
 def test_tickets_against_a_model() -> None:
     """False if some order of askings, refusals, forgeries and restarts gave a person more than is allowed."""
-    run_state_machine_as_test(Tickets, settings=settings(max_examples=60, stateful_step_count=20))
+    run_state_machine_as_test(Tickets, settings=settings(max_examples=40, stateful_step_count=15))
