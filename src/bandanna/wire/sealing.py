@@ -1,28 +1,36 @@
-"""What sealed messages are bound to, and the checksum by which two mixers know that they add the same people."""
+"""What a sealed seed belongs to, and the sum by which two mixers see that they add the same slots."""
 
 from __future__ import annotations
 
 import hashlib
+import struct
 from collections.abc import Iterable
 
+_INFO = struct.Struct("<32sIHH16s")  # task, epoch, round, part, slot
+_REPORT = struct.Struct("<32sIH")  # task, epoch, round
 
-def seed_info(task: bytes, epoch: int, round_: int, part: int, slot: bytes) -> bytes:
-    """Of the seed of a mask, for the helper."""
-    return b"|".join((b"bandanna seed", task, _numbers(epoch, round_, part), slot))
+
+def sealing_info(task: bytes, epoch: int, round_: int, part: int, slot: bytes) -> bytes:
+    """For HPKE: a seed opens only as that of this slot, in this round of this epoch of this task.
+
+    `part` counts the bodies that one user sends in a round (`Round.cut`): 0, 1, ... where everybody reports for all
+    parts, 0 where everybody reports for the part of the own arm.
+    """
+    return b"bandanna seed|" + _INFO.pack(task, epoch, round_, part, slot)
 
 
 def report_info(task: bytes, epoch: int, round_: int) -> bytes:
-    """Of a whole report, for the analyzer, which must not know the slot."""
-    return b"|".join((b"bandanna report", task, _numbers(epoch, round_)))
+    """For HPKE: a whole report, sealed for the analyzer, which must not know the slot."""
+    return b"bandanna report|" + _REPORT.pack(task, epoch, round_)
 
 
 def checksum(slots: Iterable[bytes]) -> str:
-    """The exclusive or of the slots' hashes."""
+    """XOR of their SHA-256, in hexadecimal: equal for equal sets, in any order.
+
+    >>> checksum([b"one", b"other"]) == checksum([b"other", b"one"])
+    True
+    """
     total = 0
     for slot in slots:
         total ^= int.from_bytes(hashlib.sha256(slot).digest())
-    return total.to_bytes(32).hex()
-
-
-def _numbers(*numbers: int) -> bytes:
-    return b"".join(number.to_bytes(4, "little") for number in numbers)
+    return f"{total:064x}"

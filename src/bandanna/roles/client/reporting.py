@@ -16,7 +16,7 @@ from bandanna.policies.base import Ask, Played
 from bandanna.tasks.document import Task
 from bandanna.wire.keys import draw_seed, mask, seal
 from bandanna.wire.plan import Batch, Part
-from bandanna.wire.sealing import report_info, seed_info
+from bandanna.wire.sealing import report_info, sealing_info
 
 
 class Reporter:
@@ -93,5 +93,5 @@ class Reporter:
         if self._batch.rounds[round_].by_arm:
             number = 0  # a place has one part; which one, its arm says
         return part.to_bytes(share) + seal(
-            self._seal_key, seed, seed_info(self._task.digest, epoch, round_, number, slot)
+            self._seal_key, seed, sealing_info(self._task.digest, epoch, round_, number, slot)
         )

@@ -1,0 +1,187 @@
+"""The helper over HTTP: jobs of the shuffler, shares for the analyzer, keys for devices."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from bandanna.roles.helper.errors import JobRefused
+from bandanna.roles.helper.helper import Helper
+from bandanna.roles.helper.keyring import DELAY, Keyring
+from bandanna.roles.helper.sending import Sender
+from bandanna.roles.helper.tables import MIGRATIONS
+from bandanna.roles.serving import Limits, Log, Metrics, Refused, in_thread, json_of, json_response, safe
+from bandanna.storage.database import Database, open_database
+from bandanna.wire import canonical
+from bandanna.wire.keys import sign
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+    from starlette.responses import Response
+
+    from bandanna.roles.serving import Application
+    from bandanna.tasks.document import Secrets, Task
+
+_LIMITS = Limits(body=1 << 26, held=1 << 27, waiting=64, seconds=60.0)  # a job has about 200 bytes for every slot
+_BATCH = re.compile(r"(0|[1-9]\d{0,9})\.(0|[1-9]\d{0,4})")
+_PATIENCE = 5.0  # seconds for which the shuffler waits while the analyzer is told
+
+
+class Office:
+    """A helper that is served: opened when the process begins to serve, closed at its end."""
+
+    def __init__(self, task: Task, secrets: Secrets, db_url: str, *, delay: float, log: Log, metrics: Metrics) -> None:
+        self._task_id, self._db_url, self._delay, self._log, self._metrics = task.id, db_url, delay, log, metrics
+        self._sign = partial(sign, secrets.sign)
+        self._first = (secrets.seal, task.key("seal helper"))
+        self._url = task.url("analyzer")
+        self._parts: dict[str, Any] = {
+            "task_id": task.id,
+            "task": task.digest,
+            "ticket_key": canonical.unpacked(secrets.ticket),
+            "leader_key": task.key("shuffler"),
+        }
+        self._db: Database | None = None
+        self._helper: Helper | None = None
+        self._jobs = metrics.counter("jobs_total", "Jobs that were done.")
+        self._bad = metrics.counter("bad_seeds_total", "Users whose seeds could not be opened.")
+
+    @property
+    def ready(self) -> bool:
+        """Whether it can take jobs, and still sends what it owes."""
+        return self._helper is not None and not self._sending.done()
+
+    async def start(self) -> None:
+        """Open the database, as its only server, and go on where the process before has ended."""
+        self._helper = await in_thread(self._open)
+        self._sender = Sender(self._helper, url=self._url, task_id=self._task_id, log=self._log, metrics=self._metrics)
+        self._sending = asyncio.ensure_future(self._sender.run())
+
+    def _open(self) -> Helper:
+        self._db = open_database(self._db_url, role="helper", migrations=MIGRATIONS)
+        self._db.claim()
+        self._keyring = Keyring(self._db, first=self._first, delay=self._delay)
+        return Helper(self._db, keyring=self._keyring, sign=self._sign, **self._parts)
+
+    async def stop(self) -> None:
+        """What was not sent is sent by the next process."""
+        if self._helper is not None:
+            self._sending.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._sending
+            await self._sender.close()
+        if self._db is not None:
+            self._db.close()
+
+    async def status(self) -> dict[str, Any]:
+        """Numbers only."""
+        waiting = await in_thread(self._at_work.waiting)
+        return {"waiting": [f"{stored.epoch}.{stored.round}" for stored in waiting[:100]]}
+
+    async def job(self, request: Request) -> Response:
+        """201 done, 200 known; the share itself is for the analyzer only."""
+        self._of_task(request.path_params["task"])
+        found = _BATCH.fullmatch(request.path_params["batch"])
+        if found is None:
+            raise Refused(404, "batch")
+        epoch, round_ = int(found[1]), int(found[2])
+        content, signature = await request.body(), request.headers.get("signature")
+        try:
+            status, share = await self._do(content, signature, epoch, round_)
+        except JobRefused as refused:
+            again = 1.0 if refused.status == 503 else None
+            raise Refused(refused.status, refused.reason, retry_after=again, **refused.details) from None
+        document = canonical.loads(share)
+        if status == 201:
+            self._jobs.add()
+            self._bad.add(document["bad"])
+        self._sender.wake()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_PATIENCE):
+                await self._sender.sweep()
+        return json_response({name: document[name] for name in ("count", "checksum", "bad")}, status)
+
+    async def _do(self, content: bytes, signature: str | None, epoch: int, round_: int) -> tuple[int, bytes]:
+        do = partial(self._at_work.job, content, signature, epoch=epoch, round_=round_)
+        try:
+            return await in_thread(do)
+        except JobRefused as refused:
+            if refused.reason != "waiting":
+                raise
+        await self._sender.sweep()  # the receipt that is missing may be there by now
+        return await in_thread(do)
+
+    async def get_keys(self, request: Request) -> Response:
+        """The public keys, signed."""
+        self._of_task(request.path_params["task"])
+        document = {"task": self._task_id, "keys": await in_thread(self._opened.public)}
+        content = canonical.dumps(document)
+        headers = {"Signature": self._sign(content)}
+        return json_response(document, etag=canonical.digest(content), headers=headers)
+
+    async def change_keys(self, request: Request) -> Response:
+        """{"action": "rotate"} makes the next key, {"action": "delete", "id": n} removes an expired one."""
+        document = json_of(await request.body())
+        match document:
+            case {"action": "rotate", **rest} if not rest:
+                with safe(409, "keys"):
+                    number = await in_thread(self._opened.rotate)
+                self._log.say("key made", number=number)
+            case {"action": "delete", "id": number, **rest} if not rest:
+                with safe(409, "keys"):
+                    await in_thread(self._opened.delete, number)
+                self._log.say("key deleted", number=number)
+            case _:
+                raise Refused(400, "action", error='{"action": "rotate"} or {"action": "delete", "id": number}')
+        return json_response({"keys": await in_thread(self._opened.public)})
+
+    @property
+    def _at_work(self) -> Helper:
+        if self._helper is None:
+            raise Refused(503, "starting", retry_after=1)
+        return self._helper
+
+    @property
+    def _opened(self) -> Keyring:
+        assert self._at_work is not None
+        return self._keyring
+
+    def _of_task(self, name: str) -> None:
+        if name != self._task_id:
+            raise Refused(404, "task")
+
+
+def build(
+    task: Task,
+    secrets: Secrets,
+    db_url: str,
+    *,
+    log: Log | None = None,
+    limits: Limits = _LIMITS,
+    delay: float = DELAY,
+) -> Application:
+    """The application of a task's helper; `delay`: seconds for which a new key is announced before it is used."""
+    from bandanna.roles.serving import application
+
+    assert task.policy is not None  # what mixers are made of is known when the policy is loaded
+    metrics, said = Metrics(), log or Log("helper")
+    office = Office(task, secrets, db_url, delay=delay, log=said, metrics=metrics)
+    return application(
+        role="helper",
+        routes=[
+            ("PUT", "/tasks/{task}/batches/{batch}/job", office.job),
+            ("GET", "/tasks/{task}/keys", office.get_keys),
+            ("POST", "/admin/keys", office.change_keys),
+        ],
+        start=office.start,
+        stop=office.stop,
+        health=lambda: {"ok": office.ready, "task": task.id},
+        status=office.status,
+        metrics=metrics,
+        log=said,
+        token=secrets.token,
+        limits=limits,
+    )

@@ -1,0 +1,157 @@
+"""The helper's tables.
+
+jobs      one round of one batch, its share and what the analyzer has answered
+          stored -> sent (the analyzer has it) -> released | burned;   stored -> conflict (it has another one)
+slots     who is in batches that are not yet receipted, so that nobody is in two; the newest epochs only
+held      what a stream's mixers hold after a round of a batch; that of a burned batch is forgotten
+keys      of sealed seeds: pending -> active -> expired -> deleted; number 0 is in the task's secrets, not here
+witness   the newest release that the analyzer has receipted
+binding   the task that this database belongs to
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from bandanna.storage.database import Transaction
+
+MIGRATIONS = (
+    """
+    create table jobs (
+        epoch {bigint} not null, round {bigint} not null, rounds {bigint} not null, digest {blob} not null,
+        checksum text not null, state text not null, share {blob} not null, signature text not null, receipt text,
+        primary key (epoch, round)
+    );
+    create index jobs_by_state on jobs (state, epoch);
+    create table slots (slot {blob} primary key, epoch {bigint} not null);
+    create index slots_by_epoch on slots (epoch);
+    create table held (
+        stream {bigint} not null, epoch {bigint} not null, round {bigint} not null, state text not null,
+        primary key (stream, epoch, round)
+    );
+    create table keys (
+        id {bigint} primary key, secret text, public text not null, state text not null, since {real} not null
+    );
+    create table witness (one {bigint} primary key, number {bigint} not null, chain text not null);
+    create table binding (one {bigint} primary key, mark {blob} not null)
+    """,
+)
+KEPT = 16  # epochs whose slots are remembered at most
+WAITING, DONE = ("stored", "sent"), ("released", "burned")
+_PORTION = 1000  # values in a statement
+
+
+class Stored(NamedTuple):
+    """A job that was done."""
+
+    epoch: int
+    round: int
+    digest: bytes
+    checksum: str
+    state: str
+    share: bytes
+    signature: str
+
+
+_COLUMNS = ", ".join(Stored._fields)
+
+
+def job(transaction: Transaction, epoch: int, round_: int) -> Stored | None:
+    """The job of a round, if it was done."""
+    rows = transaction.execute(f"select {_COLUMNS} from jobs where epoch = ? and round = ?", epoch, round_)
+    return Stored(*rows[0]) if rows else None
+
+
+def jobs_of(transaction: Transaction, epoch: int) -> list[Stored]:
+    """All rounds of a batch that were done."""
+    return [Stored(*row) for row in transaction.execute(f"select {_COLUMNS} from jobs where epoch = ?", epoch)]
+
+
+def waiting(transaction: Transaction) -> list[Stored]:
+    """Jobs whose receipt is not there yet, the oldest first."""
+    sql = f"select {_COLUMNS} from jobs where state in (?, ?) order by epoch, round"
+    return [Stored(*row) for row in transaction.execute(sql, *WAITING)]
+
+
+def store(transaction: Transaction, done: Stored, rounds: int) -> None:
+    """A job, with everything that its share is."""
+    sql = f"insert into jobs ({_COLUMNS}, rounds) values (?, ?, ?, ?, ?, ?, ?, ?)"
+    transaction.execute(sql, *done, rounds)
+
+
+def answered(transaction: Transaction, epoch: int, round_: int, state: str, receipt: str | None) -> None:
+    """What the analyzer has said of it; a receipt is never taken back."""
+    sql = "update jobs set state = ?, receipt = ? where epoch = ? and round = ? and state in (?, ?)"
+    transaction.execute(sql, state, receipt, epoch, round_, *WAITING)
+
+
+def taken(transaction: Transaction, epoch: int, slots: Sequence[bytes]) -> set[bytes]:
+    """Those of these slots that are in another epoch."""
+    found: set[bytes] = set()
+    for start in range(0, len(slots), _PORTION):
+        portion = slots[start : start + _PORTION]
+        places = ", ".join("?" * len(portion))
+        sql = f"select slot from slots where epoch <> ? and slot in ({places})"
+        found.update(row[0] for row in transaction.execute(sql, epoch, *portion))
+    return found
+
+
+def take(transaction: Transaction, epoch: int, slots: Sequence[bytes]) -> None:
+    """Remember who is in a batch; forget those of old ones."""
+    transaction.execute("delete from slots where epoch <= ?", epoch - KEPT)
+    transaction.many("insert into slots (slot, epoch) values (?, ?)", [(slot, epoch) for slot in slots])
+
+
+def forget_receipted(transaction: Transaction, epoch: int) -> None:
+    """The slots of a batch, when all its rounds are receipted."""
+    rows = transaction.execute("select rounds, state from jobs where epoch = ?", epoch)
+    if rows and sum(state in DONE for _, state in rows) == rows[0][0]:
+        transaction.execute("delete from slots where epoch = ?", epoch)
+
+
+def held(transaction: Transaction, stream: int) -> tuple[int, int, str] | None:
+    """The last batch and round that a stream has gone through, and what its mixer holds since."""
+    sql = "select epoch, round, state from held where stream = ? order by epoch desc, round desc limit 1"
+    rows = transaction.execute(sql, stream)
+    return None if not rows else (int(rows[0][0]), int(rows[0][1]), str(rows[0][2]))
+
+
+def hold(transaction: Transaction, stream: int, epoch: int, round_: int, state: str) -> None:
+    """What its mixer holds after a round; what it held before the last one that is receipted is forgotten."""
+    sql = "insert into held (stream, epoch, round, state) values (?, ?, ?, ?)"
+    transaction.execute(sql, stream, epoch, round_, state)
+
+
+def settle_held(transaction: Transaction, epoch: int, round_: int, *, burned: bool) -> None:
+    """A burned round never was; before a released one nothing is needed any more."""
+    if burned:
+        transaction.execute("delete from held where epoch = ? and round = ?", epoch, round_)
+        return
+    streams = transaction.execute("select stream from held where epoch = ? and round = ?", epoch, round_)
+    for (stream,) in streams:
+        sql = "delete from held where stream = ? and (epoch < ? or (epoch = ? and round < ?))"
+        transaction.execute(sql, stream, epoch, epoch, round_)
+
+
+def witness(transaction: Transaction) -> tuple[int, str] | None:
+    """The newest release that is known."""
+    rows = transaction.execute("select number, chain from witness where one = 1")
+    return (int(rows[0][0]), str(rows[0][1])) if rows else None
+
+
+def keep_witness(transaction: Transaction, number: int, chain: str) -> None:
+    """If it is newer than the one before."""
+    known = witness(transaction)
+    if known is None or number > known[0]:
+        transaction.execute("delete from witness")
+        transaction.execute("insert into witness (one, number, chain) values (1, ?, ?)", number, chain)
+
+
+def mark(transaction: Transaction, own: bytes) -> bytes:
+    """The task that the database belongs to; `own` if it is new."""
+    rows = transaction.execute("select mark from binding where one = 1")
+    if rows:
+        return bytes(rows[0][0])
+    transaction.execute("insert into binding (one, mark) values (1, ?)", own)
+    return own

@@ -1,0 +1,178 @@
+"""Everybody around a helper: devices that split counts, a shuffler that adds shares, plans of batches."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bandanna.accounting.calibration.binomial import BinomialNoise
+from bandanna.core.domain import Ball
+from bandanna.core.shapes import Bits
+from bandanna.protocols.concurrent_shuffle import shuffler as levels
+from bandanna.protocols.mixing import mixed, mixers
+from bandanna.protocols.roles import Mixer
+from bandanna.protocols.shuffle_binomial.shuffler import VectorMixer
+from bandanna.protocols.shuffle_bits.shuffler import BitMixer
+from bandanna.roles.helper import MIGRATIONS, Helper, Keyring
+from bandanna.storage.database import Database, open_database
+from bandanna.wire.jobs import Entry, write_job
+from bandanna.wire.keys import draw_seed, mask, seal, sealing_key, sign, signing_key
+from bandanna.wire.plan import Batch, Part, Round
+from bandanna.wire.sealing import sealing_info
+from bandanna.wire.ticket import draw_slot, ticket
+
+TASK, TASK_ID, KEY = bytes(range(32)), "the-task", b"k" * 32
+LEADER, LEADER_PUBLIC = signing_key()
+OWN, OWN_PUBLIC = signing_key()
+SEAL, SEAL_PUBLIC = sealing_key()
+
+
+def vector(users: int, dim: int = 2) -> Mixer:
+    """Adds vectors of counts."""
+    return VectorMixer(domain=Ball(dim=dim), least=users, noise=BinomialNoise(scale=4.0, trials=12, users=users))
+
+
+def bits(users: int) -> Mixer:
+    """Adds ones."""
+    return BitMixer(domain=Bits(), least=users, noise=BinomialNoise(scale=1.0, trials=12, users=users))
+
+
+def tree() -> Mixer:
+    """Batches of 2, 4 and 12."""
+    noises = [BinomialNoise(scale=4.0, trials=12, users=users) for users in (2, 4, 12)]
+    return levels.mixer(Ball(dim=2), noises)
+
+
+def part(mixer: Mixer, **others: Any) -> Part:
+    """Shares for a mixer."""
+    return Part(form="shares", dtype="<u8", length=mixer.length, mixer=mixers().dumps(mixer), **others)
+
+
+def plain(epoch: int = 0, users: int = 5, rounds: int = 1) -> Batch:
+    """Two sums in every round."""
+    asked = Round(parts=(part(vector(users)), part(bits(users))))
+    return Batch(epoch=epoch, episode=epoch, slots=users, rounds=(asked,) * rounds)
+
+
+def streamed(epoch: int = 0, users: int = 3) -> Batch:
+    """A tree's messages, in batches that are not the tree's."""
+    return Batch(epoch=epoch, episode=epoch, slots=users, rounds=(Round(parts=(part(tree(), stream=1),)),))
+
+
+def assigned(epoch: int = 0, in_turn: bool = True) -> Batch:
+    """Arm 5 for two users, arm 7 for four of them."""
+    plays = {5: 2, 7: 4}
+    parts = tuple(part(bits(users), arm=arm) for arm, users in plays.items())
+    return Batch(
+        epoch=epoch, episode=0, slots=6, rounds=(Round(parts=parts),), arms=(5, 7), plays=(2, 4), in_turn=in_turn
+    )
+
+
+@dataclass
+class Users:
+    """The users of a batch: a slot, a ticket, and for each round counts, what the shuffler has, and sealed seeds."""
+
+    batch: Batch
+    seed: int = 0
+    slots: list[bytes] = field(default_factory=list)
+    key: tuple[int, str] = (0, SEAL_PUBLIC)
+    task: bytes = TASK
+
+    def __post_init__(self) -> None:
+        self.slots = self.slots or [draw_slot() for _ in range(self.batch.slots)]
+        random = np.random.default_rng(self.seed)
+        self.counts = [
+            [random.integers(0, 20, size=(self.batch.slots, length)) for length in lengths(each)]
+            for each in self.batch.rounds
+        ]
+        self.seeds = [[[draw_seed() for _ in self.slots] for _ in each] for each in self.counts]
+
+    def shares(self, round_: int) -> list[Any]:
+        """counts - mask, modulo 2^64: for each body of a user, (users, length)."""
+        return [
+            counts - np.array([mask(seed, counts.shape[1]) for seed in seeds])
+            for counts, seeds in zip(self.counts[round_], self.seeds[round_], strict=True)
+        ]
+
+    def entries(self, round_: int = 0) -> list[Entry]:
+        """As the shuffler has them."""
+        epoch = self.batch.epoch
+        return [
+            Entry(
+                slot,
+                ticket(KEY, self.task, epoch, slot),
+                self.key[0],
+                tuple(
+                    seal(self.key[1], seeds[place], sealing_info(self.task, epoch, round_, number, slot))
+                    for number, seeds in enumerate(self.seeds[round_])
+                ),
+            )
+            for place, slot in enumerate(self.slots)
+        ]
+
+    def job(self, round_: int = 0, entries: list[Entry] | None = None, task_id: str = TASK_ID) -> bytes:
+        """A job for them."""
+        listed = self.entries(round_) if entries is None else entries
+        return write_job(task_id=task_id, batch=self.batch, round_=round_, entries=listed)
+
+
+def lengths(asked: Round) -> list[int]:
+    """Of the bodies that one user sends."""
+    return [each.length for each in (asked.parts[:1] if asked.by_arm else asked.parts)]
+
+
+def mixed_by_one(batch: Batch, round_: int, messages: list[Any], held: dict[int, Any]) -> list[Any]:
+    """What one mixer forwards for each part of messages (users, length) for each body; `held` of streams goes on."""
+    asked, views = batch.rounds[round_], []
+    arms = batch.arms_at(np.arange(batch.slots)) if asked.by_arm else None
+    for number, each in enumerate(asked.parts):
+        mixer = mixers().loads(each.mixer or "")
+        rows = messages[number] if arms is None else messages[0][arms == each.arm]
+        before = held.get(each.stream, mixer.empty()) if each.stream is not None else mixer.empty()
+        after, view = mixed(mixer, before, rows)
+        if each.stream is not None:
+            held[each.stream] = after
+        views.append(view)
+    return views
+
+
+def plainly(views: Any) -> Any:
+    """Views as nested lists of numbers, to compare."""
+    if isinstance(views, list | tuple):
+        return [plainly(view) for view in views]
+    if hasattr(views, "levels"):
+        return [views.users, plainly(views.levels)]
+    return [views.users, views.numbers.tolist()]
+
+
+def together(one: Any, other: Any) -> Any:
+    """Shares and masks added up: of equal shape, numbers modulo 2^64, numbers of users equal."""
+    if isinstance(one, list | tuple):
+        return [together(a, b) for a, b in zip(one, other, strict=True)]
+    assert one.users == other.users
+    if hasattr(one, "levels"):
+        return [one.users, together(one.levels, other.levels)]
+    return [one.users, (one.numbers + other.numbers).tolist()]
+
+
+def opened(url: str | Path) -> Database:
+    """A helper's database."""
+    return open_database(str(url), role="helper", migrations=MIGRATIONS)
+
+
+def helper(db: Database, **others: Any) -> Helper:
+    """The helper of the task."""
+    parts: dict[str, Any] = {
+        "task_id": TASK_ID, "task": TASK, "ticket_key": KEY, "leader_key": LEADER_PUBLIC,
+        "sign": lambda content: sign(OWN, content), **others,
+    }  # fmt: skip
+    return Helper(db, keyring=parts.pop("keyring", None) or Keyring(db, first=(SEAL, SEAL_PUBLIC)), **parts)
+
+
+def give(one: Helper, users: Users, round_: int = 0, content: bytes | None = None) -> tuple[int, bytes]:
+    """The shuffler sends a job."""
+    job = users.job(round_) if content is None else content
+    return one.job(job, sign(LEADER, job), epoch=users.batch.epoch, round_=round_)

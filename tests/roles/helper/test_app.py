@@ -1,0 +1,236 @@
+"""The helper as a process between a shuffler and an analyzer that is slow, down, or of another mind."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+
+from bandanna.protocols.mixing import mixers
+from bandanna.tasks.batches import batch_of
+from bandanna.tasks.document import Secrets, Task
+from bandanna.wire.canonical import digest, loads
+from bandanna.wire.keys import sign, signing_key, verify
+from bandanna.wire.plan import Batch
+
+from ..served import Served, written
+from .parties import Users, mixed_by_one, plainly, together
+
+ADMIN = {"Authorization": "Bearer the token of the helper"}
+PATH = re.compile(r"/tasks/([\w-]+)/batches/(\d+)\.(\d+)/shares/helper")
+
+
+class Analyzer(ThreadingHTTPServer):
+    """Stores shares under their addresses; `answer` says what it does with the next ones."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Answering)
+        self.answer: tuple[int, Any] = (202, {})
+        self.shares: dict[tuple[int, int], list[tuple[bytes, str]]] = {}
+        self.came = threading.Condition()
+        threading.Thread(target=self.serve_forever, args=(0.05,), daemon=True).start()
+
+    def share(self, epoch: int, times: int = 1) -> tuple[bytes, str]:
+        """Wait until a share has come so many times; the last of it."""
+        with self.came:
+            assert self.came.wait_for(lambda: len(self.shares.get((epoch, 0), [])) >= times, timeout=30)
+            return self.shares[epoch, 0][-1]
+
+
+class Answering(BaseHTTPRequestHandler):
+    """One request."""
+
+    server: Analyzer
+    protocol_version = "HTTP/1.1"
+
+    def do_PUT(self) -> None:
+        """Store it, and answer as the test says."""
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        found = PATH.fullmatch(self.path)
+        status, document = self.server.answer if found else (404, {})
+        content = json.dumps(document).encode()
+        if found:
+            with self.server.came:
+                key = (int(found[2]), int(found[3]))
+                self.server.shares.setdefault(key, []).append((body, self.headers["Signature"]))
+                self.server.came.notify_all()
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, *_: Any) -> None:
+        """Nothing."""
+
+
+@pytest.fixture(scope="module")
+def analyzer() -> Iterator[Analyzer]:
+    """One for all tests; epochs tell them apart."""
+    server = Analyzer()
+    yield server
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.fixture(scope="module")
+def folder(analyzer: Analyzer, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of a task with two mixers."""
+    made, url = tmp_path_factory.mktemp("task"), f"http://127.0.0.1:{analyzer.server_port}/"
+    arguments = {"dim": 2, "horizon": 40, "epsilon": 5.0, "delta": 1e-3}
+    written(made, "LinTS-SDP", mixers=2, urls={"analyzer": url}, **arguments)
+    return made
+
+
+@pytest.fixture
+def task(folder: Path) -> Task:
+    """As every party has it."""
+    return Task.read(folder)
+
+
+@pytest.fixture(scope="module")
+def helper(folder: Path) -> Iterator[Served]:
+    """A running one."""
+    served = Served(folder, "helper", str(folder / "h.db"))
+    yield served
+    served.stop()
+
+
+def users_of(task: Task, epoch: int) -> Users:
+    """The users of the task's first episode, in an epoch."""
+    policy = task.policy
+    state = policy.init()
+    episode = policy.episode(state)
+    batch, _ = batch_of(policy, state, episode, epoch=epoch, mixer_count=2, seeded=False)
+    batch = Batch.from_dict(loads(json.dumps(batch.to_dict())))  # as it travels
+    return Users(batch, key=(0, task.key("seal helper")), task=task.digest)
+
+
+def put(served: Served, folder: Path, users: Users, content: bytes | None = None, **others: Any) -> httpx.Response:
+    """As the shuffler does."""
+    task = Task.read(folder)
+    job = users.job(task_id=task.id) if content is None else content
+    signature = others.get("signature", sign(Secrets.read(folder, "shuffler", task).sign, job))
+    path = f"/tasks/{task.id}/batches/{others.get('batch', f'{users.batch.epoch}.0')}/job"
+    return served.client.put(path, content=job, headers={"Signature": signature})
+
+
+def test_a_job_becomes_a_share_at_the_analyzer(helper: Served, analyzer: Analyzer, folder: Path, task: Task) -> None:
+    """False if the analyzer had not the masks' total, signed, when the shuffler is told that the job is done."""
+    analyzer.answer = (202, {})
+    users = users_of(task, 0)
+    job = users.job(task_id=task.id)
+    answer = put(helper, folder, users, job)
+    assert answer.status_code == 201
+    content, signature = analyzer.shares[0, 0][0]
+    share = loads(content)
+    assert verify(task.key("helper"), content, signature)
+    assert answer.json() == {name: share[name] for name in ("count", "checksum", "bad")}  # no total for the shuffler
+    assert (share["task"], share["mixer"], share["bad"], share["witness"]) == (task.id, "helper", 0, None)
+    shares = mixed_by_one(users.batch, 0, users.shares(0), {})
+    views = [mixers().loads(text) for text in share["parts"]]
+    assert together(shares, views) == plainly(mixed_by_one(users.batch, 0, users.counts[0], {}))
+    analyzer.answer = (200, {"receipt": {"number": 1, "chain": "one"}})
+    assert put(helper, folder, users, job).status_code == 200
+    assert {content for content, _ in analyzer.shares[0, 0]} == {content}  # the same bytes, whenever it is sent
+    assert put(helper, folder, users).status_code == 409
+    assert helper.client.get("/status", headers=ADMIN).json()["waiting"] == []
+    put(helper, folder, users_of(task, 1))
+    assert loads(analyzer.share(1)[0])["witness"] == {"number": 1, "chain": "one"}
+
+
+def test_a_share_reaches_an_analyzer_that_was_down(
+    analyzer: Analyzer, folder: Path, task: Task, tmp_path: Path
+) -> None:
+    """False if a share were lost by an analyzer that fails, and a helper that is killed before it could send it."""
+    analyzer.answer = (503, {})
+    url, users = str(tmp_path / "h.db"), users_of(task, 20)
+    job = users.job(task_id=task.id)
+    first = Served(folder, "helper", url)
+    assert put(first, folder, users, job).status_code == 201
+    before = analyzer.share(20, times=3)  # again and again
+    first.stop(signal.SIGKILL)
+    analyzer.answer = (201, {"receipt": {"number": 2, "chain": "two"}})
+    told = len(analyzer.shares[20, 0])
+    second = Served(folder, "helper", url)
+    assert analyzer.share(20, times=told + 1) == before
+    assert put(second, folder, users, job).status_code == 200
+    assert second.client.get("/status", headers=ADMIN).json()["waiting"] == []  # receipted: nobody sends it any more
+    assert second.stop() == 0
+
+
+def test_burned_and_contradicted_shares_are_not_sent_again(
+    helper: Served, analyzer: Analyzer, folder: Path, task: Task
+) -> None:
+    """False if the helper went on for ever about a share that the analyzer cannot use."""
+    for epoch, (status, state) in enumerate({422: "burned", 409: "conflict"}.items(), start=30):
+        analyzer.answer = (status, {"receipt": {"number": 1, "chain": "one"}} if status == 422 else {})
+        assert put(helper, folder, users_of(task, epoch)).status_code == 201
+        assert helper.client.get("/status", headers=ADMIN).json()["waiting"] == []
+        text = helper.client.get("/metrics").text
+        assert f'shares_sent_total{{state="{state}"}} 1' in text
+
+
+def test_strangers_and_tampered_jobs_are_refused(helper: Served, folder: Path, task: Task) -> None:
+    """False if anybody but the shuffler could have a job done, or a malformed request made the helper fail."""
+    users = users_of(task, 40)
+    job = users.job(task_id=task.id)
+    stranger = sign(signing_key()[0], job)
+    assert put(helper, folder, users, job, signature=stranger).status_code == 403
+    assert put(helper, folder, users, job, signature="").status_code == 403
+    assert put(helper, folder, users, job, batch="41.0").json()["reason"] == "job"
+    for batch in ("40", "40.x", "040.0", "-1.0", "40.0.0", "9" * 40 + ".0"):
+        assert put(helper, folder, users, job, batch=batch).status_code == 404, batch
+    random = np.random.default_rng(0)
+    for _ in range(40):
+        place = int(random.integers(len(job)))
+        changed = job[:place] + bytes([random.integers(256)]) + job[place + 1 :]
+        if changed != job:
+            answer = put(helper, folder, users, changed)
+            assert answer.status_code in (201, 409, 422), answer.text  # a seed that was changed is a bad one
+    forged = [entry._replace(mac=bytes(16)) for entry in users.entries()]
+    assert put(helper, folder, users_of(task, 42), b"\xff{").status_code == 422
+    answer = put(helper, folder, users, users.job(entries=forged, task_id=task.id), batch="40.0")
+    assert answer.status_code in (409, 422)
+    assert helper.client.put("/tasks/x/batches/0.0/job", content=job).status_code == 404
+    assert helper.client.get("/healthz").json()["ok"] is True
+    assert not [line for line in helper.lines() if line["event"] == "unhandled" or "failed" in line["event"]]
+
+
+def test_keys_over_http(helper: Served, task: Task) -> None:
+    """False if devices could not get the keys signed, or somebody without the token could change them."""
+    path = f"/tasks/{task.id}/keys"
+    answer = helper.client.get(path)
+    assert verify(task.key("helper"), answer.content, answer.headers["Signature"])
+    assert [(key["id"], key["public"]) for key in answer.json()["keys"]] == [(0, task.key("seal helper"))]
+    known = {"If-None-Match": f'"{digest(answer.content)}"'}
+    assert helper.client.get(path, headers=known).status_code == 304
+    assert helper.client.post("/admin/keys", json={"action": "rotate"}).status_code == 401
+    for odd in ({}, [], {"action": "x"}, {"action": "delete"}, {"action": "rotate", "more": 1}):
+        assert helper.client.post("/admin/keys", json=odd, headers=ADMIN).status_code == 400
+    made = helper.client.post("/admin/keys", json={"action": "rotate"}, headers=ADMIN)
+    assert [key["state"] for key in made.json()["keys"]] == ["active", "pending"]
+    assert helper.client.post("/admin/keys", json={"action": "rotate"}, headers=ADMIN).status_code == 409
+    assert helper.client.post("/admin/keys", json={"action": "delete", "id": 0}, headers=ADMIN).status_code == 409
+    assert helper.client.get(path).json() == {"task": task.id, **made.json()}
+
+
+def test_no_slot_is_in_the_log(helper: Served, analyzer: Analyzer, folder: Path, task: Task) -> None:
+    """False if a log line named a slot or an address."""
+    analyzer.answer = (202, {})
+    users = users_of(task, 50)
+    assert put(helper, folder, users).status_code == 201
+    said = helper.errors.read_text()
+    assert '"event":"share sent"' in said
+    assert "127.0.0.1" not in said
+    assert not any(entry in said for entry in json.loads(users.job())["entries"][0][:2])

@@ -1,0 +1,373 @@
+"""A helper against a shuffler that splits, tampers and repeats; on SQLite and PostgreSQL."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from bandanna.errors import BandannaError
+from bandanna.protocols.mixing import mixers
+from bandanna.roles.helper import Helper, JobRefused, Keyring
+from bandanna.roles.helper.tables import KEPT
+from bandanna.storage.database import Database
+from bandanna.wire.canonical import dumps, loads, packed
+from bandanna.wire.jobs import Entry
+from bandanna.wire.keys import seal, sign, signing_key, verify
+from bandanna.wire.plan import Batch, Part, Round
+from bandanna.wire.sealing import checksum, sealing_info
+
+from ...postgres import postgres_url  # noqa: F401  # a fixture
+from .parties import (
+    LEADER,
+    OWN_PUBLIC,
+    SEAL,
+    SEAL_PUBLIC,
+    TASK,
+    Users,
+    assigned,
+    bits,
+    give,
+    helper,
+    mixed_by_one,
+    opened,
+    part,
+    plain,
+    plainly,
+    streamed,
+    together,
+    vector,
+)
+
+RECEIPT = {"number": 3, "chain": "c3"}
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """An empty database."""
+    return str(request.getfixturevalue("postgres_url")) if request.param == "postgres" else str(tmp_path / "h.db")
+
+
+@pytest.fixture
+def db(url: str) -> Iterator[Database]:
+    """Of a helper."""
+    database = opened(url)
+    yield database
+    database.close()
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Iterator[Database]:
+    """An SQLite file, where the dialect does not matter."""
+    database = opened(tmp_path / "h.db")
+    yield database
+    database.close()
+
+
+def views(share: bytes) -> list[Any]:
+    """What the helper forwards for each part."""
+    return [mixers().loads(text) for text in loads(share)["parts"]]
+
+
+def refused(one: Helper, users: Users, content: bytes | None = None, round_: int = 0) -> tuple[int, str]:
+    """How a job is answered that is not done."""
+    with pytest.raises(JobRefused) as error:
+        give(one, users, round_, content)
+    return error.value.status, error.value.reason
+
+
+@pytest.mark.parametrize("batch", [plain(rounds=2), assigned(), assigned(in_turn=False)], ids=["plain", "turn", "arms"])
+def test_shares_and_masks_add_up_to_the_totals_of_one_mixer(db: Database, batch: Batch) -> None:
+    """False if two mixers could tell the analyzer anything else than one would, in any coordinate."""
+    one, users = helper(db), Users(batch)
+    for round_ in range(len(batch.rounds)):
+        status, share = give(one, users, round_)
+        shares = mixed_by_one(batch, round_, users.shares(round_), {})
+        assert status == 201
+        assert together(shares, views(share)) == plainly(mixed_by_one(batch, round_, users.counts[round_], {}))
+        assert verify(OWN_PUBLIC, share, one.waiting()[round_].signature)
+
+
+def test_streams_go_on_across_batches_and_restarts(url: str) -> None:
+    """False if a tree's higher levels lost or doubled anybody between batches, or in a process after another."""
+    by_one: dict[int, Any] = {}
+    by_leader: dict[int, Any] = {}
+    levels = 0
+    for epoch in range(9):  # 27 users: two batches of the highest level are full
+        db = opened(url)
+        one, users = helper(db), Users(streamed(epoch), seed=epoch)
+        _, share = give(one, users)
+        shares = mixed_by_one(users.batch, 0, users.shares(0), by_leader)
+        total = together(shares, views(share))
+        assert total == plainly(mixed_by_one(users.batch, 0, users.counts[0], by_one))
+        levels = max(levels, *(len(full[1]) for view in total for full in view))
+        one.answered(epoch, 0, 201, RECEIPT)
+        db.close()
+    assert levels == 3
+
+
+def test_neither_sum_is_near_the_totals(file: Database) -> None:
+    """False if what one mixer forwards alone were small numbers, as counts are.
+
+    Uniform modulo 2^64: a number is below 2^40 with probability 2^-23; 11 of them, twice: a false alarm in 380,000.
+    """
+    users = Users(plain())
+    _, share = give(helper(file), users)
+    for alone in (views(share), mixed_by_one(users.batch, 0, users.shares(0), {})):
+        numbers = np.concatenate([view.numbers for each in alone for view in each])
+        assert np.all(np.abs(numbers.astype(float)) > 2**40)
+
+
+def test_the_same_job_is_done_once_and_another_one_never(url: str) -> None:
+    """False if a repeated or a changed job could make a second share of a batch, before or after a restart."""
+    users = Users(plain())
+    job = users.job()
+    db = opened(url)
+    status, share = give(helper(db), users, content=job)
+    db.close()
+    db = opened(url)
+    one = helper(db)
+    assert (status, give(one, users, content=job)) == (201, (200, share))
+    assert [stored.share for stored in one.waiting()] == [share]  # and is sent by the process after
+    assert refused(one, users, users.job(entries=users.entries()[::-1])) == (409, "other-job")
+    assert refused(one, Users(plain())) == (409, "other-job")
+    assert one.answered(0, 0, 201, RECEIPT) == "released"
+    assert one.waiting() == []
+    assert give(one, users, content=job) == (200, share)
+    db.close()
+
+
+def test_a_tampered_job_is_refused(file: Database) -> None:
+    """False if a job that is not whole, not the shuffler's or not of this batch were done."""
+    one, users = helper(file), Users(plain())
+    job = users.job()
+    with pytest.raises(JobRefused) as error:
+        one.job(job, sign(signing_key()[0], job), epoch=0, round_=0)
+    assert (error.value.status, error.value.reason) == (403, "signature")
+    assert pickle.loads(pickle.dumps(error.value)).reason == "signature"
+    for signature in (None, "", "x" * 86, sign(LEADER, job + b" ")):
+        with pytest.raises(JobRefused):
+            one.job(job, signature, epoch=0, round_=0)
+    for epoch, round_ in ((1, 0), (0, 1)):
+        with pytest.raises(JobRefused, match="address"):
+            one.job(job, sign(LEADER, job), epoch=epoch, round_=round_)
+    entries = users.entries()
+    assert refused(one, users, users.job(entries=[*entries[:4], entries[0]])) == (422, "job")
+    assert refused(one, users, users.job(entries=entries[:4])) == (422, "job")
+    assert refused(one, users, users.job(task_id="another")) == (422, "job")
+    for changed in changes(loads(job)):
+        assert refused(one, users, dumps(changed)) == (422, "job"), changed
+    assert (
+        refused(one, users, b"{}") == refused(one, users, b"\xff") == refused(one, users, b"[" * 9999) == (422, "job")
+    )
+    assert one.waiting() == []
+    assert give(one, users)[0] == 201
+
+
+def changes(job: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """A job with one thing in it that is not right."""
+    for name, odd in {
+        "count": [4, True, None, "5"], "checksum": ["0" * 64, None, checksum([])], "round": [1, -1, True, "0", None],
+        "batch": [None, [], {}, {**job["batch"], "slots": 4}, {**job["batch"], "arms": None}],
+        "entries": [None, {}, "text", [1] * 5, job["entries"][:4]],
+    }.items():  # fmt: skip
+        for value in odd:
+            yield {**job, name: value}
+    for name in job:
+        yield {key: value for key, value in job.items() if key != name}
+    slot, mac, key_id, seeds = job["entries"][0]
+    for entry in (
+        [slot, mac, key_id], [slot, mac, 256, seeds], [slot, mac, True, seeds], [slot, mac, key_id, seeds[:1]],
+        [slot[:-2], mac, key_id, seeds], [slot, None, key_id, seeds], [slot, mac, key_id, [seeds[0], "short"]],
+        [slot, mac, key_id, None], ["é" * 22, mac, key_id, seeds],
+    ):  # fmt: skip
+        yield {**job, "entries": [entry, *job["entries"][1:]]}
+
+
+def test_a_shuffler_cannot_invent_users(file: Database) -> None:
+    """False if an entry without the registrar's ticket for this epoch were added."""
+    one, users = helper(file), Users(plain(3))
+    entries = users.entries()
+    forged = [entries[0], entries[1]._replace(mac=entries[0].mac), *entries[2:4], Entry(b"s" * 16, *entries[4][1:])]
+    with pytest.raises(JobRefused) as error:
+        give(one, users, content=users.job(entries=forged))
+    assert (error.value.status, error.value.reason) == (422, "ticket")
+    assert error.value.details == {"places": [1, 4], "count": 2}
+    stale = [entry._replace(mac=old.mac) for entry, old in zip(entries, again(users, 2).entries(), strict=True)]
+    assert refused(one, users, users.job(entries=stale)) == (422, "ticket")
+
+
+def again(users: Users, epoch: int) -> Users:
+    """The same slots in another epoch."""
+    return Users(replace(users.batch, epoch=epoch), slots=list(users.slots))
+
+
+def test_nobody_is_in_two_batches(db: Database) -> None:
+    """False if a slot could be counted in two epochs, or if the rounds of a batch could be of different people."""
+    one, users = helper(db), Users(plain(0, rounds=2))
+    give(one, users)
+    twice = again(users, 1)
+    twice.slots[1:] = Users(plain()).slots[1:]
+    assert refused(one, twice) == (422, "slots")
+    assert refused(one, Users(users.batch), round_=1) == (409, "slots")
+    assert give(one, users, 1)[0] == 201
+
+
+def test_slots_are_forgotten_when_their_batch_is_receipted(file: Database) -> None:
+    """False if the helper kept who took part for longer than it needs to, or without bound."""
+
+    def remembered() -> int:
+        with file.reading() as transaction:
+            return int(transaction.execute("select count(*) from slots")[0][0])
+
+    one, users = helper(file), Users(plain(0, rounds=2))
+    give(one, users)
+    one.answered(0, 0, 200, RECEIPT)
+    assert remembered() == 5  # the second round is to come
+    give(one, users, 1)
+    one.answered(0, 1, 422, RECEIPT)
+    assert remembered() == 0
+    for epoch in range(1, KEPT + 4):  # receipts that never come
+        give(one, Users(plain(epoch)))
+    assert remembered() == 5 * KEPT
+
+
+def test_a_seed_that_cannot_be_opened_counts_as_zeros_and_is_told(db: Database) -> None:
+    """False if one user's bad seed were hidden from the analyzer, or stopped the helper."""
+    one, users = helper(db), Users(plain())
+    entries = users.entries()
+    elsewhere = sealing_info(TASK, 0, 0, 1, users.slots[1])
+    short = seal(SEAL_PUBLIC, b"x" * 16, sealing_info(TASK, 1, 0, 0, users.slots[0]))
+    entries[0] = entries[0]._replace(seeds=(short, entries[0].seeds[1]))  # of another epoch
+    entries[1] = entries[1]._replace(seeds=(seal(SEAL_PUBLIC, b"x" * 16, elsewhere),) * 2)  # of one part, twice
+    entries[2] = entries[2]._replace(seeds=(bytes(64), bytes(64)))
+    entries[3] = entries[3]._replace(key_id=9)
+    _, share = give(one, users, content=users.job(entries=entries))
+    assert loads(share)["bad"] == 4
+    assert views(share)[0][0].numbers.tolist() == mask_of(users, 0, 4).tolist()
+
+
+def mask_of(users: Users, number: int, place: int) -> Any:
+    """Of one user."""
+    return users.counts[0][number][place] - users.shares(0)[number][place]
+
+
+def test_a_batch_that_is_burned_leaves_no_trace_in_a_stream(db: Database) -> None:
+    """False if people of a batch that could not be used were in a later total of the tree."""
+    one = helper(db)
+    by_one: dict[int, Any] = {}
+    by_leader: dict[int, Any] = {}
+    for epoch in range(6):
+        users = Users(streamed(epoch), seed=epoch)
+        entries = users.entries()
+        if epoch == 2:
+            entries[0] = entries[0]._replace(key_id=9)  # bad: the analyzer will burn it
+        _, share = give(one, users, content=users.job(entries=entries))
+        burned = epoch in (2, 3)
+        one.answered(epoch, 0, 422 if burned else 200, RECEIPT)
+        if not burned:
+            total = together(mixed_by_one(users.batch, 0, users.shares(0), by_leader), views(share))
+            assert total == plainly(mixed_by_one(users.batch, 0, users.counts[0], by_one))
+
+
+def test_a_stream_waits_for_the_receipt_of_the_batch_before(file: Database) -> None:
+    """False if a stream went on while it is not known whether the batch before counts, or went back."""
+    one = helper(file)
+    give(one, Users(streamed(1)))
+    later = Users(streamed(2))
+    assert refused(one, later) == (503, "waiting")
+    assert one.answered(1, 0, 202) == "sent"
+    assert refused(one, later) == (503, "waiting")
+    one.answered(1, 0, 200, RECEIPT)
+    assert refused(one, Users(streamed(0))) == (409, "order")
+    assert give(one, later)[0] == 201
+
+
+def test_answers_of_the_analyzer(file: Database) -> None:
+    """False if a share could be forgotten without a receipt, or a receipt be taken back."""
+    one = helper(file)
+    for epoch in range(3):
+        give(one, Users(plain(epoch)))
+    assert [one.answered(0, 0, status) for status in (500, 404, 401, 302)] == [None] * 4
+    assert one.answered(0, 0, 200) == one.answered(0, 0, 202) == "sent"  # without a receipt
+    assert [stored.epoch for stored in one.waiting()] == [0, 1, 2]
+    assert one.answered(0, 0, 200, RECEIPT) == "released"
+    one.answered(0, 0, 202)
+    assert one.answered(1, 0, 409) == "conflict"
+    assert [stored.epoch for stored in one.waiting()] == [2]
+    assert loads(one.waiting()[0].share)["witness"] is None
+    one.answered(2, 0, 201, {"number": 2, "chain": "older"})
+    _, share = give(one, Users(plain(3)))
+    assert loads(share)["witness"] == RECEIPT  # the newest, whatever came last
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        (part(vector(9)),),  # for more users than there are
+        (replace(part(vector(5)), mixer="null"),),
+        (replace(part(vector(5)), mixer="not json"),),
+        (replace(part(vector(5)), length=3),),
+        (replace(part(vector(5)), mixer='{"kind":"os.system","fields":{}}'),),
+        (part(bits(5), arm=4),),  # of an arm that nobody plays
+    ],
+    ids=["least", "none", "text", "length", "kind", "arm"],
+)
+def test_a_plan_that_cannot_be_followed_is_refused(file: Database, parts: tuple[Part, ...]) -> None:
+    """False if a plan could make the helper forward fewer people than the noise is for, or run what it names."""
+    batch = replace(plain(), rounds=(Round(parts=parts),), arms=(1,), plays=(5,))
+    one = helper(file)
+    assert refused(one, Users(batch)) == (422, "plan")
+    assert one.waiting() == []
+    odd = replace(batch, rounds=(Round(parts=(replace(parts[0], form="plain"),)),))
+    assert refused(one, Users(odd)) == (422, "job")
+
+
+def test_a_database_belongs_to_one_task(file: Database) -> None:
+    """False if a helper could mix the slots and streams of two tasks, or another first key."""
+    helper(file)
+    with pytest.raises(BandannaError, match="another task"):
+        helper(file, task=b"t" * 32)
+    with pytest.raises(BandannaError, match="first key"):
+        Keyring(file, first=(SEAL, packed(b"p" * 32)))
+
+
+def test_keys_are_announced_used_and_deleted(db: Database) -> None:
+    """False if a key were used before devices can know it, opened after it was deleted, or were two at once."""
+    clock = [1000.0]
+    keys = Keyring(db, first=(SEAL, SEAL_PUBLIC), delay=60, now=lambda: clock[0])
+    one = helper(db, keyring=keys)
+    assert keys.rotate() == 1
+    with pytest.raises(BandannaError, match="pending"):
+        keys.rotate()
+    assert [(key["id"], key["state"]) for key in keys.public()] == [(0, "active"), (1, "pending")]
+    with pytest.raises(BandannaError, match="expired"):
+        keys.delete(0)
+    clock[0] += 60
+    keys = Keyring(db, first=(SEAL, SEAL_PUBLIC), delay=60, now=lambda: clock[0])
+    assert [(key["id"], key["state"]) for key in keys.public()] == [(0, "expired"), (1, "active")]
+    new = (1, keys.public()[1]["public"])
+    old_users = Users(plain(0))
+    assert loads(give(one, old_users)[1])["bad"] == 0  # sealed before, and opened after it has expired
+    assert loads(give(one, Users(plain(1), key=new))[1])["bad"] == 0
+    keys.delete(0)
+    for again in (0, 1, 7, True, None):
+        with pytest.raises(BandannaError, match="expired"):
+            keys.delete(again)
+    assert [key["id"] for key in keys.public()] == [1]
+    assert loads(give(one, Users(plain(2)))[1])["bad"] == 5
+    assert "secret" not in json.dumps(keys.public())
+
+
+def test_there_are_256_keys(file: Database) -> None:
+    """False if a key could get a number that records cannot name."""
+    keys = Keyring(file, first=(SEAL, SEAL_PUBLIC), delay=0)
+    assert [keys.rotate() for _ in range(255)] == list(range(1, 256))
+    with pytest.raises(BandannaError, match="another task"):
+        keys.rotate()

@@ -1,0 +1,143 @@
+"""The registrar as a process, asked over loopback by hosts, analyzers and strangers."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from bandanna.errors import BandannaError
+from bandanna.roles.registrar import MIGRATIONS
+from bandanna.storage.database import open_database
+from bandanna.tasks.document import Secrets, Task
+from bandanna.wire.canonical import dumps, packed, unpacked
+from bandanna.wire.keys import sign
+from bandanna.wire.ticket import refusal, ticket
+
+from ..served import Served, written
+
+HOST = {"Authorization": "Bearer the token of the registrar"}
+KEY = b"k" * 32
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of a task with one participation."""
+    made = tmp_path_factory.mktemp("task")
+    written(made, "UCB1", mixers=0, urls={"analyzer": "http://127.0.0.1:1"}, n_arms=3, horizon=400)
+    return made
+
+
+@pytest.fixture
+def task(folder: Path) -> Task:
+    """As every party has it."""
+    return Task.read(folder)
+
+
+@pytest.fixture(scope="module")
+def registrar(folder: Path) -> Iterator[Served]:
+    """A running one."""
+    served = Served(folder, "registrar", str(folder / "r.db"))
+    yield served
+    served.stop()
+
+
+def ask(served: Served, task: Task, *wishes: dict[str, Any], headers: Any = HOST) -> httpx.Response:
+    """As a host does."""
+    return served.client.post(f"/tasks/{task.id}/tickets", json={"tickets": list(wishes)}, headers=headers)
+
+
+def test_tickets_over_http(registrar: Served, task: Task) -> None:
+    """False if a host could not get tickets, exchange a refused one, or be told why there is none."""
+    answer = ask(registrar, task, {"user": "ada", "epoch": 0}, {"user": "ada", "epoch": 9})
+    given, late = answer.json()["tickets"]
+    slot = unpacked(given["slot"], 16)
+    assert (answer.status_code, late) == (200, {"refused": "epoch"})
+    assert unpacked(given["mac"]) == ticket(KEY, task.digest, 0, slot)
+    assert ask(registrar, task, {"user": "ada", "epoch": 1}).status_code == 429
+    assert ask(registrar, task, {"user": "", "epoch": 1}).status_code == 409
+    proof = [0, packed(slot), packed(refusal(KEY, task.digest, 0, slot))]
+    moved = ask(registrar, task, {"user": "ada", "epoch": 1, "refused": [proof]})
+    assert (moved.status_code, moved.json()["tickets"][0]["epoch"]) == (200, 1)
+    text = registrar.client.get("/metrics").text
+    assert 'tickets_refused_total{reason="participations"} 1' in text
+    assert registrar.client.get("/status", headers=HOST).json()["tickets"] == 1
+
+
+def test_strangers_get_nothing(registrar: Served, task: Task) -> None:
+    """False if somebody without the host's token got a ticket, or a malformed request anything but a refusal."""
+    wish = {"user": "eve", "epoch": 0}
+    before = tickets_given(registrar)
+    for headers in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": "Basic the token of the registrar"}):
+        assert ask(registrar, task, wish, headers=headers).status_code == 401
+    for body in (
+        b"",
+        b"{",
+        b"[]",
+        b"{}",
+        b'{"tickets": 3}',
+        b'{"tickets": []}',
+        b'{"tickets": [], "more": 1}',
+        b"\xff",
+    ):
+        path = f"/tasks/{task.id}/tickets"
+        assert registrar.client.post(path, content=body, headers=HOST).status_code == 400, body
+    assert ask(registrar, task, *([wish] * 1001)).status_code == 400
+    assert registrar.client.post("/tasks/other/tickets", json={"tickets": [wish]}, headers=HOST).status_code == 404
+    assert registrar.client.get("/status").status_code == 401
+    assert tickets_given(registrar) == before
+
+
+def tickets_given(served: Served) -> str:
+    """The line of the metrics."""
+    return next(line for line in served.client.get("/metrics").text.splitlines() if line.startswith("tickets_total"))
+
+
+def test_the_witness_over_http(registrar: Served, folder: Path, task: Task) -> None:
+    """False if an analyzer that has gone back were not told so."""
+    private = Secrets.read(folder, "analyzer", task).sign
+    path = f"/tasks/{task.id}/witness"
+    assert registrar.client.get(path).status_code == 404
+
+    def put(number: int, chain: str, key: str = private) -> httpx.Response:
+        document = {"number": number, "chain": chain}
+        return registrar.client.put(path, json={**document, "signature": sign(key, dumps(document))})
+
+    assert put(2, "b").status_code == 201
+    assert put(2, "b").status_code == 200
+    assert put(2, "c").status_code == put(1, "a").status_code == 409
+    assert put(1, "a").json()["witness"]["chain"] == "b"
+    assert put(3, "c", Secrets.read(folder, "shuffler", task).sign).status_code == 403
+    for body in (b"", b"[]", b"7", b'{"number": 3}', b'{"number": "3", "chain": "c"}'):
+        assert registrar.client.put(path, content=body).status_code == 400
+    assert registrar.client.get(path).json()["number"] == 2
+
+
+def test_nothing_that_was_answered_is_lost_by_a_kill(folder: Path, task: Task, tmp_path: Path) -> None:
+    """False if a ticket could be forgotten, and given once more, when the process dies; or two served one database."""
+    url = str(tmp_path / "r.db")
+    first = Served(folder, "registrar", url)
+    given = ask(first, task, *({"user": f"u{i}", "epoch": 0} for i in range(50))).json()
+    beside = open_database(url, role="registrar", migrations=MIGRATIONS)
+    with pytest.raises(BandannaError, match="another process"):
+        beside.claim()
+    beside.close()
+    first.stop(signal.SIGKILL)
+    second = Served(folder, "registrar", url)
+    assert ask(second, task, *({"user": f"u{i}", "epoch": 0} for i in range(50))).json() == given
+    assert second.stop() == 0
+
+
+def test_no_person_is_in_the_log(registrar: Served, task: Task) -> None:
+    """False if a log line named a user, a slot or an address."""
+    given = ask(registrar, task, {"user": "ada.lovelace", "epoch": 0}).json()["tickets"][0]
+    ask(registrar, task, {"user": "ada.lovelace", "epoch": 1})
+    registrar.client.put(f"/tasks/{task.id}/witness", content=b"ada.lovelace")
+    said = json.dumps(registrar.lines())
+    assert "serving" in said
+    assert not any(word in said for word in ("lovelace", given["slot"], given["mac"], "127.0.0.1"))

@@ -1,0 +1,260 @@
+"""Tickets against a model, on SQLite and PostgreSQL: whatever hosts ask and whatever users bring along."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
+
+from bandanna.errors import BandannaError, InvalidArgument
+from bandanna.roles.registrar import MIGRATIONS, Registrar
+from bandanna.storage.database import Database, open_database
+from bandanna.wire.canonical import dumps, packed, unpacked
+from bandanna.wire.keys import sign, signing_key
+from bandanna.wire.ticket import refusal, ticket
+
+from ...postgres import postgres_url  # noqa: F401  # a fixture
+
+TASK, KEY, SECRET = bytes(range(32)), b"k" * 32, b"s" * 32
+PRIVATE, PUBLIC = signing_key()
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """An empty database."""
+    return str(request.getfixturevalue("postgres_url")) if request.param == "postgres" else str(tmp_path / "r.db")
+
+
+@pytest.fixture
+def db(url: str) -> Iterator[Database]:
+    """Of a registrar."""
+    database = open_database(url, role="registrar", migrations=MIGRATIONS)
+    yield database
+    database.close()
+
+
+def registrar(db: Database, participations: int = 1, **others: Any) -> Registrar:
+    """One of the task."""
+    parts = {"task": TASK, "ticket_key": KEY, "secret": SECRET, "analyzer_key": PUBLIC, **others}
+    return Registrar(db, participations=participations, **parts)
+
+
+def wish(user: Any, epoch: Any, *refused: Any) -> dict[str, Any]:
+    """What a host sends for one user."""
+    return {"user": user, "epoch": epoch, **({"refused": list(refused)} if refused else {})}
+
+
+def proof(epoch: int, slot: bytes, key: bytes = KEY) -> list[Any]:
+    """A collector's refusal, or a forged one."""
+    return [epoch, packed(slot), packed(refusal(key, TASK, epoch, slot))]
+
+
+def witness(number: int, chain: str = "c", private: str = PRIVATE, **others: Any) -> dict[str, Any]:
+    """The analyzer's."""
+    document = {"number": number, "chain": chain, **others}
+    return {**document, "signature": sign(private, dumps(document))}
+
+
+def test_a_ticket_is_given_once_and_again_when_the_answer_was_lost(db: Database) -> None:
+    """False if two askings of one user in an epoch could be two slots, or if the ticket were not valid."""
+    first, again, other = registrar(db).tickets([wish("ada", 1), wish("ada", 1), wish("bob", 1)])
+    assert first == again != other
+    slot = unpacked(first["slot"], 16)
+    assert unpacked(first["mac"]) == ticket(KEY, TASK, 1, slot)
+    assert registrar(db).tickets([wish("ada", 1)]) == [first]  # after a restart, too
+    assert registrar(db).tickets([wish("ada", 2)]) == [{"refused": "participations"}]
+
+
+def test_a_refusal_gives_a_participation_back_once(db: Database) -> None:
+    """False if one refused slot could be exchanged for two others."""
+    one = registrar(db)
+    slot = unpacked(one.tickets([wish("ada", 0)])[0]["slot"])
+    (moved,) = one.tickets([wish("ada", 1, proof(0, slot))])
+    assert moved["epoch"] == 1
+    assert moved["slot"] != packed(slot)
+    assert one.tickets([wish("ada", 1, proof(0, slot))]) == [moved]
+    assert one.tickets([wish("ada", 2, proof(0, slot))]) == [{"refused": "participations"}]
+    assert one.tickets([wish("ada", 0)]) == [{"refused": "participations"}]
+
+
+def test_what_nobody_has_refused_gives_nothing_back(db: Database) -> None:
+    """False if a forged proof, another's proof, or one for an earlier epoch were worth a ticket."""
+    one = registrar(db)
+    ada, bob = (unpacked(each["slot"]) for each in one.tickets([wish("ada", 1), wish("bob", 1)]))
+    for forged in (proof(1, ada, b"x" * 32), [1, packed(ada), packed(ticket(KEY, TASK, 1, ada))], [1, 2, 3], [1], 7):
+        assert one.tickets([wish("ada", 2, forged)]) == [{"refused": "proof"}]
+    for useless in (proof(1, bob), proof(0, ada)):
+        assert one.tickets([wish("ada", 2, useless)]) == [{"refused": "participations"}]
+    assert one.tickets([wish("ada", 0, proof(1, ada))]) == [{"refused": "participations"}]
+
+
+def test_what_is_not_a_wish_is_refused_by_its_reason(db: Database) -> None:
+    """False if a malformed wish raised, spoiled its neighbours, or made a ticket."""
+    odd = ["", "x" * 201, 3, None, "\ud800", b"x"]
+    answers = registrar(db).tickets(
+        [wish("good", 0), *(wish(user, 0) for user in odd), {}, 7, {**wish("a", 0), "b": 1}]
+    )
+    assert "slot" in answers[0]
+    assert answers[1:] == [{"refused": "user"}] * 9
+    wrong = [-1, 3, 2**32, True, 1.0, None, "1"]
+    assert registrar(db).tickets([wish("a", epoch) for epoch in wrong]) == [{"refused": "epoch"}] * 7
+    for requests in ([], [wish("a", 0)] * 1001, {}, None):
+        with pytest.raises(InvalidArgument):
+            registrar(db).tickets(requests)
+
+
+def test_epochs_follow_the_witness(db: Database) -> None:
+    """False if tickets could be had far ahead of what is running, or not for what is."""
+    one = registrar(db, 9)
+    assert one.newest() is None
+    assert one.tickets([wish("a", 2), wish("a", 3)])[1] == {"refused": "epoch"}
+    assert one.witness(witness(5))[0] == 201
+    assert [next(iter(each)) for each in one.tickets([wish("a", 7), wish("a", 8)])] == ["slot", "refused"]
+    assert one.witness(witness(5, epoch=9))[0] == 201  # batches that were burned have epochs, too
+    assert "slot" in one.tickets([wish("a", 11)])[0]
+
+
+def test_a_witness_never_goes_back(db: Database) -> None:
+    """False if an analyzer that was rolled back could find a registrar that agrees with it."""
+    one = registrar(db)
+    first = witness(3, "x")
+    assert one.witness(first) == (201, first)
+    assert one.witness(first) == (200, first) == (200, registrar(db).newest())
+    for other in (witness(2, "w"), witness(3, "y"), witness(4, "z", epoch=2)):
+        assert one.witness(other) == (409, first)
+    assert one.witness(witness(4, "z", signing_key()[0])) == (403, None)
+    assert one.witness({**witness(4, "z"), "number": 5}) == (403, None)
+    for none in (None, {}, [], {"number": 4}, witness(-1), witness(4, ""), {**witness(4), "more": 1}, witness(2**40)):
+        with pytest.raises(BandannaError):
+            one.witness(none)
+    assert one.newest() == first
+
+
+def test_the_database_of_another_secret_is_refused(db: Database) -> None:
+    """False if a new secret could forget who has taken part."""
+    registrar(db)
+    for others in ({"secret": b"t" * 32}, {"task": b"t" * 32}):
+        with pytest.raises(BandannaError, match="once more"):
+            registrar(db, **others)
+
+
+def test_people_are_stored_as_keyed_hashes_only(tmp_path: Path) -> None:
+    """False if a name, or a hash that anybody can compute, were in the file."""
+    db = open_database(str(tmp_path / "r.db"), role="registrar", migrations=MIGRATIONS)
+    registrar(db).tickets([wish("ada.lovelace", 0)])
+    with db.reading() as transaction:
+        ((person,),) = transaction.execute("select person from users")
+    db.close()
+    assert person == hmac.digest(SECRET, b"user|ada.lovelace", hashlib.sha256)
+    content = b"".join(path.read_bytes() for path in tmp_path.iterdir())
+    assert b"lovelace" not in content
+    assert hashlib.sha256(b"ada.lovelace").digest() not in content
+
+
+class Tickets(RuleBasedStateMachine):
+    """Hosts ask in any order; collectors refuse slots that they have not used; some proofs are forged."""
+
+    @initialize(participations=st.integers(1, 3))
+    def begin(self, participations: int) -> None:
+        """A registrar and its model."""
+        self.folder = tempfile.TemporaryDirectory()
+        self.path = str(Path(self.folder.name) / "r.db")
+        self.participations, self.last = participations, 0
+        self.open()
+        self.live: dict[str, dict[int, bytes]] = {}  # what may still be used, by the model
+        self.refused: dict[str, list[tuple[int, bytes]]] = {}  # by the collector, for ever
+        self.seen: set[bytes] = set()
+
+    def open(self) -> None:
+        """Now, or again."""
+        self.db = open_database(self.path, role="registrar", migrations=MIGRATIONS)
+        self.registrar = registrar(self.db, self.participations)
+
+    @rule()
+    def restart(self) -> None:
+        """Everything that was answered is there again."""
+        self.db.close()
+        self.open()
+
+    @rule(more=st.integers(0, 2))
+    def release(self, more: int) -> None:
+        """The analyzer goes on."""
+        self.last += more
+        assert self.registrar.witness(witness(self.last, f"c{self.last}"))[0] in (200, 201)
+
+    @rule(user=st.sampled_from("abc"), data=st.data())
+    def refuse(self, user: str, data: st.DataObject) -> None:
+        """The collector takes no more slots in an epoch, and this one never."""
+        if self.live.get(user):
+            epoch = data.draw(st.sampled_from(sorted(self.live[user])))
+            self.refused.setdefault(user, []).append((epoch, self.live[user][epoch]))
+
+    @rule(
+        wishes=st.lists(
+            st.tuples(st.sampled_from("abc"), st.integers(0, 3), st.sampled_from(("none", "own", "forged", "other's"))),
+            min_size=1,
+            max_size=5,
+        )
+    )
+    def ask(self, wishes: list[tuple[str, int, str]]) -> None:
+        """Several at once; answers are those of the model."""
+        requests = []
+        for user, ahead, kind in wishes:
+            owner = {"none": "", "own": user, "forged": user, "other's": "abca"["abc".index(user) + 1]}[kind]
+            pairs = self.refused.get(owner, [])[-64:]
+            key = b"x" * 32 if kind == "forged" else KEY
+            requests.append((wish(user, self.last + ahead, *(proof(*pair, key) for pair in pairs)), kind, pairs))
+        answers = self.registrar.tickets([request for request, _, _ in requests])
+        for (request, kind, pairs), answer in zip(requests, answers, strict=True):
+            self.judge(request, kind, pairs, answer)
+
+    def judge(self, request: Any, kind: str, pairs: list[tuple[int, bytes]], answer: Any) -> None:
+        """One answer against the model."""
+        epoch, held = request["epoch"], self.live.setdefault(request["user"], {})
+        if kind == "forged" and pairs:
+            assert answer == {"refused": "proof"}
+            return
+        if epoch in held:
+            assert unpacked(answer["slot"]) == held[epoch]
+            return
+        if epoch > self.last + 2:
+            assert answer == {"refused": "epoch"}
+            return
+        back = {before for before, slot in pairs if before < epoch and held.get(before) == slot}
+        for before in back:
+            del held[before]
+        if len(held) >= self.participations:
+            assert answer == {"refused": "participations"}
+            return
+        slot = unpacked(answer["slot"])
+        assert slot not in self.seen
+        assert unpacked(answer["mac"]) == ticket(KEY, TASK, epoch, slot)
+        self.seen.add(slot)
+        held[epoch] = slot
+
+    @invariant()
+    def stored(self) -> None:
+        """The table is the model: never more than `participations` live tickets, never two in an epoch."""
+        with self.db.reading() as transaction:
+            rows = transaction.execute("select person, epoch, slot from users")
+        assert sorted(row[1:] for row in rows) == sorted(pair for held in self.live.values() for pair in held.items())
+        people = [row[0] for row in rows]
+        assert all(people.count(person) <= self.participations for person in people)
+
+    def teardown(self) -> None:
+        """Nothing is left."""
+        self.db.close()
+        self.folder.cleanup()
+
+
+def test_tickets_against_a_model() -> None:
+    """False if some order of askings, refusals, forgeries and restarts gave a person more than is allowed."""
+    run_state_machine_as_test(Tickets, settings=settings(max_examples=40, stateful_step_count=15))

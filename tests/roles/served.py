@@ -1,0 +1,86 @@
+"""A role of a task in a process of its own: `python served.py folder role url [port]`; and tasks to serve."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+
+def main(folder: str, role: str, url: str, port: str) -> None:
+    """Serve until a signal; say the port."""
+    from bandanna.roles.serving import Log, serve
+    from bandanna.tasks.document import Secrets, Task
+
+    task = Task.read(Path(folder))
+    log = Log(role)
+    build = importlib.import_module(f"bandanna.roles.{role}.app").build
+    app = build(task, Secrets.read(Path(folder), role, task), url, log=log)
+    serve(app, host="127.0.0.1", port=int(port), cert=None, key=None, log=log, ready=lambda at: print(at, flush=True))
+
+
+class Served:
+    """A running role."""
+
+    def __init__(self, folder: Path, role: str, url: str, port: int = 0) -> None:
+        import httpx
+
+        import bandanna
+
+        self.errors = folder / f"stderr-{role}-{time.monotonic_ns()}"
+        with self.errors.open("wb") as errors:
+            self.process = subprocess.Popen(
+                [sys.executable, "-W", "error", __file__, str(folder), role, url, str(port)],
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                env={**os.environ, "PYTHONPATH": str(Path(bandanna.__file__).parents[1])},
+            )
+        assert self.process.stdout is not None
+        self.port = int(self.process.stdout.readline() or 0)
+        self.client = httpx.Client(base_url=f"http://127.0.0.1:{self.port}", timeout=20, trust_env=False)
+
+    def lines(self) -> list[dict[str, Any]]:
+        """What it has logged; fails if something else was written."""
+        return [json.loads(line) for line in self.errors.read_text().splitlines()]
+
+    def stop(self, number: int = signal.SIGTERM) -> int:
+        """Ask it to, and wait."""
+        self.client.close()
+        if self.process.poll() is None:
+            self.process.send_signal(number)
+        self.process.communicate(timeout=30)
+        return self.process.returncode
+
+
+def written(folder: Path, name: str, *, mixers: int, urls: dict[str, str], **arguments: Any) -> Any:
+    """A task of an algorithm by its name, in a folder, with the secrets of registrar, shuffler and helper."""
+    import bandanna as bd
+    from bandanna.tasks.document import Secrets, Task, content_of
+    from bandanna.wire.canonical import packed
+    from bandanna.wire.keys import sealing_key, signing_key
+
+    signing = {role: signing_key() for role in ("analyzer", "shuffler", "helper")}
+    sealing = sealing_key()
+    content = content_of(
+        bd.make(name, **arguments), arms=None, title="a test", algorithm=name, mixers=mixers, grace=1.0, close="grace",
+        max_age=1, urls=urls, seed=None, test=True, guarantee={}, promise="", expected=None, schema=None,
+        keys={**{role: pair[1] for role, pair in signing.items()}, "seal helper": sealing[1]},
+    )  # fmt: skip
+    task = Task.made(content)
+    (folder / "task.json").write_bytes(task.document)
+    for role in ("registrar", "shuffler", "helper", "analyzer"):
+        sign = signing.get(role, ("", ""))[0]
+        seal = sealing[0] if role == "helper" else ""
+        token = f"the token of the {role}"
+        Secrets(task=task.id, role=role, sign=sign, seal=seal, ticket=packed(b"k" * 32), token=token).write(folder)
+    return task
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
