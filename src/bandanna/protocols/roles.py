@@ -165,12 +165,12 @@ class Counting(Adding):
         """Integers from 0 to the largest count; where improbable ones are refused, all of a likely size."""
         super().check_range(messages)
         if self.coins == "checked":
-            low, high = self._likely
+            low, high = self.likely
             refuse(
                 "messages",
                 messages,
                 (messages < low) | (messages > high),
-                f"counts from {low} to {_shown(high)}, as devices send them: draw the coins anew",
+                f"counts from {low} to {_shown(high)}, as devices send them: stay with the zero report",
             )
 
     def unlikely(self, messages: Messages) -> Bools:
@@ -178,12 +178,12 @@ class Counting(Adding):
 
         Never with the mixer's coins, where a count is possible or not. Refusing them is priced with coins="checked".
         """
-        low, high = self._likely
+        low, high = self.likely
         return np.asarray(np.any((messages < low) | (messages > high), axis=-1))
 
     @cached_property
-    def _likely(self) -> tuple[int, Ints]:
-        """Between these counts are all but 2^-60 of those that any statistic has."""
+    def likely(self) -> tuple[int, Ints]:
+        """The least and the largest count of each coordinate but for 2^-60 of those that any statistic has."""
         if self.coins == "mixer":
             return 0, self.encoded
         low, high = likely_coins(self.noise)

@@ -18,17 +18,22 @@ _SIDE = REFUSED / 2 * (1 - 1e-6)  # at either end, and what floats may lose
 
 @lru_cache(maxsize=1024)
 def likely_coins(noise: BinomialNoise) -> tuple[int, int]:
-    """The least low and high with P(Bin(b, p) < low) <= 2^-61 and P(Bin(b, p) > high) <= 2^-61 of a device's coins.
+    """Low and high with P(Bin(b, p) < low) <= 2^-61 and P(Bin(b, p) > high) <= 2^-61, the closest such.
 
-    About 8.8 standard deviations, a little less for few coins, whose tails are lighter.
+    About 8.85 standard deviations from the mean, fewer of few fair coins, whose tails are lighter than the Gaussian's.
     """
-    law = stats.binom(noise.trials, noise.probability)
-    low, high = int(law.ppf(_SIDE)), int(law.isf(_SIDE))
-    while low > 0 and law.cdf(low - 1) > _SIDE:
-        low -= 1
-    while high < noise.trials and law.sf(high) > _SIDE:
-        high += 1
-    return low, high
+    b, p = noise.trials, noise.probability
+    return _least(b, p), b - _least(b, 1 - p)  # what is above for p is below for 1 - p
+
+
+def _least(trials: int, probability: float) -> int:
+    """The largest k with P(Bin(b, p) < k) <= 2^-61."""
+    below = stats.binom(trials, probability).cdf
+    low, high = 0, math.ceil(trials * probability)  # P(X < low) is small enough, P(X < high + 1) is not
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if below(middle - 1) <= _SIDE else (low, middle - 1)
+    return low
 
 
 def refusal_tail(users: int, dim: int) -> float:

@@ -100,7 +100,7 @@ def local_event(
     """What all shufflers together see of one user: the counts for every level."""
     if coins == "mixer":
         return ClearEvent()
-    return CompositionEvent(events=tuple(level_event(domain, noise, users=1, coins=coins) for noise in noises))
+    return CompositionEvent(events=tuple(level_event(domain, noise, users=1) for noise in noises))
 
 
 def exposed(domain: Domain, noises: Sequence[BinomialNoise], coins: str = "device") -> float:

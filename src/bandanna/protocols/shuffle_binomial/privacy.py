@@ -52,8 +52,7 @@ def local_event(domain: Domain, noise: BinomialNoise, coins: str = "device") -> 
     """The shuffler's view of one user: counts with Bin(b, p) noise only, or the rounded statistic itself."""
     if coins == "mixer":
         return ClearEvent()
-    view = noise.local_event(sensitivity=domain.sensitivity, reach=domain.reach, dim=domain.dim)
-    return replace(view, tail=refusal_tail(1, domain.dim)) if coins == "checked" else view  # who is refused sends twice
+    return noise.local_event(sensitivity=domain.sensitivity, reach=domain.reach, dim=domain.dim)
 
 
 def exposed(domain: Domain, noise: BinomialNoise, coins: str = "device") -> float:

@@ -37,10 +37,7 @@ def event(noise: BinomialNoise, coins: str = "device") -> BinomialEvent:
 
 def local_event(noise: BinomialNoise, coins: str = "device") -> BinomialEvent | ClearEvent:
     """The shuffler's view of one user: a count with Bin(b, 1/2) noise only, or the bit itself."""
-    if coins == "mixer":
-        return ClearEvent()
-    view = bit_event(noise, users=1)
-    return replace(view, tail=refusal_tail(1, 1)) if coins == "checked" else view  # who is refused sends twice
+    return ClearEvent() if coins == "mixer" else bit_event(noise, users=1)
 
 
 def exposed(noise: BinomialNoise, coins: str = "device") -> float:
