@@ -19,6 +19,9 @@ PROTOCOLS: dict[str, Protocol] = {
         domain=LinearReport(features=3), noise=BinomialNoise(scale=4.0, trials=400, users=20)
     ),
     "shuffled bits": ShuffleBits(noise=BinomialNoise(scale=3.0, trials=40, users=20)),
+    "rounded counts": ShuffleBinomial(
+        domain=LinearReport(features=3), noise=BinomialNoise(scale=4.0, trials=400, users=20), coins="mixer"
+    ),
     "local bits": LocalBits(epsilon=1.0),
     "local signs": LocalSigns(domain=Ball(dim=3), epsilon=1.0),
     "local unit": LocalUnit(domain=LinearReport(features=3), cosine=0.1, chance=0.8, candidates=3),

@@ -53,6 +53,8 @@ BATCH: list[BatchProtocol] = [
         noise=BinomialNoise(scale=4.0, trials=400, users=USERS, probability=0.25),
         participations=2,
     ),
+    ShuffleBinomial(domain=DOMAIN, noise=BinomialNoise(scale=4.0, trials=400, users=USERS), coins="checked"),
+    ShuffleBinomial(domain=DOMAIN, noise=BinomialNoise(scale=4.0, trials=400, users=USERS), coins="mixer"),
 ]
 CONTINUAL = [
     CentralContinual(domain=DOMAIN, factorisation=factorise(name, horizon=5), noise_std=3.0, participations=2)
@@ -66,6 +68,8 @@ CALIBRATE: dict[str, Callable[..., Any]] = {
     "local_unit": LocalUnit.calibrate,
     "shuffle_gaussian": lambda **given: ShuffleGaussian.calibrate(batch=USERS, **given),
     "shuffle_binomial": lambda **given: ShuffleBinomial.calibrate(batch=USERS, **given),
+    "shuffle_binomial, checked": lambda **given: ShuffleBinomial.calibrate(batch=USERS, coins="checked", **given),
+    "shuffle_binomial, mixer": lambda **given: ShuffleBinomial.calibrate(batch=USERS, coins="mixer", **given),
 }
 TRUST = {
     "clear": "none",

@@ -63,9 +63,17 @@ PROTOCOLS = {
         domain=bd.Box(dim=3), budget=bd.ApproxDP(epsilon=1e-3, delta=1e-9), batch=USERS
     ),
     "bits": ShuffleBits.calibrate(budget=BUDGET, batch=USERS),
+    "binomial, mixer": ShuffleBinomial.calibrate(batch=USERS, coins="mixer", **BOX),
+    "many coins, mixer": ShuffleBinomial.calibrate(
+        domain=bd.Box(dim=3), budget=bd.ApproxDP(epsilon=1e-3, delta=1e-9), batch=USERS, coins="mixer"
+    ),
+    "bits, mixer": ShuffleBits.calibrate(budget=BUDGET, batch=USERS, coins="mixer"),
     "blt": CentralContinual.calibrate(horizon=8, **BOX),
     "tree": CentralContinual.calibrate(horizon=8, mechanism="tree", **BOX),
     "concurrent": ConcurrentShuffle.calibrate(horizon=8 * USERS, shufflers=2, degrees=(USERS, 4), **BOX),
+    "concurrent, mixer": ConcurrentShuffle.calibrate(
+        horizon=8 * USERS, shufflers=2, degrees=(USERS, 4), coins="mixer", **BOX
+    ),
 }
 
 

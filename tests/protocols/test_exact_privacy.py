@@ -75,15 +75,17 @@ def encodings(protocol: ShuffleBinomial, values: Array) -> tuple[Array, Array, A
 
 
 def coins(protocol: ShuffleBinomial, users: int) -> Array:
-    """Law of all coins in one coordinate of the totals of so many users, as the randomizers asked for them.
+    """Law of all coins in one coordinate of the totals of so many users, as randomizers or mixer asked for them.
 
     Only the window of 12 standard deviations: mass below 1e-30 lies outside.
     """
-    source = Scripted()
-    protocol.device.message(protocol.admit(np.tile(protocol.domain.lower, (users, 1))), source)
+    source, mixer = Scripted(), replace(protocol.mixer, least=1)
+    sent = protocol.device.message(protocol.admit(np.tile(protocol.domain.lower, (users, 1))), source)
+    mixer.close(mixer.drawn(mixer.add(mixer.empty(), sent), source))
     ((trials, probability, size),) = source.asked
-    assert size == (users, protocol.domain.dim)  # fresh ones for every user and coordinate
-    every = users * trials
+    dim = protocol.domain.dim
+    assert size == ((dim,) if protocol.coins == "mixer" else (users, dim))  # fresh ones for everybody, or for the batch
+    every = trials if protocol.coins == "mixer" else users * trials
     mean, reach = every * probability, 12 * math.sqrt(every * probability * (1 - probability))
     window = np.arange(max(0, math.floor(mean - reach)), min(every, math.ceil(mean + reach)) + 1)
     return np.asarray(stats.binom.pmf(window, every, probability))
@@ -188,10 +190,14 @@ CASES = [
 each = pytest.mark.parametrize(("domain", "epsilon", "delta", "batch"), CASES)
 
 
+@pytest.mark.parametrize("drawn_by", ["device", "mixer"])
 @each
-def test_a_batch_is_as_private_as_promised(domain: Domain, epsilon: float, delta: float, batch: int) -> None:
+def test_a_batch_is_as_private_as_promised(
+    domain: Domain, epsilon: float, delta: float, batch: int, drawn_by: str
+) -> None:
     """Neighbouring batches diverge by at most the budget and the stated guarantee; with 20 % less noise by more."""
-    protocol = ShuffleBinomial.calibrate(domain=domain, budget=ApproxDP(epsilon=epsilon, delta=delta), batch=batch)
+    budget = ApproxDP(epsilon=epsilon, delta=delta)
+    protocol = ShuffleBinomial.calibrate(domain=domain, budget=budget, batch=batch, coins=drawn_by)
     off_lattice = domain.lower + 1.5 / protocol.noise.scale
     if isinstance(domain, LinearReport):
         off_lattice = domain.pack(np.array([0.37]), np.array(0.5))

@@ -36,6 +36,7 @@ NOISY: list[BatchProtocol] = [
     ShuffleGaussian(domain=DOMAIN, noise_std=1.5, batch=USERS),
     ShuffleBinomial(domain=DOMAIN, noise=BinomialNoise(scale=4.0, trials=12, users=USERS)),
     ShuffleBinomial(domain=DOMAIN, noise=BinomialNoise(scale=4.0, trials=12, users=USERS, probability=0.25)),
+    ShuffleBinomial(domain=DOMAIN, noise=BinomialNoise(scale=4.0, trials=12, users=USERS), coins="mixer"),
 ]
 each = pytest.mark.parametrize("protocol", NOISY, ids=lambda p: p.name)
 paths = pytest.mark.parametrize("path", ["messages", "law"])

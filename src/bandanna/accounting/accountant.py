@@ -186,15 +186,17 @@ def single_binomial_delta(event: events.BinomialEvent, epsilon: float, tail: flo
 
     Either is tighter than the composable price.
     """
+    beyond = event.tail * (1 + math.exp(min(epsilon, 700.0)))
     if event.dim == 1 and not event.rounded and event.trials <= exact.MOST_TRIALS:
-        return exact.binomial_delta(event.trials, event.probability, math.ceil(event.shift), epsilon)
+        sure = exact.binomial_delta(event.trials, event.probability, math.ceil(event.shift), epsilon)
+        return min(1.0, sure + beyond)
     unit = binomial_unit(event, tail)
     if unit is None:
         return 1.0
     if not event.rounded:
-        return Price(mu=unit.mu * event.shift, tail=event.dim * unit.tail).delta(epsilon)
+        return Price(mu=unit.mu * event.shift, tail=event.dim * unit.tail + event.tail).delta(epsilon)
     mean = rounding.expected_delta(epsilon, unit.mu, event.shift, event.dim)
-    return min(1.0, mean + event.dim * unit.tail * (1 + math.exp(min(epsilon, 700.0))))
+    return min(1.0, mean + beyond + event.dim * unit.tail * (1 + math.exp(min(epsilon, 700.0))))
 
 
 def is_gaussian(atoms_: Iterable[events.Event]) -> bool:

@@ -112,7 +112,8 @@ class BinomialEvent(Event):
 
     `shift` bounds the l2 norm of a neighbour's change before rounding, in units of the lattice (R = s Delta_2);
     `reach` bounds the change of any one coordinate after rounding (an integer). With `rounded`, statistics were
-    rounded stochastically to the lattice, independently per coordinate; otherwise they were integers already.
+    rounded stochastically to the lattice, independently per coordinate; otherwise they were integers already. All of
+    that holds up to a total-variation mass `tail` (what the refusal of improbable counts leaves).
     """
 
     trials: int
@@ -121,6 +122,7 @@ class BinomialEvent(Event):
     dim: int = 1
     probability: float = 0.5
     rounded: bool = True
+    tail: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -86,6 +86,8 @@ class Guarantee:
             return ""
         if self.shuffler is None and self.exposed <= self.delta:
             return "Against the shuffler itself no guarantee is proven."
+        if self.shuffler is None and self.exposed >= 1.0:
+            return "Against the shuffler itself no privacy is left: it could always tell some two reports apart."
         if self.shuffler is None:
             odds = math.floor(1000 * self.exposed) / 1000
             return (

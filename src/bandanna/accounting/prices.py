@@ -89,7 +89,7 @@ def _lattice_price(
 ) -> Price:
     if unit is None:
         return NO_PRICE
-    return Price(mu=unit.mu * shift, tail=rounding_tail + event.dim * unit.tail)
+    return Price(mu=unit.mu * shift, tail=rounding_tail + event.dim * unit.tail + event.tail)
 
 
 def _discrete_gaussian(std: float, shift: float, *, touched: int, tail: float) -> Price:

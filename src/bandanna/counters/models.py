@@ -42,6 +42,7 @@ def open_protocol(privacy: Privacy, domain: Domain, horizon: int) -> StreamProto
         shufflers=privacy.shufflers,
         degrees=privacy.degrees,
         calibration=privacy.calibration,
+        coins=privacy.noise,
     )
 
 

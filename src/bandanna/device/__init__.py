@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bandanna.device.base import Device, Messages
 from bandanna.device.caps import Direction
-from bandanna.device.counts import Answer, Copies, Counts, Sign
+from bandanna.device.counts import Answer, Copies, Counts, Rounded, Sign
 from bandanna.device.levels import Levels
 from bandanna.device.noise import NoiseSource
 from bandanna.device.parameters import from_parameters
@@ -26,6 +26,7 @@ __all__ = [
     "NoiseSource",
     "Noisy",
     "Plain",
+    "Rounded",
     "SecureNoise",
     "Sign",
     "from_parameters",

@@ -40,6 +40,24 @@ class Counts(Device):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Rounded(Device):
+    """One count per coordinate without coins: floor(s (x - lower)) + coin(rest), for a mixer that draws the noise.
+
+    Privacy: none against whoever sees the message. The totals that the mixer forwards are priced, and it is trusted to
+    draw their noise. Bits are sent in `scale` whole copies, without any chance.
+    """
+
+    scale: float
+
+    def __post_init__(self) -> None:
+        require.store(self, require.positive, "scale")
+
+    def encode(self, values: Floats, source: NoiseSource) -> Ints:
+        """Rounding, fresh in every entry."""
+        return lattice.encode(values, self.scale, self.domain, source)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Copies(Device):
     """How many ones are among c `copies` of a bit and b = `trials` fair bits: count = c x + Bin(b, 1/2).
 

@@ -11,13 +11,13 @@ from bandanna.core.report import LinearReport
 from bandanna.core.shapes import Bits, SymmetricMatrix
 from bandanna.device.base import Device, plain
 from bandanna.device.caps import Direction
-from bandanna.device.counts import Answer, Copies, Counts, Sign
+from bandanna.device.counts import Answer, Copies, Counts, Rounded, Sign
 from bandanna.device.levels import Levels
 from bandanna.device.reports import Noisy, Plain
 from bandanna.errors import InvalidArgument
 
 _DOMAINS = (Ball, Box, Bits, LinearReport, SymmetricMatrix)
-_DEVICES = (Plain, Noisy, Counts, Copies, Answer, Sign, Direction, Levels)
+_DEVICES = (Plain, Noisy, Counts, Rounded, Copies, Answer, Sign, Direction, Levels)
 _KINDS: dict[str, type] = {kind.__name__: kind for kind in (*_DOMAINS, *_DEVICES)}
 
 

@@ -97,7 +97,7 @@ class Protocol(ABC):
     @property
     @abstractmethod
     def mixer(self) -> Mixer:
-        """Gathers or adds messages: `check`, `empty`, `add`, `close`."""
+        """Gathers or adds messages: `check`, `empty`, `add`, `drawn`, `close`."""
 
     @property
     @abstractmethod
@@ -167,7 +167,7 @@ class BatchProtocol(Protocol):
 
     def of_messages(self, messages: Messages, source: NoiseSource) -> Estimate:
         """The estimate of a batch whose messages are all there, (..., users, length): mixer and analyzer."""
-        held = self.mixer.add(self.mixer.empty(messages.shape[:-2]), messages)
+        held = self.mixer.drawn(self.mixer.add(self.mixer.empty(messages.shape[:-2]), messages), source)
         return self.analyzer.analyze(self.analyzer.begin(messages.shape[:-2]), self.mixer.close(held), source)[1]
 
     def check_users(self, users: int) -> None:
@@ -225,7 +225,7 @@ class StreamProtocol(Protocol):
             return self.law(state, statistic, source)
         held, analyzed = self.parted(state)
         for messages in self.mixer.portions(held, self.device.message(statistic, source)):
-            held = self.mixer.add(held, messages)
+            held = self.mixer.drawn(self.mixer.add(held, messages), source)
             analyzed, estimate = self.analyzer.analyze(analyzed, self.mixer.close(held), source)
             held = self.mixer.forget(held)
         return self.joined(held, analyzed), estimate

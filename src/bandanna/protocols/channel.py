@@ -123,7 +123,7 @@ def _protocol(privacy: Privacy, domain: Domain, size: int, steps: int) -> Protoc
         return open_local(privacy, domain)
     if privacy.protocol == "gaussian":
         return ShuffleGaussian.calibrate(batch=size, **shared)
-    return ShuffleBinomial.calibrate(batch=size, **shared)
+    return ShuffleBinomial.calibrate(batch=size, coins=privacy.noise, **shared)
 
 
 def lowest_batch(privacy: Privacy, *, domain: Domain, horizon: int) -> int:
@@ -157,6 +157,7 @@ def _concurrent(privacy: Privacy, domain: Domain, sizes: Sizes) -> ConcurrentShu
         degrees=privacy.degrees,
         calibration=privacy.calibration,
         lowest=sizes[0],
+        coins=privacy.noise,
     )
 
 
@@ -170,6 +171,8 @@ def fits(privacy: Privacy, protocol: Protocol, *, size: int, steps: int) -> str 
         return "a protocol for other participations"
     if isinstance(protocol, CentralContinual) and protocol.factorisation.horizon != steps:
         return "a stream of another length"
+    if getattr(protocol, "coins", "device") != privacy.noise:
+        return "noise that somebody else draws"
     if isinstance(protocol, ShuffleBinomial | ShuffleGaussian) and protocol.batch != size:
         return "noise for another batch size"
     if isinstance(protocol, ConcurrentShuffle):

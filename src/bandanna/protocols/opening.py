@@ -132,24 +132,25 @@ def _shuffled(privacy: Privacy, domain: Domain, users: int, quick: bool, shared:
     bits, tight = isinstance(domain, Bits), privacy.calibration == "tight"
     if quick and tight and privacy.participations == 1:
         for factor in _BITS if bits else _VECTORS:
-            found = _near_central(domain, budget, users, factor)
+            found = _near_central(domain, budget, users, factor, privacy.noise)
             if found is not None and accountant.satisfies(found.event, budget):
                 return found
     if bits:
-        return ShuffleBits.calibrate(batch=users, **shared)
-    return ShuffleBinomial.calibrate(domain=domain, batch=users, calibration=privacy.calibration, **shared)
+        return ShuffleBits.calibrate(batch=users, coins=privacy.noise, **shared)
+    shared = {**shared, "calibration": privacy.calibration, "coins": privacy.noise}
+    return ShuffleBinomial.calibrate(domain=domain, batch=users, **shared)
 
 
-def _near_central(domain: Domain, budget: ApproxDP, users: int, factor: float) -> BatchProtocol | None:
+def _near_central(domain: Domain, budget: ApproxDP, users: int, factor: float, coins: str) -> BatchProtocol | None:
     """Binomial noise of so many times the central standard deviation."""
     std = factor * (domain.sensitivity / _mu(budget))
     if isinstance(domain, Bits):
         try:
-            return ShuffleBits(noise=bit_noise_of_std(std, users=users), delta=budget.delta)
+            return ShuffleBits(noise=bit_noise_of_std(std, users=users), delta=budget.delta, coins=coins)
         except CalibrationError:
             return None
     noise = noise_of_std(std, sensitivity=domain.sensitivity, dim=domain.dim, users=users, composed=False)
-    return ShuffleBinomial(domain=domain, noise=noise, delta=budget.delta)
+    return ShuffleBinomial(domain=domain, noise=noise, delta=budget.delta, coins=coins)
 
 
 @lru_cache(maxsize=64)

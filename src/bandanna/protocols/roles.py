@@ -2,7 +2,7 @@
 
     messages = protocol.device.message(statistic, source)                    with the user
     held     = protocol.mixer.add(held, protocol.mixer.check(messages))      shuffler, or server
-    view     = protocol.mixer.close(held)
+    view     = protocol.mixer.close(protocol.mixer.drawn(held, source))      once for each batch
     state, estimate = protocol.analyzer.analyze(state, view, source)         server
 
 Whoever receives messages from outside checks them; in one process they come from our own devices, and are not.
@@ -15,33 +15,42 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from bandanna.accounting.calibration.binomial import BinomialNoise
+from bandanna.accounting.calibration.refusals import likely_coins
 from bandanna.core import require, sums
-from bandanna.core.arrays import Floats, Ints
+from bandanna.core.arrays import Bools, Floats, Ints
 from bandanna.core.domain import Domain, numbers
 from bandanna.core.estimate import Estimate
 from bandanna.device import Messages, NoiseSource
 from bandanna.errors import InvalidArgument, InvalidStatistic
 
+COINS = ("device", "checked", "mixer")  # who draws those of shuffled counts, see `Counting`
 _STEPS = 2**62  # of a report, beyond which no noise takes it
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Held:
-    """What a mixer has of `users` users, and the analyzer's view: totals, (..., dim), or rows, (..., users, dim)."""
+    """What a mixer has of `users` users, and the analyzer's view: totals, (..., dim), or rows, (..., users, dim).
+
+    `drawn`: whether a mixer that draws the noise has added it. Before, nothing leaves it; after, nobody comes in.
+    """
 
     users: int
     numbers: Ints | Floats
+    drawn: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
 class Mixer(ABC):
     """Takes messages in any portions and forwards them when at least `least` users are in: fewer never leave it.
 
-    Privacy: it draws nothing, so what it forwards is priced whatever it does in between.
+    Privacy: it draws nothing, so what it forwards is priced whatever it does in between; but for `Counting` with
+    coins="mixer", which is trusted with the noise, and forwards nothing that it was not `drawn` for.
     """
 
     domain: Domain
@@ -73,6 +82,10 @@ class Mixer(ABC):
     @abstractmethod
     def add(self, held: Any, messages: Messages) -> Any:
         """What is held with some more users."""
+
+    def drawn(self, held: Any, source: NoiseSource) -> Any:
+        """What is held with the mixer's own noise, where it is the one to draw it: once, by whoever closes, before."""
+        return held
 
     @abstractmethod
     def close(self, held: Any) -> Any:
@@ -121,6 +134,82 @@ class Adding(Mixer):
     def forget(self, held: Held) -> Held:
         """Nothing."""
         return self.empty(held.numbers.shape[:-1])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Counting(Adding):
+    """Adds counts of statistics on a lattice among coins: b = `noise.trials` of each user, or as many from the mixer.
+
+    coins  "device": every device adds its own. "checked": so it does, and counts that honest devices send with
+           probability below 2^-60 are refused (calibration.md A.9). "mixer": devices send none, and n b of them are
+           drawn when a batch of n users is closed.
+    """
+
+    noise: BinomialNoise
+    coins: str = "device"
+
+    def __post_init__(self) -> None:
+        require.one_of("coins", self.coins, COINS)
+
+    @property
+    @abstractmethod
+    def encoded(self) -> Ints:
+        """The largest count of each coordinate without coins."""
+
+    @cached_property
+    def largest(self) -> Ints:
+        """Coins of the device included."""
+        return self.encoded if self.coins == "mixer" else self.encoded + self.noise.trials
+
+    def check_range(self, messages: Messages) -> None:
+        """Integers from 0 to the largest count; where improbable ones are refused, all of a likely size."""
+        super().check_range(messages)
+        if self.coins == "checked":
+            low, high = self.likely
+            refuse(
+                "messages",
+                messages,
+                (messages < low) | (messages > high),
+                f"counts from {low} to {_shown(high)}, as devices send them: stay with the zero report",
+            )
+
+    def unlikely(self, messages: Messages) -> Bools:
+        """Whose counts an honest device hardly ever sends, below 2^-60 each: (..., users, dim) -> (..., users).
+
+        Never with the mixer's coins, where a count is possible or not. Refusing them is priced with coins="checked".
+        """
+        low, high = self.likely
+        return np.asarray(np.any((messages < low) | (messages > high), axis=-1))
+
+    @cached_property
+    def likely(self) -> tuple[int, Ints]:
+        """The least and the largest count of each coordinate but for 2^-60 of those that any statistic has."""
+        if self.coins == "mixer":
+            return 0, self.encoded
+        low, high = likely_coins(self.noise)
+        return low, self.encoded + high
+
+    def add(self, held: Held, messages: Messages) -> Held:
+        """Totals; after the noise was drawn nobody is added, whose coins would be missing."""
+        if held.drawn:
+            raise InvalidArgument("held", "a batch with its noise", "one that is open: the next batch")
+        return super().add(held, messages)
+
+    def drawn(self, held: Held, source: NoiseSource) -> Held:
+        """Totals of n users plus Bin(n b, p): the coins that n devices would have added, from a stream of their own."""
+        if self.coins != "mixer":
+            return held
+        enough(self.least, held.users)
+        if held.drawn:
+            raise InvalidArgument("held", "a batch with its noise", "one without: noise is drawn once")
+        coins = batch_coins(self.noise, held.users, held.numbers.shape, source)
+        return Held(users=held.users, numbers=held.numbers + coins, drawn=True)
+
+    def close(self, held: Held) -> Held:
+        """The totals, with their noise."""
+        if self.coins == "mixer" and not held.drawn:
+            raise InvalidArgument("held", "a batch without its noise", "what `drawn` returned: this mixer draws it")
+        return super().close(held)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -188,6 +277,19 @@ def exact_total(rows: Messages, domain: Domain) -> sums.Pair:
     if rows.dtype == np.int64:
         return sums.sum_steps(np.asarray(rows, dtype=np.int64), sums.finest(domain.reach))
     return sums.exact_sum(rows - domain.origin, domain.reach)
+
+
+def batch_coins(noise: BinomialNoise, users: int, shape: tuple[int, ...], source: NoiseSource) -> Ints:
+    """The coins of a batch, drawn by its mixer: Bin(n b, p) in each of the totals."""
+    trials = users * noise.trials
+    return source.named("mixer").binomial(trials=trials, probability=noise.probability, size=shape)
+
+
+def shuffler_sees(coins: str, counts: str, statistic: str, *, who: str = "user") -> str:
+    """Of everybody, in the words of a guarantee."""
+    if coins == "mixer":
+        return f"every {who}'s {statistic}, rounded and without noise, which it draws itself for the whole batch"
+    return f"every {who}'s noisy {counts}"
 
 
 def enough(calibrated: int, users: int) -> None:

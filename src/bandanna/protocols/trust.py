@@ -9,6 +9,7 @@ from bandanna.accounting.budgets import ZCDP, ApproxDP, Budget, PureDP, RenyiDP
 from bandanna.core import require
 from bandanna.core.calling import by_name
 from bandanna.errors import InvalidArgument, InvalidBudget
+from bandanna.protocols.roles import COINS
 
 _LOCAL = ("default", "gaussian", "unit", "auto")
 
@@ -20,6 +21,7 @@ class Privacy:
     `participations`: how many batches (central model: rounds) one user may take part in.
     `protocol`: of shuffled sums, see `shuffle`; of local reports, see `local`, where "default" leaves it to the policy.
     `shufflers` and `degrees`: of concurrent shufflers, see `concurrent`.
+    `noise`: who draws that of shuffled sums, see `shuffle`.
     """
 
     model: str
@@ -30,6 +32,7 @@ class Privacy:
     participations: int = 1
     shufflers: int | str = 1
     degrees: str | tuple[int, ...] = "best"
+    noise: str = "device"
 
     def __post_init__(self) -> None:
         require.one_of("model", self.model, ("none", "central", "local", "shuffle", "concurrent"))
@@ -49,6 +52,10 @@ class Privacy:
             raise InvalidArgument("shufflers", self.shufflers, 'a whole number >= 1, or "best"')
         if not isinstance(self.degrees, tuple):
             require.one_of("degrees", self.degrees, ("best", "paper"))
+        counted = self.model == "concurrent" or (self.model, self.protocol) == ("shuffle", "binomial")
+        if require.one_of("noise", self.noise, COINS) != "device" and not counted:
+            allowed = '"device" but for sums of counts: bd.shuffle(...) with protocol="binomial", bd.concurrent(...)'
+            raise InvalidArgument("noise", self.noise, allowed)
 
     @property
     def pure(self) -> bool:
@@ -136,11 +143,23 @@ def shuffle(
     protocol: str = "binomial",
     calibration: str = "tight",
     participations: int = 1,
+    noise: str = "device",
 ) -> Privacy:
-    """A shuffler stands between devices and server: "binomial" vector sums (P_Vec) or "gaussian" reports (P_Amp)."""
+    """A shuffler stands between devices and server: "binomial" vector sums (P_Vec) or "gaussian" reports (P_Amp).
+
+    noise  of binomial sums: "device": every user's device adds its own coins; "checked": so it does, and the shuffler
+           refuses counts that honest devices hardly ever send; "mixer": the shuffler draws the coins of a whole batch.
+           The same noise at the same price; with "mixer" the shuffler sees every statistic and is trusted to draw,
+           and a hostile client has the influence of an honest one
+    """
     budget = _budget(epsilon, delta, None, whole=budget)
     return Privacy(
-        model="shuffle", budget=budget, protocol=protocol, calibration=calibration, participations=participations
+        model="shuffle",
+        budget=budget,
+        protocol=protocol,
+        calibration=calibration,
+        participations=participations,
+        noise=noise,
     )
 
 
@@ -152,6 +171,7 @@ def concurrent(
     shufflers: int | str = "best",
     degrees: str | tuple[int, ...] = "best",
     calibration: str = "tight",
+    noise: str = "device",
 ) -> Privacy:
     """Several shufflers at work at once, one for each level of a tree of batches; k = 1 is the sequential model.
 
@@ -159,10 +179,13 @@ def concurrent(
     degrees      "best", "paper" (n^{1/(2k+1)} users in a lowest batch, n^{2/(2k+1)} batches in one above), or
                  (d_low, d_2, ..., d_k)
     calibration  "tight": prices of the levels compose in Gaussian DP; "paper": (epsilon/k, delta/k) for each level
+    noise        "device", "checked" or "mixer", as in `shuffle`: each level's shuffler is its mixer
     """
     budget = _budget(epsilon, delta, None)
     given = tuple(degrees) if isinstance(degrees, list) else degrees
-    return Privacy(model="concurrent", budget=budget, shufflers=shufflers, degrees=given, calibration=calibration)
+    return Privacy(
+        model="concurrent", budget=budget, shufflers=shufflers, degrees=given, calibration=calibration, noise=noise
+    )
 
 
 def _budget(

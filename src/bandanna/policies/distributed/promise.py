@@ -28,6 +28,7 @@ from bandanna.core.domain import Box
 from bandanna.errors import CalibrationError, CommunicationWarning, InvalidBudget
 from bandanna.protocols.base import BatchProtocol
 from bandanna.protocols.opening import open_batch
+from bandanna.protocols.roles import shuffler_sees
 from bandanna.protocols.trust import Privacy
 
 PROTECTS = "a client's local rewards"
@@ -102,7 +103,7 @@ def _observers(privacy: Privacy) -> tuple[tuple[str, str], ...]:
         "central": (("the trusted server", "every client's averages"), ("everybody else", "noisy sums and actions")),
         "local": (("the server", "every client's noisy averages"), everybody),
         "shuffle": (
-            ("the shuffler", "every client's noisy counts"),
+            ("the shuffler", shuffler_sees(privacy.noise, "counts", "averages", who="client")),
             ("the server and everybody else", "totals of a phase and actions"),
         ),
     }[privacy.model]

@@ -108,6 +108,7 @@ class GLMSDP(Batched):
                 weight_bound=1.0 if first else self.model.slope_bound,
                 share=self.share,
                 steps=self.steps,
+                coins=self.privacy.noise,
             )
             for size, first in {(size, place == 0) for place, size in enumerate(self.released_sizes)}
         }

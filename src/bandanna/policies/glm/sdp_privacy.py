@@ -16,13 +16,8 @@ from bandanna.errors import CalibrationError
 from bandanna.glm.descent import gradient_ball
 from bandanna.glm.links import Link
 from bandanna.glm.shuffled_gradient import OuterProducts, ShuffledGradient
+from bandanna.protocols.roles import shuffler_sees
 from bandanna.protocols.shuffle_binomial import ShuffleBinomial
-from bandanna.protocols.shuffle_binomial.privacy import exposed, local_event
-
-_SIGHT = (
-    ("the shuffler", "every user's noisy counts, in every shuffle of the batch"),
-    ("the analyzer and everybody else", "the totals of each shuffle of a batch"),
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,26 +43,24 @@ class BatchMechanisms:
     @property
     def local(self) -> Event:
         """What the shuffler sees of one user."""
-        gradients = local_event(self.optimiser.protocol.domain, self.optimiser.protocol.noise)
-        return CompositionEvent(
-            events=(
-                local_event(self.outer, self.matrix.noise),
-                RepetitionEvent(event=gradients, times=self.optimiser.steps),
-            )
-        )
+        gradients = RepetitionEvent(event=self.optimiser.protocol.local_event, times=self.optimiser.steps)
+        return CompositionEvent(events=(self.matrix.local_event, gradients))
 
     @property
     def guarantee(self) -> Guarantee:
         """Shuffle differential privacy, and what is left against the shuffler."""
-        gradients = self.optimiser.protocol
+        seen = shuffler_sees(self.matrix.coins, "counts", "statistics")
         return guarantee_of(
             self.event,
             delta=self.delta,
             trust="shuffle",
             protects="contexts and rewards",
-            observers=_SIGHT,
+            observers=(
+                ("the shuffler", f"{seen}, in every shuffle of the batch"),
+                ("the analyzer and everybody else", "the totals of each shuffle of a batch"),
+            ),
             local=self.local,
-            exposed=max(exposed(self.outer, self.matrix.noise), exposed(gradients.domain, gradients.noise)),
+            exposed=max(self.matrix.exposed, self.optimiser.protocol.exposed),
         )
 
     @property
@@ -94,6 +87,7 @@ def calibrate(
     weight_bound: float,
     share: float,
     steps: int,
+    coins: str = "device",
 ) -> BatchMechanisms:
     """Least noise: mu_matrix^2 = share mu^2, steps mu_gradient^2 = (1 - share) mu^2, raised as the accountant asks."""
     mu = finite_mu(budget)
@@ -112,6 +106,7 @@ def calibrate(
                     raised * std, sensitivity=domain.sensitivity, dim=domain.dim, users=users, composed=True
                 ),
                 delta=budget.delta,
+                coins=coins,
             )
             for domain, std in zip((outer, ball), stds, strict=True)
         ]

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from bandanna.accounting.budgets import Budget
 from bandanna.accounting.calibration.binomial import BinomialNoise
 from bandanna.accounting.calibration.bits import bit_std
-from bandanna.accounting.events import CompositionEvent
+from bandanna.accounting.events import ClearEvent, CompositionEvent
 from bandanna.core import require
 from bandanna.core.arrays import Floats
 from bandanna.core.domain import Domain, Statistic
@@ -30,7 +30,7 @@ from bandanna.protocols.concurrent_shuffle.plan import plan_tree
 from bandanna.protocols.concurrent_shuffle.schedule import BatchTree
 from bandanna.protocols.concurrent_shuffle.shuffler import LevelMixer
 from bandanna.protocols.concurrent_shuffle.views import HeldLevels
-from bandanna.protocols.roles import same_replicates
+from bandanna.protocols.roles import COINS, same_replicates, shuffler_sees
 from bandanna.protocols.shuffle_bits import privacy as bits
 
 __all__ = ["BatchTree", "ConcurrentShuffle", "HeldLevels", "Running", "plan_tree"]
@@ -63,12 +63,14 @@ class ConcurrentShuffle(StreamProtocol):
     tree: BatchTree
     noises: tuple[BinomialNoise, ...]
     averaging: bool = True
+    coins: str = "device"  # "checked", "mixer": as of each level's sum, see `ShuffleBinomial`
 
     name: ClassVar[str] = "concurrent_shuffle"
     trust: ClassVar[str] = "concurrent shuffle"
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        require.one_of("coins", self.coins, COINS)
         if self.participations != 1:
             raise InvalidArgument("participations", self.participations, "1: a returning user may be in a batch twice")
         if tuple(noise.users for noise in self.noises) != self.tree.sizes:
@@ -90,6 +92,7 @@ class ConcurrentShuffle(StreamProtocol):
         calibration: str = "tight",
         averaging: bool | None = None,
         lowest: int | None = None,
+        coins: str = "device",
     ) -> ConcurrentShuffle:
         """Least noise over `horizon` users with k `shufflers` ("best" chooses k).
 
@@ -98,14 +101,17 @@ class ConcurrentShuffle(StreamProtocol):
         calibration  "tight": prices compose in Gaussian DP; "paper": (epsilon/k, delta/k) per level, no averaging
         averaging    combine a batch with its parts; by default in tight mode only
         lowest       fix d_low, with degrees="best"
+        coins        who draws them: "device", "checked" or "mixer"
         """
+        require.one_of("coins", coins, COINS)
         require.one_of("calibration", calibration, ("tight", "paper"))
         average = calibration == "tight" if averaging is None else averaging
         tree = plan_tree(
             a_domain(domain), budget, horizon, shufflers=shufflers, degrees=degrees, averaging=average, lowest=lowest
         )
-        noises = privacy.calibrate(domain, budget, tree, averaging=average, calibration=calibration)
-        return cls(domain=domain, tree=tree, noises=noises, averaging=average, delta=stated_delta(budget))
+        noises = privacy.calibrate(domain, budget, tree, averaging=average, calibration=calibration, coins=coins)
+        delta = stated_delta(budget)
+        return cls(domain=domain, tree=tree, noises=noises, averaging=average, delta=delta, coins=coins)
 
     @property
     def shufflers(self) -> int:
@@ -120,36 +126,36 @@ class ConcurrentShuffle(StreamProtocol):
     @property
     def event(self) -> CompositionEvent:
         """All that the stream releases about one user: one batch of every level."""
-        return privacy.event(self.domain, self.noises)
+        return privacy.event(self.domain, self.noises, self.coins)
 
     @property
-    def local_event(self) -> CompositionEvent:
+    def local_event(self) -> CompositionEvent | ClearEvent:
         """What all shufflers together see of one user."""
-        return privacy.local_event(self.domain, self.noises)
+        return privacy.local_event(self.domain, self.noises, self.coins)
 
     @property
     def exposed(self) -> float:
         """How often one of the shufflers is sure."""
-        return privacy.exposed(self.domain, self.noises)
+        return privacy.exposed(self.domain, self.noises, self.coins)
 
     @property
     def observers(self) -> tuple[tuple[str, str], ...]:
         """A shuffler sees its level's counts."""
         shufflers = "the shuffler" if self.shufflers == 1 else f"each of the {self.shufflers} shufflers"
         return (
-            (shufflers, "every user's noisy counts for its level"),
+            (shufflers, shuffler_sees(self.coins, "counts for its level", "statistic")),
             ("the analyzer and everybody else", "the totals of every full batch of every level"),
         )
 
     @cached_property
     def device(self) -> Levels:
         """One message for each shuffler."""
-        return randomizer.device(self.domain, self.noises)
+        return randomizer.device(self.domain, self.noises, self.coins)
 
     @cached_property
     def mixer(self) -> LevelMixer:
         """The shufflers, one per level."""
-        return shuffler.mixer(self.domain, self.noises)
+        return shuffler.mixer(self.domain, self.noises, self.coins)
 
     @cached_property
     def analyzer(self) -> TreeSums:
@@ -160,12 +166,16 @@ class ConcurrentShuffle(StreamProtocol):
     @property
     def bits_per_user(self) -> int:
         """The messages to all shufflers together, as integer counts."""
-        return randomizer.message_bits(self.noises, self.domain)
+        return randomizer.message_bits(self.noises, self.domain, self.coins)
 
     def draws(self, users: int) -> Draws:
-        """Coins on every number of every message to each shuffler."""
-        words = sum(words_for(noise.trials) for noise in self.noises)
-        return Draws(words=users * self.domain.dim * words, numbers=users * self.domain.dim * self.shufflers)
+        """Coins on every number of every message to each shuffler, or on the totals of all levels."""
+        dim = self.domain.dim
+        if self.coins == "mixer":
+            words = sum(words_for(noise.users * noise.trials) for noise in self.noises)
+        else:
+            words = users * sum(words_for(noise.trials) for noise in self.noises)
+        return Draws(words=dim * words, numbers=users * dim * self.shufflers)
 
     def level_stds(self) -> tuple[float, ...]:
         """Standard deviation of a coordinate of a batch's own release on each level, rounding included."""
@@ -217,7 +227,8 @@ class ConcurrentShuffle(StreamProtocol):
         clip: bool = True,
     ) -> tuple[Running, Estimate]:
         """Some more users, (..., users, dim), in any number: the next state and the estimate of all full batches."""
-        if path == "messages" and isinstance(state, Running) and any(state.held.owed):  # earlier users came by law
+        by_law = self.coins != "mixer" and isinstance(state, Running) and any(state.held.owed)
+        if path == "messages" and by_law:  # of earlier users
             state = replace(state, held=law.settled(state.held, self.noises, source, levels=self.shufflers))
         return super().release(state, statistics, source, path=path, clip=clip)
 
@@ -239,7 +250,7 @@ class ConcurrentShuffle(StreamProtocol):
         checked_path(path, source)
         values = self.admit(statistics, clip=clip).rows()
         self._check_room(0, values.shape[-2])
-        return whole.prefixes(values, self.device, self.analyzer, source, path)
+        return whole.prefixes(values, self.device, self.mixer, self.analyzer, source, path)
 
     def _check_room(self, users: int, more: int) -> None:
         if users + more > self.tree.horizon:

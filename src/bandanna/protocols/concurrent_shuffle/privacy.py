@@ -13,10 +13,10 @@ from dataclasses import replace
 
 from bandanna.accounting import accountant
 from bandanna.accounting.budgets import ApproxDP, Budget
-from bandanna.accounting.calibration.binomial import BinomialNoise, binomial_noise, noise_of_std
-from bandanna.accounting.calibration.bits import bit_event, bit_noise, bit_noise_of_std
+from bandanna.accounting.calibration.binomial import BinomialNoise, noise_of_std
+from bandanna.accounting.calibration.bits import bit_noise_of_std
 from bandanna.accounting.calibration.gaussian import finite_mu
-from bandanna.accounting.events import BinomialEvent, CompositionEvent
+from bandanna.accounting.events import BinomialEvent, ClearEvent, CompositionEvent
 from bandanna.core.domain import Domain
 from bandanna.core.shapes import Bits
 from bandanna.errors import CalibrationError, InvalidBudget
@@ -34,7 +34,7 @@ def approximate(budget: Budget) -> ApproxDP:
 
 
 def calibrate(
-    domain: Domain, budget: Budget, tree: BatchTree, *, averaging: bool, calibration: str
+    domain: Domain, budget: Budget, tree: BatchTree, *, averaging: bool, calibration: str, coins: str = "device"
 ) -> tuple[BinomialNoise, ...]:
     """Noise of every level, lowest first."""
     whole = approximate(budget)
@@ -42,13 +42,13 @@ def calibrate(
     if calibration == "paper" or (tree.levels == 1 and exact):
         k = tree.levels
         share = ApproxDP(epsilon=whole.epsilon / k, delta=whole.delta / k)  # simple composition [002, Thm 3.4]
-        return tuple(_single(domain, share, size) for size in tree.sizes)
+        return tuple(_single(domain, share, size, coins) for size in tree.sizes)
     split = shares(tree, averaging)
     mu, factor = finite_mu(whole), 1.0
     stds = [domain.sensitivity / (mu * math.sqrt(share)) for share in split]  # Delta_2 / mu_j
     for _ in range(60):
         noises = [_of_std(domain, factor * std, size) for std, size in zip(stds, tree.sizes, strict=True)]
-        composed = event(domain, noises)
+        composed = event(domain, noises, coins)
         if accountant.satisfies(composed, whole):
             return tuple(noises)
         paid = accountant.price(composed, accountant.tail_for(whole.delta, whole.epsilon)).mu
@@ -56,11 +56,11 @@ def calibrate(
     raise CalibrationError(f"no noise of {tree.levels} shufflers meets {budget}")
 
 
-def _single(domain: Domain, budget: ApproxDP, size: int) -> BinomialNoise:
+def _single(domain: Domain, budget: ApproxDP, size: int, coins: str) -> BinomialNoise:
     """Least noise of one level by itself."""
     if isinstance(domain, Bits):
-        return bit_noise(users=size, budget=budget)
-    return binomial_noise(sensitivity=domain.sensitivity, reach=domain.reach, dim=domain.dim, users=size, budget=budget)
+        return bits.calibrate(budget, size, 1, coins)
+    return vectors.calibrate(domain, budget, size, 1, "tight", coins)
 
 
 def _of_std(domain: Domain, std: float, size: int) -> BinomialNoise:
@@ -76,30 +76,35 @@ def _is_box(domain: Domain) -> bool:
     return domain.sensitivity >= domain.reach * math.sqrt(domain.dim) * (1 - 1e-12)
 
 
-def level_event(domain: Domain, noise: BinomialNoise, users: int | None = None) -> BinomialEvent:
+def level_event(domain: Domain, noise: BinomialNoise, users: int | None = None, coins: str = "device") -> BinomialEvent:
     """One level's view of `users` (a whole batch unless told).
 
     Encodings lie in {0, ..., ceil(s reach)}: in a box they never differ by more than sqrt(D) ceil(s reach) in l2,
     whatever the rounding, and that is a sure bound in place of A.3b's.
     """
-    if isinstance(domain, Bits):
-        return bit_event(noise, users)
     many = noise if users is None else replace(noise, users=users)
-    view = vectors.event(domain, many)
+    if isinstance(domain, Bits):
+        return bits.event(many, coins)
+    view = vectors.event(domain, many, coins)
     return replace(view, shift=view.reach * math.sqrt(view.dim), rounded=False) if _is_box(domain) else view
 
 
-def event(domain: Domain, noises: Sequence[BinomialNoise]) -> CompositionEvent:
+def event(domain: Domain, noises: Sequence[BinomialNoise], coins: str = "device") -> CompositionEvent:
     """All that is released about one user: a batch of every level."""
-    return CompositionEvent(events=tuple(level_event(domain, noise) for noise in noises))
+    return CompositionEvent(events=tuple(level_event(domain, noise, coins=coins) for noise in noises))
 
 
-def local_event(domain: Domain, noises: Sequence[BinomialNoise]) -> CompositionEvent:
+def local_event(
+    domain: Domain, noises: Sequence[BinomialNoise], coins: str = "device"
+) -> CompositionEvent | ClearEvent:
     """What all shufflers together see of one user: the counts for every level."""
+    if coins == "mixer":
+        return ClearEvent()
     return CompositionEvent(events=tuple(level_event(domain, noise, users=1) for noise in noises))
 
 
-def exposed(domain: Domain, noises: Sequence[BinomialNoise]) -> float:
+def exposed(domain: Domain, noises: Sequence[BinomialNoise], coins: str = "device") -> float:
     """The probability with which some shuffler is sure, of the level where it is largest."""
-    sure = (bits.exposed(noise) if isinstance(domain, Bits) else vectors.exposed(domain, noise) for noise in noises)
-    return max(sure)
+    if isinstance(domain, Bits):
+        return max(bits.exposed(noise, coins) for noise in noises)
+    return max(vectors.exposed(domain, noise, coins) for noise in noises)

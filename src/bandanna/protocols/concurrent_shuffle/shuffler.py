@@ -10,21 +10,26 @@ from itertools import pairwise
 import numpy as np
 
 from bandanna.accounting.calibration.binomial import BinomialNoise
+from bandanna.core.arrays import Bools
 from bandanna.core.domain import Domain
 from bandanna.core.shapes import Bits
-from bandanna.device import Messages
+from bandanna.device import Messages, NoiseSource
+from bandanna.device.levels import level_source
 from bandanna.errors import InvalidArgument
 from bandanna.protocols.concurrent_shuffle.views import Full, HeldLevels
-from bandanna.protocols.roles import Adding, Held, Mixer, same_replicates
+from bandanna.protocols.roles import Counting, Held, Mixer, batch_coins, same_replicates
 from bandanna.protocols.shuffle_binomial.shuffler import VectorMixer
 from bandanna.protocols.shuffle_bits.shuffler import BitMixer
 
 
 @dataclass(frozen=True, kw_only=True)
 class LevelMixer(Mixer):
-    """The k shufflers side by side; each has its own block of a message. A batch that is not full has no way out."""
+    """The k shufflers side by side; each has its own block of a message. A batch that is not full has no way out.
 
-    levels: tuple[Adding, ...]
+    Where shufflers draw the coins, each owes those of the users that it has, until its batch is full.
+    """
+
+    levels: tuple[Counting, ...]
 
     @property
     def length(self) -> int:
@@ -39,6 +44,16 @@ class LevelMixer(Mixer):
     def full(self, users: int) -> int:
         """How many levels have a full batch after so many users: sizes divide each other, so the lowest ones."""
         return 0 if not users else sum(users % size == 0 for size in self.sizes)
+
+    @property
+    def draws(self) -> bool:
+        """Whether shufflers draw the coins."""
+        return self.levels[0].coins == "mixer"
+
+    def unlikely(self, messages: Messages) -> Bools:
+        """Whose counts for some level an honest device hardly ever sends: (..., users, k dim) -> (..., users)."""
+        found = [level.unlikely(block) for level, block in zip(self.levels, self._blocks(messages), strict=True)]
+        return np.asarray(np.any(found, axis=0))
 
     def check_range(self, messages: Messages) -> None:
         """Every block by its level."""
@@ -55,7 +70,20 @@ class LevelMixer(Mixer):
         same_replicates(messages, held.totals[0].shape[:-1])
         pairs = zip(held.totals, self._blocks(messages), strict=True)
         totals = tuple(before + block.sum(axis=-2) for before, block in pairs)
-        return replace(held, users=held.users + messages.shape[-2], totals=totals)
+        more = messages.shape[-2]
+        owed = tuple(before + more for before in held.owed) if self.draws else held.owed
+        return HeldLevels(users=held.users + more, totals=totals, owed=owed)
+
+    def drawn(self, held: HeldLevels, source: NoiseSource) -> HeldLevels:
+        """The coins that full levels owe, each from a stream of its own; what is not owed is not drawn again."""
+        full = self.full(held.users)
+        if not self.draws or not any(held.owed[:full]):
+            return held
+        totals = list(held.totals)
+        for number, (level, owed) in enumerate(zip(self.levels[:full], held.owed[:full], strict=True)):
+            own = level_source(source, number)
+            totals[number] = totals[number] + batch_coins(level.noise, owed, totals[number].shape, own)
+        return replace(held, totals=tuple(totals), owed=(0,) * full + held.owed[full:])
 
     def close(self, held: HeldLevels) -> Full:
         """The totals of full batches, of none where the lowest is not full."""
@@ -81,10 +109,11 @@ class LevelMixer(Mixer):
         return (messages[..., start : start + dim] for start in range(0, self.length, dim))
 
 
-def mixer(domain: Domain, noises: Sequence[BinomialNoise]) -> LevelMixer:
+def mixer(domain: Domain, noises: Sequence[BinomialNoise], coins: str = "device") -> LevelMixer:
     """Shufflers for the levels' batches."""
     kind = BitMixer if isinstance(domain, Bits) else VectorMixer
-    return LevelMixer(domain=domain, levels=tuple(kind(domain=domain, least=one.users, noise=one) for one in noises))
+    levels = tuple(kind(domain=domain, least=one.users, noise=one, coins=coins) for one in noises)
+    return LevelMixer(domain=domain, levels=levels)
 
 
 def cuts(users: int, more: int, low: int) -> Iterator[tuple[int, int]]:

@@ -12,7 +12,8 @@ from bandanna.protocols.roles import Held
 class HeldLevels:
     """After `users` users: what each level's shuffler holds of its present batch; never published.
 
-    `owed`: of how many users the coins are not yet in it, since path="law" draws those of a batch when it is full.
+    `owed`: of how many users the coins are not yet in it, since path="law", and a mixer that draws them itself, draws
+    those of a batch when it is full.
     """
 
     users: int

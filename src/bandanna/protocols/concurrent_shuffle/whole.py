@@ -11,12 +11,15 @@ from bandanna.device.levels import level_source
 from bandanna.mechanisms.sources import NoiseSource
 from bandanna.protocols.concurrent_shuffle import law
 from bandanna.protocols.concurrent_shuffle.analyzer import TreeSums
+from bandanna.protocols.concurrent_shuffle.shuffler import LevelMixer
 from bandanna.protocols.roles import Held
 
 _CHUNK = 1 << 22  # numbers held at a time
 
 
-def prefixes(values: Floats, device: Levels, analyzer: TreeSums, source: NoiseSource, path: str) -> Floats:
+def prefixes(
+    values: Floats, device: Levels, mixer: LevelMixer, analyzer: TreeSums, source: NoiseSource, path: str
+) -> Floats:
     """Estimates after every user, (..., users, dim) -> the same shape; 0 before the first batch is full."""
     tree = analyzer.tree
     users, low = values.shape[-2], tree.sizes[0]
@@ -25,14 +28,16 @@ def prefixes(values: Floats, device: Levels, analyzer: TreeSums, source: NoiseSo
     if not filled:
         return estimates
     degrees = tree.degrees[1:filled]
-    released = [batches(values, level, device, analyzer, source, path) for level in range(filled)]
+    released = [batches(values, level, device, mixer, analyzer, source, path) for level in range(filled)]
     after = trees.prefixes(trees.averaged(released, degrees, analyzer.weights.own[:filled]), degrees)  # (..., N_1, dim)
     held = np.repeat(after, low, axis=-2)[..., : users - low + 1, :]  # an estimate stands until the next batch fills
     estimates[..., low - 1 :, :] = held
     return estimates
 
 
-def batches(values: Floats, level: int, device: Levels, analyzer: TreeSums, source: NoiseSource, path: str) -> Floats:
+def batches(
+    values: Floats, level: int, device: Levels, mixer: LevelMixer, analyzer: TreeSums, source: NoiseSource, path: str
+) -> Floats:
     """Releases of all full batches of a level, (..., users, dim) -> (..., N_j, dim), in chunks."""
     size, replicates, dim = analyzer.tree.sizes[level], values.shape[:-2], values.shape[-1]
     count = values.shape[-2] // size
@@ -46,7 +51,10 @@ def batches(values: Floats, level: int, device: Levels, analyzer: TreeSums, sour
             totals = law.totals(
                 domain.sealed(rows, clipped=np.zeros(rows.shape[:-2], dtype=np.int64)), noise, domain, source
             )
+            view = Held(users=size, numbers=totals)
         else:
-            totals = np.sum(device.levels[level].encode(rows, level_source(source, level)), axis=-2)
-        released[..., start:stop, :] = analyzer.release(level, Held(users=size, numbers=totals))
+            own, one = level_source(source, level), mixer.levels[level]
+            messages = device.levels[level].encode(rows, own)
+            view = one.close(one.drawn(one.add(one.empty(rows.shape[:-2]), messages), own))
+        released[..., start:stop, :] = analyzer.release(level, view)
     return released

@@ -9,16 +9,16 @@ from typing import ClassVar
 
 from bandanna.accounting.budgets import Budget
 from bandanna.accounting.calibration.binomial import BinomialNoise
-from bandanna.accounting.events import BinomialEvent
+from bandanna.accounting.events import BinomialEvent, ClearEvent
 from bandanna.core import require
 from bandanna.core.domain import Domain, Statistic
 from bandanna.core.estimate import Estimate
-from bandanna.device import Counts
+from bandanna.device import Counts, Rounded
 from bandanna.device.inversion import words_for
 from bandanna.errors import CommunicationWarning
 from bandanna.mechanisms.sources import Draws, NoiseSource
 from bandanna.protocols.base import BatchProtocol, stated_delta
-from bandanna.protocols.roles import enough
+from bandanna.protocols.roles import COINS, enough, shuffler_sees
 from bandanna.protocols.shuffle_binomial import law, privacy, randomizer
 from bandanna.protocols.shuffle_binomial.analyzer import VectorSum
 from bandanna.protocols.shuffle_binomial.encoding import largest_counts
@@ -33,9 +33,15 @@ class ShuffleBinomial(BatchProtocol):
     exchangeable.
     Privacy: Theorem A for Bin(B b, 1/2) with the price of rounding (`privacy`), within 2 % of the central mechanism's
     noise.
+
+    coins  "device": as above. "checked": the shuffler also refuses counts that honest devices hardly ever send, which
+           is priced (calibration.md A.9). "mixer": devices send rounded statistics, and the shuffler adds the
+           Bin(n b, 1/2) of all n users when it closes a batch. The same totals at the same price; but the shuffler sees
+           every statistic and is trusted to draw, and a hostile client cannot pass its choice off as coins.
     """
 
     noise: BinomialNoise
+    coins: str = "device"
 
     name: ClassVar[str] = "shuffle_binomial"
     trust: ClassVar[str] = "shuffle"
@@ -43,6 +49,7 @@ class ShuffleBinomial(BatchProtocol):
     def __post_init__(self) -> None:
         super().__post_init__()
         require.whole("batch", self.noise.users, least=2)
+        require.one_of("coins", self.coins, COINS)
 
     @classmethod
     def calibrate(
@@ -54,14 +61,18 @@ class ShuffleBinomial(BatchProtocol):
         participations: int = 1,
         calibration: str = "tight",
         bits_limit: float = 1e6,
+        coins: str = "device",
     ) -> ShuffleBinomial:
         """Least noise for batches of at least `batch` users (`tight`), or the paper's printed one (`paper`).
 
         Warns if a user's message would be longer than `bits_limit` bits.
         """
         limit = require.positive("bits_limit", bits_limit, infinite=True)
-        noise = privacy.calibrate(domain, budget, batch, participations, calibration)
-        protocol = cls(domain=domain, noise=noise, participations=participations, delta=stated_delta(budget))
+        require.one_of("coins", coins, COINS)
+        noise = privacy.calibrate(domain, budget, batch, participations, calibration, coins)
+        protocol = cls(
+            domain=domain, noise=noise, participations=participations, delta=stated_delta(budget), coins=coins
+        )
         if protocol.bits_per_user > limit:
             warnings.warn(
                 f"a user's message has {protocol.bits_per_user} bits, above the limit of {limit:.0f}",
@@ -78,35 +89,35 @@ class ShuffleBinomial(BatchProtocol):
     @property
     def event(self) -> BinomialEvent:
         """What the analyzer sees of one batch."""
-        return privacy.event(self.domain, self.noise)
+        return privacy.event(self.domain, self.noise, self.coins)
 
     @property
-    def local_event(self) -> BinomialEvent:
+    def local_event(self) -> BinomialEvent | ClearEvent:
         """What the shuffler sees of one user."""
-        return privacy.local_event(self.domain, self.noise)
+        return privacy.local_event(self.domain, self.noise, self.coins)
 
     @property
     def exposed(self) -> float:
         """How often the shuffler is sure."""
-        return privacy.exposed(self.domain, self.noise)
+        return privacy.exposed(self.domain, self.noise, self.coins)
 
     @property
     def observers(self) -> tuple[tuple[str, str], ...]:
-        """The shuffler is trusted to forget, and to add."""
+        """The shuffler is trusted to forget, and to add; perhaps to draw the noise."""
         return (
-            ("the shuffler", "every user's noisy counts"),
+            ("the shuffler", shuffler_sees(self.coins, "counts", "statistic")),
             ("the analyzer and everybody else", "the totals of a batch"),
         )
 
     @cached_property
-    def device(self) -> Counts:
+    def device(self) -> Counts | Rounded:
         """Integer counts."""
-        return randomizer.device(self.domain, self.noise)
+        return randomizer.device(self.domain, self.noise, self.coins)
 
     @cached_property
     def mixer(self) -> VectorMixer:
         """Forwards totals only."""
-        return VectorMixer(domain=self.domain, least=self.batch, noise=self.noise)
+        return VectorMixer(domain=self.domain, least=self.batch, noise=self.noise, coins=self.coins)
 
     @cached_property
     def analyzer(self) -> VectorSum:
@@ -116,16 +127,18 @@ class ShuffleBinomial(BatchProtocol):
     @property
     def bits_per_user(self) -> int:
         """One integer count per coordinate: as many bits as the largest count has."""
-        return sum(int(most).bit_length() for most in largest_counts(self.noise, self.domain))
+        return sum(int(most).bit_length() for most in largest_counts(self.noise, self.domain, self.coins))
 
     @property
     def unary_bits_per_user(self) -> int:
         """The same message as labelled bits, the paper's form."""
-        return int(sum(int(most) for most in largest_counts(self.noise, self.domain)))
+        return int(sum(int(most) for most in largest_counts(self.noise, self.domain, self.coins)))
 
     def draws(self, users: int) -> Draws:
-        """Coins on every number of every message."""
-        return Draws(words=users * self.domain.dim * words_for(self.noise.trials), numbers=users * self.domain.dim)
+        """Coins on every number of every message, or on every total."""
+        dim, each = self.domain.dim, words_for(self.noise.trials)
+        words = dim * words_for(users * self.noise.trials) if self.coins == "mixer" else users * dim * each
+        return Draws(words=words, numbers=users * dim)
 
     def std(self, users: int) -> float:
         """sqrt(n b p (1-p) + n/4) / s for n >= B users, rounding included."""

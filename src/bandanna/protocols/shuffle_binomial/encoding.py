@@ -41,6 +41,7 @@ def decode(totals: Ints, noise: BinomialNoise, domain: Domain) -> Floats:
     return np.asarray(centred / noise.scale + noise.users * domain.lower)
 
 
-def largest_counts(noise: BinomialNoise, domain: Domain) -> Ints:
-    """Largest count of each coordinate, noise included: also the number of bits in the unary form."""
-    return np.asarray(lattice.largest(noise.scale, domain).astype(np.int64) + noise.trials)
+def largest_counts(noise: BinomialNoise, domain: Domain, coins: str = "device") -> Ints:
+    """Largest count of each coordinate, a device's coins included: also the number of bits in the unary form."""
+    own = 0 if coins == "mixer" else noise.trials
+    return np.asarray(lattice.largest(noise.scale, domain).astype(np.int64) + own)

@@ -5,13 +5,15 @@ from __future__ import annotations
 from bandanna.accounting.calibration.binomial import BinomialNoise
 from bandanna.core.arrays import Bools, Ints
 from bandanna.core.domain import Domain
-from bandanna.device import Counts
+from bandanna.device import Counts, Rounded
 from bandanna.mechanisms.sources import NoiseSource
 from bandanna.protocols.shuffle_binomial.encoding import largest_counts
 
 
-def device(domain: Domain, noise: BinomialNoise) -> Counts:
-    """Integer counts: the encoded statistic plus Bin(b, p) per coordinate."""
+def device(domain: Domain, noise: BinomialNoise, coins: str = "device") -> Counts | Rounded:
+    """Integer counts: the encoded statistic plus Bin(b, p) per coordinate, or without if the mixer draws the coins."""
+    if coins == "mixer":
+        return Rounded(domain=domain, scale=noise.scale)
     return Counts(domain=domain, scale=noise.scale, trials=noise.trials, probability=noise.probability)
 
 

@@ -7,23 +7,20 @@ from functools import cached_property
 
 import numpy as np
 
-from bandanna.accounting.calibration.binomial import BinomialNoise
 from bandanna.core.arrays import Bools, Ints
+from bandanna.device import lattice
 from bandanna.mechanisms.sources import NoiseSource
-from bandanna.protocols.roles import Adding
-from bandanna.protocols.shuffle_binomial.encoding import largest_counts
+from bandanna.protocols.roles import Counting
 
 
 @dataclass(frozen=True, kw_only=True)
-class VectorMixer(Adding):
+class VectorMixer(Counting):
     """Adds the users' counts, coordinate by coordinate."""
 
-    noise: BinomialNoise
-
     @cached_property
-    def largest(self) -> Ints:
-        """ceil(s (upper - lower)) + b."""
-        return largest_counts(self.noise, self.domain)
+    def encoded(self) -> Ints:
+        """ceil(s (upper - lower))."""
+        return lattice.largest(self.noise.scale, self.domain).astype(np.int64)
 
 
 def shuffle_bits(bits: list[Bools], source: NoiseSource) -> list[Bools]:

@@ -6,12 +6,15 @@ import numpy as np
 
 from bandanna.accounting.calibration.binomial import BinomialNoise
 from bandanna.core.arrays import Bools, Ints
-from bandanna.device import Copies
+from bandanna.core.shapes import Bits
+from bandanna.device import Copies, Rounded
 from bandanna.mechanisms.sources import NoiseSource
 
 
-def device(noise: BinomialNoise) -> Copies:
-    """Ones among c copies of the bit and b fair bits."""
+def device(noise: BinomialNoise, coins: str = "device") -> Copies | Rounded:
+    """Ones among c copies of the bit and b fair bits, or among the copies alone if the mixer draws the fair ones."""
+    if coins == "mixer":
+        return Rounded(domain=Bits(), scale=noise.scale)
     return Copies(copies=int(noise.scale), trials=noise.trials)
 
 

@@ -6,18 +6,25 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bandanna.accounting.calibration.binomial import BinomialNoise
 from bandanna.core.arrays import Ints
-from bandanna.protocols.roles import Adding
+from bandanna.device import Messages
+from bandanna.protocols.roles import Counting, refuse
 
 
 @dataclass(frozen=True, kw_only=True)
-class BitMixer(Adding):
+class BitMixer(Counting):
     """Adds the users' ones."""
 
-    noise: BinomialNoise
-
     @property
-    def largest(self) -> Ints:
-        """c + b."""
-        return np.array([int(self.noise.scale) + self.noise.trials], dtype=np.int64)
+    def encoded(self) -> Ints:
+        """c."""
+        return np.array([int(self.noise.scale)], dtype=np.int64)
+
+    def check_range(self, messages: Messages) -> None:
+        """Without coins, all copies of a bit or none."""
+        super().check_range(messages)
+        if self.coins == "mixer":
+            copies = int(self.noise.scale)
+            refuse(
+                "messages", messages, (messages != 0) & (messages != copies), f"counts from 0 to {copies}: one of both"
+            )
