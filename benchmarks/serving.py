@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -106,6 +107,10 @@ class Server:
             cwd=Path(__file__).parents[1],
         )
         self.request = HEAD.format(kind=kind).encode() + b"content-length: %d\r\n\r\n" % len(BODY) + BODY
+        self.sockets: list[socket.socket] = []
+
+    def connect(self) -> None:
+        """When it is ready."""
         port = int(self._line())
         self.sockets = [socket.create_connection(("127.0.0.1", port)) for _ in range(CONNECTIONS)]
 
@@ -150,12 +155,13 @@ def _answer(connection: socket.socket) -> None:
 
 def measure() -> list[Ratio]:
     """The cheapest of interleaved rounds, after one to warm up."""
-    servers = {kind: Server(kind) for kind in KINDS}
-    try:
+    with ExitStack() as stack:
+        servers = {}
+        for kind in KINDS:
+            servers[kind] = server = Server(kind)
+            stack.callback(server.stop)
+            server.connect()
         rounds = [{kind: server.cost() for kind, server in servers.items()} for _ in range(1 + ROUNDS)][1:]
-    finally:
-        for server in servers.values():
-            server.stop()
     least = {kind: min(costs[kind] for costs in rounds) for kind in KINDS}
     promises = {"upload": 2 * least["bare"], "route": 3 * least["bare"], "starlette": None}
     names = {"upload": "an upload", "route": "a route", "starlette": "Starlette alone"}

@@ -12,6 +12,7 @@ from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from bandanna.roles.serving.bodies import LINGER_BYTES
 from bandanna.roles.serving.limits import Limits
 from bandanna.roles.serving.responses import canonical
 
@@ -42,7 +43,7 @@ class Connection(HttpToolsProtocol):
         if self.taken > self.limits.head and not self.transport.is_closing():
             if self.heading and self.begun is not None:
                 self.refuse(431, "head-too-large")
-            elif self.taken > self.limits.head + _FRAMING * self.limits.body:
+            elif self.taken > self.limits.head + _FRAMING * (self.limits.body + LINGER_BYTES):
                 self.abort()
 
     def on_message_begin(self) -> None:
