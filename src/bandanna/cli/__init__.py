@@ -14,6 +14,8 @@ from bandanna.cli.demo import demo
 from bandanna.cli.paper import paper
 from bandanna.cli.plan import plan
 from bandanna.cli.run import run
+from bandanna.cli.serve import serve
+from bandanna.cli.simulate_clients import simulate_clients
 from bandanna.cli.task import task
 
 app = typer.Typer(
@@ -29,6 +31,8 @@ app.command()(run)
 app.command()(paper)
 app.command("list")(algorithms)
 app.add_typer(task, name="task")
+app.command()(serve)
+app.command("simulate-clients")(simulate_clients)
 
 
 def _version(wanted: bool) -> None:

@@ -14,6 +14,8 @@ from bandanna.errors import BandannaError
 from bandanna.roles.analyzer import publication
 from bandanna.roles.analyzer.learner import Conflict, Learner
 from bandanna.roles.analyzer.tables import MIGRATION
+from bandanna.roles.analyzer.witnesses import Witnesses
+from bandanna.roles.calls import Calls
 from bandanna.roles.collector import tables as collecting
 from bandanna.roles.collector.collector import Closed, Collector
 from bandanna.roles.collector.pump import Plan, Pump
@@ -90,7 +92,7 @@ class AnalyzerRoutes:
         """What was spent, and for what."""
         self._check(request.path_params)
         view = await in_thread(self._learner.ledger_view)
-        return json_response({"task": self._task.id, "ledger": None if view is None else view.to_dict()})
+        return json_response({"task": self._task.id, "ledger": view})
 
     async def share(self, body: bytes, params: dict[str, str], headers: dict[bytes, bytes]) -> Any:
         """A mixer's totals of a batch."""
@@ -131,8 +133,8 @@ def _served(published: publication.Published) -> Response:
 class OwnCollector:
     """Of an analyzer that may see single reports: what its collector closes goes straight to the learner."""
 
-    def __init__(self, learner: Learner, rows: Database, secrets: Secrets) -> None:
-        self._learner, self._told = learner, -1
+    def __init__(self, learner: Learner, rows: Database, secrets: Secrets, witnesses: Witnesses) -> None:
+        self._learner, self._witnesses, self._told = learner, witnesses, -1
         task = learner.task
         self.collector = Collector(
             rows,
@@ -153,37 +155,44 @@ class OwnCollector:
         return self._learner.now.batches, self._learner.running
 
     def forward(self, closed: Closed) -> bytes | None:
-        """Released and learned from; its receipt."""
+        """Released and learned from; its receipt. None before the registrar was asked what it has seen."""
+        if not self._witnesses.seen:
+            return None
         taken = self._learner.take(closed.share, "analyzer", closed.epoch, closed.round)
         if taken.receipt is None:
             raise BandannaError("a share that is not all of its batch")
         return taken.receipt
 
 
-def build(task: Task, secrets: Secrets, *, database: str, log: Log) -> Any:
+def build(task: Task, secrets: Secrets, *, database: str, log: Log, verify_tls: Any = True) -> Any:
     """The application of a task's analyzer."""
     rows = open_database(database, role="analyzer", migrations=(MIGRATION + LEDGER_MIGRATION + collecting.MIGRATION,))
     rows.claim()
     opener = Opener(secrets.seal) if secrets.seal else None
     learner = Learner(rows, task, sign=partial(sign, secrets.sign), opener=opener)
     metrics, routes = Metrics(), AnalyzerRoutes(learner, rows, log)
-    own = OwnCollector(learner, rows, secrets) if task.mixers == 0 else None
+    registrar = Calls(task.url("registrar"), verify_tls=verify_tls)
+    witnesses = Witnesses(learner, registrar, sign=partial(sign, secrets.sign), log=log)
+    own = OwnCollector(learner, rows, secrets, witnesses) if task.mixers == 0 else None
     pump = None if own is None else Pump(own.collector, forward=own.forward, plan=own.plan, log=log)
     reports = None if own is None else CollectorRoutes(own.collector, task.id, metrics)
     released = metrics.gauge("publication", "Number of the publication in force.")
 
     async def start() -> None:
+        witnesses.start()
         if pump is not None:
             pump.start()
 
     async def stop() -> None:
         if pump is not None:
             await in_thread(pump.stop)
+        await in_thread(witnesses.stop)
         rows.close()
 
     def health() -> dict[str, Any]:
         released.set(learner.published.number)
-        return {"ok": pump is None or not pump.failing, "task": learner.progress.status}
+        fine = (pump is None or not pump.failing) and not learner.rolled_back
+        return {"ok": fine, "task": learner.progress.status, "rolled_back": learner.rolled_back}
 
     def status() -> dict[str, Any]:
         public = {"publication": learner.published.number, "status": learner.progress.status}

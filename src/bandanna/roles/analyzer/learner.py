@@ -6,6 +6,7 @@ task: running -> exhausted (the budget refuses) | finished (nothing more is rele
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -70,6 +71,7 @@ class Learner:
         check_deployable(self.policy)
         self._encoding = encoding_of()
         self._lock = threading.RLock()
+        self.rolled_back = False  # whether somebody has seen more than this database knows
         self.mixers = {0: ("analyzer",), 1: ("shuffler",), 2: ("helper", "shuffler")}[task.mixers]
         with database.transaction() as rows:
             if read(rows, self._encoding) is None:
@@ -125,6 +127,7 @@ class Learner:
         """A mixer's share of a round: stored, and when all are there, released and learned from."""
         share = check_share(loads(content), task=self.task.id, epoch=epoch, round_=round_, mixer=mixer)
         with self._lock:
+            self.check_witness(share.get("witness"))
             if (epoch, round_) < self.running:
                 return self._known(content, mixer, epoch, round_)
             if (epoch, round_) > self.running or self.progress.status != RUNNING:
@@ -140,6 +143,19 @@ class Learner:
             self.published = published
             self._see(after)
             return Taken(status=201 if outcome == "released" else 422, receipt=self.receipt(epoch, round_))
+
+    def check_witness(self, witness: Any) -> None:
+        """Refuse to go on if somebody has seen a publication that is not in this history: it was rolled back."""
+        if witness is None:
+            return
+        with self._database.reading() as rows:
+            known = publication.chain_of(rows, int(witness["number"]))
+        if known != witness["chain"]:
+            self.rolled_back = True
+        if self.rolled_back:
+            raise Conflict(
+                "rolled back", "publications were seen that this analyzer does not know: restore its database"
+            )
 
     def _store(self, rows: Transaction, share: Share, content: bytes) -> bool:
         """Keep a share; whether all of them are there."""
@@ -242,11 +258,20 @@ class Learner:
         often = getattr(self.policy, "spends", privacy).participations
         return Ledger(budget=privacy.budget, participations=often, store=TransactionStore(rows))
 
-    def ledger_view(self) -> Any:
-        """What may be shown of the ledger; None where nothing is promised."""
+    def ledger_view(self) -> dict[str, Any] | None:
+        """What may be shown of the ledger, for JSON; None where nothing is promised."""
         with self._database.reading() as rows:
             ledger = self._ledger(rows)
-            return None if ledger is None else ledger.view()
+            if ledger is None:
+                return None
+            view = ledger.view()
+        entries = [{"task": each.task, "batch": each.batch, "event": repr(each.event)} for each in view.releases]
+        return {
+            "budget": str(view.budget),
+            "participations": view.participations,
+            "spent": _finite(view.spent()),
+            "entries": entries,
+        }
 
     def _answers(self, rows: Transaction) -> tuple[Estimate, ...]:
         found = rows.execute("select estimate from answers where epoch = ? order by place", self.progress.epoch)
@@ -274,7 +299,7 @@ class Learner:
             "snapshot": self._encoding.dumps(self.policy.publish(after.state)),
             "answers": [self._encoding.dumps(answer) for answer in answers],
             "batches": [batch.to_dict() for batch in self._now(after).batches],
-            "spent": None if ledger is None else ledger.spent(),
+            "spent": _finite(None if ledger is None else ledger.spent()),
         }
         return publication.append(rows, document, self._sign, outcome=outcome, of=of, digests=digests or {})
 
@@ -290,3 +315,8 @@ class Learner:
         if known is None or known.get(mixer) != digest(content):
             raise Conflict("over", f"batch {epoch}, round {round_} is over, with other totals")
         return Taken(status=200, receipt=self.receipt(epoch, round_))
+
+
+def _finite(epsilon: float | None) -> float | None:
+    """What was spent, where it is a number: zCDP at delta 0 has none."""
+    return epsilon if epsilon is not None and math.isfinite(epsilon) else None

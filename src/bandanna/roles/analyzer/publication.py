@@ -59,6 +59,12 @@ def append(
     return made
 
 
+def chain_of(rows: Transaction, number: int) -> str | None:
+    """Of the publication of a number; None if there is none."""
+    found = rows.execute("select chain from releases where number = ?", number)
+    return None if not found else str(found[0][0])
+
+
 def digests(rows: Transaction, epoch: int, round_: int) -> dict[str, str] | None:
     """Of the shares that a round was released from; None if it never was."""
     query = "select digests from releases where epoch = ? and round = ? and outcome in ('released', 'burned')"

@@ -7,7 +7,7 @@ the deployment must learn what the simulator learns, bit for bit; else every use
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,6 +17,9 @@ import numpy as np
 from bandanna.core.coins import Coins, SecureCoins
 from bandanna.core.streams import Streams
 from bandanna.environments.base import Environment
+from bandanna.environments.one_client import OneClientPerRound
+from bandanna.environments.population import Population
+from bandanna.environments.random_play import random_play
 from bandanna.errors import BandannaError
 from bandanna.mechanisms.sources import NoiseSource, SecureNoise
 from bandanna.policies.base import Ask, Assigned, Frozen, Played
@@ -70,8 +73,8 @@ class Crowd:
         self.task, self._deployment, self._rounds, self._wait = task, deployment, rounds, wait
         self._progress, self._silent = progress, silent
         first = seed if task.seed is None else task.seed
-        streams = Streams([first])
-        world = environment.begin(streams)
+        self._environment, self._first = environment, first
+        world = environment.begin(Streams([first]))
         self.tally = Tally(checkpoints=checkpoints_for(rounds, min(rounds, 200)), n_seeds=1)
         self.seed = Seed(task.policy, world, self.tally, 0, "messages", False)
         self._secure, self._choosing = SecureNoise(), np.random.default_rng(first)
@@ -79,6 +82,13 @@ class Crowd:
         self._pool = ThreadPoolExecutor(max_workers=concurrency)
         self._view: View | None = None
         self._numbered = 0
+
+    @property
+    def random_play(self) -> float:
+        """What the regret of as many users would be if arms were chosen at random."""
+        env = self._environment
+        played = OneClientPerRound(population=env) if isinstance(env, Population) else env
+        return float(random_play(played, horizon=max(1, self.account.users), n_seeds=1, seed=self._first)[0])
 
     @property
     def regret(self) -> float:
@@ -128,7 +138,7 @@ class Crowd:
         if rows.arms is not None:
             self.account.actions += rows.arms.tolist()
         self.account.users += len(rows.rewards)
-        self._progress(len(rows.rewards))
+        self._progress(self.account.users)
 
     def _play(self, view: View, batch: Batch) -> bool:
         """One batch, all its rounds; whether it was whole."""
@@ -251,7 +261,23 @@ def _record(ticket: Ticket, number: int, version: int, body: bytes) -> bytes:
     ).to_bytes()
 
 
-def percentiles(latencies: Sequence[float]) -> Iterator[tuple[int, float]]:
-    """Milliseconds below which so many percent are."""
-    for share in (50, 90, 99):
-        yield share, 1000 * float(np.percentile(latencies, share)) if latencies else float("nan")
+def summary(crowd: Crowd) -> dict[str, Any]:
+    """What a crowd has seen, in numbers for people."""
+    account = crowd.account
+    latencies = account.latencies or [float("nan")]
+    told: dict[str, Any] = {
+        "users": account.users,
+        "reports acknowledged": account.acknowledged,
+        "reports per second": round(account.acknowledged / max(account.seconds, 1e-9), 1),
+        **{
+            f"latency, {share} % (ms)": round(1000 * float(np.percentile(latencies, share)), 1)
+            for share in (50, 90, 99)
+        },
+        "retries": account.retries,
+        "refused": ", ".join(f"{reason}: {count}" for reason, count in sorted(account.refused.items())) or "none",
+        "publications": account.publications[-1].number if account.publications else 0,
+        "regret": round(crowd.regret, 2),
+        "regret of random play": round(crowd.random_play, 2),
+        "seconds": round(account.seconds, 1),
+    }
+    return told

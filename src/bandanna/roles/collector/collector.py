@@ -18,6 +18,7 @@ from bandanna.wire.canonical import dumps, loads
 from bandanna.wire.plan import Batch, Round
 from bandanna.wire.record import FINAL, split
 from bandanna.wire.sealing import checksum
+from bandanna.wire.shares import write_share
 from bandanna.wire.ticket import agrees, refusal, ticket
 
 Fields = tuple[bytes, bytes, int, int, int, int, bytes]  # slot, mac, epoch, round, version, key_id, body
@@ -120,6 +121,7 @@ class Collector:
     def _forget(self, rows: Transaction, epoch: int) -> None:
         rows.execute("delete from reports where epoch = ?", epoch)
         rows.execute("delete from plans where epoch = ?", epoch)
+        rows.execute("delete from batches where epoch < ?", epoch - 20)  # receipts of long ago witness nothing new
         self._over[epoch] = self._fillings.pop(epoch)
         for old in sorted(self._over)[:-_KEPT]:
             del self._over[old]
@@ -248,17 +250,17 @@ class Collector:
             raise InvalidStatistic("reports", len(newest), f"one for each of {plan.slots} slots")
         bodies = [newest[place][1] for place in range(plan.slots)]
         views = closing.views(rows, plan, round_, bodies, self._finish)
-        return dumps(
-            {
-                "task": self._task_id,
-                "epoch": epoch,
-                "round": round_,
-                "mixer": self._name,
-                "count": plan.slots,
-                "checksum": checksum(slot for slot, _ in newest.values()),
-                "bad": 0,
-                "parts": views,
-            }
+        last = _last_receipt(rows)
+        return write_share(
+            task_id=self._task_id,
+            epoch=epoch,
+            round_=round_,
+            mixer=self._name,
+            count=plan.slots,
+            checksum=checksum(slot for slot, _ in newest.values()),
+            bad=0,
+            parts=views,
+            witness=None if last is None else (last["number"], last["chain"]),
         )
 
     def waiting(self) -> list[Closed]:
@@ -282,13 +284,12 @@ class Collector:
             query = "update batches set state = 'receipted', share = null, receipt = ? where epoch = ? and round = ?"
             rows.execute(query, receipt.decode(), epoch, round_)
             rows.execute("delete from reports where epoch = ? and round = ?", epoch, round_)
+        self._database.scrub()  # what was deleted is gone from the log of changes too
 
     def last_receipt(self) -> Any | None:
         """The newest, as a witness of what the analyzer has released."""
-        query = "select receipt from batches where state = 'receipted' order by epoch desc, round desc limit 1"
         with self._database.reading() as rows:
-            found = rows.execute(query)
-        return loads(found[0][0]) if found else None
+            return _last_receipt(rows)
 
     def progress(self) -> dict[str, Any]:
         """For whoever watches: public numbers."""
@@ -303,3 +304,10 @@ class Collector:
                 "of": 0 if filling is None else filling.plan.slots,
                 "closes_at": self.closes_at,
             }
+
+
+def _last_receipt(rows: Transaction) -> Any | None:
+    """The newest that the analyzer has signed; batches that it knew better have none."""
+    query = "select receipt from batches where state = 'receipted' order by epoch desc, round desc limit 20"
+    receipts = (loads(text) for (text,) in rows.execute(query))
+    return next((each for each in receipts if each["number"] >= 0), None)

@@ -6,7 +6,6 @@ from functools import partial
 from typing import Any
 
 from bandanna.device import SecureNoise
-from bandanna.protocols.kinds import PROTOCOLS  # noqa: F401 - mixers of all kinds must be known
 from bandanna.roles.calls import Calls
 from bandanna.roles.collector.collector import Collector
 from bandanna.roles.collector.pump import Pump
@@ -22,6 +21,7 @@ from bandanna.wire.keys import sign
 
 def build(task: Task, secrets: Secrets, *, database: str, log: Log, verify_tls: Any = True) -> Any:
     """The application of a task's shuffler."""
+    assert task.policy is not None  # what mixers are made of is known when the policy is loaded
     rows = open_database(database, role="shuffler", migrations=(MIGRATION,))
     rows.claim()
     metrics, source = Metrics(), SecureNoise()
@@ -32,7 +32,7 @@ def build(task: Task, secrets: Secrets, *, database: str, log: Log, verify_tls: 
         key=unpacked(secrets.ticket, 32),
         grace=float(task.content["grace"]),
         answered=task.content["close"] == "answered",
-        finish=lambda mixer, held: mixer.drawn(held, source) if hasattr(mixer, "drawn") else held,
+        finish=lambda mixer, held: mixer.drawn(held, source),
     )
     helper = Calls(task.url("helper"), verify_tls=verify_tls) if task.mixers == 2 else None
     shuffler = Shuffler(

@@ -9,9 +9,10 @@ from bandanna.errors import BandannaError
 from bandanna.roles.calls import Calls, Unreachable, signed
 from bandanna.roles.collector.collector import Closed, Collector
 from bandanna.roles.collector.pump import Plan
-from bandanna.wire.canonical import dumps, loads, packed
+from bandanna.wire.canonical import dumps, loads
+from bandanna.wire.jobs import Entry, write_job
 from bandanna.wire.keys import verify
-from bandanna.wire.plan import DTYPES, Batch
+from bandanna.wire.plan import DTYPES, Batch, Round
 
 
 class Shuffler:
@@ -56,11 +57,10 @@ class Shuffler:
 
     def forward(self, closed: Closed) -> bytes | None:
         """A closed round: the receipt, or None if it is stored and waits for another share."""
-        share = {**loads(closed.share), "witness": self._witness()}
-        content = dumps(share)
+        content = closed.share
         where = f"/tasks/{self._task}/batches/{closed.epoch}.{closed.round}"
         if self._helper is not None:
-            self._send_job(closed, share, where)
+            self._send_job(closed, where)
         status, answer, _ = self._analyzer.ask(
             "PUT", f"{where}/shares/shuffler", content, {"Signature": self._sign(content)}
         )
@@ -75,38 +75,25 @@ class Shuffler:
         self._number = None  # there is a newer plan
         return dumps(document["receipt"])
 
-    def _witness(self) -> Any:
-        last = self._collector.last_receipt()
-        return None if last is None or last["number"] < 0 else {"number": last["number"], "chain": last["chain"]}
-
     def _check_receipt(self, receipt: dict[str, Any]) -> None:
         plain = {name: value for name, value in receipt.items() if name != "signature"}
         if not verify(self._key, dumps(plain), receipt.get("signature")):
             raise Unreachable("a receipt that the analyzer has not signed")
 
-    def _send_job(self, closed: Closed, share: dict[str, Any], where: str) -> None:
+    def _send_job(self, closed: Closed, where: str) -> None:
         """The sealed seeds of a batch, with their tickets: a leader cannot invent users."""
         assert self._helper is not None
-        plan, entries = self._collector.entries(closed.epoch, closed.round)
+        plan, rows = self._collector.entries(closed.epoch, closed.round)
         wanted = plan.rounds[closed.round]
-        job = {
-            "task": self._task,
-            "batch": plan.to_dict(),
-            "round": closed.round,
-            "count": share["count"],
-            "checksum": share["checksum"],
-            "entries": [
-                [packed(slot), packed(mac), key_id, [packed(seed) for seed in _seeds(wanted, body)]]
-                for slot, mac, key_id, body in entries
-            ],
-        }
-        content = dumps(job)
+        entries = [Entry(slot, mac, key_id, _seeds(wanted, body)) for slot, mac, key_id, body in rows]
+        content = write_job(task_id=self._task, batch=plan, round_=closed.round, entries=entries)
         status, _, _ = self._helper.ask("PUT", f"{where}/job", content, {"Signature": self._sign(content)})
         if status not in (200, 201):
             raise Unreachable(f"the helper refuses batch {closed.epoch}: {status}")
 
 
-def _seeds(wanted: Any, body: bytes) -> list[bytes]:
+def _seeds(wanted: Round, body: bytes) -> tuple[bytes, ...]:
     """The sealed seeds of a record's body, one for each part that it reports for."""
     parts = wanted.parts[:1] if wanted.by_arm else wanted.parts
-    return [cut[DTYPES[part.dtype] * part.length :] for part, cut in zip(parts, wanted.cut(body), strict=True)]
+    pairs = zip(parts, wanted.cut(body), strict=True)
+    return tuple(cut[DTYPES[part.dtype] * part.length :] for part, cut in pairs)

@@ -1,0 +1,8 @@
+"""`python -m bandanna` is `bandanna`."""
+
+from __future__ import annotations
+
+from bandanna.cli import main
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,150 @@
+"""Roles as processes: one of them in this one, or all of a task's, each in its own."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from bandanna.core import require
+from bandanna.errors import BandannaError, InvalidArgument
+from bandanna.roles.serving import Log, serve
+from bandanna.tasks.document import Secrets, Task
+
+_BEGIN = 60.0  # seconds in which a role must answer
+
+
+def serve_role(
+    role: str,
+    task: Task,
+    *,
+    secrets: Path,
+    database: str,
+    host: str,
+    port: int | None = None,
+    cert: Path | None = None,
+    key: Path | None = None,
+    trust: Path | None = None,
+) -> None:
+    """Until SIGTERM or SIGINT."""
+    if role not in task.roles:
+        raise InvalidArgument("role", role, f"{', '.join(task.roles)}: this task has no {role}")
+    own, log = Secrets.read(secrets, role, task), Log(role)
+    number = port_of(task, role) if port is None else require.whole("port", port, least=0, most=65535)
+    app = _build(role, task, own, database, log, trust)
+    serve(app, host=host, port=number, cert=cert, key=key, log=log, ready=lambda at: log.say("ready", port=at))
+
+
+def _build(role: str, task: Task, own: Secrets, database: str, log: Log, trust: Path | None) -> Any:
+    verify_tls: Any = True
+    if trust is not None:
+        import ssl
+
+        verify_tls = ssl.create_default_context(cafile=str(trust))
+    if role == "registrar":
+        from bandanna.roles.registrar import app as registrar
+
+        return registrar.build(task, own, database, log=log)
+    if role == "helper":
+        from bandanna.roles.helper import app as helper
+
+        return helper.build(task, own, database, log=log)
+    if role == "shuffler":
+        from bandanna.roles.shuffler import app as shuffler
+
+        return shuffler.build(task, own, database=database, log=log, verify_tls=verify_tls)
+    from bandanna.roles.analyzer import app as analyzer
+
+    return analyzer.build(task, own, database=database, log=log, verify_tls=verify_tls)
+
+
+def port_of(task: Task, role: str) -> int:
+    """Of the role's address in the task."""
+    parts = urlsplit(task.url(role))
+    return parts.port or (443 if parts.scheme == "https" else 80)
+
+
+class Running:
+    """All roles of a task, as processes on this machine."""
+
+    def __init__(self, task: Task, folder: Path, *, database: str | None = None, host: str = "127.0.0.1") -> None:
+        self._task, self._folder, self._database, self._host = task, folder, database, host
+        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        self.logs: dict[str, Path] = {}
+
+    def start(self, role: str) -> None:
+        """A process for a role; its log goes to a file beside its database."""
+        if role in self.processes and self.processes[role].poll() is None:
+            return
+        where = self._database or str(self._folder / f"{role}.db")
+        log = self.logs[role] = self._folder / f"{role}.log"
+        command = [sys.executable, "-m", "bandanna", "serve", role, "--task", str(self._folder), "--db", where]
+        with log.open("ab") as out:
+            self.processes[role] = subprocess.Popen([*command, "--host", self._host], stdout=out, stderr=out)
+
+    def wait(self, role: str, seconds: float = _BEGIN) -> None:
+        """Until it answers."""
+        import httpx
+
+        end = time.monotonic() + seconds
+        url = f"http://{self._host}:{port_of(self._task, role)}/healthz"
+        while time.monotonic() < end:
+            if self.processes[role].poll() is not None:
+                told = self.logs[role].read_text().strip().splitlines()[-1:]
+                raise BandannaError(f"the {role} has ended: {' '.join(told)[:300]}")
+            try:
+                httpx.get(url, timeout=1.0, trust_env=False)
+                return
+            except httpx.HTTPError:
+                time.sleep(0.05)
+        raise BandannaError(f"the {role} does not answer at {url}")
+
+    def begin(self) -> None:
+        """All of them, and until they answer."""
+        for role in self._task.roles:
+            self.start(role)
+        for role in self._task.roles:
+            self.wait(role)
+
+    def stop(self) -> None:
+        """Ask all of them to end, mixers before the analyzer, and wait."""
+        for role in reversed(self._task.roles):
+            process = self.processes.get(role)
+            if process is not None and process.poll() is None:
+                process.send_signal(signal.SIGTERM)
+        for process in self.processes.values():
+            try:
+                process.wait(timeout=20)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+    def __enter__(self) -> Running:
+        self.begin()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+
+def serve_all(task: Task, folder: Path, *, database: str | None, host: str, say: Callable[[str], None]) -> None:
+    """All roles, until SIGTERM or SIGINT, or until one of them ends."""
+    ended = []
+    for each in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(each, lambda *_: ended.append(True))
+    with Running(task, folder, database=database, host=host) as running:
+        for role in task.roles:
+            say(f"{role:10} http://{host}:{port_of(task, role)}  log: {running.logs[role]}")
+        say("All roles answer. Stop them with Ctrl-C.")
+        while not ended:
+            time.sleep(0.1)
+            for role, process in running.processes.items():
+                if process.poll() is not None:
+                    raise BandannaError(
+                        f"the {role} has ended with code {process.returncode}: see {running.logs[role]}"
+                    )
