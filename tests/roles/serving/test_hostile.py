@@ -10,7 +10,7 @@ from contextlib import ExitStack
 import httpx
 import pytest
 
-from .running import Running, rest
+from .running import Running, rest, until
 
 POST = b"POST /tasks/t/reports HTTP/1.1\r\nhost: x\r\n"
 
@@ -26,16 +26,20 @@ def test_a_body_above_the_limit_is_refused(tight: Running) -> None:
                 assert answer.headers["connection"] == "close"
 
 
+def _send_on(connection: socket.socket, piece: bytes, seconds: float) -> None:
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        connection.sendall(piece)
+
+
 def test_no_more_is_read_than_the_limit(tight: Running) -> None:
     """A body without end is read for ever."""
     piece = b"200\r\n" + bytes(512) + b"\r\n"
     with tight.connect() as connection:
         connection.sendall(POST + b"transfer-encoding: chunked\r\n\r\n")
-        sent, begun = 0, time.monotonic()
+        begun = time.monotonic()
         with pytest.raises(OSError, match=r"reset|Broken pipe"):
-            while time.monotonic() - begun < 10:
-                connection.sendall(piece)
-                sent += len(piece)
+            _send_on(connection, piece, 10)
     assert time.monotonic() - begun < 5
 
 
@@ -65,8 +69,7 @@ def test_a_slow_head_is_refused(tight: Running) -> None:
         begun = time.monotonic()
         said = tight.raw(words)
         assert time.monotonic() - begun < 5
-        expected = b"HTTP/1.1 200" if words.endswith(b"\r\n\r\n") else b"HTTP/1.1 408"
-        assert said.startswith(expected) or (not words and said in (b"", said))
+        assert said.startswith(b"HTTP/1.1 200" if words.endswith(b"\r\n\r\n") else b"HTTP/1.1 408")
 
 
 def test_a_large_head_is_refused(tight: Running) -> None:
@@ -97,10 +100,10 @@ def test_a_client_that_does_not_read_is_cut_off(tight: Running) -> None:
 
 def test_a_flood_is_told_to_come_again(tight: Running) -> None:
     """More requests than the limit wait at once, or those within it are not answered."""
-    path = "/sleep/400"
 
     def ask(_: int) -> httpx.Response:
-        return httpx.post(tight.url + path, content=b"x", timeout=20, trust_env=False)
+        with tight.client() as client:
+            return client.post("/sleep/400", content=b"x")
 
     with ThreadPoolExecutor(12) as pool:
         answers = list(pool.map(ask, range(12)))
@@ -153,7 +156,9 @@ def test_what_is_not_http_is_refused(server: Running, words: bytes) -> None:
 
 def test_a_wish_to_speak_something_else_is_ignored(server: Running) -> None:
     """A request that asks for an upgrade is dropped, or what follows is taken for HTTP."""
-    said = server.raw(POST + b"connection: upgrade\r\nupgrade: websocket\r\ncontent-length: 3\r\n\r\n", b"abc", pause=0.1)
+    said = server.raw(
+        POST + b"connection: upgrade\r\nupgrade: websocket\r\ncontent-length: 3\r\n\r\n", b"abc", pause=0.1
+    )
     assert said.startswith(b"HTTP/1.1 ")
     assert said.count(b"HTTP/1.1 ") == 1
 
@@ -165,6 +170,18 @@ def test_requests_in_one_breath_are_answered_in_order(server: Running) -> None:
     lengths = [int(part.partition(b"}")[0]) for part in said.split(b'{"length":')[1:]]
     assert lengths == list(range(1, 20))
     assert b'"ok":true' in said
+
+
+@pytest.mark.parametrize("path", ["/nowhere", "/status", "/tasks/t"])
+def test_a_body_that_nobody_reads_is_passed_over(server: Running, path: str) -> None:
+    """After a request that is refused before its body was read, the connection is out of step."""
+    with server.connect() as connection:
+        connection.sendall(
+            b"POST %s HTTP/1.1\r\nhost: x\r\ncontent-length: 900000\r\n\r\n" % path.encode() + bytes(900_000)
+        )
+        assert until(connection, b"}").startswith(b"HTTP/1.1 40")
+        connection.sendall(POST + b"content-length: 3\r\n\r\nabc")
+        assert until(connection, b"}").endswith(b'{"length":3}')
 
 
 def test_a_client_that_leaves_is_counted(server: Running) -> None:

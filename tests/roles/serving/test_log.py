@@ -21,7 +21,15 @@ def test_a_line_is_json() -> None:
     log.say("stopped")
     first, second = map(json.loads, stream.getvalue().splitlines())
     assert first.pop("time").endswith("Z")
-    facts = {"epoch": 3, "seconds": 0.25, "exact": True, "previous": None, "type": "ApproxDP", "rho": "inf", "users": 20}
+    facts = {
+        "epoch": 3,
+        "seconds": 0.25,
+        "exact": True,
+        "previous": None,
+        "type": "ApproxDP",
+        "rho": "inf",
+        "users": 20,
+    }
     assert first == {"role": "analyzer", "event": "released", **facts}
     assert second["event"] == "stopped"
 
@@ -36,7 +44,8 @@ def test_nobody_can_be_named(key: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "value", ["127.0.0.1", "at 10.1.2.3:80", "::1", "2001:db8:0:1", "a\nb", "ü", '"', "x" * 121, b"bytes", [1], {"a": 1}]
+    "value",
+    ["127.0.0.1", "at 10.1.2.3:80", "::1", "2001:db8:0:1", "a\nb", "ü", '"', "x" * 121, b"bytes", [1], {"a": 1}],
 )
 def test_values_are_numbers_or_short_texts(value: object) -> None:
     """An address, a body or a second line enters the log as a value."""

@@ -69,7 +69,9 @@ def test_only_what_is_marked_is_sent() -> None:
         Refused(200, "x")
 
 
-@pytest.mark.parametrize("body", [b"", b"{", b'{"a":1,"a":2}', b"NaN", b"[1e999999", b"\xff", b"[" * 100_000, b"1" * 5000])
+@pytest.mark.parametrize(
+    "body", [b"", b"{", b'{"a":1,"a":2}', b"NaN", b"[1e999999", b"\xff", b"[" * 100_000, b"1" * 5000]
+)
 def test_json_of_clients_is_strict(body: bytes) -> None:
     """A body that is not JSON, or not the same JSON for everybody, is taken or raises something else."""
     with pytest.raises(Refused) as caught:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import tempfile
 from pathlib import Path
 
 import psycopg
@@ -79,7 +80,7 @@ def test_a_failing_statement(database: Database) -> None:
     assert words(database) == ["a", "b"]
 
 
-def test_a_read_only_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_read_only_folder(tmp_path: Path) -> None:
     """In a place where nothing can be written, an error is not ours; or a repaired place is still refused."""
     nobody = account()  # root may write anywhere: then it is somebody else who tries
     open_database(str(tmp_path / "other.db"), role="things", migrations=[TABLE]).close()  # all modules are loaded
@@ -89,8 +90,7 @@ def test_a_read_only_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
             os.setgroups([])
             os.setgid(nobody["group"])
             os.setuid(nobody["user"])
-        os.chdir("place")
-        database = open_database("x.db", role="things", migrations=[TABLE])
+        database = open_database(str(place / "x.db"), role="things", migrations=[TABLE])
         with database.transaction() as transaction:
             transaction.execute(ADD, 1, None)
 
@@ -98,18 +98,15 @@ def test_a_read_only_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         with pytest.raises(StorageFailed, match=r"x\.db failed: .*; .*folder"):
             attempt()
 
-    monkeypatch.chdir(tmp_path)
-    for folder in (tmp_path, *tmp_path.parents[:2]):
-        folder.chmod(0o755)
-    place = tmp_path / "place"
-    place.mkdir()
-    if nobody:
-        os.chown(place, nobody["user"], nobody["group"])
-    assert in_a_fork(attempt) == ["done"]
-    place.chmod(0o555)
-    assert in_a_fork(refused) == ["done"]
-    place.chmod(0o755)
-    assert in_a_fork(attempt) == ["done"]
+    with tempfile.TemporaryDirectory() as name:  # which others can reach, unlike pytest's
+        place = Path(name)
+        if nobody:
+            os.chown(place, nobody["user"], nobody["group"])
+        assert in_a_fork(attempt) == ["done"]
+        place.chmod(0o555)
+        assert in_a_fork(refused) == ["done"]
+        place.chmod(0o755)
+        assert in_a_fork(attempt) == ["done"]
 
 
 def test_places_that_cannot_be(tmp_path: Path) -> None:

@@ -143,16 +143,30 @@ def test_readers_and_a_writer_at_once(counting: Database, url: str) -> None:
 
 
 def test_what_is_deleted_is_overwritten(tmp_path: Path) -> None:
-    """A deleted report can still be read in the file, or in its log after the database was closed."""
+    """A deleted report can still be read in the file or its log, after it was scrubbed or closed."""
     database = open_database(str(tmp_path / "x.db"), role="things", migrations=[TABLE])
     secret = b"a report that nobody may read any more" * 3
     with database.transaction() as transaction:
         transaction.many("insert into things (body) values (?)", [(secret,)] * 200)
     with database.transaction() as transaction:
         transaction.execute("delete from things")
+
+    def readable() -> bool:
+        return any(secret[:20] in file.read_bytes() for file in tmp_path.iterdir())
+
+    assert readable()
+    with database.reading() as transaction:
+        transaction.execute("select count(*) from things")
+        assert not database.scrub()  # a reader is in the way, and nobody waits
+    assert database.scrub()
+    assert not readable()
+    with database.transaction() as transaction:
+        transaction.many("insert into things (body) values (?)", [(secret,)] * 200)
+        assert transaction.execute("pragma busy_timeout") == [(30_000,)]
+    with database.transaction() as transaction:
+        transaction.execute("delete from things")
     database.close()
-    for file in tmp_path.iterdir():
-        assert secret[:20] not in file.read_bytes()
+    assert not readable()
 
 
 def test_files_are_their_owners(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 _TICK = 0.1  # seconds between two looks at the clock
 _LINGER = 2.0  # seconds in which a refused client may still send, so that it reads why
+LINGER_BYTES = 1 << 20  # and how much; a client that sends more before it reads may find the connection reset
 
 
 class Gone(Exception):
@@ -92,9 +93,9 @@ class Bodies:
 
     async def linger(self, receive: Receive) -> None:
         """Read on for a moment and forget it: a connection closed on unread bytes takes the answer with it."""
-        left = self.limits.body
+        left = LINGER_BYTES
         try:
-            async with asyncio.timeout(min(_LINGER, self.limits.seconds)):
+            async with asyncio.timeout(_LINGER):
                 while left > 0:
                     message = await receive()
                     if message["type"] != "http.request" or not message.get("more_body", False):

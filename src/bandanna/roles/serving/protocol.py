@@ -6,11 +6,13 @@ import asyncio
 import socket
 import struct
 from collections.abc import Callable
+from contextlib import suppress
 from http import HTTPStatus
 from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from bandanna.roles.serving.bodies import LINGER_BYTES
 from bandanna.roles.serving.limits import Limits
 from bandanna.roles.serving.responses import canonical
 
@@ -41,7 +43,7 @@ class Connection(HttpToolsProtocol):
         if self.taken > self.limits.head and not self.transport.is_closing():
             if self.heading and self.begun is not None:
                 self.refuse(431, "head-too-large")
-            elif self.taken > self.limits.head + _FRAMING * self.limits.body:
+            elif self.taken > self.limits.head + _FRAMING * (self.limits.body + LINGER_BYTES):
                 self.abort()
 
     def on_message_begin(self) -> None:
@@ -88,7 +90,7 @@ class Connection(HttpToolsProtocol):
     def abort(self) -> None:
         """Close now, and let the kernel forget what was not taken."""
         own = self.transport.get_extra_info("socket")
-        if own is not None:
+        with suppress(OSError, AttributeError):  # closed already
             own.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.transport.abort()
 

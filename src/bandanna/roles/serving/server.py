@@ -105,11 +105,16 @@ class _Server(uvicorn.Server):
     async def on_tick(self, counter: int) -> bool:
         """Ten times a second; connections are looked at once."""
         if counter % 10 == 0:
-            now = asyncio.get_running_loop().time()
-            for connection in list(self.server_state.connections):
+            self._expire(asyncio.get_running_loop().time())
+        return await super().on_tick(counter)
+
+    def _expire(self, now: float) -> None:
+        for connection in list(self.server_state.connections):
+            try:
                 if isinstance(connection, Connection):
                     connection.expire(now)
-        return await super().on_tick(counter)
+            except Exception as error:  # one connection stops no server
+                self._log.say("unhandled", type=type(error).__name__, place=place(error))
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Finish what runs."""

@@ -123,6 +123,10 @@ class Database(ABC):
         """To read: the database as it was at the first statement; waits for no writer."""
         return self._reading()
 
+    def scrub(self) -> bool:
+        """Overwrite what was deleted in logs, too; False if that must wait: for readers, or for a server's own time."""
+        return False
+
     def close(self) -> None:
         """Let go of everything; the claim, too. Transactions that are open are undone."""
         self._finish()

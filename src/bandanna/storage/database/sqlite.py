@@ -59,6 +59,13 @@ class SQLiteDatabase(Database):
             if not self._lock.taken():
                 raise BandannaError(f"{self.name} is served by another process: stop it first")
 
+    def scrub(self) -> bool:
+        """The log is moved into the file, where deleted rows are overwritten, and emptied."""
+        self._usable("scrub")
+        with self._alone:
+            link = self._writer
+            return isinstance(link, SQLiteLink) and link.scrubbed()
+
     def close(self) -> None:
         """What is written moves from the log into the file, if nobody else has it open."""
         super().close()
@@ -133,6 +140,17 @@ class SQLiteLink(Link):
             self._sql.executemany(sql, rows)
         except sqlite3.Error as error:
             raise _failed(self._name, error) from error
+
+    def scrubbed(self) -> bool:
+        """Whether the log could be emptied; readers are not waited for."""
+        with _errors(self._name):
+            ((patience,),) = self._sql.execute("pragma busy_timeout").fetchall()
+            self._sql.execute("pragma busy_timeout = 0")
+            try:
+                ((busy, _, _),) = self._sql.execute("pragma wal_checkpoint(truncate)").fetchall()
+            finally:
+                self._sql.execute(f"pragma busy_timeout = {patience}")
+        return not busy
 
     def commit(self) -> None:
         """Synced when it returns."""

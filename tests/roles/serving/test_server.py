@@ -1,0 +1,177 @@
+"""A process that serves: how it starts and how it ends."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+import time
+from contextlib import ExitStack
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import httpx
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+
+import bandanna
+from bandanna.errors import InvalidArgument
+from bandanna.roles.serving import Log, serve
+
+from .running import rest, running, until
+
+SLOW = b"GET /sleep/%d HTTP/1.1\r\nhost: x\r\n\r\n"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_what_runs_is_finished(tmp_path: Path, number: int) -> None:
+    """A server that is told to stop drops a request, takes new ones, forgets its role, or does not exit with 0."""
+    with running(tmp_path) as server, server.connect() as busy, server.connect() as idle:
+        busy.sendall(SLOW % 1200)
+        idle.sendall(b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n")
+        assert until(idle, b"}").startswith(b"HTTP/1.1 200 ")
+        time.sleep(0.2)
+        server.process.send_signal(number)
+        time.sleep(0.4)
+        with pytest.raises(ConnectionRefusedError):
+            server.connect()
+        assert rest(idle) == b""
+        said = rest(busy)
+        assert said.startswith(b"HTTP/1.1 200 ")
+        assert said.endswith(b'{"slept":true}')
+        assert server.stop() == 0
+        assert [line["event"] for line in server.lines()] == [
+            "started",
+            "serving",
+            "stopping",
+            "role stopped",
+            "stopped",
+        ]
+
+
+def test_what_does_not_end_is_given_up(tmp_path: Path) -> None:
+    """A request that runs too long keeps a server from stopping, or is not answered."""
+    with running(tmp_path, limits={"drain": 0.5}) as server, server.connect() as busy:
+        busy.sendall(SLOW % 60_000)
+        time.sleep(0.2)
+        begun = time.monotonic()
+        assert server.stop() == 0
+        assert time.monotonic() - begun < 5
+        said = rest(busy)
+        assert said.startswith(b"HTTP/1.1 503 ")
+        assert said.endswith(b'"reason":"stopping"}')
+        assert server.lines()[-1]["event"] == "stopped"
+
+
+def test_uploads_under_way_are_all_answered(tmp_path: Path) -> None:
+    """Of uploads that were accepted when the signal came, one gets no answer."""
+    with running(tmp_path) as server, ExitStack() as stack:
+        connections = [stack.enter_context(server.connect()) for _ in range(20)]
+        for connection in connections:
+            connection.sendall(b"POST /sleep/900 HTTP/1.1\r\nhost: x\r\ncontent-length: 1\r\n\r\nx")
+        time.sleep(0.2)
+        assert server.metric("in_flight") == 21  # and the one that asks
+        assert server.stop() == 0
+        assert all(rest(connection).startswith(b"HTTP/1.1 201 ") for connection in connections)
+
+
+def test_a_role_that_cannot_start_says_why(tmp_path: Path) -> None:
+    """A failed start serves, exits with 0, or does not say what is wrong to whoever started it."""
+    with running(tmp_path, start="fails") as server:
+        assert server.port == 0
+        assert server.stop() == 1
+    assert "db = 'nowhere' is not allowed: a database that is there" in server.errors.read_text()
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """Signed by itself, for the loopback address."""
+    folder = tmp_path_factory.mktemp("tls")
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "a role")])
+    now = datetime.now(UTC)
+    places = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
+    certificate = (
+        x509.CertificateBuilder(subject_name=name, issuer_name=name, public_key=key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=1))
+        .add_extension(places, critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    (folder / "cert.pem").write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
+    form = serialization.PrivateFormat.PKCS8
+    plain = key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption())
+    (folder / "key.pem").write_bytes(plain)
+    return folder / "cert.pem", folder / "key.pem"
+
+
+def test_tls(tmp_path: Path, certificate: tuple[Path, Path]) -> None:
+    """With a certificate a server speaks no TLS, or speaks without it, or does not stop as others do."""
+    cert, key = certificate
+    context = ssl.create_default_context(cafile=str(cert))
+    with running(tmp_path, cert=str(cert), key=str(key)) as server:
+        with server.client(verify=context) as client:
+            assert client.get("/healthz").status_code == 200
+            assert client.post("/tasks/t/reports", content=bytes(5000)).json() == {"length": 5000}
+        with pytest.raises(httpx.ConnectError), server.client(verify=True) as client:
+            client.get("/healthz")
+        assert not server.raw(b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n").startswith(b"HTTP")
+        assert server.stop() == 0
+        assert [line["event"] for line in server.lines()] == [
+            "started",
+            "serving",
+            "stopping",
+            "role stopped",
+            "stopped",
+        ]
+        assert server.lines()[1]["tls"] is True
+
+
+async def nothing(scope: object, receive: object, send: object) -> None:
+    """An application that is never asked."""
+
+
+def test_bad_arguments_are_named(tmp_path: Path, certificate: tuple[Path, Path]) -> None:
+    """A port, host or certificate that cannot be used is not named."""
+    options = {"host": "127.0.0.1", "port": 0, "cert": None, "key": None, "log": Log("x")}
+    with socket.create_server(("127.0.0.1", 0)) as other, pytest.raises(InvalidArgument, match=r"port = .* free"):
+        serve(nothing, **{**options, "port": other.getsockname()[1]})  # type: ignore[arg-type]
+    with pytest.raises(InvalidArgument, match="port"):
+        serve(nothing, **{**options, "port": 70_000})  # type: ignore[arg-type]
+    with pytest.raises(InvalidArgument, match="host"):
+        serve(nothing, **{**options, "host": "no such host"})  # type: ignore[arg-type]
+    with pytest.raises(InvalidArgument, match="key"):
+        serve(nothing, **{**options, "cert": certificate[0]})  # type: ignore[arg-type]
+    (tmp_path / "nothing.pem").write_text("nothing")
+    with pytest.raises(InvalidArgument, match=r"nothing\.pem"):
+        serve(nothing, **{**options, "cert": tmp_path / "nothing.pem", "key": certificate[1]})  # type: ignore[arg-type]
+
+
+def test_without_the_extra_its_name_is_said() -> None:
+    """Without starlette or uvicorn the error does not name the extra, or what needs neither cannot be imported."""
+    code = """
+import sys
+from bandanna.errors import MissingExtra
+from bandanna.roles.serving import Limits, Log, Metrics, Refused, Route, Upload, in_thread, safe
+loaded = {"starlette", "uvicorn", "uvloop", "httptools"} & set(sys.modules)
+assert not loaded, loaded
+sys.modules[sys.argv[1]] = None
+for name in ("serve", "application"):
+    try:
+        exec(f"from bandanna.roles.serving import {name}")
+    except MissingExtra as error:
+        assert "bandanna[serve]" in str(error)
+        print(name)
+"""
+    environment = {**os.environ, "PYTHONPATH": str(Path(bandanna.__file__).parents[1])}
+    for module, names in (("starlette", "serve\napplication\n"), ("uvicorn", "serve\n")):
+        command = [sys.executable, "-c", code, module]
+        said = subprocess.run(command, capture_output=True, text=True, env=environment)
+        assert (said.stdout, said.stderr) == (names, "")
