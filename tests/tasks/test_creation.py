@@ -59,6 +59,25 @@ def test_arms_that_are_planned_with_are_needed(name: str) -> None:
         create({table: given for table, given in of(name).items() if table != "arms"})
 
 
+@pytest.mark.parametrize(
+    ("name", "argument", "value"),
+    [
+        ("GOPE", "reward_std", 1e308),
+        ("GOPE", "reward_std", 1e-300),
+        ("LDP-DPE", "sigma", 1e308),
+        ("GLM-UCB", "dim", 10**15),
+        ("LinTS-LDP", "reward_std", 2**31),
+        ("UCB1", "n_arms", 10**9),
+        ("UCB1", "horizon", 10**13),
+    ],
+)
+def test_what_no_number_can_hold_is_refused(name: str, argument: str, value: float) -> None:
+    """An argument that overflows, divides by zero or fills the memory ends in another error than ours."""
+    given = of(name)
+    with pytest.raises(BandannaError, match="policy"):
+        create({**given, "policy": {**given["policy"], argument: value}}, expect=False)
+
+
 @pytest.mark.parametrize("mixers", [0, 1, 2])
 @pytest.mark.parametrize(("trust", "name"), [(trust, name) for trust, names in TRUSTED.items() for name in names])
 def test_every_trust_model_has_its_mixers(trust: str, name: str, mixers: int) -> None:

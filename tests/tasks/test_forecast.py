@@ -67,6 +67,8 @@ def test_arms_that_stay_are_simulated_as_such() -> None:
         ("LinUCB", {"dim": 2, "horizon": 10**4}),
         ("UCB1", {"n_arms": 2, "horizon": 10**5}),
         ("GLM-UCB", {"dim": 2, "horizon": 10**5}),
+        ("DPE", {"dim": 2, "horizon": 3000, "clients": 2**31}),
+        ("DPE", {"dim": 2, "horizon": 3000, "alpha": 3}),
     ],
 )
 def test_what_takes_too_long_is_not_begun(name: str, arguments: dict[str, int]) -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from bandanna.core import require
 from bandanna.core.tables import inside, read_toml
@@ -39,8 +42,9 @@ def _created(want: Wanted, expect: bool, keys: Keys | None) -> tuple[Task, list[
     policy = policy_of(want)
     mixers, max_age, arms = mixers_of(want, policy), max_age_of(want, policy), arms_of(want, policy)
     urls, schema = urls_of(want, mixers), schema_of(want, policy)
-    calibrate(policy)
-    batches = first_batches(policy, arms, mixers=mixers, seeded=want.seed is not None)
+    with _numbers():
+        calibrate(policy)
+        batches = first_batches(policy, arms, mixers=mixers, seeded=want.seed is not None)
     sealed = any(part.form == "sealed" for batch in batches for each in batch.rounds for part in each.parts)
     keys = Keys.drawn(mixers=mixers, sealed=sealed) if keys is None else keys
     content = content_of(
@@ -64,6 +68,19 @@ def _created(want: Wanted, expect: bool, keys: Keys | None) -> tuple[Task, list[
     task = Task.made(content)
     task = Task.from_bytes(task.document, task.id)  # as every party will have it
     return task, [keys.of(role, task) for role in task.roles]
+
+
+@contextmanager
+def _numbers() -> Iterator[None]:
+    """What floats or the memory cannot hold is refused as any other argument."""
+    try:
+        with np.errstate(all="ignore"):
+            yield
+    except BandannaError:
+        raise
+    except (ArithmeticError, MemoryError, ValueError) as error:
+        said = f"{type(error).__name__}: {error}"
+        raise BandannaError(f"policy: its first batches cannot be planned with these numbers ({said})") from error
 
 
 def write(folder: str | PathLike[str], task: Task, secrets: Sequence[Secrets]) -> None:

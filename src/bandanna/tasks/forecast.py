@@ -50,16 +50,16 @@ def forecast(policy: Policy[Any], arms: FixedArms | None = None) -> dict[str, An
     env, rounds = world_for(policy, arms), policy.horizon
     if env is None or rounds is None or _releases(policy, rounds) > _RELEASES:
         return None
-    numbers = rounds * (env.n_arms * env.dim + _OTHER)
+    numbers = (rounds + _clients(policy)) * (env.n_arms * env.dim + _OTHER)
     seeds = next((each for each in _SEEDS if each * numbers <= _NUMBERS), None)
     if seeds is None:
         return None
     try:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore", ClippingWarning)  # of a world that the policy's user did not choose
             regret = simulate(policy, env, n_seeds=seeds, checkpoints=1, path="law").final_regret
             idle = random_play(_rounds_of(env), horizon=rounds, n_seeds=seeds)
-    except BandannaError:  # a world that does not fit after all
+    except (BandannaError, ArithmeticError, MemoryError, ValueError):  # a world that does not fit after all
         return None
     found = {
         "regret": float(np.mean(regret)),
@@ -108,6 +108,13 @@ def _releases(policy: Policy[Any], rounds: int) -> int:
         isinstance(policy, GLMPolicy) and not isinstance(policy, Batched)
     )
     return rounds if every else 1
+
+
+def _clients(policy: Policy[Any]) -> int:
+    """How many people the last phase asks, where clients answer for many rounds."""
+    if not isinstance(policy, PhasedElimination):
+        return 0
+    return policy.clients or math.ceil(2 ** min(policy.alpha * policy.phases, 60.0))
 
 
 def _described(env: Environment) -> str:

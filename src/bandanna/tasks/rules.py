@@ -17,6 +17,7 @@ from bandanna.tasks.batches import check_deployable
 from bandanna.tasks.toml import Wanted, default_url
 
 _MIXED = ("shuffle", "concurrent")  # trust models with mixers
+_ARMS, _ROUNDS = 100_000, 10**12
 
 
 def policy_of(want: Wanted) -> Policy[Any]:
@@ -41,8 +42,8 @@ def policy_of(want: Wanted) -> Policy[Any]:
     policy: Policy[Any] = make_from("policy", want.algorithm, given)
     if entry.trust == "none" and want.participations > 1:
         policy = replace(policy, privacy=replace(policy.privacy, participations=want.participations))  # type: ignore[type-var]
-    if policy.horizon is None:
-        raise InvalidArgument("policy.horizon", None, "a number of rounds")
+    if policy.horizon is None or policy.horizon > _ROUNDS:
+        raise InvalidArgument("policy.horizon", policy.horizon, f"a number of rounds, at most {_ROUNDS:,}")
     with inside("policy."):
         check_deployable(policy)
     return policy
@@ -84,7 +85,10 @@ def max_age_of(want: Wanted, policy: Policy[Any]) -> int:
 
 def arms_of(want: Wanted, policy: Policy[Any]) -> FixedArms | None:
     """Those that stay."""
-    named, counted = isinstance(want.arms, list), getattr(policy, "n_arms", None) is not None
+    count = getattr(policy, "n_arms", None)
+    named, counted = isinstance(want.arms, list), count is not None
+    if count is not None and count > _ARMS:
+        raise InvalidArgument("policy.n_arms", count, f"at most {_ARMS:,}: the document names every arm")
     if want.arms is not None and named != counted:
         allowed = "names alone: its arms have no features" if counted else "with features = { name = [numbers], ... }"
         raise InvalidArgument("arms", want.arms, f"{want.algorithm} takes them {allowed}")

@@ -365,6 +365,27 @@ def test_keys_are_announced_used_and_deleted(db: Database) -> None:
     assert "secret" not in json.dumps(keys.public())
 
 
+def test_what_was_deleted_is_nowhere_in_the_files(file: Database, tmp_path: Path) -> None:
+    """False if whoever steals the file later could open seeds of a deleted key, or see who was in a receipted batch."""
+
+    def content() -> bytes:
+        return b"".join(path.read_bytes() for path in tmp_path.iterdir())
+
+    keys = Keyring(file, first=(SEAL, SEAL_PUBLIC), delay=0)
+    for _ in range(2):
+        keys.rotate()
+    with file.reading() as transaction:
+        ((secret,),) = transaction.execute("select secret from keys where id = 1")
+    users, one = Users(plain()), helper(file, keyring=keys)
+    give(one, users)
+    assert secret.encode() in content()
+    assert users.slots[0] in content()
+    keys.delete(1)
+    one.answered(0, 0, 201, RECEIPT)
+    assert secret.encode() not in content()
+    assert not any(slot in content() for slot in users.slots)
+
+
 def test_there_are_256_keys(file: Database) -> None:
     """False if a key could get a number that records cannot name."""
     keys = Keyring(file, first=(SEAL, SEAL_PUBLIC), delay=0)

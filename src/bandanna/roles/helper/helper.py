@@ -102,6 +102,8 @@ class Helper:
                 number, chain = receipt.get("number"), receipt.get("chain")
                 if type(number) is int and isinstance(chain, str):
                     tables.keep_witness(transaction, number, chain)
+        if state in tables.DONE:
+            self._db.scrub()  # who took part is not needed any more
         return state
 
     def _known(self, transaction: Transaction, job: Job) -> Stored | None:
@@ -134,7 +136,7 @@ class Helper:
         if not others:
             tables.take(transaction, epoch, slots)
         try:
-            parts = [self._mixed(transaction, job, each, keep=not bad) for each in added]
+            parts = [self._mixed(transaction, job, each) for each in added]
         except InvalidArgument as error:  # fewer users than the noise is calibrated for
             raise JobRefused(422, "plan", str(error)) from error
         share = write_share(
@@ -152,9 +154,9 @@ class Helper:
         tables.store(transaction, stored, len(job.batch.rounds))
         return share
 
-    def _mixed(self, transaction: Transaction, job: Job, added: Summand, *, keep: bool) -> str:
-        """What one part forwards. A stream goes on from the last batch that was released; a batch that will be burned
-        (not `keep`) leaves no trace in it."""
+    def _mixed(self, transaction: Transaction, job: Job, added: Summand) -> str:
+        """What one part forwards. A stream goes on from the last batch that was released: what a burned one has left
+        is taken away with its receipt, so nothing is added before that is there."""
         if added.stream is None:
             return added.mixed(None)[1]
         now, last = (job.batch.epoch, job.round), tables.held(transaction, added.stream)
@@ -165,6 +167,5 @@ class Helper:
             if before is None or before.state != "released":
                 raise JobRefused(503, "waiting", "the batch before has no receipt yet: send it again later")
         held, views = added.mixed(None if last is None else last[2])
-        if keep:
-            tables.hold(transaction, added.stream, *now, held)
+        tables.hold(transaction, added.stream, *now, held)
         return views

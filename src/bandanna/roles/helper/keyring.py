@@ -76,6 +76,7 @@ class Keyring:
                     "id", number, f"an expired key: {', '.join(map(str, expired)) or 'there is none'}"
                 )
             transaction.execute("update keys set state = 'deleted', secret = null where id = ?", number)
+        self._db.scrub()
 
     def _settle(self, transaction: Transaction) -> None:
         """A pending key whose time has come is active, and the one before is not any more."""

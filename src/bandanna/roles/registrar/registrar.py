@@ -48,6 +48,7 @@ class Registrar:
         own = self._hidden(b"binding|" + task)
         with db.transaction() as transaction:
             found = tables.mark(transaction, own)
+            tables.look_again(transaction)
         if not hmac.compare_digest(found, own):
             raise BandannaError(
                 f"{db.name} belongs to another task, or hides people under another secret: with this one everybody "
