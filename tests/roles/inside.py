@@ -73,7 +73,7 @@ class Inside:
         self.task, own = task, secrets_["analyzer"]
         self._key = bytes.fromhex("00" * 32)
         rows = open_database(
-            str(folder / "analyzer.db"), role="analyzer", migrations=(analyzing.MIGRATION + LEDGER_MIGRATION,)
+            str(folder / "analyzer.db"), role="analyzer", migrations=(analyzing.MIGRATION, LEDGER_MIGRATION)
         )
         self.learner = Learner(rows, task, sign=partial(sign, own.sign), opener=Opener(own.seal))
         kept = open_database(str(folder / "shuffler.db"), role="shuffler", migrations=(collecting.MIGRATION,))

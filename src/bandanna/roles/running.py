@@ -105,11 +105,15 @@ class Running:
         raise BandannaError(f"the {role} does not answer at {url}")
 
     def begin(self) -> None:
-        """All of them, and until they answer."""
-        for role in self._task.roles:
-            self.start(role)
-        for role in self._task.roles:
-            self.wait(role)
+        """All of them, and until they answer; if one does not, none is left behind."""
+        try:
+            for role in self._task.roles:
+                self.start(role)
+            for role in self._task.roles:
+                self.wait(role)
+        except BaseException:
+            self.stop()
+            raise
 
     def stop(self) -> None:
         """Ask all of them to end, mixers before the analyzer, and wait."""

@@ -166,7 +166,7 @@ class OwnCollector:
 
 def build(task: Task, secrets: Secrets, *, database: str, log: Log, verify_tls: Any = True) -> Any:
     """The application of a task's analyzer."""
-    rows = open_database(database, role="analyzer", migrations=(MIGRATION + LEDGER_MIGRATION + collecting.MIGRATION,))
+    rows = open_database(database, role="analyzer", migrations=(MIGRATION, LEDGER_MIGRATION, collecting.MIGRATION))
     rows.claim()
     opener = Opener(secrets.seal) if secrets.seal else None
     learner = Learner(rows, task, sign=partial(sign, secrets.sign), opener=opener)
