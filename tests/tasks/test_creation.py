@@ -158,6 +158,14 @@ def test_what_a_document_promises_is_computed_again() -> None:
             facts(Task.made({**task.content, **change}))
 
 
+def test_a_document_cannot_mislead_its_reader() -> None:
+    """A document has another policy than it says and is shown all the same, or its texts command the terminal."""
+    task, _ = create(file(), expect=False)
+    with pytest.raises(BandannaError, match="another policy than the name"):
+        facts(Task.made({**task.content, "algorithm": "LinUCB-LDP"}))
+    assert facts(Task.made({**task.content, "title": "a\x1b[2Jb\n"}))["title"] == "a?[2Jb?"
+
+
 def test_the_same_keys_give_the_same_document() -> None:
     """A file and keys do not decide the document, with its forecast."""
     keys = Keys.drawn(mixers=0, sealed=False)

@@ -7,6 +7,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from bandanna.errors import BandannaError, Unreadable
+from bandanna.policies.registry import known_as
 from bandanna.tasks.beginning import first_batches
 from bandanna.tasks.document import Task
 from bandanna.tasks.sight import record_bytes, sight
@@ -33,7 +34,8 @@ def _facts(task: Task) -> dict[str, Any]:
     content = task.content
     return {
         "id": task.id,
-        **{name: content[name] for name in ("title", "algorithm", "mixers", "grace", "max_age", "close", "test")},
+        "title": _printable(content["title"]),
+        **{name: content[name] for name in ("algorithm", "mixers", "grace", "max_age", "close", "test")},
         "trust": task.trust,
         "horizon": task.policy.horizon,
         "participations": task.policy.privacy.participations,
@@ -44,7 +46,7 @@ def _facts(task: Task) -> dict[str, Any]:
         "promise": str(task.policy.guarantee),
         "sight": [each._asdict() for each in sight(task)],
         "expected": content["expected"],
-        "expectation": expectation(task),
+        "expectation": _printable(expectation(task)),
         "schema": content["schema"],
         "notes": notes(task),
     }
@@ -52,10 +54,17 @@ def _facts(task: Task) -> dict[str, Any]:
 
 def check_promise(task: Task) -> None:
     """Refuse a document that promises something else than its policy keeps, up to the last digits."""
+    if known_as(task.content["algorithm"]).kind is not type(task.policy):
+        raise BandannaError(f"task {task.id[:12]} has another policy than the name of its algorithm says")
     stated = task.policy.guarantee
     said, kept = task.content["guarantee"], loads(dumps(stated.to_dict()))
     if not _close(said, kept) or (said == kept and task.content["promise"] != str(stated)):
         raise BandannaError(f"task {task.id[:12]} promises something else than its policy keeps: do not use it")
+
+
+def _printable(text: str) -> str:
+    """Nothing that a terminal would obey."""
+    return "".join(each if each.isprintable() else "?" for each in text)
 
 
 def _close(said: Any, kept: Any) -> bool:
