@@ -5,6 +5,7 @@ A mixer learns from it what to add; it needs to know no policy. What devices eva
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import cached_property
@@ -16,6 +17,7 @@ from bandanna.core.arrays import Ints
 from bandanna.core.turns import arms_at
 from bandanna.errors import Unreadable
 from bandanna.storage.declared import conforms
+from bandanna.wire.canonical import dumps
 from bandanna.wire.keys import OVERHEAD, SEED
 
 DTYPES = {"<u4": 4, "<u8": 8, "<i8": 8, "<f8": 8}
@@ -105,6 +107,11 @@ class Batch:
         """Which arms were assigned to these places."""
         return arms_at(places, arms=np.array(self.arms), plays=np.array(self.plays), in_turn=self.in_turn)
 
+    @cached_property
+    def digest(self) -> bytes:
+        """32 bytes that stand for the plan."""
+        return hashlib.sha256(dumps(self.to_dict())).digest()
+
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
         plain = asdict(self)
@@ -113,6 +120,10 @@ class Batch:
     @classmethod
     def from_dict(cls, plain: Any) -> Batch:
         """The inverse of `to_dict`; Unreadable if it is none."""
+        if not isinstance(plain, Mapping) or set(plain) != {each.name for each in fields(cls)}:
+            raise Unreadable("a batch with other fields than this program knows")
+        for name in ("arms", "plays"):
+            _listed(plain, name)
         rounds = tuple(
             Round(parts=tuple(_made(Part, part) for part in _listed(each, "parts")))
             for each in _listed(plain, "rounds")

@@ -106,7 +106,7 @@ class Users:
                 ticket(KEY, self.task, epoch, slot),
                 self.key[0],
                 tuple(
-                    seal(self.key[1], seeds[place], sealing_info(self.task, epoch, round_, number, slot))
+                    seal(self.key[1], seeds[place], sealing_info(self.task, self.batch, round_, number, slot))
                     for number, seeds in enumerate(self.seeds[round_])
                 ),
             )

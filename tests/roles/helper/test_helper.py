@@ -242,8 +242,8 @@ def test_a_seed_that_cannot_be_opened_counts_as_zeros_and_is_told(db: Database) 
     """False if one user's bad seed were hidden from the analyzer, or stopped the helper."""
     one, users = helper(db), Users(plain())
     entries = users.entries()
-    elsewhere = sealing_info(TASK, 0, 0, 1, users.slots[1])
-    short = seal(SEAL_PUBLIC, b"x" * 16, sealing_info(TASK, 1, 0, 0, users.slots[0]))
+    elsewhere = sealing_info(TASK, users.batch, 0, 1, users.slots[1])
+    short = seal(SEAL_PUBLIC, b"x" * 16, sealing_info(TASK, plain(1), 0, 0, users.slots[0]))
     entries[0] = entries[0]._replace(seeds=(short, entries[0].seeds[1]))  # of another epoch
     entries[1] = entries[1]._replace(seeds=(seal(SEAL_PUBLIC, b"x" * 16, elsewhere),) * 2)  # of one part, twice
     entries[2] = entries[2]._replace(seeds=(bytes(64), bytes(64)))

@@ -16,6 +16,7 @@ from bandanna.core.estimate import Estimate
 from bandanna.loop import Desk, close, entry_of
 from bandanna.mechanisms.sources import NoiseSource
 from bandanna.policies.base import Ask, Assigned, Episode, Played, Policy
+from bandanna.protocols.base import StreamProtocol
 
 _LARGEST = 1e100  # of a number in a row: its square is one too
 
@@ -71,6 +72,7 @@ class FromRows:
     policy: Policy[Any]
     desk: Desk
     source: NoiseSource
+    stream: NoiseSource
     coins: Coins
     charges: list[Charge] = field(default_factory=list)
 
@@ -81,7 +83,8 @@ class FromRows:
 
     def _answer(self, ask: Ask, played: Played) -> Estimate:
         statistic = self.policy.report(ask, self.desk.rows(ask, played), self.coins)
-        self.desk, estimate = self.desk.release(ask, statistic, self.source, path="messages")
+        source = self.stream if isinstance(ask.protocol, StreamProtocol) else self.source
+        self.desk, estimate = self.desk.release(ask, statistic, source, path="messages")
         self.charges.append(Charge(ask=ask, data=_content(statistic)))
         return estimate
 

@@ -196,7 +196,7 @@ class Learner:
         assert episode is not None
         noise = Randomness(self.policy, self.task.seed, progress.source)
         runner = FromRows(policy=self.policy, desk=Desk(streams=progress.streams, kept=progress.kept),
-                          source=noise.source, coins=noise.coins)  # fmt: skip
+                          source=noise.source, stream=noise.stream, coins=noise.coins)  # fmt: skip
         state = runner.learn(progress.state, episode, played_of(self.policy, episode, rows_of(share)))
         charge(ledger, runner.charges, task=self.task.id, batch=str(progress.epoch))
         return self._next(progress, state, runner.desk.streams, runner.desk.kept, noise), ()

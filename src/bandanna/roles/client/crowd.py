@@ -103,7 +103,7 @@ class Crowd:
             batch = view.batches[0] if view.batches else None
             if batch is None or not self._play(view, batch):
                 break
-            view = self._view if self._view is not None and self._view.number > view.number else self._newer(view)
+            view = self._after(batch.epoch)
         self._rest(view)
         self._pool.shutdown()
         self.account.seconds = time.monotonic() - began
@@ -120,6 +120,13 @@ class Crowd:
                 self.account.publications.append(self._view)
                 return self._view
         raise BandannaError(f"the deployment has published nothing for {self._wait:g} seconds")
+
+    def _after(self, epoch: int) -> View:
+        """What is in force when a batch is over."""
+        view = self._view
+        while view is None or (view.running[0] <= epoch and view.status == "running"):
+            view = self._newer(view)
+        return view
 
     def _rest(self, view: View) -> None:
         """Who comes after the last release acts, and reports nothing."""

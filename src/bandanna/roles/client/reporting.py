@@ -93,5 +93,5 @@ class Reporter:
         if self._batch.rounds[round_].by_arm:
             number = 0  # a place has one part; which one, its arm says
         return part.to_bytes(share) + seal(
-            self._seal_key, seed, sealing_info(self._task.digest, epoch, round_, number, slot)
+            self._seal_key, seed, sealing_info(self._task.digest, self._batch, round_, number, slot)
         )

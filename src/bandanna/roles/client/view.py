@@ -10,8 +10,8 @@ from bandanna.agent.kinds import encoding_of
 from bandanna.core.estimate import Estimate
 from bandanna.errors import BandannaError, Unreadable
 from bandanna.policies.base import Ask, Episode
-from bandanna.tasks.asking import Planned, asks_of_round, planned
-from bandanna.tasks.batches import sends_rows
+from bandanna.tasks.asking import Planned, asks_of_round
+from bandanna.tasks.batches import batch_of, sends_rows
 from bandanna.tasks.document import Task
 from bandanna.wire.canonical import digest, loads
 from bandanna.wire.keys import verify
@@ -86,11 +86,25 @@ class View:
     def asks(self, place: int = 0) -> tuple[tuple[Ask, ...], ...]:
         """Of every round of a batch: what is reported; only the running round's are placed where they belong."""
         policy, episode = self.task.policy, self.episode(place)
-        if episode is None or sends_rows(policy):
+        if episode is None:
             return ()
-        plan: Planned = planned(policy, self.state, episode)
+        plan = self._checked(place, episode)
+        if sends_rows(policy):
+            return ()
         rounds = [plan.round_of(number) for number in range(len(plan.rounds))]
         if place == 0 and rounds:
             number = self.running[1]
             rounds[number] = asks_of_round(policy, self.state, episode, self.answers, plan, number)
         return tuple(rounds)
+
+    def _checked(self, place: int, episode: Episode) -> Planned:
+        """The asks of a batch, if it was announced as the policy means it: an analyzer that announces less noise, or
+        fewer people, gets no reports.
+        """
+        told, task = self.batches[place], self.task
+        batch, plan = batch_of(
+            task.policy, self.state, episode, epoch=told.epoch, mixer_count=task.mixers, seeded=task.seed is not None
+        )
+        if batch != told:
+            raise BandannaError(f"batch {told.epoch} was announced with another plan than the task's policy has")
+        return plan

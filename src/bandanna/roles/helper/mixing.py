@@ -66,7 +66,7 @@ def masks_of(job: Job, task: bytes, openers: Mapping[int, Opener]) -> tuple[list
     for place, entry in enumerate(job.entries):
         opener = openers.get(entry.key_id)
         for number, sealed in enumerate(entry.seeds):
-            info = sealing_info(task, job.batch.epoch, job.round, number, entry.slot)
+            info = sealing_info(task, job.batch, job.round, number, entry.slot)
             seed = None if opener is None else _opened(opener, sealed, info)
             if seed is None:
                 bad[place] = True
