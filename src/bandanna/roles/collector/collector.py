@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from bandanna.errors import InvalidArgument, InvalidStatistic
+from bandanna.errors import BandannaError, InvalidArgument, InvalidStatistic
 from bandanna.roles.collector import closing
 from bandanna.roles.collector.filling import Filling
 from bandanna.roles.collector.tables import INSERT
@@ -101,19 +101,26 @@ class Collector:
     def plan(self, batches: Sequence[Batch], running: tuple[int, int]) -> None:
         """The newest public plan: the running batch and its round, and the batch after it, where it is known."""
         with self._lock:
-            wanted = {batch.epoch: batch for batch in batches if batch.rounds}
-            with self._database.transaction() as rows:
-                for epoch in [each for each in self._fillings if each not in wanted]:
-                    self._forget(rows, epoch)
-                for epoch, batch in wanted.items():
-                    if epoch not in self._fillings:
-                        rows.execute("insert into plans values (?, ?)", epoch, dumps(batch.to_dict()).decode())
-                        self._fillings[epoch] = Filling(batch)
-                filling = self._fillings.get(running[0])
-                if filling is not None and filling.full:
-                    self._begin(rows, running)
+            try:
+                self._replan({batch.epoch: batch for batch in batches if batch.rounds}, running)
+            except BaseException:
+                self._restore()  # nothing of it was written
+                raise
             self.running = running
             self._look()
+
+    def _replan(self, wanted: dict[int, Batch], running: tuple[int, int]) -> None:
+        with self._database.transaction() as rows:
+            _check_streams(rows, wanted, running[0])
+            for epoch in [each for each in self._fillings if each not in wanted]:
+                self._forget(rows, epoch)
+            for epoch, batch in wanted.items():
+                if epoch not in self._fillings:
+                    rows.execute("insert into plans values (?, ?)", epoch, dumps(batch.to_dict()).decode())
+                    self._fillings[epoch] = Filling(batch)
+            filling = self._fillings.get(running[0])
+            if filling is not None and filling.full:
+                self._begin(rows, running)
 
     def _begin(self, rows: Transaction, running: tuple[int, int]) -> None:
         """A round whose batch is full closes when grace has passed since now."""
@@ -313,3 +320,13 @@ def _last_receipt(rows: Transaction) -> Any | None:
     query = "select receipt from batches where state = 'receipted' order by epoch desc, round desc limit 20"
     receipts = (loads(text) for (text,) in rows.execute(query))
     return next((each for each in receipts if each["number"] >= 0), None)
+
+
+def _check_streams(rows: Transaction, wanted: dict[int, Batch], epoch: int) -> None:
+    """Refuse to go on with a stream of which batches are missing here: sums of higher levels would lack people."""
+    if not any(part.stream is not None for batch in wanted.values() for each in batch.rounds for part in each.parts):
+        return
+    query = "select max(epoch) from batches where state = 'receipted' and receipt not like ?"
+    ((last,),) = rows.execute(query, '%"outcome":"over"%')  # of which the analyzer knew other totals
+    if epoch > (-1 if last is None else last) + 1:
+        raise BandannaError(f"batch {epoch} is next, and those after {last} were not added here: restore the database")
