@@ -16,7 +16,7 @@ from bandanna.simulation.tally import Tally
 from ..simulation.golden_runs import RUNS
 
 SEED = 11
-ROUNDS = {"DP-SE": 2000, "SDP-SE": 2000, "GOPE": 1500, "AdaC-GOPE": 1500, "AdaC-GOPE-early": 1500, "GLM-JDP": 120}
+ROUNDS = {"DP-SE": 2000, "SDP-SE": 2000, "GOPE": 1500, "AdaC-GOPE": 1500, "AdaC-GOPE-early": 1500, "GLM-JDP": 30}
 EVERY_ROUND = 60  # of policies that learn from every single user
 
 
