@@ -97,8 +97,8 @@ class Learner:
         over = episode is None or not episode.released
         return replace(progress, status=FINISHED) if over and progress.status == RUNNING else progress
 
-    def _see(self, progress: Progress) -> None:
-        self.progress, self.now = progress, self._now(progress)
+    def _see(self, progress: Progress, now: Now | None = None) -> None:
+        self.progress, self.now = progress, self._now(progress) if now is None else now
 
     def _now(self, progress: Progress) -> Now:
         """The running batch and the one after it, from the progress alone."""
@@ -138,10 +138,11 @@ class Learner:
                     if not self._store(rows, share, content):
                         return Taken(status=202)
                     outcome, after, published = self._release(rows)
+                    now = self._planned
             except BudgetExceeded:
                 return self._exhaust(epoch, round_)
             self.published = published
-            self._see(after)
+            self._see(after, now)
             return Taken(status=201 if outcome == "released" else 422, receipt=self.receipt(epoch, round_))
 
     def check_witness(self, witness: Any) -> None:
@@ -289,6 +290,7 @@ class Learner:
     ) -> Published:
         """Progress, and the document that follows from it, signed and chained to the one before."""
         write(rows, after, self._encoding)
+        self._planned = self._now(after)  # in force when the caller's transaction is committed
         ledger = self._ledger(rows)
         document = {
             "task": self.task.id,
@@ -298,7 +300,7 @@ class Learner:
             "state": self._encoding.dumps(after.state),
             "snapshot": self._encoding.dumps(self.policy.publish(after.state)),
             "answers": [self._encoding.dumps(answer) for answer in answers],
-            "batches": [batch.to_dict() for batch in self._now(after).batches],
+            "batches": [batch.to_dict() for batch in self._planned.batches],
             "spent": _finite(None if ledger is None else ledger.spent()),
         }
         return publication.append(rows, document, self._sign, outcome=outcome, of=of, digests=digests or {})
