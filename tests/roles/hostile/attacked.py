@@ -82,8 +82,16 @@ def arms_of(environment: Any) -> Any:
 
 
 def played(
-    policy: Any, environment: Any, rounds: int, folder: Path, *, task: Any = None, attack: Attack | None = None,
-    every: int = 3, bare: bool = False, **parts: Any,
+    policy: Any,
+    environment: Any,
+    rounds: int,
+    folder: Path,
+    *,
+    task: Any = None,
+    attack: Attack | None = None,
+    every: int = 3,
+    bare: bool = False,
+    **parts: Any,
 ) -> tuple[Account, Attacked]:
     """A crowd plays; what it saw, and the deployment."""
     folder.mkdir(parents=True, exist_ok=True)

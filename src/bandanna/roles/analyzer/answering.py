@@ -118,9 +118,7 @@ def _nobody(policy: Policy[Any], rows: Played, places: list[int]) -> Played:
     there = told.reshape(-1, *(1,) * (rows.rewards.ndim - 1))
     features = None if rows.features is None else np.where(told[:, None], rows.features, 0.0)
     answered = rows.answered if policy.keeps or policy.asks_again else told
-    return replace(
-        rows, rewards=np.where(there, rows.rewards, _nothing(policy)), features=features, answered=answered
-    )
+    return replace(rows, rewards=np.where(there, rows.rewards, _nothing(policy)), features=features, answered=answered)
 
 
 def _nothing(policy: Policy[Any]) -> float:
