@@ -100,7 +100,8 @@ def test_hostile_rows_stop_no_batch(name: str, tmp_path: Path) -> None:
         made(), env, made().horizon, tmp_path / "attacked", seed=None, every=2, attack=rows([*TAKEN.values()])
     )
     assert account.users == plain.users
-    assert inside.said.keys() == {""} and inside.said[""] >= min(6, plain.users // 4)
+    assert inside.said.keys() == {""}
+    assert inside.said[""] >= min(6, plain.users // 4)
     assert account.publications[-1].status == plain.publications[-1].status
     assert np.all(np.isfinite(_numbers(inside.learner.policy.publish(inside.learner.progress.state))))
 
@@ -147,7 +148,8 @@ def test_a_report_that_cannot_be_opened_counts_as_nothing(tmp_path: Path) -> Non
 
     plain, _ = played(policy, FRESH, 60, tmp_path / "plain", seed=None)
     account, inside = played(policy, FRESH, 60, tmp_path / "attacked", seed=None, attack=attack)
-    assert inside.said.keys() == {""} and inside.said[""] > 10
+    assert inside.said.keys() == {""}
+    assert inside.said[""] > 10
     assert (account.users, account.publications[-1].status) == (plain.users, "finished")
     assert len(account.publications) == len(plain.publications)
     assert np.all(np.isfinite(_numbers(account.publications[-1].snapshot)))
@@ -180,9 +182,11 @@ def test_a_slot_has_a_report_for_every_round_or_is_not_opened(tmp_path: Path) ->
 
     plain, _ = played(policy, GLM, 60, tmp_path / "plain", seed=None)
     account, inside = played(policy, GLM, 60, tmp_path / "attacked", seed=None, attack=attack, every=2, bare=True)
-    assert account.users == plain.users and not account.refused
+    assert account.users == plain.users
+    assert not account.refused
     assert len(account.publications) == len(plain.publications)
-    assert "" not in inside.said and inside.said["incomplete"] > 5
+    assert "" not in inside.said
+    assert inside.said["incomplete"] > 5
 
 
 LOCAL: dict[str, tuple[Callable[[], Any], Any]] = {
@@ -213,6 +217,7 @@ def test_extreme_reports_stop_no_batch(name: str, tmp_path: Path) -> None:
     plain, _ = played(made(), env, made().horizon, tmp_path / "plain", seed=None)
     account, inside = played(made(), env, made().horizon, tmp_path / "attacked", seed=None, every=2, attack=attack)
     assert account.users == plain.users
-    assert inside.said.keys() <= {"", "range"} and sum(inside.said.values()) > 10
+    assert inside.said.keys() <= {"", "range"}
+    assert sum(inside.said.values()) > 10
     with inside.learner._database.reading() as found:
         assert {outcome for (outcome,) in found.execute("select outcome from releases")} <= {"begun", "released"}
