@@ -36,9 +36,21 @@ def check_share(share: Any, *, task: str, epoch: int, round_: int, mixer: str) -
         raise InvalidStatistic("share", type(share).__name__, "a share of a batch")
     if not all(conforms(share[name], hint) for name, hint in _FIELDS.items()):
         raise InvalidStatistic("share", "fields of wrong types", "a share of a batch")
+    _check_witness(share.get("witness"))
     if (share["task"], share["epoch"], share["round"], share["mixer"]) != (task, epoch, round_, mixer):
         raise InvalidStatistic("share", "of another batch", f"one of batch {epoch}, round {round_}, from {mixer}")
     return share
+
+
+def _check_witness(witness: Any) -> None:
+    """None, or the number and the chain of a publication."""
+    if witness is None:
+        return
+    if not isinstance(witness, dict) or not conforms(witness.get("chain"), str):
+        raise InvalidStatistic("witness", type(witness).__name__, "the number and the chain of a publication")
+    number = witness.get("number")
+    if type(number) is not int or not 0 <= number < 2**62:
+        raise InvalidStatistic("witness", type(number).__name__, "the number of a publication")
 
 
 def views_of(
@@ -51,6 +63,17 @@ def views_of(
             raise Burned("the mixers have not added the same reports")
         if share["count"] != users or len(share["parts"]) != len(parts):
             raise Burned(f"a batch of {share['count']} users where {users} were announced")
+    try:
+        return _views(shares, parts, asks, opener, info)
+    except Burned:
+        raise
+    except (BandannaError, AttributeError, TypeError, ValueError) as error:  # whatever a mixer may have signed
+        raise Burned(f"shares that hold no views ({type(error).__name__})") from error
+
+
+def _views(
+    shares: Sequence[Share], parts: Sequence[Part], asks: Sequence[Ask], opener: Opener | None, info: bytes
+) -> list[tuple[Any, ...]]:
     made = []
     for place, (part, ask) in enumerate(zip(parts, asks, strict=True)):
         texts = [share["parts"][place] for share in shares]
