@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from functools import partial
 from typing import Any
 
@@ -124,9 +125,12 @@ class AnalyzerRoutes:
 
 def _number(request: Request, name: str, default: float) -> float:
     try:
-        return float(request.query_params.get(name, default))
+        number = float(request.query_params.get(name, default))
     except ValueError:
         raise Refused(400, name) from None
+    if math.isnan(number):  # nothing is later than that: a request would wait for ever
+        raise Refused(400, name)
+    return number
 
 
 def _batch(text: str) -> tuple[int, int]:

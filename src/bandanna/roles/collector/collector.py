@@ -25,6 +25,7 @@ Fields = tuple[bytes, bytes, int, int, int, int, bytes]  # slot, mac, epoch, rou
 
 Plan = tuple[Sequence[Batch], tuple[int, int]]  # the running batch and the one after it; epoch and round awaited
 
+_ONE = frozenset({0})  # the rounds of most batches
 _KEPT = 2  # batches that are over, of which it is still known which slots were in them
 
 
@@ -192,14 +193,18 @@ class Collector:
     def _admitted(self, records: list[Fields], wrong: set[int], rows: list[tuple[Any, ...]]) -> Iterator[Verdict]:
         """One verdict for each record of a request."""
         fresh: dict[tuple[int, bytes], set[int]] = {}  # rounds that a request has of slots that are not open
-        for slot, _, epoch, round_, *_ in records:
+        for record in records:
+            slot, mac, epoch, round_, *_ = record
             filling = self._fillings.get(epoch)
-            if filling is not None and slot not in filling.places:
+            if filling is None or slot in filling.places or len(filling.plan.rounds) == 1:
+                continue
+            usable = self._round(record) is not None and id(record) not in wrong  # others leave a round without report
+            if usable and agrees(mac, ticket(self._key, self._task, epoch, slot)):
                 fresh.setdefault((epoch, slot), set()).add(round_)
         for record in records:
-            yield self._verdict(record, wrong, rows, fresh.get((record[2], record[0]), set()))
+            yield self._verdict(record, wrong, rows, len(fresh.get((record[2], record[0]), _ONE)))
 
-    def _verdict(self, record: Fields, wrong: set[int], rows: list[tuple[Any, ...]], rounds: set[int]) -> Verdict:
+    def _verdict(self, record: Fields, wrong: set[int], rows: list[tuple[Any, ...]], rounds: int) -> Verdict:
         slot, mac, epoch, round_, version, key_id, body = record
         if not agrees(mac, ticket(self._key, self._task, epoch, slot)):
             return Verdict(reason="ticket")
@@ -216,7 +221,7 @@ class Collector:
                 return Verdict(reason="early")
             if filling.full:
                 return Verdict(reason="full", refusal=refusal(self._key, self._task, epoch, slot))
-            if len(rounds) != len(filling.plan.rounds):
+            if rounds != len(filling.plan.rounds):
                 return Verdict(reason="incomplete")
             place = filling.open(slot)
         known = filling.has(round_, place, version, body)

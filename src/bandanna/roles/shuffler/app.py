@@ -14,6 +14,7 @@ from bandanna.roles.collector.tables import MIGRATION
 from bandanna.roles.serving import Log, Metrics, application, in_thread
 from bandanna.roles.shuffler.shuffler import Shuffler
 from bandanna.storage.database import open_database
+from bandanna.tasks.announced import check_announced
 from bandanna.tasks.beginning import first_batches
 from bandanna.tasks.document import Secrets, Task
 from bandanna.wire.canonical import unpacked
@@ -43,6 +44,7 @@ def build(task: Task, secrets: Secrets, *, database: str, log: Log, verify_tls: 
         helper=helper,
         sign=partial(sign, secrets.sign),
         analyzer_key=task.key("analyzer"),
+        check=partial(check_announced, task),
     )
     pump = Pump(collector, forward=shuffler.forward, plan=shuffler.plan, log=log)
     routes = CollectorRoutes(collector, task.id, metrics)

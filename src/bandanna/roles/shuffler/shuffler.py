@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from bandanna.errors import BandannaError
@@ -15,7 +15,10 @@ from bandanna.wire.plan import DTYPES, Batch, Round
 
 
 class Shuffler:
-    """The mixer's side of a batch: its plan from the analyzer, its share to the analyzer."""
+    """The mixer's side of a batch: its plan from the analyzer, its share to the analyzer.
+
+    check  refuses batches that are not the policy's in a state: with fewer people or less noise than devices were told
+    """
 
     def __init__(
         self,
@@ -26,7 +29,9 @@ class Shuffler:
         helper: Calls | None,
         sign: Callable[[bytes], str],
         analyzer_key: str,
+        check: Callable[[str, Sequence[Batch]], None],
     ) -> None:
+        self._check_announced = check
         self._collector, self._task, self._sign, self._key = collector, task_id, sign, analyzer_key
         self._analyzer, self._helper = analyzer, helper
         self._number: int | None = None
@@ -41,8 +46,10 @@ class Shuffler:
             return None
         content = signed(*found, self._key)
         self._check_not_older(content)
+        batches = tuple(map(Batch.from_dict, content["batches"]))
+        self._check_announced(content["state"], batches)
         self._number, self.status = int(content["number"]), str(content["status"])
-        return tuple(map(Batch.from_dict, content["batches"])), (int(content["epoch"]), int(content["round"]))
+        return batches, (int(content["epoch"]), int(content["round"]))
 
     def _filling(self) -> bool:
         progress = self._collector.progress()
