@@ -24,6 +24,9 @@ from bandanna.wire.record import joined
 from bandanna.wire.ticket import draw_slot, ticket
 
 
+_ROLES = ("analyzer", "shuffler", "helper", "registrar")
+
+
 def a_task(
     policy: Policy[Any], *, mixers: int | None = None, seed: int | None = 11, arms: Any = None, **parts: Any
 ) -> tuple[Task, dict[str, Secrets]]:
@@ -40,7 +43,6 @@ def a_task(
         title="a test",
         algorithm="",
         mixers=count,
-        urls={"analyzer": "", "shuffler": "", "helper": "", "registrar": ""},
         keys={name: public for name, (_, public) in {**pairs, **seals}.items()},
         seed=seed,
         test=True,
@@ -48,7 +50,7 @@ def a_task(
         promise="",
         expected=None,
         schema=None,
-        **{"grace": 0.0, "close": "answered", "max_age": 1, **parts},
+        **{"grace": 0.0, "close": "answered", "max_age": 1, "urls": dict.fromkeys(_ROLES, ""), **parts},
     )
     task = Task.made(content)
     key = packed(secrets.token_bytes(32))
@@ -61,7 +63,7 @@ def a_task(
             ticket=key,
             token=secrets.token_hex(16),
         )
-        for role in ("analyzer", "shuffler", "helper", "registrar")
+        for role in _ROLES
     }
     return task, made
 

@@ -17,8 +17,8 @@ from bandanna.roles.analyzer.tables import MIGRATION
 from bandanna.roles.analyzer.witnesses import Witnesses
 from bandanna.roles.calls import Calls
 from bandanna.roles.collector import tables as collecting
-from bandanna.roles.collector.collector import Closed, Collector
-from bandanna.roles.collector.pump import Plan, Pump
+from bandanna.roles.collector.collector import Closed, Collector, Plan
+from bandanna.roles.collector.pump import Pump
 from bandanna.roles.collector.routes import CollectorRoutes
 from bandanna.roles.serving import Log, Metrics, Refused, Route, Upload, application, in_thread, json_response
 from bandanna.storage.database import Database, open_database

@@ -35,6 +35,7 @@ from bandanna.wire.plan import Batch
 from bandanna.wire.record import FINAL, ZERO, Record
 
 _WAIT = 20.0  # seconds in one request for a newer publication
+_PAUSE = 0.05  # seconds before a batch that was not open is tried again
 
 
 @dataclass(kw_only=True)
@@ -256,8 +257,12 @@ class Crowd:
         return sent
 
     def _upload(self, request: Sequence[bytes]) -> list[Answer]:
-        began = time.monotonic()
+        """The same bytes until they are kept or refused for good; a batch that is not open yet will be."""
+        began, end = time.monotonic(), time.monotonic() + self._wait
         answer = self._deployment.upload(request)
+        while any(each.reason == "early" for each in answer) and time.monotonic() < end:
+            time.sleep(_PAUSE)
+            answer = self._deployment.upload(request)
         self.account.latencies.append(time.monotonic() - began)
         return answer
 

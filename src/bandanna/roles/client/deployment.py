@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 from bandanna.errors import BandannaError
 from bandanna.roles.calls import Calls, Unreachable
@@ -53,8 +53,16 @@ class Http:
     def __init__(self, task: Task, *, token: str, patience: float = 60.0, verify_tls: Any = True) -> None:
         self._task, self._token, self._patience = task, token, patience
         self._calls = {role: Calls(task.url(role), verify_tls=verify_tls) for role in ("analyzer", "registrar")}
-        self._calls.setdefault(task.collector, Calls(task.url(task.collector), verify_tls=verify_tls))
+        if task.collector not in self._calls:
+            self._calls[task.collector] = Calls(task.url(task.collector), verify_tls=verify_tls)
         self.retries = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for calls in self._calls.values():
+            calls.close()
 
     def publication(self, after: int | None, wait: float) -> tuple[bytes, str] | None:
         """From the analyzer."""

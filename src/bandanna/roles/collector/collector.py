@@ -23,6 +23,8 @@ from bandanna.wire.ticket import agrees, refusal, ticket
 
 Fields = tuple[bytes, bytes, int, int, int, int, bytes]  # slot, mac, epoch, round, version, key_id, body
 
+Plan = tuple[Sequence[Batch], tuple[int, int]]  # the running batch and the one after it; epoch and round awaited
+
 _KEPT = 2  # batches that are over, of which it is still known which slots were in them
 
 

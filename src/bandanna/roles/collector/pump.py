@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
-from bandanna.roles.collector.collector import Closed, Collector
+from bandanna.roles.collector.collector import Closed, Collector, Plan
 from bandanna.roles.serving import Log
 from bandanna.roles.serving.refusals import place
-from bandanna.wire.plan import Batch
-
-Plan = tuple[Sequence[Batch], tuple[int, int]]
 
 _TICK = 0.02  # seconds between two looks at the clock
 _PATIENCE = 2.0  # at most so many seconds before what has failed is tried again

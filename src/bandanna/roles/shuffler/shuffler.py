@@ -7,8 +7,7 @@ from typing import Any
 
 from bandanna.errors import BandannaError
 from bandanna.roles.calls import Calls, Unreachable, signed
-from bandanna.roles.collector.collector import Closed, Collector
-from bandanna.roles.collector.pump import Plan
+from bandanna.roles.collector.collector import Closed, Collector, Plan
 from bandanna.wire.canonical import dumps, loads
 from bandanna.wire.jobs import Entry, write_job
 from bandanna.wire.keys import verify
