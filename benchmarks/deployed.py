@@ -12,7 +12,6 @@ import os
 import secrets
 import selectors
 import socket
-import subprocess
 import sys
 import tempfile
 import time
@@ -116,11 +115,11 @@ class Client:
                 self._next(each, left, ready, new=True)
             while ready.get_map():
                 for key, _ in ready.select():
-                    each = key.fileobj
-                    assert isinstance(each, socket.socket)
-                    _read(each)
+                    answered = key.fileobj
+                    assert isinstance(answered, socket.socket)
+                    _read(answered)
                     seconds.append(time.perf_counter() - key.data)
-                    self._next(each, left, ready)
+                    self._next(answered, left, ready)
         return seconds
 
     def _next(self, own: socket.socket, left: Iterator[bytes], ready: Any, *, new: bool = False) -> None:
@@ -255,7 +254,9 @@ def _against(bare: tuple[Client, int], name: str, database: str | None, beside: 
     ]  # fmt: skip
     if beside:
         rows += [
-            Ratio(what=f"{told[each][0]}, {name}'s own", ours=side.least_beside, beside="bare ASGI", theirs=theirs.least)
+            Ratio(
+                what=f"{told[each][0]}, {name}'s own", ours=side.least_beside, beside="bare ASGI", theirs=theirs.least
+            )
             for each, side in sides.items()
         ]
     return rows

@@ -12,7 +12,7 @@ from bandanna.agent.arms import FixedArms, fixed_arms
 from bandanna.policies.base import Policy
 from bandanna.roles.analyzer import tables as analyzing
 from bandanna.roles.analyzer.learner import Learner
-from bandanna.roles.client.deployment import Answer, Ticket, answers
+from bandanna.roles.client.deployment import Answer, Ticket, answers, first_key
 from bandanna.roles.collector import tables as collecting
 from bandanna.roles.collector.collector import Collector
 from bandanna.roles.collector.verdict import answer
@@ -22,7 +22,6 @@ from bandanna.wire.canonical import packed
 from bandanna.wire.keys import Opener, sealing_key, sign, signing_key
 from bandanna.wire.record import joined
 from bandanna.wire.ticket import draw_slot, ticket
-
 
 _ROLES = ("analyzer", "shuffler", "helper", "registrar")
 
@@ -95,6 +94,10 @@ class Inside:
         """For everybody."""
         slots = [draw_slot() for _ in users]
         return [Ticket(slot=s, mac=ticket(self._key, self.task.digest, epoch, s), epoch=epoch) for s in slots]
+
+    def seal_key(self) -> tuple[int, str] | None:
+        """The task's."""
+        return first_key(self.task)
 
     def upload(self, records: Any) -> list[Answer]:
         """One request."""

@@ -54,9 +54,9 @@ def split(content: bytes, most: int) -> list[Fields]:
     """The records of a request, each with its length before it (u32), as tuples: this is where time is spent."""
     length, size = content[:4], 4 + int.from_bytes(content[:4], "little")
     places = range(0, len(content), size)
-    if size >= 4 + HEADER and not len(content) % size and len(places) <= most:  # all of one length, as honest ones are
-        if all([content[place : place + 4] == length for place in places]):
-            return [*_of(size).iter_unpack(content)]
+    whole = size >= 4 + HEADER and not len(content) % size and len(places) <= most
+    if whole and {content[place : place + 4] for place in places} == {length}:  # all of one length, as honest ones are
+        return list(_of(size).iter_unpack(content))
     return list(_one_by_one(content, most))
 
 

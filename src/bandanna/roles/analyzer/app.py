@@ -19,7 +19,7 @@ from bandanna.roles.calls import Calls
 from bandanna.roles.collector import tables as collecting
 from bandanna.roles.collector.collector import Closed, Collector, Plan
 from bandanna.roles.collector.pump import Pump
-from bandanna.roles.collector.routes import CollectorRoutes
+from bandanna.roles.collector.routes import CollectorRoutes, limits_of
 from bandanna.roles.serving import Log, Metrics, Refused, Route, Upload, application, in_thread, json_response
 from bandanna.storage.database import Database, open_database
 from bandanna.tasks.document import Secrets, Task
@@ -46,6 +46,7 @@ class AnalyzerRoutes:
             ("GET", "/tasks/{task}/snapshot", self.snapshot),
             ("GET", "/tasks/{task}/snapshot/{number}", self.earlier),
             ("GET", "/tasks/{task}/ledger", self.ledger),
+            ("GET", "/tasks/{task}/batches/{batch}/shares/{mixer}/{digest}", self.receipt),
         ]
 
     @property
@@ -93,6 +94,16 @@ class AnalyzerRoutes:
         self._check(request.path_params)
         view = await in_thread(self._learner.ledger_view)
         return json_response({"task": self._task.id, "ledger": view})
+
+    async def receipt(self, request: Request) -> Response:
+        """Whether a mixer's share, by its digest, is the one that a round was released from."""
+        self._check(request.path_params)
+        (epoch, round_), mixer = _batch(request.path_params["batch"]), request.path_params["mixer"]
+        try:
+            found = await in_thread(self._learner.known, request.path_params["digest"], mixer, epoch, round_)
+        except Conflict:
+            raise Refused(404, "share") from None
+        return json_response({"receipt": loads(found)})
 
     async def share(self, body: bytes, params: dict[str, str], headers: dict[bytes, bytes]) -> Any:
         """A mixer's totals of a batch."""
@@ -209,4 +220,5 @@ def build(task: Task, secrets: Secrets, *, database: str, log: Log, verify_tls: 
         metrics=metrics,
         log=log,
         token=secrets.token,
+        limits=limits_of(learner.now.batches, shares=task.mixers > 0),
     )

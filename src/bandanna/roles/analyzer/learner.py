@@ -129,7 +129,7 @@ class Learner:
         with self._lock:
             self.check_witness(share.get("witness"))
             if (epoch, round_) < self.running:
-                return self._known(content, mixer, epoch, round_)
+                return Taken(status=200, receipt=self.known(digest(content), mixer, epoch, round_))
             if (epoch, round_) > self.running or self.progress.status != RUNNING:
                 reason = "early" if self.progress.status == RUNNING else self.progress.status
                 raise Conflict(reason, f"batch {epoch}, round {round_} is not awaited")
@@ -308,13 +308,13 @@ class Learner:
         with self._database.reading() as rows:
             return publication.receipt(rows, self.task.id, epoch, round_, self._sign)
 
-    def _known(self, content: bytes, mixer: str, epoch: int, round_: int) -> Taken:
-        """A share of a round that is over: the same one is known, another one refused."""
+    def known(self, share: str, mixer: str, epoch: int, round_: int) -> bytes:
+        """The receipt of a round that is over, for a mixer whose share has this digest; another one is refused."""
         with self._database.reading() as rows:
             known = publication.digests(rows, epoch, round_)
-        if known is None or known.get(mixer) != digest(content):
+        if known is None or known.get(mixer) != share:
             raise Conflict("over", f"batch {epoch}, round {round_} is over, with other totals")
-        return Taken(status=200, receipt=self.receipt(epoch, round_))
+        return self.receipt(epoch, round_)
 
 
 def _finite(epsilon: float | None) -> float | None:

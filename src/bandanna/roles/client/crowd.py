@@ -177,8 +177,8 @@ class Crowd:
         return self._choosing.random(users) >= self._silent
 
     def _reporter(self, batch: Batch) -> Reporter:
-        keys = self.task.content["keys"]
-        return Reporter(self.task, batch, seal_key=keys.get("seal helper") or keys.get("seal analyzer"))
+        number, key = self._deployment.seal_key() or (0, None)
+        return Reporter(self.task, batch, key_id=number, seal_key=key)
 
     def _tickets(self, batch: Batch) -> list[Ticket]:
         names = [f"user {self._numbered + number}" for number in range(batch.slots)]
@@ -204,7 +204,7 @@ class Crowd:
             reporter.zero(number, asks[number] if asks else (), ticket.slot, self._secure_or_seeded())
             for number in rounds
         )
-        return [_record(ticket, number, ZERO, body) for number, body in zip(rounds, bodies, strict=True)]
+        return [_record(reporter, ticket, number, ZERO, body) for number, body in zip(rounds, bodies, strict=True)]
 
     def _secure_or_seeded(self) -> NoiseSource:
         """Zero reports of seeded tests are real-valued too, where reports are; their noise is counted nowhere."""
@@ -231,7 +231,7 @@ class Crowd:
         later = range(1, len(batch.rounds)) if number == 0 else ()
         for ticket, body, answers in zip(tickets, bodies, answering.tolist(), strict=True):
             if answers:
-                request = [_record(ticket, number, FINAL, body)]
+                request = [_record(reporter, ticket, number, FINAL, body)]
             else:
                 request = self._zeros(reporter, batch, asks, ticket, [number]) if number == 0 else []
             requests.append(request + (self._zeros(reporter, batch, asks, ticket, later) if number == 0 else []))
@@ -267,10 +267,9 @@ class Crowd:
         return answer
 
 
-def _record(ticket: Ticket, number: int, version: int, body: bytes) -> bytes:
-    return Record(
-        slot=ticket.slot, mac=ticket.mac, epoch=ticket.epoch, round=number, version=version, key_id=0, body=body
-    ).to_bytes()
+def _record(reporter: Reporter, ticket: Ticket, number: int, version: int, body: bytes) -> bytes:
+    return Record(slot=ticket.slot, mac=ticket.mac, epoch=ticket.epoch, round=number, version=version,
+                  key_id=reporter.key_id, body=body).to_bytes()  # fmt: skip
 
 
 def summary(crowd: Crowd) -> dict[str, Any]:

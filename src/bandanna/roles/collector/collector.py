@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from bandanna.errors import InvalidArgument, InvalidStatistic
+from bandanna.errors import BandannaError, InvalidArgument, InvalidStatistic
 from bandanna.roles.collector import closing
 from bandanna.roles.collector.filling import Filling
 from bandanna.roles.collector.tables import INSERT
@@ -108,17 +108,7 @@ class Collector:
     def plan(self, batches: Sequence[Batch], running: tuple[int, int]) -> None:
         """The newest public plan: the running batch and its round, and the batch after it, where it is known."""
         with self._changing():
-            wanted = {batch.epoch: batch for batch in batches if batch.rounds}
-            with self._database.transaction() as rows:
-                for epoch in [each for each in self._fillings if each not in wanted]:
-                    self._forget(rows, epoch)
-                for epoch, batch in wanted.items():
-                    if epoch not in self._fillings:
-                        rows.execute("insert into plans values (?, ?)", epoch, dumps(batch.to_dict()).decode())
-                        self._fillings[epoch] = Filling(batch)
-                filling = self._fillings.get(running[0])
-                if filling is not None and filling.full:
-                    self._begin(rows, running)
+            self._replan({batch.epoch: batch for batch in batches if batch.rounds}, running)
             self.running = running
             self._look()
 
@@ -130,6 +120,19 @@ class Collector:
             self._known = False
             yield
             self._known = True
+
+    def _replan(self, wanted: dict[int, Batch], running: tuple[int, int]) -> None:
+        with self._database.transaction() as rows:
+            _check_streams(rows, wanted, running[0])
+            for epoch in [each for each in self._fillings if each not in wanted]:
+                self._forget(rows, epoch)
+            for epoch, batch in wanted.items():
+                if epoch not in self._fillings:
+                    rows.execute("insert into plans values (?, ?)", epoch, dumps(batch.to_dict()).decode())
+                    self._fillings[epoch] = Filling(batch)
+            filling = self._fillings.get(running[0])
+            if filling is not None and filling.full:
+                self._begin(rows, running)
 
     def _begin(self, rows: Transaction, running: tuple[int, int]) -> None:
         """A round whose batch is full closes when grace has passed since now."""
@@ -193,7 +196,7 @@ class Collector:
         """One verdict for each record of a request."""
         faults = [self._fault(record, wrong) for record in records]
         offered: dict[tuple[int, bytes], set[int]] = {}  # the rounds for which a request has good reports of a slot
-        if any([len(filling.sizes) > 1 for filling in self._fillings.values()]):
+        if any(len(filling.sizes) > 1 for filling in self._fillings.values()):
             for record, fault in zip(records, faults, strict=True):
                 if fault is None:
                     offered.setdefault((record[2], record[0]), set()).add(record[3])
@@ -308,7 +311,9 @@ class Collector:
         """What was forwarded has arrived: the reports of the round are deleted, those of the batch with its last."""
         with self._changing():
             with self._database.transaction() as rows:
-                query = "update batches set state = 'receipted', share = null, receipt = ? where epoch = ? and round = ?"
+                query = (
+                    "update batches set state = 'receipted', share = null, receipt = ? where epoch = ? and round = ?"
+                )
                 rows.execute(query, receipt.decode(), epoch, round_)
                 rows.execute("delete from reports where epoch = ? and round = ?", epoch, round_)
             self._look()
@@ -339,3 +344,13 @@ def _last_receipt(rows: Transaction) -> Any | None:
     query = "select receipt from batches where state = 'receipted' order by epoch desc, round desc limit 20"
     receipts = (loads(text) for (text,) in rows.execute(query))
     return next((each for each in receipts if each["number"] >= 0), None)
+
+
+def _check_streams(rows: Transaction, wanted: dict[int, Batch], epoch: int) -> None:
+    """Refuse to go on with a stream of which batches are missing here: sums of higher levels would lack people."""
+    if not any(part.stream is not None for batch in wanted.values() for each in batch.rounds for part in each.parts):
+        return
+    query = "select max(epoch) from batches where state = 'receipted' and receipt not like ?"
+    ((last,),) = rows.execute(query, '%"outcome":"over"%')  # of which the analyzer knew other totals
+    if epoch > (-1 if last is None else last) + 1:
+        raise BandannaError(f"batch {epoch} is next, and those after {last} were not added here: restore the database")

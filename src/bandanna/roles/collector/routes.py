@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from bandanna.roles.collector.collector import Collector
 from bandanna.roles.collector.commits import GroupCommit
 from bandanna.roles.collector.verdict import Verdict, answer
-from bandanna.roles.serving import Metrics, Refused, Route, Upload, json_response
+from bandanna.roles.serving import Limits, Metrics, Refused, Route, Upload, json_response
+from bandanna.wire.plan import Batch
+from bandanna.wire.record import HEADER
+
+
+def limits_of(batches: Sequence[Batch], *, shares: bool = False) -> Limits:
+    """Bodies of requests: a few users' reports for all rounds of a batch, or a whole batch's share."""
+    longest = max((sum(each.size + HEADER + 4 for each in batch.rounds) for batch in batches), default=0)
+    body = max(1 << 26 if shares else 1 << 20, 4 * longest)
+    return Limits(body=body, held=max(Limits().held, 2 * body))
 
 
 class CollectorRoutes:

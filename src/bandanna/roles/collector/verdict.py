@@ -34,7 +34,7 @@ MALFORMED = Verdict(reason="malformed")
 
 def answer(verdicts: Sequence[Verdict]) -> tuple[int, bytes]:
     """Status and body: 201 with places, 400 for what is no record, 409 with a reason for each that was refused."""
-    if not any([reason for _, reason, _ in verdicts]):
+    if not any(reason for _, reason, _ in verdicts):
         return 201, f'{{"places":[{",".join([str(place) for place, _, _ in verdicts])}]}}'.encode()
     if all(verdict.reason == "malformed" for verdict in verdicts):
         return 400, json.dumps({"error": REASONS["malformed"], "reason": "malformed"}).encode()
