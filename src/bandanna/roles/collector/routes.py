@@ -27,6 +27,7 @@ class CollectorRoutes:
         self._collector, self._task = collector, task_id
         self._commits: GroupCommit[bytes, list[Verdict]] = GroupCommit(collector.accept)
         self._records = metrics.counter("records_total", "Records by what became of them.", ("result",))
+        self._kept = self._records.series(result="kept")
 
     @property
     def uploads(self) -> dict[str, Upload]:
@@ -43,9 +44,12 @@ class CollectorRoutes:
         if params["task"] != self._task:
             raise Refused(404, "task")
         verdicts = await self._commits.submit(body)
-        for verdict in verdicts:
-            self._records.add(1, result=verdict.reason or "kept")
         status, content = answer(verdicts)
+        if status == 201:
+            self._kept.add(len(verdicts))
+        else:
+            for verdict in verdicts:
+                self._records.add(1, result=verdict.reason or "kept")
         return status, content, None
 
     async def open(self, request: Any) -> Any:
