@@ -222,21 +222,20 @@ def measure() -> list[Ratio]:
 
 
 @contextmanager
-def _bare() -> Iterator[tuple[Client, int]]:
+def _bare() -> Iterator[tuple[int, int]]:
+    """Its port and process."""
     server = Bare("bare")
     try:
         server.connect()
-        client = Client(server.sockets[0].getpeername()[1])
-        yield client, server.process.pid
-        client.close()
+        yield server.sockets[0].getpeername()[1], server.process.pid
     finally:
         server.stop()
 
 
-def _against(bare: tuple[Client, int], name: str, database: str | None, beside: int | None) -> list[Ratio]:
+def _against(bare: tuple[int, int], name: str, database: str | None, beside: int | None) -> list[Ratio]:
     with tempfile.TemporaryDirectory() as folder, Deployed(Path(folder), database=database) as deployed:
-        client = Client(deployed.port)
-        theirs = Side(*bare)
+        client, other = Client(deployed.port), Client(bare[0])
+        theirs = Side(other, bare[1])
         sides = {each: Side(client, deployed.pid, beside) for each in (1, TOGETHER)}
         empty = posted("POST /tasks/t/bare HTTP/1.1\r\nhost: localhost\r\n", bytes(124))
         for _ in range(ROUNDS):
@@ -244,6 +243,7 @@ def _against(bare: tuple[Client, int], name: str, database: str | None, beside: 
             sides[1].round(deployed.requests(REPORTS), 1)
             sides[TOGETHER].round(deployed.requests(REPORTS // 5, each=TOGETHER), TOGETHER)
         client.close()
+        other.close()
     told = {1: ("a report", 3 * theirs.least), TOGETHER: (f"one of {TOGETHER} reports", PROMISE)}
     rows = [
         Ratio(what=f"{told[each][0]}, {name}", ours=side.least, beside="bare ASGI", theirs=theirs.least,
