@@ -73,6 +73,13 @@ class Deployed:
         self._running.wait("shuffler")
         return time.perf_counter() - began
 
+    def progress(self) -> Any:
+        """What the shuffler tells everybody about its batches."""
+        import httpx
+
+        url = f"http://127.0.0.1:{self.port}/tasks/{self.task.id}/open"
+        return httpx.get(url, timeout=30.0, trust_env=False).json()
+
     def requests(self, count: int, *, each: int = 1, epoch: int = 0) -> list[bytes]:
         """So many HTTP requests, of so many fresh users' reports each."""
         from bandanna.wire.record import FINAL, Record, joined
@@ -258,3 +265,63 @@ def _against(bare: tuple[int, int], name: str, database: str | None, beside: int
             for each, side in sides.items()
         ]
     return rows
+
+
+def latencies(database: str | None = None) -> str:
+    """Of single reports over many connections, each of which sends its next when its last is acknowledged."""
+    with tempfile.TemporaryDirectory() as folder, Deployed(Path(folder), database=database) as deployed:
+        client = Client(deployed.port)
+        client.send(deployed.requests(REPORTS))
+        requests = deployed.requests(10 * REPORTS)
+        began = time.perf_counter()
+        waited = 1000 * np.percentile(client.send(requests), [50, 90, 99, 100])
+        seconds = time.perf_counter() - began
+        client.close()
+    shown = ", ".join(f"{each:.1f}" for each in waited)
+    return f"{CONNECTIONS} connections: {len(requests) / seconds:.0f} reports/s; 50, 90, 99, 100 %: {shown} ms"
+
+
+def restart(reports: int = 100_000, database: str | None = None) -> str:
+    """Seconds until a shuffler that was killed answers again, and takes a report."""
+    with tempfile.TemporaryDirectory() as folder, Deployed(Path(folder), database=database) as deployed:
+        before = deployed.restart()
+        client = Client(deployed.port, 16)
+        for _ in range(0, reports, 20_000):
+            client.send(deployed.requests(200, each=100))
+        client.close()
+        (fresh,) = deployed.requests(1)
+        after = deployed.restart()
+        began = time.perf_counter()
+        client = Client(deployed.port, 1)
+        client.send([fresh])
+        after += time.perf_counter() - began
+        client.close()
+    return f"restart with {reports} open reports: {after:.2f} s; with none: {before:.2f} s"
+
+
+def soak(reports: int = 1_000_000, slots: int = 20_000) -> str:
+    """Memory of a shuffler whose batches fill, close, are released by the analyzer, and forgotten."""
+    megabytes, releases = list[float](), list[float]()
+    with tempfile.TemporaryDirectory() as folder, Deployed(Path(folder), slots=slots, grace=0.0) as deployed:
+        client = Client(deployed.port, 16)
+        for epoch in range(reports // slots):
+            client.send(deployed.requests(slots // 100, each=100, epoch=epoch))
+            began = time.perf_counter()
+            while deployed.progress()["epoch"] <= epoch:
+                time.sleep(0.005)
+            releases.append(time.perf_counter() - began)
+            megabytes.append(memory(deployed.pid))
+        client.close()
+        file = sum(each.stat().st_size for each in Path(folder).glob("shuffler.db*")) / 1e6
+    shown = ", ".join(f"{each:.0f}" for each in megabytes[:: max(1, len(megabytes) // 10)])
+    return (
+        f"{reports} reports in batches of {slots}: {shown}, at last {megabytes[-1]:.0f} MB; files {file:.0f} MB;"
+        f" a release after {np.median(releases):.2f} s (median), {max(releases):.2f} s (longest)"
+    )
+
+
+if __name__ == "__main__":
+    wanted = sys.argv[1:] or ["latencies", "restart", "soak"]
+    for name in wanted:
+        print({"latencies": latencies, "restart": restart, "soak": soak}[name](), flush=True)
+        print("load average:", *(f"{each:.2f}" for each in os.getloadavg()), flush=True)
