@@ -228,21 +228,21 @@ class Collector:
         if place is None:
             if epoch > running[0] and not self._full_running():
                 return Verdict(reason="early")
-            if filling.full:
+            if len(filling.places) >= filling.plan.slots:
                 return Verdict(reason="full", refusal=refusal(self._key, self._task, epoch, slot))
             if over:
                 return Verdict(reason="closed")
             if len(filling.sizes) > 1 and len(offered[epoch, slot]) != len(filling.sizes):
                 return Verdict(reason="incomplete")
             place = filling.open(slot)
-        known = filling.has(round_, place, version, body)
-        if known is None:
-            return Verdict(reason="other")
-        if not known:
+        else:
+            known = filling.has(round_, place, version, body)
+            if known or known is None:
+                return Verdict(place) if known else Verdict(reason="other")
             if over:
                 return Verdict(reason="closed")
-            filling.put(round_, place, version, body)
-            rows.append((epoch, round_, place, version, slot, mac, key_id, body))
+        filling.put(round_, place, version, body)
+        rows.append((epoch, round_, place, version, slot, mac, key_id, body))
         return Verdict(place)
 
     def _too_late(self, epoch: int, slot: bytes) -> Verdict:
