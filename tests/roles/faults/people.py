@@ -126,7 +126,7 @@ class People:
         """The final report of the running round."""
         self.look()
         slot, round_ = person.slot, self.news.get("round", 0)
-        if slot is None or slot.epoch != self.news.get("epoch"):
+        if slot is None or person.done or slot.epoch != self.news.get("epoch"):
             return
         if not any(each.version == FINAL and each.round == round_ for each in slot.sent):
             person.outbox.append([self._made(person, self.plans[slot.epoch], round_, FINAL)])
@@ -155,9 +155,10 @@ class People:
     def again(self, person: Person, sent: Sent) -> None:
         """Bytes that were answered before, once more: nothing changes."""
         try:
-            self.town.upload(joined([sent.content]))
+            (told,) = answers(*self.town.upload(joined([sent.content])), 1)
         except Unreachable:
             return
+        assert told.reason in (("", "closed") if sent.kept else ("full", "closed", "early", "incomplete")), told
 
     def _refused(self, person: Person, told: Any) -> None:
         """With a proof that the slot was not used: another ticket."""
@@ -167,7 +168,7 @@ class People:
             person.proofs.append([person.slot.epoch, packed(person.ticket[0]), packed(told.refusal)])
             person.wants, person.slot, person.outbox = person.slot.epoch + 1, None, []
         else:
-            person.done = True
+            person.done = True  # nothing says that it was not used: no other ticket
 
     def _made(self, person: Person, plan: Batch, round_: int, version: int) -> Sent:
         assert person.slot is not None

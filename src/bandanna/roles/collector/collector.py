@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -66,25 +67,39 @@ class Collector:
         self.running = (0, 0)  # epoch and round of the batch that is closed next
         self.closes_at: float | None = None  # when that is; None: it waits for slots, or for its receipt
         self._closed = False
+        self._told = False  # whether it has heard of a plan, or knows one
+        self._doubt = False  # whether a step has failed, so that the rows may say something else
         self._restore()
 
+    @contextmanager
+    def _sure(self) -> Iterator[None]:
+        """Alone, with a memory that agrees with the rows: after a step that has failed it is rebuilt from them."""
+        with self._lock:
+            if self._doubt:
+                self._restore()
+            self._doubt = True
+            yield
+            self._doubt = False
+
     def _restore(self) -> None:
-        """From the rows."""
-        self._fillings.clear()
+        """From the rows; as it was, if they cannot be read."""
+        fillings: dict[int, Filling] = {}
         with self._database.reading() as rows:
             for epoch, text in rows.execute("select epoch, plan from plans order by epoch"):
-                self._fillings[epoch] = Filling(Batch.from_dict(loads(text)))
+                fillings[epoch] = Filling(Batch.from_dict(loads(text)))
             query = "select epoch, round, place, version, slot, body from reports order by epoch, place, round, version"
             for epoch, round_, place, version, slot, body in rows.execute(query):
-                filling = self._fillings[epoch]
+                filling = fillings[epoch]
                 if slot not in filling.places:
                     filling.open(slot)
                 filling.put(round_, place, version, body)
             done = "select epoch, count(*) from batches where state = 'receipted' group by epoch"
             receipted = {int(epoch): int(count) for epoch, count in rows.execute(done)}
-        if self._fillings:
-            running = min(self._fillings)
-            self.running = running, receipted.get(running, 0)
+        self._fillings = fillings
+        if fillings:
+            first = min(fillings)
+            self.running = max(self.running, (first, receipted.get(first, 0)))
+        self._told = self._told or bool(fillings)
         self._look()
 
     def _look(self) -> None:
@@ -98,7 +113,7 @@ class Collector:
 
     def plan(self, batches: Sequence[Batch], running: tuple[int, int]) -> None:
         """The newest public plan: the running batch and its round, and the batch after it, where it is known."""
-        with self._lock:
+        with self._sure():
             wanted = {batch.epoch: batch for batch in batches if batch.rounds}
             with self._database.transaction() as rows:
                 for epoch in [each for each in self._fillings if each not in wanted]:
@@ -110,7 +125,7 @@ class Collector:
                 filling = self._fillings.get(running[0])
                 if filling is not None and filling.full:
                     self._begin(rows, running)
-            self.running = running
+            self.running, self._told = running, True
             self._look()
 
     def _begin(self, rows: Transaction, running: tuple[int, int]) -> None:
@@ -128,25 +143,21 @@ class Collector:
 
     def accept(self, requests: Sequence[bytes]) -> list[list[Verdict]]:
         """Keep what may be kept of these requests, in one transaction: when this returns, it is durable."""
-        with self._lock:
+        with self._sure():
             parsed = [self._parsed(request) for request in requests]
             wrong = self._out_of_range([record for records in parsed for record in records or ()])
             rows: list[tuple[Any, ...]] = []
             before = self._full_running()
-            try:
-                verdicts = [
-                    [MALFORMED] if records is None else list(self._admitted(records, wrong, rows)) for records in parsed
-                ]
-                if rows:
-                    with self._database.transaction() as written:
-                        written.many(INSERT, rows)
-                        if self._full_running() and not before:
-                            self._begin(written, self.running)
+            verdicts = [
+                [MALFORMED] if records is None else list(self._admitted(records, wrong, rows)) for records in parsed
+            ]
+            if rows:
+                with self._database.transaction() as written:
+                    written.many(INSERT, rows)
                     if self._full_running() and not before:
-                        self._look()
-            except BaseException:
-                self._restore()  # nothing of it was kept
-                raise
+                        self._begin(written, self.running)
+                if self._full_running() and not before:
+                    self._look()
             return verdicts
 
     def _full_running(self) -> bool:
@@ -183,12 +194,20 @@ class Collector:
     def _admitted(self, records: list[Fields], wrong: set[int], rows: list[tuple[Any, ...]]) -> Iterator[Verdict]:
         """One verdict for each record of a request."""
         fresh: dict[tuple[int, bytes], set[int]] = {}  # rounds that a request has of slots that are not open
-        for slot, _, epoch, round_, *_ in records:
+        for record in records:
+            slot, _, epoch, round_, *_ = record
             filling = self._fillings.get(epoch)
-            if filling is not None and slot not in filling.places:
+            if filling is None or slot in filling.places:
+                continue
+            if len(filling.plan.rounds) == 1 or self._sound(record, wrong):
                 fresh.setdefault((epoch, slot), set()).add(round_)
         for record in records:
             yield self._verdict(record, wrong, rows, fresh.get((record[2], record[0]), set()))
+
+    def _sound(self, record: Fields, wrong: set[int]) -> bool:
+        """Whether it would be kept: a slot with a round that is not would keep its batch open for ever."""
+        mac = ticket(self._key, self._task, record[2], record[0])
+        return agrees(record[1], mac) and self._round(record) is not None and id(record) not in wrong
 
     def _verdict(self, record: Fields, wrong: set[int], rows: list[tuple[Any, ...]], rounds: set[int]) -> Verdict:
         slot, mac, epoch, round_, version, key_id, body = record
@@ -196,7 +215,8 @@ class Collector:
             return Verdict(reason="ticket")
         filling = self._fillings.get(epoch)
         if filling is None:
-            return self._too_late(epoch, slot) if epoch <= self.running[0] else Verdict(reason="early")
+            late = self._told and epoch <= self.running[0]
+            return self._too_late(epoch, slot) if late else Verdict(reason="early")
         if self._round(record) is None:
             return Verdict(reason="length")
         if id(record) in wrong:
@@ -207,6 +227,8 @@ class Collector:
                 return Verdict(reason="early")
             if filling.full:
                 return Verdict(reason="full", refusal=refusal(self._key, self._task, epoch, slot))
+            if (epoch, 0) < self.running or ((epoch, 0) == self.running and self._closed):
+                return Verdict(reason="closed")  # its slots are gone with its reports: nothing says that it is none
             if len(rounds) != len(filling.plan.rounds):
                 return Verdict(reason="incomplete")
             place = filling.open(slot)
@@ -229,10 +251,11 @@ class Collector:
 
     def close_due(self) -> bool:
         """Close the running round if it is due: its share is computed from the rows, and durable."""
-        with self._lock:
+        with self._sure():
             filling = self._fillings.get(self.running[0])
             if filling is None or self.closes_at is None:
                 return False
+            self.closes_at = min(self.closes_at, self._clock() + self._grace)  # a clock that was set back
             due = filling.answered(self.running[1]) if self._answered else self._clock() >= self.closes_at
             if not due:
                 return False
@@ -269,12 +292,17 @@ class Collector:
         with self._database.reading() as rows:
             return [Closed(epoch=e, round=r, share=share.encode()) for e, r, share in rows.execute(query)]
 
-    def entries(self, epoch: int, round_: int) -> tuple[Batch, list[tuple[bytes, bytes, int, bytes]]]:
-        """The plan of a batch, and slot, mac, key and body of every place: what a helper's job is made of."""
+    def entries(self, epoch: int, round_: int) -> tuple[Batch, list[tuple[bytes, bytes, int, bytes]]] | None:
+        """The plan of a batch, and slot, mac, key and body of every place: what a helper's job is made of.
+
+        None if the analyzer is beyond the batch: its reports are gone.
+        """
         query = (
             "select place, slot, mac, key_id, body from reports where epoch = ? and round = ? order by place, version"
         )
         with self._lock, self._database.reading() as rows:
+            if epoch not in self._fillings:
+                return None
             newest = {place: tuple(rest) for place, *rest in rows.execute(query, epoch, round_)}
             return self._fillings[epoch].plan, [newest[place] for place in sorted(newest)]
 

@@ -33,6 +33,7 @@ class Pump:
     ) -> None:
         self._collector, self._forward, self._plan, self._log = collector, forward, plan, log
         self._stop, self._thread = threading.Event(), threading.Thread(target=self._run, name="pump", daemon=True)
+        self._planned: Plan | None = None  # what the collector could not take yet
         self.failing = ""  # the type of what went wrong in the last step
 
     def start(self) -> None:
@@ -58,9 +59,10 @@ class Pump:
 
     def step(self) -> None:
         """Everything that can be done now."""
-        planned = self._plan()
-        if planned is not None:
-            self._collector.plan(*planned)
+        self._planned = self._plan() or self._planned
+        if self._planned is not None:
+            self._collector.plan(*self._planned)
+            self._planned = None
         if self._collector.close_due():
             self._log.say("closed", epoch=self._collector.running[0], round=self._collector.running[1])
         for closed in self._collector.waiting():
