@@ -12,7 +12,7 @@ from bandanna.agent.arms import FixedArms, fixed_arms
 from bandanna.policies.base import Policy
 from bandanna.roles.analyzer import tables as analyzing
 from bandanna.roles.analyzer.learner import Learner
-from bandanna.roles.client.deployment import Answer, Ticket, answers
+from bandanna.roles.client.deployment import Answer, Ticket, answers, first_key
 from bandanna.roles.collector import tables as collecting
 from bandanna.roles.collector.collector import Collector
 from bandanna.roles.collector.verdict import answer
@@ -22,6 +22,8 @@ from bandanna.wire.canonical import packed
 from bandanna.wire.keys import Opener, sealing_key, sign, signing_key
 from bandanna.wire.record import joined
 from bandanna.wire.ticket import draw_slot, ticket
+
+_ROLES = ("analyzer", "shuffler", "helper", "registrar")
 
 
 def a_task(
@@ -40,7 +42,6 @@ def a_task(
         title="a test",
         algorithm="",
         mixers=count,
-        urls={"analyzer": "", "shuffler": "", "helper": "", "registrar": ""},
         keys={name: public for name, (_, public) in {**pairs, **seals}.items()},
         seed=seed,
         test=True,
@@ -48,7 +49,7 @@ def a_task(
         promise="",
         expected=None,
         schema=None,
-        **{"grace": 0.0, "close": "answered", "max_age": 1, **parts},
+        **{"grace": 0.0, "close": "answered", "max_age": 1, "urls": dict.fromkeys(_ROLES, ""), **parts},
     )
     task = Task.made(content)
     key = packed(secrets.token_bytes(32))
@@ -61,7 +62,7 @@ def a_task(
             ticket=key,
             token=secrets.token_hex(16),
         )
-        for role in ("analyzer", "shuffler", "helper", "registrar")
+        for role in _ROLES
     }
     return task, made
 
@@ -93,6 +94,10 @@ class Inside:
         """For everybody."""
         slots = [draw_slot() for _ in users]
         return [Ticket(slot=s, mac=ticket(self._key, self.task.digest, epoch, s), epoch=epoch) for s in slots]
+
+    def seal_key(self) -> tuple[int, str] | None:
+        """The task's."""
+        return first_key(self.task)
 
     def upload(self, records: Any) -> list[Answer]:
         """One request."""

@@ -34,9 +34,9 @@ def simulate_clients(
     folder = task if task.is_dir() else task.parent
     own = token or Secrets.read(folder, "registrar", found).token
     rounds = users if found.policy.horizon is None else min(users, found.policy.horizon)
-    with Bar(shown=not as_json) as bar:
+    with Bar(shown=not as_json) as bar, Http(found, token=own) as http:
         crowd = Crowd(
-            found, Http(found, token=own), world_of(found, environment), rounds=rounds, seed=seed,
+            found, http, world_of(found, environment), rounds=rounds, seed=seed,
             concurrency=concurrency, silent=silent, progress=lambda done: bar(done, rounds, "users"),
         )  # fmt: skip
         crowd.run()

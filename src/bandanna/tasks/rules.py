@@ -34,12 +34,15 @@ def policy_of(want: Wanted) -> Policy[Any]:
     for name, value in given.items():
         typed(f"policy.{name}", value, types.get(name))
     for name, usual in (("participations", 1), ("noise", "device")):
-        chosen = getattr(want, name)
+        chosen = getattr(want, name) or usual
         if chosen != usual and name in entry.options:
             given[name] = chosen
         elif chosen != usual and not (name == "participations" and entry.trust == "none"):
             raise InvalidArgument(f"rules.{name}", chosen, f"{usual!r}: {want.algorithm} has nothing else")
     policy: Policy[Any] = make_from("policy", want.algorithm, given)
+    counts = policy.privacy.model in _MIXED and policy.privacy.protocol == "binomial" and policy.privacy.noisy
+    if want.noise is None and counts and want.mixers in (None, 1) and "noise" in entry.options:
+        policy = make_from("policy", want.algorithm, {**given, "noise": "checked"})  # one mixer sees counts
     if entry.trust == "none" and want.participations > 1:
         policy = replace(policy, privacy=replace(policy.privacy, participations=want.participations))  # type: ignore[type-var]
     if policy.horizon is None or policy.horizon > _ROUNDS:

@@ -20,7 +20,7 @@ participations = 1
 grace = "10 min"                       # or seconds
 max_age = 1
 mixers = 1
-noise = "device"
+noise = "checked"                      # or "device", "mixer": who draws coins, and what is refused
 
 [roles]                                # where they are found
 analyzer = "https://analyzer.example"
@@ -64,7 +64,7 @@ class Wanted:
     grace: float = 600.0
     max_age: int | None = None
     mixers: int | None = None
-    noise: str = "device"
+    noise: str | None = None
     urls: Mapping[str, str]
     test: bool = False
     seed: int | None = None
@@ -186,5 +186,5 @@ _RULE: dict[str, Any] = {
     "grace": seconds,
     "max_age": lambda value: require.whole("max_age", value, least=0, most=_OLDEST),
     "mixers": lambda value: require.whole("mixers", value, least=0, most=2),
-    "noise": lambda value: require.one_of("noise", value, ("device", "mixer")),
+    "noise": lambda value: require.one_of("noise", value, ("device", "checked", "mixer")),
 }

@@ -79,10 +79,13 @@ class Round:
 
     def cut(self, body: bytes) -> list[bytes]:
         """The bodies of the parts that a user reports for."""
-        if self.by_arm:
-            return [body]
-        ends = np.cumsum([part.size for part in self.parts]).tolist()
-        return [body[begin:end] for begin, end in zip([0, *ends[:-1]], ends, strict=True)]
+        return [body] if len(self._ends) == 1 else [body[begin:end] for begin, end in self._ends]
+
+    @cached_property
+    def _ends(self) -> list[tuple[int, int]]:
+        """Where the bodies of the parts that a user reports for begin and end."""
+        ends = np.cumsum([part.size for part in self.parts[: 1 if self.by_arm else None]]).tolist()
+        return list(zip([0, *ends[:-1]], ends, strict=True))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from .machine import KINDS, Schedule
 
-
-SCHEDULES = int(__import__("os").environ.get("SCHEDULES", "200"))
+SCHEDULES = int(os.environ.get("SCHEDULES", "200"))  # of every kind
 
 
 def run(kind: str, schedules: int) -> None:

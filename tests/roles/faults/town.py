@@ -31,6 +31,7 @@ from bandanna.roles.registrar.registrar import Registrar
 from bandanna.roles.serving import Log
 from bandanna.roles.shuffler.shuffler import Shuffler
 from bandanna.storage.database import Database, StorageFailed, Transaction, open_database
+from bandanna.tasks.announced import check_announced
 from bandanna.tasks.document import Secrets, Task
 from bandanna.wire.canonical import dumps, loads, unpacked
 from bandanna.wire.keys import Opener, sign, verify
@@ -212,6 +213,7 @@ class Town:
             helper=Wire(self, "shuffler", "helper") if self.task.mixers == 2 else None,
             sign=partial(sign, own.sign),
             analyzer_key=self.task.key("analyzer"),
+            check=partial(check_announced, self.task),
         )
         parts["pump"] = Pump(collector, forward=shuffler.forward, plan=shuffler.plan, log=_log("shuffler"))
 
@@ -240,8 +242,7 @@ class Town:
                 parts["pump"].step()
         except (Unreachable, StorageFailed):
             return  # tried again
-        except Killed as killed:
-            assert killed.role == role
+        except Killed:
             self.kill(role)
 
     # Routes, as the applications have them
@@ -257,6 +258,12 @@ class Town:
         epoch, round_ = map(int, path.split("/")[4].split("."))
         if role == "helper":
             return self._job(parts["helper"], content, headers, epoch, round_)
+        if method == "GET":
+            try:
+                receipt = parts["learner"].known(last, path.split("/")[6], epoch, round_)
+            except Conflict:
+                return 404, b"{}", {}
+            return 200, dumps({"receipt": loads(receipt)}), {}
         return self._share(parts["learner"], content, headers, last, epoch, round_)
 
     def _witness(self, registrar: Registrar, method: str, content: bytes) -> Any:

@@ -13,6 +13,7 @@ from bandanna.accounting.ledger import Ledger
 from bandanna.core.coins import Coins
 from bandanna.core.domain import Statistic
 from bandanna.core.estimate import Estimate
+from bandanna.errors import BandannaError
 from bandanna.loop import Desk, close, entry_of
 from bandanna.mechanisms.sources import NoiseSource
 from bandanna.policies.base import Ask, Assigned, Episode, Played, Policy
@@ -82,11 +83,48 @@ class FromRows:
         return close(self.policy.learn(state, episode), lambda ask: self._answer(ask, played))
 
     def _answer(self, ask: Ask, played: Played) -> Estimate:
-        statistic = self.policy.report(ask, self.desk.rows(ask, played), self.coins)
+        statistic = self._statistic(ask, self.desk.rows(ask, played))
         source = self.stream if isinstance(ask.protocol, StreamProtocol) else self.source
         self.desk, estimate = self.desk.release(ask, statistic, source, path="messages")
         self.charges.append(Charge(ask=ask, data=_content(statistic)))
         return estimate
+
+    def _statistic(self, ask: Ask, rows: Played) -> Statistic:
+        """What devices would report; a row that this policy cannot take is nobody's, or its sender would stop all."""
+        try:
+            return self.policy.report(ask, rows, self.coins)
+        except BandannaError:
+            wrong = self._wrong(ask, rows, 0, rows.rewards.shape[0])
+            if not wrong:
+                raise
+        return self.policy.report(ask, _nobody(self.policy, rows, wrong), self.coins)
+
+    def _wrong(self, ask: Ask, rows: Played, begin: int, end: int) -> list[int]:
+        """Places of rows that cannot be reported, found by halves."""
+        try:
+            self.policy.report(ask, rows.at(slice(begin, end)), self.coins)
+        except BandannaError:
+            if end - begin == 1:
+                return [begin]
+            middle = (begin + end) // 2
+            return self._wrong(ask, rows, begin, middle) + self._wrong(ask, rows, middle, end)
+        return []
+
+
+def _nobody(policy: Policy[Any], rows: Played, places: list[int]) -> Played:
+    """The same rows, but for those who count as if they had not answered."""
+    told = np.ones(len(rows.rewards), dtype=bool) if rows.answered is None else rows.answered.copy()
+    told[places] = False
+    there = told.reshape(-1, *(1,) * (rows.rewards.ndim - 1))
+    features = None if rows.features is None else np.where(told[:, None], rows.features, 0.0)
+    answered = rows.answered if policy.keeps or policy.asks_again else told
+    return replace(rows, rewards=np.where(there, rows.rewards, _nothing(policy)), features=features, answered=answered)
+
+
+def _nothing(policy: Policy[Any]) -> float:
+    """The reward of who has none: the one nearest to 0."""
+    low, high = getattr(policy, "reward_range", (0.0, 0.0))
+    return float(min(max(0.0, low), high))
 
 
 def _content(statistic: Statistic) -> bytes:
@@ -109,10 +147,8 @@ def played_of(policy: Policy[Any], episode: Episode, rows: np.ndarray[Any, Any])
         chosen = episode.arms_at(np.arange(len(rows)))
     elif (count := getattr(policy, "n_arms", None)) is not None:
         told, chosen = told & (chosen < count), np.minimum(chosen, count - 1)
-    low, high = getattr(policy, "reward_range", (0.0, 0.0))
-    nothing = float(min(max(0.0, low), high))
     made = Played(
-        rewards=np.where(told, rewards[:, 0], nothing),
+        rewards=np.where(told, rewards[:, 0], _nothing(policy)),
         features=np.where(told[:, None], features, 0.0),
         arms=chosen,
         groups=np.minimum(groups.astype(np.int64), len(policy.keeps) - 1) if len(policy.keeps) > 1 else None,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from functools import partial
 from typing import Any
 
@@ -17,9 +18,9 @@ from bandanna.roles.analyzer.tables import MIGRATION
 from bandanna.roles.analyzer.witnesses import Witnesses
 from bandanna.roles.calls import Calls
 from bandanna.roles.collector import tables as collecting
-from bandanna.roles.collector.collector import Closed, Collector
-from bandanna.roles.collector.pump import Plan, Pump
-from bandanna.roles.collector.routes import CollectorRoutes
+from bandanna.roles.collector.collector import Closed, Collector, Plan
+from bandanna.roles.collector.pump import Pump
+from bandanna.roles.collector.routes import CollectorRoutes, limits_of
 from bandanna.roles.serving import Log, Metrics, Refused, Route, Upload, application, in_thread, json_response
 from bandanna.storage.database import Database, open_database
 from bandanna.tasks.document import Secrets, Task
@@ -46,6 +47,7 @@ class AnalyzerRoutes:
             ("GET", "/tasks/{task}/snapshot", self.snapshot),
             ("GET", "/tasks/{task}/snapshot/{number}", self.earlier),
             ("GET", "/tasks/{task}/ledger", self.ledger),
+            ("GET", "/tasks/{task}/batches/{batch}/shares/{mixer}/{digest}", self.receipt),
         ]
 
     @property
@@ -94,6 +96,16 @@ class AnalyzerRoutes:
         view = await in_thread(self._learner.ledger_view)
         return json_response({"task": self._task.id, "ledger": view})
 
+    async def receipt(self, request: Request) -> Response:
+        """Whether a mixer's share, by its digest, is the one that a round was released from."""
+        self._check(request.path_params)
+        (epoch, round_), mixer = _batch(request.path_params["batch"]), request.path_params["mixer"]
+        try:
+            found = await in_thread(self._learner.known, request.path_params["digest"], mixer, epoch, round_)
+        except Conflict:
+            raise Refused(404, "share") from None
+        return json_response({"receipt": loads(found)})
+
     async def share(self, body: bytes, params: dict[str, str], headers: dict[bytes, bytes]) -> Any:
         """A mixer's totals of a batch."""
         self._check(params)
@@ -113,9 +125,12 @@ class AnalyzerRoutes:
 
 def _number(request: Request, name: str, default: float) -> float:
     try:
-        return float(request.query_params.get(name, default))
+        number = float(request.query_params.get(name, default))
     except ValueError:
         raise Refused(400, name) from None
+    if math.isnan(number):  # nothing is later than that: a request would wait for ever
+        raise Refused(400, name)
+    return number
 
 
 def _batch(text: str) -> tuple[int, int]:
@@ -209,4 +224,5 @@ def build(task: Task, secrets: Secrets, *, database: str, log: Log, verify_tls: 
         metrics=metrics,
         log=log,
         token=secrets.token,
+        limits=limits_of(learner.now.batches, shares=task.mixers > 0),
     )

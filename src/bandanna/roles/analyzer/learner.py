@@ -120,8 +120,8 @@ class Learner:
         over = episode is None or not episode.released
         return replace(progress, status=FINISHED) if over and progress.status == RUNNING else progress
 
-    def _see(self, progress: Progress) -> None:
-        self.progress, self.now = progress, self._now(progress)
+    def _see(self, progress: Progress, now: Now | None = None) -> None:
+        self.progress, self.now = progress, self._now(progress) if now is None else now
 
     def _now(self, progress: Progress) -> Now:
         """The running batch and the one after it, from the progress alone."""
@@ -153,7 +153,7 @@ class Learner:
             self.check_witness(share.get("witness"))
             over = self.progress.status == EXHAUSTED and (epoch, round_) == self.running
             if (epoch, round_) < self.running or over:
-                return self._known(content, mixer, epoch, round_)
+                return Taken(status=200, receipt=self.known(digest(content), mixer, epoch, round_))
             if (epoch, round_) > self.running or self.progress.status != RUNNING:
                 reason = "early" if self.progress.status == RUNNING else self.progress.status
                 raise Conflict(reason, f"batch {epoch}, round {round_} is not awaited")
@@ -162,10 +162,11 @@ class Learner:
                     if not self._store(rows, share, content):
                         return Taken(status=202)
                     outcome, after, published = self._release(rows)
+                    now = self._planned
             except BudgetExceeded:
                 return self._exhaust(epoch, round_)
             self.published = published
-            self._see(after)
+            self._see(after, now)
             return Taken(status=201 if outcome == "released" else 422, receipt=self.receipt(epoch, round_))
 
     def check_witness(self, witness: Any) -> None:
@@ -312,6 +313,7 @@ class Learner:
     ) -> Published:
         """Progress, and the document that follows from it, signed and chained to the one before."""
         write(rows, after, self._encoding)
+        self._planned = self._now(after)  # in force when the caller's transaction is committed
         ledger = self._ledger(rows)
         document = {
             "task": self.task.id,
@@ -321,7 +323,7 @@ class Learner:
             "state": self._encoding.dumps(after.state),
             "snapshot": self._encoding.dumps(self.policy.publish(after.state)),
             "answers": [self._encoding.dumps(answer) for answer in answers],
-            "batches": [batch.to_dict() for batch in self._now(after).batches],
+            "batches": [batch.to_dict() for batch in self._planned.batches],
             "spent": _finite(None if ledger is None else ledger.spent()),
         }
         return publication.append(rows, document, self._sign, outcome=outcome, of=of, digests=digests or {})
@@ -331,16 +333,14 @@ class Learner:
         with self._database.reading() as rows:
             return publication.receipt(rows, self.task.id, epoch, round_, self._sign)
 
-    def _known(self, content: bytes, mixer: str, epoch: int, round_: int) -> Taken:
-        """A share of a round that is over: the same one is known, another one refused."""
+    def known(self, share: str, mixer: str, epoch: int, round_: int) -> bytes:
+        """The receipt of a round that is over, for a mixer whose share has this digest; another one is refused."""
         with self._database.reading() as rows:
             known = publication.digests(rows, epoch, round_)
-            refused = publication.was(rows, epoch, round_, EXHAUSTED)
-        if refused:
-            return Taken(status=422, receipt=self.receipt(epoch, round_))
-        if known is None or known.get(mixer) != digest(content):
+            refused = publication.was(rows, epoch, round_, EXHAUSTED)  # whatever they were, nobody has looked at them
+        if not refused and (known is None or known.get(mixer) != share):
             raise Conflict("over", f"batch {epoch}, round {round_} is over, with other totals")
-        return Taken(status=200, receipt=self.receipt(epoch, round_))
+        return self.receipt(epoch, round_)
 
 
 def _finite(epsilon: float | None) -> float | None:

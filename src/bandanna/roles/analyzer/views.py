@@ -36,9 +36,21 @@ def check_share(share: Any, *, task: str, epoch: int, round_: int, mixer: str) -
         raise InvalidStatistic("share", type(share).__name__, "a share of a batch")
     if not all(conforms(share[name], hint) for name, hint in _FIELDS.items()):
         raise InvalidStatistic("share", "fields of wrong types", "a share of a batch")
+    _check_witness(share.get("witness"))
     if (share["task"], share["epoch"], share["round"], share["mixer"]) != (task, epoch, round_, mixer):
         raise InvalidStatistic("share", "of another batch", f"one of batch {epoch}, round {round_}, from {mixer}")
     return share
+
+
+def _check_witness(witness: Any) -> None:
+    """None, or the number and the chain of a publication."""
+    if witness is None:
+        return
+    if not isinstance(witness, dict) or not conforms(witness.get("chain"), str):
+        raise InvalidStatistic("witness", type(witness).__name__, "the number and the chain of a publication")
+    number = witness.get("number")
+    if type(number) is not int or not 0 <= number < 2**62:
+        raise InvalidStatistic("witness", type(number).__name__, "the number of a publication")
 
 
 def views_of(
@@ -51,6 +63,17 @@ def views_of(
             raise Burned("the mixers have not added the same reports")
         if share["count"] != users or len(share["parts"]) != len(parts):
             raise Burned(f"a batch of {share['count']} users where {users} were announced")
+    try:
+        return _views(shares, parts, asks, opener, info)
+    except Burned:
+        raise
+    except (BandannaError, AttributeError, TypeError, ValueError) as error:  # whatever a mixer may have signed
+        raise Burned(f"shares that hold no views ({type(error).__name__})") from error
+
+
+def _views(
+    shares: Sequence[Share], parts: Sequence[Part], asks: Sequence[Ask], opener: Opener | None, info: bytes
+) -> list[tuple[Any, ...]]:
     made = []
     for place, (part, ask) in enumerate(zip(parts, asks, strict=True)):
         texts = [share["parts"][place] for share in shares]
@@ -73,13 +96,30 @@ def rows_of(share: Share) -> np.ndarray[Any, Any]:
 
 
 def _opened(text: str, part: Part, mixer: Mixer, opener: Opener | None, info: bytes) -> tuple[Any, ...]:
-    """Reports that were sealed for the analyzer, in the order in which they came: sorted by their ciphertexts."""
+    """Reports that were sealed for the analyzer, in the order in which they came: sorted by their ciphertexts.
+
+    One that cannot be opened, or that no honest device sends, counts as a zero without noise: nobody between could see
+    what it is, and its sender must not decide whether the others are heard. What is made of a view costs no privacy.
+    """
     assert opener is not None
-    bodies = [opener.open(unpacked(each), info) for each in mixers().loads(text)]
     plain = Part(form="plain", dtype=part.dtype, length=part.length)
-    if any(len(body) != plain.size for body in bodies):
-        raise Burned("a sealed report of another length")
-    return mixed(mixer, mixer.empty(), mixer.check(plain.numbers(bodies)))[1]
+    sealed = mixers().loads(text)
+    if not isinstance(sealed, list):
+        raise Burned("sealed reports that are none")
+    bodies = [_body(each, plain, mixer, opener, info) for each in sealed]
+    return mixed(mixer, mixer.empty(), plain.numbers(bodies))[1]
+
+
+def _body(text: Any, plain: Part, mixer: Mixer, opener: Opener, info: bytes) -> bytes:
+    """What was sealed, if it is a report."""
+    try:
+        body = opener.open(unpacked(text), info)
+        if len(body) == plain.size:
+            mixer.check(plain.numbers([body]))
+            return body
+    except BandannaError:
+        pass
+    return bytes(plain.size)
 
 
 def _added(one: tuple[Any, ...], other: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -35,6 +35,7 @@ from bandanna.wire.plan import Batch
 from bandanna.wire.record import FINAL, ZERO, Record
 
 _WAIT = 20.0  # seconds in one request for a newer publication
+_PAUSE = 0.05  # seconds before a batch that was not open is tried again
 
 
 @dataclass(kw_only=True)
@@ -176,8 +177,8 @@ class Crowd:
         return self._choosing.random(users) >= self._silent
 
     def _reporter(self, batch: Batch) -> Reporter:
-        keys = self.task.content["keys"]
-        return Reporter(self.task, batch, seal_key=keys.get("seal helper") or keys.get("seal analyzer"))
+        number, key = self._deployment.seal_key() or (0, None)
+        return Reporter(self.task, batch, key_id=number, seal_key=key)
 
     def _tickets(self, batch: Batch) -> list[Ticket]:
         names = [f"user {self._numbered + number}" for number in range(batch.slots)]
@@ -203,7 +204,7 @@ class Crowd:
             reporter.zero(number, asks[number] if asks else (), ticket.slot, self._secure_or_seeded())
             for number in rounds
         )
-        return [_record(ticket, number, ZERO, body) for number, body in zip(rounds, bodies, strict=True)]
+        return [_record(reporter, ticket, number, ZERO, body) for number, body in zip(rounds, bodies, strict=True)]
 
     def _secure_or_seeded(self) -> NoiseSource:
         """Zero reports of seeded tests are real-valued too, where reports are; their noise is counted nowhere."""
@@ -230,7 +231,7 @@ class Crowd:
         later = range(1, len(batch.rounds)) if number == 0 else ()
         for ticket, body, answers in zip(tickets, bodies, answering.tolist(), strict=True):
             if answers:
-                request = [_record(ticket, number, FINAL, body)]
+                request = [_record(reporter, ticket, number, FINAL, body)]
             else:
                 request = self._zeros(reporter, batch, asks, ticket, [number]) if number == 0 else []
             requests.append(request + (self._zeros(reporter, batch, asks, ticket, later) if number == 0 else []))
@@ -256,16 +257,19 @@ class Crowd:
         return sent
 
     def _upload(self, request: Sequence[bytes]) -> list[Answer]:
-        began = time.monotonic()
+        """The same bytes until they are kept or refused for good; a batch that is not open yet will be."""
+        began, end = time.monotonic(), time.monotonic() + self._wait
         answer = self._deployment.upload(request)
+        while any(each.reason == "early" for each in answer) and time.monotonic() < end:
+            time.sleep(_PAUSE)
+            answer = self._deployment.upload(request)
         self.account.latencies.append(time.monotonic() - began)
         return answer
 
 
-def _record(ticket: Ticket, number: int, version: int, body: bytes) -> bytes:
-    return Record(
-        slot=ticket.slot, mac=ticket.mac, epoch=ticket.epoch, round=number, version=version, key_id=0, body=body
-    ).to_bytes()
+def _record(reporter: Reporter, ticket: Ticket, number: int, version: int, body: bytes) -> bytes:
+    return Record(slot=ticket.slot, mac=ticket.mac, epoch=ticket.epoch, round=number, version=version,
+                  key_id=reporter.key_id, body=body).to_bytes()  # fmt: skip
 
 
 def summary(crowd: Crowd) -> dict[str, Any]:

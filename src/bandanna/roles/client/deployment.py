@@ -5,12 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 from bandanna.errors import BandannaError
 from bandanna.roles.calls import Calls, Unreachable
 from bandanna.tasks.document import Task
 from bandanna.wire.canonical import dumps, loads, packed, unpacked
+from bandanna.wire.keys import verify
 from bandanna.wire.record import joined
 
 _PAUSE, _LONGEST = 0.05, 2.0  # seconds before something is tried again
@@ -43,6 +44,9 @@ class Deployment(Protocol):
     def tickets(self, users: Sequence[str], epoch: int, refused: Sequence[Any] = ()) -> list[Ticket]:
         """One for each user."""
 
+    def seal_key(self) -> tuple[int, str] | None:
+        """Number and public key for which seeds or reports are sealed now; None where nothing is."""
+
     def upload(self, records: Sequence[bytes]) -> list[Answer]:
         """Records of one request; returns when they are durable, or refused."""
 
@@ -53,8 +57,17 @@ class Http:
     def __init__(self, task: Task, *, token: str, patience: float = 60.0, verify_tls: Any = True) -> None:
         self._task, self._token, self._patience = task, token, patience
         self._calls = {role: Calls(task.url(role), verify_tls=verify_tls) for role in ("analyzer", "registrar")}
-        self._calls.setdefault(task.collector, Calls(task.url(task.collector), verify_tls=verify_tls))
+        for role in (task.collector, *("helper",) * (task.mixers == 2)):
+            if role not in self._calls:
+                self._calls[role] = Calls(task.url(role), verify_tls=verify_tls)
         self.retries = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for calls in self._calls.values():
+            calls.close()
 
     def publication(self, after: int | None, wait: float) -> tuple[bytes, str] | None:
         """From the analyzer."""
@@ -81,6 +94,17 @@ class Http:
             made.append(Ticket(slot=unpacked(each["slot"], 16), mac=unpacked(each["mac"], 16), epoch=each["epoch"]))
         return made
 
+    def seal_key(self) -> tuple[int, str] | None:
+        """The helper's active key, signed by it; or the analyzer's, which the task names."""
+        if self._task.mixers != 2:
+            return first_key(self._task)
+        path = f"/tasks/{self._task.id}/keys"
+        status, content, headers = self._again(lambda: self._calls["helper"].ask("GET", path))
+        if status != 200 or not verify(self._task.key("helper"), content, headers.get("signature")):
+            raise BandannaError("the helper gives no keys that it has signed")
+        active = [each for each in loads(content)["keys"] if each["state"] == "active"]
+        return int(active[-1]["id"]), str(active[-1]["public"])
+
     def upload(self, records: Sequence[bytes]) -> list[Answer]:
         """To the collector."""
         content, path = joined(list(records)), f"/tasks/{self._task.id}/reports"
@@ -99,6 +123,13 @@ class Http:
                 self.retries += 1
                 time.sleep(pause)
                 pause = min(2 * pause, _LONGEST)
+
+
+def first_key(task: Task) -> tuple[int, str] | None:
+    """The key for sealing that a task's document names."""
+    keys = task.content["keys"]
+    found = keys.get("seal helper") if task.mixers == 2 else keys.get("seal analyzer")
+    return None if found is None else (0, str(found))
 
 
 def answers(status: int, content: bytes, count: int) -> list[Answer]:

@@ -10,12 +10,19 @@ from bandanna.agent.kinds import encoding_of
 from bandanna.core.estimate import Estimate
 from bandanna.errors import BandannaError, Unreadable
 from bandanna.policies.base import Ask, Episode
+from bandanna.storage.declared import conforms
+from bandanna.tasks.announced import checked
 from bandanna.tasks.asking import Planned, asks_of_round
-from bandanna.tasks.batches import batch_of, sends_rows
+from bandanna.tasks.batches import sends_rows
 from bandanna.tasks.document import Task
 from bandanna.wire.canonical import digest, loads
 from bandanna.wire.keys import verify
 from bandanna.wire.plan import Batch
+
+_FIELDS: dict[str, Any] = {
+    "number": int, "previous": str, "status": str, "epoch": int, "round": int, "state": str, "snapshot": str,
+    "answers": list, "batches": list,
+}  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,6 +41,10 @@ class View:
         content = loads(document)
         if not isinstance(content, dict) or content.get("task") != task.id:
             raise Unreadable("a publication of another task")
+        if not set(_FIELDS) <= set(content) or not all(conforms(content[name], _FIELDS[name]) for name in _FIELDS):
+            raise Unreadable("a publication with other fields than it has to have")
+        if min(content["number"], content["epoch"], content["round"]) < 0:
+            raise Unreadable("a publication with numbers that are none")
         made = cls(task=task, content=content, chain=digest(document))
         if before is not None and made.number < before.number:
             raise BandannaError(f"publication {made.number} after {before.number}: the analyzer has gone back")
@@ -94,6 +105,8 @@ class View:
         rounds = [plan.round_of(number) for number in range(len(plan.rounds))]
         if place == 0 and rounds:
             number = self.running[1]
+            if number >= len(rounds):
+                raise Unreadable(f"a publication that awaits round {number} of {len(rounds)}")
             rounds[number] = asks_of_round(policy, self.state, episode, self.answers, plan, number)
         return tuple(rounds)
 
@@ -101,10 +114,6 @@ class View:
         """The asks of a batch, if it was announced as the policy means it: an analyzer that announces less noise, or
         fewer people, gets no reports.
         """
-        told, task = self.batches[place], self.task
-        batch, plan = batch_of(
-            task.policy, self.state, episode, epoch=told.epoch, mixer_count=task.mixers, seeded=task.seed is not None
-        )
-        if batch != told:
-            raise BandannaError(f"batch {told.epoch} was announced with another plan than the task's policy has")
-        return plan
+        if place >= len(self.batches):
+            raise Unreadable("a publication without the batch that takes reports")
+        return checked(self.task, self.state, episode, self.batches[place])

@@ -9,20 +9,20 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from bandanna.errors import InvalidArgument, InvalidStatistic
+from bandanna.errors import BandannaError, InvalidArgument, InvalidStatistic
 from bandanna.roles.collector import closing
 from bandanna.roles.collector.filling import Filling
 from bandanna.roles.collector.tables import INSERT
 from bandanna.roles.collector.verdict import MALFORMED, Verdict
 from bandanna.storage.database import Database, Transaction
 from bandanna.wire.canonical import dumps, loads
-from bandanna.wire.plan import Batch, Round
-from bandanna.wire.record import FINAL, split
+from bandanna.wire.plan import Batch
+from bandanna.wire.record import FINAL, Fields, split
 from bandanna.wire.sealing import checksum
 from bandanna.wire.shares import write_share
-from bandanna.wire.ticket import agrees, refusal, ticket
+from bandanna.wire.ticket import Tickets, refusal
 
-Fields = tuple[bytes, bytes, int, int, int, int, bytes]  # slot, mac, epoch, round, version, key_id, body
+Plan = tuple[Sequence[Batch], tuple[int, int]]  # the running batch and the one after it; epoch and round awaited
 
 _KEPT = 2  # batches that are over, of which it is still known which slots were in them
 
@@ -61,28 +61,22 @@ class Collector:
     ) -> None:
         self._database, self._task_id, self._task, self._key = database, task_id, task, key
         self._grace, self._answered, self._name, self._clock, self._finish = grace, answered, name, clock, finish
+        self._tickets = Tickets(key, task)
         self._lock = threading.RLock()
         self._fillings: dict[int, Filling] = {}
         self._over: dict[int, Filling] = {}
         self.running = (0, 0)  # epoch and round of the batch that is closed next
         self.closes_at: float | None = None  # when that is; None: it waits for slots, or for its receipt
-        self._closed = False
-        self._told = False  # whether it has heard of a plan, or knows one
-        self._doubt = False  # whether a step has failed, so that the rows may say something else
+        self._closed = False  # the running round
+        self._waits = False  # whether a closed round waits for its receipt
+        self._told = False  # whether it knows of any plan
+        self._known = False  # whether memory is what the rows say
         self._restore()
 
-    @contextmanager
-    def _sure(self) -> Iterator[None]:
-        """Alone, with a memory that agrees with the rows: after a step that has failed it is rebuilt from them."""
-        with self._lock:
-            if self._doubt:
-                self._restore()
-            self._doubt = True
-            yield
-            self._doubt = False
-
     def _restore(self) -> None:
-        """From the rows; as it was, if they cannot be read."""
+        """From the rows, unless memory is known to agree with them."""
+        if self._known:
+            return
         fillings: dict[int, Filling] = {}
         with self._database.reading() as rows:
             for epoch, text in rows.execute("select epoch, plan from plans order by epoch"):
@@ -101,6 +95,7 @@ class Collector:
             self.running = max(self.running, (first, receipted.get(first, 0)))
         self._told = self._told or bool(fillings)
         self._look()
+        self._known = True
 
     def _look(self) -> None:
         """Which round is closed next, and when."""
@@ -110,23 +105,36 @@ class Collector:
         state, at = states.get(self.running, ("filling", None))
         self.closes_at = at if state == "full" else None
         self._closed = state in ("closed", "receipted")
+        self._waits = any(state == "closed" for state, _ in states.values())
 
     def plan(self, batches: Sequence[Batch], running: tuple[int, int]) -> None:
         """The newest public plan: the running batch and its round, and the batch after it, where it is known."""
-        with self._sure():
-            wanted = {batch.epoch: batch for batch in batches if batch.rounds}
-            with self._database.transaction() as rows:
-                for epoch in [each for each in self._fillings if each not in wanted]:
-                    self._forget(rows, epoch)
-                for epoch, batch in wanted.items():
-                    if epoch not in self._fillings:
-                        rows.execute("insert into plans values (?, ?)", epoch, dumps(batch.to_dict()).decode())
-                        self._fillings[epoch] = Filling(batch)
-                filling = self._fillings.get(running[0])
-                if filling is not None and filling.full:
-                    self._begin(rows, running)
+        with self._changing():
+            self._replan({batch.epoch: batch for batch in batches if batch.rounds}, running)
             self.running, self._told = running, True
             self._look()
+
+    @contextmanager
+    def _changing(self) -> Iterator[None]:
+        """Alone, with a memory that agrees with the rows; if it fails, memory is read from them before it is used."""
+        with self._lock:
+            self._restore()
+            self._known = False
+            yield
+            self._known = True
+
+    def _replan(self, wanted: dict[int, Batch], running: tuple[int, int]) -> None:
+        with self._database.transaction() as rows:
+            _check_streams(rows, wanted, running[0])
+            for epoch in [each for each in self._fillings if each not in wanted]:
+                self._forget(rows, epoch)
+            for epoch, batch in wanted.items():
+                if epoch not in self._fillings:
+                    rows.execute("insert into plans values (?, ?)", epoch, dumps(batch.to_dict()).decode())
+                    self._fillings[epoch] = Filling(batch)
+            filling = self._fillings.get(running[0])
+            if filling is not None and filling.full:
+                self._begin(rows, running)
 
     def _begin(self, rows: Transaction, running: tuple[int, int]) -> None:
         """A round whose batch is full closes when grace has passed since now."""
@@ -143,104 +151,102 @@ class Collector:
 
     def accept(self, requests: Sequence[bytes]) -> list[list[Verdict]]:
         """Keep what may be kept of these requests, in one transaction: when this returns, it is durable."""
-        with self._sure():
+        with self._changing():
             parsed = [self._parsed(request) for request in requests]
-            wrong = self._out_of_range([record for records in parsed for record in records or ()])
+            wrong = self._out_of_range(parsed)
             rows: list[tuple[Any, ...]] = []
             before = self._full_running()
-            verdicts = [
-                [MALFORMED] if records is None else list(self._admitted(records, wrong, rows)) for records in parsed
-            ]
+            verdicts = [[MALFORMED] if records is None else self._admitted(records, wrong, rows) for records in parsed]
             if rows:
+                begins = self._full_running() and not before
                 with self._database.transaction() as written:
                     written.many(INSERT, rows)
-                    if self._full_running() and not before:
+                    if begins:
                         self._begin(written, self.running)
-                if self._full_running() and not before:
+                if begins:
                     self._look()
             return verdicts
 
     def _full_running(self) -> bool:
         filling = self._fillings.get(self.running[0])
-        return filling is not None and filling.full
+        return filling is not None and (filling.full or self.running[1] >= len(filling.sizes))
 
     def _parsed(self, request: bytes) -> list[Fields] | None:
         try:
-            return list(split(request, self.MOST)) or None
+            return split(request, self.MOST) or None
         except InvalidArgument:
             return None
 
-    def _round(self, record: Fields) -> Round | None:
-        """The round that a record is for, if it has its length."""
-        filling, number = self._fillings.get(record[2]), record[3]
-        if filling is None or number >= len(filling.plan.rounds) or record[4] > FINAL:
-            return None
-        found = filling.plan.rounds[number]
-        return found if len(record[6]) == found.size else None
-
-    def _out_of_range(self, records: Sequence[Fields]) -> set[int]:
+    def _out_of_range(self, parsed: Sequence[list[Fields] | None]) -> set[int]:
         """Records (by identity) whose numbers no honest device sends, where a mixer can see them."""
         groups: dict[tuple[int, int], list[Fields]] = {}
-        for record in records:
-            if self._round(record) is not None:
+        for records in parsed:
+            for record in records or ():
                 groups.setdefault((record[2], record[3]), []).append(record)
         wrong: set[int] = set()
         for (epoch, number), group in groups.items():
-            round_ = self._fillings[epoch].plan.rounds[number]
-            if not closing.in_range(round_, [record[6] for record in group]):
-                wrong.update(id(one) for one in group if not closing.in_range(round_, [one[6]]))
+            filling = self._fillings.get(epoch)
+            if filling is None or number >= len(filling.plan.rounds):
+                continue
+            round_, size = filling.plan.rounds[number], filling.sizes[number]
+            whole = [record for record in group if len(record[6]) == size]
+            if whole and not closing.in_range(round_, [record[6] for record in whole]):
+                wrong.update(id(one) for one in whole if not closing.in_range(round_, [one[6]]))
         return wrong
 
-    def _admitted(self, records: list[Fields], wrong: set[int], rows: list[tuple[Any, ...]]) -> Iterator[Verdict]:
+    def _admitted(self, records: list[Fields], wrong: set[int], rows: list[tuple[Any, ...]]) -> list[Verdict]:
         """One verdict for each record of a request."""
-        fresh: dict[tuple[int, bytes], set[int]] = {}  # rounds that a request has of slots that are not open
-        for record in records:
-            slot, _, epoch, round_, *_ = record
-            filling = self._fillings.get(epoch)
-            if filling is None or slot in filling.places:
-                continue
-            if len(filling.plan.rounds) == 1 or self._sound(record, wrong):
-                fresh.setdefault((epoch, slot), set()).add(round_)
-        for record in records:
-            yield self._verdict(record, wrong, rows, fresh.get((record[2], record[0]), set()))
+        faults = [self._fault(record, wrong) for record in records]
+        offered: dict[tuple[int, bytes], set[int]] = {}  # the rounds for which a request has good reports of a slot
+        if any(len(filling.sizes) > 1 for filling in self._fillings.values()):
+            for record, fault in zip(records, faults, strict=True):
+                if fault is None:
+                    offered.setdefault((record[2], record[0]), set()).add(record[3])
+        return [
+            self._placed(record, offered, rows) if fault is None else fault
+            for record, fault in zip(records, faults, strict=True)
+        ]
 
-    def _sound(self, record: Fields, wrong: set[int]) -> bool:
-        """Whether it would be kept: a slot with a round that is not would keep its batch open for ever."""
-        mac = ticket(self._key, self._task, record[2], record[0])
-        return agrees(record[1], mac) and self._round(record) is not None and id(record) not in wrong
-
-    def _verdict(self, record: Fields, wrong: set[int], rows: list[tuple[Any, ...]], rounds: set[int]) -> Verdict:
-        slot, mac, epoch, round_, version, key_id, body = record
-        if not agrees(mac, ticket(self._key, self._task, epoch, slot)):
+    def _fault(self, record: Fields, wrong: set[int]) -> Verdict | None:
+        """What is wrong with a record, whatever its slot has sent before."""
+        slot, mac, epoch, round_, version, _, body = record
+        if not self._tickets.agree(mac, epoch, slot):
             return Verdict(reason="ticket")
         filling = self._fillings.get(epoch)
         if filling is None:
             late = self._told and epoch <= self.running[0]
             return self._too_late(epoch, slot) if late else Verdict(reason="early")
-        if self._round(record) is None:
+        if round_ >= len(filling.sizes) or version > FINAL or len(body) != filling.sizes[round_]:
             return Verdict(reason="length")
-        if id(record) in wrong:
-            return Verdict(reason="range")
+        return Verdict(reason="range") if wrong and id(record) in wrong else None
+
+    def _placed(
+        self, record: Fields, offered: dict[tuple[int, bytes], set[int]], rows: list[tuple[Any, ...]]
+    ) -> Verdict:
+        """A place for a good record, if there is one."""
+        slot, mac, epoch, round_, version, key_id, body = record
+        filling, running = self._fillings[epoch], self.running
+        over = (epoch, round_) < running or (self._closed and (epoch, round_) == running)
         place = filling.places.get(slot)
         if place is None:
-            if epoch > self.running[0] and not self._full_running():
+            if epoch > running[0] and not self._full_running():
                 return Verdict(reason="early")
             if filling.full:
                 return Verdict(reason="full", refusal=refusal(self._key, self._task, epoch, slot))
-            if (epoch, 0) < self.running or ((epoch, 0) == self.running and self._closed):
-                return Verdict(reason="closed")  # its slots are gone with its reports: nothing says that it is none
-            if len(rounds) != len(filling.plan.rounds):
+            if over:
+                return Verdict(reason="closed")
+            if len(filling.sizes) > 1 and len(offered[epoch, slot]) != len(filling.sizes):
                 return Verdict(reason="incomplete")
             place = filling.open(slot)
         known = filling.has(round_, place, version, body)
         if known is None:
             return Verdict(reason="other")
         if not known:
-            if (epoch, round_) < self.running or ((epoch, round_) == self.running and self._closed):
+            if over:
                 return Verdict(reason="closed")
             filling.put(round_, place, version, body)
             rows.append((epoch, round_, place, version, slot, mac, key_id, body))
-        return Verdict(place=place)
+        return Verdict(place)
 
     def _too_late(self, epoch: int, slot: bytes) -> Verdict:
         over = self._over.get(epoch)
@@ -251,7 +257,9 @@ class Collector:
 
     def close_due(self) -> bool:
         """Close the running round if it is due: its share is computed from the rows, and durable."""
-        with self._sure():
+        if self._known and self.closes_at is None:
+            return False
+        with self._changing():
             filling = self._fillings.get(self.running[0])
             if filling is None or self.closes_at is None:
                 return False
@@ -288,6 +296,8 @@ class Collector:
 
     def waiting(self) -> list[Closed]:
         """Rounds that are closed and have no receipt."""
+        if self._known and not self._waits:
+            return []
         query = "select epoch, round, share from batches where state = 'closed' order by epoch, round"
         with self._database.reading() as rows:
             return [Closed(epoch=e, round=r, share=share.encode()) for e, r, share in rows.execute(query)]
@@ -295,7 +305,7 @@ class Collector:
     def entries(self, epoch: int, round_: int) -> tuple[Batch, list[tuple[bytes, bytes, int, bytes]]] | None:
         """The plan of a batch, and slot, mac, key and body of every place: what a helper's job is made of.
 
-        None if the analyzer is beyond the batch: its reports are gone.
+        None if the batch is over: its reports are gone.
         """
         query = (
             "select place, slot, mac, key_id, body from reports where epoch = ? and round = ? order by place, version"
@@ -308,10 +318,14 @@ class Collector:
 
     def receipted(self, epoch: int, round_: int, receipt: bytes) -> None:
         """What was forwarded has arrived: the reports of the round are deleted, those of the batch with its last."""
-        with self._lock, self._database.transaction() as rows:
-            query = "update batches set state = 'receipted', share = null, receipt = ? where epoch = ? and round = ?"
-            rows.execute(query, receipt.decode(), epoch, round_)
-            rows.execute("delete from reports where epoch = ? and round = ?", epoch, round_)
+        with self._changing():
+            with self._database.transaction() as rows:
+                query = (
+                    "update batches set state = 'receipted', share = null, receipt = ? where epoch = ? and round = ?"
+                )
+                rows.execute(query, receipt.decode(), epoch, round_)
+                rows.execute("delete from reports where epoch = ? and round = ?", epoch, round_)
+            self._look()
         self._database.scrub()  # what was deleted is gone from the log of changes too
 
     def last_receipt(self) -> Any | None:
@@ -321,17 +335,17 @@ class Collector:
 
     def progress(self) -> dict[str, Any]:
         """For whoever watches: public numbers."""
-        with self._lock:
-            open_ = next((each for each in self._fillings.values() if not each.full), None)
-            filling = self._fillings.get(self.running[0])
-            return {
-                "epoch": self.running[0],
-                "round": self.running[1],
-                "open": None if open_ is None else open_.plan.epoch,
-                "slots": 0 if filling is None else len(filling.places),
-                "of": 0 if filling is None else filling.plan.slots,
-                "closes_at": self.closes_at,
-            }
+        (epoch, round_), fillings = self.running, self._fillings.copy()  # without waiting for who writes
+        open_ = next((each for each in fillings.values() if not each.full), None)
+        filling = fillings.get(epoch)
+        return {
+            "epoch": epoch,
+            "round": round_,
+            "open": None if open_ is None else open_.plan.epoch,
+            "slots": 0 if filling is None else len(filling.places),
+            "of": 0 if filling is None else filling.plan.slots,
+            "closes_at": self.closes_at,
+        }
 
 
 def _last_receipt(rows: Transaction) -> Any | None:
@@ -339,3 +353,13 @@ def _last_receipt(rows: Transaction) -> Any | None:
     query = "select receipt from batches where state = 'receipted' order by epoch desc, round desc limit 20"
     receipts = (loads(text) for (text,) in rows.execute(query))
     return next((each for each in receipts if each["number"] >= 0), None)
+
+
+def _check_streams(rows: Transaction, wanted: dict[int, Batch], epoch: int) -> None:
+    """Refuse to go on with a stream of which batches are missing here: sums of higher levels would lack people."""
+    if not any(part.stream is not None for batch in wanted.values() for each in batch.rounds for part in each.parts):
+        return
+    query = "select max(epoch) from batches where state = 'receipted' and receipt not like ?"
+    ((last,),) = rows.execute(query, '%"outcome":"over"%')  # of which the analyzer knew other totals
+    if epoch > (-1 if last is None else last) + 1:
+        raise BandannaError(f"batch {epoch} is next, and those after {last} were not added here: restore the database")

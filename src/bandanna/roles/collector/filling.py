@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from array import array
+
 from bandanna.wire.plan import Batch
 from bandanna.wire.record import FINAL
 
@@ -13,9 +15,10 @@ class Filling:
 
     def __init__(self, plan: Batch) -> None:
         self.plan = plan
+        self.sizes = [each.size for each in plan.rounds]  # of a body, by round
         self.places: dict[bytes, int] = {}
         self.versions = [bytearray() for _ in plan.rounds]
-        self.prints: list[list[int]] = [[] for _ in plan.rounds]
+        self.prints = [array("q") for _ in plan.rounds]
         self.finals = [0] * len(plan.rounds)
 
     @property
@@ -26,8 +29,9 @@ class Filling:
     def open(self, slot: bytes) -> int:
         """A place for a new slot."""
         place = self.places[slot] = len(self.places)
-        for versions, prints in zip(self.versions, self.prints, strict=True):
+        for versions in self.versions:
             versions.append(_NONE)
+        for prints in self.prints:
             prints.append(0)
         return place
 

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
-from bandanna.roles.collector.collector import Closed, Collector
+from bandanna.roles.collector.collector import Closed, Collector, Plan
 from bandanna.roles.serving import Log
 from bandanna.roles.serving.refusals import place
-from bandanna.wire.plan import Batch
-
-Plan = tuple[Sequence[Batch], tuple[int, int]]
 
 _TICK = 0.02  # seconds between two looks at the clock
 _PATIENCE = 2.0  # at most so many seconds before what has failed is tried again
@@ -58,13 +55,17 @@ class Pump:
                 self.failing, pause = type(error).__name__, min(_PATIENCE, 2 * pause)
 
     def step(self) -> None:
-        """Everything that can be done now."""
+        """Everything that can be done now; what waits for its receipt first, since a plan may go beyond it."""
+        self._send()
         self._planned = self._plan() or self._planned
         if self._planned is not None:
             self._collector.plan(*self._planned)
             self._planned = None
         if self._collector.close_due():
             self._log.say("closed", epoch=self._collector.running[0], round=self._collector.running[1])
+            self._send()
+
+    def _send(self) -> None:
         for closed in self._collector.waiting():
             receipt = self._forward(closed)
             if receipt is not None:

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from bandanna.roles.collector.collector import Collector
 from bandanna.roles.collector.commits import GroupCommit
 from bandanna.roles.collector.verdict import Verdict, answer
-from bandanna.roles.serving import Metrics, Refused, Route, Upload, json_response
+from bandanna.roles.serving import Limits, Metrics, Refused, Route, Upload, json_response
+from bandanna.wire.plan import Batch
+from bandanna.wire.record import HEADER
+
+
+def limits_of(batches: Sequence[Batch], *, shares: bool = False) -> Limits:
+    """Bodies of requests: a few users' reports for all rounds of a batch, or a whole batch's share."""
+    longest = max((sum(each.size + HEADER + 4 for each in batch.rounds) for batch in batches), default=0)
+    body = max(1 << 26 if shares else 1 << 20, 4 * longest)
+    return Limits(body=body, held=max(Limits().held, 2 * body))
 
 
 class CollectorRoutes:
@@ -17,6 +27,7 @@ class CollectorRoutes:
         self._collector, self._task = collector, task_id
         self._commits: GroupCommit[bytes, list[Verdict]] = GroupCommit(collector.accept)
         self._records = metrics.counter("records_total", "Records by what became of them.", ("result",))
+        self._kept = self._records.series(result="kept")
 
     @property
     def uploads(self) -> dict[str, Upload]:
@@ -33,9 +44,12 @@ class CollectorRoutes:
         if params["task"] != self._task:
             raise Refused(404, "task")
         verdicts = await self._commits.submit(body)
-        for verdict in verdicts:
-            self._records.add(1, result=verdict.reason or "kept")
         status, content = answer(verdicts)
+        if status == 201:
+            self._kept.add(len(verdicts))
+        else:
+            for verdict in verdicts:
+                self._records.add(1, result=verdict.reason or "kept")
         return status, content, None
 
     async def open(self, request: Any) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from bandanna.wire.canonical import packed
 
@@ -21,8 +21,7 @@ REASONS = {
 }
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Verdict:
+class Verdict(NamedTuple):
     """Kept, at a place of the batch; or refused, for a reason, with a proof that the slot was not used."""
 
     place: int = -1
@@ -35,8 +34,8 @@ MALFORMED = Verdict(reason="malformed")
 
 def answer(verdicts: Sequence[Verdict]) -> tuple[int, bytes]:
     """Status and body: 201 with places, 400 for what is no record, 409 with a reason for each that was refused."""
-    if all(not verdict.reason for verdict in verdicts):
-        return 201, b'{"places":[%b]}' % b",".join(b"%d" % verdict.place for verdict in verdicts)
+    if not any(reason for _, reason, _ in verdicts):
+        return 201, f'{{"places":[{",".join([str(place) for place, _, _ in verdicts])}]}}'.encode()
     if all(verdict.reason == "malformed" for verdict in verdicts):
         return 400, json.dumps({"error": REASONS["malformed"], "reason": "malformed"}).encode()
     results = [

@@ -9,11 +9,13 @@ from bandanna.device import SecureNoise
 from bandanna.roles.calls import Calls
 from bandanna.roles.collector.collector import Collector
 from bandanna.roles.collector.pump import Pump
-from bandanna.roles.collector.routes import CollectorRoutes
+from bandanna.roles.collector.routes import CollectorRoutes, limits_of
 from bandanna.roles.collector.tables import MIGRATION
 from bandanna.roles.serving import Log, Metrics, application, in_thread
 from bandanna.roles.shuffler.shuffler import Shuffler
 from bandanna.storage.database import open_database
+from bandanna.tasks.announced import check_announced
+from bandanna.tasks.beginning import first_batches
 from bandanna.tasks.document import Secrets, Task
 from bandanna.wire.canonical import unpacked
 from bandanna.wire.keys import sign
@@ -42,6 +44,7 @@ def build(task: Task, secrets: Secrets, *, database: str, log: Log, verify_tls: 
         helper=helper,
         sign=partial(sign, secrets.sign),
         analyzer_key=task.key("analyzer"),
+        check=partial(check_announced, task),
     )
     pump = Pump(collector, forward=shuffler.forward, plan=shuffler.plan, log=log)
     routes = CollectorRoutes(collector, task.id, metrics)
@@ -64,4 +67,5 @@ def build(task: Task, secrets: Secrets, *, database: str, log: Log, verify_tls: 
         metrics=metrics,
         log=log,
         token=secrets.token,
+        limits=limits_of(first_batches(task.policy, task.arms, mixers=task.mixers, seeded=task.seed is not None)),
     )

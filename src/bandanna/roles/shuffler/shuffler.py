@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from bandanna.errors import BandannaError
 from bandanna.roles.calls import Calls, Unreachable, signed
-from bandanna.roles.collector.collector import Closed, Collector
-from bandanna.roles.collector.pump import Plan
-from bandanna.wire.canonical import dumps, loads
+from bandanna.roles.collector.collector import Closed, Collector, Plan
+from bandanna.wire.canonical import digest, dumps, loads
 from bandanna.wire.jobs import Entry, write_job
 from bandanna.wire.keys import verify
 from bandanna.wire.plan import DTYPES, Batch, Round
 
 
 class Shuffler:
-    """The mixer's side of a batch: its plan from the analyzer, its share to the analyzer."""
+    """The mixer's side of a batch: its plan from the analyzer, its share to the analyzer.
+
+    check  refuses batches that are not the policy's in a state: with fewer people or less noise than devices were told
+    """
 
     def __init__(
         self,
@@ -27,7 +29,9 @@ class Shuffler:
         helper: Calls | None,
         sign: Callable[[bytes], str],
         analyzer_key: str,
+        check: Callable[[str, Sequence[Batch]], None],
     ) -> None:
+        self._check_announced = check
         self._collector, self._task, self._sign, self._key = collector, task_id, sign, analyzer_key
         self._analyzer, self._helper = analyzer, helper
         self._number: int | None = None
@@ -42,8 +46,10 @@ class Shuffler:
             return None
         content = signed(*found, self._key)
         self._check_not_older(content)
+        batches = tuple(map(Batch.from_dict, content["batches"]))
+        self._check_announced(content["state"], batches)
         self._number, self.status = int(content["number"]), str(content["status"])
-        return tuple(map(Batch.from_dict, content["batches"])), (int(content["epoch"]), int(content["round"]))
+        return batches, (int(content["epoch"]), int(content["round"]))
 
     def _filling(self) -> bool:
         progress = self._collector.progress()
@@ -59,6 +65,8 @@ class Shuffler:
         """A closed round: the receipt, or None if it is stored and waits for another share."""
         content = closed.share
         where = f"/tasks/{self._task}/batches/{closed.epoch}.{closed.round}"
+        if (closed.epoch, closed.round) < self._collector.running:
+            return self._asked_for(closed, where)
         if self._helper is not None:
             self._send_job(closed, where)
         status, answer, _ = self._analyzer.ask(
@@ -67,13 +75,27 @@ class Shuffler:
         if status == 202:
             return None
         document = loads(answer)
-        if status == 409 and document.get("reason") == "over":
-            return dumps({"epoch": closed.epoch, "round": closed.round, "number": -1, "outcome": "over"})
         if status not in (200, 201, 422) or "receipt" not in document:
             raise Unreachable(f"the analyzer refuses batch {closed.epoch}: {status}")
         self._check_receipt(document["receipt"])
         self._number = None  # there is a newer plan
         return dumps(document["receipt"])
+
+    def _asked_for(self, closed: Closed, where: str) -> bytes:
+        """The receipt of a round that the analyzer has been through.
+
+        Its totals are not sent once more: if this database was rolled back they are other ones, and the analyzer would
+        have two sums of nearly the same people. Their digest tells whether they are those that it has.
+        """
+        path = f"{where}/shares/shuffler/{digest(closed.share)}"
+        status, answer, _ = self._analyzer.ask("GET", path)
+        if status == 200:
+            receipt = loads(answer)["receipt"]
+            self._check_receipt(receipt)
+            return dumps(receipt)
+        if status != 404:
+            raise Unreachable(f"no word on batch {closed.epoch}: {status}")
+        return dumps({"epoch": closed.epoch, "round": closed.round, "number": -1, "outcome": "over"})
 
     def _check_receipt(self, receipt: dict[str, Any]) -> None:
         plain = {name: value for name, value in receipt.items() if name != "signature"}

@@ -1,0 +1,262 @@
+"""A deployment under load: CPU seconds of a real shuffler per acknowledged report, beside a bare ASGI application.
+
+LinTS-SDP with 5 features: a report has 20 counts. Analyzer and shuffler are processes of their own, with SQLite and
+with PostgreSQL (if one can be begun), and this one sends records that it has made beforehand. A report is acknowledged
+when it is durable. `python -m benchmarks.deployed` has more: latency, the time of a release, a restart with many open
+reports, and memory over a million of them.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import selectors
+import socket
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks import Ratio
+from benchmarks.serving import Server as Bare
+
+ROOT = Path(__file__).parents[1]
+CONNECTIONS, REPORTS, ROUNDS, TOGETHER = 64, 6_400, 6, 20
+FEATURES, SLOTS = 5, 1_000_000
+PROMISE = 20e-6  # CPU seconds of a report that comes with others
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+class Deployed:
+    """An analyzer and a shuffler of a fresh task, in processes of their own."""
+
+    def __init__(self, folder: Path, *, database: str | None = None, slots: int = SLOTS, grace: float = 1.0) -> None:
+        from bandanna.roles.running import Running
+        from bandanna.tasks.creation import create, write
+        from bandanna.wire.canonical import unpacked
+
+        ports = dict(zip(("registrar", "analyzer", "shuffler"), _free_ports(3), strict=True))
+        policy = {"dim": FEATURES, "batch": slots, "horizon": 1000 * slots, "epsilon": 1.0, "delta": 1e-5}
+        urls = {role: f"http://127.0.0.1:{port}" for role, port in ports.items()}
+        document = {"title": "load", "algorithm": "LinTS-SDP", "policy": policy, "rules": {"grace": grace}}
+        self.task, own = create({**document, "roles": urls}, expect=False)
+        write(folder, self.task, own)
+        self.port, self.analyzer = ports["shuffler"], ports["analyzer"]
+        self._key = unpacked(next(each.ticket for each in own if each.role == "shuffler"), 32)
+        self._running = Running(self.task, folder, database=database)
+        self._rng = np.random.default_rng(5)
+
+    def __enter__(self) -> Deployed:
+        for role in ("analyzer", "shuffler"):
+            self._running.start(role)
+            self._running.wait(role)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._running.stop()
+
+    @property
+    def pid(self) -> int:
+        """Of the shuffler."""
+        return self._running.processes["shuffler"].pid
+
+    def restart(self) -> float:
+        """Kill the shuffler and begin it again: the seconds until it answers, or until the port is free again."""
+        self._running.processes["shuffler"].kill()
+        self._running.processes["shuffler"].wait()
+        began = time.perf_counter()
+        self._running.start("shuffler")
+        self._running.wait("shuffler")
+        return time.perf_counter() - began
+
+    def requests(self, count: int, *, each: int = 1, epoch: int = 0) -> list[bytes]:
+        """So many HTTP requests, of so many fresh users' reports each."""
+        from bandanna.wire.record import FINAL, Record, joined
+        from bandanna.wire.ticket import ticket
+
+        counts = self._rng.binomial(101, 0.5, size=(count * each, 20)) + self._rng.integers(0, 50, (count * each, 20))
+        bodies = [row.tobytes() for row in counts.astype("<u4")]
+        drawn = [secrets.token_bytes(16) for _ in bodies]
+        records = [
+            Record(
+                slot=slot, mac=ticket(self._key, self.task.digest, epoch, slot), epoch=epoch, round=0, version=FINAL,
+                key_id=0, body=body,
+            ).to_bytes()
+            for slot, body in zip(drawn, bodies, strict=True)
+        ]  # fmt: skip
+        head = f"POST /tasks/{self.task.id}/reports HTTP/1.1\r\nhost: localhost\r\n"
+        contents = [joined(records[begin : begin + each]) for begin in range(0, len(records), each)]
+        return [posted(head, content) for content in contents]
+
+
+def posted(head: str, content: bytes) -> bytes:
+    """A request of bytes."""
+    return f"{head}content-type: application/octet-stream\r\ncontent-length: {len(content)}\r\n\r\n".encode() + content
+
+
+class Client:
+    """Keep-alive connections; each sends its next request when its last one is answered."""
+
+    def __init__(self, port: int, connections: int = CONNECTIONS) -> None:
+        self.sockets = [socket.create_connection(("127.0.0.1", port)) for _ in range(connections)]
+        for each in self.sockets:
+            each.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def send(self, requests: Sequence[bytes]) -> list[float]:
+        """All of them; the seconds that each has waited for its 201."""
+        left, seconds = iter(requests), list[float]()
+        with selectors.DefaultSelector() as ready:
+            for each in self.sockets:
+                self._next(each, left, ready, new=True)
+            while ready.get_map():
+                for key, _ in ready.select():
+                    answered = key.fileobj
+                    assert isinstance(answered, socket.socket)
+                    _read(answered)
+                    seconds.append(time.perf_counter() - key.data)
+                    self._next(answered, left, ready)
+        return seconds
+
+    def _next(self, own: socket.socket, left: Iterator[bytes], ready: Any, *, new: bool = False) -> None:
+        request = next(left, None)
+        if request is None:
+            if not new:
+                ready.unregister(own)
+            return
+        own.sendall(request)
+        change = ready.register if new else ready.modify
+        change(own, selectors.EVENT_READ, time.perf_counter())
+
+    def close(self) -> None:
+        """Hang up."""
+        for each in self.sockets:
+            each.close()
+
+
+def _read(connection: socket.socket) -> None:
+    """One answer; it ends with its document."""
+    said = b""
+    while not said.endswith(b"}"):
+        piece = connection.recv(65536)
+        said += piece
+        if not piece or not said.startswith(b"HTTP/1.1 201 "):
+            raise ConnectionError(said.decode("latin-1") or "hung up")
+
+
+def cpu(pid: int) -> float:
+    """Seconds that a process has used, and its children that have ended: of user and system."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return sum(map(int, fields[11:15])) / _TICKS
+
+
+def memory(pid: int) -> float:
+    """Resident megabytes of a process."""
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
+
+
+def family(pid: int) -> float:
+    """CPU seconds of a process and of all that it has begun."""
+    below = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return cpu(pid) + sum(family(int(child)) for child in below)
+
+
+def _free_ports(count: int) -> list[int]:
+    with ExitStack() as stack:
+        own = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for each in own:
+            each.bind(("127.0.0.1", 0))
+        return [each.getsockname()[1] for each in own]
+
+
+@contextmanager
+def postgres() -> Iterator[Any]:
+    """A server that syncs, as the tests begin it; None if there is none to be had."""
+    sys.path.insert(0, str(ROOT / "tests"))
+    try:
+        from postgres import Server, programs  # type: ignore[import-not-found,unused-ignore]
+    except ImportError:
+        yield None
+        return
+    finally:
+        sys.path.remove(str(ROOT / "tests"))
+    if not programs():
+        yield None
+        return
+    server = Server(durable=True)
+    try:
+        yield server
+    finally:
+        server.close()
+
+
+class Side:
+    """One server, and the least that a report has cost it."""
+
+    def __init__(self, client: Client, pid: int, beside: int | None = None) -> None:
+        self._client, self._pid, self._beside = client, pid, beside
+        self.least = self.least_beside = float("inf")
+
+    def round(self, requests: Sequence[bytes], each: int) -> None:
+        """Send these, each of so many reports."""
+        before, others = cpu(self._pid), family(self._beside) if self._beside else 0.0
+        self._client.send(requests)
+        reports = len(requests) * each
+        self.least = min(self.least, (cpu(self._pid) - before) / reports)
+        if self._beside:
+            self.least_beside = min(self.least_beside, (family(self._beside) - others) / reports)
+
+
+def measure() -> list[Ratio]:
+    """The cheapest of interleaved rounds, with every database."""
+    found: list[Ratio] = []
+    with ExitStack() as stack:
+        bare = stack.enter_context(_bare())
+        found += _against(bare, "SQLite", None, None)
+        server = stack.enter_context(postgres())
+        if server is not None:
+            found += _against(bare, "PostgreSQL", server.fresh(), server._keeper.pid)
+    return found
+
+
+@contextmanager
+def _bare() -> Iterator[tuple[Client, int]]:
+    server = Bare("bare")
+    try:
+        server.connect()
+        client = Client(server.sockets[0].getpeername()[1])
+        yield client, server.process.pid
+        client.close()
+    finally:
+        server.stop()
+
+
+def _against(bare: tuple[Client, int], name: str, database: str | None, beside: int | None) -> list[Ratio]:
+    with tempfile.TemporaryDirectory() as folder, Deployed(Path(folder), database=database) as deployed:
+        client = Client(deployed.port)
+        theirs = Side(*bare)
+        sides = {each: Side(client, deployed.pid, beside) for each in (1, TOGETHER)}
+        empty = posted("POST /tasks/t/bare HTTP/1.1\r\nhost: localhost\r\n", bytes(124))
+        for _ in range(ROUNDS):
+            theirs.round([empty] * REPORTS, 1)
+            sides[1].round(deployed.requests(REPORTS), 1)
+            sides[TOGETHER].round(deployed.requests(2 * REPORTS // TOGETHER, each=TOGETHER), TOGETHER)
+        client.close()
+    told = {1: ("a report", 3 * theirs.least), TOGETHER: (f"one of {TOGETHER} reports", PROMISE)}
+    rows = [
+        Ratio(what=f"{told[each][0]}, {name}", ours=side.least, beside="bare ASGI", theirs=theirs.least,
+              promise=told[each][1])
+        for each, side in sides.items()
+    ]  # fmt: skip
+    if beside:
+        rows += [
+            Ratio(
+                what=f"{told[each][0]}, {name}'s own", ours=side.least_beside, beside="bare ASGI", theirs=theirs.least
+            )
+            for each, side in sides.items()
+        ]
+    return rows

@@ -1,0 +1,104 @@
+"""A collector of small batches, and records for it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+import bandanna as bd
+from bandanna.roles.collector import tables
+from bandanna.roles.collector.collector import Collector
+from bandanna.roles.collector.verdict import Verdict
+from bandanna.storage.database import Database, open_database
+from bandanna.tasks.beginning import first_batches
+from bandanna.wire.canonical import dumps
+from bandanna.wire.plan import Batch
+from bandanna.wire.record import FINAL, Record, joined
+from bandanna.wire.ticket import refusal, ticket
+
+KEY, TASK, SLOTS = b"k" * 32, b"t" * 32, 6
+
+
+@cache
+def batches(rounds: int = 1) -> tuple[Batch, Batch]:
+    """Two of 6 slots; their reports have 5 counts."""
+    policy = bd.make("LinTS-SDP", dim=2, batch=SLOTS, horizon=600, epsilon=8.0, delta=1e-2)
+    first, second = first_batches(policy, None, mixers=1, seeded=False)
+    return replace(first, rounds=first.rounds * rounds), replace(second, rounds=second.rounds * rounds)
+
+
+def slot(number: int) -> bytes:
+    """Of user `number`."""
+    return number.to_bytes(16, "little")
+
+
+def record(
+    number: int, value: int = 100, *, epoch: int = 0, round_: int = 0, version: int = FINAL, **other: Any
+) -> bytes:
+    """A report of user `number`, all counts of which are `value`."""
+    own = slot(number)
+    parts: dict[str, Any] = {"body": np.full(5, value, dtype="<u4").tobytes(), "key_id": 0, **other}
+    parts.setdefault("mac", ticket(KEY, TASK, epoch, own))
+    return Record(slot=own, epoch=epoch, round=round_, version=version, **parts).to_bytes()
+
+
+def proof(number: int, epoch: int = 0) -> bytes:
+    """That user `number` is not in a batch."""
+    return refusal(KEY, TASK, epoch, slot(number))
+
+
+def receipt(number: int) -> bytes:
+    """As an analyzer gives it."""
+    return dumps({"number": number, "chain": "c" * 8})
+
+
+class Clock:
+    """Seconds that a test decides."""
+
+    now = 1000.0
+
+    def __call__(self) -> float:
+        """Now."""
+        return self.now
+
+
+class Collecting:
+    """A collector with its database, which can be begun again."""
+
+    def __init__(self, url: str, *, rounds: int = 1, grace: float = 5.0, answered: bool = False) -> None:
+        self.url, self.clock, self.plans = url, Clock(), batches(rounds)
+        self._how: dict[str, Any] = {"grace": grace, "answered": answered, "clock": self.clock}
+        self.database: Database
+        self.collector: Collector
+        self.begin()
+        self.collector.plan(self.plans, (0, 0))
+
+    def begin(self) -> None:
+        """As after a crash: nothing but the rows is left."""
+        self.database = open_database(self.url, role="shuffler", migrations=(tables.MIGRATION,))
+        self.collector = Collector(self.database, task_id="t", task=TASK, key=KEY, **self._how)
+
+    def restart(self) -> None:
+        """Once more."""
+        self.database.close()
+        self.begin()
+
+    def send(self, *records: bytes) -> list[Verdict]:
+        """One request."""
+        return self.collector.accept([joined(list(records))])[0]
+
+    def fill(self, epoch: int = 0, first: int = 0, users: int = SLOTS) -> list[int]:
+        """Places of so many users, each with a report for every round."""
+        rounds = range(len(self.plans[0].rounds))
+        sent = [self.send(*(record(user, epoch=epoch, round_=each) for each in rounds))
+                for user in range(first, first + users)]  # fmt: skip
+        return [verdicts[0].place for verdicts in sent]
+
+    def rows(self) -> list[tuple[Any, ...]]:
+        """What is kept: epoch, round, place, version and slot."""
+        query = "select epoch, round, place, version, slot from reports order by epoch, place, round, version"
+        with self.database.reading() as rows:
+            return [tuple(row) for row in rows.execute(query)]

@@ -1,0 +1,101 @@
+"""A deployment without sockets, some of whose users have valid tickets and bad intentions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bandanna.environments import FiniteArms
+from bandanna.roles.client.crowd import Account, Crowd
+from bandanna.roles.client.deployment import Answer
+from bandanna.wire.plan import DTYPES, Batch, Part, Round
+from bandanna.wire.record import FINAL, Record
+
+from ..inside import Inside, a_task
+
+Attack = Callable[["Attacked", Record], Sequence[Sequence[bytes]]]  # requests to be sent instead of one record
+
+
+class Attacked(Inside):
+    """Of the users who send a final report, every `every`-th one sends what an attack makes of it first.
+
+    bare  whether an attack is the whole request; else it has the honest reports for other rounds with it
+    said  what the collector has answered to attacks, by reason; "" for what it has kept
+    """
+
+    def __init__(self, *parts: Any, attack: Attack | None = None, every: int = 3, bare: bool = False) -> None:
+        super().__init__(*parts)
+        self._attack, self._every, self._bare, self._count = attack, every, bare, 0
+        self.said: dict[str, int] = {}
+
+    def plan_of(self, epoch: int) -> Batch:
+        """As it was announced."""
+        return next(batch for batch in self.learner.now.batches if batch.epoch == epoch)
+
+    def upload(self, records: Any) -> list[Answer]:
+        """The attack, then what the honest device under it would have sent: a slot that was not taken is used."""
+        self._count += 1
+        read = [Record.from_bytes(each) for each in records]
+        if self._attack is not None and self._count % self._every == 0:
+            target = next((each for each in read if each.version == FINAL), None)
+            for request in () if target is None else self._attack(self, target):
+                whole = list(request) if self._bare else _completed(request, read, target)
+                for said in super().upload(whole):
+                    self.said[said.reason] = self.said.get(said.reason, 0) + 1
+        return super().upload(records)
+
+
+def _completed(request: Sequence[bytes], read: Sequence[Record], target: Record | None) -> list[bytes]:
+    """With the other rounds of the honest request, so that the slot can be opened."""
+    return [*request, *(each.to_bytes() for each in read if each is not target)]
+
+
+def with_body(record: Record, body: bytes, **others: Any) -> bytes:
+    """The same header, another body."""
+    fields = {name: getattr(record, name) for name in ("slot", "mac", "epoch", "round", "version", "key_id")}
+    return Record(**{**fields, "body": body, **others}).to_bytes()
+
+
+def parts_of(round_: Round) -> tuple[Part, ...]:
+    """Those that one user reports for."""
+    return round_.parts[:1] if round_.by_arm else round_.parts
+
+
+def filled(round_: Round, number: Any) -> bytes:
+    """A body of one number, in the type of every part."""
+    made = b""
+    for part in parts_of(round_):
+        numbers = np.full(part.length, number).astype(part.dtype).tobytes()
+        made += numbers + bytes(part.size - DTYPES[part.dtype] * part.length)
+    return made
+
+
+def arms_of(environment: Any) -> Any:
+    """The arms of a world in which they stay."""
+    if isinstance(environment, FiniteArms):
+        return [f"arm {number}" for number in range(environment.n_arms)]
+    given = getattr(environment, "arms", None)
+    return None if given is None else {f"arm {number}": list(row) for number, row in enumerate(given)}
+
+
+def played(
+    policy: Any,
+    environment: Any,
+    rounds: int,
+    folder: Path,
+    *,
+    task: Any = None,
+    attack: Attack | None = None,
+    every: int = 3,
+    bare: bool = False,
+    **parts: Any,
+) -> tuple[Account, Attacked]:
+    """A crowd plays; what it saw, and the deployment."""
+    folder.mkdir(parents=True, exist_ok=True)
+    made = a_task(policy, **{"arms": arms_of(environment), **parts}) if task is None else task
+    inside = Attacked(*made, folder, attack=attack, every=every, bare=bare)
+    crowd = Crowd(made[0], inside, environment, rounds=rounds, concurrency=1, wait=0.3)
+    return crowd.run(), inside

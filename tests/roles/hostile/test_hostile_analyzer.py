@@ -1,0 +1,181 @@
+"""An analyzer that is not to be trusted: what it can sign, and what devices and mixers do not take from it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import bandanna as bd
+from bandanna.errors import BandannaError
+from bandanna.protocols.mixing import mixers
+from bandanna.roles.client.view import View
+from bandanna.roles.shuffler.shuffler import Shuffler
+from bandanna.tasks.announced import check_announced
+from bandanna.wire.canonical import digest, dumps, loads
+from bandanna.wire.keys import sign, signing_key
+
+from ..inside import Inside, a_task
+
+POLICIES: dict[str, Callable[[], Any]] = {
+    "shuffle": lambda: bd.make("LinTS-SDP", dim=2, horizon=60, batch=20, epsilon=5.0, delta=1e-3),
+    "gaussian": lambda: bd.make("LinUCB-SDP-Amp", dim=2, horizon=60, width=0.2, epsilon=5.0, delta=1e-3),
+    "local": lambda: bd.make("LinTS-LDP", dim=2, horizon=60, batch=20, epsilon=5.0, delta=1e-3),
+    "concurrent": lambda: bd.make("LinTS-CSDP", dim=2, horizon=40, epsilon=5.0, delta=1e-3),
+}
+
+
+@cache
+def _task(name: str, mixers: int | None) -> Any:
+    return a_task(POLICIES[name](), seed=None, mixers=mixers)
+
+
+class Liar:
+    """Signs whatever it is told to, as the analyzer of a task."""
+
+    def __init__(self, name: str, folder: Path, mixers: int | None = None) -> None:
+        self.task, self.secrets = _task(name, mixers)
+        self.inside = Inside(self.task, self.secrets, folder)
+        self.honest: dict[str, Any] = loads(self.inside.learner.published.document)
+        self.said = self.inside.learner.published.document, self.inside.learner.published.signature
+
+    def sign(self, **changes: Any) -> tuple[bytes, str]:
+        """The honest publication, but for some fields."""
+        content = dumps({**self.honest, **changes})
+        self.said = content, sign(self.secrets["analyzer"].sign, content)
+        return self.said
+
+    def publication(self, task: str, after: int | None = None, wait: float = 0.0) -> tuple[bytes, str]:
+        """As roles ask for it."""
+        return self.said
+
+    def batches(self, **changes: Any) -> list[Any]:
+        """The announced ones, the first of them changed."""
+        first, *rest = self.honest["batches"]
+        return [{**first, **changes}, *rest]
+
+
+def _quiet(liar: Liar) -> list[Any]:
+    """Mixers that add without enough people, where there are such."""
+    first, *rest = liar.honest["batches"]
+    part = first["rounds"][0]["parts"][0]
+    changed = part["mixer"].replace(f'"least":{first["slots"]}', '"least":1')
+    return [{**first, "slots": 1, "rounds": [{"parts": [{**part, "mixer": changed}]}]}, *rest]
+
+
+LIES: dict[str, Callable[[Liar], list[Any]]] = {
+    "one person": lambda liar: liar.batches(slots=1),
+    "one person, and a mixer that lets it": _quiet,
+    "more people": lambda liar: liar.batches(slots=10_000),
+    "shorter reports": lambda liar: liar.batches(
+        rounds=[{"parts": [{**liar.honest["batches"][0]["rounds"][0]["parts"][0], "length": 1}]}]
+    ),
+    "rows as they are": lambda liar: liar.batches(
+        rounds=[{"parts": [{"arm": None, "form": "row", "dtype": "<f8", "length": 6, "stream": None, "mixer": None}]}]
+    ),
+    "a round more": lambda liar: liar.batches(rounds=liar.honest["batches"][0]["rounds"] * 2),
+    "a batch more": lambda liar: [*liar.honest["batches"], *liar.honest["batches"]],
+}
+
+
+@pytest.mark.parametrize("lie", LIES)
+@pytest.mark.parametrize("name", POLICIES)
+def test_devices_report_to_no_other_plan(name: str, lie: str, tmp_path: Path) -> None:
+    """A device would report with less noise, or among fewer people, because the analyzer says so."""
+    liar = Liar(name, tmp_path)
+    assert View.read(liar.task, *liar.said).asks()  # the honest plan is followed
+    view = View.read(liar.task, *liar.sign(batches=LIES[lie](liar)))
+    if lie == "a batch more":
+        assert view.asks()  # of the running one, which is as it was
+        with pytest.raises(BandannaError):
+            check_announced(liar.task, view.content["state"], view.batches)
+        return
+    with pytest.raises(BandannaError, match="another plan"):
+        view.asks()
+
+
+@pytest.mark.parametrize("lie", LIES)
+@pytest.mark.parametrize("name", ["shuffle", "gaussian", "concurrent"])
+def test_a_shuffler_closes_no_other_batch(name: str, lie: str, tmp_path: Path) -> None:
+    """An analyzer that tells the shuffler of batches of one, and devices of large ones, would see single reports."""
+    liar = Liar(name, tmp_path)
+    shuffler = Shuffler(
+        liar.inside.collector,
+        task_id=liar.task.id,
+        analyzer=liar,  # type: ignore[arg-type]
+        helper=None,
+        sign=partial(sign, liar.secrets["shuffler"].sign),
+        analyzer_key=liar.task.key("analyzer"),
+        check=partial(check_announced, liar.task),
+    )
+    honest = shuffler.plan()
+    assert honest is not None
+    assert honest[0] == liar.inside.learner.now.batches
+    shuffler._number = None
+    liar.sign(batches=LIES[lie](liar))
+    with pytest.raises(BandannaError):
+        shuffler.plan()
+
+
+def test_the_quiet_mixer_is_one(tmp_path: Path) -> None:
+    """The lie above would be none: a plan that no mixer could follow is no danger."""
+    liar = Liar("shuffle", tmp_path)
+    told = _quiet(liar)[0]["rounds"][0]["parts"][0]["mixer"]
+    assert mixers().loads(told).least == 1
+    assert mixers().loads(liar.honest["batches"][0]["rounds"][0]["parts"][0]["mixer"]).least == 20
+
+
+def test_a_publication_is_of_this_analyzer_and_goes_on(tmp_path: Path) -> None:
+    """A device would follow a stranger, go back to an older snapshot, or not see that its history is another."""
+    liar = Liar("shuffle", tmp_path)
+    before = View.read(liar.task, *liar.sign(number=3))
+    document, signature = liar.said
+    refused: dict[str, tuple[bytes, str]] = {
+        "nobody's": (document, ""),
+        "another's": (document, sign(signing_key()[0], document)),
+        "changed": (document.replace(b'"number":3', b'"number":4'), signature),
+        "older": liar.sign(number=2),
+        "forked": liar.sign(number=3, status="finished"),
+        "another history": liar.sign(number=4, previous=digest(b"another")),
+        "another task": liar.sign(number=4, task=digest(b"another")),
+    }
+    for said in refused.values():
+        with pytest.raises(BandannaError):
+            View.read(liar.task, *said, before)
+    assert View.read(liar.task, *liar.sign(number=4, previous=before.chain), before).number == 4
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"number": "3"}, {"number": -1}, {"number": None}, {"number": 1.5}, {"number": True}, {"round": -1},
+     {"epoch": -1}, {"batches": {}}, {"batches": None}, {"answers": 3}, {"state": 7},
+     {"previous": None}, {"status": ["running"]}],
+)  # fmt: skip
+def test_a_publication_that_is_none_is_refused(changes: dict[str, Any], tmp_path: Path) -> None:
+    """A signed document of wrong types would fail somewhere in the device, instead of being refused."""
+    liar = Liar("shuffle", tmp_path)
+    with pytest.raises(BandannaError):
+        View.read(liar.task, *liar.sign(**changes))
+    for missing in changes:
+        content = dumps({name: value for name, value in liar.honest.items() if name != missing})
+        with pytest.raises(BandannaError):
+            View.read(liar.task, content, sign(liar.secrets["analyzer"].sign, content))
+
+
+@pytest.mark.parametrize("changes", [{"round": 9}, {"batches": []}])
+def test_a_round_that_is_not_there_is_not_answered(changes: dict[str, Any], tmp_path: Path) -> None:
+    """A device would report for a round that the batch has not."""
+    liar = Liar("shuffle", tmp_path)
+    with pytest.raises(BandannaError):
+        View.read(liar.task, *liar.sign(**changes)).asks()
+
+
+@pytest.mark.parametrize("state", ["null", "3", "[]", '{"no": "state"}', "not JSON"])
+def test_a_shuffler_takes_no_state_of_another_kind(state: str, tmp_path: Path) -> None:
+    """A state that is none would stop the shuffler with an error of the program."""
+    liar = Liar("shuffle", tmp_path)
+    with pytest.raises(BandannaError):
+        check_announced(liar.task, state, liar.inside.learner.now.batches)

@@ -1,0 +1,194 @@
+"""Requests of strangers: records changed, replayed, forged and cut, while honest people fill batches."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import bandanna as bd
+from bandanna.environments import LinearContextual
+from bandanna.roles.client.crowd import Crowd
+from bandanna.roles.client.deployment import Answer
+from bandanna.roles.collector.collector import Collector
+from bandanna.roles.collector.verdict import REASONS, answer
+from bandanna.wire.record import FINAL, HEADER, Record, joined
+from bandanna.wire.ticket import draw_slot, ticket
+
+from ..inside import Inside, a_task
+from .attacked import with_body
+
+WORLD = LinearContextual(dim=2, n_arms=4)
+MODELS = {
+    "central": ("LinTS-JDP", 0),
+    "local": ("LinTS-LDP", 0),
+    "shuffle": ("LinTS-SDP", 1),
+    "gaussian": ("LinUCB-SDP-Amp", 1),
+    "concurrent": ("LinTS-CSDP", 1),
+}
+
+
+@cache
+def _task(model: str) -> Any:
+    name, mixers = MODELS[model]
+    arguments: dict[str, Any] = {"batch": 10} if name.startswith("LinTS-") and "CSDP" not in name else {}
+    arguments |= {"width": 0.2} if "UCB" in name else {}
+    return a_task(bd.make(name, dim=2, horizon=40, epsilon=5.0, delta=1e-3, **arguments), mixers=mixers)
+
+
+class Besieged(Inside):
+    """After every honest request, strangers who have read it send what they make of it."""
+
+    def __init__(self, made: Any, folder: Path, seed: int | None) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        super().__init__(*made, folder)
+        self._random = None if seed is None else np.random.default_rng(seed)
+        self.said: dict[str, int] = {}
+        self._earlier: list[bytes] = []
+
+    def upload(self, records: Any) -> list[Answer]:
+        """The honest request, then others."""
+        said = super().upload(records)
+        if self._random is not None:
+            for request in self._others(Record.from_bytes(records[0])):
+                (verdicts,) = self.collector.accept([request])
+                status, content = answer(verdicts)
+                assert status in (201, 400, 409, 422)
+                assert b"Traceback" not in content
+                for verdict in verdicts:
+                    self.said[verdict.reason] = self.said.get(verdict.reason, 0) + 1
+        return said
+
+    def _others(self, record: Record) -> list[bytes]:
+        random, whole = self._random, record.to_bytes()
+        assert random is not None
+        slot = draw_slot()
+        forged = [
+            with_body(record, record.body, slot=slot),
+            with_body(record, record.body, mac=bytes(16)),
+            with_body(record, record.body, epoch=record.epoch + 1),
+            with_body(record, record.body, epoch=2**32 - 1),
+            with_body(record, record.body, slot=slot, mac=ticket(b"k" * 32, self.task.digest, record.epoch, slot)),
+            with_body(record, record.body, slot=slot, mac=ticket(self._key, b"t" * 32, record.epoch, slot)),
+            with_body(record, record.body, slot=slot, mac=ticket(self._key, self.task.digest, record.epoch + 1, slot)),
+        ]
+        changed = [
+            with_body(record, record.body, round=65_535),
+            with_body(record, record.body, version=255),
+            with_body(record, record.body[:-1]),
+            with_body(record, record.body + b"\0"),
+            with_body(record, b""),
+            with_body(record, bytes(reversed(record.body))),
+            with_body(record, random.bytes(len(record.body))),
+        ]
+        flipped = bytearray(whole)
+        flipped[random.integers(32)] ^= 1 << int(random.integers(8))  # of the slot or of the ticket
+        requests = [joined([each]) for each in [*forged, *changed, bytes(flipped)]]
+        request = joined([whole])
+        cut = int(random.integers(len(request)))
+        self._earlier.append(request)
+        return [
+            *requests,
+            request,  # replayed
+            self._earlier[int(random.integers(len(self._earlier)))],  # and from long ago
+            request[:cut],
+            request + b"\0",
+            (2**32 - 1).to_bytes(4, "little") + whole,
+            b"",
+            joined([b"x" * HEADER] * 1001),
+            random.bytes(200),
+        ]
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_strangers_change_nothing(model: str, tmp_path: Path) -> None:
+    """Forged, changed, cut or replayed records would change what is learned from the honest ones, by a bit."""
+    plain, besieged = Besieged(_task(model), tmp_path / "a", None), Besieged(_task(model), tmp_path / "b", 3)
+    accounts = [Crowd(each.task, each, WORLD, rounds=40, concurrency=1, wait=0.3).run() for each in (plain, besieged)]
+    chains = [[view.chain for view in account.publications] for account in accounts]
+    assert chains[0] == chains[1]
+    assert len(chains[0]) > 2
+    assert not accounts[1].refused
+    assert {"malformed", "ticket", "length", "", "closed"} <= besieged.said.keys() <= {*REASONS, ""}
+    assert {"other", "range"} & besieged.said.keys()
+
+
+def _one(tmp_path: Path, model: str = "shuffle") -> tuple[Inside, Record]:
+    """A deployment and a record that it would take."""
+    inside = Inside(*_task(model), tmp_path)
+    (given,) = inside.tickets(["one"], 0)
+    body = bytes(inside.learner.now.batches[0].rounds[0].size)
+    return inside, Record(slot=given.slot, mac=given.mac, epoch=0, round=0, version=FINAL, key_id=0, body=body)
+
+
+def test_the_same_bytes_again_are_counted_once(tmp_path: Path) -> None:
+    """A repeated request would take a second place, or be refused: a client that saw no answer would give up."""
+    inside, record = _one(tmp_path)
+    request = joined([record.to_bytes()])
+    places = {verdicts[0].place for verdicts in inside.collector.accept([request] * 3 + [request])}
+    assert places == {0}
+    assert inside.collector.progress()["slots"] == 1
+    (twice,) = inside.collector.accept([joined([record.to_bytes()] * 2)])
+    assert answer(twice) == (201, b'{"places":[0,0]}')
+    assert inside.collector.progress()["slots"] == 1
+
+
+def test_the_first_report_of_a_version_stands(tmp_path: Path) -> None:
+    """Another report under the same slot and version would replace the first one."""
+    inside, record = _one(tmp_path)
+    other = with_body(record, b"\1" + record.body[1:])
+    said = [answer(v) for v in inside.collector.accept([joined([record.to_bytes()]), joined([other])])]
+    assert [status for status, _ in said] == [201, 409]
+    assert b'"other"' in said[1][1]
+
+
+def test_a_request_has_at_most_a_thousand_records(tmp_path: Path) -> None:
+    """One request more than the limit would be taken, or a full one refused."""
+    inside, record = _one(tmp_path)
+    most = [with_body(record, record.body, mac=bytes(16))] * Collector.MOST
+    ((*verdicts,),) = inside.collector.accept([joined(most)])
+    assert len(verdicts) == 1000
+    assert answer(inside.collector.accept([joined([*most, most[0]])])[0])[0] == 400
+
+
+@settings(max_examples=150)
+@given(st.binary(max_size=300))
+def test_any_bytes_are_answered(content: bytes) -> None:
+    """Some bytes would be an error of the program instead of a refusal."""
+    inside = _shared()
+    (verdicts,) = inside.collector.accept([content])
+    assert answer(verdicts)[0] in (400, 409, 422)
+    assert inside.collector.progress()["slots"] == 0
+
+
+@settings(max_examples=150)
+@given(
+    st.binary(min_size=16, max_size=16),
+    st.integers(0, 2**32 - 1) | st.integers(0, 2),
+    st.integers(0, 2**16 - 1) | st.just(0),
+    st.integers(0, 255),
+    st.integers(0, 255),
+    st.binary(max_size=200),
+    st.booleans(),
+)
+def test_any_record_is_answered(
+    slot: bytes, epoch: int, round_: int, version: int, key_id: int, body: bytes, honest: bool
+) -> None:
+    """A well-formed record of any numbers, even with a valid ticket, would be an error of the program."""
+    inside = _shared()
+    mac = ticket(inside._key, inside.task.digest, epoch, slot) if honest else bytes(16)
+    record = Record(slot=slot, mac=mac, epoch=epoch, round=round_, version=version, key_id=key_id, body=body)
+    (verdicts,) = inside.collector.accept([joined([record.to_bytes()])])
+    assert answer(verdicts)[0] in (409, 422)
+
+
+@cache
+def _shared() -> Inside:
+    import tempfile
+
+    return Inside(*_task("gaussian"), Path(tempfile.mkdtemp()))

@@ -1,0 +1,294 @@
+"""Mixers, or whoever says to be one: what the analyzer takes from them, and what two mixers make of hostile clients."""
+
+from __future__ import annotations
+
+import contextlib
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import bandanna as bd
+from bandanna.environments import LinearContextual
+from bandanna.errors import BandannaError
+from bandanna.protocols.mixing import mixers
+from bandanna.roles.client.crowd import Account, Crowd
+from bandanna.roles.helper import MIGRATIONS, Helper, JobRefused, Keyring
+from bandanna.roles.shuffler.shuffler import Shuffler
+from bandanna.storage.database import open_database
+from bandanna.tasks.announced import check_announced
+from bandanna.wire.canonical import dumps, loads, packed
+from bandanna.wire.jobs import read_job, write_job
+from bandanna.wire.keys import sign, signing_key
+from bandanna.wire.record import Record
+from bandanna.wire.ticket import draw_slot, ticket
+
+from ..inside import a_task
+from .attacked import Attack, Attacked, with_body
+
+WORLD = LinearContextual(dim=2, n_arms=4)
+
+
+@cache
+def _task(name: str = "LinTS-SDP", mixers: int = 2) -> Any:
+    arguments = {} if "CSDP" in name else {"batch": 10}
+    return a_task(bd.make(name, dim=2, horizon=40, epsilon=5.0, delta=1e-3, **arguments), seed=None, mixers=mixers)
+
+
+class Two(Attacked):
+    """Shuffler, helper and analyzer, one after the other; jobs and shares are kept for whoever wants to send others."""
+
+    def __init__(self, made: Any, folder: Path, attack: Attack | None = None) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        super().__init__(*made, folder, attack=attack, every=9)
+        self.secrets, self.name = made[1], "shuffler"
+        own = self.secrets["helper"]
+        rows = open_database(str(folder / "helper.db"), role="helper", migrations=MIGRATIONS)
+        self.helper = Helper(
+            rows,
+            task_id=self.task.id,
+            task=self.task.digest,
+            ticket_key=self._key,
+            leader_key=self.task.key("shuffler"),
+            keyring=Keyring(rows, first=(own.seal, self.task.key("seal helper"))),
+            sign=partial(sign, own.sign),
+        )
+        self.jobs: list[tuple[bytes, int, int]] = []
+        self.statuses: list[int] = []
+        self.shuffler = Shuffler(
+            self.collector,
+            task_id=self.task.id,
+            analyzer=self,  # type: ignore[arg-type]
+            helper=self,  # type: ignore[arg-type]
+            sign=partial(sign, self.secrets["shuffler"].sign),
+            analyzer_key=self.task.key("analyzer"),
+            check=partial(check_announced, self.task),
+        )
+
+    def ask(self, method: str, path: str, content: bytes, headers: Any) -> tuple[int, bytes, dict[str, str]]:
+        """As helper and as analyzer."""
+        epoch, round_ = map(int, path.split("/batches/")[1].split("/")[0].split("."))
+        if path.endswith("/job"):
+            self.jobs.append((content, epoch, round_))
+            status, share = self.helper.job(content, headers["Signature"], epoch=epoch, round_=round_)
+            if status == 201:
+                self._enter(share, epoch, round_)
+            return status, b"{}", {}
+        taken = self.learner.take(content, "shuffler", epoch, round_)
+        self.statuses.append(taken.status)
+        assert taken.receipt is not None
+        receipt = loads(taken.receipt)
+        self.helper.answered(epoch, round_, taken.status, receipt)
+        return taken.status, dumps({"receipt": receipt}), {}
+
+    def _enter(self, share: bytes, epoch: int, round_: int) -> None:
+        assert self.learner.take(share, "helper", epoch, round_).status == 202
+
+    def pump(self) -> None:
+        """Close and forward."""
+        self.collector.close_due()
+        for closed in self.collector.waiting():
+            receipt = self.shuffler.forward(closed)
+            assert receipt is not None
+            self.collector.receipted(closed.epoch, closed.round, receipt)
+        self.collector.plan(self.learner.now.batches, self.learner.running)
+
+
+def play(two: Two, rounds: int = 40) -> Account:
+    """A crowd, for at most so many rounds."""
+    return Crowd(two.task, two, WORLD, rounds=rounds, concurrency=1, wait=0.3).run()
+
+
+def test_two_mixers_learn(tmp_path: Path) -> None:
+    """What the tests below attack would not work in the first place."""
+    two = Two(_task(), tmp_path)
+    account = play(two)
+    assert (account.users, set(two.statuses)) == (40, {201})
+
+
+GARBAGE: dict[str, Any] = {
+    "a seed that does not open": lambda record, width: record.body[:width] + bytes(len(record.body) - width),
+    "another's seed": lambda record, width: record.body[:-1] + bytes([record.body[-1] ^ 1]),
+    "a share of all bits": lambda record, width: b"\xff" * width + record.body[width:],
+    "a large count": lambda record, width: _raised(record.body, width, 2**40),
+    "a negative count": lambda record, width: _raised(record.body, width, -(2**40)),
+}
+
+
+def _raised(body: bytes, width: int, by: int) -> bytes:
+    numbers = np.frombuffer(body[:width], dtype="<u8") + np.uint64(by % 2**64)
+    return numbers.tobytes() + body[width:]
+
+
+@pytest.mark.parametrize("garbage", GARBAGE)
+def test_garbage_burns_one_batch_and_the_next_one_begins(garbage: str, tmp_path: Path) -> None:
+    """A share or a seed of garbage would be learned from, or would end the task."""
+    sent: list[bytes] = []
+
+    def attack(inside: Attacked, record: Record) -> list[list[bytes]]:
+        if sent:
+            return []
+        part = inside.plan_of(record.epoch).rounds[0].parts[0]
+        sent.append(with_body(record, GARBAGE[garbage](record, 8 * part.length)))
+        return [[sent[0]]]
+
+    two = Two(_task(), tmp_path, attack)
+    account = play(two, rounds=50)  # ten people more than without the burned batch
+    assert two.statuses[:2] == [422, 201]
+    assert two.statuses.count(422) == 1
+    entries = two.learner.ledger_view()
+    assert entries is not None
+    assert len(entries["entries"]) == len(two.statuses)  # the burned batch is paid for
+    assert account.publications[-1].status == "finished"
+    assert account.users == 50
+
+
+def test_a_stream_with_a_burned_batch_ends(tmp_path: Path) -> None:
+    """Concurrent shufflers would go on with sums that have a hole in them: one garbage share ends such a task."""
+    sent: list[bytes] = []
+
+    def attack(inside: Attacked, record: Record) -> list[list[bytes]]:
+        if sent:
+            return []
+        sent.append(with_body(record, bytes(len(record.body))))
+        return [[sent[0]]]
+
+    two = Two(_task("LinTS-CSDP"), tmp_path, attack)
+    account = play(two)
+    assert two.statuses[-1] == 422
+    assert account.publications[-1].status == "exhausted"
+
+
+def _first_job(tmp_path: Path) -> tuple[Two, bytes]:
+    two = Two(_task(), tmp_path)
+    play(two, rounds=10)
+    two.pump()
+    return two, two.jobs[0][0]
+
+
+def test_a_helper_does_no_job_of_a_hostile_shuffler(tmp_path: Path) -> None:
+    """A shuffler could have users added who are none, fewer of them, or under a plan that devices were not told of."""
+    two, content = _first_job(tmp_path / "one")
+    job, fresh = read_job(content, two.task.id), Two(_task(), tmp_path / "fresh")
+    own = fresh.secrets["shuffler"].sign
+    invented = draw_slot()
+    stranger = job.entries[0]._replace(slot=invented, mac=ticket(b"x" * 32, two.task.digest, 0, invented))
+    known = job.entries[0]._replace(slot=invented, mac=ticket(two._key, two.task.digest, 0, invented))
+    first, batch = job.entries[0], job.batch
+
+    def given(entries: Any, plan: Any = batch, key: str = own, epoch: int = 0) -> tuple[int, Any]:
+        made = write_job(task_id=two.task.id, batch=plan, round_=0, entries=entries)
+        try:
+            status, share = fresh.helper.job(made, sign(key, made), epoch=epoch, round_=0)
+        except JobRefused as refused:
+            return refused.status, refused.reason
+        return status, loads(share)
+
+    others = list(job.entries[1:])
+    assert given([stranger, *others]) == (422, "ticket")  # an invented user
+    assert given(others) == (422, "job")  # a batch that is not whole
+    assert given([first, first, *others[1:]]) == (422, "job")  # somebody twice
+    assert given([first, *others], key=signing_key()[0]) == (403, "signature")
+    assert given([first, *others], epoch=7) == (422, "job")
+    fewer = type(batch)(**{**vars(batch), "slots": 1})
+    assert given([first], plan=fewer) == (422, "plan")  # fewer people than the mixer's noise is for
+    part = batch.rounds[0].parts[0]
+    alone = type(part)(**{**vars(part), "mixer": (part.mixer or "").replace('"least":10', '"least":1')})
+    assert mixers().loads(alone.mixer or "").least == 1
+    quiet = type(batch)(epoch=0, episode=0, slots=1, rounds=(type(batch.rounds[0])(parts=(alone,)),))
+    status, share = given([first], plan=quiet)
+    assert (status, share["bad"]) == (201, 1)  # the plan is another one: the seed does not open, nothing is added
+    assert not np.any(mixers().loads(share["parts"][0])[0].numbers)
+    again = Two(_task(), tmp_path / "again")
+    made = write_job(task_id=two.task.id, batch=batch, round_=0, entries=[known, *others])
+    _, added = again.helper.job(made, sign(own, made), epoch=0, round_=0)
+    assert loads(added)["bad"] == 1  # a slot of somebody else's seed: it does not open
+
+
+SHARES: dict[str, Any] = {
+    "fewer people": {"count": 9},
+    "other people": {"checksum": "00" * 32},
+    "seeds that did not open": {"bad": 1},
+    "no parts": {"parts": []},
+    "parts that are none": {"parts": ["{}"]},
+    "no JSON": {"parts": ["x"]},
+    "a number": {"parts": ["7"]},
+    "a list": {"parts": ["[1, 2]"]},
+    "not texts": {"parts": [7]},
+}
+
+
+@pytest.mark.parametrize(
+    ("what", "count"), [(what, count) for what in SHARES for count in (1, 2) if (what, count) != ("other people", 1)]
+)
+def test_a_share_that_cannot_be_used_is_burned(what: str, count: int, tmp_path: Path) -> None:
+    """A signed share of nonsense would be learned from, or be an error of the program."""
+    made = _task(mixers=count)
+    two = Two(made, tmp_path) if count == 2 else Attacked(*made, tmp_path)
+    genuine = _closed(two)
+    before = two.learner.running
+    changed = dumps({**loads(genuine), **SHARES[what]})
+    taken = two.learner.take(changed, "shuffler", 0, 0)
+    assert taken.status == 422
+    assert taken.receipt is not None
+    assert loads(taken.receipt)["outcome"] == "burned"
+    assert two.learner.running > before
+    assert two.learner.progress.status == "running"
+
+
+def _closed(two: Any) -> bytes:
+    """The shuffler's share of the first batch; the helper's is given already."""
+    shares: list[bytes] = []
+    two.learner, learner = _Ear(two.learner, shares), two.learner
+    with contextlib.suppress(BandannaError):
+        play(two, rounds=10)
+    two.learner = learner
+    return shares[-1]
+
+
+class _Ear:
+    """A learner that only listens to the shuffler."""
+
+    def __init__(self, learner: Any, heard: list[bytes]) -> None:
+        self._learner, self._heard = learner, heard
+
+    def take(self, content: bytes, mixer: str, epoch: int, round_: int) -> Any:
+        """Not taken."""
+        if mixer != "shuffler":
+            return self._learner.take(content, mixer, epoch, round_)
+        self._heard.append(content)
+        raise BandannaError("nobody listens")
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._learner, name)
+
+
+MALFORMED: dict[str, Any] = {
+    "another task": {"task": packed(bytes(32))},
+    "another batch": {"epoch": 1},
+    "another round": {"round": 1},
+    "another mixer": {"mixer": "helper"},
+    "a count of text": {"count": "10"},
+    "a witness of text": {"witness": "x"},
+    "a witness of nothing": {"witness": {}},
+    "a witness of huge numbers": {"witness": {"number": 10**30, "chain": "x"}},
+    "a witness without a chain": {"witness": {"number": 0, "chain": None}},
+}
+
+
+@pytest.mark.parametrize("what", MALFORMED)
+def test_a_share_of_something_else_is_refused(what: str, tmp_path: Path) -> None:
+    """A share of another batch, or one that is none, would be taken for this one's, or stop the analyzer."""
+    two = Attacked(*_task(mixers=1), tmp_path)
+    genuine = _closed(two)
+    with pytest.raises(BandannaError):
+        two.learner.take(dumps({**loads(genuine), **MALFORMED[what]}), "shuffler", 0, 0)
+    assert not two.learner.rolled_back
+    assert two.learner.take(genuine, "shuffler", 0, 0).status == 201
+    assert two.learner.take(genuine, "shuffler", 0, 0).status == 200  # the same again
+    with pytest.raises(BandannaError, match="over"):  # the batch's share, with another content
+        two.learner.take(dumps({**loads(genuine), "bad": 1}), "shuffler", 0, 0)
+    with pytest.raises(BandannaError, match="not awaited"):  # replayed for a later batch
+        two.learner.take(dumps({**loads(genuine), "epoch": 2}), "shuffler", 2, 0)

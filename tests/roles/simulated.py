@@ -1,0 +1,64 @@
+"""What a simulation with a seed does, to compare a deployment with: its state, actions and regret."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import bandanna as bd
+from bandanna.agent.kinds import encoding_of
+from bandanna.core.streams import Streams
+from bandanna.policies.base import Played, Policy
+from bandanna.simulation.players.plain import Seed
+from bandanna.simulation.result import checkpoints_for
+from bandanna.simulation.tally import Tally
+
+from ..simulation.golden_runs import RUNS
+
+SEED = 11
+ROUNDS = {"DP-SE": 2000, "SDP-SE": 2000, "GOPE": 1500, "AdaC-GOPE": 1500, "AdaC-GOPE-early": 1500, "GLM-JDP": 30}
+EVERY_ROUND = 60  # of policies that learn from every single user
+
+
+@dataclass(frozen=True, kw_only=True)
+class Simulated:
+    """One seed of `simulate(path="messages")`, played plainly."""
+
+    state: str
+    actions: list[int]
+    regret: float
+    releases: int
+
+
+def case(name: str) -> tuple[Policy[Any], Any, Any, int]:
+    """A policy of the catalogue, its environment, its arms where they stay, and how many rounds."""
+    arguments, envs = RUNS[name]
+    env = envs[-1] if name.startswith("Lin") or "OFUL" in name else envs[0]
+    policy = bd.make(name, **arguments)
+    world = env.begin(Streams([SEED]))
+    arms = world.arms[0] if isinstance(env, bd.environments.Population) else None
+    if isinstance(policy, bd.GOPE):
+        arms = world.contexts(0, 1)[0, 0]
+    return policy, env, arms, min(ROUNDS.get(name, 300), policy.horizon or 300)
+
+
+def simulated(policy: Policy[Any], env: Any, rounds: int) -> Simulated:
+    """Run it."""
+    tally = Tally(checkpoints=checkpoints_for(rounds, min(rounds, 200)), n_seeds=1)
+    seed = Seed(policy, env.begin(Streams([SEED])), tally, 0, "messages", False)
+    actions: list[int] = []
+
+    def noted(rows: Played) -> Played:
+        actions.extend([] if rows.arms is None else rows.arms.tolist())
+        return rows
+
+    frozen, assigned = seed.frozen, seed.assigned
+    seed.frozen = lambda users: noted(frozen(users))  # type: ignore[method-assign]
+    seed.assigned = lambda episode, users: noted(assigned(episode, users))  # type: ignore[method-assign]
+    seed.run(rounds)
+    return Simulated(
+        state=encoding_of().dumps(seed.state),
+        actions=actions,
+        regret=float(tally.total[0]),
+        releases=seed.releases,
+    )

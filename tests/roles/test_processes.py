@@ -1,0 +1,118 @@
+"""Real processes over loopback learn what the simulator learns, bit for bit: every trust model, mixers, databases."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+
+import bandanna as bd
+from bandanna.agent.kinds import encoding_of
+from bandanna.roles.client.crowd import Crowd
+from bandanna.roles.client.deployment import Http
+from bandanna.roles.running import Running
+from bandanna.simulation.players.plain import Seed
+from bandanna.tasks.document import Task
+
+from ..postgres import server
+from ..simulation.golden_runs import RUNS
+from .inside import a_task
+from .simulated import case, simulated
+
+QUICK = [
+    ("LinTS-JDP", 0, "sqlite"),
+    ("LinTS-LDP", 0, "postgres"),
+    ("LinTS-SDP", 1, "sqlite"),
+    ("LinTS-SDP", 2, "postgres"),
+    ("LinUCB-CSDP", 2, "sqlite"),
+    ("GLM-SDP", 1, "postgres"),
+]
+LONG = [
+    ("LinTS", 0, "sqlite"),
+    ("LinTS-SDP", 1, "postgres"),
+    ("LinTS-SDP", 2, "sqlite"),
+    ("LinTS-CSDP", 1, "sqlite"),
+    ("LinUCB-CSDP", 2, "postgres"),
+    ("LinUCB-SDP-Amp", 1, "sqlite"),
+    ("LinUCB-SDP-Amp", 1, "postgres"),
+    ("LinUCB-SDP-Vec", 2, "sqlite"),
+    ("LinTS-SDP-rewards", 1, "sqlite"),
+    ("GLM-SDP", 2, "sqlite"),
+    ("GLM-JDP", 0, "postgres"),
+    ("SDP-DPE", 1, "sqlite"),
+    ("SDP-DPE", 2, "postgres"),
+    ("SDP-SE", 1, "sqlite"),
+    ("SDP-SE", 2, "postgres"),
+    ("AdaC-UCB", 0, "sqlite"),
+    ("DP-SE", 0, "postgres"),
+    ("LinUCB-LDP-batched", 0, "sqlite"),
+]
+
+
+def free_ports(count: int) -> list[int]:
+    """Nobody listens on these."""
+    sockets = [socket.socket() for _ in range(count)]
+    for each in sockets:
+        each.bind(("127.0.0.1", 0))
+    ports = [each.getsockname()[1] for each in sockets]
+    for each in sockets:
+        each.close()
+    return ports
+
+
+def on_disk(policy: Any, folder: Path, *, mixers: int | None = None, **parts: Any) -> tuple[Task, dict[str, Any]]:
+    """A test task in a folder, with addresses that are free."""
+    roles = ("registrar", "analyzer", "shuffler", "helper")
+    urls = {role: f"http://127.0.0.1:{port}" for role, port in zip(roles, free_ports(4), strict=True)}
+    task, secrets = a_task(policy, mixers=mixers, urls=urls, **parts)
+    (folder / "task.json").write_bytes(task.document)
+    for each in secrets.values():
+        each.write(folder)
+    return task, secrets
+
+
+@pytest.mark.parametrize(
+    ("name", "mixers", "database"), [*QUICK, *(pytest.param(*each, marks=pytest.mark.full) for each in LONG)]
+)
+def test_processes_learn_what_the_simulator_learns(name: str, mixers: int, database: str, tmp_path: Path) -> None:
+    """Thetas, actions or the ledger of real processes differ in a bit from `simulate(path="messages")`."""
+    policy, env, arms, rounds = case(name)
+    expected = simulated(bd.make(name, **RUNS[name][0]), env, rounds)
+    task, secrets = on_disk(policy, tmp_path, mixers=mixers, arms=arms)
+    url = server().fresh() if database == "postgres" else None
+    with Running(task, tmp_path, database=url), Http(task, token=secrets["registrar"].token) as http:
+        crowd = Crowd(task, http, env, rounds=rounds, concurrency=4, wait=60.0)
+        account = crowd.run()
+        last = account.publications[-1]
+        ledger = httpx.get(f"{task.url('analyzer')}/tasks/{task.id}/ledger", trust_env=False).json()["ledger"]
+    assert encoding_of().dumps(last.state) == expected.state
+    assert account.actions == expected.actions
+    assert crowd.regret == expected.regret
+    assert not account.refused
+    if policy.privacy.noisy:
+        assert ledger["spent"] == last.content["spent"]
+        assert len(ledger["entries"]) >= expected.releases
+
+
+def test_with_secure_noise_the_regret_agrees_in_law(tmp_path: Path) -> None:
+    """Devices' own noise has another law than the simulator's: false alarm 1 in 1,000 (3.3 standard errors)."""
+    policy = bd.LinTS(dim=2, horizon=400, batch=40, privacy=bd.shuffle(epsilon=2.0, delta=1e-4))
+    env = bd.environments.LinearContextual(dim=2, n_arms=3)
+    rounds, regrets = 400, []
+    from .inside import Inside
+
+    for seed in range(24):
+        folder = tmp_path / str(seed)
+        folder.mkdir()
+        task, secrets = a_task(policy, seed=None)
+        crowd = Crowd(task, Inside(task, secrets, folder), env, rounds=rounds, seed=seed, concurrency=1)
+        crowd.run()
+        regrets.append(crowd.regret)
+    simulated_ = bd.simulate(policy, env, n_seeds=400, seed=0, path="law").regret[:, -1]
+    error = np.hypot(np.std(regrets) / np.sqrt(24), np.std(simulated_) / 20)
+    assert abs(np.mean(regrets) - np.mean(simulated_)) < 3.3 * error
+    assert isinstance(crowd.seed, Seed)
