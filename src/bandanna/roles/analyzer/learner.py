@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -76,13 +77,35 @@ class Learner:
         with database.transaction() as rows:
             if read(rows, self._encoding) is None:
                 self._begin(rows)
-        with database.reading() as rows:
+        self._restore()
+
+    def _restore(self) -> None:
+        """From the rows."""
+        with self._database.reading() as rows:
             found = read(rows, self._encoding)
             assert found is not None
-            if found.task != task.id:
+            if found.task != self.task.id:
                 raise BandannaError(f"the database belongs to task {found.task}: every task has its own")
-            self.published = publication.newest(rows)
+            published = publication.newest(rows)
         self._see(found)
+        self.published = published
+        self._doubt = False
+
+    @contextmanager
+    def _sure(self) -> Iterator[None]:
+        """Alone, and where the rows are: a commit of which nobody knows whether it happened may have been one, and
+        what was released is never drawn again.
+        """
+        with self._lock:
+            if self._doubt:
+                self._restore()
+            try:
+                yield
+            except Conflict:
+                raise
+            except BaseException:
+                self._doubt = True
+                raise
 
     def _begin(self, rows: Transaction) -> None:
         """Before the first batch."""
@@ -126,9 +149,10 @@ class Learner:
     def take(self, content: bytes, mixer: str, epoch: int, round_: int) -> Taken:
         """A mixer's share of a round: stored, and when all are there, released and learned from."""
         share = check_share(loads(content), task=self.task.id, epoch=epoch, round_=round_, mixer=mixer)
-        with self._lock:
+        with self._sure():
             self.check_witness(share.get("witness"))
-            if (epoch, round_) < self.running:
+            over = self.progress.status == EXHAUSTED and (epoch, round_) == self.running
+            if (epoch, round_) < self.running or over:
                 return Taken(status=200, receipt=self.known(digest(content), mixer, epoch, round_))
             if (epoch, round_) > self.running or self.progress.status != RUNNING:
                 reason = "early" if self.progress.status == RUNNING else self.progress.status
@@ -147,12 +171,11 @@ class Learner:
 
     def check_witness(self, witness: Any) -> None:
         """Refuse to go on if somebody has seen a publication that is not in this history: it was rolled back."""
-        if witness is None:
-            return
-        with self._database.reading() as rows:
-            known = publication.chain_of(rows, int(witness["number"]))
-        if known != witness["chain"]:
-            self.rolled_back = True
+        if witness is not None:
+            with self._database.reading() as rows:
+                known = publication.chain_of(rows, int(witness["number"]))
+            if known != witness["chain"]:
+                self.rolled_back = True
         if self.rolled_back:
             raise Conflict(
                 "rolled back", "publications were seen that this analyzer does not know: restore its database"
@@ -314,7 +337,8 @@ class Learner:
         """The receipt of a round that is over, for a mixer whose share has this digest; another one is refused."""
         with self._database.reading() as rows:
             known = publication.digests(rows, epoch, round_)
-        if known is None or known.get(mixer) != share:
+            refused = publication.was(rows, epoch, round_, EXHAUSTED)  # whatever they were, nobody has looked at them
+        if not refused and (known is None or known.get(mixer) != share):
             raise Conflict("over", f"batch {epoch}, round {round_} is over, with other totals")
         return self.receipt(epoch, round_)
 

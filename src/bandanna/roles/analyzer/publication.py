@@ -72,6 +72,12 @@ def digests(rows: Transaction, epoch: int, round_: int) -> dict[str, str] | None
     return None if not found else dict(loads(found[0][0]))
 
 
+def was(rows: Transaction, epoch: int, round_: int, outcome: str) -> bool:
+    """Whether a round ended so."""
+    query = "select 1 from releases where epoch = ? and round = ? and outcome = ?"
+    return bool(rows.execute(query, epoch, round_, outcome))
+
+
 def receipt(rows: Transaction, task: str, epoch: int, round_: int, sign: Callable[[bytes], str]) -> bytes:
     """That a round is over, in which publication; signed."""
     query = "select number, chain, outcome from releases where epoch = ? and round = ? and outcome <> 'begun'"

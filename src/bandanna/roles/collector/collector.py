@@ -69,6 +69,7 @@ class Collector:
         self.closes_at: float | None = None  # when that is; None: it waits for slots, or for its receipt
         self._closed = False  # the running round
         self._waits = False  # whether a closed round waits for its receipt
+        self._told = False  # whether it knows of any plan
         self._known = False  # whether memory is what the rows say
         self._restore()
 
@@ -90,8 +91,9 @@ class Collector:
             receipted = {int(epoch): int(count) for epoch, count in rows.execute(done)}
         self._fillings = fillings
         if fillings:
-            running = min(fillings)
-            self.running = running, receipted.get(running, 0)
+            first = min(fillings)
+            self.running = max(self.running, (first, receipted.get(first, 0)))
+        self._told = self._told or bool(fillings)
         self._look()
         self._known = True
 
@@ -109,7 +111,7 @@ class Collector:
         """The newest public plan: the running batch and its round, and the batch after it, where it is known."""
         with self._changing():
             self._replan({batch.epoch: batch for batch in batches if batch.rounds}, running)
-            self.running = running
+            self.running, self._told = running, True
             self._look()
 
     @contextmanager
@@ -212,7 +214,8 @@ class Collector:
             return Verdict(reason="ticket")
         filling = self._fillings.get(epoch)
         if filling is None:
-            return self._too_late(epoch, slot) if epoch <= self.running[0] else Verdict(reason="early")
+            late = self._told and epoch <= self.running[0]
+            return self._too_late(epoch, slot) if late else Verdict(reason="early")
         if round_ >= len(filling.sizes) or version > FINAL or len(body) != filling.sizes[round_]:
             return Verdict(reason="length")
         return Verdict(reason="range") if wrong and id(record) in wrong else None
@@ -260,6 +263,7 @@ class Collector:
             filling = self._fillings.get(self.running[0])
             if filling is None or self.closes_at is None:
                 return False
+            self.closes_at = min(self.closes_at, self._clock() + self._grace)  # a clock that was set back
             due = filling.answered(self.running[1]) if self._answered else self._clock() >= self.closes_at
             if not due:
                 return False
@@ -298,12 +302,17 @@ class Collector:
         with self._database.reading() as rows:
             return [Closed(epoch=e, round=r, share=share.encode()) for e, r, share in rows.execute(query)]
 
-    def entries(self, epoch: int, round_: int) -> tuple[Batch, list[tuple[bytes, bytes, int, bytes]]]:
-        """The plan of a batch, and slot, mac, key and body of every place: what a helper's job is made of."""
+    def entries(self, epoch: int, round_: int) -> tuple[Batch, list[tuple[bytes, bytes, int, bytes]]] | None:
+        """The plan of a batch, and slot, mac, key and body of every place: what a helper's job is made of.
+
+        None if the batch is over: its reports are gone.
+        """
         query = (
             "select place, slot, mac, key_id, body from reports where epoch = ? and round = ? order by place, version"
         )
         with self._lock, self._database.reading() as rows:
+            if epoch not in self._fillings:
+                return None
             newest = {place: tuple(rest) for place, *rest in rows.execute(query, epoch, round_)}
             return self._fillings[epoch].plan, [newest[place] for place in sorted(newest)]
 

@@ -30,6 +30,7 @@ class Pump:
     ) -> None:
         self._collector, self._forward, self._plan, self._log = collector, forward, plan, log
         self._stop, self._thread = threading.Event(), threading.Thread(target=self._run, name="pump", daemon=True)
+        self._planned: Plan | None = None  # what the collector could not take yet
         self.failing = ""  # the type of what went wrong in the last step
 
     def start(self) -> None:
@@ -54,12 +55,17 @@ class Pump:
                 self.failing, pause = type(error).__name__, min(_PATIENCE, 2 * pause)
 
     def step(self) -> None:
-        """Everything that can be done now."""
-        planned = self._plan()
-        if planned is not None:
-            self._collector.plan(*planned)
+        """Everything that can be done now; what waits for its receipt first, since a plan may go beyond it."""
+        self._send()
+        self._planned = self._plan() or self._planned
+        if self._planned is not None:
+            self._collector.plan(*self._planned)
+            self._planned = None
         if self._collector.close_due():
             self._log.say("closed", epoch=self._collector.running[0], round=self._collector.running[1])
+            self._send()
+
+    def _send(self) -> None:
         for closed in self._collector.waiting():
             receipt = self._forward(closed)
             if receipt is not None:

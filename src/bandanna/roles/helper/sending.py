@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import httpx
 
 _FIRST, _LONGEST = 0.25, 30.0  # seconds between two tries
+_FINAL = ("other", "over", None)  # why the analyzer will never take a share
 
 
 class Sender:
@@ -78,20 +79,23 @@ class Sender:
         except httpx.HTTPError as error:
             self._log.say("analyzer not reached", kind=type(error).__name__)
             return None
-        state = await in_thread(
-            self._helper.answered, stored.epoch, stored.round, answer.status_code, _receipt(answer.content)
-        )
+        document = _document(answer.content)
+        if answer.status_code == 409 and document.get("reason") not in _FINAL:
+            self._log.say("share not taken", status=409)  # an analyzer that was rolled back may be itself again
+            return None
+        receipt = document.get("receipt")
+        state = await in_thread(self._helper.answered, stored.epoch, stored.round, answer.status_code, receipt)
         if state is None:
             self._log.say("share not taken", status=answer.status_code)
         return state
 
 
-def _receipt(content: bytes) -> Any:
+def _document(content: bytes) -> dict[str, Any]:
     try:
         document = json.loads(content)
     except ValueError:
-        return None
-    return document.get("receipt") if isinstance(document, dict) else None
+        return {}
+    return document if isinstance(document, dict) else {}
 
 
 def _client() -> httpx.AsyncClient:

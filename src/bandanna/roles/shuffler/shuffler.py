@@ -105,7 +105,10 @@ class Shuffler:
     def _send_job(self, closed: Closed, where: str) -> None:
         """The sealed seeds of a batch, with their tickets: a leader cannot invent users."""
         assert self._helper is not None
-        plan, rows = self._collector.entries(closed.epoch, closed.round)
+        found = self._collector.entries(closed.epoch, closed.round)
+        if found is None:  # only the receipt is missing: the helper has had its job
+            return
+        plan, rows = found
         wanted = plan.rounds[closed.round]
         entries = [Entry(slot, mac, key_id, _seeds(wanted, body)) for slot, mac, key_id, body in rows]
         content = write_job(task_id=self._task, batch=plan, round_=closed.round, entries=entries)

@@ -1,0 +1,250 @@
+"""Single points at which something goes wrong, each with what it once broke."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import bandanna as bd
+from bandanna.errors import BandannaError
+from bandanna.roles.client.deployment import answers
+from bandanna.roles.collector.verdict import answer
+from bandanna.wire.record import ZERO, Record, joined
+
+from ..inside import a_task
+from .machine import KINDS, ROLES, check_history, complete, task_of
+from .people import People
+from .town import COMMITS, GRACE, Town
+
+
+def begun(kind: str, folder: Path, people: int = 0) -> tuple[Town, People]:
+    """A deployment that waits for people, and some of them."""
+    town = Town(*task_of(kind), folder)
+    work(town)
+    crowd = People(town)
+    for _ in range(people):
+        crowd.come(final=True)
+    return town, crowd
+
+
+def work(town: Town, times: int = 2) -> None:
+    """Everybody, after grace has passed."""
+    for _ in range(times):
+        town.now += GRACE + 1.0
+        for role in ROLES:
+            town.step(role)
+
+
+def finish(town: Town, people: People) -> None:
+    """Completed, and everything as it should be."""
+
+    def restart() -> None:
+        for role in town.roles:
+            town.start(role)
+
+    def retry() -> None:
+        people.look()
+        for person in people.persons:
+            people.enter(person)
+            people.send(person)
+
+    complete(town, people, restart, retry)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("point", COMMITS)
+def test_every_commit(kind: str, point: str, tmp_path: Path) -> None:
+    """A role that is killed at its n-th commit, for every n and every role, loses or repeats something."""
+    for role in task_of(kind)[0].roles:
+        for number in range(0, 8, 2 if kind == "rounds" else 1):
+            folder = tmp_path / f"{role}{number}"
+            folder.mkdir()
+            town, people = begun(kind, folder)
+            town.armed[role, point] = number
+            for _ in range(4):
+                people.come(final=True)
+            work(town)
+            finish(town, people)
+            for each in ROLES:
+                town.kill(each)
+
+
+@pytest.mark.parametrize("kind", ["one mixer", "two mixers", "tree", "rounds"])
+@pytest.mark.parametrize("link", ["shuffler to analyzer", "shuffler to helper", "helper to analyzer"])
+def test_lost_answers(kind: str, link: str, tmp_path: Path) -> None:
+    """An answer to a share or to a job that is lost stops the task for ever: the batch is over, its receipt missing."""
+    for number in range(4):
+        folder = tmp_path / f"{number}"
+        folder.mkdir()
+        town, people = begun(kind, folder, 4)
+        town.armed[link, "response lost"] = number
+        work(town)
+        finish(town, people)
+
+
+@pytest.mark.parametrize("kind", ["central", "two mixers"])
+@pytest.mark.parametrize("trouble", ["disk full", "in doubt"])
+@pytest.mark.parametrize("number", range(6))
+def test_a_store_that_fails_for_a_moment(kind: str, trouble: str, number: int, tmp_path: Path) -> None:
+    """A commit that fails, or of which nobody knows whether it happened, needs a restart to be got over."""
+    for role in task_of(kind)[0].roles:
+        folder = tmp_path / role
+        folder.mkdir()
+        town, people = begun(kind, folder)
+        town.armed[role, trouble] = number
+        for _ in range(4):
+            people.come(final=True)
+        work(town, 4)
+        finish(town, people)
+        assert town.deaths == 0
+
+
+def test_a_database_that_cannot_be_read_either(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A database that is away for a while leaves a collector that takes an open batch for a closed one."""
+    town, people = begun("one mixer", tmp_path, 2)
+    collector, rows = town.alive["shuffler"]["collector"], town.alive["shuffler"]["rows"]
+    with monkeypatch.context() as patch:
+        patch.setattr(rows, "_begun", _away)
+        late = people.come(final=True)
+        assert late.outbox
+        assert late.slot is not None
+        assert not late.slot.sent[0].kept
+    people.send(late)
+    assert late.slot.sent[0].kept
+    assert collector.progress()["slots"] == 3
+    finish(town, people)
+
+
+def _away(*_: Any, **__: Any) -> Any:
+    from bandanna.storage.database import StorageFailed
+
+    raise StorageFailed("away")
+
+
+def test_nobody_is_closed_before_the_first_plan(tmp_path: Path) -> None:
+    """A collector that has not heard of any batch yet tells people that theirs is closed."""
+    town = Town(*task_of("one mixer"), tmp_path)
+    people = People(town)
+    person = people.come(final=True)
+    assert person.outbox
+    assert not person.done
+    work(town)
+    people.send(person)
+    assert person.slot is not None
+    assert person.slot.sent[0].kept
+    finish(town, people)
+
+
+def test_no_proof_for_who_took_part(tmp_path: Path) -> None:
+    """Between the receipt and the next plan a restarted collector proves to a member that the slot was not used."""
+    town, people = begun("one mixer", tmp_path, 4)
+    member = people.persons[0]
+    town.armed["shuffler to analyzer", "request lost"] = 2  # plan, share, then the plan after it
+    town.now += GRACE + 1.0
+    town.step("shuffler")
+    with town.alive["shuffler"]["rows"].reading() as rows:
+        assert rows.execute("select state from batches") == [("receipted",)]
+    town.kill("shuffler")
+    town.start("shuffler")
+    collector = town.alive["shuffler"]["collector"]
+    late = [people.persons[-1]]
+    for number in range(8):  # other people's tickets of the batch that is over
+        (ticket,) = town.tickets([{"user": f"late {number}", "epoch": 0}])
+        late.append(ticket)
+    for ticket in late[1:]:
+        assert member.slot is not None
+        other = Record.from_bytes(member.slot.sent[0].content)
+        from bandanna.wire.canonical import unpacked
+
+        slot, mac = unpacked(ticket["slot"], 16), unpacked(ticket["mac"], 16)
+        record = Record(slot=slot, mac=mac, epoch=0, round=0, version=ZERO, key_id=0, body=other.body)
+        collector.accept([joined([record.to_bytes()])])
+    assert member.slot is not None
+    (verdicts,) = collector.accept([joined([member.slot.sent[0].content])])
+    assert verdicts[0].refusal == b""
+    finish(town, people)
+
+
+def test_a_slot_with_half_its_rounds(tmp_path: Path) -> None:
+    """Somebody whose report of a later round is refused has a slot all the same, and its batch never closes."""
+    town, people = begun("rounds", tmp_path)
+    person = people.come(final=False)
+    assert person.slot is not None
+    collector = town.alive["shuffler"]["collector"]
+    (ticket,) = town.tickets([{"user": "hostile", "epoch": 0}])
+    from bandanna.wire.canonical import unpacked
+
+    slot, mac = unpacked(ticket["slot"], 16), unpacked(ticket["mac"], 16)
+    bodies = [each.body for each in person.slot.sent]
+    bodies[1] += b"more"
+    records = [
+        Record(slot=slot, mac=mac, epoch=0, round=n, version=ZERO, key_id=0, body=body).to_bytes()
+        for n, body in enumerate(bodies)
+    ]
+    told = answers(*answer(collector.accept([joined(records)])[0]), len(records))
+    assert {each.reason for each in told} == {"length", "incomplete"}
+    finish(town, people)
+
+
+def test_a_lost_receipt_of_an_exhausted_budget(tmp_path: Path) -> None:
+    """A shuffler that has not heard that the budget is spent keeps people's reports for ever, and asks for ever."""
+    policy = bd.make("LinTS-SDP", dim=3, horizon=12, batch=4, epsilon=20.0, delta=0.1)
+    town = Town(*a_task(policy, seed=None, close="grace", grace=GRACE), tmp_path)
+    work(town)
+    people = People(town)
+    for _ in range(4):
+        people.come(final=True)
+    learner = town.alive["analyzer"]["learner"]
+    learner._release = _refuses
+    town.armed["shuffler to analyzer", "response lost"] = 1
+    work(town, 4)
+    assert learner.progress.status == "exhausted"
+    assert town.alive["shuffler"]["collector"].waiting() == []
+    with town.alive["shuffler"]["rows"].reading() as rows:
+        assert rows.execute("select count(*) from reports") == [(0,)]
+
+
+def _refuses(rows: Any) -> Any:
+    from bandanna.errors import BudgetExceeded
+
+    raise BudgetExceeded("no more")
+
+
+@pytest.mark.parametrize("kind", ["central", "one mixer", "two mixers"])
+def test_no_fresh_noise(kind: str, tmp_path: Path) -> None:
+    """A batch that was released, but whose publication nobody has seen yet, is drawn anew after a kill."""
+    town, people = begun(kind, tmp_path, 4)
+    town.armed["analyzer", "after commit"] = {"central": 1, "one mixer": 0, "two mixers": 1}[kind]
+    work(town, 1)
+    assert "analyzer" not in town.alive
+    town.start("analyzer")
+    stored = town.alive["analyzer"]["learner"].published
+    assert stored.number == 1
+    work(town)
+    assert town.alive["analyzer"]["learner"].published.document == stored.document
+    check_history(town)
+    finish(town, people)
+
+
+@pytest.mark.parametrize("jump", [1e9, -1e9])
+def test_a_clock_that_jumps(jump: float, tmp_path: Path) -> None:
+    """A clock that was wrong for a moment moves more than the time at which one batch closes."""
+    town, people = begun("one mixer", tmp_path, 3)
+    town.now += jump
+    people.come(final=True)  # the last slot: grace begins now
+    town.now -= jump
+    work(town)
+    assert town.alive["analyzer"]["learner"].published.number == 1
+    finish(town, people)
+
+
+def test_a_rolled_back_analyzer_takes_no_share_without_a_witness(tmp_path: Path) -> None:
+    """An analyzer that knows that it was rolled back takes shares of mixers that have no receipts."""
+    town, _ = begun("one mixer", tmp_path)
+    learner = town.alive["analyzer"]["learner"]
+    with pytest.raises(BandannaError):
+        learner.check_witness({"number": 7, "chain": "of another history"})
+    with pytest.raises(BandannaError):
+        learner.check_witness(None)

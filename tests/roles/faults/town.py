@@ -1,0 +1,353 @@
+"""A whole deployment in one process, whose roles are killed at named points and whose calls are lost.
+
+Killed: a role's objects are thrown away in the middle of what they do, and built anew from its database. The points are
+before and after every commit, and between any two calls: what a `kill -9` can leave behind, without its time.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from bandanna.accounting.stores.tables import LEDGER_MIGRATION
+from bandanna.roles.analyzer import tables as analyzing
+from bandanna.roles.analyzer.app import OwnCollector
+from bandanna.roles.analyzer.learner import Conflict, Learner
+from bandanna.roles.analyzer.witnesses import Witnesses
+from bandanna.roles.calls import Calls, Unreachable
+from bandanna.roles.collector import tables as collecting
+from bandanna.roles.collector.collector import Collector
+from bandanna.roles.collector.pump import Pump
+from bandanna.roles.collector.verdict import answer
+from bandanna.roles.helper import MIGRATIONS as HELPING
+from bandanna.roles.helper import Helper, Keyring
+from bandanna.roles.helper.errors import JobRefused
+from bandanna.roles.registrar import tables as registering
+from bandanna.roles.registrar.registrar import Registrar
+from bandanna.roles.serving import Log
+from bandanna.roles.shuffler.shuffler import Shuffler
+from bandanna.storage.database import Database, StorageFailed, Transaction, open_database
+from bandanna.tasks.announced import check_announced
+from bandanna.tasks.document import Secrets, Task
+from bandanna.wire.canonical import dumps, loads, unpacked
+from bandanna.wire.keys import Opener, sign, verify
+
+COMMITS = ("before commit", "after commit")
+ENDS = ("request lost", "response lost", "killed after the answer")
+GRACE = 5.0
+
+_SCRIPTS = {
+    "analyzer": (analyzing.MIGRATION, LEDGER_MIGRATION, collecting.MIGRATION),
+    "shuffler": (collecting.MIGRATION,),
+    "helper": HELPING,
+    "registrar": registering.MIGRATIONS,
+}
+
+
+class Killed(BaseException):
+    """A role ends here."""
+
+    def __init__(self, role: str) -> None:
+        self.role = role
+        super().__init__(role)
+
+
+class Fragile:
+    """A role's database, with the points before and after its commits."""
+
+    def __init__(self, database: Database, role: str, town: Town) -> None:
+        self._database, self._role, self._town = database, role, town
+        self.name, self.reading, self.scrub, self.close = (
+            database.name, database.reading, database.scrub, database.close,
+        )  # fmt: skip
+
+    @contextmanager
+    def transaction(self) -> Iterator[Transaction]:
+        """As the database's own."""
+        with self._database.transaction() as rows:
+            yield rows
+            self._town.pass_by(self._role, "before commit")
+            if self._town.fires(self._role, "disk full"):
+                raise StorageFailed("no room")
+        self._town.pass_by(self._role, "after commit")
+        if self._town.fires(self._role, "in doubt"):
+            raise StorageFailed("whether it was committed is not known")
+
+
+class Wire(Calls):
+    """Calls from one role to another, without sockets."""
+
+    def __init__(self, town: Town, caller: str, callee: str) -> None:
+        self._town, self._ends = town, (caller, callee)
+
+    def ask(
+        self, method: str, path: str, content: bytes = b"", headers: dict[str, str] | None = None
+    ) -> tuple[int, bytes, dict[str, str]]:
+        """Through the town."""
+        route = partial(self._town.route, self._ends[1], method, path, content, headers or {})
+        result: tuple[int, bytes, dict[str, str]] = self._town.call(*self._ends, route)
+        return result
+
+
+class Town:
+    """All roles of a task; `armed` says at which points something happens, after how many passings."""
+
+    def __init__(self, task: Task, secrets: dict[str, Secrets], folder: Path, urls: dict[str, str] | None = None):
+        self.task, self._secrets, self._folder, self._urls = task, secrets, folder, urls or {}
+        self.roles: tuple[str, ...] = ("registrar", "analyzer", "shuffler", "helper")[: 2 + task.mixers]
+        self.armed: dict[tuple[str, str], int] = {}
+        self.alive: dict[str, dict[str, Any]] = {}
+        self.deaths = 0
+        self.now = 1000.0
+        self.taken: dict[tuple[int, int, str], bytes] = {}  # shares that the analyzer has seen
+        self.documents: dict[int, bytes] = {}  # publications that anybody has seen
+        for role in self.roles:
+            self.start(role)
+
+    # What goes wrong
+
+    def fires(self, role: str, point: str) -> bool:
+        """Whether it happens now."""
+        left = self.armed.get((role, point))
+        if left is None:
+            return False
+        if left > 0:
+            self.armed[role, point] = left - 1
+            return False
+        del self.armed[role, point]
+        return True
+
+    def pass_by(self, role: str, point: str) -> None:
+        """Of a role that may end here."""
+        if self.fires(role, point):
+            raise Killed(role)
+
+    def kill(self, role: str) -> None:
+        """Now."""
+        parts = self.alive.pop(role, None)
+        if parts is not None:
+            self.deaths += 1
+            parts["rows"].close()
+
+    def start(self, role: str) -> None:
+        """From its database; it may die of it."""
+        if role in self.alive:
+            return
+        url = self._urls.get(role, str(self._folder / f"{role}.db"))
+        rows = open_database(url, role=role, migrations=_SCRIPTS[role])
+        parts: dict[str, Any] = {"rows": rows}
+        self.alive[role] = parts
+        try:
+            getattr(self, f"_start_{role}")(parts, Fragile(rows, role, self), self._secrets[role])
+        except Killed:
+            self.kill(role)
+        except StorageFailed:
+            self.kill(role)
+
+    def call(self, caller: str, callee: str, route: Any) -> Any:
+        """One call: what is lost on the way is Unreachable for who has called."""
+        link = f"{caller} to {callee}"
+        if self.fires(link, "request lost") or callee not in self.alive:
+            raise Unreachable(link)
+        try:
+            answered = route()
+        except Killed as killed:
+            if killed.role != callee:
+                raise
+            self.kill(callee)
+            raise Unreachable(link) from None
+        except StorageFailed:
+            raise Unreachable(f"{link}: 503") from None
+        if self.fires(link, "response lost"):
+            raise Unreachable(link)
+        self.pass_by(caller, "killed after the answer")
+        return answered
+
+    # The roles
+
+    def _start_registrar(self, parts: dict[str, Any], rows: Any, own: Secrets) -> None:
+        parts["registrar"] = Registrar(
+            rows,
+            task=self.task.digest,
+            ticket_key=unpacked(own.ticket),
+            secret=b"s" * 32,
+            participations=self.task.policy.privacy.participations,
+            analyzer_key=self.task.key("analyzer"),
+        )
+
+    def _start_analyzer(self, parts: dict[str, Any], rows: Any, own: Secrets) -> None:
+        opener = Opener(own.seal) if own.seal else None
+        signing = partial(sign, own.sign)
+        learner = parts["learner"] = Learner(rows, self.task, sign=signing, opener=opener)
+        registrar = Wire(self, "analyzer", "registrar")
+        witnesses = parts["witnesses"] = Witnesses(learner, registrar, sign=signing, log=_log("analyzer"))
+        if self.task.mixers == 0:
+            collector = OwnCollector(learner, rows, own, witnesses)
+            collector.collector._clock = lambda: self.now
+            parts["collector"] = collector.collector
+
+            def forward(closed: Any) -> bytes | None:
+                self._see_share(closed.share, "analyzer", closed.epoch, closed.round)
+                return collector.forward(closed)
+
+            parts["pump"] = Pump(collector.collector, forward=forward, plan=collector.plan, log=_log("analyzer"))
+
+    def _start_shuffler(self, parts: dict[str, Any], rows: Any, own: Secrets) -> None:
+        collector = parts["collector"] = Collector(
+            rows,
+            task_id=self.task.id,
+            task=self.task.digest,
+            key=unpacked(own.ticket, 32),
+            grace=GRACE,
+            answered=self.task.content["close"] == "answered",
+            clock=lambda: self.now,
+        )
+        shuffler = Shuffler(
+            collector,
+            task_id=self.task.id,
+            analyzer=Wire(self, "shuffler", "analyzer"),
+            helper=Wire(self, "shuffler", "helper") if self.task.mixers == 2 else None,
+            sign=partial(sign, own.sign),
+            analyzer_key=self.task.key("analyzer"),
+            check=partial(check_announced, self.task),
+        )
+        parts["pump"] = Pump(collector, forward=shuffler.forward, plan=shuffler.plan, log=_log("shuffler"))
+
+    def _start_helper(self, parts: dict[str, Any], rows: Any, own: Secrets) -> None:
+        parts["helper"] = Helper(
+            rows,
+            task_id=self.task.id,
+            task=self.task.digest,
+            ticket_key=unpacked(own.ticket),
+            leader_key=self.task.key("shuffler"),
+            keyring=Keyring(rows, first=(own.seal, self.task.key("seal helper"))),
+            sign=partial(sign, own.sign),
+        )
+
+    def step(self, role: str) -> None:
+        """Everything that a role's own thread does now."""
+        parts = self.alive.get(role)
+        if parts is None:
+            return
+        try:
+            if role == "analyzer":
+                parts["witnesses"].step()
+            if role == "helper":
+                self._sweep()
+            if "pump" in parts:
+                parts["pump"].step()
+        except (Unreachable, StorageFailed):
+            return  # tried again
+        except Killed:
+            self.kill(role)
+
+    # Routes, as the applications have them
+
+    def route(self, role: str, method: str, path: str, content: bytes, headers: dict[str, str]) -> Any:
+        """What a role answers."""
+        parts = self.alive[role]
+        last = path.partition("?")[0].split("/")[-1]
+        if role == "registrar":
+            return self._witness(parts["registrar"], method, content)
+        if last == "snapshot":
+            return self._snapshot(parts["learner"], path)
+        epoch, round_ = map(int, path.split("/")[4].split("."))
+        if role == "helper":
+            return self._job(parts["helper"], content, headers, epoch, round_)
+        if method == "GET":
+            try:
+                receipt = parts["learner"].known(last, path.split("/")[6], epoch, round_)
+            except Conflict:
+                return 404, b"{}", {}
+            return 200, dumps({"receipt": loads(receipt)}), {}
+        return self._share(parts["learner"], content, headers, last, epoch, round_)
+
+    def _witness(self, registrar: Registrar, method: str, content: bytes) -> Any:
+        if method == "GET":
+            newest = registrar.newest()
+            return (404, b"{}", {}) if newest is None else (200, dumps(newest), {})
+        status, known = registrar.witness(loads(content))
+        return status, dumps(known if status != 409 else {"witness": known}), {}
+
+    def _snapshot(self, learner: Learner, path: str) -> Any:
+        published = learner.published
+        after = path.partition("after=")[2].partition("&")[0]
+        if after and published.number <= int(after):
+            return 204, b"", {}
+        seen = self.documents.setdefault(published.number, published.document)
+        assert seen == published.document, "two documents of one number"
+        return 200, published.document, {"signature": published.signature}
+
+    def _job(self, helper: Helper, content: bytes, headers: dict[str, str], epoch: int, round_: int) -> Any:
+        try:
+            status, _ = helper.job(content, headers["Signature"], epoch=epoch, round_=round_)
+        except JobRefused as refused:
+            if refused.status == 503:
+                raise Unreachable("helper") from None
+            return refused.status, dumps({"reason": refused.reason}), {}
+        self._sweep()
+        return status, b"{}", {}
+
+    def _sweep(self) -> None:
+        helper: Helper = self.alive["helper"]["helper"]
+        analyzer = Wire(self, "helper", "analyzer")
+        for stored in helper.waiting():
+            path = f"/tasks/{self.task.id}/batches/{stored.epoch}.{stored.round}/shares/helper"
+            try:
+                status, content, _ = analyzer.ask("PUT", path, stored.share, {"Signature": stored.signature})
+            except Unreachable:
+                return
+            helper.answered(stored.epoch, stored.round, status, loads(content).get("receipt"))
+
+    def _share(
+        self, learner: Learner, content: bytes, headers: dict[str, str], mixer: str, epoch: int, round_: int
+    ) -> Any:
+        assert verify(self.task.key(mixer), content, headers["Signature"])
+        self._see_share(content, mixer, epoch, round_)
+        try:
+            taken = learner.take(content, mixer, epoch, round_)
+        except Conflict as conflict:
+            return 409, dumps({"reason": conflict.reason.replace(" ", "-")}), {}
+        receipt = None if taken.receipt is None else loads(taken.receipt)
+        return taken.status, dumps({"receipt": receipt} if receipt else {"stored": True}), {}
+
+    def _see_share(self, content: bytes, mixer: str, epoch: int, round_: int) -> None:
+        seen = self.taken.setdefault((epoch, round_, mixer), content)
+        assert seen == content, "two totals of one batch were shown to the analyzer"
+
+    # What people ask for
+
+    @property
+    def collector(self) -> str:
+        """Who has it."""
+        return self.task.collector
+
+    def tickets(self, asked: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """From the registrar."""
+        result: list[dict[str, Any]] = self.call(
+            "people", "registrar", lambda: self.alive["registrar"]["registrar"].tickets(asked)
+        )
+        return result
+
+    def upload(self, request: bytes) -> tuple[int, bytes]:
+        """To the collector."""
+        result: tuple[int, bytes] = self.call("people", self.collector, lambda: self._upload(request))
+        return result
+
+    def _upload(self, request: bytes) -> tuple[int, bytes]:
+        (verdicts,) = self.alive[self.collector]["collector"].accept([request])
+        return answer(verdicts)
+
+    def publication(self) -> Any:
+        """The analyzer's."""
+        content = Wire(self, "people", "analyzer").publication(self.task.id)
+        assert content is not None
+        return loads(content[0])
+
+
+def _log(role: str) -> Log:
+    return Log(role, io.StringIO())
