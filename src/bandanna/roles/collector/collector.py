@@ -333,6 +333,12 @@ class Collector:
         with self._database.reading() as rows:
             return _last_receipt(rows)
 
+    def glance(self) -> tuple[int, int, int]:
+        """Running batch, its open slots, those that it needs: a moment old perhaps, and without waiting for a lock."""
+        epoch = self.running[0]
+        filling = self._fillings.get(epoch)
+        return (epoch, 0, 0) if filling is None else (epoch, len(filling.places), filling.plan.slots)
+
     def progress(self) -> dict[str, Any]:
         """For whoever watches: public numbers."""
         (epoch, round_), fillings = self.running, self._fillings.copy()  # without waiting for who writes
