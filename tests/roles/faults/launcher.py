@@ -1,4 +1,4 @@
-"""A role as a process that kills itself (-9) at a named point: `python launcher.py folder role port database point n`."""
+"""A role as a process that kills itself (-9) at a point: `python launcher.py folder role port database point passes`."""
 
 from __future__ import annotations
 

@@ -30,11 +30,11 @@ ROUNDS, BATCH = 80, 20
 WORLD = bd.environments.LinearContextual(dim=2, n_arms=3)
 QUICK = [
     (0, {"role": "analyzer", "point": "after commit", "passes": 4, "loss": 0.02, "seed": 1}),
-    (1, {"role": "shuffler", "point": "before commit", "passes": 5}),
     (2, {"role": "helper", "point": "after commit", "passes": 5, "loss": 0.02, "seed": 2}),
 ]
 ROLES = {0: ("analyzer", "registrar"), 1: ("shuffler", "analyzer"), 2: ("shuffler", "helper", "analyzer")}
 LONG = [
+    (1, {"role": "shuffler", "point": "before commit", "passes": 5}),
     *(
         (mixers, {"role": role, "point": point, "passes": passes})
         for mixers, roles in ROLES.items()
