@@ -15,6 +15,7 @@ from bandanna.roles.analyzer import publication
 from bandanna.tasks.document import Secrets, Task
 from bandanna.wire.canonical import digest, loads
 
+from ...postgres import server
 from ..inside import a_task
 from .people import People
 from .town import COMMITS, GRACE, Town
@@ -50,7 +51,7 @@ def task_of(kind: str) -> tuple[Task, dict[str, Secrets]]:
 class Schedule(RuleBasedStateMachine):
     """One life of a deployment."""
 
-    kind = "one mixer"
+    kind, postgres = "one mixer", False
 
     def __init__(self) -> None:
         super().__init__()
@@ -60,7 +61,8 @@ class Schedule(RuleBasedStateMachine):
     @initialize()
     def begin(self) -> None:
         """Roles and people."""
-        self.town = Town(*task_of(self.kind), Path(self._folder.name))
+        urls = dict.fromkeys(ROLES, server().fresh()) if self.postgres else {}
+        self.town = Town(*task_of(self.kind), Path(self._folder.name), urls)
         self.people = People(self.town)
 
     @rule(final=st.booleans(), count=st.integers(1, 4))

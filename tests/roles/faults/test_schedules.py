@@ -13,9 +13,9 @@ from .machine import KINDS, Schedule
 SCHEDULES = int(os.environ.get("SCHEDULES", "200"))  # of every kind
 
 
-def run(kind: str, schedules: int) -> None:
+def run(kind: str, schedules: int, *, postgres: bool = False) -> None:
     """So many schedules of a kind of task."""
-    machine = type("Schedule", (Schedule,), {"kind": kind})
+    machine = type("Schedule", (Schedule,), {"kind": kind, "postgres": postgres})
     chosen = settings(
         max_examples=schedules,
         stateful_step_count=25,
@@ -28,7 +28,7 @@ def run(kind: str, schedules: int) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_some_schedules(kind: str) -> None:
     """A kill or a lost call loses an acknowledged report, counts one twice, releases a batch twice, or stops a task."""
-    run(kind, 10)
+    run(kind, 9)
 
 
 @pytest.mark.full
@@ -36,3 +36,10 @@ def test_some_schedules(kind: str) -> None:
 def test_many_schedules(kind: str) -> None:
     """The same, of the rarer schedules."""
     run(kind, SCHEDULES)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("kind", ["central", "two mixers"])
+def test_schedules_on_postgres(kind: str) -> None:
+    """The same, with PostgreSQL."""
+    run(kind, SCHEDULES // 4, postgres=True)

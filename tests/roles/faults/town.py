@@ -188,7 +188,7 @@ class Town:
         if self.task.mixers == 0:
             collector = OwnCollector(learner, rows, own, witnesses)
             collector.collector._clock = lambda: self.now
-            parts["collector"] = collector.collector
+            parts["collector"], parts["ready"] = collector.collector, collector.ready
 
             def forward(closed: Any) -> bytes | None:
                 self._see_share(closed.share, "analyzer", closed.epoch, closed.round)
@@ -242,6 +242,9 @@ class Town:
                 parts["pump"].step()
         except (Unreachable, StorageFailed):
             return  # tried again
+        except Conflict:
+            assert role == "analyzer"  # it says that it was rolled back, and does nothing more
+            assert parts["learner"].rolled_back
         except Killed:
             self.kill(role)
 
@@ -339,7 +342,10 @@ class Town:
         return result
 
     def _upload(self, request: bytes) -> tuple[int, bytes]:
-        (verdicts,) = self.alive[self.collector]["collector"].accept([request])
+        parts = self.alive[self.collector]
+        if "ready" in parts and not parts["ready"]():
+            raise Unreachable("503")
+        (verdicts,) = parts["collector"].accept([request])
         return answer(verdicts)
 
     def publication(self) -> Any:

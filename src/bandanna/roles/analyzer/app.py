@@ -161,6 +161,10 @@ class OwnCollector:
             name="analyzer",
         )
 
+    def ready(self) -> bool:
+        """Not if its database was rolled back: what it would keep there is gone when the right one is restored."""
+        return not self._learner.rolled_back
+
     def plan(self) -> Plan | None:
         """What was published since."""
         number = self._learner.published.number
@@ -190,7 +194,7 @@ def build(task: Task, secrets: Secrets, *, database: str, log: Log, verify_tls: 
     witnesses = Witnesses(learner, registrar, sign=partial(sign, secrets.sign), log=log)
     own = OwnCollector(learner, rows, secrets, witnesses) if task.mixers == 0 else None
     pump = None if own is None else Pump(own.collector, forward=own.forward, plan=own.plan, log=log)
-    reports = None if own is None else CollectorRoutes(own.collector, task.id, metrics)
+    reports = None if own is None else CollectorRoutes(own.collector, task.id, metrics, ready=own.ready)
     metrics.gauge("publication", "Number of the publication in force.").follow(lambda: learner.published.number)
     metrics.gauge("task_running", "1 while batches are awaited.").follow(
         lambda: float(learner.progress.status == RUNNING)

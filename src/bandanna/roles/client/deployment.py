@@ -106,10 +106,18 @@ class Http:
         return int(active[-1]["id"]), str(active[-1]["public"])
 
     def upload(self, records: Sequence[bytes]) -> list[Answer]:
-        """To the collector."""
+        """To the collector; it may hear of a batch a little later than we do."""
         content, path = joined(list(records)), f"/tasks/{self._task.id}/reports"
-        status, answer, _ = self._again(lambda: self._calls[self._task.collector].ask("POST", path, content))
-        return answers(status, answer, len(records))
+
+        def asked() -> list[Answer]:
+            status, answer, _ = self._calls[self._task.collector].ask("POST", path, content)
+            told = answers(status, answer, len(records))
+            if any(each.reason == "early" for each in told):
+                raise Unreachable("the batch is not open yet")
+            return told
+
+        made: list[Answer] = self._again(asked)
+        return made
 
     def _again(self, call: Any) -> Any:
         """Until there is an answer."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -28,10 +28,12 @@ def limits_of(batches: Sequence[Batch], *, shares: bool = False) -> Limits:
 
 
 class CollectorRoutes:
-    """POST /tasks/{task}/reports, GET /tasks/{task}/open."""
+    """POST /tasks/{task}/reports, GET /tasks/{task}/open; `ready`: whether what is kept now will be used."""
 
-    def __init__(self, collector: Collector, task_id: str, metrics: Metrics) -> None:
-        self._collector, self._task = collector, task_id
+    def __init__(
+        self, collector: Collector, task_id: str, metrics: Metrics, *, ready: Callable[[], bool] = lambda: True
+    ) -> None:
+        self._collector, self._task, self._ready = collector, task_id, ready
         self._commits: GroupCommit[bytes, list[Verdict]] = GroupCommit(collector.accept)
         self._records = metrics.counter("records_total", "Records by what became of them.", ("result",))
         self._kept = self._records.series(result="kept")
@@ -55,6 +57,8 @@ class CollectorRoutes:
         """Records, acknowledged when they are durable."""
         if params["task"] != self._task:
             raise Refused(404, "task")
+        if not self._ready():
+            raise Refused(503, "rolled-back", retry_after=60.0)
         verdicts = await self._commits.submit(body)
         status, content = answer(verdicts)
         if status == 201:

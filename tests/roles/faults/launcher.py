@@ -1,0 +1,60 @@
+"""A role as a process that kills itself (-9) at a point: `python launcher.py folder role port database point passes`."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+POINTS = ("before commit", "after commit", "before call", "after call")
+
+
+def arm(point: str, passes: int) -> None:
+    """Die at the n-th passing of a point."""
+    from bandanna.roles.calls import Calls
+    from bandanna.storage.database.base import Database
+
+    left = [passes]
+
+    def passed(here: str) -> None:
+        if here == point:
+            left[0] -= 1
+            if left[0] < 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    begin, ask = Database.transaction, Calls.ask
+
+    @contextmanager
+    def transaction(self: Any) -> Iterator[Any]:
+        with begin(self) as rows:
+            yield rows
+            passed("before commit")
+        passed("after commit")
+
+    def asked(self: Any, *arguments: Any) -> Any:
+        passed("before call")
+        answer = ask(self, *arguments)
+        passed("after call")
+        return answer
+
+    Database.transaction = transaction  # type: ignore[method-assign]
+    Calls.ask = asked  # type: ignore[method-assign]
+
+
+def main(folder: str, role: str, port: str, database: str, point: str, passes: str) -> None:
+    """Serve, until something happens."""
+    from bandanna.roles.running import serve_role
+    from bandanna.tasks.document import Task
+
+    if point:
+        arm(point, int(passes))
+    task = Task.read(Path(folder))
+    serve_role(role, task, secrets=Path(folder), database=database, host="127.0.0.1", port=int(port))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

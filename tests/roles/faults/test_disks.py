@@ -1,0 +1,165 @@
+"""Disks that are full, and databases of last week: refused, told, recovered; never a second noise."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+import bandanna as bd
+from bandanna.errors import BandannaError
+from bandanna.roles.serving.refusals import refusal_of
+from bandanna.storage.database import StorageFailed
+
+from ..inside import a_task
+from .machine import KINDS, check_history
+from .people import People
+from .test_points import begun, finish, work
+from .town import GRACE, Town
+
+
+@contextmanager
+def full(town: Town, role: str) -> Iterator[None]:
+    """No page more for a role's database."""
+    rows = town.alive[role]["rows"]
+    with rows.transaction() as transaction:
+        transaction.execute("create table filler (body blob)")
+        sql = rows._writer._sql
+    ((pages,),) = sql.execute("pragma page_count").fetchall()
+    ((most,),) = sql.execute("pragma max_page_count").fetchall()
+    sql.execute(f"pragma max_page_count = {pages}")
+    for size in (2000, 500, 100, 20):
+        with suppress(StorageFailed):
+            for _ in range(1000):
+                with rows.transaction() as transaction:
+                    transaction.execute("insert into filler values (?)", bytes(size))
+    try:
+        yield
+    finally:
+        sql.execute(f"pragma max_page_count = {most}")
+        with rows.transaction() as transaction:
+            transaction.execute("drop table filler")
+
+
+@pytest.mark.parametrize(("kind", "role"), [("central", "analyzer"), ("two mixers", "shuffler")])
+def test_a_full_disk_of_a_collector(kind: str, role: str, tmp_path: Path) -> None:
+    """With a full disk a report is acknowledged that is not kept, or there is no end of it when there is room again."""
+    name, arguments, mixers = KINDS[kind]
+    policy = bd.make(name, **{**arguments, "batch": 40, "horizon": 80})
+    town = Town(*a_task(policy, mixers=mixers, seed=None, close="grace", grace=GRACE), tmp_path)
+    work(town)
+    people = People(town)
+    people.come(final=True)
+    with full(town, role):
+        late = [people.come(final=True) for _ in range(39)]
+        refused = [each for each in late if each.outbox]
+        assert refused
+        work(town)
+    for each in refused:
+        people.send(each)
+    work(town)
+    assert town.alive["analyzer"]["learner"].published.number == 1
+    people.check()
+    assert town.deaths == 0
+
+
+@pytest.mark.parametrize("kind", ["one mixer", "two mixers"])
+def test_a_full_disk_of_an_analyzer(kind: str, tmp_path: Path) -> None:
+    """With a full disk something is released that is not written, or the share is lost."""
+    town, people = begun(kind, tmp_path, 4)
+    with full(town, "analyzer"):
+        work(town, 3)
+        assert town.alive["analyzer"]["learner"].published.number == 0
+        assert town.alive["shuffler"]["collector"].waiting()
+    work(town)
+    assert town.alive["analyzer"]["learner"].published.number == 1
+    finish(town, people)
+    assert town.deaths == 0
+
+
+def test_a_full_disk_is_told_as_come_again() -> None:
+    """A device whose report found no room is not told to come again."""
+    told = refusal_of(StorageFailed("no room"))
+    assert (told.status, told.reason, told.headers) == (503, "storage", [(b"retry-after", b"1")])
+
+
+def copied(town: Town, role: str, folder: Path) -> Path:
+    """A backup of a role's database."""
+    town.kill(role)
+    shutil.copy(folder / f"{role}.db", folder / f"{role}.old")
+    town.start(role)
+    return folder / f"{role}.old"
+
+
+def rolled_back(town: Town, role: str, folder: Path) -> None:
+    """It begins again, from its backup."""
+    town.kill(role)
+    for ending in ("-wal", "-shm"):
+        (folder / f"{role}.db{ending}").unlink(missing_ok=True)
+    shutil.copy(folder / f"{role}.old", folder / f"{role}.db")
+    town.start(role)
+
+
+@pytest.mark.parametrize("kind", ["central", "one mixer", "two mixers", "tree"])
+def test_a_rolled_back_analyzer(kind: str, tmp_path: Path) -> None:
+    """An analyzer that has forgotten a release makes it again, with fresh noise; or cannot be restored."""
+    town, people = begun(kind, tmp_path)
+    copied(town, "analyzer", tmp_path)
+    work(town, 1)
+    for _ in range(4):
+        people.come(final=True)
+    work(town)
+    seen = dict(town.documents)
+    assert max(seen) == 0 or 1 in seen
+    town.kill("analyzer")
+    shutil.copy(tmp_path / "analyzer.db", tmp_path / "analyzer.new")
+    town.start("analyzer")
+    rolled_back(town, "analyzer", tmp_path)
+    town.step("analyzer")  # asks the registrar
+    for _ in range(8):
+        with suppress(BandannaError):  # "the analyzer has gone back"
+            people.come(final=True)
+            work(town, 1)
+    assert town.alive["analyzer"]["learner"].rolled_back
+    assert town.alive["analyzer"]["learner"].published.number == 0
+    shutil.copy(tmp_path / "analyzer.new", tmp_path / "analyzer.old")
+    rolled_back(town, "analyzer", tmp_path)
+    finish(town, people)
+
+
+@pytest.mark.parametrize("role", ["shuffler", "helper", "registrar"])
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_another_role_that_was_rolled_back(role: str, when: str, tmp_path: Path) -> None:
+    """A mixer that has forgotten a batch adds it again: two totals of one batch, or a batch that is released twice."""
+    town, people = begun("two mixers", tmp_path)
+    if when == "before":
+        copied(town, role, tmp_path)
+    for _ in range(4):
+        people.come(final=True)
+    if when == "after":
+        copied(town, role, tmp_path)
+        work(town, 1)
+    work(town)
+    assert town.alive["analyzer"]["learner"].published.number == 1
+    rolled_back(town, role, tmp_path)
+    finish(town, people)
+
+
+def test_a_stream_that_lacks_a_batch(tmp_path: Path) -> None:
+    """A shuffler that has forgotten a batch of a stream goes on without it: sums of higher levels would lack people."""
+    town, people = begun("tree", tmp_path)
+    copied(town, "shuffler", tmp_path)
+    for _ in range(8):
+        people.come(final=True)
+        work(town, 1)
+    number = town.alive["analyzer"]["learner"].published.number
+    assert number >= 2
+    rolled_back(town, "shuffler", tmp_path)
+    town.now += GRACE
+    with pytest.raises(BandannaError, match="restore the database"):
+        town.step("shuffler")
+    assert town.alive["analyzer"]["learner"].published.number == number
+    check_history(town)
