@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 from bandanna.roles.serving import Refused, in_thread
 
 _DISTANCE = 0.005  # seconds between the beginnings of two transactions, at most
-_SHARE = 1e-4  # and for each item of the first: who comes alone waits for nothing but the disk
+_SHARE = 2e-4  # and for each item of the first: who comes alone waits for nothing but the disk
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
