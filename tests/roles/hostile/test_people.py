@@ -48,6 +48,8 @@ CENTRAL: dict[str, tuple[Callable[[], Any], Any]] = {
     "CDP-DPE": (lambda: bd.make("CDP-DPE", dim=2, horizon=900, **DP), PEOPLE),
 }  # fmt: skip
 
+SLOW = ("GLM-JDP", "DP-SE", "SDP-SE", "SDP-DPE", "LDP-UCB", "Thompson")
+
 
 def _all(row: Row, number: float) -> Row:
     return np.full_like(row, number)
@@ -91,7 +93,12 @@ def rows(changes: Sequence[Callable[[Row], Row]]) -> Any:
     return attack
 
 
-@pytest.mark.parametrize("name", CENTRAL)
+def marked(names: Sequence[str]) -> list[Any]:
+    """The quick ones in every run."""
+    return [pytest.param(name, marks=pytest.mark.full) if name in SLOW else name for name in names]
+
+
+@pytest.mark.parametrize("name", marked([*CENTRAL]))
 def test_hostile_rows_stop_no_batch(name: str, tmp_path: Path) -> None:
     """A person who sends a row that fits no policy could stop everybody else from being learned from."""
     made, env = CENTRAL[name]
@@ -202,7 +209,7 @@ LOCAL: dict[str, tuple[Callable[[], Any], Any]] = {
 EXTREMES = (0, 1, -1, 2**31 - 1, 2**32 - 1, 2**62 - 1, -(2**62) + 1, 2**63 - 1, -(2**63))
 
 
-@pytest.mark.parametrize("name", LOCAL)
+@pytest.mark.parametrize("name", marked([*LOCAL]))
 def test_extreme_reports_stop_no_batch(name: str, tmp_path: Path) -> None:
     """A report of the largest or least numbers that fit would burn its batch, or stop it."""
     made, env = LOCAL[name]

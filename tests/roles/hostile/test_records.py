@@ -16,7 +16,9 @@ from bandanna.environments import LinearContextual
 from bandanna.roles.client.crowd import Crowd
 from bandanna.roles.client.deployment import Answer
 from bandanna.roles.collector.collector import Collector
+from bandanna.roles.collector.tables import MIGRATION
 from bandanna.roles.collector.verdict import REASONS, answer
+from bandanna.storage.database import open_database
 from bandanna.wire.record import FINAL, HEADER, Record, joined
 from bandanna.wire.ticket import draw_slot, ticket
 
@@ -145,6 +147,19 @@ def test_the_first_report_of_a_version_stands(tmp_path: Path) -> None:
     said = [answer(v) for v in inside.collector.accept([joined([record.to_bytes()]), joined([other])])]
     assert [status for status, _ in said] == [201, 409]
     assert b'"other"' in said[1][1]
+
+
+def test_before_the_first_plan_everything_is_early(tmp_path: Path) -> None:
+    """A shuffler that has not reached the analyzer yet would tell people that their batch is over."""
+    inside, record = _one(tmp_path)
+    rows = open_database(str(tmp_path / "new.db"), role="shuffler", migrations=(MIGRATION,))
+    new = Collector(rows, task_id=inside.task.id, task=inside.task.digest, key=inside._key, grace=0.0)
+    request = joined([record.to_bytes()])
+    assert [verdict.reason for (verdict,) in new.accept([request])] == ["early"]
+    new.plan(inside.learner.now.batches, inside.learner.running)
+    assert [verdict.reason for (verdict,) in new.accept([request])] == [""]
+    new.plan((), (1, 0))  # the task is over
+    assert [verdict.reason for (verdict,) in new.accept([request])] == ["closed"]
 
 
 def test_a_request_has_at_most_a_thousand_records(tmp_path: Path) -> None:

@@ -1,0 +1,104 @@
+"""Too many at once, and clocks that jump: nothing is lost, nothing is closed that is not full."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import bandanna as bd
+from bandanna.roles.collector.collector import Collector
+from bandanna.roles.collector.commits import GroupCommit
+from bandanna.roles.collector.tables import MIGRATION
+from bandanna.roles.serving import Refused
+from bandanna.storage.database import open_database
+from bandanna.wire.record import FINAL, ZERO, Record, joined
+
+from ..inside import Inside, a_task
+
+
+def test_a_flood_is_sent_away_and_the_rest_is_done() -> None:
+    """More would wait than there is room for, or one who waits would never be answered."""
+    groups: list[int] = []
+
+    def commit(items: Sequence[int]) -> list[int]:
+        time.sleep(0.01)
+        groups.append(len(items))
+        return [2 * item for item in items]
+
+    async def flood() -> list[Any]:
+        commits = GroupCommit(commit, most=5, waiting=20)
+        return await asyncio.gather(*(commits.submit(item) for item in range(100)), return_exceptions=True)
+
+    said = asyncio.run(flood())
+    refused = [each for each in said if isinstance(each, Refused)]
+    assert {(each.status, each.reason, each.retry_after) for each in refused} == {(503, "busy", 1.0)}
+    assert [each for each in said if not isinstance(each, Refused)] == [2 * n for n in range(100 - len(refused))]
+    assert 20 <= 100 - len(refused) <= 25
+    assert max(groups) <= 5
+
+
+def test_a_failure_of_one_group_is_the_next_ones_beginning() -> None:
+    """Whoever comes after a disk was full would wait for ever."""
+    failing = [True]
+
+    def commit(items: Sequence[int]) -> list[int]:
+        if failing:
+            failing.clear()
+            raise OSError
+        return list(items)
+
+    async def twice() -> tuple[Any, Any]:
+        commits = GroupCommit(commit)
+        first = await asyncio.gather(commits.submit(1), return_exceptions=True)
+        return first[0], await commits.submit(2)
+
+    first, second = asyncio.run(twice())
+    assert isinstance(first, OSError)
+    assert second == 2
+
+
+@cache
+def _task() -> Any:
+    policy = bd.make("LinTS-SDP", dim=2, horizon=40, batch=10, epsilon=5.0, delta=1e-3)
+    return a_task(policy, seed=None, grace=60.0, close="grace")
+
+
+@pytest.mark.parametrize("jump", [-1e9, -100.0, 0.0, 1e9])
+def test_a_clock_that_jumps_moves_only_the_closing(jump: float, tmp_path: Path) -> None:
+    """A batch that is not full would be closed by a clock, or a full one never."""
+    inside, now = Inside(*_task(), tmp_path), [1000.0]
+    rows = open_database(str(tmp_path / "own.db"), role="shuffler", migrations=(MIGRATION,))
+    parts: dict[str, Any] = {
+        "task_id": inside.task.id, "task": inside.task.digest, "key": inside._key, "grace": 60.0,
+        "clock": lambda: now[0],
+    }  # fmt: skip
+    collector = Collector(rows, **parts)
+    collector.plan(inside.learner.now.batches, inside.learner.running)
+    size = inside.learner.now.batches[0].rounds[0].size
+
+    def send(given: Any, version: int) -> None:
+        record = Record(slot=given.slot, mac=given.mac, epoch=0, round=0, version=version, key_id=0, body=bytes(size))
+        (verdicts,) = collector.accept([joined([record.to_bytes()])])
+        assert not verdicts[0].reason
+
+    people = inside.tickets(range(10), 0)
+    for given in people[:9]:
+        send(given, ZERO)
+    now[0] += jump
+    assert not collector.close_due()  # whatever the clock says, nine are not ten
+    send(people[9], ZERO)
+    assert collector.closes_at == now[0] + 60
+    now[0] += 59
+    assert not collector.close_due()
+    send(people[0], FINAL)
+    again = Collector(rows, **parts)  # begun anew, it knows when it was
+    assert again.closes_at == collector.closes_at
+    now[0] += 2
+    assert collector.close_due()
+    assert not collector.close_due()

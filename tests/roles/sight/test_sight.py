@@ -1,0 +1,200 @@
+"""Who sees what, in a real deployment: files, logs and traffic of every role are searched for what devices know.
+
+What is found where it may be shows that the search would find it where it may not.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Iterator
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+
+from bandanna.roles.serving.log import FORBIDDEN
+from bandanna.wire.canonical import unpacked
+from bandanna.wire.keys import Opener, mask
+from bandanna.wire.record import Record
+from bandanna.wire.sealing import report_info, sealing_info
+
+from .nursery import Nursery
+from .taps import SOURCE
+from .traces import seen, seen_numbers
+from .watched import Deployed
+
+MODELS: dict[str, tuple[str, dict[str, Any]]] = {
+    "central": ("LinTS-JDP", {}),
+    "local": ("LinTS-LDP", {}),
+    "shuffle": ("LinTS-SDP", {"mixers": 1}),
+    "two mixers": ("LinTS-SDP", {"mixers": 2}),
+    "gaussian": ("LinUCB-SDP-Amp", {"mixers": 1}),
+    "concurrent": ("LinTS-CSDP", {"mixers": 1}),
+}
+
+
+@pytest.fixture(scope="module")
+def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Deployed]]:
+    """Deployments in which a crowd has played two batches or more; each is run once."""
+    nursery = Nursery()
+
+    @cache
+    def played(model: str) -> Deployed:
+        algorithm, rules = MODELS[model]
+        made = Deployed(nursery, tmp_path_factory.mktemp("deployed"), algorithm, rounds=20, **rules)
+        account = made.run()
+        assert account.users >= 16
+        assert not account.refused
+        assert made.before
+        return made
+
+    yield played
+    nursery.close()
+
+
+Deployments = Callable[[str], Deployed]
+LONG = [pytest.param(model, marks=pytest.mark.full) for model in ("local", "concurrent")]  # as those before them
+every_model = pytest.mark.parametrize("model", ["central", "shuffle", "two mixers", "gaussian", *LONG])
+shuffled = pytest.mark.parametrize("model", ["shuffle", "two mixers", "gaussian", LONG[1]])
+
+
+@every_model
+def test_logs_name_nobody(model: str, deployed: Deployments) -> None:
+    """A log line would hold a user's name, a slot, a ticket, a report, an address, or a key that stands for one."""
+    found = deployed(model)
+    for role in found.task.roles:
+        lines, log = found.lines(role), found.log(role)
+        assert {"ready", "stopping"} <= {line["event"] for line in lines}
+        for values in (found.known.users, found.known.slots, found.known.macs, found.known.bodies):
+            assert seen(values, log) == 0
+        assert SOURCE.encode() not in log
+        assert not FORBIDDEN & {key for line in lines for key in line}
+
+
+@every_model
+def test_addresses_are_kept_by_nobody(model: str, deployed: Deployments) -> None:
+    """Where a request came from would be in a file of some role, or be passed on to another."""
+    found = deployed(model)
+    for role in found.task.roles:
+        for where in (found.before[role], found.after[role], found.received(role)):
+            assert SOURCE.encode() not in where
+            assert seen([bytes(map(int, f"{SOURCE}{n}".split("."))) for n in range(4)], where) == 0
+
+
+@every_model
+def test_the_registrar_knows_who_and_never_what(model: str, deployed: Deployments) -> None:
+    """The registrar would be sent a report, or keep the names of people as they are."""
+    found, known = deployed(model), deployed(model).known
+    received = found.received("registrar")
+    assert seen(known.users, received) == len(known.users)  # the host's login says who
+    for where in (received, found.before["registrar"], found.after["registrar"]):
+        assert seen(known.bodies, where) == 0
+    for stored in (found.before["registrar"], found.after["registrar"]):
+        assert seen(known.users, stored) == 0
+    assert seen(known.slots, found.after["registrar"]) == len(known.slots)  # so that nobody has two
+
+
+@every_model
+def test_the_collector_forgets(model: str, deployed: Deployments) -> None:
+    """A report, a slot or a ticket would still be in the collector's files when its batch is receipted."""
+    found, known = deployed(model), deployed(model).known
+    role = found.task.collector
+    received, before, after = found.received(role), found.before[role], found.after[role]
+    for values in (known.bodies, known.slots, known.macs):
+        assert seen(values, received) == len(values)  # it was sent them,
+        assert seen(values, before) >= 5  # it has kept them while the batch was open,
+        assert seen(values, after) == 0  # and has none of them
+    assert seen(known.users, received + before + after) == 0
+    assert found.tables(role)["reports"] == 0
+
+
+@shuffled
+def test_the_analyzer_sees_no_one(model: str, deployed: Deployments) -> None:
+    """The analyzer of a shuffled task would have a slot, a ticket, a name or a single report: stored or received."""
+    found, known = deployed(model), deployed(model).known
+    for where in (found.received("analyzer"), found.before["analyzer"], found.after["analyzer"]):
+        assert seen(known.users + known.slots + known.macs, where) == 0
+        if model != "gaussian":
+            assert seen(known.bodies, where) == 0
+            assert seen_numbers(_plain(found), where) == 0
+    assert b"/shares/shuffler" in found.received("analyzer")  # totals, it has
+
+
+def _plain(found: Deployed) -> list[np.ndarray[Any, Any]]:
+    """Single reports: the counts that devices meant."""
+    keys = found.secrets
+    made = []
+    for record in found.known.records:
+        width = 8 * _length(found) if found.task.mixers == 2 else len(record.body)
+        numbers = np.frombuffer(record.body[:width], dtype="<u8" if found.task.mixers == 2 else "<u4").astype(np.int64)
+        if found.task.mixers == 2:
+            numbers = numbers + mask(_seed(found, record, Opener(keys["helper"].seal)), len(numbers))
+        made.append(numbers)
+    return made
+
+
+def _length(found: Deployed) -> int:
+    return found.plans[0].rounds[0].parts[0].length
+
+
+def _seed(found: Deployed, record: Record, opener: Opener) -> bytes:
+    plan = next(each for each in found.plans if each.epoch == record.epoch)
+    sealed = record.body[8 * _length(found) :]
+    return opener.open(sealed, sealing_info(found.task.digest, plan, record.round, 0, record.slot))
+
+
+def test_one_of_two_mixers_has_uniform_numbers(deployed: Deployments) -> None:
+    """The shuffler of two would have counts, or seeds, or shares that tell something of the counts.
+
+    Bits of shares are fair coins: 5 standard deviations, false alarms below 1e-6.
+    """
+    found = deployed("two mixers")
+    opener, width = Opener(found.secrets["helper"].seal), 8 * _length(found)
+    seeds, counts = [_seed(found, each, opener) for each in found.known.records], _plain(found)
+    for where in (found.received("shuffler"), found.before["shuffler"], found.after["shuffler"], found.log("shuffler")):
+        assert seen(seeds, where) == 0
+        assert seen_numbers(counts, where) == 0
+    shares = b"".join(each.body[:width] for each in found.known.records)
+    assert seen([each.body[:width] for each in found.known.records], found.before["shuffler"]) >= 5
+    bits = np.unpackbits(np.frombuffer(shares, dtype=np.uint8))
+    assert abs(bits.mean() - 0.5) < 5 * 0.5 / np.sqrt(bits.size)
+    assert max(int(each.max()) for each in counts) < 2**20  # which, as counts, they would not be
+    assert min(int(each.min()) for each in counts) >= 0
+
+
+def test_the_other_of_two_mixers_has_seeds_and_no_shares(deployed: Deployments) -> None:
+    """The helper would have a share beside the seed that belongs to it: both are the counts."""
+    found, known = deployed("two mixers"), deployed("two mixers").known
+    width = 8 * _length(found)
+    shares, sealed = [each.body[:width] for each in known.records], [each.body[width:] for each in known.records]
+    received = found.received("helper")
+    assert seen(sealed, received) == len(sealed)
+    assert seen(known.slots, received) == len(known.slots)
+    for where in (received, found.before["helper"], found.after["helper"]):
+        assert seen(shares, where) == 0
+        assert seen_numbers(_plain(found), where) == 0
+        assert seen(known.users, where) == 0
+    assert seen(known.slots + known.macs + sealed, found.after["helper"]) == 0
+    assert found.tables("helper")["slots"] == 0
+
+
+def test_a_sealed_report_is_read_by_the_analyzer_alone(deployed: Deployments) -> None:
+    """The shuffler of sealed reports would see one, or the analyzer would learn in which order they came."""
+    found, known = deployed("gaussian"), deployed("gaussian").known
+    opener = Opener(found.secrets["analyzer"].seal)
+    plain = [opener.open(r.body, report_info(found.task.digest, r.epoch, r.round)) for r in known.records]
+    for where in (found.received("shuffler"), found.before["shuffler"], found.after["shuffler"]):
+        assert seen(plain, where) == 0
+    received = found.received("analyzer")
+    assert seen(known.bodies, received) == len(known.bodies)  # permuted reports, it may see
+    for epoch in {each.epoch for each in known.records}:
+        own = [each.body for each in known.records if each.epoch == epoch]
+        order = sorted(own, key=lambda body: min(received.find(trace) for trace in _texts(body, received)))
+        assert order == sorted(own)
+
+
+def _texts(body: bytes, where: bytes) -> list[bytes]:
+    text = base64.urlsafe_b64encode(body).rstrip(b"=")
+    assert unpacked(text.decode()) == body
+    return [text] if text in where else [b""]

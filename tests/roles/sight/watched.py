@@ -1,0 +1,220 @@
+"""A real deployment, every role a process behind a recording proxy; and all that can be known of what each has."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import socket
+import sqlite3
+import time
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from bandanna.environments import LinearContextual
+from bandanna.roles.client.crowd import Account, Crowd
+from bandanna.roles.client.deployment import Answer, Http, Ticket
+from bandanna.tasks.creation import create, write
+from bandanna.tasks.document import Secrets, Task
+from bandanna.wire.plan import Batch
+from bandanna.wire.record import Record
+
+from .nursery import Nursery, alive, stop
+from .taps import Tap
+
+ROLES = ("registrar", "analyzer", "shuffler", "helper")
+
+
+@dataclass
+class Known:
+    """What devices know, and others must not."""
+
+    users: list[bytes] = field(default_factory=list)
+    tickets: list[Ticket] = field(default_factory=list)
+    records: list[Record] = field(default_factory=list)
+
+    @property
+    def slots(self) -> list[bytes]:
+        """Of everybody."""
+        return [each.slot for each in self.tickets]
+
+    @property
+    def macs(self) -> list[bytes]:
+        """Of their tickets."""
+        return [each.mac for each in self.tickets]
+
+    @property
+    def bodies(self) -> list[bytes]:
+        """Of their reports."""
+        return [each.body for each in self.records]
+
+
+class Watched(Http):
+    """The devices' side, which writes down what it sends; names of users are such that nothing else has them."""
+
+    def __init__(self, task: Task, token: str, look: Any) -> None:
+        super().__init__(task, token=token)
+        self.known, self._look, self._uploads = Known(), look, 0
+
+    def tickets(self, users: Sequence[str], epoch: int, refused: Sequence[Any] = ()) -> list[Ticket]:
+        """Under other names."""
+        names = [f"person-{secrets.token_hex(8)}" for _ in users]
+        made = super().tickets(names, epoch, refused)
+        self.known.users += [name.encode() for name in names]
+        self.known.tickets += made
+        return made
+
+    def upload(self, records: Sequence[bytes]) -> list[Answer]:
+        """One request; before the sixth one, everything that is stored is looked at."""
+        self._uploads += 1
+        if self._uploads == 6:
+            self._look()
+        self.known.records += map(Record.from_bytes, records)
+        return super().upload(records)
+
+    def close(self) -> None:
+        """Hang up."""
+        for each in self._calls.values():
+            each.close()
+
+
+class Deployed:
+    """All roles of a task, and what they have: in files (before a batch was over, and at the end), logs and traffic."""
+
+    def __init__(self, nursery: Nursery, folder: Path, algorithm: str, *, rounds: int, **rules: Any) -> None:
+        self._nursery, self.folder, self._rounds = nursery, folder, rounds
+        names = ROLES if rules.get("mixers") == 2 else ROLES[: 2 + rules.get("mixers", 0)]
+        self.taps = {role: Tap(number) for number, role in enumerate(names)}
+        batch: dict[str, Any] = {} if "CSDP" in algorithm or "UCB" in algorithm else {"batch": 10}
+        own: dict[str, Any] = {"width": 0.2} if "UCB" in algorithm else {}
+        self.task, made = create(
+            {
+                "title": "watched",
+                "algorithm": algorithm,
+                "policy": {"dim": 2, "horizon": 40, "epsilon": 5.0, "delta": 1e-3, **batch, **own},
+                "rules": rules,
+                "roles": {role: f"http://127.0.0.1:{tap.port}" for role, tap in self.taps.items()},
+                "test": {"close": "answered"},
+            },
+            expect=False,
+        )
+        write(folder, self.task, made)
+        self.secrets: dict[str, Secrets] = {each.role: each for each in made}
+        self._processes: list[int] = []
+        self.plans: list[Batch] = []
+        self.before: dict[str, bytes] = {}
+        self.after: dict[str, bytes] = {}
+
+    def run(self) -> Account:
+        """Start, play, wait until everything is settled, stop."""
+        try:
+            self.begin()
+            return self.play()
+        finally:
+            self.end()
+
+    def begin(self) -> None:
+        """All roles, until they answer."""
+        for role in self.task.roles:
+            self._start(role)
+        self._wait()
+
+    def play(self, look: Callable[[], None] = lambda: None) -> Account:
+        """A crowd; `look` is called while its first batch is open."""
+
+        def both() -> None:
+            self.before = self._stored()
+            look()
+
+        watched = Watched(self.task, self.secrets["registrar"].token, both)
+        self.known = watched.known
+        world = LinearContextual(dim=2, n_arms=4)
+        account = Crowd(self.task, watched, world, rounds=self._rounds, concurrency=1, wait=20).run()
+        watched.close()
+        self.plans = [batch for view in account.publications for batch in view.batches]
+        self._settle()
+        self.after = self._stored()
+        return account
+
+    def end(self) -> None:
+        """Stop everything."""
+        stop(self._processes[::-1])
+        for tap in self.taps.values():
+            tap.close()
+
+    def log(self, role: str) -> bytes:
+        """All lines."""
+        return (self.folder / f"{role}.log").read_bytes()
+
+    def lines(self, role: str) -> list[dict[str, Any]]:
+        """The same, each of them JSON."""
+        return [json.loads(line) for line in self.log(role).splitlines()]
+
+    def received(self, role: str) -> bytes:
+        """Requests to a role, and answers to those that it has made itself."""
+        asked = {
+            "analyzer": [("registrar", b"/witness")],
+            "shuffler": [("analyzer", b"/shares/shuffler"), ("helper", b"/job")],
+            "helper": [("analyzer", b"/shares/helper")],
+        }.get(role, [])
+        answers = (self.taps[name].answers_to(mark) for name, mark in asked if name in self.taps)
+        return b"\n".join([self.taps[role].received, *answers])
+
+    def _stored(self) -> dict[str, bytes]:
+        """Raw bytes of everything that a role has written but its log: database, its log of changes, whatever else."""
+        found = {}
+        for role in self.task.roles:
+            files = [each for each in (self.folder / role).rglob("*") if each.is_file()]
+            found[role] = b"\n".join(each.read_bytes() for each in sorted(files))
+        return found
+
+    def memory(self, role: str) -> int:
+        """Bytes that its process has in memory."""
+        number = self._processes[self.task.roles.index(role)]
+        return int(Path(f"/proc/{number}/statm").read_text().split()[1]) * 4096
+
+    def tables(self, role: str) -> dict[str, int]:
+        """How many rows each of its tables has in the end."""
+        with closing(sqlite3.connect(f"file:{self.folder / role / 'role.db'}?mode=ro", uri=True)) as rows:
+            names = [name for (name,) in rows.execute("select name from sqlite_master where type = 'table'")]
+            return {name: rows.execute(f"select count(*) from {name}").fetchone()[0] for name in names}
+
+    def _start(self, role: str) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            port = free.getsockname()[1]
+        (self.folder / role).mkdir()
+        number = self._nursery.start(
+            folder=str(self.folder),
+            role=role,
+            database=str(self.folder / role / "role.db"),
+            port=port,
+            log=str(self.folder / f"{role}.log"),
+        )
+        self._processes.append(number)
+        self.taps[role].target = port
+
+    def _wait(self) -> None:
+        end = time.monotonic() + 60
+        for role in self.task.roles:
+            while time.monotonic() < end:
+                assert all(map(alive, self._processes)), self.log(role)
+                try:
+                    if httpx.get(f"http://127.0.0.1:{self.taps[role].target}/healthz", trust_env=False).status_code:
+                        break
+                except httpx.HTTPError:
+                    time.sleep(0.05)
+
+    def _settle(self) -> None:
+        """Until the last batch has its receipt everywhere."""
+        end = time.monotonic() + 30
+        while time.monotonic() < end:
+            if not self.tables(self.task.collector)["reports"] and not (
+                self.task.mixers == 2 and self.tables("helper")["slots"]
+            ):
+                break
+            time.sleep(0.05)
+        time.sleep(0.3)  # and the log of changes is emptied
