@@ -6,6 +6,8 @@ import math
 from typing import NamedTuple
 
 from bandanna.accounting.guarantee import Guarantee, rounded_up
+from bandanna.protocols.mixing import mixers
+from bandanna.protocols.roles import Gathering
 from bandanna.tasks.batches import sends_rows
 from bandanna.tasks.beginning import first_batches
 from bandanna.tasks.document import Task
@@ -84,6 +86,8 @@ def _analyzer(task: Task, stated: Guarantee, batches: tuple[Batch, ...]) -> Sigh
     if _sealed(batches):
         return Sight("analyzer", "the noisy reports of a batch, sorted: not whose they are", promise(stated))
     totals = "the totals of every full batch of every level" if task.trust == "concurrent" else "the totals of a batch"
+    if _public(batches):
+        totals += "; the public features of those who gave a final report, sorted, and so who they may be"
     return Sight("analyzer", totals, promise(stated))
 
 
@@ -95,6 +99,12 @@ def _everybody(stated: Guarantee) -> list[tuple[str, str]]:
 
 def _sealed(batches: tuple[Batch, ...]) -> bool:
     return any(part.form == "sealed" for batch in batches for each in batch.rounds for part in each.parts)
+
+
+def _public(batches: tuple[Batch, ...]) -> bool:
+    """Whether there are parts of which rows are forwarded, because they are public."""
+    parts = [part for batch in batches for each in batch.rounds for part in each.parts if part.form == "plain"]
+    return any(isinstance(mixers().loads(part.mixer or ""), Gathering) for part in parts)
 
 
 def _drawn_by_mixer(task: Task) -> bool:

@@ -10,6 +10,7 @@ import numpy as np
 
 from bandanna.errors import BandannaError
 from bandanna.protocols.mixing import mixed, mixers
+from bandanna.protocols.roles import Gathering
 from bandanna.storage.database import Transaction
 from bandanna.wire.canonical import packed
 from bandanna.wire.plan import Batch, Part, Round
@@ -70,10 +71,27 @@ def _view(rows: Transaction, part: Part, name: str, bodies: list[bytes], finish:
     mixer = mixer_of(part.mixer or "")
     held = mixer.empty()
     if part.stream is not None:
+        _check_same(rows, name, part.mixer or "")
         found = rows.execute("select held from streams where name = ?", name)
         held = mixers().loads(found[0][0]) if found else held
+    if isinstance(mixer, Gathering) and part.dtype != "<f8":  # rows are forwarded: in an order that only they decide
+        bodies = sorted(bodies)
     held, seen = mixed(mixer, held, part.numbers(bodies), finish)
     if part.stream is not None:
         rows.execute("delete from streams where name = ?", name)
         rows.execute("insert into streams values (?, ?)", name, mixers().dumps(held))
     return mixers().dumps(seen)
+
+
+def _check_same(rows: Transaction, name: str, mixer: str) -> None:
+    """A stream keeps the mixer that it began with.
+
+    Plans come from the analyzer. With smaller levels, and one user of its own, it would be told the sums of levels
+    that are not full: of people who added noise for a full one.
+    """
+    name = f"{name} mixer"
+    found = rows.execute("select held from streams where name = ?", name)
+    if not found:
+        rows.execute("insert into streams values (?, ?)", name, mixer)
+    elif found[0][0] != mixer:
+        raise BandannaError("a stream goes on with another mixer than it began with: what it holds stays here")

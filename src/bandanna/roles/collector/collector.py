@@ -130,6 +130,7 @@ class Collector:
                 self._forget(rows, epoch)
             for epoch, batch in wanted.items():
                 if epoch not in self._fillings:
+                    _check_new(rows, epoch)
                     rows.execute("insert into plans values (?, ?)", epoch, dumps(batch.to_dict()).decode())
                     self._fillings[epoch] = Filling(batch)
             filling = self._fillings.get(running[0])
@@ -144,6 +145,7 @@ class Collector:
     def _forget(self, rows: Transaction, epoch: int) -> None:
         rows.execute("delete from reports where epoch = ?", epoch)
         rows.execute("delete from plans where epoch = ?", epoch)
+        rows.execute("insert into batches values (?, 0, 'dropped', 0, null, null) on conflict do nothing", epoch)
         rows.execute("delete from batches where epoch < ?", epoch - 20)  # receipts of long ago witness nothing new
         self._over[epoch] = self._fillings.pop(epoch)
         for old in sorted(self._over)[:-_KEPT]:
@@ -359,6 +361,13 @@ def _last_receipt(rows: Transaction) -> Any | None:
     query = "select receipt from batches where state = 'receipted' order by epoch desc, round desc limit 20"
     receipts = (loads(text) for (text,) in rows.execute(query))
     return next((each for each in receipts if each["number"] >= 0), None)
+
+
+def _check_new(rows: Transaction, epoch: int) -> None:
+    """Refuse a batch under a number that was used: slots were refused for good there, and reports were forwarded."""
+    ((last,),) = rows.execute("select max(epoch) from batches")
+    if last is not None and epoch <= last:
+        raise BandannaError(f"batch {epoch} is announced after batch {last}: the analyzer has gone back")
 
 
 def _check_streams(rows: Transaction, wanted: dict[int, Batch], epoch: int) -> None:

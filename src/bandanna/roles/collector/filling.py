@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 
 from bandanna.wire.plan import Batch
-from bandanna.wire.record import FINAL
+from bandanna.wire.record import FINAL, ZERO
 
 _NONE = 255  # no version yet
 
@@ -42,11 +42,14 @@ class Filling:
         self.finals[round_] += (version == FINAL) - (before == FINAL)
 
     def has(self, round_: int, place: int, version: int, body: bytes) -> bool | None:
-        """Whether this very report is kept, or a later version; None if another one of this version is."""
+        """Whether this very report is kept, or a later version; None if another one of this version is.
+
+        One zero report is as good as another: were it refused only where no final one is, it would tell who answered.
+        """
         known = self.versions[round_][place]
         if known == _NONE or known < version:
             return False
-        return True if known > version or self.prints[round_][place] == hash(body) else None
+        return True if version == ZERO or known > version or self.prints[round_][place] == hash(body) else None
 
     def answered(self, round_: int) -> bool:
         """Whether every slot has its final report."""

@@ -3,7 +3,8 @@
 plans     a batch as it was announced, until its reports are gone
 reports   append-only: what devices sent; the highest version of a place counts; deleted with the batch's receipt
 batches   full(closes_at) -> closed(share) -> receipted(receipt), one row for each round of a batch
-streams   what mixers hold across batches: sums of batches of higher levels that are not full
+          dropped: a batch that was announced and never closed; its number is not used again
+streams   what mixers hold across batches: sums of batches of higher levels that are not full; and which mixer does
 """
 
 from __future__ import annotations

@@ -166,6 +166,9 @@ class Helper:
             before = tables.job(transaction, *last[:2])
             if before is None or before.state != "released":
                 raise JobRefused(503, "waiting", "the batch before has no receipt yet: send it again later")
-        held, views = added.mixed(None if last is None else last[2])
-        tables.hold(transaction, added.stream, *now, held)
+        mixer, before_it = added.text, None if last is None else canonical.loads(last[2])
+        if before_it is not None and before_it["mixer"] != mixer:  # smaller levels would let out those not full
+            raise JobRefused(409, "mixer", "a stream goes on with another mixer than it began with")
+        held, views = added.mixed(None if before_it is None else before_it["held"])
+        tables.hold(transaction, added.stream, *now, canonical.dumps({"mixer": mixer, "held": held}).decode())
         return views

@@ -27,6 +27,11 @@ class Summand:
     mixer: Adding | LevelMixer
     messages: Ints  # (users, length)
 
+    @property
+    def text(self) -> str:
+        """The mixer, as a plan holds it."""
+        return mixers().dumps(self.mixer)
+
     def mixed(self, held: str | None) -> tuple[str, str]:
         """What is held after them and what is forwarded; `held`: before them, None for nothing."""
         before = self.mixer.empty() if held is None else mixers().loads(held)

@@ -103,20 +103,26 @@ class Office:
             raise Refused(404, "task")
 
 
+def parts_of(task: Task, secrets: Secrets) -> dict[str, Any]:
+    """What a task's registrar is made of."""
+    own = secrets.sign or f"users|{secrets.token}"  # what no other role has: it hides people
+    return {
+        "task": task.digest,
+        "ticket_key": canonical.unpacked(secrets.ticket),
+        "secret": hashlib.sha256(f"bandanna registrar|{own}".encode()).digest(),
+        "participations": task.policy.privacy.participations,
+        "analyzer_key": task.key("analyzer"),
+        "moves": task.policy.privacy.model != "local",
+    }
+
+
 def build(
     task: Task, secrets: Secrets, db_url: str, *, log: Log | None = None, limits: Limits = _LIMITS
 ) -> Application:
     """The application of a task's registrar; the host's login has its token."""
     from bandanna.roles.serving import application
 
-    own = secrets.sign or f"users|{secrets.token}"  # what no other role has: it hides people
-    registrar = {
-        "task": task.digest,
-        "ticket_key": canonical.unpacked(secrets.ticket),
-        "secret": hashlib.sha256(f"bandanna registrar|{own}".encode()).digest(),
-        "participations": task.policy.privacy.participations,
-        "analyzer_key": task.key("analyzer"),
-    }
+    registrar = parts_of(task, secrets)
     metrics = Metrics()
     office = Office(registrar, task_id=task.id, db_url=db_url, token=secrets.token, metrics=metrics)
     return application(

@@ -40,11 +40,22 @@ class Registrar:
     """What a registrar does, in transactions of its database. Refusals are answers here: many are asked for at once."""
 
     def __init__(
-        self, db: Database, *, task: bytes, ticket_key: bytes, secret: bytes, participations: int, analyzer_key: str
+        self,
+        db: Database,
+        *,
+        task: bytes,
+        ticket_key: bytes,
+        secret: bytes,
+        participations: int,
+        analyzer_key: str,
+        moves: bool = True,
     ) -> None:
+        """moves: whether a refusal gives another ticket; not where the collector is whom reports are protected from,
+        who has seen what it refuses and could refuse for ever.
+        """
         self._db, self._task, self._ticket_key, self._secret = db, task, ticket_key, secret
         self._participations = require.whole("participations", participations)
-        self._analyzer_key = analyzer_key
+        self._analyzer_key, self._moves = analyzer_key, moves
         own = self._hidden(b"binding|" + task)
         with db.transaction() as transaction:
             found = tables.mark(transaction, own)
@@ -138,7 +149,7 @@ class Registrar:
             if epoch > last:
                 return "epoch"
             for before, slot in wanted.refused:
-                if before < epoch and held.get(before) == slot:
+                if self._moves and before < epoch and held.get(before) == slot:
                     del held[before]  # once: nobody has this slot any more
             if len(held) >= self._participations:
                 return "participations"

@@ -1,0 +1,164 @@
+"""What a mixer lets out, whatever the analyzer announces: the analyzer is the one who need not be trusted."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from bandanna.errors import BandannaError
+from bandanna.protocols.mixing import mixers
+from bandanna.roles.client.crowd import Crowd
+from bandanna.roles.helper.errors import JobRefused
+from bandanna.roles.registrar import MIGRATIONS, Registrar
+from bandanna.roles.registrar.app import parts_of
+from bandanna.storage.database import open_database
+from bandanna.tasks.sight import sight
+from bandanna.wire.canonical import loads, packed, unpacked
+from bandanna.wire.plan import Batch, Round
+from bandanna.wire.record import FINAL, ZERO, Record
+from bandanna.wire.ticket import refusal
+
+from .helper.parties import Users, give, helper, opened, streamed
+from .inside import Inside, a_task
+from .simulated import case
+
+
+def smaller(batch: Batch, **others: Any) -> Batch:
+    """The same stream, with levels that are full with every user."""
+    (part,) = batch.rounds[0].parts
+    mixer = mixers().loads(part.mixer or "")
+    levels = tuple(replace(level, least=1) for level in mixer.levels)
+    wanted = Round(parts=(replace(part, mixer=mixers().dumps(replace(mixer, levels=levels))),))
+    return replace(batch, slots=1, rounds=(wanted,), **others)
+
+
+def after_one_batch(folder: Path, name: str = "LinTS-CSDP") -> Inside:
+    """Shufflers that have been through a batch: higher levels of concurrent ones hold its people, and are not full."""
+    policy, env, arms, _ = case(name)
+    task, secrets = a_task(policy, arms=arms)
+    inside = Inside(task, secrets, folder)
+    slots = inside.learner.now.batches[0].slots
+    Crowd(task, inside, env, rounds=slots, concurrency=1, wait=20.0).run()
+    return inside
+
+
+def said(inside: Inside, batch: Batch, own: Any, version: int, body: int) -> tuple[int, str]:
+    """What the collector answers to a report of equal numbers."""
+    content = np.full(batch.rounds[0].parts[0].length, body).astype("<u4").tobytes()
+    record = Record(slot=own.slot, mac=own.mac, epoch=batch.epoch, round=0, version=version, key_id=0, body=content)
+    answer = inside.upload([record.to_bytes()])[0]
+    return answer.place, answer.reason
+
+
+def alone(inside: Inside, batch: Batch) -> None:
+    """One user of the analyzer's reports zeros."""
+    (own,) = inside.tickets(["somebody"], batch.epoch)
+    body = bytes(batch.rounds[0].size)
+    record = Record(slot=own.slot, mac=own.mac, epoch=batch.epoch, round=0, version=FINAL, key_id=0, body=body)
+    assert not inside.upload([record.to_bytes()])[0].reason
+
+
+def test_levels_that_are_not_full_stay_with_the_shuffler(tmp_path: Path) -> None:
+    """An analyzer that announces smaller levels is sent sums of people whose noise was meant for larger ones."""
+    inside = after_one_batch(tmp_path)
+    evil = smaller(inside.learner.now.batches[0], epoch=9)
+    with inside.collector._database.transaction() as rows:  # the batches between were added, as far as it knows
+        rows.execute("insert into batches values (8, 0, 'receipted', 0, null, '{}')")
+    inside.collector.plan((evil,), (9, 0))
+    alone(inside, evil)
+    with pytest.raises(BandannaError, match="another mixer"):
+        inside.collector.close_due()
+    assert not inside.collector.waiting()
+
+
+def test_levels_that_are_not_full_stay_with_the_helper(tmp_path: Path) -> None:
+    """A shuffler and an analyzer that agree on smaller levels are given masks of people of a level that is not full."""
+    one = helper(opened(tmp_path / "h.db"))
+    give(one, Users(streamed(1)))
+    one.answered(1, 0, 200, {"number": 3, "chain": "c3"})
+    with pytest.raises(JobRefused, match="another mixer"):
+        give(one, Users(smaller(streamed(2))))
+    assert give(one, Users(streamed(2)))[0] == 201
+
+
+@pytest.mark.parametrize("used", [0, 1, 2])
+def test_a_batch_is_not_announced_twice(used: int, tmp_path: Path) -> None:
+    """A slot that was refused for good, or forwarded, is taken in a later batch of the same number."""
+    inside = after_one_batch(tmp_path, "LinTS-SDP")
+    first, second = inside.learner.now.batches
+    assert (first.epoch, second.epoch) == (1, 2)
+    inside.collector.plan((), (0, 0))
+    with pytest.raises(BandannaError, match="has gone back"):
+        inside.collector.plan((replace(first, epoch=used),), (used, 0))
+    inside.collector.plan((replace(first, epoch=3),), (3, 0))
+    assert inside.collector.progress()["open"] == 3
+
+
+def test_rows_that_are_public_leave_the_shuffler_without_their_order(tmp_path: Path) -> None:
+    """The analyzer of a task whose features are public sees at which place of a batch somebody has not answered."""
+    policy, env, arms, _ = case("LinTS-SDP-rewards")
+    task, secrets = a_task(policy, arms=arms, seed=None)
+    inside, seen = Inside(task, secrets, tmp_path), list[bytes]()
+    take, slots = inside.learner.take, inside.learner.now.batches[0].slots
+
+    def seeing(share: bytes, *rest: Any) -> Any:
+        seen.append(share)
+        return take(share, *rest)
+
+    inside.learner.take = seeing  # type: ignore[method-assign,assignment]
+    Crowd(task, inside, env, rounds=slots, concurrency=1, wait=20.0).run()
+    (view,) = mixers().loads(loads(seen[0])["parts"][1])
+    rows = [row.astype("<i8").tobytes() for row in view.numbers]
+    assert len(set(rows)) > 2
+    assert rows == sorted(rows)
+    assert "final report" in next(each.sees for each in sight(task) if each.role == "analyzer")
+
+
+def test_a_sealed_report_that_is_none_does_not_stop_a_batch(tmp_path: Path) -> None:
+    """One client can keep a task from going on, by sealing nonsense that the shuffler cannot look into."""
+    policy, env, arms, _ = case("LinUCB-SDP-Amp")
+    task, secrets = a_task(policy, arms=arms)
+    inside = Inside(task, secrets, tmp_path)
+    batch, upload = inside.learner.now.batches[0], inside.upload
+    nonsense = [bytes(batch.rounds[0].size)]
+
+    def hostile(records: Any) -> Any:
+        size = batch.rounds[0].size
+        return upload([records[0][:-size] + nonsense.pop()] if nonsense else records)
+
+    inside.upload = hostile  # type: ignore[method-assign]
+    Crowd(task, inside, env, rounds=batch.slots, concurrency=1, wait=20.0).run()
+    assert inside.learner.running == (1, 0)
+
+
+def test_a_zero_report_does_not_find_out_who_has_answered(tmp_path: Path) -> None:
+    """Whoever knows a ticket, as the registrar does, learns from the answer to a zero report who gave a final one."""
+    policy, _, arms, _ = case("LinTS-SDP")
+    inside = Inside(*a_task(policy, arms=arms), tmp_path)
+    batch = inside.learner.now.batches[0]
+    one, other = inside.tickets(["one", "other"], batch.epoch)
+    middle = mixers().loads(batch.rounds[0].parts[0].mixer or "").noise.trials // 2
+    assert said(inside, batch, one, ZERO, middle) == (0, "")
+    assert said(inside, batch, other, ZERO, middle) == (1, "")
+    assert said(inside, batch, one, FINAL, middle + 1) == (0, "")
+    assert [said(inside, batch, each, ZERO, middle + 2)[1] for each in (one, other)] == ["", ""]
+    assert said(inside, batch, one, FINAL, middle + 2)[1] == "other"
+
+
+def test_who_is_refused_by_the_server_that_reports_are_protected_from_has_taken_part(tmp_path: Path) -> None:
+    """In the local model, an analyzer that refuses reports, having seen them, gets one more of the same person each."""
+    for name, again in (("LDP-UCB", "participations"), ("LinTS-SDP", None)):
+        policy, _, arms, _ = case(name)
+        task, secrets = a_task(policy, arms=arms)
+        parts = parts_of(task, secrets["registrar"])
+        db = open_database(str(tmp_path / f"{name}.db"), role="registrar", migrations=MIGRATIONS)
+        registrar = Registrar(db, **parts)
+        (given,) = registrar.tickets([{"user": "somebody", "epoch": 0}])
+        proof = refusal(parts["ticket_key"], task.digest, 0, unpacked(given["slot"]))
+        proofs = [[0, given["slot"], packed(proof)]]
+        (moved,) = registrar.tickets([{"user": "somebody", "epoch": 1, "refused": proofs}])
+        assert moved.get("refused") == again

@@ -1,0 +1,116 @@
+"""Collector, learner and devices, each against the others: what they may not take, one by one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from bandanna.errors import BandannaError
+from bandanna.protocols.mixing import mixers
+from bandanna.roles.analyzer.learner import Conflict
+from bandanna.roles.client.view import View
+from bandanna.wire.canonical import digest, dumps, loads
+from bandanna.wire.keys import sign
+from bandanna.wire.record import FINAL, ZERO
+
+from .inside import Inside, a_task
+from .simulated import case
+from .test_privacy import said
+
+
+def begun(folder: Path) -> tuple[Inside, dict[str, Any], int]:
+    """A deployment with one mixer, and a count that devices may send."""
+    policy, _, arms, _ = case("LinTS-SDP")
+    task, secrets = a_task(policy, arms=arms)
+    inside = Inside(task, secrets, folder)
+    inside.collector._answered = False  # closes when it is full
+    trials = mixers().loads(inside.learner.now.batches[0].rounds[0].parts[0].mixer or "").noise.trials
+    return inside, secrets, trials // 2
+
+
+def test_what_a_collector_does_not_keep(tmp_path: Path) -> None:
+    """A forged ticket, one of another batch, or counts that no device sends get into a total; or nobody is told."""
+    inside, _, middle = begun(tmp_path)
+    batch = inside.learner.now.batches[0]
+    (own,), (later,) = inside.tickets(["one"], 0), inside.tickets(["one"], 1)
+    assert said(inside, batch, replace(own, mac=bytes(16)), FINAL, middle)[1] == "ticket"
+    assert said(inside, batch, replace(own, mac=later.mac, slot=later.slot), FINAL, middle)[1] == "ticket"
+    assert said(inside, batch, own, FINAL, 2**31)[1] == "range"
+    assert said(inside, batch, own, 2, middle)[1] == "length"
+    assert said(inside, replace(batch, epoch=1), later, FINAL, middle)[1] == "early"
+    assert said(inside, batch, own, FINAL, middle) == (0, "")
+
+
+def test_a_total_is_of_the_last_versions_and_is_told_once(tmp_path: Path) -> None:
+    """A zero report replaces a final one, a late one is added, or another total of the same people is taken."""
+    inside, _, middle = begun(tmp_path)
+    batch = inside.learner.now.batches[0]
+    tickets = inside.tickets([str(user) for user in range(batch.slots)], 0)
+    for place, own in enumerate(tickets):
+        assert said(inside, batch, own, ZERO, middle) == (place, "")
+    assert said(inside, batch, tickets[3], FINAL, middle + 1) == (3, "")
+    assert said(inside, batch, tickets[3], ZERO, middle) == (3, "")
+    assert inside.collector.close_due()
+    assert not inside.collector.close_due()
+    assert said(inside, batch, tickets[4], FINAL, middle + 1)[1] == "closed"
+    (closed,) = inside.collector.waiting()
+    (view,) = mixers().loads(loads(closed.share)["parts"][0])
+    assert np.all(view.numbers == batch.slots * middle + 1)
+    for change in ({"epoch": 1}, {"round": 1}, {"mixer": "helper"}, {"task": "another"}):
+        with pytest.raises(BandannaError):
+            inside.learner.take(dumps({**loads(closed.share), **change}), "shuffler", 0, 0)
+    assert inside.learner.take(closed.share, "shuffler", 0, 0).status == 201
+    assert inside.learner.take(closed.share, "shuffler", 0, 0).status == 200
+    other = dumps({**loads(closed.share), "checksum": "0" * 64})
+    with pytest.raises(Conflict, match="other totals"):
+        inside.learner.take(other, "shuffler", 0, 0)
+    with pytest.raises(Conflict, match="other totals"):
+        inside.learner.known(digest(other), "shuffler", 0, 0)
+    entries = (inside.learner.ledger_view() or {})["entries"]
+    assert [entry["batch"] for entry in entries] == ["0"]
+    with pytest.raises(Conflict, match="restore its database"):
+        inside.learner.check_witness({"number": 1, "chain": "another"})
+
+
+def test_totals_that_cannot_be_used_are_paid_for(tmp_path: Path) -> None:
+    """What the analyzer has seen of a batch that it burned is not in the ledger."""
+    inside, _, middle = begun(tmp_path)
+    batch = inside.learner.now.batches[0]
+    for own in inside.tickets([str(user) for user in range(batch.slots)], 0):
+        said(inside, batch, own, FINAL, middle)
+    inside.collector.close_due()
+    (closed,) = inside.collector.waiting()
+    wrong = dumps({**loads(closed.share), "count": batch.slots - 1})
+    assert inside.learner.take(wrong, "shuffler", 0, 0).status == 422
+    assert [entry["batch"] for entry in (inside.learner.ledger_view() or {})["entries"]] == ["0"]
+    assert inside.learner.running == (2, 0)  # nobody who was announced to batch 1 is in another one
+
+
+def test_what_a_device_does_not_believe(tmp_path: Path) -> None:
+    """A device acts on what the analyzer has not signed, on two histories, or reports to a plan with less noise."""
+    inside, secrets, _ = begun(tmp_path)
+    published, task, key = inside.learner.published, inside.task, secrets["analyzer"].sign
+    first = View.read(task, published.document, published.signature)
+    first.asks()
+
+    def changed(before: View | None = None, **parts: Any) -> View:
+        document = dumps({**loads(published.document), **parts})
+        return View.read(task, document, sign(key, document), before)
+
+    with pytest.raises(BandannaError, match="has not signed"):
+        View.read(task, published.document + b" ", published.signature)
+    with pytest.raises(BandannaError, match="another task"):
+        changed(task="another")
+    with pytest.raises(BandannaError, match="two publications"):
+        changed(first, status="finished")
+    with pytest.raises(BandannaError, match="does not follow"):
+        changed(first, number=1)
+    with pytest.raises(BandannaError, match="has gone back"):
+        changed(changed(number=3), number=2)
+    smaller = [replace(batch, slots=batch.slots - 1).to_dict() for batch in first.batches]
+    with pytest.raises(BandannaError, match="another plan"):
+        changed(batches=smaller).asks()
