@@ -1,4 +1,4 @@
-"""A role as a process that kills itself (-9) at a point: `python launcher.py folder role port database point passes`."""
+"""A role as a process that kills itself (-9): `python launcher.py folder role port database point passes`."""
 
 from __future__ import annotations
 
