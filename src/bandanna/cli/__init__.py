@@ -11,6 +11,7 @@ import bandanna
 from bandanna.cli.algorithms import algorithms
 from bandanna.cli.calibrate import calibrate
 from bandanna.cli.demo import demo
+from bandanna.cli.demo_deployed import demo_deployed
 from bandanna.cli.paper import paper
 from bandanna.cli.plan import plan
 from bandanna.cli.run import run
@@ -25,6 +26,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command()(demo)
+app.command("demo-deployed")(demo_deployed)
 app.command()(plan)
 app.command()(calibrate)
 app.command()(run)

@@ -35,6 +35,7 @@ def serve(
 ) -> None:
     """Serve one role of a task until SIGTERM; `all` runs every role of the task as a process of its own."""
     from bandanna.core import require
+    from bandanna.errors import InvalidArgument
     from bandanna.roles import running
     from bandanna.tasks.document import Task
 
@@ -42,8 +43,8 @@ def serve(
     found = Task.read(task)
     folder = task if task.is_dir() else task.parent
     if role == "all":
-        if db is not None and not db.startswith("postgresql://"):
-            db = str(require.path("--db", db))
+        if db is not None and not db.startswith(("postgresql://", "postgres://")):
+            raise InvalidArgument("--db", db, "postgresql://...; files are each role's own, beside the task")
         running.serve_all(found, folder, database=db, host=host, say=typer.echo)
         return
     running.serve_role(

@@ -1,10 +1,10 @@
-"""`bandanna task create` and `bandanna task show`: a policy as a document for all parties of a deployment."""
+"""`bandanna task create`, `show` and `export`: a policy as a document for all parties of a deployment."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -50,22 +50,61 @@ def show(
     ],
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a page.")] = False,
 ) -> None:
-    """Say what a task is, what it promises, who sees what and what to expect: from its document alone."""
-    from bandanna.tasks.finding import find_task, progress
+    """Say what a task is, what it promises, who sees what and what to expect: from its document alone.
+
+    From its analyzer's address also how far it is: status, publication, batch, and what was spent.
+    """
+    from bandanna.tasks.finding import find_task
+    from bandanna.tasks.progress import progress, sentence
 
     found = find_task(place)
+    now = progress(found, place)
     if as_json:
-        _print_json(found)
+        _print_json(found, {} if now is None else {"now": now})
         return
     _print(found)
-    for line in progress(place):
-        typer.echo(line)
+    if now is not None:
+        typer.echo(sentence(now))
 
 
-def _print_json(shown: Task) -> None:
+@task.command()
+def export(
+    task: Annotated[
+        str, typer.Option(help="A task's directory, its task.json, or its analyzer's address.", metavar="TASK")
+    ],
+    out: Annotated[
+        Path, typer.Option(help="Directory for the files; what is there is checked and kept.", metavar="DIR")
+    ],
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a line.")] = False,
+) -> None:
+    """Fetch everything public about a task - document, publications, ledger - and check signatures and the chain."""
+    from bandanna.cli.bars import Bar
+    from bandanna.cli.places import folder_for
+    from bandanna.tasks.exporting import export as fetch
+
+    folder = folder_for("--out", out)
+    with Bar(shown=not as_json) as bar:
+        made = fetch(task, folder, progress=lambda done, total: bar(done, total, "publications"))
+    told = {
+        "task": made.task.id,
+        "publications": made.newest.number + 1,
+        "new": made.fresh,
+        "status": made.newest.content["status"],
+        "spent": made.newest.content["spent"],
+        "chain": made.newest.chain,
+    }
+    if as_json:
+        typer.echo(json.dumps(told, allow_nan=False))
+        return
+    count = _counted(told["publications"], "publication")
+    typer.echo(f"{folder}: {count}, {told['new']:,} of them new; every signature and the chain are right.")
+    typer.echo(f"The newest has chain {told['chain']}; the task is {told['status']}.")
+
+
+def _print_json(shown: Task, more: dict[str, Any] | None = None) -> None:
     from bandanna.tasks.page import facts
 
-    typer.echo(json.dumps(facts(shown), allow_nan=False))
+    typer.echo(json.dumps({**facts(shown), **(more or {})}, allow_nan=False))
 
 
 def _print(shown: Task) -> None:

@@ -113,9 +113,9 @@ class Adding(Mixer):
         """Integers from 0 to the largest count."""
         if messages.dtype != np.int64:
             raise InvalidStatistic("messages", f"array of dtype {messages.dtype}", "64-bit integers")
-        refuse(
-            "messages", messages, (messages < 0) | (messages > self.largest), f"counts from 0 to {_shown(self.largest)}"
-        )
+        wrong = (messages < 0) | (messages > self.largest)
+        if wrong.any():
+            refuse("messages", messages, wrong, f"counts from 0 to {_shown(self.largest)}")
 
     def empty(self, replicates: tuple[int, ...] = ()) -> Held:
         """Zeros."""

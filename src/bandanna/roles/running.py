@@ -53,7 +53,7 @@ def _build(role: str, task: Task, own: Secrets, database: str, log: Log, trust: 
     if role == "helper":
         from bandanna.roles.helper import app as helper
 
-        return helper.build(task, own, database, log=log)
+        return helper.build(task, own, database, log=log, verify_tls=verify_tls)
     if role == "shuffler":
         from bandanna.roles.shuffler import app as shuffler
 

@@ -12,6 +12,10 @@ _MOST = 1 << 24  # bytes of a document
 _SECONDS = 10.0
 
 
+class NotThere(BandannaError):
+    """An address that answers 404."""
+
+
 def is_url(place: str) -> bool:
     """Whether a place is an address."""
     return re.match(r"https?://", place) is not None
@@ -24,12 +28,18 @@ def find_task(place: str) -> Task:
         return Task.read(path / "task.json" if path.is_dir() else path)
     url = f"{place.rstrip('/')}/task"
     try:
-        return Task.from_bytes(_fetched(url))
+        return Task.from_bytes(fetched(url)[0])
     except BandannaError as error:
         raise BandannaError(f"{url} has no task: {error}") from error
 
 
-def _fetched(url: str) -> bytes:
+def analyzer_of(task: Task, place: str) -> str:
+    """Where its analyzer is asked: where the task was read, if that was an address; else where the task says."""
+    return place.rstrip("/") if is_url(place) else task.url("analyzer")
+
+
+def fetched(url: str) -> tuple[bytes, dict[str, str]]:
+    """What is at an address, and its headers in lower case; BandannaError if it cannot be had."""
     try:
         import httpx
     except ImportError as error:  # pragma: no cover - tests have it
@@ -38,16 +48,13 @@ def _fetched(url: str) -> bytes:
     try:
         with httpx.stream("GET", url, timeout=_SECONDS, headers={"accept-encoding": "identity"}) as answer:
             if answer.status_code != 200:
-                raise BandannaError(f"it answers {answer.status_code}")
+                kind = NotThere if answer.status_code == 404 else BandannaError
+                raise kind(f"it answers {answer.status_code}")
             for part in answer.iter_bytes():
                 content += part
                 if len(content) > _MOST:
                     raise BandannaError(f"it sends more than {_MOST} bytes")
+            headers = {name.lower(): value for name, value in answer.headers.items()}
     except (httpx.HTTPError, httpx.InvalidURL) as error:
         raise BandannaError(f"it cannot be reached: {error or type(error).__name__}") from error
-    return bytes(content)
-
-
-def progress(place: str) -> list[str]:
-    """What is to be said of a running task: nothing, unless it is read from an analyzer that tells."""
-    return []
+    return bytes(content), headers

@@ -16,7 +16,7 @@ from bandanna.wire.ticket import KEY
 class Keys:
     """All keys of a task, before each role is given its own: of pairs (secret, public), by role.
 
-    sign, seal  to sign, and to open what is sealed
+    sign, seal  to sign, and to open what is sealed; the registrar signs nothing, and hides people by its own
     ticket      shared by registrar, collector and helper
     tokens      of administrators
     """
@@ -32,7 +32,7 @@ class Keys:
         signing = ("analyzer", "shuffler", "helper")[: 1 + mixers]
         sealing = (*("analyzer",) * sealed, *("helper",) * (mixers == 2))
         return cls(
-            sign={role: signing_key() for role in signing},
+            sign={role: signing_key() for role in ("registrar", *signing)},
             seal={role: sealing_key() for role in sealing},
             ticket=packed(secrets.token_bytes(KEY)),
             tokens={role: packed(secrets.token_bytes(KEY)) for role in ("registrar", *signing)},
@@ -41,7 +41,7 @@ class Keys:
     def public(self) -> dict[str, str]:
         """As the document has them."""
         opened = {f"seal {role}": pair[1] for role, pair in self.seal.items()}
-        return {role: pair[1] for role, pair in self.sign.items()} | opened
+        return {role: pair[1] for role, pair in self.sign.items() if role != "registrar"} | opened
 
     def of(self, role: str, task: Task) -> Secrets:
         """What one role is given."""

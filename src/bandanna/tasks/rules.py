@@ -70,8 +70,8 @@ def mixers_of(want: Wanted, policy: Policy[Any]) -> int:
     mixers = 1 if want.mixers is None else want.mixers
     if mixers == 0:
         raise InvalidArgument("rules.mixers", 0, f'1 or 2: the "{model}" model needs a mixer')
-    if want.noise == "mixer" and mixers != 1:
-        raise InvalidArgument("rules.noise", "mixer", '"device", or mixers = 1: with two, neither sees the counts')
+    if want.noise in ("checked", "mixer") and mixers != 1:
+        raise InvalidArgument("rules.noise", want.noise, '"device", or mixers = 1: with two, neither sees the counts')
     return mixers
 
 

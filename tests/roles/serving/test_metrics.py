@@ -84,3 +84,12 @@ def test_mistakes_are_named() -> None:
     for buckets in ((), (1.0, 1.0), (2.0, 1.0), (math.inf,)):
         with pytest.raises(Mistake, match="buckets"):
             metrics.histogram("wait", "Seconds.", buckets)
+
+
+def test_a_gauge_that_follows_is_read_when_somebody_looks() -> None:
+    """A gauge shows what was, not what is: nobody had asked for something else before."""
+    metrics, now = Metrics(), [1.0]
+    metrics.gauge("level", "Now.").follow(lambda: now[0])
+    assert "level 1\n" in metrics.text()
+    now[0] = 2.5
+    assert "level 2.5\n" in metrics.text()

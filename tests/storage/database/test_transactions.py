@@ -49,6 +49,20 @@ def test_values_come_back(database: Database, column: str, how: str) -> None:
     assert list(map(bits, got)) == list(map(bits, values))
 
 
+@pytest.mark.parametrize("count", [1, 7, 8, 9, 31, 32, 41, 200])
+def test_many_rows_come_back_in_their_order(database: Database, count: int) -> None:
+    """Rows are lost, doubled or exchanged where many are written at once; or one bad value among them is kept."""
+    rows = [(number - 3, bytes([number]), None if number % 3 else 0.5) for number in range(count)]
+    sql = "insert into things (whole, body, real) values (?, ?, ?)"
+    with database.transaction() as transaction:
+        transaction.many(sql, rows)
+    for bad in ((2**63, b"", None), (0, b"", math.nan), (np.int64(1), b"", None), (0, b"")):
+        with pytest.raises((InvalidArgument, StorageFailed)), database.transaction() as transaction:
+            transaction.many(sql, [*rows, bad, *rows])
+    with database.reading() as transaction:
+        assert transaction.execute("select whole, body, real from things order by id") == rows
+
+
 def test_rows_and_summaries_are_plain(database: Database) -> None:
     """An id, a sum or a truth value is of another kind in one of the dialects."""
     with database.transaction() as transaction:

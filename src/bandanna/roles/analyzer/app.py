@@ -13,7 +13,7 @@ from starlette.responses import Response
 from bandanna.accounting.stores.tables import LEDGER_MIGRATION
 from bandanna.errors import BandannaError
 from bandanna.roles.analyzer import publication
-from bandanna.roles.analyzer.learner import Conflict, Learner
+from bandanna.roles.analyzer.learner import RUNNING, Conflict, Learner
 from bandanna.roles.analyzer.tables import MIGRATION
 from bandanna.roles.analyzer.witnesses import Witnesses
 from bandanna.roles.calls import Calls
@@ -195,7 +195,13 @@ def build(task: Task, secrets: Secrets, *, database: str, log: Log, verify_tls: 
     own = OwnCollector(learner, rows, secrets, witnesses) if task.mixers == 0 else None
     pump = None if own is None else Pump(own.collector, forward=own.forward, plan=own.plan, log=log)
     reports = None if own is None else CollectorRoutes(own.collector, task.id, metrics, ready=own.ready)
-    released = metrics.gauge("publication", "Number of the publication in force.")
+    metrics.gauge("publication", "Number of the publication in force.").follow(lambda: learner.published.number)
+    metrics.gauge("task_running", "1 while batches are awaited.").follow(
+        lambda: float(learner.progress.status == RUNNING)
+    )
+    metrics.gauge("rolled_back", "1 if somebody has seen more than the database knows.").follow(
+        lambda: float(learner.rolled_back)
+    )
 
     async def start() -> None:
         witnesses.start()
@@ -209,7 +215,6 @@ def build(task: Task, secrets: Secrets, *, database: str, log: Log, verify_tls: 
         rows.close()
 
     def health() -> dict[str, Any]:
-        released.set(learner.published.number)
         fine = (pump is None or not pump.failing) and not learner.rolled_back
         return {"ok": fine, "task": learner.progress.status, "rolled_back": learner.rolled_back}
 

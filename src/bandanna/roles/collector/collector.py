@@ -231,21 +231,21 @@ class Collector:
         if place is None:
             if epoch > running[0] and not self._full_running():
                 return Verdict(reason="early")
-            if filling.full:
+            if len(filling.places) >= filling.plan.slots:
                 return Verdict(reason="full", refusal=refusal(self._key, self._task, epoch, slot))
             if over:
                 return Verdict(reason="closed")
             if len(filling.sizes) > 1 and len(offered[epoch, slot]) != len(filling.sizes):
                 return Verdict(reason="incomplete")
             place = filling.open(slot)
-        known = filling.has(round_, place, version, body)
-        if known is None:
-            return Verdict(reason="other")
-        if not known:
+        else:
+            known = filling.has(round_, place, version, body)
+            if known or known is None:
+                return Verdict(place) if known else Verdict(reason="other")
             if over:
                 return Verdict(reason="closed")
-            filling.put(round_, place, version, body)
-            rows.append((epoch, round_, place, version, slot, mac, key_id, body))
+        filling.put(round_, place, version, body)
+        rows.append((epoch, round_, place, version, slot, mac, key_id, body))
         return Verdict(place)
 
     def _too_late(self, epoch: int, slot: bytes) -> Verdict:
@@ -332,6 +332,12 @@ class Collector:
         """The newest, as a witness of what the analyzer has released."""
         with self._database.reading() as rows:
             return _last_receipt(rows)
+
+    def glance(self) -> tuple[int, int, int]:
+        """Running batch, its open slots, those that it needs: a moment old perhaps, and without waiting for a lock."""
+        epoch = self.running[0]
+        filling = self._fillings.get(epoch)
+        return (epoch, 0, 0) if filling is None else (epoch, len(filling.places), filling.plan.slots)
 
     def progress(self) -> dict[str, Any]:
         """For whoever watches: public numbers."""

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from bandanna.roles.collector.collector import Collector
 from bandanna.roles.collector.commits import GroupCommit
 from bandanna.roles.collector.verdict import Verdict, answer
-from bandanna.roles.serving import Limits, Metrics, Refused, Route, Upload, json_response
+from bandanna.roles.serving import Limits, Metrics, Refused, Route, Upload, in_thread, json_response
 from bandanna.wire.plan import Batch
 from bandanna.wire.record import HEADER
+
+_GAUGES = {
+    "batch": "Number of the running batch.",
+    "batch_slots": "Slots of the running batch that are open.",
+    "batch_slots_wanted": "Slots that the running batch needs; 0 when none is awaited.",
+}
 
 
 def limits_of(batches: Sequence[Batch], *, shares: bool = False) -> Limits:
@@ -30,6 +37,11 @@ class CollectorRoutes:
         self._commits: GroupCommit[bytes, list[Verdict]] = GroupCommit(collector.accept)
         self._records = metrics.counter("records_total", "Records by what became of them.", ("result",))
         self._kept = self._records.series(result="kept")
+        for place, (name, meaning) in enumerate(_GAUGES.items()):
+            metrics.gauge(name, meaning).follow(partial(self._glance, place))
+
+    def _glance(self, place: int) -> float:
+        return float(self._collector.glance()[place])
 
     @property
     def uploads(self) -> dict[str, Upload]:
@@ -60,4 +72,4 @@ class CollectorRoutes:
         """Which batch takes new slots, and how far the running one is: public numbers."""
         if request.path_params.get("task", self._task) != self._task:
             raise Refused(404, "task")
-        return json_response(self._collector.progress())
+        return json_response(await in_thread(self._collector.progress))  # who closes a batch may hold its lock for long

@@ -33,11 +33,13 @@ _PATIENCE = 5.0  # seconds for which the shuffler waits while the analyzer is to
 class Office:
     """A helper that is served: opened when the process begins to serve, closed at its end."""
 
-    def __init__(self, task: Task, secrets: Secrets, db_url: str, *, delay: float, log: Log, metrics: Metrics) -> None:
+    def __init__(
+        self, task: Task, secrets: Secrets, db_url: str, *, delay: float, log: Log, metrics: Metrics, verify_tls: Any
+    ) -> None:
         self._task_id, self._db_url, self._delay, self._log, self._metrics = task.id, db_url, delay, log, metrics
         self._sign = partial(sign, secrets.sign)
         self._first = (secrets.seal, task.key("seal helper"))
-        self._url = task.url("analyzer")
+        self._url, self._verify_tls = task.url("analyzer"), verify_tls
         self._parts: dict[str, Any] = {
             "task_id": task.id,
             "task": task.digest,
@@ -57,7 +59,10 @@ class Office:
     async def start(self) -> None:
         """Open the database, as its only server, and go on where the process before has ended."""
         self._helper = await in_thread(self._open)
-        self._sender = Sender(self._helper, url=self._url, task_id=self._task_id, log=self._log, metrics=self._metrics)
+        self._sender = Sender(
+            self._helper, url=self._url, task_id=self._task_id, log=self._log, metrics=self._metrics,
+            verify_tls=self._verify_tls,
+        )  # fmt: skip
         self._sending = asyncio.ensure_future(self._sender.run())
 
     def _open(self) -> Helper:
@@ -162,13 +167,17 @@ def build(
     log: Log | None = None,
     limits: Limits = _LIMITS,
     delay: float = DELAY,
+    verify_tls: Any = True,
 ) -> Application:
-    """The application of a task's helper; `delay`: seconds for which a new key is announced before it is used."""
+    """The application of a task's helper; `delay`: seconds for which a new key is announced before it is used.
+
+    verify_tls  by which certificates the analyzer is known, beside the system's
+    """
     from bandanna.roles.serving import application
 
     assert task.policy is not None  # what mixers are made of is known when the policy is loaded
     metrics, said = Metrics(), log or Log("helper")
-    office = Office(task, secrets, db_url, delay=delay, log=said, metrics=metrics)
+    office = Office(task, secrets, db_url, delay=delay, log=said, metrics=metrics, verify_tls=verify_tls)
     return application(
         role="helper",
         routes=[

@@ -22,9 +22,11 @@ _FINAL = ("other", "over", None)  # why the analyzer will never take a share
 class Sender:
     """One for each helper; `wake` it when there is something new."""
 
-    def __init__(self, helper: Helper, *, url: str, task_id: str, log: Log, metrics: Metrics) -> None:
+    def __init__(
+        self, helper: Helper, *, url: str, task_id: str, log: Log, metrics: Metrics, verify_tls: Any = True
+    ) -> None:
         self._helper, self._base, self._log = helper, f"{url}/tasks/{task_id}/batches", log
-        self._client = _client()
+        self._client = _client(verify_tls)
         self._one, self._news = asyncio.Lock(), asyncio.Event()
         self._sent = metrics.counter("shares_sent_total", "Answers of the analyzer to shares.", ("state",))
         self._waiting = metrics.gauge("shares_waiting", "Shares without a receipt.")
@@ -98,9 +100,9 @@ def _document(content: bytes) -> dict[str, Any]:
     return document if isinstance(document, dict) else {}
 
 
-def _client() -> httpx.AsyncClient:
+def _client(verify_tls: Any) -> httpx.AsyncClient:
     try:
         import httpx
     except ImportError as error:  # pragma: no cover - tests have it
         raise MissingExtra("serve", "a helper") from error
-    return httpx.AsyncClient(timeout=10.0)
+    return httpx.AsyncClient(timeout=10.0, verify=verify_tls, trust_env=False)

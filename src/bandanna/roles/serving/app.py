@@ -77,6 +77,7 @@ class Application:
         if self.tallies.flying > self.limits.waiting:
             raise busy()
         body = await self._bodies.read(receive, headers)
+        self.tallies.received.value += len(body)  # the loop's thread alone writes it
         try:
             status, answer, said = await target.handle(body, values, headers)
         finally:
@@ -96,6 +97,7 @@ class Application:
         if self.tallies.flying > self.limits.waiting:
             raise busy()
         body = await self._bodies.read(receive, headers)
+        self.tallies.received.value += len(body)  # the loop's thread alone writes it
         try:
             scope["client"] = None  # no handler learns where a request came from
             scope["path_params"] = values

@@ -111,10 +111,21 @@ class Gauge(Metric[Cell]):
     """What rises and falls."""
 
     kind = "gauge"
+    _read: Callable[[], float] | None = None
 
     def set(self, x: float, **labels: str) -> None:
         """The number now."""
         self.series(**labels).set(x)
+
+    def follow(self, read: Callable[[], float]) -> None:
+        """Be what `read` says whenever somebody looks; without labels."""
+        self._read, self._followed = read, self.series()
+
+    def lines(self) -> Iterator[str]:
+        """As Prometheus reads it."""
+        if self._read is not None:
+            self._followed.set(self._read())
+        yield from super().lines()
 
 
 class Histogram(Metric[Bins]):

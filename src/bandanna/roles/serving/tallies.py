@@ -27,6 +27,7 @@ class Tallies:
         self._seconds = metrics.histogram("request_seconds", "Seconds from head to answer.", BUCKETS, ("route",))
         self._refusals = metrics.counter("refusals_total", "Requests refused, by reason.", ("reason",))
         self._flying = metrics.gauge("in_flight", "Requests being answered.")
+        self.received = metrics.counter("received_bytes_total", "Bytes of requests' bodies.").series()
         self._metrics = metrics
         self._cells: dict[tuple[str, int], tuple[Cell, Bins]] = {}
         self._said: dict[tuple[str, str], tuple[float, int]] = {}

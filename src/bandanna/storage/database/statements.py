@@ -60,8 +60,13 @@ def check(values: Sequence[Any]) -> None:
 def checked(rows: Iterable[Sequence[Any]]) -> list[Sequence[Any]]:
     """Rows of values, of which none would be stored as something else."""
     listed = list(rows)
-    for row in listed:
-        check(row)
+    lengths = {len(row) for row in listed}
+    for column in zip(*listed, strict=True) if len(lengths) == 1 else listed:  # by columns: most are of one kind
+        kinds = set(map(type, column))
+        if kinds == {int}:
+            check((min(column), max(column)))
+        elif kinds != {bytes}:
+            check(column)
     return listed
 
 

@@ -1,0 +1,203 @@
+"""The files of deploy/: they parse, name every role, and use options that the command has."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import shlex
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.main import get_command
+
+from bandanna.cli import app
+from bandanna.tasks.document import ROLES
+
+from .small_yaml import flow, parse
+
+DEPLOY = Path(__file__).parents[2] / "deploy"
+COMPOSE = (DEPLOY / "compose.yaml").read_text()
+UNIT = (DEPLOY / "bandanna@.service").read_text()
+NGINX = (DEPLOY / "nginx.conf").read_text()
+
+
+def options_of_serve() -> set[str]:
+    """Of `bandanna serve`."""
+    command: Any = get_command(app)
+    return {name for each in command.commands["serve"].params for name in each.opts if name.startswith("--")}
+
+
+def check_options(arguments: list[str]) -> None:
+    """All options are known to `bandanna serve`, and those that it needs are there."""
+    given = {each for each in arguments if each.startswith("--")}
+    assert given <= options_of_serve(), given - options_of_serve()
+    assert {"--task", "--secret", "--db"} <= given
+
+
+def test_compose_runs_every_role_with_its_own_secrets() -> None:
+    """A role is missing, has another one's secret or database, or an option that the command does not have."""
+    document = parse(COMPOSE)
+    services, secrets = document["services"], document["secrets"]
+    for role in ROLES:
+        own = services[role]
+        arguments = own["command"]
+        assert arguments[:2] == ["serve", role]
+        check_options(arguments)
+        assert own["secrets"] == [role, f"{role}_pgpass"]
+        assert arguments[arguments.index("--secret") + 1] == f"/run/secrets/{role}"
+        database = arguments[arguments.index("--db") + 1]
+        assert database == f"postgresql://bandanna@{role}-db/bandanna?passfile=/run/secrets/{role}_pgpass"
+        assert set(own["networks"]) == {"front", role}
+        assert services[f"{role}-db"]["networks"] == [role]
+        assert secrets[role]["file"] == f"./secrets/{role}.secret.json"
+        for hardened in ("read_only", "cap_drop", "security_opt", "stop_grace_period"):
+            assert hardened in own, hardened
+    assert "ports" not in {name for role in ROLES for name in services[role]}
+    used = {name for each in services.values() for name in each.get("secrets", ())}
+    assert used == set(secrets)
+
+
+def test_passwords_do_not_stand_in_the_compose_file() -> None:
+    """A secret is in a file that is under version control, or visible in a list of processes."""
+    assert not re.search(r"PASSWORD(?!_FILE)|postgresql://\w+:", COMPOSE + UNIT)
+
+
+def test_no_registry_is_named() -> None:
+    """An image is taken from a host by name: whoever deploys decides whence."""
+    text = COMPOSE + (DEPLOY / "Dockerfile").read_text()
+    images = re.findall(r"image: (\S+)", text) + re.findall(r"^ARG PYTHON=(\S+)", text, re.MULTILINE)
+    assert images
+    assert all(re.fullmatch(r"[a-z]+:[\w.-]+", image) for image in images), images
+
+
+def test_another_reader_reads_the_same() -> None:
+    """Our reader of YAML reads something else than PyYAML, where that is installed (it comes with mkdocs)."""
+    if importlib.util.find_spec("yaml") is not None:
+        import yaml  # type: ignore[import-untyped,unused-ignore]
+
+        assert yaml.safe_load(COMPOSE) == parse(COMPOSE)
+
+
+@pytest.mark.parametrize("broken", ["a: 1\na: 2", "a:\n   b: 1", "- a", "a: [1", "a: {b: 1", "\ta: 1", "a: *b"])
+def test_what_is_no_yaml_of_ours_is_noticed(broken: str) -> None:
+    """A broken compose file passes for a sound one."""
+    with pytest.raises((AssertionError, ValueError)):
+        parse(broken)
+
+
+def test_flow_collections_are_read() -> None:
+    """Lists and mappings on one line are read as something else."""
+    assert flow('["a b", "c"]') == ["a b", "c"]
+    assert flow("{ file: ./a/b.json, max: 3, on: true }") == {"file": "./a/b.json", "max": 3, "on": True}
+    assert flow("{}") == {}
+    assert flow('{ max-size: "50m" }') == {"max-size": "50m"}
+
+
+def unit() -> dict[str, dict[str, list[str]]]:
+    """Sections, keys, values."""
+    sections: dict[str, dict[str, list[str]]] = {}
+    for line in UNIT.splitlines():
+        if not line or line.startswith("#"):
+            continue
+        if found := re.fullmatch(r"\[(\w+)\]", line):
+            section = sections.setdefault(found[1], {})
+            continue
+        name, equals, value = line.partition("=")
+        assert equals, line
+        assert re.fullmatch(r"[A-Z]\w+", name), line
+        section.setdefault(name, []).append(value)
+    return sections
+
+
+def test_the_unit_serves_its_instance_hardened() -> None:
+    """The unit starts another role, with options that the command does not have, or may do more than it must."""
+    made = unit()
+    service = made["Service"]
+    arguments = shlex.split(service["ExecStart"][0])
+    assert arguments[1:3] == ["serve", "%i"]
+    check_options(arguments)
+    wanted = {
+        "NoNewPrivileges": "yes", "ProtectSystem": "strict", "ProtectHome": "yes", "PrivateTmp": "yes",
+        "StateDirectory": "bandanna/%i", "UMask": "0077", "CapabilityBoundingSet": "", "User": "bandanna-%i",
+        "KillSignal": "SIGTERM", "Restart": "always",
+    }  # fmt: skip
+    assert {name: service[name][0] for name in wanted} == wanted
+    assert set(made) == {"Unit", "Service", "Install"}
+    users = (DEPLOY / "sysusers.conf").read_text()
+    assert all(f"u bandanna-{role} " in users for role in ROLES)
+
+
+def test_systemd_finds_nothing_wrong(tmp_path: Path) -> None:
+    """systemd, where it is installed, does not know a key of the unit, or its value."""
+    if shutil.which("systemd-analyze") is None:
+        return
+    (tmp_path / "bandanna@.service").write_text(UNIT.replace("/opt/bandanna/bin/bandanna", "/bin/sh"))
+    for role in ROLES:
+        done = subprocess.run(
+            ["systemd-analyze", "verify", str(tmp_path / f"bandanna@{role}.service")], capture_output=True, text=True
+        )
+        assert "bandanna@" not in done.stderr, done.stderr
+
+
+def blocks(text: str) -> list[str]:
+    """Every directive of an nginx configuration, after the blocks it stands in; an error where braces do not match."""
+    text = re.sub(r"#.*", "", text)
+    text = re.sub(r"(~ )(\S+)", lambda found: found[1] + found[2].replace("{", "(").replace("}", ")"), text)
+    stack: list[str] = []
+    found: list[str] = []
+    for words, end in re.findall(r"([^;{}]*)([;{}])", text):
+        directive = " ".join(words.split())
+        if end == "{":
+            assert directive, "a block without a name"
+            stack.append(directive)
+        elif end == "}":
+            assert not directive, f"no ; after {directive}"
+            stack.pop()
+        else:
+            found.append(" > ".join([*stack, directive]))
+    assert not stack, stack
+    assert not re.search(r"[^\s;{}][^;{}]*\Z", text), "a directive without an end"
+    return found
+
+
+def test_the_proxy_leads_to_every_role_and_writes_nobody_down() -> None:
+    """A role cannot be reached through the proxy, its inside can, or clients' addresses are logged or passed on."""
+    found = blocks(NGINX)
+    for role in ("registrar", "analyzer", "shuffler"):
+        assert any(f"upstream {role} > server {role}:" in each for each in found)
+        assert any(f"server_name {role}.example" in each for each in found)
+        assert any(each.endswith(f"proxy_pass http://{role}") for each in found)
+    assert "helper.example" in NGINX
+    assert "http > access_log off" in found
+    assert "error_log stderr crit" in found
+    assert 'http > proxy_set_header X-Forwarded-For ""' in found
+    locations = re.findall(r"location ~ (\S+)", NGINX)
+    inside = ("/metrics", "/status", "/healthz", "/admin/keys")
+    assert not [path for path in inside for each in locations if re.search(each, path)]
+    task = "SR_fhpurYVjpTug98LmwdqiQqdCx8MBOQ7z30G2_9Y8"
+    public = (
+        "tickets witness reports open snapshot snapshot/3 ledger keys batches/0.0/shares/shuffler/a-b batches/12.1/job"
+    )
+    for path in public.split():
+        assert any(re.search(each, f"/tasks/{task}/{path}") for each in locations), path
+
+
+@pytest.mark.parametrize("broken", ["http { a b; ", "a b; }", "a { b }", "a b"])
+def test_a_broken_proxy_configuration_is_noticed(broken: str) -> None:
+    """A missing brace or semicolon passes."""
+    with pytest.raises((AssertionError, IndexError)):
+        blocks(broken)
+
+
+def test_nginx_finds_nothing_wrong(tmp_path: Path) -> None:
+    """nginx, where it is installed, does not read its configuration."""
+    if shutil.which("nginx") is None:
+        return
+    text = re.sub(r"(server )(\w+)(:\d+)", r"\g<1>127.0.0.1\3", NGINX)
+    text = re.sub(r"\n    ssl_certificate.*", "", text).replace("443 ssl", "8443")
+    (tmp_path / "nginx.conf").write_text(text)
+    done = subprocess.run(["nginx", "-t", "-c", str(tmp_path / "nginx.conf")], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,126 @@
+"""docs/deploy.md says what the program does: who sees what, routes, metrics, tables, and the walk through a task."""
+
+from __future__ import annotations
+
+import importlib
+import re
+import shlex
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import httpx
+import pytest
+
+from bandanna.accounting.stores.tables import LEDGER_MIGRATION
+from bandanna.roles.analyzer import tables as analyzing
+from bandanna.roles.collector import tables as collecting
+from bandanna.roles.collector.verdict import REASONS
+from bandanna.roles.demonstration import free_ports
+from bandanna.roles.helper import tables as helping
+from bandanna.roles.registrar import tables as registering
+from bandanna.tasks.exporting import verified
+from bandanna.tasks.toml import _RULES, _TOP
+
+from .page import MODELS, PAGE, commands, of_the_example, of_the_models, toml
+
+ROOT = Path(__file__).parents[2]
+TEXT = PAGE.read_text()
+SOURCES = "\n".join(path.read_text() for path in sorted((ROOT / "src" / "bandanna" / "roles").glob("**/*.py")))
+
+
+def test_who_sees_what_is_what_the_task_says() -> None:
+    """A line of the page's tables is not the one that the program computes."""
+    lines = TEXT.splitlines()
+    for wanted in (*of_the_example(), *of_the_models()):
+        assert wanted in lines
+    assert len(MODELS) == 7
+
+
+def test_every_table_is_on_the_page() -> None:
+    """A table of a role has no line that says which states it has; or the page has one of a table that is not there."""
+    scripts = [
+        analyzing.MIGRATION,
+        collecting.MIGRATION,
+        LEDGER_MIGRATION,
+        *helping.MIGRATIONS,
+        *registering.MIGRATIONS,
+    ]
+    tables = {name for script in scripts for name in re.findall(r"create table (?:if not exists )?(\w+)", script)}
+    section = TEXT.partition("## State, table by table")[2].partition("\n## ")[0]
+    assert set(re.findall(r"`(\w+)`", section)) == tables
+
+
+def test_every_metric_is_on_the_page() -> None:
+    """A metric has no line that says when to worry; or the page has one that is not there."""
+    routes = importlib.import_module("bandanna.roles.collector.routes")
+    made = set(re.findall(r"\.(?:counter|gauge|histogram)\(\s*\"(\w+)\"", SOURCES)) | set(routes._GAUGES)
+    section = TEXT.partition("## What to watch")[2].partition("**Overload**")[0]
+    rows = [line.split("|")[1] for line in section.splitlines() if line.startswith("| `")]
+    named = {name for row in rows for name in re.findall(r"`(\w+)`", re.sub(r"by `\w+`", "", row))}
+    assert named == made
+
+
+def test_every_route_is_on_the_page() -> None:
+    """A route is not documented; or the page has one that nobody serves."""
+    made = {f"{method} {path}" for method, path in re.findall(r'\("(GET|PUT|POST)", "(/[^"]*)"', SOURCES)}
+    made |= set(re.findall(r'"(PUT /[^"]*)"', SOURCES)) - {"PUT /jobs/{job}"}
+    made |= {f"POST {path}" for path in re.findall(r'\{"(/tasks/[^"]*)": ', SOURCES)}
+    made |= {f"GET {path}" for path in re.findall(r'method="GET", template="([^"]*)"', SOURCES)}
+    section = TEXT.partition("## Routes")[2].partition("\n## ")[0]
+    named = set(re.findall(r"`((?:GET|PUT|POST) /[^`]*)`", section))
+    assert named == made
+
+
+def test_every_reason_and_every_key_is_on_the_page() -> None:
+    """A refusal, or a key of a task's file, is not explained."""
+    for reason in REASONS:
+        assert f"`{reason}`" in TEXT
+    section = TEXT.partition("## The file")[2].partition("\n## ")[0]
+    for key in (*(f"rules.{name}" for name in _RULES), *(set(_TOP) - {"rules"})):
+        assert f"`{key}`" in section or f"`[{key}]`" in section, key
+
+
+def test_the_walk_through_a_task_works(tmp_path: Path) -> None:
+    """A command of the page's first section does not run, or does not do what the page says."""
+    ports = dict(zip(("registrar", "analyzer", "shuffler"), free_ports(3), strict=True))
+    roles = "\n".join(f'{role} = "http://127.0.0.1:{port}"' for role, port in ports.items())
+    (tmp_path / "tea.toml").write_text(toml().replace("horizon = 2000", "horizon = 600") + f"\n[roles]\n{roles}\n")
+    url = f"http://127.0.0.1:{ports['analyzer']}"
+    typed = [each.replace("http://127.0.0.1:8701", url).replace("--users 2000", "--users 600") for each in commands()]
+    create, show, serve, *others = [[sys.executable, "-m", *shlex.split(each)] for each in typed]
+
+    def done(command: list[str]) -> str:
+        ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=100)
+        assert ran.returncode == 0, ran.stderr
+        return ran.stdout
+
+    assert "epsilon" in done(create)
+    assert "Which tea" in done(show)
+    with (tmp_path / "log").open("wb") as log:
+        serving = subprocess.Popen(serve, cwd=tmp_path, stdout=log, stderr=log)
+    try:
+        _until_up(serving, ports)
+        crowd, now, exported = map(done, others)
+    finally:
+        serving.terminate()
+        serving.wait(timeout=30)
+    assert "regret of random play" in crowd
+    assert "Now: " in now
+    assert "every signature and the chain are right" in exported
+    assert len(verified(tmp_path / "tea-public")[1]) >= 2
+
+
+def _until_up(serving: subprocess.Popen[bytes], ports: dict[str, int]) -> None:
+    for _ in range(600):
+        assert serving.poll() is None
+        try:
+            if all(
+                httpx.get(f"http://127.0.0.1:{port}/healthz", trust_env=False).is_success for port in ports.values()
+            ):
+                return
+        except httpx.TransportError:
+            pass
+        time.sleep(0.1)
+    pytest.fail("the roles do not answer")

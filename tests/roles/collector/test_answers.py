@@ -1,0 +1,31 @@
+"""What devices are told of their records."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from bandanna.roles.collector.verdict import MALFORMED, REASONS, Verdict, answer
+from bandanna.wire.canonical import packed
+
+
+def test_places_of_what_is_kept() -> None:
+    """Records that are all kept are answered 201, with their places in their order."""
+    assert answer([Verdict(3), Verdict(0), Verdict(12)]) == (201, b'{"places":[3,0,12]}')
+
+
+def test_what_is_no_record() -> None:
+    """A request that is none is answered 400."""
+    status, content = answer([MALFORMED])
+    assert (status, json.loads(content)["reason"]) == (400, "malformed")
+
+
+@pytest.mark.parametrize("reason", [each for each in REASONS if each != "malformed"])
+def test_every_reason_is_told_beside_what_is_kept(reason: str) -> None:
+    """A refused record has its reason, those beside it their places; a fault of the client's own is 422, else 409."""
+    status, content = answer([Verdict(5), Verdict(reason=reason, refusal=b"proof")])
+    own = reason in ("length", "range", "ticket", "incomplete")
+    assert status == (422 if own else 409)
+    told = {"reason": reason, "error": REASONS[reason], "refusal": packed(b"proof")}
+    assert json.loads(content) == {"reason": reason, "results": [{"place": 5}, told]}

@@ -1,0 +1,243 @@
+"""Everything public about a task, as files: from an analyzer that is honest, and from some that are not."""
+
+from __future__ import annotations
+
+import http.server
+import json
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+import bandanna as bd
+from bandanna.cli import app
+from bandanna.environments import LinearContextual
+from bandanna.errors import BandannaError
+from bandanna.roles.analyzer import publication
+from bandanna.roles.client.crowd import Crowd
+from bandanna.tasks.document import Task
+from bandanna.tasks.exporting import export, verified
+from bandanna.tasks.progress import progress, sentence
+from bandanna.wire.canonical import dumps, loads
+
+from ..roles.inside import Inside, a_task
+
+POLICY = {"dim": 2, "horizon": 60, "epsilon": 5.0, "delta": 1e-3, "batch": 20}
+
+
+class Analyzer:
+    """The learner of a task without sockets, behind the routes of an analyzer; `replaced` are its lies."""
+
+    def __init__(self, task: Task, inside: Inside) -> None:
+        self.task, self.inside = task, inside
+        self.replaced: dict[str, tuple[bytes, str]] = {}
+        self.url = ""
+        self.asked: list[str] = []
+
+    def play(self, users: int) -> None:
+        """So many users come."""
+        Crowd(self.task, self.inside, LinearContextual(dim=2, n_arms=3), rounds=users).run()
+        self.inside.pump()
+
+    def answer(self, path: str) -> tuple[bytes, str] | None:
+        """Content and signature."""
+        self.asked.append(path)
+        if path in self.replaced:
+            return self.replaced[path]
+        if path == "/task":
+            return self.task.document, ""
+        head, learner = f"/tasks/{self.task.id}", self.inside.learner
+        if path == f"{head}/ledger":
+            return dumps({"task": self.task.id, "ledger": learner.ledger_view()}), ""
+        number = None if path == f"{head}/snapshot" else int(path.removeprefix(f"{head}/snapshot/"))
+        with learner._database.reading() as rows:
+            found = publication.newest(rows, number)
+        return found.document, found.signature
+
+
+@pytest.fixture
+def analyzer(tmp_path: Path) -> Iterator[Analyzer]:
+    """Of a task whose first two batches are over."""
+    (tmp_path / "roles").mkdir()
+    task, secrets = a_task(bd.make("LinTS-SDP", **POLICY))
+    made = Analyzer(task, Inside(task, secrets, tmp_path / "roles"))
+    made.play(40)
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            """Of this analyzer."""
+            found = made.answer(self.path)
+            self.send_response(404 if found is None else 200)
+            if found is not None:
+                self.send_header("Signature", found[1])
+            self.end_headers()
+            self.wfile.write(b"" if found is None else found[0])
+
+        def log_message(self, *_: Any) -> None:
+            """Nothing."""
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        made.url = f"http://127.0.0.1:{server.server_port}"
+        yield made
+        server.shutdown()
+
+
+def test_everything_public_is_exported_and_can_be_checked_without_the_analyzer(
+    analyzer: Analyzer, tmp_path: Path
+) -> None:
+    """A publication, the ledger or the document is missing, or is not what the analyzer has signed."""
+    out = tmp_path / "out"
+    made = export(analyzer.url + "/", out)
+    task, kept = verified(out)
+    assert task.id == analyzer.task.id
+    assert [each.number for each in kept] == list(range(made.newest.number + 1))
+    assert made.fresh == len(kept) >= 3
+    assert kept[-1].chain == analyzer.inside.learner.published.chain
+    ledger = json.loads((out / "ledger.json").read_text())["ledger"]
+    assert ledger["spent"] == kept[-1].content["spent"] == made.newest.content["spent"]
+    assert len(ledger["entries"]) == 2
+
+
+def test_an_export_goes_on_where_it_was(analyzer: Analyzer, tmp_path: Path) -> None:
+    """What was exported before is fetched again, or what is new is not."""
+    out = tmp_path / "out"
+    before = export(analyzer.url, out)
+    assert export(analyzer.url, out).fresh == 0
+    (out / "publications" / f"{before.newest.number:06d}.json").unlink()
+    analyzer.asked.clear()
+    assert export(analyzer.url, out).fresh == 1
+    assert not [path for path in analyzer.asked if path.endswith("/snapshot/0")]
+    assert len(verified(out)[1]) == before.newest.number + 1
+
+
+def test_an_interrupted_export_is_completed(analyzer: Analyzer, tmp_path: Path) -> None:
+    """A crash between two publications leaves a folder that cannot be completed."""
+    out = tmp_path / "out"
+
+    def stop(done: int, total: int) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        export(analyzer.url, out, progress=stop)
+    assert len(verified(out)[1]) == 1
+    assert export(analyzer.url, out).fresh >= 2
+
+
+def lie(analyzer: Analyzer, number: int, change: Any) -> None:
+    """A publication of the analyzer with other content, under the old signature or a right one."""
+    document, signature = analyzer.answer(f"/tasks/{analyzer.task.id}/snapshot/{number}") or (b"", "")
+    analyzer.replaced[f"/tasks/{analyzer.task.id}/snapshot/{number}"] = change(document, signature)
+
+
+def test_lies_of_an_analyzer_are_refused(analyzer: Analyzer, tmp_path: Path) -> None:
+    """A forged, foreign, misplaced or unchained publication is written as if it were right."""
+    sign = analyzer.inside.learner._sign
+
+    def other_chain(document: bytes, signature: str) -> tuple[bytes, str]:
+        content = dumps({**loads(document), "previous": "another"})
+        return content, sign(content)
+
+    first = analyzer.answer(f"/tasks/{analyzer.task.id}/snapshot/0")
+    cases: list[tuple[Any, str]] = [
+        (lambda document, signature: (document.replace(b"running", b"RUNNING"), signature), "has not signed"),
+        (lambda document, signature: first, "publication 0 where 1 belongs"),
+        (other_chain, "does not follow upon the one before it"),
+        (lambda document, signature: (document + b" ", sign(document + b" ")), "canonical"),
+    ]
+    for number, (change, words) in enumerate(cases):
+        analyzer.replaced.clear()
+        lie(analyzer, 1, change)
+        out = tmp_path / str(number)
+        with pytest.raises(BandannaError, match=words):
+            export(analyzer.url, out)
+        assert len(verified(out)[1]) == 1
+
+
+def test_an_analyzer_that_has_gone_back_is_noticed(analyzer: Analyzer, tmp_path: Path) -> None:
+    """An older history, or another one of the same length, replaces or extends what was exported."""
+    out, head = tmp_path / "out", f"/tasks/{analyzer.task.id}"
+    export(analyzer.url, out)
+    older = analyzer.answer(f"{head}/snapshot/1")
+    assert older is not None
+    analyzer.replaced[f"{head}/snapshot"] = older
+    with pytest.raises(BandannaError, match="gone back to publication 1"):
+        export(analyzer.url, out)
+    last = analyzer.inside.learner.published
+    content = dumps({**loads(last.document), "spent": 0.0})
+    analyzer.replaced[f"{head}/snapshot"] = content, analyzer.inside.learner._sign(content)
+    with pytest.raises(BandannaError, match="tells different people apart"):
+        export(analyzer.url, out)
+
+
+def test_a_ledger_that_contradicts_the_signed_sum_is_refused(analyzer: Analyzer, tmp_path: Path) -> None:
+    """A ledger that says less was spent than the signed publication is exported."""
+    view = analyzer.inside.learner.ledger_view()
+    assert view is not None
+    false = dumps({"task": analyzer.task.id, "ledger": {**view, "spent": 0.1}})
+    analyzer.replaced[f"/tasks/{analyzer.task.id}/ledger"] = false, ""
+    with pytest.raises(BandannaError, match=r"the ledger says that 0\.1 was spent"):
+        export(analyzer.url, tmp_path / "out")
+    assert not (tmp_path / "out" / "ledger.json").exists()
+
+
+def test_files_that_were_changed_are_noticed(analyzer: Analyzer, tmp_path: Path) -> None:
+    """A file that somebody has edited, taken away or put there passes for what was published."""
+    out = tmp_path / "out"
+    export(analyzer.url, out)
+    file = out / "publications" / "000001.json"
+    text = file.read_text()
+    for changed, words in (
+        (text.replace('"epoch":1', '"epoch":9'), "has not signed"),
+        ("{}", "other fields"),
+        ("no json", "not a document"),
+        ((out / "publications" / "000000.json").read_text(), "publication 0 where 1 belongs"),
+    ):
+        file.write_text(changed)
+        with pytest.raises(BandannaError, match=words):
+            export(analyzer.url, out)
+    file.unlink()
+    with pytest.raises(BandannaError, match="something is missing before it"):
+        verified(out)
+
+
+def test_another_task_is_not_mixed_in(analyzer: Analyzer, tmp_path: Path) -> None:
+    """A folder that holds one task takes the publications of another."""
+    out = tmp_path / "out"
+    out.mkdir()
+    other, _ = a_task(bd.make("LinTS-SDP", **POLICY))
+    (out / "task.json").write_bytes(other.document)
+    with pytest.raises(BandannaError, match="holds another task"):
+        export(analyzer.url, out)
+
+
+def test_how_far_a_task_is_can_be_seen(analyzer: Analyzer, tmp_path: Path) -> None:
+    """`task show` of an address does not tell status, publication, batch and expense; or believes forgeries."""
+    now = progress(analyzer.task, analyzer.url)
+    assert now is not None
+    published = loads(analyzer.inside.learner.published.document)
+    assert now == {
+        "status": "running", "publication": published["number"], "epoch": 2, "round": 0, "spent": published["spent"]
+    }  # fmt: skip
+    assert sentence(now).startswith(
+        f"Now: running, publication {now['publication']}, awaiting batch 2, round 0; epsilon"
+    )
+    assert "nothing more" in sentence({**now, "status": "finished", "spent": None})
+    assert progress(analyzer.task, str(tmp_path)) is None
+    analyzer.replaced[f"/tasks/{analyzer.task.id}/snapshot"] = analyzer.inside.learner.published.document, "forged"
+    with pytest.raises(BandannaError, match=r"does not tell how far the task is: .*has not signed"):
+        progress(analyzer.task, analyzer.url)
+
+
+def test_the_command_says_what_it_did(analyzer: Analyzer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`bandanna task export` writes elsewhere, or does not say how many publications there are."""
+    monkeypatch.chdir(tmp_path)
+    done = CliRunner().invoke(app, ["task", "export", "--task", analyzer.url, "--out", "kept"])
+    assert done.exit_code == 0, done.output
+    assert "every signature and the chain are right" in done.stdout
+    again = CliRunner().invoke(app, ["task", "export", "--task", analyzer.url, "--out", "kept", "--json"])
+    told = json.loads(again.stdout)
+    assert (told["new"], told["publications"]) == (0, len(verified(tmp_path / "kept")[1]))
