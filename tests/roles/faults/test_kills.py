@@ -40,7 +40,7 @@ LONG = [
         for mixers, roles in ROLES.items()
         for role in roles
         for point in (POINTS[:2] if role in ("helper", "registrar") else POINTS)
-        for passes in (1, 7)
+        for passes in (1, 3)
     ),
     *((mixers, {"loss": 0.03, "every": 0.7, "seed": 10 + number}) for mixers in ROLES for number in range(6)),
 ]
