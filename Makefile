@@ -12,6 +12,7 @@ EXTRAS_test := [test,secure,plot,results,serve,postgres]
 EXTRAS_check := [check,serve,postgres]
 EXTRAS_docs := [docs]
 EXTRAS_serve := [serve]
+EXTRAS_bench := [plot,serve,postgres]
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
@@ -54,7 +55,7 @@ format: $(VENV)/.installed-check ## rewrite the files as `make check` wants them
 	@$(PY) -m ruff check --fix-only --quiet .
 	@$(PY) -m ruff format .
 
-bench: $(VENV)/.installed-run ## speed, as ratios measured in one run
+bench: $(VENV)/.installed-bench ## speed, as ratios measured in one run
 	@$(PY) -m benchmarks
 
 docs: $(VENV)/.installed-docs ## the documentation, into site/
