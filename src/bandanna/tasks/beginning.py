@@ -17,6 +17,8 @@ from bandanna.tasks.asking import users_of
 from bandanna.tasks.batches import batch_of, check_deployable
 from bandanna.wire.plan import Batch
 
+_ANSWERS = (0.25, 0.0)  # tried one after the other, so that what overflows is found; the last one is gone on from
+
 
 def first_batches(
     policy: Policy[Any], arms: FixedArms | None, *, mixers: int, seeded: bool, most: int = 2
@@ -29,14 +31,16 @@ def first_batches(
         found.append(made)
         if len(found) == most or not episode.released:
             break
-        state = close(policy.learn(state, episode), partial(_zero, users=users_of(episode)))
+        after = [close(policy.learn(state, episode), partial(_all, each, users_of(episode))) for each in _ANSWERS]
+        state = after[-1]
     return tuple(found)
 
 
-def _zero(ask: Ask, *, users: int) -> Estimate:
-    """An answer as if everybody had reported nothing."""
-    shape = (users,) * isinstance(ask.protocol, ClearRows)
-    return Estimate(total=np.zeros((*shape, ask.protocol.domain.dim)), count=users, variance=1.0)
+def _all(value: float, users: int, ask: Ask) -> Estimate:
+    """An answer as if everybody had reported this number everywhere."""
+    rows = isinstance(ask.protocol, ClearRows)
+    shape = (*(users,) * rows, ask.protocol.domain.dim)
+    return Estimate(total=np.full(shape, value if rows else value * users), count=users, variance=1.0)
 
 
 def _begun(policy: Policy[Any], arms: FixedArms | None) -> Any:
