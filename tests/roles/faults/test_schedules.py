@@ -18,7 +18,7 @@ def run(kind: str, schedules: int, *, postgres: bool = False) -> None:
     machine = type("Schedule", (Schedule,), {"kind": kind, "postgres": postgres})
     chosen = settings(
         max_examples=schedules,
-        stateful_step_count=25,
+        stateful_step_count=20,
         suppress_health_check=list(HealthCheck),
         phases=(Phase.generate,),  # a schedule is short enough as it is, and shrinking it takes minutes
     )

@@ -181,6 +181,20 @@ def test_burned_and_contradicted_shares_are_not_sent_again(
         assert f'shares_sent_total{{state="{state}"}} 1' in text
 
 
+def test_a_share_that_a_rolled_back_analyzer_refuses_is_kept(
+    helper: Served, analyzer: Analyzer, folder: Path, task: Task
+) -> None:
+    """False if the share of a batch were given up because its analyzer had to be restored first."""
+    analyzer.answer = (409, {"reason": "rolled-back"})
+    users = users_of(task, 35)
+    job = users.job(task_id=task.id)
+    assert put(helper, folder, users, job).status_code == 201
+    assert helper.client.get("/status", headers=ADMIN).json()["waiting"] == ["35.0"]
+    analyzer.answer = (201, {"receipt": {"number": 3, "chain": "three"}})
+    assert put(helper, folder, users, job).status_code == 200
+    assert helper.client.get("/status", headers=ADMIN).json()["waiting"] == []
+
+
 def test_strangers_and_tampered_jobs_are_refused(helper: Served, folder: Path, task: Task) -> None:
     """False if anybody but the shuffler could have a job done, or a malformed request made the helper fail."""
     users = users_of(task, 40)
