@@ -162,3 +162,11 @@ def test_who_is_refused_by_the_server_that_reports_are_protected_from_has_taken_
         proofs = [[0, given["slot"], packed(proof)]]
         (moved,) = registrar.tickets([{"user": "somebody", "epoch": 1, "refused": proofs}])
         assert moved.get("refused") == again
+
+
+def test_a_stream_of_which_batches_are_missing_does_not_go_on(tmp_path: Path) -> None:
+    """A mixer adds to sums of higher levels that lack a batch, whose people the analyzer believes to be in them."""
+    inside = after_one_batch(tmp_path)
+    (_, second) = inside.learner.now.batches
+    with pytest.raises(BandannaError, match="restore the database"):
+        inside.collector.plan((second,), (second.epoch, 0))
