@@ -264,8 +264,8 @@ class Town:
         if method == "GET":
             try:
                 receipt = parts["learner"].known(last, path.split("/")[6], epoch, round_)
-            except Conflict:
-                return 404, b"{}", {}
+            except Conflict as conflict:
+                return 409 if conflict.reason == "over" else 404, b"{}", {}
             return 200, dumps({"receipt": loads(receipt)}), {}
         return self._share(parts["learner"], content, headers, last, epoch, round_)
 

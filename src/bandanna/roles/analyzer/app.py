@@ -102,8 +102,8 @@ class AnalyzerRoutes:
         (epoch, round_), mixer = _batch(request.path_params["batch"]), request.path_params["mixer"]
         try:
             found = await in_thread(self._learner.known, request.path_params["digest"], mixer, epoch, round_)
-        except Conflict:
-            raise Refused(404, "share") from None
+        except Conflict as conflict:
+            raise Refused(409 if conflict.reason == "over" else 404, conflict.reason) from None
         return json_response({"receipt": loads(found)})
 
     async def share(self, body: bytes, params: dict[str, str], headers: dict[bytes, bytes]) -> Any:

@@ -335,12 +335,15 @@ class Learner:
 
     def known(self, share: str, mixer: str, epoch: int, round_: int) -> bytes:
         """The receipt of a round that is over, for a mixer whose share has this digest; another one is refused."""
-        with self._database.reading() as rows:
-            known = publication.digests(rows, epoch, round_)
-            refused = publication.was(rows, epoch, round_, EXHAUSTED)  # whatever they were, nobody has looked at them
-        if not refused and (known is None or known.get(mixer) != share):
-            raise Conflict("over", f"batch {epoch}, round {round_} is over, with other totals")
-        return self.receipt(epoch, round_)
+        with self._sure():
+            with self._database.reading() as rows:
+                known = publication.digests(rows, epoch, round_)
+                refused = publication.was(rows, epoch, round_, EXHAUSTED)  # nobody has looked at them
+            if not refused and known is None and (epoch, round_) >= self.running:
+                raise Conflict("awaited", f"batch {epoch}, round {round_} is not over")
+            if not refused and (known is None or known.get(mixer) != share):
+                raise Conflict("over", f"batch {epoch}, round {round_} is over, with other totals")
+            return self.receipt(epoch, round_)
 
 
 def _finite(epsilon: float | None) -> float | None:

@@ -65,8 +65,9 @@ class Shuffler:
         """A closed round: the receipt, or None if it is stored and waits for another share."""
         content = closed.share
         where = f"/tasks/{self._task}/batches/{closed.epoch}.{closed.round}"
-        if (closed.epoch, closed.round) < self._collector.running:
-            return self._asked_for(closed, where)
+        known = self._asked_for(closed, where)
+        if known is not None:
+            return known
         if self._helper is not None:
             self._send_job(closed, where)
         status, answer, _ = self._analyzer.ask(
@@ -81,21 +82,24 @@ class Shuffler:
         self._number = None  # there is a newer plan
         return dumps(document["receipt"])
 
-    def _asked_for(self, closed: Closed, where: str) -> bytes:
-        """The receipt of a round that the analyzer has been through.
+    def _asked_for(self, closed: Closed, where: str) -> bytes | None:
+        """The receipt of a round that the analyzer has been through; None if it awaits it.
 
-        Its totals are not sent once more: if this database was rolled back they are other ones, and the analyzer would
-        have two sums of nearly the same people. Their digest tells whether they are those that it has.
+        Its totals are not sent before that is known: if this database was rolled back they are other ones, and the
+        analyzer would have two sums of nearly the same people. Their digest tells whether they are those that it has.
         """
-        path = f"{where}/shares/shuffler/{digest(closed.share)}"
-        status, answer, _ = self._analyzer.ask("GET", path)
+        status, answer, _ = self._analyzer.ask("GET", f"{where}/shares/shuffler/{digest(closed.share)}")
         if status == 200:
             receipt = loads(answer)["receipt"]
             self._check_receipt(receipt)
+            self._number = None  # there is a newer plan
             return dumps(receipt)
+        if status == 409:
+            self._number = None
+            return dumps({"epoch": closed.epoch, "round": closed.round, "number": -1, "outcome": "over"})
         if status != 404:
             raise Unreachable(f"no word on batch {closed.epoch}: {status}")
-        return dumps({"epoch": closed.epoch, "round": closed.round, "number": -1, "outcome": "over"})
+        return None
 
     def _check_receipt(self, receipt: dict[str, Any]) -> None:
         plain = {name: value for name, value in receipt.items() if name != "signature"}
