@@ -20,7 +20,14 @@ NOT_DEPLOYABLE = {"RS-OFUL", "AdaC-OFUL"}  # devices would have to act one after
 SLOW = {"LinUCB", "LinUCB-JDP", "LinUCB-LDP", "UCB1", "Thompson", "LDP-UCB", "GLM-UCB", "GLOC", "ECOLog", "RS-GLinUCB"}
 
 
-@pytest.mark.parametrize("name", sorted(set(ALGORITHMS) - NOT_DEPLOYABLE))
+LONG = SLOW | {"GLM-JDP", "GLOC", "DP-SE", "LinTS-JDP-rewards", "LinUCB-SDP-Vec", "LinUCB-JDP-batched", "Laplace-DPE"}
+EACH = [
+    pytest.param(name, marks=[pytest.mark.full] if name in LONG - {"LinUCB-JDP", "Thompson"} else [])
+    for name in sorted(set(ALGORITHMS) - NOT_DEPLOYABLE)
+]
+
+
+@pytest.mark.parametrize("name", EACH)
 def test_the_deployment_learns_what_the_simulator_learns(name: str, tmp_path: Path) -> None:
     """Given the same world, noise and coins, a batch on the wire says something else than the simulator's messages."""
     policy, env, arms, rounds = case(name)

@@ -25,18 +25,18 @@ from .simulated import case, simulated
 
 QUICK = [
     ("LinTS-JDP", 0, "sqlite"),
-    ("LinTS-LDP", 0, "postgres"),
     ("LinTS-SDP", 1, "sqlite"),
+    ("LinUCB-CSDP", 2, "postgres"),
+]
+LONG = [
+    ("LinTS-LDP", 0, "postgres"),
     ("LinTS-SDP", 2, "postgres"),
     ("LinUCB-CSDP", 2, "sqlite"),
     ("GLM-SDP", 1, "postgres"),
-]
-LONG = [
     ("LinTS", 0, "sqlite"),
     ("LinTS-SDP", 1, "postgres"),
     ("LinTS-SDP", 2, "sqlite"),
     ("LinTS-CSDP", 1, "sqlite"),
-    ("LinUCB-CSDP", 2, "postgres"),
     ("LinUCB-SDP-Amp", 1, "sqlite"),
     ("LinUCB-SDP-Amp", 1, "postgres"),
     ("LinUCB-SDP-Vec", 2, "sqlite"),

@@ -38,7 +38,11 @@ def of(name: str) -> dict[str, Any]:
     return {"title": name, "algorithm": name, "policy": policy, **arms}
 
 
-@pytest.mark.parametrize("name", ALGORITHMS)
+SLOW = {"LinUCB-SDP-Vec", "LinUCB-LDP", "AdaC-OFUL-JDP", "GLM-SDP", "LinUCB-JDP", "GLM-JDP", "LinUCB-SDP-Amp", "LinUCB"}
+EACH = [pytest.param(name, marks=[pytest.mark.full] if name in SLOW else []) for name in ALGORITHMS]
+
+
+@pytest.mark.parametrize("name", EACH)
 def test_every_algorithm_is_a_task_or_refused(name: str) -> None:
     """An algorithm of the catalogue can be deployed and is refused, or cannot and is not, or says another promise."""
     if name in EARLY:
