@@ -21,7 +21,7 @@ def serve(
     ] = None,
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[
-        int | None, typer.Option(help="Port to listen on [that of the role's address in the task].")
+        int | None, typer.Option(help="Port to listen on (default: that of the role's address in the task).")
     ] = None,
     secret: Annotated[
         Path | None, typer.Option(help="The role's secrets [ROLE.secret.json beside the task].", metavar="FILE")

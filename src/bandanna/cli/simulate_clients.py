@@ -14,12 +14,12 @@ def simulate_clients(
     users: Annotated[int, typer.Option(help="How many users come, one after the other.", min=1)] = 2000,
     concurrency: Annotated[int, typer.Option(help="How many requests are sent at once.", min=1)] = 16,
     environment: Annotated[
-        str | None, typer.Option(help="A class of bandanna.environments [one that fits the policy].", metavar="NAME")
+        str | None, typer.Option(help="A class of bandanna.environments (default: one that fits).", metavar="NAME")
     ] = None,
     silent: Annotated[float, typer.Option(help="Share of users who never answer.", min=0.0, max=1.0)] = 0.0,
     seed: Annotated[int, typer.Option(help="Of the simulated world.", min=0)] = 0,
     token: Annotated[
-        str | None, typer.Option(help="The host's token [from registrar.secret.json in the task's directory].")
+        str | None, typer.Option(help="The host's token (default: from registrar.secret.json in the task's directory).")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a page.")] = False,
 ) -> None:
