@@ -45,6 +45,8 @@ def serve(
     if role == "all":
         if db is not None and not db.startswith(("postgresql://", "postgres://")):
             raise InvalidArgument("--db", db, "postgresql://...; files are each role's own, beside the task")
+        if port is not None:
+            raise InvalidArgument("--port", port, "left out with all: the task says where each role is found")
         running.serve_all(found, folder, database=db, host=host, say=typer.echo)
         return
     running.serve_role(

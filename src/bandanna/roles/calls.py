@@ -22,6 +22,7 @@ class Calls:
         except ImportError as error:  # pragma: no cover - tests have it
             raise MissingExtra("serve", "calling another role") from error
         self._httpx = httpx
+        self._url = url
         self._client = httpx.Client(base_url=url, timeout=seconds, verify=verify_tls, trust_env=False)
 
     def ask(
@@ -31,9 +32,9 @@ class Calls:
         try:
             answer = self._client.request(method, path, content=content or None, headers=headers)
         except self._httpx.HTTPError as error:
-            raise Unreachable(f"{method} {path}: {type(error).__name__}") from error
+            raise Unreachable(f"no answer from {self._url} ({type(error).__name__})") from error
         if answer.status_code >= 500:
-            raise Unreachable(f"{method} {path}: {answer.status_code}")
+            raise Unreachable(f"{self._url} answers {answer.status_code}, to be tried again")
         return answer.status_code, answer.content, dict(answer.headers)
 
     def publication(self, task_id: str, after: int | None = None, wait: float = 0.0) -> tuple[bytes, str] | None:

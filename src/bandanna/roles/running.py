@@ -76,6 +76,7 @@ class Running:
         self._task, self._folder, self._database, self._host = task, folder, database, host
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         self.logs: dict[str, Path] = {}
+        self._said: dict[str, int] = {}  # bytes that earlier processes have logged
 
     def start(self, role: str) -> None:
         """A process for a role; its log goes to a file beside its database."""
@@ -83,26 +84,22 @@ class Running:
             return
         where = self._database or str(self._folder / f"{role}.db")
         log = self.logs[role] = self._folder / f"{role}.log"
+        self._said[role] = log.stat().st_size if log.exists() else 0
         command = [sys.executable, "-m", "bandanna", "serve", role, "--task", str(self._folder), "--db", where]
         with log.open("ab") as out:
             self.processes[role] = subprocess.Popen([*command, "--host", self._host], stdout=out, stderr=out)
 
     def wait(self, role: str, seconds: float = _BEGIN) -> None:
-        """Until it answers."""
-        import httpx
-
+        """Until its own process says that it is ready: somebody else may be listening at its address."""
         end = time.monotonic() + seconds
-        url = f"http://{self._host}:{port_of(self._task, role)}/healthz"
         while time.monotonic() < end:
-            if self.processes[role].poll() is not None:
-                told = self.logs[role].read_text().strip().splitlines()[-1:]
-                raise BandannaError(f"the {role} has ended: {' '.join(told)[:300]}")
-            try:
-                httpx.get(url, timeout=1.0, trust_env=False)
+            told = self.logs[role].read_bytes()[self._said[role] :].decode(errors="replace")
+            if '"event":"ready"' in told:
                 return
-            except httpx.HTTPError:
-                time.sleep(0.05)
-        raise BandannaError(f"the {role} does not answer at {url}")
+            if self.processes[role].poll() is not None:
+                raise BandannaError(f"the {role} has ended: {' '.join(told.strip().splitlines()[-1:])[:300]}")
+            time.sleep(0.05)
+        raise BandannaError(f"the {role} is not ready after {seconds:g} seconds: see {self.logs[role]}")
 
     def begin(self) -> None:
         """All of them, and until they answer; if one does not, none is left behind."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from typing import Any
+from urllib.parse import urlsplit
 
 from bandanna.agent.arms import FixedArms, features_of, fixed_arms
 from bandanna.agent.releases import affordable
@@ -112,4 +113,17 @@ def urls_of(want: Wanted, mixers: int) -> dict[str, str]:
     for role in want.urls:
         if role not in ("registrar", *roles):
             raise InvalidArgument(f"roles.{role}", want.urls[role], f"left out: with {mixers} mixers there is none")
-    return {role: want.urls.get(role, default_url(role)) for role in ("registrar", *roles)}
+    urls = {role: want.urls.get(role, default_url(role)) for role in ("registrar", *roles)}
+    for role, url in urls.items():
+        if want.urls and role not in want.urls and not all(map(_local, want.urls.values())):
+            raise InvalidArgument(f"roles.{role}", None, "its address: other roles are not on this machine")
+        same = next(
+            (each for each, other in urls.items() if each != role and other.rstrip("/") == url.rstrip("/")), None
+        )
+        if same is not None:
+            raise InvalidArgument(f"roles.{role}", url, f"an address of its own: it is that of the {same}")
+    return urls
+
+
+def _local(url: str) -> bool:
+    return (urlsplit(url).hostname or "") in ("127.0.0.1", "localhost", "::1")

@@ -6,6 +6,7 @@ the deployment must learn what the simulator learns, bit for bit; else every use
 
 from __future__ import annotations
 
+import secrets
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -82,6 +83,7 @@ class Crowd:
         self.account = Account()
         self._pool = ThreadPoolExecutor(max_workers=concurrency)
         self._view: View | None = None
+        self._session = f"user {secrets.token_hex(4)}"  # other people than those of an earlier crowd
         self._numbered = 0
 
     @property
@@ -181,7 +183,7 @@ class Crowd:
         return Reporter(self.task, batch, key_id=number, seal_key=key)
 
     def _tickets(self, batch: Batch) -> list[Ticket]:
-        names = [f"user {self._numbered + number}" for number in range(batch.slots)]
+        names = [f"{self._session} {self._numbered + number}" for number in range(batch.slots)]
         self._numbered += batch.slots
         made: list[Ticket] = []
         for begin in range(0, batch.slots, 500):
