@@ -105,7 +105,7 @@ def test_with_secure_noise_the_regret_agrees_in_law(tmp_path: Path) -> None:
     rounds, regrets = 400, []
     from .inside import Inside
 
-    for seed in range(24):
+    for seed in range(12):
         folder = tmp_path / str(seed)
         folder.mkdir()
         task, secrets = a_task(policy, seed=None)
@@ -113,6 +113,6 @@ def test_with_secure_noise_the_regret_agrees_in_law(tmp_path: Path) -> None:
         crowd.run()
         regrets.append(crowd.regret)
     simulated_ = bd.simulate(policy, env, n_seeds=400, seed=0, path="law").regret[:, -1]
-    error = np.hypot(np.std(regrets) / np.sqrt(24), np.std(simulated_) / 20)
+    error = np.hypot(np.std(regrets) / np.sqrt(12), np.std(simulated_) / 20)
     assert abs(np.mean(regrets) - np.mean(simulated_)) < 3.3 * error
     assert isinstance(crowd.seed, Seed)
