@@ -275,14 +275,14 @@ def test_what_a_file_says_is_in_the_document() -> None:
     chosen = {"participations": 3, "grace": "2 min", "max_age": 0}
     arms, schema = {"features": {"z": [1.0, 0.5], "a": [0.0, 1]}}, {"size": [0, 2.5], "age": [18, 80]}
     tables = {"rules": chosen, "arms": arms, "schema": schema, "test": {"seed": 7, "close": "answered"}}
-    task, _ = create(file(**tables, roles={"analyzer": "https://a.example/b/"}), expect=False)
+    task, _ = create(file(**tables, roles={"analyzer": "http://localhost:80/b/"}), expect=False)
     assert task.policy.privacy.participations == 3
     assert (task.content["grace"], task.content["max_age"], task.content["close"]) == (120.0, 0, "answered")
     assert task.content["schema"] == {"names": ["size", "age"], "ranges": schema}
     assert task.arms is not None
     assert (task.arms.ids, task.arms.features.tolist()) == (("z", "a"), [[1.0, 0.5], [0.0, 1.0]])
     assert (task.seed, task.content["test"]) == (7, True)
-    assert (task.url("analyzer"), task.url("registrar")) == ("https://a.example/b", "http://127.0.0.1:8700")
+    assert (task.url("analyzer"), task.url("registrar")) == ("http://localhost:80/b", "http://127.0.0.1:8700")
     named, _ = create({**of("DP-SE"), "arms": {"names": ["x", "y", "z"]}}, expect=False)
     assert named.arms is not None
     assert named.arms.ids == ("x", "y", "z")

@@ -93,10 +93,10 @@ def test_the_network_sees_what_is_not_encrypted() -> None:
     """Reports by http are said to be hidden, or those by https to be open; or other addresses than the collector's."""
     _, open_ = made("LinTS-LDP")
     assert "http is not encrypted" in open_["network"].left
-    task, closed = made("LinTS-LDP", roles={"analyzer": "https://a.example"})
+    task, closed = made("LinTS-LDP", roles={"analyzer": "https://a.example", "registrar": "https://r.example"})
     assert "the connection is encrypted" in closed["network"].left
     assert notes(task) == []
-    elsewhere, _ = made("LinTS-LDP", roles={"analyzer": "http://a.example"})
+    elsewhere, _ = made("LinTS-LDP", roles={"analyzer": "http://a.example", "registrar": "https://r.example"})
     assert "Not encrypted on the way to: analyzer." in " ".join(notes(elsewhere))
 
 
