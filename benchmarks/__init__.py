@@ -1,14 +1,17 @@
 """What we promise about speed, as ratios of two things measured in one run on one machine.
 
 A benchmark is a file in this folder with a function `measure() -> list[Ratio]`; `python -m benchmarks` finds and runs
-all of them, or those that are named: `python -m benchmarks imports`.
+all of them, or those that are named: `python -m benchmarks imports`. What a user can run, every algorithm beside its
+floors and other libraries, is `bandanna bench`; here is what needs the repository, and what we promise.
+
+Times are CPU times, by `timed`. Where a benchmark is about waiting - `deployed` - it says so.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from dataclasses import dataclass
+
+from bandanna.bench.clock import timed as timed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,13 +33,3 @@ class Ratio:
     def kept(self) -> bool:
         """Whether the promise holds on this machine."""
         return self.promise is None or self.ours <= self.promise
-
-
-def timed(work: Callable[[], object]) -> float:
-    """CPU seconds of the fastest of three runs, on one thread: others on the machine disturb it little."""
-    seconds = []
-    for _ in range(3):
-        begin = time.process_time()
-        work()
-        seconds.append(time.process_time() - begin)
-    return min(seconds)

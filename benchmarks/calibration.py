@@ -7,8 +7,8 @@ For every protocol three rows, each the slowest over the `SETTINGS` below:
               2 s for shuffle_gaussian, whose check for returning users is a composition)
     stated    the guarantee of what was calibrated, in an interpreter that has not computed it before (promise: 2 s)
 
-Every time is that of a fresh interpreter with `bandanna` imported. Beside it, `A @ A`: the product of two matrices of
-1000 x 1000 doubles, measured in the same interpreters. `python -m benchmarks.calibration` prints every setting.
+Every time is CPU time of a fresh interpreter with `bandanna` imported. Beside it, `A @ A`: the product of two matrices
+of 1000 x 1000 doubles, measured in the same interpreters. `python -m benchmarks.calibration` prints every setting.
 """
 
 from __future__ import annotations
@@ -68,20 +68,20 @@ if name == "central_continual":
     arguments["horizon"] = given["horizon"]
 square = np.random.default_rng(0).normal(size=(1000, 1000))
 square @ square
-start = time.perf_counter()
+start = time.process_time()
 square @ square
-product = time.perf_counter() - start
-start = time.perf_counter()
+product = time.process_time() - start
+start = time.process_time()
 protocol = kinds[name].calibrate(**arguments)
-calibrate = time.perf_counter() - start
-start = time.perf_counter()
+calibrate = time.process_time() - start
+start = time.process_time()
 protocol.guarantee
-print(json.dumps({"product": product, "calibrate": calibrate, "state": time.perf_counter() - start}))
+print(json.dumps({"product": product, "calibrate": calibrate, "state": time.process_time() - start}))
 """
 
 
 def seconds(protocol: str, setting: Setting, cache: str) -> dict[str, float]:
-    """Times of one fresh interpreter with this cache directory."""
+    """CPU times of one fresh interpreter with this cache directory."""
     command = [sys.executable, "-c", CHILD, protocol, json.dumps(asdict(setting))]
     environment = {**os.environ, "BANDANNA_CACHE": cache}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)

@@ -1,4 +1,4 @@
-"""How long `import bandanna` takes in a fresh interpreter, beside `import numpy`."""
+"""How much CPU time `import bandanna` takes in a fresh interpreter, beside `import numpy`."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import sys
 from benchmarks import Ratio
 
 RUNS = 7
-CODE = "import time; start = time.perf_counter(); import {module}; print(time.perf_counter() - start)"
+CODE = "import time; start = time.process_time(); import {module}; print(time.process_time() - start)"
 
 
 def seconds(module: str) -> float:
-    """Time of one import in an interpreter of its own, without the interpreter's start."""
+    """CPU time of one import in an interpreter of its own, without the interpreter's start."""
     command = [sys.executable, "-c", CODE.format(module=module)]
     return float(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
 

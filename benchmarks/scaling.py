@@ -8,49 +8,23 @@ features; it is a small part of a round as long as there are more arms than feat
 
 from __future__ import annotations
 
-import time
-from dataclasses import dataclass, replace
-
-import numpy as np
-
-from bandanna.environments import LinearContextual
-from bandanna.policies.linear.linucb import LinUCB
-from bandanna.protocols.trust import Privacy, central, shuffle
-from bandanna.simulation.engine import simulate
+from bandanna.bench.clock import exponent
+from bandanna.bench.problems import Problem
+from bandanna.bench.simulations import seconds as seconds_of
 from benchmarks import Ratio
 
 BUDGET = {"epsilon": 1.0, "delta": 1e-5}
 SLACK = 1.3  # what other work on the machine may add
 
 
-@dataclass(frozen=True, kw_only=True)
-class Problem:
-    """One simulation."""
-
-    privacy: Privacy
-    batch: int
-    fixed: bool
-    rounds: int
-    arms: int = 50
-    seeds: int = 10
-    dim: int = 5
-
-    def seconds(self) -> float:
-        """CPU seconds of the fastest of three runs; calibration is measured elsewhere."""
-        policy = LinUCB(dim=self.dim, horizon=self.rounds, privacy=self.privacy, batch=self.batch)
-        _ = policy.radii, policy.guarantee
-        env, runs = LinearContextual(dim=self.dim, n_arms=self.arms, fixed=self.fixed), []
-        for _ in range(3):
-            begin = time.process_time()
-            simulate(policy, env, n_seeds=self.seeds)
-            runs.append(time.process_time() - begin)
-        return min(runs)
+def _problem(name: str, world: str, rounds: int, **batch: int) -> Problem:
+    return Problem(name=name, world=world, rounds=rounds, seeds=10, arms=50, dim=5, options={**BUDGET, **batch})
 
 
 KINDS = {
-    "fixed, central": Problem(privacy=central(**BUDGET), batch=1, fixed=True, rounds=500),
-    "fixed, shuffle": Problem(privacy=shuffle(**BUDGET), batch=20, fixed=True, rounds=4000),
-    "fresh, shuffle": Problem(privacy=shuffle(**BUDGET), batch=200, fixed=False, rounds=1000),
+    "fixed, central": _problem("LinUCB-JDP", "fixed", 500),
+    "fixed, shuffle": _problem("LinUCB-SDP-Vec", "fixed", 4000, batch=20),
+    "fresh, shuffle": _problem("LinUCB-SDP-Vec", "fresh", 1000, batch=200),
 }
 SIZES = {  # what grows, through which sizes, to which power the time may grow
     "rounds": (lambda base: [base.rounds * 2**i for i in range(4)], 1),
@@ -66,10 +40,9 @@ def measure() -> list[Ratio]:
     for kind, base in KINDS.items():
         for name, (sizes_of, power) in SIZES.items():
             sizes = sizes_of(base)
-            seconds = [replace(base, **{name: size}).seconds() for size in sizes]
-            exponent = np.polyfit(np.log(sizes), np.log(seconds), 1)[0]
+            seconds = [seconds_of(base.at(name, size), 3) for size in sizes]
             promise = SLACK * seconds[0] * (sizes[-1] / sizes[0]) ** power
-            what = f"{kind}: {name}^{exponent:.2f}, to {sizes[-1]}"
+            what = f"{kind}: {name}^{exponent(sizes, seconds):.2f}, to {sizes[-1]}"
             ratios.append(
                 Ratio(what=what, ours=seconds[-1], beside=f"{sizes[0]} {name}", theirs=seconds[0], promise=promise)
             )

@@ -11,7 +11,9 @@ import math
 import numpy as np
 
 from bandanna.accounting.factorisation import BLT
-from bandanna.core.streams import Streams
+from bandanna.bench.floors import drawing
+from bandanna.bench.problems import Problem
+from bandanna.bench.simulations import seconds
 from bandanna.environments import LinearContextual
 from bandanna.policies.linear.linucb import LinUCB
 from bandanna.protocols.base import BatchProtocol, Floats
@@ -102,18 +104,11 @@ def fixed(name: str, privacy: Privacy, batch: int) -> Ratio:
 
 def fresh() -> Ratio:
     """Fresh contexts: ours beside drawing contexts and rewards alone."""
-    env = LinearContextual(dim=DIM, n_arms=ARMS)
-    policy = LinUCB(dim=DIM, horizon=ROUNDS, privacy=shuffle(**BUDGET), batch=200)
-    _ = policy.radii, policy.guarantee
-
-    def draw() -> None:
-        world = env.begin(Streams(range(SEEDS)))
-        for start in range(0, ROUNDS, 200):
-            means = world.means(world.contexts(start, 200))
-            world.rewards(means[..., 0])
-
-    theirs = timed(draw)
-    ours = timed(lambda: simulate(policy, env, n_seeds=SEEDS))
+    problem = Problem(
+        name="LinUCB-SDP-Vec", world="fresh", rounds=ROUNDS, seeds=SEEDS, arms=ARMS, dim=DIM, options=BUDGET
+    )
+    theirs = drawing(problem, 3) * SEEDS * ROUNDS
+    ours = seconds(problem, 3)
     return Ratio(what="fresh, shuffle", ours=ours, beside="drawing alone", theirs=theirs, promise=2.5 * theirs)
 
 

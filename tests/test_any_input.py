@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import bandanna as bd
 from bandanna import environments
 from bandanna.accounting.factorisation import factorise
 from bandanna.experiments import plan
+from bandanna.experiments.executors import Here
 from bandanna.protocols.opening import open_local
 
 from .hostile import FIXED, VALUES, answers_or_refuses
@@ -77,6 +79,16 @@ _finite = {"n_arms": 3, "horizon": 50}
 _linear = {"dim": 2, "horizon": 50}
 _glm = {**_linear, "link": "logistic", "parameter_bound": 1.0}
 _arms = {"dim": 2, "n_arms": 3}
+_experiment: dict[str, Any] = {
+    "title": "small",
+    "horizon": 5,
+    "seeds": 1,
+    "seed": 0,
+    "path": "law",
+    "checkpoints": 2,
+    "environment": {"name": "FiniteArms", "means": [0.2, 0.8]},
+    "algorithm": [{"name": "UCB1"}],
+}
 
 CASES: dict[str, Case] = {
     "ApproxDP": (bd.ApproxDP, B),
@@ -86,6 +98,7 @@ CASES: dict[str, Case] = {
     "Ball": (bd.Ball, {"dim": 3, "bound": 1.0}),
     "Box": (bd.Box, {"dim": 3, "low": 0.0, "high": 1.0}),
     "LinearReport": (bd.LinearReport, {"features": 3, "reward_bound": 1.0}),
+    "Weights": (bd.Weights, {"bound": 2.0, "targets": 2, "moments": True, "exclusive": False}),
     "SymmetricMatrix": (bd.SymmetricMatrix, {"size": 3, "bound": 1.0}),
     "Domain.admit": (BALL.admit, {"values": ROWS, "clip": True}),
     "LinearReport.statistic": (bd.LinearReport(features=3).statistic, {"features": ROWS, "rewards": np.zeros(4)}),
@@ -225,6 +238,11 @@ CASES: dict[str, Case] = {
             "horizon": 10,
         },
     ),
+    "Experiment": (lambda **document: bd.Experiment.from_dict(document), _experiment),
+    "run": (
+        partial(bd.run, executor=Here()),  # of processes each would take seconds
+        {"experiment": _experiment, "jobs": 1, "scheduler": None, "resume": False},
+    ),
     "plan": (
         bd.plan,
         {**_arms, **B, "users": 20, "trust": "none", "n_seeds": 2, "seed": 0, "fixed": False, "search": True},
@@ -342,8 +360,9 @@ def test_every_public_name_is_here() -> None:
     bases = {"BandannaError", "Domain", "NoiseSource", "LedgerStore", "Policy"}  # nothing to call
     parts = {"Ask", "Assigned", "Choice", "Frozen", "Played", "Until"}  # of a policy: code, not input
     simple = {"Bits", "MemoryStore", "SecureNoise", "none"}  # without arguments
-    made = {"Decision", "Estimate", "Guarantee", "LedgerView", "Statistic"}  # by the library
+    made = {"Decision", "Estimate", "Guarantee", "LedgerView", "Replay", "Results", "Statistic"}  # by the library
     elsewhere = {"Accountant", "ExplicitPolicy"}  # of events and tables that are checked when they are made
+    elsewhere |= {"Log", "replay"}  # of frames, which tests/logs holds to the law
     callables = {name for name in bd.__all__ if callable(getattr(bd, name))}
     assert callables - held <= bases | parts | simple | made | elsewhere
 

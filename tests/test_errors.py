@@ -13,13 +13,14 @@ from bandanna.errors import (
     BandannaError,
     ClippingWarning,
     CommunicationWarning,
+    FeatureWarning,
     InvalidArgument,
     MissingExtra,
     SlowReleaseWarning,
 )
 
 FAMILY = [kind for _, kind in inspect.getmembers(errors, inspect.isclass) if issubclass(kind, Exception)]
-WARNINGS = ClippingWarning, CommunicationWarning, SlowReleaseWarning
+WARNINGS = ClippingWarning, CommunicationWarning, FeatureWarning, SlowReleaseWarning
 ARGUMENT = [kind for kind in FAMILY if issubclass(kind, InvalidArgument)]
 
 

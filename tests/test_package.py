@@ -21,6 +21,14 @@ def test_import_is_light() -> None:
     assert done.stdout.split() == []
 
 
+def test_policies_load_what_they_need() -> None:
+    """Every process of the command line and of a deployment loads statistics and optimisers of scipy, for a second."""
+    slow = ("scipy.stats", "scipy.optimize", "scipy.signal")
+    code = f"import sys, bandanna.policies.catalogue; print(*[name for name in {slow} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == []
+
+
 def test_version_is_the_installed_one() -> None:
     """`bandanna.__version__` and the version that pip shows differ."""
     assert bandanna.__version__ == importlib.metadata.version("bandanna")

@@ -21,11 +21,15 @@ _NAMES = {  # where public names are at home
     "core.estimate": "Estimate",
     "core.report": "LinearReport",
     "core.shapes": "Bits SymmetricMatrix",
+    "core.weights": "Weights",
     "counters": "ContinualSum",
     "device.choice": "Choice",
     "errors": "BandannaError",
+    "experiments.experiment": "Experiment",
     "experiments.plan": "plan",
+    "experiments.running": "Results run",
     "figures.regret": "plot_regret",
+    "logs": "Log Replay replay",
     "mechanisms.sources": "FastNoise NoiseSource SecureNoise",
     "policies.arms.gope": "GOPE",
     "policies.arms.ldp_ucb": "LDPUCB",
@@ -54,8 +58,8 @@ _NAMES = {  # where public names are at home
     "simulation.result": "Result",
 }
 _FOLDERS = (
-    "accounting agent core counters design device environments errors experiments figures glm mechanisms policies "
-    "protocols simulation theory"
+    "accounting agent audit bench core counters datasets design device environments errors experiments features "
+    "figures glm logs mechanisms ope policies protocols simulation theory"
 )
 _HOMES = {name: f"bandanna.{place}" for place, names in _NAMES.items() for name in names.split()}
 
@@ -64,15 +68,21 @@ __all__ = sorted(["__version__", *_HOMES, *_FOLDERS.split()])
 if TYPE_CHECKING:
     from bandanna import accounting as accounting
     from bandanna import agent as agent
+    from bandanna import audit as audit
+    from bandanna import bench as bench
     from bandanna import core as core
     from bandanna import counters as counters
+    from bandanna import datasets as datasets
     from bandanna import design as design
     from bandanna import environments as environments
     from bandanna import errors as errors
     from bandanna import experiments as experiments
+    from bandanna import features as features
     from bandanna import figures as figures
     from bandanna import glm as glm
+    from bandanna import logs as logs
     from bandanna import mechanisms as mechanisms
+    from bandanna import ope as ope
     from bandanna import policies as policies
     from bandanna import protocols as protocols
     from bandanna import simulation as simulation
@@ -99,11 +109,18 @@ if TYPE_CHECKING:
     from bandanna.core.report import LinearReport as LinearReport
     from bandanna.core.shapes import Bits as Bits
     from bandanna.core.shapes import SymmetricMatrix as SymmetricMatrix
+    from bandanna.core.weights import Weights as Weights
     from bandanna.counters import ContinualSum as ContinualSum
     from bandanna.device.choice import Choice as Choice
     from bandanna.errors import BandannaError as BandannaError
+    from bandanna.experiments.experiment import Experiment as Experiment
     from bandanna.experiments.plan import plan as plan
+    from bandanna.experiments.running import Results as Results
+    from bandanna.experiments.running import run as run
     from bandanna.figures.regret import plot_regret as plot_regret
+    from bandanna.logs import Log as Log
+    from bandanna.logs import Replay as Replay
+    from bandanna.logs import replay as replay
     from bandanna.mechanisms.sources import FastNoise as FastNoise
     from bandanna.mechanisms.sources import NoiseSource as NoiseSource
     from bandanna.mechanisms.sources import SecureNoise as SecureNoise

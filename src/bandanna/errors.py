@@ -107,6 +107,10 @@ class ClippingWarning(UserWarning):
         )
 
 
+class FeatureWarning(UserWarning):
+    """Most records were not as a map of features expects them: clipped, unknown or missing."""
+
+
 class SlowReleaseWarning(UserWarning):
     """A release is estimated to take more than a second, during which an agent answers nobody."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import mpmath
 import numpy as np
 import pytest
 from dp_accounting.rdp import rdp_privacy_accountant as rdp
@@ -53,12 +54,47 @@ def test_pure_to_renyi_is_randomized_response(epsilon: float, alpha: float) -> N
 
 @pytest.mark.parametrize("epsilon", [0.01, 0.5, 3.0, 10.0])
 def test_pure_to_concentrated(epsilon: float) -> None:
-    """The zCDP of a pure budget is below the Renyi divergence of randomized response at some order."""
+    """The zCDP of a pure budget is below the divergence of randomized response at some order, or above all of them."""
     rho = PureDP(epsilon=epsilon).to_zcdp().rho
-    assert rho == pytest.approx(epsilon**2 / 2)
     p, q = responses(epsilon)
     for alpha in (1.001, 1.5, 3.0, 20.0):
         assert renyi(p, q, alpha) <= rho * alpha * (1 + 1e-9)
+    relative_entropy = float(np.sum(p * np.log(p / q)))  # alpha -> 1: that order needs all of it
+    assert rho == pytest.approx(relative_entropy, rel=1e-9)
+    assert rho < epsilon**2 / 2
+    p, q = responses(epsilon / 0.8)
+    assert float(np.sum(p * np.log(p / q))) > rho  # 20 % less noise is noticed
+
+
+@given(st.floats(1e-3, 12.0), st.integers(2, 6), st.integers(0, 2**32 - 1))
+def test_no_pure_pair_has_more_concentrated_price(epsilon: float, outcomes: int, seed: int) -> None:
+    """Some pair of laws with ratios within e^epsilon has a Renyi divergence above alpha epsilon tanh(epsilon/2)."""
+    rng = np.random.default_rng(seed)
+    q = rng.dirichlet(np.full(outcomes, 0.5)) + 1e-9
+    odds = np.exp(epsilon * rng.choice([0.0, 1.0, rng.random()], outcomes))  # within a factor e^epsilon of each other
+    p, q = q * odds / np.sum(q * odds), q / np.sum(q)
+    assert np.max(np.abs(np.log(p / q))) <= epsilon * (1 + 1e-9)
+    rho = PureDP(epsilon=epsilon).to_zcdp().rho
+    for alpha in (1.0 + 1e-3, 1.3, 2.0, 6.0):
+        assert renyi(p, q, alpha) <= rho * alpha * (1 + 1e-9) + 1e-12
+
+
+def test_the_concentrated_price_is_rounded_up() -> None:
+    """Rounding takes the zCDP of a pure release below its exact value, of 50 digits, or adds more than 1e-14 to it."""
+    with mpmath.workdps(50):
+        for epsilon in np.geomspace(1e-6, 300.0, 200).tolist():
+            exact = mpmath.mpf(epsilon) * mpmath.tanh(mpmath.mpf(epsilon) / 2)
+            stated = mpmath.mpf(PureDP(epsilon=epsilon).to_zcdp().rho)
+            assert exact <= stated <= exact * (1 + mpmath.mpf(10) ** -14)
+
+
+@pytest.mark.parametrize("rho", [1e-9, 0.1, 0.5, 2.0, 4.0, 60.0])
+def test_concentrated_to_pure_is_the_inverse(rho: float) -> None:
+    """The pure releases that a zCDP budget pays for cost more than it, or could have cost more."""
+    epsilon = ZCDP(rho=rho).pure()
+    assert PureDP(epsilon=epsilon).to_zcdp().rho <= rho
+    assert PureDP(epsilon=epsilon * (1 + 1e-9)).to_zcdp().rho > rho
+    assert math.isinf(ZCDP(rho=math.inf).pure())
 
 
 @given(st.floats(1e-3, 20.0), st.floats(0.0, 0.999))

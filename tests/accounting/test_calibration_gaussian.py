@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import optimize
 
 from bandanna.accounting import accountant, gdp
 from bandanna.accounting.budgets import ZCDP, ApproxDP, Budget, PureDP, RenyiDP
@@ -87,7 +88,8 @@ def test_continual_noise_is_least(name: str, participations: int) -> None:
     std = continual_std(
         factorisation=factors, sensitivity=DELTA_2, dim=20, budget=budget, participations=participations
     )
-    change = participations * DELTA_2 * factors.sensitivity()
+    change = DELTA_2 * factors.sensitivity(participations)
+    apart = participations * DELTA_2 * factors.sensitivity()
     assert change / budget.mu() <= std <= change / budget.mu() * (1 + 2e-4)
 
     def event(std: float) -> Event:
@@ -97,7 +99,7 @@ def test_continual_noise_is_least(name: str, participations: int) -> None:
             sensitivity=DELTA_2,
             participations=participations,
             dim=20,
-            grid=fine_grid(std, change, 20 * factors.releases(participations)),
+            grid=fine_grid(std, apart, 20 * factors.releases(participations)),
         )
 
     assert accountant.satisfies(event(std), budget)
@@ -113,6 +115,11 @@ def test_prefix_noise_of_the_tree() -> None:
         assert std * tree.error() == pytest.approx(stated, rel=2e-3)
 
 
+def affordable(rho: float) -> float:
+    """epsilon of randomized response whose relative entropy is rho."""
+    return float(optimize.brentq(lambda e: e * (math.exp(e) - 1) / (math.exp(e) + 1) - rho, 1e-9, 100.0, xtol=1e-13))
+
+
 @pytest.mark.parametrize("participations", [1, 4])
 @pytest.mark.parametrize("dim", [1, 7])
 def test_laplace_noise_is_least(dim: int, participations: int) -> None:
@@ -121,7 +128,7 @@ def test_laplace_noise_is_least(dim: int, participations: int) -> None:
         (PureDP(epsilon=0.7), participations / 0.7),
         (ApproxDP(epsilon=0.7, delta=0.0), participations / 0.7),
         (ApproxDP(epsilon=0.7, delta=1e-5), participations / 0.7),
-        (ZCDP(rho=0.1), math.sqrt(participations / 0.2)),
+        *((ZCDP(rho=rho), 1 / affordable(rho / participations)) for rho in (0.1, 20.0)),
     ]
     for budget, ideal in cases:
         scale = laplace_scale(sensitivity=3.0, dim=dim, budget=budget, participations=participations)

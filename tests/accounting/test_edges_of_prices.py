@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from dp_accounting.pld import privacy_loss_distribution as pld
-from scipy import special
+from scipy import optimize, special
 
 from bandanna.accounting import accountant, amplification, events, gdp, lattice, loss, parallel
 from bandanna.accounting.budgets import ZCDP, ApproxDP, Budget, PureDP, RenyiDP
@@ -128,6 +128,12 @@ SHUFFLED = events.ShuffledGaussianEvent(std=2.0, sensitivity=1.0, users=2000)
 LAPLACE = events.LaplaceEvent(scale=20.0, sensitivity=1.0)
 
 
+def moved(users: int, local: float) -> float:
+    """By how many delta0 a shuffle is moved: the person by 1/(1 + e^eps0), all others by e^-eps0 (1 + that)."""
+    person = 1 / (1 + math.exp(local))
+    return person + (users - 1) * math.exp(-local) * (1 + person)
+
+
 def test_reports_with_a_tail_are_not_concentrated() -> None:
     """A release that is Gaussian only up to a tail has a finite rho."""
     tailed = replace(SHUFFLED, tail=1e-40)
@@ -146,9 +152,10 @@ def test_tails_of_composed_reports_cost_their_local_epsilon(times: int) -> None:
         loss.composed_delta(Counter({LAPLACE: 1, event: times}), epsilon, spend)
         for event in (replace(SHUFFLED, tail=tail), SHUFFLED)
     )
-    local = gdp.epsilon(spend / (times + 1) / (1.5 * n), 0.5)  # eps0
+    beyond = spend / (times + 1)  # what eps0 leaves
+    local = optimize.brentq(lambda e: math.log(moved(n, e) * float(gdp.delta(e, 0.5)) / beyond), 0.1, 10.0, xtol=1e-12)
     delta0 = (1 + math.exp(local)) * tail
-    exact = times * n * (1 + math.exp(-local) / 2) * delta0 * (1 + math.exp(epsilon))
+    exact = times * moved(n, local) * delta0 * (1 + math.exp(epsilon))
     assert with_tail - without == pytest.approx(exact, rel=1e-3)
 
 
@@ -163,7 +170,7 @@ def test_tails_of_shuffled_batches_cost_their_local_epsilon(times: int) -> None:
     local = gdp.epsilon(without / (n * times), 0.5)  # no smaller eps0 can have led to `without`
     delta0 = (1 + math.exp(local)) * tail
     assert with_tail < 1
-    assert with_tail - without >= times * n * (1 + math.exp(-local) / 2) * delta0 * (1 + math.exp(epsilon))
+    assert with_tail - without >= times * moved(n, local) * delta0 * (1 + math.exp(epsilon))
 
 
 def clones_beside_laplace(local: float, epsilon: float, times: int) -> tuple[float, float]:
@@ -175,7 +182,7 @@ def clones_beside_laplace(local: float, epsilon: float, times: int) -> tuple[flo
     # delta_G(eps0; mu) = Phi(mu/2 - eps0/mu) - e^eps0 Phi(-mu/2 - eps0/mu)
     mu = SHUFFLED.sensitivity / SHUFFLED.std
     delta0 = special.ndtr(mu / 2 - local / mu) - math.exp(local) * special.ndtr(-mu / 2 - local / mu)
-    beyond = times * SHUFFLED.users * (1 + math.exp(-local) / 2) * delta0 * (1 + math.exp(epsilon))
+    beyond = times * moved(SHUFFLED.users, local) * delta0 * (1 + math.exp(epsilon))
     return float(total.get_delta_for_epsilon(epsilon)), float(beyond)
 
 

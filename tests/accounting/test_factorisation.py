@@ -115,6 +115,66 @@ def test_table(horizon: int) -> None:
     assert min(found) >= bound
 
 
+@pytest.mark.parametrize("horizon", [1, 2, 5, 8, 11, 13])
+@pytest.mark.parametrize("name", ["tree", "honaker", "blt"])
+def test_sums_of_columns(name: str, horizon: int) -> None:
+    """Some choice of M elements and signs moves C x by more than is stated, or no choice moves it that far."""
+    factorisation = factorise(name, horizon=horizon, buffers=3)
+    c, _ = explicit(factorisation)
+    for count in range(1, horizon + 1):
+        worst = max(
+            float(np.linalg.norm(c[:, list(chosen)].sum(axis=1)))
+            for chosen in itertools.combinations(range(horizon), count)
+        )
+        assert factorisation.sensitivity(count) == pytest.approx(worst, rel=1e-10)
+    assert factorisation.sensitivity(horizon + 3) == pytest.approx(factorisation.sensitivity(horizon), rel=1e-12)
+    for signs in itertools.product((-1.0, 0.0, 1.0), repeat=min(horizon, 7)):
+        moved = np.linalg.norm(c[:, : len(signs)] @ signs)
+        assert moved <= factorisation.sensitivity(max(1, np.count_nonzero(signs))) * (1 + 1e-12)
+
+
+@given(
+    st.lists(st.floats(0.0, 1.0), min_size=2, max_size=8).map(lambda values: sorted(set(values), reverse=True)),
+    st.integers(1, 60),
+    st.integers(1, 60),
+)
+def test_sums_of_columns_of_any_blt(mixed: list[float], horizon: int, count: int) -> None:
+    """Of some BLT the first columns are not the worst, or their sum is not what an explicit matrix says."""
+    pairs = len(mixed) // 2
+    gaps = [upper - lower for upper, lower in itertools.pairwise(mixed)]
+    if min(gaps, default=1.0) < 1e-3:
+        return  # explicit matrices lose digits where poles meet
+    blt = BLT(horizon=horizon, theta=tuple(mixed[0 : 2 * pairs : 2]), theta_hat=tuple(mixed[1 : 2 * pairs : 2]))
+    c, _ = explicit(blt)
+    assert np.all(np.diff(c[:, 0]) <= 1e-9)
+    first = float(np.linalg.norm(c[:, :count].sum(axis=1)))
+    assert blt.sensitivity(count) == pytest.approx(first, rel=1e-7)
+    assert first <= count * blt.sensitivity() * (1 + 1e-7)
+    chosen = np.random.default_rng(horizon * 61 + count).permutation(horizon)[:count]
+    assert np.linalg.norm(c[:, chosen].sum(axis=1)) <= first * (1 + 1e-9)
+
+
+def test_very_many_participations_are_grouped_from_above() -> None:
+    """Grouped rows understate the sum of many columns, or overstate it by more than a part in a thousand."""
+    blt = BLT.optimal(horizon=20_000)
+    column = toeplitz_column(blt)
+    total = np.cumsum(column)
+    for count in (4_097, 10_000, 20_000):
+        rows = total - np.concatenate([np.zeros(count), total[: 20_000 - count]])
+        exact = float(np.linalg.norm(rows))
+        assert exact * (1 - 1e-9) <= blt.sensitivity(count) <= exact * 1.001
+
+
+def toeplitz_column(blt: BLT) -> np.ndarray:
+    """c_0, c_1, ... by the recursion of a stream that is 1 once."""
+    state, column = np.zeros(blt.buffers), []
+    for step in range(blt.horizon):
+        x = float(step == 0)
+        column.append(x + float(blt.weights @ state))
+        state = np.asarray(blt.theta) * state + x
+    return np.array(column)
+
+
 def test_known_parameters() -> None:
     """The published parameters for T = 20000 would not have the published sensitivity and error."""
     blt = BLT(

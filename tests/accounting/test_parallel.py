@@ -150,7 +150,7 @@ def test_pure_and_concentrated_batches(participations: int) -> None:
     tasks = {"a": batches, "b": Counter({LaplaceEvent(scale=8.0, sensitivity=1.0): 1})}
     dearest = sorted((1 / scale for scale in scales), reverse=True)[:participations]
     pure = sum(dearest) + 1 / 8
-    rho = (sum(x**2 for x in dearest) + 1 / 64) / 2
+    rho = sum(x * (math.exp(x) - 1) / (math.exp(x) + 1) for x in (*dearest, 1 / 8))  # of randomized response
     edges: list[tuple[Budget, Budget]] = [
         (PureDP(epsilon=pure * (1 + 1e-9)), PureDP(epsilon=pure * 0.999)),
         (ApproxDP(epsilon=pure * (1 + 1e-9), delta=0.0), ApproxDP(epsilon=pure * 0.999, delta=0.0)),

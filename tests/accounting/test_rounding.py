@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bandanna.accounting import gdp
@@ -138,3 +138,19 @@ def test_expected_delta_is_a_bound_between_two_certain_ones(
     bound = expected_delta(epsilon, unit, shift, dim)
     assert bound <= float(gdp.delta(epsilon, unit * (shift + math.sqrt(dim)))) * (1 + 1e-12)
     assert bound >= float(gdp.delta(epsilon, unit * shift)) * (1 - 1e-9)
+
+
+@settings(max_examples=30)
+@given(shift=st.floats(0.1, 1e4), dim=st.integers(1, 400), mu=st.floats(1e-4, 3.0), epsilon=st.floats(1e-3, 30.0))
+def test_the_least_of_all_exponents_is_found(shift: float, dim: int, mu: float, epsilon: float) -> None:
+    """The bound is not convex in lambda on its grid: a table of all of them has a smaller one."""
+    unit, mean, width = mu / shift, shift**2 + dim / 4, 2 * shift + math.sqrt(dim)
+    most = (shift + math.sqrt(dim)) ** 2
+    grid = np.linspace(0.0, 1.0, 2001) ** 0.5 * most
+    around = np.linspace(max(mean - 3 * width, 0.0), min(mean + 6 * width, most), 2000)
+    grid = np.unique(np.concatenate([grid, around]))
+    lambdas = np.geomspace(1e-3, 300.0, 300)[:, None] / mean
+    log_c = np.max(gdp.log_delta(epsilon, unit * np.sqrt(grid[1:])) - lambdas * grid[:-1], axis=1)
+    table = np.exp(np.min(log_c + lambdas[:, 0] * mean + lambdas[:, 0] ** 2 * width**2 / 8))
+    worst = float(gdp.delta(epsilon, unit * math.sqrt(most)))
+    assert expected_delta(epsilon, unit, shift, dim) == pytest.approx(min(float(table), worst, 1.0), rel=1e-12)

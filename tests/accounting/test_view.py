@@ -87,3 +87,15 @@ def test_any_ledger_has_a_view(tmp_path: Path) -> None:
     first, second = ledger.view().releases
     assert (first.release.variance, first.batch, second.release, second.batch) == (2.0, "1", None, "2")
     assert ledger.view().spent() == ledger.spent() > 0
+
+
+def test_a_view_says_its_price() -> None:
+    """`print(agent.ledger)` does not say what was spent, of which budget, in how many releases."""
+    agent = bd.Agent(policy=bd.LinTS(dim=2, horizon=40, batch=20, privacy=bd.central(epsilon=1.0, delta=1e-5)))
+    assert "epsilon = 0 at delta = 1e-05 spent in 0 releases" in str(agent.ledger)
+    for _ in range(21):
+        agent.act([[0.5, 0.5], [0.1, 0.2]])
+    assert agent.ledger is not None
+    said = str(agent.ledger)
+    assert "spent in 1 release, by who takes part once; of ApproxDP(epsilon=1.0, delta=1e-05)" in said
+    assert agent.ledger.spent() <= float(said.split()[2]) <= 1.0

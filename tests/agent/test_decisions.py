@@ -330,3 +330,9 @@ def test_repr_shows_nothing_that_is_not_public() -> None:
                 agent.observe(decision.id, 9.0)
     assert repr(quiet) == repr(loud)
     assert loud.late == 8
+
+
+def test_a_decision_is_as_good_as_its_id() -> None:
+    """What `act` returned is not taken for the decision that it is."""
+    agent = bd.Agent(policy=bd.LinUCB(dim=2, horizon=10))
+    assert agent.observe(agent.act(np.eye(2)), 1.0)

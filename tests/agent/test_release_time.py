@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import sys
+from typing import Any
+
+import numpy as np
 import pytest
 
 import bandanna as bd
@@ -36,3 +40,29 @@ def test_the_longest_release_counts() -> None:
     first = bd.LinUCB(dim=2, horizon=100, batch=50, privacy=bd.shuffle(**BUDGET))
     same = bd.Agent(policy=bd.Anytime(first=first)).release_seconds
     assert same == bd.Agent(policy=first).release_seconds
+
+
+@pytest.mark.parametrize("name", ["LinUCB", "LinTS", "LinUCB-JDP"])
+def test_a_decision_costs_the_same_at_any_horizon(name: str) -> None:
+    """What is done for a decision and its release grows with the horizon."""
+    budget: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-5} if name.endswith("JDP") else {}
+
+    def calls(horizon: int) -> int:
+        made = bd.Agent(policy=bd.make(name, dim=2, horizon=horizon, **budget), arms=np.eye(2), test=True, seed=0)
+        count = 0
+
+        def counted(*_: Any) -> None:
+            nonlocal count
+            count += 1
+
+        for _ in range(4):  # what is found out once is known then
+            made.observe(made.act(), 1.0)
+        try:
+            sys.setprofile(counted)
+            for _ in range(8):
+                made.observe(made.act(), 1.0)
+        finally:
+            sys.setprofile(None)
+        return count
+
+    assert calls(10**6) < 1.1 * calls(10**3)

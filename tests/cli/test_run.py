@@ -31,8 +31,8 @@ epsilon = 1.0
 delta = 1e-5
 """
 FIELDS = {
-    "label", "algorithm", "arguments", "trust", "epsilon", "delta", "mean", "stderr", "median", "n_seeds", "horizon",
-    "releases", "clipped", "counts", "repairs", "communication", "bits_per_user", "seconds", "guarantee",
+    "label", "algorithm", "arguments", "varied", "trust", "epsilon", "delta", "mean", "stderr", "median", "n_seeds",
+    "horizon", "releases", "clipped", "counts", "repairs", "communication", "bits_per_user", "seconds", "guarantee",
 }  # fmt: skip
 
 

@@ -4,10 +4,15 @@ A page is a sequence of steps, taken from its fenced blocks in order: a `python`
 page in one namespace; in a `console` block each line that starts with `$ bandanna` is run by a shell, and in a `bash`
 or `sh` block each line that starts with `bandanna`, with or without the `$`. Other commands (make, pip) are not run.
 A block of any language whose title is the name of a file is saved under it, for the steps that follow.
+
+docs/cli.md has all commands: the first example of each is a process of its own there. Others that need no shell are
+run in this process, which has loaded their libraries.
 """
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
 import re
 import shlex
@@ -15,14 +20,20 @@ import subprocess
 import sys
 import textwrap
 import types
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+from bandanna.cli import main
+
 ROOT = Path(__file__).parents[2]
 PAGES = sorted(path for path in [ROOT / "README.md", *ROOT.glob("docs/**/*.md")] if path.is_file())
+LONG = {
+    "docs/papers.md"
+}  # figures of all papers, small ones: what they do is tested by tests/cli/test_paper.py and tests/papers
 
 FENCE = re.compile(
     r"^(?P<indent>[ \t]*)(?P<fence>`{3,}|~{3,})[ \t]*(?P<language>\w+)(?P<info>[^\n`]*)\n"
@@ -31,6 +42,8 @@ FENCE = re.compile(
 )
 COMMAND = {"console": r"\$ (bandanna\b.*)", "bash": r"(?:\$ )?(bandanna\b.*)", "sh": r"(?:\$ )?(bandanna\b.*)"}
 TITLE = re.compile(r'title="([\w-]+\.\w+)"')  # of a file
+ALL = "docs/cli.md"  # has an example of every command
+PLAIN = re.compile(r"bandanna ([^|&;<>$`*?~]*)")  # that means the same without a shell
 SHIM = "import sys; from bandanna.cli import main; sys.argv[0] = 'bandanna'; main()"
 
 
@@ -73,10 +86,10 @@ def run(text: str, *, name: str, workplace: Path, monkeypatch: pytest.MonkeyPatc
     """Take the steps of a page in `workplace`; an error names the page and the line."""
     namespace = types.ModuleType("example")
     monkeypatch.setitem(sys.modules, "example", namespace)
-    monkeypatch.setenv("BANDANNA_CACHE", str(workplace / "cache"))
     monkeypatch.setenv("PATH", str(command_folder(workplace)), prepend=os.pathsep)
     (workplace / "here").mkdir()
     monkeypatch.chdir(workplace / "here")
+    started = set[str]()
     for step in steps(text):
         if step.file is not None:
             Path(step.file).write_text(step.code, encoding="utf-8")
@@ -84,15 +97,52 @@ def run(text: str, *, name: str, workplace: Path, monkeypatch: pytest.MonkeyPatc
             code = compile("\n" * (step.line - 1) + step.code, name, "exec", dont_inherit=True)
             exec(code, vars(namespace))
         else:
-            done = subprocess.run(["bash", "-o", "pipefail", "-c", step.code], capture_output=True, text=True)
-            said = f"{name}:{step.line}: $ {step.code}\n{done.stdout}{done.stderr}"
-            assert done.returncode == 0, said
+            plain, command = PLAIN.fullmatch(step.code), step.code.split()[1]
+            if name == ALL and command not in started:
+                plain = None
+            started.add(command)
+            code, said = in_a_shell(step.code) if plain is None else here(shlex.split(plain[1]), monkeypatch)
+            assert code == 0, f"{name}:{step.line}: $ {step.code}\n{said}"
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_examples_of_page(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An example that a reader would copy does not run."""
-    run(page.read_text(encoding="utf-8"), name=str(page.relative_to(ROOT)), workplace=tmp_path, monkeypatch=monkeypatch)
+def in_a_shell(command: str) -> tuple[int, str]:
+    """Exit code and words of a command."""
+    done = subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True)
+    return done.returncode, done.stdout + done.stderr
+
+
+def here(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> tuple[int, str]:
+    """Exit code and words of `bandanna` with these arguments, in this process."""
+    said = io.StringIO()
+    with monkeypatch.context() as patch, contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+        patch.setattr(sys, "argv", ["bandanna", *arguments])
+        patch.setattr(warnings, "formatwarning", warnings.formatwarning)  # `main` has its own
+        with warnings.catch_warnings():
+            warnings.simplefilter("default")  # as in a process of its own
+            try:
+                main()
+            except SystemExit as end:
+                return (end.code if isinstance(end.code, int) else int(end.code is not None)), said.getvalue()
+    return 0, said.getvalue()
+
+
+def _name(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+def _param(page: Path) -> object:
+    return pytest.param(page, marks=pytest.mark.full if _name(page) in LONG else (), id=_name(page))
+
+
+@pytest.mark.parametrize("page", [_param(page) for page in PAGES])
+def test_examples_of_page(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An example that a reader would copy does not run, or prints rows of a table that the page has not."""
+    text = page.read_text(encoding="utf-8")
+    run(text, name=str(page.relative_to(ROOT)), workplace=tmp_path, monkeypatch=monkeypatch)
+    rows = [line for line in capsys.readouterr().out.splitlines() if line.startswith("| ")]
+    assert [line for line in rows if line not in text] == []
 
 
 SAMPLE = """\
@@ -150,6 +200,7 @@ def test_steps_share_their_workplace(tmp_path: Path, monkeypatch: pytest.MonkeyP
         ("```python\na = 1\n```\n```python\nassert a == 2\n```\n", AssertionError),
         ("```python\nunknown_name\n```\n", NameError),
         ("```console\n$ bandanna no-such-command\n```\n", AssertionError),
+        ("```console\n$ bandanna no-such-command > file\n```\n", AssertionError),
     ],
 )
 def test_a_broken_example_is_noticed(

@@ -51,6 +51,11 @@ CASES: dict[str, tuple[Environment, ...]] = {
         worlds.SphereArms(dim=2, n_arms=3, reward=worlds.ClippedGaussian(low=-1.0, high=1.0)),
     ),
     "SphereContexts": (worlds.SphereContexts(dim=3, n_arms=4),),
+    "Table": (
+        worlds.Table(features=SETS, rewards=SETS[..., 0]),
+        worlds.Table(features=SETS[:, 0], rewards=SETS[..., 0], resample=False, reward=worlds.Bernoulli()),
+        worlds.Table.from_labels(SETS[:, 0], np.argmax(SETS[:, 0], axis=-1)),
+    ),
 }
 EVERY = [pytest.param(env, id=f"{name} {place}") for name, envs in CASES.items() for place, env in enumerate(envs)]
 each = pytest.mark.parametrize("env", EVERY)

@@ -8,6 +8,7 @@ from scipy import stats
 
 from bandanna.core.streams import Streams
 from bandanna.environments import FixedArms, FreshArms, LinearContextual, LinearWorld, PublishedLinear
+from bandanna.environments.linear import directions, pointing
 from bandanna.errors import InvalidArgument
 
 SEEDS = list(range(400))
@@ -96,3 +97,14 @@ def test_bad_published_arguments() -> None:
     """A dimension that cannot be is not refused by name."""
     with pytest.raises(InvalidArgument, match="dim"):
         PublishedLinear(dim=0)
+
+
+@pytest.mark.parametrize("dim", [0, 1, 4, 8, 9, 30])
+def test_arms_in_one_pass_are_the_same_numbers(dim: int) -> None:
+    """Arms that are drawn without arrays in between differ in a bit, and with them every stored run of fresh worlds."""
+    rng = np.random.default_rng(0)
+    normals, lengths = rng.normal(size=(3, 50, 40, dim)), rng.random((3, 50, 40))  # more than fit in a cache
+    np.testing.assert_array_equal(pointing(normals, lengths), directions(normals) * lengths[..., None])
+    arms = pointing(normals, 0.7, last=0.1)
+    np.testing.assert_array_equal(arms[..., :-1], directions(normals) * 0.7)
+    np.testing.assert_array_equal(arms[..., -1], 0.1)

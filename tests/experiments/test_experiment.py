@@ -16,7 +16,8 @@ from bandanna.environments import Bounded, LinearContextual
 from bandanna.environments.arrays import ArrayEnvironment
 from bandanna.environments.drifting import DriftingContexts
 from bandanna.errors import BandannaError, InvalidArgument, InvalidBudget
-from bandanna.experiments.experiment import ENVIRONMENTS, Experiment
+from bandanna.experiments.experiment import Experiment
+from bandanna.experiments.worlds import ENVIRONMENTS
 from bandanna.policies.linear.explore import uniform
 from bandanna.policies.linear.schedules import FixedBatches, geometric
 from bandanna.policies.registry import ALGORITHMS

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from bandanna.core.streams import Streams
+from bandanna.environments.disjoint import DisjointLinear
 from bandanna.environments.linear import LinearContextual
 from bandanna.environments.random_play import random_play
 from bandanna.errors import InvalidArgument
@@ -141,4 +142,16 @@ REST = ("regret", "first_batch", "releases", "bits_per_user", "guarantee")
 
 
 def _problem() -> planning._Problem:
-    return planning._Problem(dim=3, n_arms=5, epsilon=1.0, delta=1e-5, fixed=False, seed=0)
+    return planning._Problem(dim=3, n_arms=5, epsilon=1.0, delta=1e-5, fixed=False, per_arm=False, seed=0)
+
+
+def test_a_model_for_every_arm_is_planned_as_such() -> None:
+    """Somebody with features of users is told what features of arms would take, which is far fewer people."""
+    (found,) = plan(features=2, n_arms=3, users=400, epsilon=2.0, n_seeds=2, trust="shuffle")
+    policy = LinTS(n_arms=3, features=2, horizon=400, privacy=shuffle(epsilon=2.0, delta=1e-5))
+    result = simulate(policy, DisjointLinear(dim=2, n_arms=3), n_seeds=2)
+    assert found.regret == np.mean(result.final_regret)
+    assert (found.releases, found.bits_per_user) == (result.releases, result.bits_per_user)
+    for wrong in ({}, {"dim": 3, "features": 2}, {"features": 0}, {"features": 2, "fixed": True}):
+        with pytest.raises(InvalidArgument, match=r"dim|features"):
+            plan(n_arms=3, users=400, **wrong)  # type: ignore[arg-type]

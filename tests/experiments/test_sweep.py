@@ -115,7 +115,7 @@ def test_a_directory_belongs_to_one_experiment(tmp_path: Path) -> None:
         ({"horizon": 200}, r"horizon \(was 300, is 200\)"),
         ({"environment": {**GOOD["environment"], "dim": 4}}, r"environment.dim \(was 3, is 4\)"),
         ({"algorithm": [{"name": "LinUCB", "width": 0.5}]}, r"algorithm\[1\].width \(was 'nothing', is 0.5\)"),
-        ({"algorithm": GOOD["algorithm"]}, r"algorithm \(was 1 entries, is 4\)"),
+        ({"algorithm": GOOD["algorithm"]}, r"algorithm \(was 1 entries, is 3\)"),
     ):
         with pytest.raises(BandannaError, match=words):
             sweep.run(Experiment.from_dict({**small, **change}), tmp_path, resume=True)
@@ -160,7 +160,7 @@ def test_without_extras_the_rest_is_written(tmp_path: Path, monkeypatch: pytest.
     def missing_parquet(*_: Any, **__: Any) -> None:
         raise MissingExtra("results", "Result.to_parquet")
 
-    monkeypatch.setattr(outputs, "plot_regret", missing_figure)
+    monkeypatch.setattr(outputs, "over_time", missing_figure)
     monkeypatch.setattr(storage, "write_parquet", missing_parquet)
     experiment = Experiment.from_dict(GOOD)
     policies = [curve.policy(dim=3, horizon=300) for curve in experiment.curves]

@@ -98,14 +98,14 @@ def test_price(name: str, buffers: int) -> None:
 
 @pytest.mark.parametrize(("name", "buffers"), STREAMS)
 def test_price_of_participations(name: str, buffers: int) -> None:
-    """Changing M0 elements moves the released numbers by more than M0 times the price of one, or touches too many."""
+    """Changing M0 elements moves the released numbers by more than is priced, or touches too many."""
     factorisation = factorise(name, horizon=11, buffers=max(buffers, 1))
     c, _ = matrices(factorisation)
     for participations in (2, 3):
         for chosen in itertools.combinations(range(11), participations):
             rows = c[:, list(chosen)]
             for signs in itertools.product((-1, 1), repeat=participations):
-                assert np.linalg.norm(rows @ signs) <= participations * factorisation.sensitivity() * (1 + 1e-12)
+                assert np.linalg.norm(rows @ signs) <= factorisation.sensitivity(participations) * (1 + 1e-12)
             assert np.count_nonzero(rows.any(axis=1)) <= factorisation.releases(participations)
 
 

@@ -148,7 +148,7 @@ main()
 
 def test_adding_a_policy_takes_one_file(tmp_path: Path) -> None:
     """A policy with its name beside its class is unknown to `make`, `simulate`, `bandanna list` or an experiment."""
-    shutil.copytree(SRC, tmp_path / "src", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(SRC, tmp_path / "src")  # with what is compiled: files keep their dates
     beside = '@algorithm("Mine", paper="mine", trust="shuffle", guarantee="shuffle DP")\n'
     text = SOURCE.replace(
         "import bandanna as bd", "import bandanna as bd\nfrom bandanna.policies.named import algorithm"

@@ -9,9 +9,8 @@ import pytest
 
 import bandanna as bd
 from bandanna.core.coins import GeneratorCoins, NoCoins, SecureCoins
-from bandanna.device.choice import Choice
+from bandanna.device.choice import Choice, explored
 from bandanna.errors import InvalidArgument
-from bandanna.policies.linear.explore import explored
 from bandanna.policies.linear.linucb import LinUCB, Snapshot
 from bandanna.simulation.players.frozen import _part_of
 

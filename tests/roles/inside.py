@@ -8,16 +8,18 @@ from pathlib import Path
 from typing import Any
 
 from bandanna.accounting.stores.tables import LEDGER_MIGRATION
-from bandanna.agent.arms import FixedArms, fixed_arms
+from bandanna.agent.arms import fixed_arms
+from bandanna.core.arm_sets import FixedArms
 from bandanna.policies.base import Policy
 from bandanna.roles.analyzer import tables as analyzing
 from bandanna.roles.analyzer.learner import Learner
-from bandanna.roles.client.deployment import Answer, Ticket, answers, first_key
+from bandanna.roles.client.deployment import first_key
 from bandanna.roles.collector import tables as collecting
 from bandanna.roles.collector.collector import Collector
 from bandanna.roles.collector.verdict import answer
 from bandanna.storage.database import open_database
 from bandanna.tasks.document import Secrets, Task, content_of
+from bandanna.wire.answers import Answer, Ticket, answers
 from bandanna.wire.canonical import packed
 from bandanna.wire.keys import Opener, sealing_key, sign, signing_key
 from bandanna.wire.record import joined

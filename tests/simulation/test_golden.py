@@ -14,6 +14,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+import bandanna as bd
+from bandanna.core.streams import Streams
+from bandanna.environments.population import PopulationWorld
 from bandanna.policies.registry import ALGORITHMS
 
 from .golden_runs import GoldenRun, all_runs
@@ -24,14 +27,31 @@ STORED: dict[str, dict[str, Any]] = json.loads(Path(__file__).with_name("golden_
 
 @pytest.mark.parametrize("run", RUNS, ids=lambda run: run.key)
 def test_a_run_is_the_one_that_it_was(run: GoldenRun) -> None:
-    """A rewrite draws other numbers, in another order, or computes something else from them."""
-    found, stored = run.numbers(), dict(STORED[run.key])
+    """A rewrite draws other numbers, in another order, or computes something else from them, or loses a user."""
+    result = run.simulate()
+    found, stored = run.numbers(result), dict(STORED[run.key])
     regret = np.array(found.pop("regret"), dtype=float)
     assert regret[:, -1].tolist() == stored.pop("final_regret")
     assert hashlib.sha256(regret.tobytes()).hexdigest() == stored.pop("sha256")
     assert math.isclose(float(found.pop("epsilon")), float(stored.pop("epsilon")), rel_tol=1e-9)
     stored.pop("since", None)
     assert found == stored
+    _every_user_took_an_arm(run, result)
+
+
+def _every_user_took_an_arm(run: GoldenRun, result: bd.Result) -> None:
+    """The plays of arms add up to the rounds and, where arms stay, what they lose to the regret."""
+    assert result.plays is not None
+    assert result.plays.sum(axis=1).tolist() == [result.horizon] * result.n_seeds
+    world = run.env.begin(Streams(result.seeds))
+    if isinstance(world, PopulationWorld):
+        means = world.global_means()
+    elif world.fixed:
+        means = world.means(world.contexts(0, 1))[:, 0]
+    else:
+        return
+    lost = np.sum(result.plays * (means.max(axis=1, keepdims=True) - means), axis=1)
+    assert result.final_regret == pytest.approx(lost)
 
 
 def test_every_algorithm_is_among_them() -> None:

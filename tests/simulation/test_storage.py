@@ -68,6 +68,7 @@ def results(draw: st.DrawFn) -> Result:
         name=draw(st.text(max_size=12)),
         users=draw(st.one_of(st.none(), st.integers(0, 10**12))),
         numbers_per_user=draw(st.one_of(st.none(), st.integers(0, 1000))),
+        plays=draw(st.one_of(st.none(), st.just(np.arange(2 * n_seeds).reshape(n_seeds, 2)))),
     )
 
 

@@ -139,3 +139,22 @@ def test_a_read_only_place(fault: int, tmp_path: Path, monkeypatch: pytest.Monke
     with pytest.raises(BandannaError, match="cannot be written"):
         files.write(path, "other")
     assert path.read_bytes() == b"secret"
+
+
+@pytest.mark.parametrize("renames_open", [True, False])
+def test_a_file_is_closed_before_it_is_renamed_where_it_must_be(
+    renames_open: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing can be saved on Windows, where an open file cannot be renamed."""
+    seen = []
+
+    def replace(beside: Path, path: Path, real: Any = os.replace) -> None:
+        opened = [os.readlink(each) for each in Path("/proc/self/fd").iterdir() if each.is_symlink()]
+        seen.append(str(beside) in opened)
+        real(beside, path)
+
+    monkeypatch.setattr(files, "_RENAMES_OPEN", renames_open)
+    monkeypatch.setattr(os, "replace", replace)
+    files.write(tmp_path / "save", "secret")
+    assert seen == [renames_open]
+    assert (tmp_path / "save").read_text() == "secret"

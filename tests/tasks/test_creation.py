@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import stat
 from dataclasses import replace
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 
 from bandanna.errors import BandannaError, InvalidArgument
+from bandanna.features import Ball, Intercept, Map, OneHot, Project, Range
 from bandanna.policies.registry import ALGORITHMS
 from bandanna.policies.tabled import make_from
 from bandanna.tasks import rules
@@ -19,7 +21,7 @@ from bandanna.tasks.creation import create, write
 from bandanna.tasks.document import Secrets, Task
 from bandanna.tasks.keyring import Keys
 from bandanna.tasks.page import facts
-from bandanna.wire.canonical import digest, unpacked
+from bandanna.wire.canonical import digest, dumps, loads, unpacked
 
 from ..simulation.golden_runs import RUNS
 from .files import DP, LINEAR, TRUSTED, file
@@ -162,6 +164,18 @@ def test_what_a_document_promises_is_computed_again() -> None:
             facts(Task.made({**task.content, **change}))
 
 
+def test_a_document_may_promise_less_than_its_policy_keeps() -> None:
+    """A task that was made when its noise was priced higher is refused, or its words may differ from its numbers."""
+    task, _ = create(file(), expect=False)
+    older = replace(task.policy.guarantee, epsilon=1.25 * task.policy.guarantee.epsilon, rho=math.inf)
+    numbers = loads(dumps(older.to_dict()))
+    said = {"guarantee": numbers, "promise": str(older)}
+    assert facts(Task.made({**task.content, **said}))["guarantee"]["epsilon"] == older.epsilon
+    for change in ({"promise": task.content["promise"]}, {"guarantee": {**numbers, "participations": 2}}):
+        with pytest.raises(BandannaError, match="something else than its policy keeps"):
+            facts(Task.made({**task.content, **said, **change}))
+
+
 def test_a_document_cannot_mislead_its_reader() -> None:
     """A document has another policy than it says and is shown all the same, or its texts command the terminal."""
     task, _ = create(file(), expect=False)
@@ -248,6 +262,11 @@ def test_noise_that_is_not_enough_is_refused(monkeypatch: pytest.MonkeyPatch) ->
         ({"arms": {"features": {"a": [1.0], "b": [0.0, 1.0]}}}, r"arms\['a'\]"),
         ({"schema": {"age": [18, 80]}}, "2 names, one for each feature"),
         ({"schema": {"age": [80, 18], "size": [0, 1]}}, r"schema\.age .*the first below"),
+        ({"schema": {"age": [1, 2]}, "features": {"columns": {"age": [1, 2]}}}, "not both"),
+        ({"features": {"columns": {"age": [18, 80]}}}, "features = 'a map to 1 features' .*2, as the policy has"),
+        ({"features": {"columns": {"age": [80, 18], "size": [0, 1]}}}, r"features\.columns\.age .*the first below"),
+        ({"features": {"columns": {"age": {"bukets": 3}}}}, r"features\.columns\.age .*range, values and buckets"),
+        ({"features": {"colums": {}}}, r"features\.colums .*did you mean 'columns'"),
         ({"test": {"close": "soon"}}, r"test\.close"),
     ],
 )
@@ -286,6 +305,31 @@ def test_what_a_file_says_is_in_the_document() -> None:
     named, _ = create({**of("DP-SE"), "arms": {"names": ["x", "y", "z"]}}, expect=False)
     assert named.arms is not None
     assert named.arms.ids == ("x", "y", "z")
+
+
+def test_a_map_of_features_travels_with_the_task() -> None:
+    """A device that has the document alone cannot make features of a record, or makes others."""
+    columns = {"age": [18, 80], "site": ["north", "south"], "zone": {"values": [1, 2], "unknown": "other"}}
+    table = {"columns": columns, "project": {"dim": 1, "seed": 5}, "ball": {"scale": 2.0}, "intercept": True}
+    given = file(features=table)
+    given["policy"] = {**given["policy"], "intercept": True}
+    task, _ = create(given, expect=False)
+    wanted = Map(
+        Range(age=(18, 80)),
+        OneHot(site=["north", "south"]),
+        OneHot(zone=[1, 2], unknown="other"),
+        Project(1, seed=5),
+        Ball(scale=2.0),
+        Intercept(),
+    )
+    again = Task.from_bytes(task.document, task.id)
+    assert again.features == wanted
+    assert again.content["schema"] == wanted.to_dict()
+    with pytest.raises(InvalidArgument, match=r"with Intercept\(\)"):
+        create({**given, "features": {**table, "intercept": False, "project": {"dim": 2}}}, expect=False)
+    old, _ = create(file(schema={"size": [0, 2.5], "age": [18, 80]}), expect=False)
+    assert old.features == Map(Range(size=(0, 2.5), age=(18, 80)))
+    assert create(file(), expect=False)[0].features is None
 
 
 @pytest.mark.parametrize("name", ["LinTS", "LinTS-CSDP", "SDP-SE"])

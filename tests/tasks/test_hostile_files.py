@@ -50,6 +50,29 @@ def test_the_whole_file_is_a_task() -> None:
     create({"title": "x", "algorithm": "LinTS-LDP", **WHOLE}, expect=False)
 
 
+FEATURES: dict[str, Any] = {
+    "columns": {"age": [18, 80], "size": {"range": [0, 1], "outside": "clip", "missing": "zero"}},
+    "project": {"dim": 2, "seed": 0},
+    "ball": {"scale": 1.0},
+    "intercept": False,
+}
+spots = st.sampled_from([(), *((name,) for name in [*FEATURES, "other"])]) | st.sampled_from(
+    [(name, key) for name in ("columns", "project", "ball") for key in [*FEATURES[name], "other"]]
+)
+
+
+@settings(max_examples=200)
+@given(spots, odd)
+def test_one_odd_value_in_a_map(spot: tuple[str, ...], value: Any) -> None:
+    """A value of a wrong type or size in a map of features ends in another error than ours."""
+    table: Any = value
+    for depth in range(len(spot), 0, -1):
+        above = FEATURES if depth == 1 else FEATURES[spot[0]]
+        table = {**above, spot[depth - 1]: table}
+    whole = {name: part for name, part in WHOLE.items() if name not in ("schema", "arms")}
+    attempt({"title": "x", "algorithm": "LinTS-LDP", **whole, "features": table})
+
+
 @settings(max_examples=400)
 @given(places, odd)
 def test_one_odd_value(place: tuple[str, str | None], value: Any) -> None:

@@ -103,8 +103,8 @@ def test_distributed_elimination_finds_its_row_of_table_1(trust: str) -> None:
     assert curve.bound.name.startswith(prefix)
 
 
-def test_a_pure_budget_counts_as_half_its_square() -> None:
-    """Pure epsilon would not be taken as epsilon^2/2-zCDP, or no privacy as some."""
+def test_a_pure_budget_has_its_concentrated_price() -> None:
+    """Pure epsilon would not be taken as (epsilon tanh(epsilon/2))-zCDP, or no privacy as some."""
     shared = {"policy": "Thompson", "n_arms": 5, "dim": 5}
     pure, without = (
         bounds_for({**shared, "epsilon": epsilon, "delta": 0.0}, [4.0])[0].values[0] for epsilon in (1e-3, math.inf)

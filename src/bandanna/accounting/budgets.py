@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from bandanna.accounting import gdp
-from bandanna.core import require
+from bandanna.core import require, search
 from bandanna.core.arrays import Floats
 from bandanna.errors import InvalidBudget
 
@@ -49,8 +49,8 @@ class PureDP(Budget):
         raise InvalidBudget("delta", 0.0, "a number in (0, 1): Gaussian noise is never pure, use a Laplace mechanism")
 
     def to_zcdp(self) -> ZCDP:
-        """epsilon-DP implies (epsilon^2/2)-zCDP (Bun and Steinke 2016, Prop. 1.4)."""
-        return ZCDP(rho=self.epsilon**2 / 2)
+        """epsilon-DP implies (epsilon tanh(epsilon/2))-zCDP, and nothing less does (calibration.md F)."""
+        return ZCDP(rho=pure_rho(self.epsilon))
 
     def to_renyi(self, alpha: float) -> RenyiDP:
         """The Renyi divergence of randomized response, the worst epsilon-DP pair, exactly.
@@ -103,6 +103,13 @@ class ZCDP(Budget):
         """A mu-GDP Gaussian release is exactly (mu^2/2)-zCDP."""
         return math.sqrt(2 * self.rho)
 
+    def pure(self) -> float:
+        """Largest epsilon whose pure releases keep the promise: epsilon tanh(epsilon/2) <= rho, from below."""
+        if math.isinf(self.rho):
+            return math.inf
+        least = max(math.sqrt(2 * self.rho), self.rho) * (1 - 1e-14)
+        return search.greatest(lambda epsilon: pure_rho(epsilon) <= self.rho, least, self.rho + least * (1 + 1e-12))
+
     def to_renyi(self, alpha: float) -> RenyiDP:
         """By definition."""
         return RenyiDP(alpha=alpha, epsilon=alpha * self.rho)
@@ -145,6 +152,15 @@ class RenyiDP(Budget):
         """epsilon + log(1 - 1/alpha) - log(alpha delta)/(alpha - 1) (Canonne, Kamath and Steinke 2020, Prop. 12)."""
         delta = _positive_delta(delta)
         return _approx(float(_renyi_epsilon(np.asarray(self.alpha), np.asarray(self.epsilon), delta)), delta)
+
+
+def pure_rho(epsilon: float) -> float:
+    """rho = epsilon tanh(epsilon/2), the zCDP of any epsilon-DP release: the largest D_alpha / alpha, at alpha -> 1.
+
+    Randomized response is the worst pair, and log cosh sqrt(s) is concave in s (calibration.md F). Never above the
+    epsilon^2/2 of Bun and Steinke (2016, Prop. 1.4); rounded up.
+    """
+    return epsilon * math.tanh(epsilon / 2) * (1 + 2.0**-50)
 
 
 def _renyi_epsilon(alpha: Floats, divergence: Floats, delta: float) -> Floats:

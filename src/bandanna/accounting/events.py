@@ -143,8 +143,8 @@ class ShuffledGaussianEvent(Event):
 class ContinualEvent(Event):
     """All prefix sums of a stream through a factorisation A = B C: C x + z is released, z_i ~ N(0, std^2 I).
 
-    One element of the stream changes by at most `sensitivity` in l2, and one user by at most `participations`
-    elements. `grid` as in GaussianEvent: every released number is rounded to it before the noise is added.
+    One element of the stream changes by at most `sensitivity` in l2, and one user changes at most `participations`
+    different elements. `grid` as in GaussianEvent: every released number is rounded to it before the noise is added.
     """
 
     factorisation: Factorisation

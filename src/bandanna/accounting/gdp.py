@@ -70,9 +70,12 @@ def _mills(x: NDArray[np.float64]) -> NDArray[np.float64]:
 
 def _mills_slope(x: NDArray[np.float64]) -> NDArray[np.float64]:
     """1 - x Mills(x) = -Mills'(x), without cancellation for large x (asymptotic series beyond 50)."""
+    near, beyond = 1 - x * _mills(np.minimum(x, 50.0)), x > 50.0
+    if not beyond.any():
+        return np.asarray(near)
     far = np.maximum(x, 50.0) ** -2
     series = far * (1 - far * (3 - far * (15 - far * 105)))
-    return np.where(x > 50.0, series, 1 - x * _mills(np.minimum(x, 50.0)))
+    return np.where(beyond, series, near)
 
 
 def log_delta(epsilon: ArrayLike, mu: ArrayLike) -> NDArray[np.float64]:
@@ -85,10 +88,11 @@ def log_delta(epsilon: ArrayLike, mu: ArrayLike) -> NDArray[np.float64]:
     a, b = epsilon / mu - mu / 2, epsilon / mu + mu / 2
     log_phi = -0.5 * a * a - _LOG_SQRT_TAU
     with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
-        points = (a + b)[..., None] / 2 + mu[..., None] / 2 * _NODES
-        narrow = mu / 2 * (_mills_slope(points) @ _WEIGHTS)
-        wide = _mills(np.maximum(a, -30.0)) - _mills(b)
-        near = log_phi + np.log(np.where(mu < 1.0, narrow, wide))
+        between = _mills(np.maximum(a, -30.0)) - _mills(b)
+        if np.any(mu < 1.0):
+            points = (a + b)[..., None] / 2 + mu[..., None] / 2 * _NODES
+            between = np.where(mu < 1.0, mu / 2 * (_mills_slope(points) @ _WEIGHTS), between)
+        near = log_phi + np.log(between)
         sure = np.log1p(-np.minimum(special.ndtr(a) + np.exp(log_phi) * _mills(b), 1.0))  # a << 0: delta near 1
     return np.asarray(np.where(a < -1.0, sure, near))
 

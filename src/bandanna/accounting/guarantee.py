@@ -62,6 +62,10 @@ class Guarantee:
         """Two or three plain sentences."""
         return " ".join(sentence for sentence in (self._promise(), self._sight(), self._shuffler()) if sentence)
 
+    def brief(self) -> str:
+        """Epsilon in a few characters, rounded up, as figures show it; nothing without privacy."""
+        return "" if self.trust == "none" or math.isinf(self.epsilon) else f"ε = {rounded_up(self.epsilon, 3)}"
+
     def _promise(self) -> str:
         if self.trust == "none" or math.isinf(self.epsilon):
             return f"No privacy is promised for {self.protects}."
@@ -156,7 +160,7 @@ def guarantee_of(
         protects=protects,
         unit="event" if participations == 1 else "user",
         participations=participations,
-        batches=participations > 1 and composed and trust != "local",
+        batches=participations > 1 and trust != "local",
         observers=observers,
         shuffler=left,
         exposed=exposed,

@@ -18,6 +18,7 @@ from typing import Any
 from bandanna.accounting import amplification, events, gdp
 from bandanna.accounting.gdp import Price
 from bandanna.accounting.prices import gaussian_price, pure_price
+from bandanna.core import search
 
 _INTERVAL = 1e-4
 
@@ -69,10 +70,15 @@ def _pure(event: events.LaplaceEvent | events.DiscreteLaplaceEvent | events.CapE
 
 
 def _shuffled(event: events.ShuffledGaussianEvent, tail: float) -> tuple[Any, float]:
-    """The clones pair, and the total-variation mass n (1 + e^-eps0 / 2) delta0 beyond it."""
+    """The clones pair at the least local epsilon that leaves `tail` beyond it, and the total-variation mass beyond."""
     mu = event.sensitivity / event.std
-    local_epsilon = gdp.epsilon(tail / (1.5 * event.users), mu)
+
+    def left(local: float) -> float:
+        return amplification.tail_weight(users=event.users, local_epsilon=local) * float(gdp.delta(local, mu))
+
+    most = gdp.epsilon(tail / (1.5 * event.users), mu)  # the weight is at most 1.5 users
+    local_epsilon = search.least(lambda local: left(local) <= tail, most / 1000, most, relative=1e-6)
     local_delta = float(gdp.delta(local_epsilon, mu))
     distribution = amplification.clones_pld(users=event.users, local_epsilon=local_epsilon, discretization=_INTERVAL)
     local_delta += (1 + math.exp(local_epsilon)) * event.tail
-    return distribution, event.users * (1 + math.exp(-local_epsilon) / 2) * local_delta
+    return distribution, amplification.tail_weight(users=event.users, local_epsilon=local_epsilon) * local_delta

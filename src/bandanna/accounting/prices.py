@@ -12,6 +12,7 @@ from functools import singledispatch
 from scipy import special
 
 from bandanna.accounting import caps, events, lattice, rounding
+from bandanna.accounting.budgets import pure_rho
 from bandanna.accounting.gdp import Price
 from bandanna.errors import CalibrationError, UnknownEvent
 
@@ -50,9 +51,9 @@ def _(event: events.DiscreteGaussianEvent, tail: float) -> Price:
 
 @gaussian_price.register
 def _(event: events.ContinualEvent, tail: float) -> Price:
-    """mu = M0 Delta_2 |C|_{1->2} / sigma (M0 participations at most add up), rounding of the touched numbers added."""
+    """mu = Delta_2 |c_1 + ... + c_M0| / sigma for the worst M0 columns of C, rounding of the touched numbers added."""
     factors = event.factorisation
-    change = event.participations * event.sensitivity * factors.sensitivity()
+    change = event.sensitivity * factors.sensitivity(event.participations)
     if event.grid == 0.0:
         return Price(mu=change / event.std)
     touched = event.dim * factors.releases(event.participations)
@@ -130,7 +131,7 @@ def _(event: events.Event) -> float:
 def _(event: events.GaussianEvent | events.ContinualEvent) -> float:
     """A discrete Gaussian is (shift^2 / 2 std^2)-zCDP for integer shifts (Canonne, Kamath and Steinke 2020, Thm 4)."""
     if isinstance(event, events.ContinualEvent):
-        change = event.participations * event.sensitivity * event.factorisation.sensitivity()
+        change = event.sensitivity * event.factorisation.sensitivity(event.participations)
         touched = event.dim * event.factorisation.releases(event.participations)
     else:
         change, touched = event.sensitivity, event.dim
@@ -146,8 +147,8 @@ def _(event: events.DiscreteGaussianEvent) -> float:
 @concentrated_price.register(events.DiscreteLaplaceEvent)
 @concentrated_price.register(events.CapEvent)
 def _(event: events.Event) -> float:
-    pure = pure_price(event)
-    return pure * pure / 2  # a square beyond the floats is infinite
+    """Of anything with that pure epsilon (calibration.md F)."""
+    return pure_rho(pure_price(event))
 
 
 @concentrated_price.register

@@ -11,6 +11,7 @@ from typing import Any
 from bandanna.accounting import parallel
 from bandanna.accounting.budgets import ApproxDP, Budget
 from bandanna.accounting.events import Event
+from bandanna.accounting.guarantee import rounded_up
 from bandanna.accounting.stores import Entry
 
 
@@ -50,6 +51,15 @@ class LedgerView:
         """What was released, in order; a copy, so that the stored releases stay what they are."""
         shown = (replace(one, task=one.task.replace(parallel.SEPARATOR, ", ")) for one in self._released)
         return deepcopy(tuple(shown))
+
+    def __str__(self) -> str:
+        """Price, budget and count, in a line."""
+        spent, delta, count = rounded_up(self.spent()), stated_delta(self.budget), len(self._released)
+        times = "once" if self.participations == 1 else f"{self.participations:,} times"
+        released = "1 release" if count == 1 else f"{count:,} releases"
+        return (
+            f"epsilon = {spent} at delta = {delta:g} spent in {released}, by who takes part {times}; of {self.budget}"
+        )
 
     def spent(self) -> float:
         """Smallest epsilon, at the budget's delta (or 1e-6), of what anybody can have paid so far."""

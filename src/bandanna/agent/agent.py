@@ -17,25 +17,32 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 import numpy as np
 
 from bandanna.accounting.guarantee import Guarantee
+from bandanna.accounting.ledger import Ledger
 from bandanna.accounting.people import hashed
 from bandanna.accounting.stores.journals import Journals, journal_of, refuse_journal
 from bandanna.accounting.view import LedgerView
-from bandanna.agent.arms import Contexts, Sets, arms_of, features_of, fixed_arms, many_arms_of, of_user
+from bandanna.agent.arms import features_of, fixed_arms
 from bandanna.agent.background import Background
 from bandanna.agent.decisions import Decision, issue_client, recognise, recognise_client
+from bandanna.agent.early import Early
 from bandanna.agent.kinds import encoding_of, saves_of
 from bandanna.agent.loop import Loop, as_columns
+from bandanna.agent.records import Records
 from bandanna.agent.release import Overtaken, Release, coins_for
 from bandanna.agent.releases import calibrations, first_ask, recalibrate, release_seconds, reward_of
 from bandanna.agent.resume import resume
 from bandanna.agent.schema import check_arms, check_save, completed
 from bandanna.agent.users import listed
 from bandanna.core import require
+from bandanna.core.arm_sets import Contexts, Sets, arms_of, many_arms_of, of_user
 from bandanna.core.arrays import Floats
 from bandanna.core.calling import by_name
 from bandanna.core.memory import require_room
 from bandanna.errors import BandannaError, ClippingWarning, InvalidArgument, SlowReleaseWarning
+from bandanna.features.counts import Report
+from bandanna.features.map import Map
 from bandanna.policies.base import Assigned, Policy, RunningSums
+from bandanna.protocols.trust import Privacy
 from bandanna.storage import files
 
 Self = TypeVar("Self", bound="Agent")
@@ -64,6 +71,8 @@ class Agent:
     policy   what to run: `bd.LinUCB(...)`, `bd.make(...)`, or a policy of one's own
     arms     arms that stay: names, of a policy on `n_arms` arms without features (0, 1, ... by default), or features as
              `act` takes them; then `act()` needs no contexts
+    features a public map, `bd.features.Map(...)`: then records - dictionaries, rows of a DataFrame - stand wherever
+             features do
     grace    how many further decisions a complete batch waits for late rewards
     release  "now": the first decision after that releases it; "background": a thread does, while decisions go on;
              "manual": whoever calls `release_due`
@@ -83,6 +92,7 @@ class Agent:
         *,
         policy: Policy[Any],
         arms: Any = None,
+        features: Map | None = None,
         grace: int = 0,
         release: str = "now",
         test: bool = False,
@@ -95,9 +105,13 @@ class Agent:
         seed = None if seed is None else require.whole("seed", seed, least=0, most=require.SEEDS)
         require.one_of("release", release, ("now", "background", "manual"))
         self._seed, self._pid = seed, os.getpid()
-        self._name, self._told = secrets.token_hex(16), False
+        self._name, self._told, self._kept = secrets.token_hex(16), False, False
+        self._early = Early(policy)
         secret = secrets.token_bytes(32) if seed is None else hashlib.sha256(f"agent {seed}".encode()).digest()
         session = secrets.token_hex(8) if seed is None else secret.hex()[:16]
+        self._records = None if features is None else Records(features, policy)
+        if self._records is not None and arms is not None and getattr(policy, "n_arms", None) is None:
+            arms = self._records.of_arms(arms, "arms")
         fixed = fixed_arms(policy, arms)
         if isinstance(policy, RunningSums):
             _room_for(policy)
@@ -127,13 +141,32 @@ class Agent:
 
     def _terms(self) -> Any:
         """What the journals are for."""
-        loop = self._loop
-        return loop.policy if loop.arms is None else (loop.policy, *loop.arms.as_terms())
+        loop, records = self._loop, self._records
+        mapped = () if records is None else (records.map.to_json(),)
+        arms = () if loop.arms is None else loop.arms.as_terms()
+        return (loop.policy, *arms, *mapped) if arms or mapped else loop.policy
 
     @property
     def policy(self) -> Policy[Any]:
         """What runs."""
         return self._loop.policy
+
+    @property
+    def arms(self) -> tuple[Any, ...] | None:
+        """The names of arms that stay, in the policy's order; None where every user brings arms: public."""
+        return None if self._loop.arms is None else self._loop.arms.ids
+
+    @property
+    def features(self) -> Map | None:
+        """The map from records to features, where there is one: public."""
+        return None if self._records is None else self._records.map
+
+    @property
+    def mapped(self) -> Report:
+        """How many records were out of range, unknown, missing or clipped, since the agent was made or loaded. Not
+        protected: do not publish.
+        """
+        return Report() if self._records is None else self._records.report
 
     @property
     def snapshot(self) -> Any:
@@ -227,17 +260,22 @@ class Agent:
         """
         fixed = self._loop.arms
         if fixed is not None and fixed.of_users:
+            contexts = contexts if self._records is None else self._records.of_users(contexts)
             people = require.several("contexts", contexts, "the features of every user, an array (users, d)")
             sets: Sets = [of_user(fixed, one, f"contexts[{i}]") for i, one in enumerate(people)]
         elif fixed is not None:
             sets = [self._set(None)] * require.whole("contexts", contexts, most=10**7)
         else:
+            if self._records is not None:
+                contexts = list(map(self._records.of_arms, require.several("contexts", contexts, "a list of sets")))
             sets = many_arms_of(contexts, features_of(self.policy))
         return self._decide(sets, listed(users, len(sets)), [f"users[{i}]" for i in range(len(sets))])
 
     def _set(self, contexts: Any) -> tuple[Sequence[Any], Floats]:
         """Ids and features of one user's arms: those of the call, or those that stay."""
         fixed = self._loop.arms
+        if self._records is not None and contexts is not None and (fixed is None or fixed.of_users):
+            contexts = (self._records.of_arms if fixed is None else self._records.of_user)(contexts)
         if fixed is not None and fixed.of_users:
             return of_user(fixed, contexts)
         if fixed is not None and contexts is not None:
@@ -254,6 +292,7 @@ class Agent:
         if self.clients_wanted and any(user is not None for user in users):
             raise InvalidArgument("user", "an id", "none: one action is for everybody, and recruit(user) names clients")
         self._tell(stacklevel=5)  # before anything is recorded
+        self._warn(self._early.contexts(sets), stacklevel=5)
         if self._background is not None:
             self._background.check()
         decisions = self._loop.decide(sets, users, names)
@@ -265,6 +304,12 @@ class Agent:
         """Once: most of the reports so far had to be clipped."""
         clipped = self._loop.progress.clipped
         if clipped and not self._told and (said := ClippingWarning.of(clipped, self._loop.answered())):
+            self._told = True
+            warnings.warn(said, stacklevel=stacklevel)
+
+    def _warn(self, said: ClippingWarning | None, stacklevel: int) -> None:
+        """Once: most of the first features or rewards are out of range."""
+        if said is not None and not self._told:
             self._told = True
             warnings.warn(said, stacklevel=stacklevel)
 
@@ -298,9 +343,15 @@ class Agent:
             return None
         return issue_client(self._loop.secret, self._loop.clients.episode, place, self._loop.session)
 
-    def observe(self, decision_id: str, reward: float, *, client: str | None = None) -> bool:
-        """The reward of a decision, once, or a client's; False if it came too late, and was dropped and counted."""
-        return self._answer(decision_id, reward_of(reward), client)
+    def observe(self, decision_id: str | Decision, reward: float, *, client: str | None = None) -> bool:
+        """The reward of a decision (or of its id), once, or a client's; False if it came too late, and was dropped and
+        counted.
+        """
+        given = decision_id.id if isinstance(decision_id, Decision) else decision_id
+        told = reward_of(reward)
+        if kept := self._answer(given, told, client):
+            self._warn(self._early.reward(told), stacklevel=3)
+        return kept
 
     @_alone
     def _answer(self, decision_id: str, reward: float, client: str | None) -> bool:
@@ -331,6 +382,33 @@ class Agent:
         return True
 
     @_alone
+    def warm_start(self, log: Any, *, privacy: Privacy | None = None, ledger: Ledger | None = None) -> None:
+        """Begin with what a `bd.Log` of other people teaches, released once in a private sum; before any decision.
+
+        privacy: a trust model and budget for the people in the log; the policy's own by default. They are promised what
+        `agent.policy.start` says, and the ledger is about the agent's users, as before: nobody may be both. The noise
+        of the sum is known to the policy, which trusts it as far as that goes.
+
+        ledger: where the expense of the people in the log is recorded, such as `Ledger(budget, SQLiteStore("log.db"))`.
+        With it the sum is drawn once: after a crash, and for another agent with the same reports, the same one comes
+        back. Without it, every call on a new agent draws anew, and costs these people their budget again.
+        """
+        loop = self._loop
+        if loop.made or loop.progress.closed or self._kept:
+            raise BandannaError("a warm start comes first: this agent has made decisions, or was saved")
+        if getattr(self.policy, "start", None) is not None:
+            raise BandannaError("this agent has its start: to draw another one is to spend the log's budget again")
+        if not hasattr(log, "start"):
+            raise InvalidArgument("log", type(log).__name__, "a bd.Log: bd.Log.from_frame(...)")
+        arms = None if loop.arms is None else loop.arms.ids
+        start = log.start(self.policy, privacy=privacy, arms=arms, seed=self._seed, ledger=ledger)
+        policy = replace(self.policy, start=start)  # type: ignore[type-var]
+        self._loop = Loop(policy, loop.arms, loop.grace, self._seed, loop.secret, loop.session)
+        self._loop.at_once, self._loop.lock, self._loop.releasing = loop.at_once, loop.lock, loop.releasing
+        terms = self._terms()
+        self._loop.open_ledger(Journals(agent=self._name, terms=terms, secret=loop.secret, encoding=self._encoding))
+
+    @_alone
     def close(self) -> None:
         """No more decisions: release the complete batches without waiting for grace; an incomplete one never is.
 
@@ -345,7 +423,7 @@ class Agent:
 
         Both files hold raw data and secrets, and are readable by their owner only.
         """
-        file, loop = require.path("path", path), self._loop
+        file, loop, self._kept = require.path("path", path), self._loop, True
         files.refuse_others(file)
         content = {
             "name": self._name,
@@ -358,6 +436,7 @@ class Agent:
             "clients": loop.clients.to_columns(),
             "kept": {number: as_columns(rows) for number, rows in loop.kept.items()},
             "arms": None if loop.arms is None else (loop.arms.ids, loop.arms.features),
+            "features": None if self._records is None else self._records.map.to_json(),
         }
         plain = {name: getattr(loop, name) for name in Loop.PLAIN}
         text = saves_of(type(loop.policy)).text_of(content | plain | loop.progress.note())
@@ -394,11 +473,13 @@ class Agent:
             agent = cls(
                 policy=made, arms=arms, grace=content["grace"], release=release, test=seed is not None, seed=seed
             )
+            if content["features"] is not None:
+                agent._records = Records(Map.from_json(content["features"]), made)
             agent._restore(file, content)
         return agent
 
     def _restore(self, file: Path, content: dict[str, Any]) -> None:
-        loop, self._name = self._loop, content["name"]
+        loop, self._name, self._kept = self._loop, content["name"], True
         loop.secret = bytes.fromhex(content["secret"])
         notes: dict[str, Any] = {}
         if loop.ledger is None:

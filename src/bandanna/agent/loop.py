@@ -12,7 +12,7 @@ import numpy as np
 
 from bandanna.accounting.ledger import Ledger, entry_name
 from bandanna.accounting.stores.journals import Journals
-from bandanna.agent.arms import FixedArms, Sets, features_of
+from bandanna.agent.arms import features_of
 from bandanna.agent.clients import Clients
 from bandanna.agent.decisions import Decision, issue
 from bandanna.agent.plan import Batch, batch_of, following
@@ -21,6 +21,7 @@ from bandanna.agent.release import TASK, NotStored, Release, coins_for
 from bandanna.agent.releases import affordable, calibrations, first_ask, noise_for
 from bandanna.agent.slots import Slot, Slots
 from bandanna.agent.users import admit
+from bandanna.core.arm_sets import FixedArms, Sets
 from bandanna.device.choice import Choice, certain
 from bandanna.errors import BandannaError, HorizonReached, InvalidArgument
 from bandanna.loop import Desk
@@ -108,7 +109,7 @@ class Loop:
         self._room_for(count)
         for _, features in sets:
             self.policy.seen(features[None])  # refuses what it cannot take
-        if self.ledger is not None and self._clients is None:
+        if self.ledger is not None and self._clients is None and self._counted(users):
             admit(users, names=names, made=self.made, batches=self._coming(), slots=self.slots,
                   store=self.journals, task=TASK, participations=self.policy.privacy.participations)  # fmt: skip
         self.settled = False
@@ -125,6 +126,10 @@ class Loop:
             decisions += self._record(sets[done], users[done])
         self.settled = True
         return decisions
+
+    def _counted(self, users: Sequence[str | None]) -> bool:
+        """Whether somebody among these users, or a missing id, can be refused."""
+        return self.policy.privacy.participations > 1 or any(user is not None for user in users)
 
     @property
     def _clients(self) -> int | None:
@@ -186,16 +191,17 @@ class Loop:
         """For each set of arms (K, d): the action, its probability, its group (or -1); each by its own coins."""
         batch, number = self.now.batch, self.made
         assert batch is not None
-        for _, alike in groupby(sets, key=lambda each: len(each[1])):
-            contexts = np.stack([features for _, features in alike])  # (users, K, d)
+        for _, alike in groupby(sets, key=_arms):
+            each = [features for _, features in alike]
+            contexts = each[0][None] if len(each) == 1 else np.stack(each)  # (users, K, d)
             if isinstance(batch.episode, Assigned):
                 places = (number - batch.begin + np.arange(len(contexts))) % batch.users
                 choice = certain(batch.episode.arms_at(places))
             else:
                 choice = self._act(contexts, number)
             check_choice(self.policy, choice, contexts)
-            groups = np.full(len(contexts), -1) if choice.groups is None else choice.groups
-            yield from zip(choice.actions.tolist(), choice.probabilities.tolist(), groups.tolist(), strict=True)
+            groups = [-1] * len(contexts) if choice.groups is None else choice.groups.tolist()
+            yield from zip(choice.actions.tolist(), choice.probabilities.tolist(), groups, strict=True)
             number += len(contexts)
 
     def _act(self, contexts: Any, number: int) -> Choice:
@@ -366,6 +372,11 @@ class Loop:
         return None if self.rng is None else self.rng.bit_generator.state
 
 
+def _arms(each: tuple[Sequence[Any], Any]) -> int:
+    """How many arms a set has."""
+    return len(each[1])
+
+
 def check_choice(policy: Policy[Any], choice: Any, contexts: Any) -> None:
     """Arms that are there, with probabilities that are some: what a policy of one's own says is not believed."""
     name = f"{type(policy).__name__}.act"
@@ -375,10 +386,10 @@ def check_choice(policy: Policy[Any], choice: Any, contexts: Any) -> None:
     actions = np.asarray(choice.actions)
     if actions.shape != (users,) or actions.dtype.kind not in "iu":
         raise InvalidArgument(f"{name}: actions", f"{actions.dtype} {actions.shape}", f"{users} whole numbers")
-    if np.any((actions < 0) | (actions >= arms)):
+    if not all(0 <= action < arms for action in actions.tolist()):
         raise InvalidArgument(f"{name}: actions", actions.tolist()[:5], f"numbers of arms, 0 to {arms - 1}")
     chances = np.asarray(choice.probabilities)
-    if chances.shape != (users,) or not np.all((chances > 0) & (chances <= 1 + 1e-9)):
+    if chances.shape != (users,) or not all(0 < chance <= 1 + 1e-9 for chance in chances.tolist()):
         raise InvalidArgument(f"{name}: probabilities", chances.tolist(), f"{users} numbers in (0, 1]")
 
 

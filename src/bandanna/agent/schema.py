@@ -25,7 +25,7 @@ _LARGEST = 1e60  # of a number in a state: its square is a float
 _PLAIN: dict[str, Any] = {
     "name": str, "policy": Policy, "calibrations": dict[int, Any], "grace": int, "seed": int | None, "secret": str,
     "slots": dict[str, Any], "clients": dict[str, Any], "kept": dict[int, Any], "arms": tuple[Any, ...] | None,
-    "made": int, "beside": int, "late": int, "over": bool,
+    "features": str | None, "made": int, "beside": int, "late": int, "over": bool,
 }  # fmt: skip
 _PROGRESS: dict[str, Any] = {
     "state": Any, "source": dict[str, Any] | None, "streams": dict[int, Any], "forgot": dict[str, int], "begin": int,
@@ -37,7 +37,13 @@ _COLUMNS = {
 }  # fmt: skip
 _LISTS = "sessions", "users"
 _NOBODY: dict[str, Any] = {"episode": 0, "sums": [], "counts": [], "rounds": [], "sessions": [], "users": []}
-_SINCE: dict[str, Any] = {"beside": 0, "clients": _NOBODY, "kept": {}, "arms": None}  # what older saves do not have
+_SINCE: dict[str, Any] = {
+    "beside": 0,
+    "clients": _NOBODY,
+    "kept": {},
+    "arms": None,
+    "features": None,
+}  # what older saves do not have
 
 
 def completed(content: Mapping[str, Any]) -> dict[str, Any]:

@@ -9,14 +9,20 @@ import typer
 
 import bandanna
 from bandanna.cli.algorithms import algorithms
+from bandanna.cli.audit import audit
+from bandanna.cli.bench import bench
 from bandanna.cli.calibrate import calibrate
+from bandanna.cli.dashboard import dashboard
+from bandanna.cli.datasets import datasets
 from bandanna.cli.demo import demo
 from bandanna.cli.demo_deployed import demo_deployed
+from bandanna.cli.evaluate import evaluate
 from bandanna.cli.paper import paper
 from bandanna.cli.plan import plan
 from bandanna.cli.run import run
 from bandanna.cli.serve import serve
 from bandanna.cli.simulate_clients import simulate_clients
+from bandanna.cli.study import Listing, study
 from bandanna.cli.task import task
 
 app = typer.Typer(
@@ -29,12 +35,18 @@ app.command()(demo)
 app.command("demo-deployed")(demo_deployed)
 app.command()(plan)
 app.command()(calibrate)
+app.command()(audit)
+app.command()(bench)
 app.command()(run)
+app.command()(evaluate)
 app.command()(paper)
 app.command("list")(algorithms)
+app.command()(datasets)
+app.command(cls=Listing)(study)
 app.add_typer(task, name="task")
 app.command()(serve)
 app.command("simulate-clients")(simulate_clients)
+app.command()(dashboard)
 
 
 def _version(wanted: bool) -> None:

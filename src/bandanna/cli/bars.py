@@ -1,8 +1,7 @@
-"""Long commands: a progress bar on standard error, where a person looks on, and how many processes there may be."""
+"""Long commands: a progress bar on standard error, where a person looks on."""
 
 from __future__ import annotations
 
-import os
 from typing import Self
 
 
@@ -35,8 +34,3 @@ class Bar:
     def __call__(self, done: int, total: int, what: str) -> None:
         """Move on."""
         self._bar.update(self._task, completed=done, total=total, description=what[:56] or "running")
-
-
-def cores() -> int:
-    """Cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

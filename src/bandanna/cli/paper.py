@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from bandanna.cli.bars import Bar, cores
+from bandanna.cli.bars import Bar
 from bandanna.cli.places import figures_for
 from bandanna.core import require
 from bandanna.errors import MissingExtra
+from bandanna.experiments.workers import cores
 
 if TYPE_CHECKING:
     from bandanna.papers.common.figure import Figure

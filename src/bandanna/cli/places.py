@@ -34,6 +34,11 @@ def figure_for(argument: str, path: Path) -> Path:
     from bandanna.figures.axes import drawable
 
     drawable(path)
+    return file_for(argument, path)
+
+
+def file_for(argument: str, path: Path) -> Path:
+    """A file in a folder that is there, and can be written into."""
     if path.is_dir():
         raise BandannaError(f"{argument} = {path} cannot be written: it is a folder")
     if not path.absolute().parent.is_dir():

@@ -16,14 +16,22 @@ if TYPE_CHECKING:
 
 
 def plan(
+    arms: Annotated[int, typer.Option(help="Arms to choose from.", parser=whole, metavar="INTEGER")],
+    users: Annotated[int, typer.Option(help="Users, one decision each.", parser=whole, metavar="INTEGER")],
     dim: Annotated[
-        int,
+        int | None,
         typer.Option(
             help="Features of an arm, of which the last is a constant; at least 2.", parser=whole, metavar="INTEGER"
         ),
-    ],
-    arms: Annotated[int, typer.Option(help="Arms to choose from.", parser=whole, metavar="INTEGER")],
-    users: Annotated[int, typer.Option(help="Users, one decision each.", parser=whole, metavar="INTEGER")],
+    ] = None,
+    features: Annotated[
+        int | None,
+        typer.Option(
+            help="Instead of --dim: features of a user; every arm has a model of its own.",
+            parser=whole,
+            metavar="INTEGER",
+        ),
+    ] = None,
     epsilon: Annotated[float, typer.Option(help="Privacy budget epsilon > 0.")] = 1.0,
     delta: Annotated[float, typer.Option(help="Privacy budget delta in (0, 1).")] = 1e-5,
     trust: Annotated[str, typer.Option(help="central, shuffle, local, none or all.")] = "all",
@@ -42,6 +50,7 @@ def plan(
     with Bar(shown=True) as bar:
         forecasts = compute(
             dim=dim,
+            features=features,
             n_arms=arms,
             users=users,
             epsilon=epsilon,
@@ -54,13 +63,18 @@ def plan(
     if as_json:
         typer.echo(json.dumps({"rows": [each.to_dict() for each in forecasts]}))
         return
-    kind = "the same for everybody" if fixed else "fresh for each user"
-    typer.echo(f"{users:,} users, {arms} arms with {dim} features, {kind}; LinTS in {seeds} simulated worlds.")
+    typer.echo(f"{users:,} users, {_kind(arms, dim, features, fixed)}; LinTS in {seeds} simulated worlds.")
     _print(forecasts)
     _explain(seeds)
     for each in forecasts:
         if each.hopeless:
             typer.echo(_advice(each))
+
+
+def _kind(arms: int, dim: int | None, features: int | None, fixed: bool) -> str:
+    if features is not None:
+        return f"{arms} arms, each with a model of {features} features of the user"
+    return f"{arms} arms with {dim} features, {'the same for everybody' if fixed else 'fresh for each user'}"
 
 
 def _print(forecasts: tuple[Forecast, ...]) -> None:

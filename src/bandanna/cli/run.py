@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from bandanna.cli.bars import Bar, cores
+from bandanna.cli.bars import Bar
 
 
 def run(
@@ -18,36 +18,39 @@ def run(
         Path | None, typer.Option(help="Directory for results (default: FILE's name with -results).", metavar="DIR")
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue what an earlier run left in DIR.")] = False,
+    executor: Annotated[str, typer.Option(help="Who does the work: processes, or dask.", metavar="NAME")] = "processes",
+    scheduler: Annotated[
+        str | None, typer.Option(help="Address of a Dask scheduler (default: a cluster here).", metavar="ADDRESS")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
     """Run an experiment: progress bar, results, figure and a summary table; killed runs resume.
 
     The regret is that against the true means, mean and standard error over the seeds.
     """
-    from bandanna.experiments import outputs, sweep
-    from bandanna.experiments.experiment import Experiment
+    from bandanna.experiments import running
 
-    experiment = Experiment.from_toml(file)
     directory = Path(f"{file.stem}-results") if out is None else out
     try:
         with Bar(shown=not as_json) as bar:
-            results = sweep.run(
-                experiment,
-                directory,
-                jobs=cores() if jobs is None else jobs,
+            results = running.run(
+                file,
+                out=directory,
+                jobs=jobs,
+                executor=executor,
+                scheduler=scheduler,
                 resume=resume,
                 progress=bar,
             )
     except KeyboardInterrupt:
         typer.secho(f"stopped; finished blocks are kept, continue with --resume --out {directory}", err=True)
         raise typer.Exit(130) from None
-    notes = outputs.write(experiment, results, directory)
-    rows = outputs.rows(experiment, results)
+    rows = results.rows()
     if as_json:
         typer.echo(json.dumps({"rows": rows}, allow_nan=False))
     else:
-        _print_table(experiment.title, rows, directory)
-    for note in [*notes, *_clipped(rows)]:
+        _print_table(results.experiment.title, rows, directory)
+    for note in [*results.notes, *_clipped(rows)]:
         typer.secho(f"note: {note}", err=True)
 
 

@@ -119,6 +119,7 @@ def _print(shown: Task) -> None:
     typer.echo(f"{said['algorithm']}, {sizes}")
     typer.echo(f"\n{_wrapped(said['promise'], width)}\n")
     print_texts(("role", "sees", "left against it"), [tuple(row.values()) for row in said["sight"]])
+    typer.echo(_wrapped(f"Clients: {', '.join(said['clients'])}.", width))
     typer.echo(_wrapped(said["expectation"], width))
     for note in said["notes"]:
         typer.echo(_wrapped(f"note: {note}", width))

@@ -13,13 +13,15 @@ from bandanna.errors import InvalidArgument
 P = ParamSpec("P")
 Answer = TypeVar("Answer")
 
+_BOUND = ("self", "cls")  # nobody says them
+
 
 def by_name(called: str) -> Callable[[Callable[P, Answer]], Callable[P, Answer]]:
     """Above a function that people call: unknown, missing or unnamed arguments get an error that says what it takes."""
 
     def decorate(function: Callable[P, Answer]) -> Callable[P, Answer]:
         expected = signature(function)
-        known = [name for name in expected.parameters if name != "self"]
+        known = [name for name in expected.parameters if name not in _BOUND]
         takes = f"it takes {', '.join(known)}"
 
         @wraps(function)
@@ -44,7 +46,9 @@ def _misplaced(called: str, known: list[str], parameters: Any, given: tuple[Any,
     places = [name for name in parameters if parameters[name].kind is not Parameter.KEYWORD_ONLY]
     if len(given) > len(places):
         rest = next((name for name in known if name not in places and name not in named), "...")
-        return InvalidArgument("arguments", f"{len(given) - ('self' in places)} without names", f"{called}({rest}=...)")
+        return InvalidArgument(
+            "arguments", f"{len(given) - len({*_BOUND} & {*places})} without names", f"{called}({rest}=...)"
+        )
     absent = [
         name
         for name in known

@@ -196,7 +196,9 @@ class Domain(ABC):
     @staticmethod
     def _apart(one: Floats, other: Floats, tolerance: float) -> Bools:
         """Which users' vectors differ by more, (..., users)."""
-        return np.asarray(np.any(np.abs(one - other) > tolerance, axis=-1))
+        gaps = np.subtract(one, other)
+        apart = np.abs(gaps, out=gaps) > tolerance
+        return apart[..., 0] if apart.shape[-1] == 1 else np.asarray(np.any(apart, axis=-1))
 
 
 def _index(place: tuple[int, ...]) -> str:
@@ -306,6 +308,8 @@ def size(argument: str, value: Any) -> float:
 def reals(argument: str, values: ArrayLike, allowed: str = "an array of real numbers") -> Floats:
     """An array of real numbers as floats, or an error that names the argument."""
     array = numbers(argument, values, allowed)
+    if array.dtype == np.float64:
+        return np.asarray(array)
     with np.errstate(over="ignore"):  # a long double beyond the floats is infinite: `all_finite` names it
         return np.asarray(array, dtype=float)
 
@@ -357,7 +361,6 @@ def all_finite(argument: str, array: Floats) -> None:
         raise InvalidStatistic(f"{argument}[{_index(place)}]", float(array[place]), "finite numbers")
 
 
-@np.errstate(over="ignore", invalid="ignore")  # squares may overflow; what is not finite stays so
 def clip_norm(values: Floats, bound: float) -> Floats:
     """Vectors (last axis), scaled down to l2 norm at most `bound` where they are longer by more than rounding errors.
 
@@ -367,11 +370,12 @@ def clip_norm(values: Floats, bound: float) -> Floats:
     values = np.ascontiguousarray(values)  # the entries of a vector are added in one order, in any company
     limit = bound * (1 + (values.shape[-1] + 8) * 2.0**-52)
     outside = ~(np.einsum("...i,...i->...", values, values) <= min(limit * limit, 1e300))
-    if not outside.any():
+    if not np.count_nonzero(outside):
         return values
     long, inside = values[outside], values.copy()
-    peaks = np.max(np.abs(long), axis=-1, keepdims=True)
-    units = long / peaks  # whose squares are numbers
-    lengths = np.sqrt(np.einsum("...i,...i->...", units, units))[..., None]
-    inside[outside] = np.where(peaks * lengths <= limit, long, units * (bound / lengths))
+    with np.errstate(over="ignore", invalid="ignore"):  # what is not finite stays so
+        peaks = np.max(np.abs(long), axis=-1, keepdims=True)
+        units = long / peaks  # whose squares are numbers
+        lengths = np.sqrt(np.einsum("...i,...i->...", units, units))[..., None]
+        inside[outside] = np.where(peaks * lengths <= limit, long, units * (bound / lengths))
     return inside

@@ -80,11 +80,10 @@ def favoured(index: Floats) -> tuple[NDArray[np.int64], NDArray[np.bool_] | None
     """
     single = in_single(index)
     first = np.asarray(single.argmax(axis=-1))
-    rows = single.reshape(-1, single.shape[-1])
-    below = rows < rows[np.arange(len(rows)), first.ravel(), None]
-    if np.count_nonzero(below) == below.size - len(below):  # all but one in every row
+    below = single < single.max(axis=-1, keepdims=True)
+    if np.count_nonzero(below) == below.size - first.size:  # all but one in every row
         return first, None
-    return first, ~below.reshape(single.shape)
+    return first, ~below
 
 
 def in_single(index: Floats) -> NDArray[np.float32]:

@@ -47,6 +47,20 @@ class Streams:
         """Uniform numbers in [0, 1), (seeds, *shape)."""
         return self._take(name, shape, lambda rng, out: rng.random(out=out))
 
+    def next_uniform(self, name: str, count: int) -> Floats:
+        """The uniform numbers that the generators of a stream give next, (seeds, count): nothing is taken yet."""
+        seen = np.empty((len(self.seeds), count))
+        for rng, row in zip(self.generators(name), seen, strict=True):
+            state = rng.bit_generator.state
+            rng.random(out=row)
+            rng.bit_generator.state = state
+        return seen
+
+    def take_uniform(self, name: str, counts: NDArray[np.int64]) -> None:
+        """Take so many of them, (seeds,)."""
+        for rng, count in zip(self.generators(name), counts.tolist(), strict=True):
+            rng.random(count)
+
     def binomial(self, name: str, trials: NDArray[np.int64] | int, chance: Floats) -> NDArray[np.int64]:
         """Bin(trials, chance), elementwise for arrays (seeds, ...)."""
         trials, chance = np.broadcast_arrays(np.asarray(trials), chance)

@@ -52,9 +52,18 @@ def scores(theta: Floats, inverse: Floats, radius: float, contexts: Floats) -> F
 
     One product for each round, never one for all of them: nobody's numbers depend on who else is there.
     """
+    return scored(columns_of(theta, inverse, radius), contexts)
+
+
+def columns_of(theta: Floats, inverse: Floats, radius: float) -> Floats:
+    """What `scored` needs of a snapshot: [theta, radius^2 V^{-1}], (*R, d, 1 + d)."""
+    return np.ascontiguousarray(np.concatenate([theta[..., None], radius**2 * inverse], axis=-1))
+
+
+def scored(columns: Floats, contexts: Floats) -> Floats:
+    """`scores` by these columns."""
     arms = np.ascontiguousarray(contexts)
-    columns = np.concatenate([theta[..., None], radius**2 * inverse], axis=-1)
-    projected = arms @ np.ascontiguousarray(columns)[..., None, :, :]  # (*R, rounds, K, 1 + d)
+    projected = arms @ columns[..., None, :, :]  # (*R, rounds, K, 1 + d)
     spread = np.einsum("...i,...i->...", projected[..., 1:], arms)  # radius^2 x^T V^{-1} x
     return np.asarray(projected[..., 0] + np.sqrt(np.maximum(spread, 0.0, out=spread), out=spread))
 
@@ -68,3 +77,25 @@ def pick(first: Ints, tied: Bools | None, coins: Coins) -> Choice:
     reached = np.cumsum(tied[several], axis=-1) > rank[several][:, None]  # from the arm of that rank on
     first[several] = np.argmax(reached, axis=-1)
     return Choice(actions=first, probabilities=np.asarray(1 / counts))
+
+
+def moved(actions: Ints, share: float, n_arms: int, coins: Coins) -> Ints:
+    """The actions, or with probability `share` any arm."""
+    away = coins.uniform(actions.shape, "explore") < share
+    anywhere = np.asarray(coins.among(away, "explored arms") * n_arms, dtype=np.int64)
+    return np.where(away, anywhere, actions)
+
+
+def explored(
+    choice: Choice, share: float, n_arms: int, coins: Coins, chance: Callable[[Ints], Floats] | None = None
+) -> Choice:
+    """Device: the choice, or with probability `share` any arm; its probability is that of both together.
+
+    chance  with which probability the policy itself takes given arms, (*R, n) -> (*R, n); without it, it takes no other
+            arm than the one it chose
+    """
+    if not share:
+        return choice
+    actions = moved(choice.actions, share, n_arms, coins)
+    own = np.where(actions == choice.actions, choice.probabilities, 0.0) if chance is None else chance(actions)
+    return Choice(actions=actions, probabilities=share / n_arms + (1 - share) * own, groups=choice.groups)

@@ -14,8 +14,9 @@ from bandanna.environments.linear import FixedArms, FreshArms, LinearContextual,
 from bandanna.environments.one_client import OneClientPerRound, OneClientWorld
 from bandanna.environments.population import Population, PopulationWorld
 from bandanna.environments.published import PublishedLinear
-from bandanna.environments.rewards import Bernoulli, Bounded, RewardLaw
+from bandanna.environments.rewards import Bernoulli, Bounded, Certain, RewardLaw
 from bandanna.environments.sphere import SphereArms, SphereContexts, SphereContextsWorld, SphereWorld
+from bandanna.environments.table import Table, TableWorld
 
 __all__ = [
     "ArrayEnvironment",
@@ -24,6 +25,7 @@ __all__ = [
     "Bounded",
     "CallableEnvironment",
     "CallableWorld",
+    "Certain",
     "ClippedGaussian",
     "DisjointLinear",
     "DisjointWorld",
@@ -52,6 +54,8 @@ __all__ = [
     "SphereContexts",
     "SphereContextsWorld",
     "SphereWorld",
+    "Table",
+    "TableWorld",
     "TwoPoint",
     "World",
 ]

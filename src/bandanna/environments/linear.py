@@ -12,6 +12,8 @@ from bandanna.core.streams import Streams
 from bandanna.environments.base import Environment, World
 
 _HALF = math.sqrt(0.5)
+_TOGETHER = 4096  # vectors between draw and arm at a time: they stay in a cache
+_FEW = 8  # entries: columns as long as `_TOGETHER` are quicker than so short rows
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,13 +67,42 @@ class FreshArms(LinearWorld):
     def contexts(self, start: int, rounds: int) -> Floats:
         """Uniform directions from the stream "contexts"."""
         normals = self.streams.normal("contexts", (rounds, self.n_arms, self.environment.dim - 1))
-        return appended(directions(normals), _HALF, scale=_HALF)
+        return pointing(normals, _HALF, last=_HALF)
 
 
 def directions(normals: Floats) -> Floats:
     """Uniform on the unit sphere: normalised Gaussian vectors."""
     norms = np.sqrt(np.einsum("...i,...i->...", normals, normals))
     return np.asarray(normals / np.maximum(norms, 1e-300)[..., None])
+
+
+def pointing(normals: Floats, length: Floats | float, last: float | None = None) -> Floats:
+    """`directions(normals)` times `length`, one for all or for each (...), and one more entry where `last` is given.
+
+    The same numbers bit for bit, without large arrays in between.
+    """
+    *shape, dim = normals.shape
+    full = np.empty((*shape, dim + (last is not None)))
+    count, lengths = math.prod(shape), np.ravel(length)
+    flat, out = normals.reshape(count, dim), full.reshape(count, full.shape[-1])
+    for start in range(0, count, _TOGETHER):
+        some = slice(start, start + _TOGETHER)
+        _fill(flat[some], lengths if lengths.size == 1 else lengths[some], out[some, :dim])
+    if last is not None:
+        full[..., -1] = last
+    return full
+
+
+def _fill(normals: Floats, lengths: Floats, out: Floats) -> None:
+    """Of vectors (n, d), by one length or by n of them."""
+    norms = np.einsum("...i,...i->...", normals, normals)
+    np.maximum(np.sqrt(norms, out=norms), 1e-300, out=norms)
+    if normals.shape[-1] > _FEW:
+        np.multiply(normals / norms[:, None], lengths[:, None], out=out)
+        return
+    for column, entries in zip(out.T, normals.T, strict=True):
+        np.divide(entries, norms, out=column)
+        column *= lengths
 
 
 def appended(vectors: Floats, last: float, *, scale: float = 1.0) -> Floats:

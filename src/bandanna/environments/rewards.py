@@ -38,7 +38,22 @@ class Bernoulli:
 
     def draw(self, means: Floats, streams: Streams) -> Floats:
         """A uniform number below the mean."""
-        return np.asarray(streams.uniform("rewards", means.shape[1:]) < means, dtype=float)
+        return np.asarray(self.numbers(means.shape[1:], streams) < means, dtype=float)
+
+    def numbers(self, shape: tuple[int, ...], streams: Streams) -> Floats:
+        """The uniform numbers themselves, (S, *shape): rewards of means that are not known yet."""
+        return streams.uniform("rewards", shape)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Certain:
+    """The mean itself: of tables whose rewards are known."""
+
+    binary = False
+
+    def draw(self, means: Floats, streams: Streams) -> Floats:
+        """Nothing is drawn."""
+        return np.array(means, dtype=float)
 
 
 @dataclass(frozen=True, kw_only=True)

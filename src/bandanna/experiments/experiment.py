@@ -15,79 +15,88 @@
     delta = 1e-5
     batch = { first = 200, ratio = 1.5 }      # a number, "paper", or a geometric schedule
 
+`horizon`, `path` and the keys of the environment may be lists too: a grid (`grid.py`), with a curve of every
+algorithm at every point.
+
 Every mistake is refused before anything runs, by an error that names the key with its table (the first [[algorithm]]
 is `algorithm[1]`) and what is allowed there.
 """
 
 from __future__ import annotations
 
-import inspect
 import itertools
-import typing
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from os import PathLike
 from typing import Any
 
 from bandanna.core import require
-from bandanna.core.spelling import did_you_mean
 from bandanna.core.tables import inside, keys, read_toml, typed
 from bandanna.environments.arrays import ArrayEnvironment
 from bandanna.environments.base import Environment
-from bandanna.environments.disjoint import DisjointLinear
-from bandanna.environments.drifting import DriftingContexts
-from bandanna.environments.finite import FiniteArms
-from bandanna.environments.glm import GeneralisedLinear, PublishedGLM
-from bandanna.environments.levels import ClippedGaussian, TwoPoint
-from bandanna.environments.linear import LinearContextual
-from bandanna.environments.population import Population
-from bandanna.environments.published import PublishedLinear
-from bandanna.environments.rewards import Bernoulli, Bounded, RewardLaw
-from bandanna.environments.sphere import SphereArms, SphereContexts
-from bandanna.errors import BandannaError, InvalidArgument
+from bandanna.errors import InvalidArgument
+from bandanna.experiments.grid import Point, points, short
+from bandanna.experiments.worlds import named
 from bandanna.policies.base import Policy
 from bandanna.policies.elsewhere import importable, is_place
 from bandanna.policies.registry import ALGORITHMS, known_as
 from bandanna.policies.tabled import make_from, types_of
 
-ENVIRONMENTS: dict[str, type[Environment]] = {
-    kind.__name__: kind
-    for kind in (
-        LinearContextual,
-        DisjointLinear,
-        PublishedLinear,
-        DriftingContexts,
-        ArrayEnvironment,
-        FiniteArms,
-        Population,
-        SphereArms,
-        SphereContexts,
-        GeneralisedLinear,
-        PublishedGLM,
-    )
-}
-REWARDS: dict[str, type[Any]] = {kind.__name__: kind for kind in (Bernoulli, Bounded, TwoPoint, ClippedGaussian)}
 _GIVEN = ("dim", "n_arms", "horizon", "budget", "privacy")  # by the experiment, or by the numbers of a budget
 _TOP = ("title", "horizon", "seeds", "seed", "path", "checkpoints", "environment", "algorithm")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Curve:
-    """One algorithm at one setting; `table` is where the file speaks of it."""
+class Series:
+    """One algorithm at one setting, wherever it runs; `table` is where the file speaks of it.
+
+    label   as it is called, with what was varied
+    called  the same without what was varied, which `varied` holds
+    """
 
     label: str
+    called: str
     algorithm: str
     arguments: Mapping[str, Any]
+    varied: Mapping[str, Any]
     table: str = field(compare=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Curve:
+    """A series at one point of the grid."""
+
+    series: Series
+    point: Point
+
+    @property
+    def label(self) -> str:
+        """Of the series, and where the point is if there are several."""
+        return ", ".join([self.series.label, *parts_of(self.point.varied)])
+
+    @property
+    def algorithm(self) -> str:
+        """The name of the algorithm."""
+        return self.series.algorithm
+
+    @property
+    def arguments(self) -> Mapping[str, Any]:
+        """Of the algorithm."""
+        return self.series.arguments
+
+    @property
+    def varied(self) -> dict[str, Any]:
+        """What other curves of the experiment have otherwise, of algorithm and point."""
+        return {**self.series.varied, **self.point.varied}
 
     def policy(self, *, dim: int, horizon: int) -> Any:
         """The algorithm for this problem; errors name the table."""
-        return make_from(self.table, self.algorithm, {"dim": dim, "horizon": horizon, **self.arguments})
+        return make_from(self.series.table, self.algorithm, {"dim": dim, "horizon": horizon, **self.arguments})
 
     def calibrated(self, *, dim: int, horizon: int) -> Policy[Any]:
         """The same with its noise, radii and guarantee computed, ready to be sent to other processes."""
         policy: Policy[Any] = self.policy(dim=dim, horizon=horizon)
-        with inside(f"{self.table}."):
+        with inside(f"{self.series.table}."):
             policy.prepare()
         return policy
 
@@ -100,16 +109,21 @@ class Experiment:
     environment  name and arguments
     path         "law" draws aggregates where their law is known exactly, "messages" runs every message
     checkpoints  how many points of a curve are kept
+    algorithms   tables as they were given, whose lists `series` expands
+    points       the grid that horizon, path and environment span: one point, if none of them is a list
+    curves       every series at every point
     """
 
     title: str
-    horizon: int
+    horizon: int | list[int]
     seeds: int
     seed: int = 0
-    path: str = "law"
+    path: str | list[str] = "law"
     checkpoints: int = 200
     environment: Mapping[str, Any]
-    curves: tuple[Curve, ...]
+    algorithms: tuple[Mapping[str, Any], ...]
+    series: tuple[Series, ...]
+    points: tuple[Point, ...]
 
     @classmethod
     def from_toml(cls, file: str | PathLike[str]) -> Experiment:
@@ -124,136 +138,108 @@ class Experiment:
     def from_dict(cls, document: Mapping[str, Any]) -> Experiment:
         """The experiment that a TOML document describes, or `to_dict` wrote; everything is checked."""
         given = keys(document, "", _TOP, needed=("title", "horizon", "seeds", "environment", "algorithm"))
-        horizon, tables = require.whole("horizon", given["horizon"]), given["algorithm"]
+        tables = given["algorithm"]
         if not isinstance(tables, list) or not tables:
             raise InvalidArgument("algorithm", tables, "one table [[algorithm]] or more")
-        environment = _Table(given["environment"], "environment", ENVIRONMENTS, "environments").of_environment(horizon)
+        grid = tuple(points(given["horizon"], given.get("path", "law"), given["environment"]))
         made = cls(
             title=typed("title", given["title"], str),
-            horizon=horizon,
+            horizon=given["horizon"],
             seeds=require.whole("seeds", given["seeds"]),
             seed=require.whole("seed", given.get("seed", 0), least=0, most=require.SEEDS),
-            path=require.one_of("path", given.get("path", "law"), ("law", "messages")),
+            path=given.get("path", "law"),
             checkpoints=require.whole("checkpoints", given.get("checkpoints", 200)),
-            environment=environment,
-            curves=tuple(itertools.chain.from_iterable(_curves(table, i) for i, table in enumerate(tables, start=1))),
+            environment=dict(given["environment"]),
+            algorithms=tuple(tables),
+            series=tuple(itertools.chain.from_iterable(_series(table, i) for i, table in enumerate(tables, start=1))),
+            points=grid,
         )
         made._check()
         return made
 
+    @property
+    def curves(self) -> tuple[Curve, ...]:
+        """Point by point."""
+        return tuple(Curve(series=series, point=point) for point in self.points for series in self.series)
+
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, one algorithm table per curve; `from_dict` gives the same experiment back."""
+        """Plain values, as they were given; `from_dict` gives the same experiment back."""
         plain = {name: getattr(self, name) for name in _TOP[:-2]}
-        tables = [{"name": curve.algorithm, "label": curve.label, **curve.arguments} for curve in self.curves]
+        tables = [dict(table) for table in self.algorithms]
         return {**plain, "environment": dict(self.environment), "algorithm": tables}
 
     def world(self) -> Environment:
-        """The environment."""
-        chosen = {**self.environment}
-        kind = ENVIRONMENTS[chosen.pop("name")]
-        if "reward" in chosen:
-            chosen["reward"] = _reward(chosen["reward"])
-        with inside("environment."):
-            return kind(**chosen)
+        """The environment, of the first point."""
+        return self.points[0].world()
 
     def _check(self) -> None:
-        world, seen = self.world(), dict[str, str]()
-        if isinstance(world, ArrayEnvironment) and world.rounds is not None and world.rounds < self.horizon:
-            raise InvalidArgument("horizon", self.horizon, f"at most the {world.rounds} rounds of environment's arrays")
-        for curve in self.curves:
-            if curve.label in seen:
-                other = f"another than that of {seen[curve.label]}: give each curve a label of its own"
-                raise InvalidArgument(f"{curve.table}.label", curve.label, other)
-            seen[curve.label] = curve.table
-            policy = curve.policy(dim=world.dim, horizon=self.horizon)
-            if getattr(policy, "n_arms", None) not in (None, world.n_arms):
-                if "n_arms" in curve.arguments:
-                    allowed = f"{world.n_arms}, as many as the environment has"
-                    raise InvalidArgument(f"{curve.table}.n_arms", policy.n_arms, allowed)
-                # made for unit vectors, one for each arm
-                allowed = f"one that reads features, as {self.environment['name']} has them; this one is for FiniteArms"
-                raise InvalidArgument(f"{curve.table}.name", curve.algorithm, allowed)
+        seen = dict[str, str]()
+        for series in self.series:
+            if series.label in seen:
+                other = f"another than that of {seen[series.label]}: give each curve a label of its own"
+                raise InvalidArgument(f"{series.table}.label", series.label, other)
+            seen[series.label] = series.table
+        for point in self.points:
+            world = point.world()
+            rounds = world.rounds if isinstance(world, ArrayEnvironment) else None
+            if rounds is not None and rounds < point.horizon:
+                allowed = f"at most the {rounds} rounds of environment's arrays"
+                raise InvalidArgument("horizon", point.horizon, allowed)
+            for series in self.series:
+                _check_arms(Curve(series=series, point=point), world)
 
 
-class _Table:
-    """A table with a `name` and the arguments of what is named."""
-
-    def __init__(self, table: Any, where: str, known: Iterable[str], what: str) -> None:
-        if not isinstance(table, Mapping):
-            raise InvalidArgument(where, table, f"a table [{where}]")
-        if "name" not in table:
-            raise BandannaError(f"{where}.name is missing: one of the {what} {', '.join(known)}")
-        self.where, self.name, self.given = where, table["name"], dict(table)
-        if self.name not in list(known) and not (where.startswith("algorithm") and is_place(self.name)):
-            allowed = f"{did_you_mean(self.name, known)}one of {', '.join(known)}"
-            raise InvalidArgument(f"{where}.name", self.name, allowed)
-
-    def of_environment(self, horizon: int) -> dict[str, Any]:
-        """Checked arguments; an environment that has to know the horizon is told."""
-        kind = ENVIRONMENTS[self.name]
-        types = typing.get_type_hints(kind)
-        known = {f.name: types[f.name] for f in fields(kind) if f.init}
-        needed = [name for name, p in inspect.signature(kind).parameters.items() if p.default is p.empty]
-        if "horizon" in known:
-            self.given.setdefault("horizon", horizon)
-        given = keys(self.given, self.where, ("name", *known), needed=needed)
-        for name, value in given.items():
-            typed(f"{self.where}.{name}", value, str if name == "name" else known[name])
-        return given
-
-    def of_algorithm(self) -> dict[str, Any]:
-        """Checked arguments, lists of values still unexpanded."""
-        with inside(f"{self.where}."):
-            entry = known_as(self.name)
-        types = {**types_of(self.name), "name": str, "label": str}
-        names = [f.name for f in fields(entry.kind) if f.init]
-        per_arm = ("n_arms",) * ("features" in names)  # says that arms have models of their own
-        own = [name for name in names if name not in _GIVEN or name in per_arm]
-        spent = [name for name in ("epsilon", "delta") if name in entry.options]
-        chosen = entry.whole or is_place(self.name) or "rho" in self.given  # another way to give a budget
-        return self._of(types, ("name", "label", *entry.options, *own), needed=() if chosen else tuple(spent))
-
-    def _of(self, types: Mapping[str, Any], known: tuple[str, ...], needed: tuple[str, ...] = ()) -> dict[str, Any]:
-        given = keys(self.given, self.where, known, needed=needed)
-        for name, value in given.items():
-            several = isinstance(value, list) and name not in ("name", "label")
-            if several and not value:
-                raise InvalidArgument(f"{self.where}.{name}", value, "a value, or a list of one or more")
-            for entry in value if several else [value]:
-                typed(f"{self.where}.{name}", entry, types[name])
-        return given
+def _check_arms(curve: Curve, world: Environment) -> None:
+    """The policy can be made, and is for such arms."""
+    policy, table = curve.policy(dim=world.dim, horizon=curve.point.horizon), curve.series.table
+    if getattr(policy, "n_arms", None) in (None, world.n_arms):
+        return
+    if "n_arms" in curve.arguments:
+        raise InvalidArgument(f"{table}.n_arms", policy.n_arms, f"{world.n_arms}, as many as the environment has")
+    kind = curve.point.environment["name"]  # the policy is made for unit vectors, one for each arm
+    allowed = f"one that reads features, as {kind} has them; this one is for FiniteArms"
+    raise InvalidArgument(f"{table}.name", curve.algorithm, allowed)
 
 
-def _curves(table: Any, number: int) -> Iterator[Curve]:
-    """One curve for every combination of listed values; the label names what differs."""
-    read = _Table(table, f"algorithm[{number}]", ALGORITHMS, "algorithms")
-    given = read.of_algorithm()
+def _series(table: Any, number: int) -> Iterator[Series]:
+    """One series for every combination of listed values; the label names what differs."""
+    where = f"algorithm[{number}]"
+    name = named(table, where, ALGORITHMS, "algorithms")
+    given = _of_algorithm(dict(table), name, where)
     label = given.pop("label", given.pop("name"))
-    swept = [name for name, value in given.items() if isinstance(value, list)]
-    for values in itertools.product(*(given[name] for name in swept)):
+    swept = [key for key, value in given.items() if isinstance(value, list)]
+    for values in itertools.product(*(given[key] for key in swept)):
         chosen = dict(zip(swept, values, strict=True))
-        parts = [f"{name} = {_short(value)}" for name, value in chosen.items()]
-        yield Curve(
-            label=", ".join([label, *parts]),
-            algorithm=read.name,
+        yield Series(
+            label=", ".join([label, *parts_of(chosen)]),
+            called=label,
+            algorithm=name,
             arguments={**given, **chosen},
-            table=read.where,
+            varied=chosen,
+            table=where,
         )
 
 
-def _reward(given: Any) -> RewardLaw:
-    """A law of rewards: its name, or a table with name and arguments."""
-    table = given if isinstance(given, Mapping) else {"name": given}
-    kind = REWARDS[_Table(table, "environment.reward", REWARDS, "laws").name]
-    allowed = {"name", *(f.name for f in fields(kind))}
-    chosen = keys(table, "environment.reward", sorted(allowed))
-    with inside("environment.reward."):
-        law: RewardLaw = kind(**{name: value for name, value in chosen.items() if name != "name"})
-        return law
+def _of_algorithm(table: dict[str, Any], name: str, where: str) -> dict[str, Any]:
+    """Checked arguments, lists of values still unexpanded."""
+    with inside(f"{where}."):
+        entry = known_as(name)
+    types = {**types_of(name), "name": str, "label": str}
+    names = [f.name for f in fields(entry.kind) if f.init]
+    per_arm = ("n_arms",) * ("features" in names)  # says that arms have models of their own
+    own = [each for each in names if each not in _GIVEN or each in per_arm]
+    spent = [each for each in ("epsilon", "delta") if each in entry.options]
+    chosen = entry.whole or is_place(name) or "rho" in table  # another way to give a budget
+    given = keys(table, where, ("name", "label", *entry.options, *own), needed=() if chosen else tuple(spent))
+    for key, value in given.items():
+        several = isinstance(value, list) and key not in ("name", "label")
+        if several and not value:
+            raise InvalidArgument(f"{where}.{key}", value, "a value, or a list of one or more")
+        for entry_ in value if several else [value]:
+            typed(f"{where}.{key}", entry_, types[key])
+    return given
 
 
-def _short(value: Any) -> str:
-    """A swept value in a label."""
-    if isinstance(value, Mapping):
-        return " ".join(f"{name} {_short(entry)}" for name, entry in value.items())
-    return f"{value:g}" if isinstance(value, float) and float(f"{value:g}") == value else str(value)
+def parts_of(varied: Mapping[str, Any]) -> list[str]:
+    """Of a label."""
+    return [f"{name} = {short(value)}" for name, value in varied.items()]

@@ -12,10 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from bandanna.errors import MissingExtra
+from bandanna.experiments.drawing import against, axes_of, over_time
 from bandanna.experiments.experiment import Curve, Experiment
+from bandanna.experiments.table import columns
 from bandanna.figures.axes import save_both
-from bandanna.figures.regret import plot_regret
+from bandanna.figures.panels import MOST
 from bandanna.simulation.result import Result
+from bandanna.storage.frames import write_csv, write_parquet
 from bandanna.storage.whole import write_whole
 
 
@@ -37,6 +40,7 @@ def _row(curve: Curve, result: Result) -> dict[str, Any]:
         "label": curve.label,
         "algorithm": curve.algorithm,
         "arguments": plain(dict(curve.arguments)),
+        "varied": plain(curve.varied),
         "trust": guarantee["trust"],
         "epsilon": guarantee["epsilon"],
         "delta": None if guarantee["epsilon"] is None else guarantee["delta"],
@@ -46,7 +50,7 @@ def _row(curve: Curve, result: Result) -> dict[str, Any]:
 
 
 def write(experiment: Experiment, results: Mapping[str, Result], out: str | PathLike[str]) -> list[str]:
-    """Results per curve, figures and summary.json; returns a note for each thing that a missing extra prevented."""
+    """Results per curve, one table of all, figures, summary.json; returns notes of what a missing extra prevented."""
     directory = Path(out)
     notes: list[str] = []
     (directory / "results").mkdir(parents=True, exist_ok=True)
@@ -54,8 +58,15 @@ def write(experiment: Experiment, results: Mapping[str, Result], out: str | Path
         results[curve.label].to_csv(directory / "results" / f"{stem(experiment, index)}.csv")
         with _optional(notes):
             results[curve.label].to_parquet(directory / "results" / f"{stem(experiment, index)}.parquet")
+    tidy = columns(experiment, results)
+    write_csv(directory / "table.csv", tidy)
     with _optional(notes):
-        save_both(plot_regret(results, title=experiment.title), directory / "figure")
+        write_parquet(directory / "table.parquet", tidy, "table.parquet")
+    with _optional(notes):
+        if len(experiment.points) <= MOST:
+            save_both(over_time(experiment, results), directory / "figure")
+        for key in axes_of(experiment):
+            save_both(against(experiment, results, key), directory / f"figure-{key}")
     write_json(directory / "summary.json", {"title": experiment.title, "rows": rows(experiment, results)})
     return notes
 
@@ -66,7 +77,7 @@ def _optional(notes: list[str]) -> Iterator[None]:
     try:
         yield
     except MissingExtra as missing:
-        if str(missing) not in notes:
+        if not any(f"[{missing.extra}]" in note for note in notes):
             notes.append(str(missing))
 
 

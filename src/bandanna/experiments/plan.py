@@ -1,7 +1,8 @@
 """Before anybody is asked: what a private linear bandit can be expected to learn from so many users.
 
-LinTS is simulated in `LinearContextual`, a typical linear problem, under each trust model; its regret is stated as a
-share of random play's, so that 0 is knowing the best arm from the start and 1 is having learned nothing.
+LinTS is simulated in `LinearContextual`, a typical linear problem, or, with a model for every arm, in `DisjointLinear`,
+under each trust model; its regret is stated as a share of random play's, so that 0 is knowing the best arm from the
+start and 1 is having learned nothing.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ import numpy as np
 from bandanna.accounting.guarantee import Guarantee
 from bandanna.core import require
 from bandanna.core.arrays import Floats
+from bandanna.environments.base import Environment
+from bandanna.environments.disjoint import DisjointLinear
 from bandanna.environments.linear import LinearContextual
 from bandanna.environments.random_play import random_play
 from bandanna.errors import InvalidArgument
@@ -90,7 +93,21 @@ class _Problem:
     epsilon: float
     delta: float
     fixed: bool
+    per_arm: bool
     seed: int
+
+    def environment(self) -> Environment:
+        """A typical problem: features of arms, or of users, whose arms have a parameter each."""
+        if self.per_arm:
+            return DisjointLinear(dim=self.dim, n_arms=self.n_arms)
+        return LinearContextual(dim=self.dim, n_arms=self.n_arms, fixed=self.fixed)
+
+    def policy(self, trust: str, users: int) -> Any:
+        """LinTS, with one model or one for each arm."""
+        budget = {} if trust == "none" else {"epsilon": self.epsilon, "delta": self.delta}
+        if self.per_arm:
+            return make(TRUST[trust], n_arms=self.n_arms, features=self.dim, horizon=users, **budget)
+        return make(TRUST[trust], dim=self.dim, horizon=users, intercept=True, **budget)
 
     def numbers(self, users: int, n_seeds: int) -> int:
         """How much there is to draw."""
@@ -98,9 +115,7 @@ class _Problem:
 
     def forecast(self, trust: str, users: int, n_seeds: int) -> Forecast:
         """One trust model, so many users."""
-        env = LinearContextual(dim=self.dim, n_arms=self.n_arms, fixed=self.fixed)
-        budget = {} if trust == "none" else {"epsilon": self.epsilon, "delta": self.delta}
-        policy = make(TRUST[trust], dim=self.dim, horizon=users, intercept=True, **budget)
+        env, policy = self.environment(), self.policy(trust, users)
         result = simulate(policy, env, n_seeds=n_seeds, seed=self.seed, checkpoints=1)
         idle = random_play(env, horizon=users, n_seeds=n_seeds, seed=self.seed)
         share, stderr = _ratio(result.final_regret, idle)
@@ -119,7 +134,8 @@ class _Problem:
 
 def plan(
     *,
-    dim: int,
+    dim: int | None = None,
+    features: int | None = None,
     n_arms: int,
     users: int,
     epsilon: float = 1.0,
@@ -133,14 +149,21 @@ def plan(
 ) -> tuple[Forecast, ...]:
     """Expected regret of LinTS as a share of random play's, under one trust model or, with "all", under each of four.
 
-    dim      features, of which the last is a constant (`intercept=True`): at least 2
+    dim      features of arms, of which the last is a constant (`intercept=True`): at least 2
+    features of users, instead of `dim`: then every arm has a model of its own, `LinTS(n_arms=, features=)`
     users    rounds, one user each
     trust    "none", "central", "shuffle", "local" or "all"
     fixed    whether arms have the same features for everybody; else features are drawn anew for each user
     search   whether, where nothing is learned, users are doubled until something is, for as long as that takes seconds
     """
+    if (dim is None) == (features is None):
+        raise InvalidArgument("dim", dim, "features of arms, or features= of users: one of the two")
+    if features is not None and require.flag("fixed", fixed):
+        raise InvalidArgument("fixed", fixed, "with dim= only: arms without features have none to keep")
+    sized = ("dim", dim, 2) if features is None else ("features", features, 1)
     problem = _Problem(
-        dim=require.whole("dim", dim, least=2, most=200),
+        dim=require.whole(sized[0], sized[1], least=sized[2], most=200),
+        per_arm=features is not None,
         n_arms=require.whole("n_arms", n_arms, least=2, most=10_000),
         epsilon=require.epsilon(epsilon),
         delta=require.delta(delta),

@@ -23,9 +23,10 @@ import numpy as np
 
 from bandanna.core import require
 from bandanna.errors import BandannaError
+from bandanna.experiments.executors import Executor, chosen
 from bandanna.experiments.experiment import Experiment
 from bandanna.experiments.outputs import plain, stem, write_json
-from bandanna.experiments.workers import Progress, call_all, silent
+from bandanna.experiments.workers import Progress, silent
 from bandanna.policies.base import Policy
 from bandanna.policies.elsewhere import code_of, is_place
 from bandanna.simulation.engine import simulate
@@ -65,28 +66,39 @@ def run(
     experiment: Experiment,
     out: str | PathLike[str],
     *,
-    jobs: int = 1,
+    jobs: int | None = 1,
+    executor: str | Executor = "processes",
+    scheduler: str | None = None,
     resume: bool = False,
     progress: Progress = silent,
 ) -> dict[str, Result]:
     """Run what is not yet in the directory `out`, and return one result per curve, by label; progress is in blocks.
 
+    executor   "processes", of which there are `jobs`, or "dask": workers of the `scheduler` at an address, or `jobs` of
+               a cluster on this machine; or one of your own
+
     A script that calls this needs `if __name__ == "__main__":`, since workers import it.
     """
-    jobs, directory = require.whole("jobs", jobs, most=1024), require.path("out", out, folder=True)
-    env = experiment.world()
-    policies = [curve.calibrated(dim=env.dim, horizon=experiment.horizon) for curve in experiment.curves]
+    working, directory = chosen(executor, jobs=jobs, scheduler=scheduler), require.path("out", out, folder=True)
+    curves, worlds = experiment.curves, {id(point): point.world() for point in experiment.points}
+    policies = [curve.calibrated(dim=worlds[id(curve.point)].dim, horizon=curve.point.horizon) for curve in curves]
     _claim(experiment, directory, resume=resume)
     tasks = blocks(experiment)
     done = {block: found for block in tasks if (found := _finished(directory, block, policies[block.curve]))}
     progress(len(done), len(tasks), f"{len(done)} found" if done else "")
-    shared = {"env": env, "path": experiment.path, "checkpoints": experiment.checkpoints}
     waiting = {
-        block: {"policy": policies[block.curve], "n_seeds": block.n_seeds, "seed": block.seed, **shared}
+        block: {
+            "policy": policies[block.curve],
+            "env": worlds[id(curves[block.curve].point)],
+            "path": curves[block.curve].point.path,
+            "checkpoints": experiment.checkpoints,
+            "n_seeds": block.n_seeds,
+            "seed": block.seed,
+        }
         for block in tasks
         if block not in done
     }
-    with closing(call_all(simulate, waiting, jobs=jobs)) as ending:
+    with closing(working.call_all(simulate, waiting)) as ending:
         for block, result in ending:
             label = experiment.curves[block.curve].label
             done[block] = replace(result, name=label)
@@ -106,6 +118,9 @@ def merged(parts: list[Result]) -> Result:
         rewards=np.concatenate([part.rewards for part in parts]),
         clipped=np.concatenate([part.clipped for part in parts]),
         repairs=np.concatenate([part.repairs for part in parts]),
+        plays=None
+        if parts[0].plays is None
+        else np.concatenate([part.plays for part in parts if part.plays is not None]),
         counts={name: np.concatenate([part.counts[name] for part in parts]) for name in parts[0].counts},
         seeds=tuple(seed for part in parts for seed in part.seeds),
         seconds=math.fsum(part.seconds for part in parts),

@@ -15,11 +15,16 @@ from typing import Any, TypeVar
 
 from bandanna.errors import BandannaError
 
-_THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
+THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 
 Key = TypeVar("Key")
 Value = TypeVar("Value")
 Progress = Callable[[int, int, str], None]  # done, total, what ended last
+
+
+def cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def silent(done: int, total: int, what: str) -> None:
@@ -41,7 +46,7 @@ def call_all(
     with (
         reader,
         writer,
-        _single_threaded(),
+        single_threaded(),
         ProcessPoolExecutor(
             min(jobs, len(tasks)), mp_context=context, initializer=_prepare, initargs=(reader,)
         ) as pool,
@@ -89,10 +94,10 @@ def _uninterrupted() -> Iterator[None]:
 
 
 @contextmanager
-def _single_threaded() -> Iterator[None]:
+def single_threaded() -> Iterator[None]:
     """Processes started inside use one thread for linear algebra: they share the cores, and their sums one order."""
-    before = {name: os.environ.get(name) for name in _THREADS}
-    os.environ.update(dict.fromkeys(_THREADS, "1"))
+    before = {name: os.environ.get(name) for name in THREADS}
+    os.environ.update(dict.fromkeys(THREADS, "1"))
     try:
         yield
     finally:

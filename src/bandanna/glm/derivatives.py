@@ -33,6 +33,11 @@ def _logistic_table(order: int) -> Floats:
     return np.array(rows, dtype=float).T  # powers by derivatives
 
 
+def polynomials(link: str, order: int) -> Floats:
+    """Powers by derivatives: of s for the "logistic" link, of z, without Phi itself, for the probit link."""
+    return np.ascontiguousarray(_logistic_table(order) if link == "logistic" else _hermite_table(order))
+
+
 def logistic(z: Floats, order: int) -> Floats:
     """s, s', ..., s^(order) at z: (...) -> (..., order + 1)."""
     s = special.expit(z)[..., None]

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bandanna.core.arrays import Floats
+from bandanna.glm import derivatives
 from bandanna.glm.likelihood import judged
 from bandanna.glm.links import Link
 
@@ -76,6 +77,11 @@ class Expansion:
         weights = _weights(link, terms, np.sum(features * self.anchor, axis=-1)) * terms.of(features)  # (R, M)
         weights[:, 0] -= rewards
         return replace(self, table=self.table + weights[..., None] * features[:, None, :])
+
+    def tables(self, link: Link) -> tuple[NDArray[np.intp] | Floats, ...]:
+        """What a kernel must know of monomials, and of the derivatives of a logistic or probit link."""
+        terms = monomials(self.anchor.shape[-1])
+        return terms.longer, terms.degrees, terms.inverse_factorials, derivatives.polynomials(link.name, _ORDER)
 
     def move(
         self, link: Link, which: NDArray[np.int64], anchor: Floats, features: Floats, rewards: Floats

@@ -33,6 +33,7 @@ from bandanna.core.spelling import did_you_mean
 from bandanna.core.turns import arms_at
 from bandanna.device.choice import Choice
 from bandanna.errors import InvalidArgument
+from bandanna.kernels.optimism import Optimism
 from bandanna.protocols.base import FLOAT_BITS, Protocol
 from bandanna.protocols.channel import Channel
 from bandanna.protocols.trust import Privacy
@@ -354,6 +355,10 @@ class RunningSums(Policy[State]):
     def steady(self) -> bool:
         """Whether devices that see the same arms choose the same: those of one episode, of a fixed set."""
         return True
+
+    def optimism(self, first: int, count: int) -> Optimism | None:
+        """What a kernel must know of `count` rounds of one user each, after `first`; None where it cannot help."""
+        return None
 
     @abstractmethod
     def tabulate(self, features: Floats) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -133,11 +134,25 @@ class Running:
         self.stop()
 
 
+def _free(role: str, host: str, port: int) -> None:
+    """Whether somebody else listens there is known before anything is started."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as trial:
+        trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as the server does
+        try:
+            trial.bind((host, port))
+        except OSError as error:
+            raise BandannaError(f"the {role} cannot listen on {host}:{port}: {error.strerror}") from error
+
+
 def serve_all(task: Task, folder: Path, *, database: str | None, host: str, say: Callable[[str], None]) -> None:
     """All roles, until SIGTERM or SIGINT, or until one of them ends."""
+    for role in task.roles:
+        _free(role, host, port_of(task, role))
     ended = []
     for each in (signal.SIGTERM, signal.SIGINT):
         signal.signal(each, lambda *_: ended.append(True))
+    say(f"Starting {', '.join(task.roles)}; this takes some seconds.")
     with Running(task, folder, database=database, host=host) as running:
         for role in task.roles:
             say(f"{role:10} http://{host}:{port_of(task, role)}  log: {running.logs[role]}")

@@ -79,7 +79,7 @@ def simulate(
     n_seeds = require.whole("n_seeds", n_seeds, most=MOST_SEEDS)
     streams = Streams(range(first, first + n_seeds))
     world = env.begin(streams)
-    tally = Tally(checkpoints=checkpoints_for(rounds, checkpoints), n_seeds=n_seeds)
+    tally = Tally(checkpoints=checkpoints_for(rounds, checkpoints), n_seeds=n_seeds, n_arms=world.n_arms)
     run = play(policy, world, tally, rounds, path=path)
     counts = dict(run.counts)
     repairs = counts.pop("repairs", np.zeros(n_seeds, dtype=np.int64)) if run.repairs is None else run.repairs
@@ -99,6 +99,7 @@ def simulate(
         users=run.users,
         numbers_per_user=run.numbers_per_user,
         counts=counts,
+        plays=tally.plays,
         setting=setting_of(policy, env),
     )
 

@@ -17,6 +17,7 @@ from bandanna.figures.axes import number
 from bandanna.figures.regret import plot_regret
 from bandanna.policies.bounds import bounds_for
 from bandanna.simulation import storage
+from bandanna.storage.frames import frame
 from bandanna.theory.catalogue import Curve
 
 
@@ -28,6 +29,8 @@ class Result:
     numbers_per_user  real numbers in one report before it is encoded; None: not recorded
     bits_per_user     bits of the longest report as sent
     counts            what else the policy counts, by name, for every seed
+    plays             how many users each arm was given to, for every seed: what a simulation knows and a server does
+                      not; None if it was not counted
     setting           what `simulate` notes of policy and world, for `bounds`
     """
 
@@ -45,6 +48,7 @@ class Result:
     users: int | None = None
     numbers_per_user: int | None = None
     counts: dict[str, Ints] = field(default_factory=dict)
+    plays: Ints | None = None  # (S, K)
     setting: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -55,6 +59,8 @@ class Result:
         self._shaped("rewards", (n_seeds,), np.float64)
         self._shaped("clipped", (n_seeds,), np.int64)
         self._shaped("repairs", (n_seeds,), np.int64)
+        if self.plays is not None:
+            self._shaped("plays", (n_seeds, np.shape(self.plays)[-1] if np.ndim(self.plays) else 0), np.int64)
         counts = {name: np.asarray(values, dtype=np.int64) for name, values in self.counts.items()}
         object.__setattr__(self, "counts", counts)
         for name, values in counts.items():
@@ -177,6 +183,42 @@ class Result:
         `bounds` adds what the papers prove, on logarithmic axes: see `plot_regret`.
         """
         return plot_regret([self], path, title=title, log=log, bounds=bounds)
+
+    def to_frame(self, *, kind: str = "pandas", rounds: str = "all") -> Any:
+        """A tidy table: a row for every seed and checkpoint, or with `rounds="last"` for every seed.
+
+        kind     "pandas" or "polars" for a `DataFrame`, "arrow" for a pyarrow `Table`; needs that library
+        columns  label, policy, trust, epsilon and delta (of what ran; infinite and NaN without privacy), dim, n_arms,
+                 horizon, seed, round, regret; of the last round also reward (the sum), releases, users, bits_per_user,
+                 clipped, repairs and, by name, `counts`
+        """
+        return frame(self.columns(rounds=rounds), kind, f"to_frame(kind={kind!r})")
+
+    def columns(self, *, rounds: str = "all") -> dict[str, list[Any]]:
+        """The columns of `to_frame`, as lists."""
+        last = require.one_of("rounds", rounds, ("all", "last")) == "last"
+        marks = [self.horizon] if last else self.checkpoints.tolist()
+        rows = self.n_seeds * len(marks)
+        known: dict[str, Any] = {
+            "label": self.label,
+            "policy": self.setting.get("policy"),
+            "trust": self.guarantee.trust,
+        }
+        epsilon = self.guarantee.epsilon
+        known |= {"epsilon": epsilon, "delta": math.nan if math.isinf(epsilon) else self.guarantee.delta}
+        known |= {"dim": self.setting.get("dim"), "n_arms": self.setting.get("n_arms"), "horizon": self.horizon}
+        table = {name: [value] * rows for name, value in known.items()}
+        table["seed"] = [seed for seed in self.seeds for _ in marks]
+        table["round"] = marks * self.n_seeds
+        table["regret"] = (self.final_regret if last else self.regret.ravel()).tolist()
+        if last:
+            table["reward"] = self.rewards.tolist()
+            shared = {"releases": self.releases, "bits_per_user": self.bits_per_user}
+            shared |= {"users": self.horizon if self.users is None else self.users}
+            table |= {name: [value] * rows for name, value in shared.items()}
+            table |= {"clipped": self.clipped.tolist(), "repairs": self.repairs.tolist()}
+            table |= {name: values.tolist() for name, values in self.counts.items() if name not in table}
+        return table
 
     def to_csv(self, path: str | PathLike[str]) -> None:
         """Columns seed, round, regret, under a first line `# {...}` with everything else; `load` reads it back."""

@@ -1,4 +1,4 @@
-"""Regret and reward so far, sampled at the checkpoints: memory does not grow with the horizon."""
+"""Regret, reward and plays so far, regret sampled at the checkpoints: memory does not grow with the horizon."""
 
 from __future__ import annotations
 
@@ -7,24 +7,40 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from bandanna.core.arrays import Floats
+from bandanna.core.arrays import Floats, Ints
 
 
 @dataclass(kw_only=True)
 class Tally:
-    """Cumulative regret of S seeds, kept at `checkpoints` only; cumulative reward."""
+    """Cumulative regret of S seeds, kept at `checkpoints` only; cumulative reward; how often each arm was played."""
 
     checkpoints: NDArray[np.int64]
     n_seeds: int
+    n_arms: int = 0  # 0: nobody counts who took which
     done: int = 0  # rounds
     passed: int = 0  # checkpoints
     regret: Floats = field(init=False)  # (S, checkpoints)
     total: Floats = field(init=False)  # (S,): regret so far
     rewards: Floats = field(init=False)  # (S,)
+    plays: Ints = field(init=False)  # (S, K)
 
     def __post_init__(self) -> None:
         self.regret = np.zeros((self.n_seeds, len(self.checkpoints)))
         self.total, self.rewards = np.zeros(self.n_seeds), np.zeros(self.n_seeds)
+        self.plays = np.zeros((self.n_seeds, self.n_arms), dtype=np.int64)
+        self._rows = np.arange(self.n_seeds)
+
+    def chose(self, arms: Ints, rows: Ints | None = None) -> None:
+        """The arms of users of all seeds, or of some, (rows, n)."""
+        if self.n_arms:
+            rows = self._rows if rows is None else rows
+            flat = (rows[:, None] * self.n_arms + arms).ravel()
+            self.plays += np.bincount(flat, minlength=self.plays.size).reshape(self.plays.shape)
+
+    def chose_often(self, arms: Ints, counts: Ints | int, rows: Ints | None = None) -> None:
+        """One arm of every seed, or of some, (rows,), which so many users took."""
+        if self.n_arms:
+            self.plays[self._rows if rows is None else rows, arms] += counts
 
     def steady(self, gaps: Floats, rounds: int) -> None:
         """`rounds` rounds with the same expected loss each: (S,)."""

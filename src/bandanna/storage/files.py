@@ -20,6 +20,7 @@ MOST = 1 << 30  # bytes: no file that we write is larger, and no larger one is r
 
 _NO_LINKS = getattr(os, "O_NOFOLLOW", 0)
 _NO_WAITING = getattr(os, "O_NONBLOCK", 0)  # a named pipe would wait for a writer
+_RENAMES_OPEN = os.name == "posix"  # elsewhere, an open file can be neither renamed nor removed
 
 
 def write(path: Path, text: str) -> None:
@@ -37,6 +38,9 @@ def write(path: Path, text: str) -> None:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
+            if _RENAMES_OPEN:
+                os.replace(beside, path)  # while it is claimed
+        if not _RENAMES_OPEN:
             os.replace(beside, path)
         _sync_folder(path.absolute().parent)
     except OSError as error:

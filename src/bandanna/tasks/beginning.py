@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from bandanna.agent.arms import FixedArms
+from bandanna.core.arm_sets import FixedArms
 from bandanna.core.estimate import Estimate
 from bandanna.errors import InvalidArgument
 from bandanna.loop import close

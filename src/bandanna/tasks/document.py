@@ -8,24 +8,27 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from bandanna.agent.arms import FixedArms
 from bandanna.agent.kinds import encoding_of
 from bandanna.agent.releases import calibrations, first_ask, recalibrate
 from bandanna.core import require
+from bandanna.core.arm_sets import FixedArms
 from bandanna.core.arrays import Floats
 from bandanna.errors import BandannaError, InvalidArgument, Unreadable
+from bandanna.features.map import Map
+from bandanna.features.parts import Range
 from bandanna.policies.base import Policy
 from bandanna.storage import files
 from bandanna.storage.declared import conforms
+from bandanna.tasks.leaflet import leaflet
 from bandanna.wire.canonical import digest, dumps, loads, unpacked
 
-FORMAT, VERSION = "bandanna task", 1
+FORMAT, VERSION = "bandanna task", 2
 ROLES = ("analyzer", "shuffler", "helper", "registrar")
 _FIELDS: dict[str, Any] = {
     "format": str, "version": int, "title": str, "algorithm": str, "policy": str, "calibrations": str,
     "arms": str | None, "mixers": int, "grace": float, "close": str, "max_age": int, "urls": dict[str, str],
     "keys": dict[str, str], "seed": int | None, "test": bool, "guarantee": dict[str, Any], "promise": str,
-    "expected": dict[str, Any] | None, "schema": dict[str, Any] | None,
+    "expected": dict[str, Any] | None, "schema": dict[str, Any] | None, "device": dict[str, Any] | None,
 }  # fmt: skip
 
 
@@ -39,6 +42,7 @@ class Task:
     mixers   0: devices report to the analyzer; 1, 2: through that many mixers
     seed     of tests: noise and coins are those of a simulation with this seed
     keys     public: of analyzer, shuffler, helper to sign; "seal analyzer", "seal helper"
+    device   what a client without policies needs (`tasks.leaflet`); None where there is none without
     """
 
     content: Mapping[str, Any]
@@ -79,6 +83,19 @@ class Task:
     def fixed_features(self) -> Floats | None:
         """Of arms that stay, for policies that plan with them."""
         return None if self.arms is None else self.arms.features
+
+    @cached_property
+    def features(self) -> Map | None:
+        """From a user's record to what devices act on: the map that the document has, or one of its ranges."""
+        schema = self.content["schema"]
+        if schema is None:
+            return None
+        if "ranges" not in schema:
+            return Map.from_dict(schema)
+        try:
+            return Map(Range({name: schema["ranges"][name] for name in schema["names"]}))
+        except (BandannaError, KeyError, TypeError) as error:
+            raise Unreadable(f"the task's schema is none: {error}") from error
 
     @property
     def trust(self) -> str:
@@ -156,6 +173,7 @@ def content_of(policy: Policy[Any], *, arms: FixedArms | None, **parts: Any) -> 
     """The parts of a document, with the policy as it is calibrated now."""
     encoding = encoding_of()
     first_ask(policy, policy.init(None if arms is None else arms.features))  # calibrates what is calibrated at once
+    seeded = parts["seed"] is not None
     fixed = None if arms is None else encoding.dumps((arms.ids, arms.features, arms.of_users))
     return {
         "format": FORMAT,
@@ -163,8 +181,14 @@ def content_of(policy: Policy[Any], *, arms: FixedArms | None, **parts: Any) -> 
         "policy": encoding.dumps(policy),
         "calibrations": encoding.dumps(calibrations(policy)),
         "arms": fixed,
+        "device": leaflet(policy, None if arms is None else arms.features, mixers=parts["mixers"], seeded=seeded),
         **parts,
     }
+
+
+def leaflet_of(task: Task) -> dict[str, Any] | None:
+    """What its policy has devices without policies do."""
+    return leaflet(task.policy, task.fixed_features, mixers=task.mixers, seeded=task.seed is not None)
 
 
 @dataclass(frozen=True, kw_only=True)

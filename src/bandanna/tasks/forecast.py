@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from bandanna.agent.arms import FixedArms, features_of
+from bandanna.agent.arms import features_of
+from bandanna.core.arm_sets import FixedArms
 from bandanna.environments.base import Environment
 from bandanna.environments.disjoint import DisjointLinear
 from bandanna.environments.finite import FiniteArms

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 from urllib.parse import urlsplit
 
+from bandanna.accounting.guarantee import Guarantee
 from bandanna.errors import BandannaError, Unreadable
 from bandanna.policies.registry import known_as
 from bandanna.tasks.beginning import first_batches
-from bandanna.tasks.document import Task
+from bandanna.tasks.document import Task, leaflet_of
 from bandanna.tasks.sight import record_bytes, sight
 from bandanna.wire.canonical import dumps, loads
+from bandanna.wire.leaflets import clients
 
 _ODD = (ArithmeticError, AssertionError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 _LOCAL = ("127.0.0.1", "localhost", "::1")
@@ -42,6 +45,7 @@ def _facts(task: Task) -> dict[str, Any]:
         "first batch": batches[0].slots if batches else 0,
         "record bytes": record_bytes(batches),
         "roles": {role: task.url(role) for role in task.roles},
+        "clients": clients(content["device"]),
         "guarantee": content["guarantee"],
         "promise": str(task.policy.guarantee),
         "sight": [each._asdict() for each in sight(task)],
@@ -53,13 +57,29 @@ def _facts(task: Task) -> dict[str, Any]:
 
 
 def check_promise(task: Task) -> None:
-    """Refuse a document that promises something else than its policy keeps, up to the last digits."""
+    """Refuse a document that promises something else than its policy keeps, up to the last digits.
+
+    It may promise less: a price that was proven later may be lower than the one that a task was made with.
+    """
     if known_as(task.content["algorithm"]).kind is not type(task.policy):
         raise BandannaError(f"task {task.id[:12]} has another policy than the name of its algorithm says")
-    stated = task.policy.guarantee
-    said, kept = task.content["guarantee"], loads(dumps(stated.to_dict()))
+    said = task.content["guarantee"]
+    stated = _weakened(task.policy.guarantee, said)
+    kept = loads(dumps(stated.to_dict()))
     if not _close(said, kept) or (said == kept and task.content["promise"] != str(stated)):
         raise BandannaError(f"task {task.id[:12]} promises something else than its policy keeps: do not use it")
+    if not _close(task.content["device"], loads(dumps(leaflet_of(task)))):
+        raise BandannaError(f"task {task.id[:12]} tells devices something else than its policy does: do not use it")
+
+
+def _weakened(stated: Guarantee, said: dict[str, Any]) -> Guarantee:
+    """A guarantee with those numbers of a document that promise no more; None is infinity.
+
+    Streams once did not say that a user is in a batch once; agents and roles have always held users to it.
+    """
+    numbers = {name: math.inf if said.get(name) is None else said[name] for name in ("epsilon", "delta", "rho")}
+    weaker: dict[str, Any] = {name: n for name, n in numbers.items() if type(n) is float and n >= getattr(stated, name)}
+    return replace(stated, batches=stated.batches and said.get("batches") is not False, **weaker)
 
 
 def _printable(text: str) -> str:
@@ -71,6 +91,8 @@ def _close(said: Any, kept: Any) -> bool:
     """Equal, but for the last digits of numbers: another machine may round them in another way."""
     if isinstance(said, dict) and isinstance(kept, dict):
         return set(said) == set(kept) and all(_close(said[name], kept[name]) for name in kept)
+    if isinstance(said, list) and isinstance(kept, list):
+        return len(said) == len(kept) and all(map(_close, said, kept))
     if type(said) is float and type(kept) is float:
         return math.isclose(said, kept, rel_tol=1e-6)
     return type(said) is type(kept) and bool(said == kept)

@@ -6,8 +6,10 @@ from dataclasses import replace
 from typing import Any
 from urllib.parse import urlsplit
 
-from bandanna.agent.arms import FixedArms, features_of, fixed_arms
+from bandanna.agent.arms import features_of, fixed_arms
+from bandanna.agent.records import check_map
 from bandanna.agent.releases import affordable
+from bandanna.core.arm_sets import FixedArms
 from bandanna.core.tables import inside, typed
 from bandanna.errors import InvalidArgument
 from bandanna.policies.base import Policy
@@ -100,7 +102,12 @@ def arms_of(want: Wanted, policy: Policy[Any]) -> FixedArms | None:
 
 
 def schema_of(want: Wanted, policy: Policy[Any]) -> dict[str, Any] | None:
-    """The features of a context, as many as the policy has."""
+    """The features of a context, as many as the policy has: their ranges, or a map from records."""
+    if want.features is not None:
+        check_map(want.features, policy)
+        if want.arms is not None and getattr(policy, "n_arms", None) is None:
+            raise InvalidArgument("features", "a map", "none: arms that stay have their features in [arms]")
+        return want.features.to_dict()
     if want.schema is not None and (count := len(want.schema["names"])) != features_of(policy):
         allowed = f"{features_of(policy)} names, one for each feature of the policy"
         raise InvalidArgument("schema", f"{count} names", allowed)

@@ -15,6 +15,13 @@ names = ["a", "b"]
 [schema]                               # public: the features of a context, in their order, and their ranges
 age = [18, 80]
 
+[features]                             # instead: a public map from records to features (docs/features.md)
+intercept = true                       # project = { dim = 6, seed = 0 }, ball = { scale = 1.5 }
+[features.columns]
+age = [18, 80]
+site = ["north", "south"]
+note = { buckets = 16 }
+
 [rules]
 participations = 1
 grace = "10 min"                       # or seconds
@@ -41,8 +48,9 @@ from urllib.parse import urlsplit
 from bandanna.core import require
 from bandanna.core.tables import inside, keys, typed
 from bandanna.errors import BandannaError, InvalidArgument
+from bandanna.features.map import Map
 
-_TOP = ("title", "algorithm", "policy", "arms", "schema", "rules", "roles", "test")
+_TOP = ("title", "algorithm", "policy", "arms", "schema", "features", "rules", "roles", "test")
 _RULES = ("participations", "grace", "max_age", "mixers", "noise")
 _PORTS = {"registrar": 8700, "analyzer": 8701, "shuffler": 8702, "helper": 8703}
 _UNITS = {"s": 1, "sec": 1, "second": 1, "min": 60, "minute": 60, "h": 3600, "hour": 3600, "day": 86_400}
@@ -60,6 +68,7 @@ class Wanted:
     policy: Mapping[str, Any]
     arms: Any = None
     schema: dict[str, Any] | None = None
+    features: Map | None = None
     participations: int = 1
     grace: float = 600.0
     max_age: int | None = None
@@ -75,6 +84,8 @@ def wanted(document: Mapping[str, Any]) -> Wanted:
     """What a file says, or would; errors name the key with its table, and what is allowed there."""
     given = keys(document, "", _TOP, needed=("title", "algorithm", "policy"))
     tables = {name: _table(given, name) for name in _TOP[2:]}
+    if "schema" in given and "features" in given:
+        raise BandannaError("one of [schema] and [features] is needed, not both: ranges are columns of a map too")
     rules = keys(tables["rules"], "rules", _RULES)
     test = keys(tables["test"], "test", ("seed", "close"))
     with inside("rules."):
@@ -89,6 +100,7 @@ def wanted(document: Mapping[str, Any]) -> Wanted:
         policy=tables["policy"],
         arms=_arms(tables["arms"]) if "arms" in given else None,
         schema=_schema(tables["schema"]) if "schema" in given else None,
+        features=Map.from_table(tables["features"]) if "features" in given else None,
         urls=_urls(tables["roles"]),
         test="test" in given,
         **chosen,

@@ -16,8 +16,9 @@ Found = Iterator[tuple[Callable[..., Any], dict[str, Any]]]
 
 
 def rho_of(setting: Setting) -> float:
-    """zCDP of the guarantee: stated, or epsilon^2/2 of a pure one; infinite without privacy."""
-    pure = float(setting["epsilon"]) ** 2 / 2 if is_pure(setting) else math.inf
+    """zCDP of the guarantee: stated, or epsilon tanh(epsilon/2) of a pure one; infinite without privacy."""
+    epsilon = float(setting["epsilon"]) if is_pure(setting) else math.inf
+    pure = epsilon * math.tanh(epsilon / 2)
     return min(float(setting.get("rho", math.inf)), pure)
 
 

@@ -22,7 +22,7 @@ try:
     from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
     from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 except ImportError as error:  # pragma: no cover - tests have it
-    raise MissingExtra("serve", "a deployment") from error
+    raise MissingExtra("client", "signing and sealing") from error
 
 SEED = 16
 OVERHEAD = 48  # bytes by which a sealed message is longer

@@ -16,8 +16,8 @@ import numpy as np
 from bandanna.protocols.concurrent_shuffle.views import Full
 from bandanna.protocols.mixing import mixers
 from bandanna.roles.calls import Unreachable
-from bandanna.roles.client.deployment import answers
 from bandanna.roles.collector.closing import mixer_of
+from bandanna.wire.answers import answers
 from bandanna.wire.canonical import loads, packed, unpacked
 from bandanna.wire.keys import draw_seed, mask, seal
 from bandanna.wire.plan import Batch, Part

@@ -9,8 +9,8 @@ import pytest
 
 import bandanna as bd
 from bandanna.errors import BandannaError
-from bandanna.roles.client.deployment import answers
 from bandanna.roles.collector.verdict import answer
+from bandanna.wire.answers import answers
 from bandanna.wire.record import ZERO, Record, joined
 
 from ..inside import a_task

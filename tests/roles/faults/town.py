@@ -41,7 +41,7 @@ ENDS = ("request lost", "response lost", "killed after the answer")
 GRACE = 5.0
 
 _SCRIPTS = {
-    "analyzer": (analyzing.MIGRATION, LEDGER_MIGRATION, collecting.MIGRATION),
+    "analyzer": (analyzing.MIGRATION, LEDGER_MIGRATION, collecting.MIGRATION, analyzing.INDEX),
     "shuffler": (collecting.MIGRATION,),
     "helper": HELPING,
     "registrar": registering.MIGRATIONS,

@@ -10,7 +10,7 @@ import numpy as np
 
 from bandanna.environments import FiniteArms
 from bandanna.roles.client.crowd import Account, Crowd
-from bandanna.roles.client.deployment import Answer
+from bandanna.wire.answers import Answer
 from bandanna.wire.plan import DTYPES, Batch, Part, Round
 from bandanna.wire.record import FINAL, Record
 

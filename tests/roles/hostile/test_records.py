@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 import bandanna as bd
 from bandanna.environments import LinearContextual
 from bandanna.roles.client.crowd import Crowd
-from bandanna.roles.client.deployment import Answer
 from bandanna.roles.collector.collector import Collector
 from bandanna.roles.collector.tables import MIGRATION
 from bandanna.roles.collector.verdict import REASONS, answer
 from bandanna.storage.database import open_database
+from bandanna.wire.answers import Answer
 from bandanna.wire.record import FINAL, HEADER, Record, joined
 from bandanna.wire.ticket import draw_slot, ticket
 

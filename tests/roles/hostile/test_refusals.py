@@ -11,10 +11,10 @@ import pytest
 import bandanna as bd
 from bandanna.environments import LinearContextual
 from bandanna.roles.client.crowd import Crowd
-from bandanna.roles.client.deployment import Answer, Ticket, answers
 from bandanna.roles.collector.verdict import answer
 from bandanna.roles.registrar import MIGRATIONS, Registrar
 from bandanna.storage.database import open_database
+from bandanna.wire.answers import Answer, Ticket, answers
 from bandanna.wire.canonical import packed, unpacked
 from bandanna.wire.record import FINAL, Record, joined
 

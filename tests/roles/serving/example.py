@@ -178,6 +178,7 @@ def main(settings: dict[str, Any]) -> None:
             "/sleep/{milliseconds}": sleeping,
             "/admin/reports": reports,
         },
+        public=["GET /tasks/{task}", "POST /tasks/{task}/reports", "GET /raise/{kind}", "GET /streams"],
         start=start,
         stop=stop,
         health=health,

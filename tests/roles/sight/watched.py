@@ -17,9 +17,10 @@ import httpx
 
 from bandanna.environments import LinearContextual
 from bandanna.roles.client.crowd import Account, Crowd
-from bandanna.roles.client.deployment import Answer, Http, Ticket
+from bandanna.roles.client.deployment import Http
 from bandanna.tasks.creation import create, write
 from bandanna.tasks.document import Secrets, Task
+from bandanna.wire.answers import Answer, Ticket
 from bandanna.wire.plan import Batch
 from bandanna.wire.record import Record
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bandanna.accounting.amplification.clones import clones_delta, clones_tail
+from bandanna.accounting.amplification.clones import clones_delta, clones_tail, tail_weight
 from bandanna.accounting.amplification.closed_form import amplification_closed_form
 from bandanna.accounting.amplification.loss import clones_pld
 from bandanna.accounting.amplification.shuffled_gaussian import (
@@ -25,4 +25,5 @@ __all__ = [
     "shuffled_gaussian_delta",
     "shuffled_gaussian_epsilon",
     "shuffled_gaussian_std",
+    "tail_weight",
 ]

@@ -2,7 +2,7 @@
 
 For every eps0 > 0 and every epsilon' <= epsilon, with M = `times` batches of n = `users`,
 
-    delta <= clones_M(epsilon'; n, eps0) + (1 + e^epsilon') M n (1 + e^-eps0 / 2) delta_G(eps0; 1 / scale),
+    delta <= clones_M(epsilon'; n, eps0) + (1 + e^epsilon') M tail_weight(n, eps0) delta_G(eps0; 1 / scale),
 
 and delta <= delta_G(epsilon; sqrt(M) / scale) without any help from the shuffle; scale = sigma / Delta_2. Smaller
 epsilon' matter because the factor 1 + e^epsilon makes the first bound rise where the tail dominates. At a fixed eps0 it
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from bandanna.accounting import gdp
-from bandanna.accounting.amplification.clones import clones_delta
+from bandanna.accounting.amplification.clones import clones_delta, tail_weight
 from bandanna.accounting.amplification.loss import composed_clones
 from bandanna.core import search
 
@@ -117,8 +117,8 @@ class ShuffledBatches:
         return float(composed.get_delta_for_epsilon(epsilon)) + self.times * _CONVOLUTION_ERROR
 
     def _weight(self, index: int, epsilon: float) -> float:
-        """(1 + e^epsilon) M n (1 + e^-eps0 / 2): what one unit of delta0 costs (theorem 3.8)."""
-        return (1 + math.exp(epsilon)) * self.times * self.users * (1 + math.exp(-_local(index)) / 2)
+        """(1 + e^epsilon) M `tail_weight`: what one unit of delta0 costs."""
+        return (1 + math.exp(epsilon)) * self.times * tail_weight(users=self.users, local_epsilon=_local(index))
 
     def _tail(self, index: int, scale: float, epsilon: float) -> float:
         return self._weight(index, epsilon) * float(gdp.delta(_local(index), 1 / scale))

@@ -87,10 +87,20 @@ def _below(j: NDArray[np.float64], c: NDArray[np.float64]) -> NDArray[np.float64
 def clones_tail(*, std: float, sensitivity: float, users: int, local_epsilon: float) -> float:
     """Total variation between a shuffle of Gaussian reports and one that the clones pair dominates:
 
-        t = n (1 + e^-eps0 / 2) delta_G(eps0; Delta_2 / sigma),
+        t = `tail_weight` delta_G(eps0; Delta_2 / sigma),
 
-    at most, for each of the two neighbours' views: it costs (1 + e^epsilon) t of delta (theorem 3.8, same paper).
+    at most, for each of the two neighbours' views: it costs (1 + e^epsilon) t of delta.
     """
     local = require.positive("local_epsilon", local_epsilon)
     mu = require.positive("sensitivity", sensitivity) / require.positive("std", std)
-    return require.whole("users", users) * (1 + math.exp(-local) / 2) * float(gdp.delta(local, mu))
+    return tail_weight(users=require.whole("users", users), local_epsilon=local) * float(gdp.delta(local, mu))
+
+
+def tail_weight(*, users: int, local_epsilon: float) -> float:
+    """h + (n - 1) e^-eps0 (1 + h), h = 1/(1 + e^eps0): by how many delta0 a shuffle of (eps0, delta0)-reports moves.
+
+    h for the person, e^-eps0 (1 + h) for everybody else (calibration.md B.1). Theorem 3.8 of the same paper has
+    n (1 + e^-eps0 / 2), which is more.
+    """
+    half = float(special.expit(-local_epsilon))
+    return half + (users - 1) * math.exp(-local_epsilon) * (1 + half)

@@ -3,8 +3,8 @@
 Each of n users reports x_i + N(0, sigma^2 I), |x_i - x_i'|_2 <= Delta_2, and a shuffler permutes the reports. For every
 eps0 > 0, M such batches with the same person in each are (epsilon, delta)-DP with
 
-    delta = clones_M(epsilon; n, eps0) + (1 + e^epsilon) M n (1 + e^-eps0 / 2) delta0,
-    delta0 = delta_G(eps0; Delta_2 / sigma),
+    delta = clones_M(epsilon; n, eps0) + (1 + e^epsilon) M (h + (n - 1) e^-eps0 (1 + h)) delta0,
+    delta0 = delta_G(eps0; Delta_2 / sigma),   h = 1 / (1 + e^eps0),
 
 where clones_M is the divergence of the M-fold clones pair: closed form for M = 1, convolution of privacy losses for
 M > 1. The least over a grid of eps0 is taken. A shuffle is a post-processing of the reports, so the price without it,
@@ -13,14 +13,8 @@ shuffling. The sum of a batch is a post-processing of the shuffle, so no valid a
 delta_G(epsilon; sqrt(M/n) Delta_2 / sigma).
 
 Symbols: n `users`, M `times`, sigma `std` (per user), Delta_2 `sensitivity`.
-Reference: Feldman, McMillan, Talwar, arXiv 2012.12803, theorems 3.2 and 3.8 (one batch).
-
-Several batches (our deviation). Let R_i be the law of user i's report, R and R' those of the person under the two
-neighbours. Some S, S' within total variation delta1 = delta0 / (1 + e^eps0) of R, R' are eps0-indistinguishable
-(Kairouz, Oh, Viswanath 2015). Raising R_i to at least e^-eps0 (S + S')/2 moves a mass of at most
-e^-eps0 (delta0 + delta1). After these n changes the clones pair dominates the shuffle, and the view of either neighbour
-has moved by at most delta1 + (n - 1) e^-eps0 (delta0 + delta1) < n (1 + e^-eps0 / 2) delta0. Total variations add over
-the batches, also when each batch depends on the earlier ones; the dominated pairs that remain compose.
+Reference: Feldman, McMillan, Talwar, arXiv 2012.12803, theorem 3.2. Deviation: the tail is our own, smaller than in
+theorem 3.8, and holds for several batches too (calibration.md B.1).
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 
 from bandanna.accounting import accountant, events
-from bandanna.accounting.budgets import ApproxDP, Budget, PureDP
+from bandanna.accounting.budgets import ZCDP, ApproxDP, Budget, PureDP
 from bandanna.accounting.factorisation import Factorisation
 from bandanna.accounting.grid import fine_grid
 from bandanna.core import require, search
@@ -34,11 +34,12 @@ def continual_std(
 ) -> float:
     """Least std of the noise on every released number of a continual sum, M0 participations inside one stream.
 
-    std = M0 sensitivity |C| / mu(epsilon, delta), plus the grid's share; the worst prefix has factorisation.error()
-    times it.
+    std = sensitivity |C|_M0 / mu(epsilon, delta), |C|_M0 the largest norm of a sum of M0 columns, plus the grid's
+    share; the worst prefix has factorisation.error() times it.
     """
     sensitivity, dim, participations = _checked(sensitivity, dim, participations)
-    change = participations * sensitivity * factorisation.sensitivity()
+    apart = participations * sensitivity * factorisation.sensitivity()  # what the grid must be fine for
+    change = sensitivity * factorisation.sensitivity(participations)
     touched = dim * factorisation.releases(participations)
 
     def event(std: float) -> events.Event:
@@ -48,21 +49,24 @@ def continual_std(
             sensitivity=sensitivity,
             participations=participations,
             dim=dim,
-            grid=fine_grid(std, change, touched),
+            grid=fine_grid(std, apart, touched),
         )
 
     return _least_std(event, budget, start=change / finite_mu(budget))
 
 
 def laplace_scale(*, sensitivity: float, dim: int, budget: Budget, participations: int = 1) -> float:
-    """Least scale of Laplace noise on a `dim`-vector of l1 `sensitivity`: M sensitivity / epsilon, pure."""
+    """Least scale of Laplace noise on a `dim`-vector of l1 `sensitivity`: M sensitivity / epsilon, pure.
+
+    In zCDP each release may have the epsilon with epsilon tanh(epsilon/2) = rho / M (calibration.md F).
+    """
     sensitivity, dim, participations = _checked(sensitivity, dim, participations)
     if isinstance(budget, PureDP | ApproxDP):
         if math.isinf(budget.epsilon):
             raise InvalidBudget("epsilon", math.inf, "a finite number (the clear protocol adds no noise)")
         pure = participations * sensitivity / budget.epsilon
     else:
-        pure = math.sqrt(participations) * sensitivity / finite_mu(budget)
+        pure = sensitivity / ZCDP(rho=finite_mu(budget) ** 2 / (2 * participations)).pure()
 
     def event(scale: float) -> events.Event:
         one = events.LaplaceEvent(

@@ -6,7 +6,7 @@ import math
 from dataclasses import replace
 from functools import lru_cache
 
-from scipy import stats
+from scipy import special  # scipy.stats would take a second to load, in every process
 
 from bandanna.accounting.budgets import ApproxDP, Budget
 from bandanna.accounting.calibration.binomial import BinomialNoise
@@ -28,11 +28,12 @@ def likely_coins(noise: BinomialNoise) -> tuple[int, int]:
 
 def _least(trials: int, probability: float) -> int:
     """The largest k with P(Bin(b, p) < k) <= 2^-61."""
-    below = stats.binom(trials, probability).cdf
+    lost = 1 - probability
     low, high = 0, math.ceil(trials * probability)  # P(X < low) is small enough, P(X < high + 1) is not
     while low < high:
         middle = (low + high + 1) // 2
-        low, high = (middle, high) if below(middle - 1) <= _SIDE else (low, middle - 1)
+        below = special.betainc(trials - middle + 1, middle, lost)  # P(Bin(b, p) < middle)
+        low, high = (middle, high) if below <= _SIDE else (low, middle - 1)
     return low
 
 

@@ -114,7 +114,7 @@ class ExplicitPolicy:
         return Definition(laws=laws, pairs=self._pairs, asked=(False, *(True, False) * (self.rounds - 1)))
 
     def seen_by(self, adversary: Sequence[Any]) -> Definition:
-        """What one deterministic adversary sees: q_t = adversary[t - 1][o_1, ..., o_t] for t < T."""
+        """What one deterministic adversary sees: `q_t = adversary[t - 1][o_1, ..., o_t]` for t < T."""
         recommended, _ = self._played
         asked = [np.asarray(rule)[tuple(recommended[: t + 1])] for t, rule in enumerate(adversary)]
         return Definition(laws=self._read(self._tables, (recommended, asked)), pairs=self._pairs)

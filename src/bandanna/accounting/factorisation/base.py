@@ -29,7 +29,9 @@ class Factorisation(ABC):
     may be chosen after seeing the earlier releases (Denisov, McMahan, Rush, Smith, Thakurta: Improved Differential
     Privacy for SGD via Optimal Private Linear Operators on Adaptive Streams, 2022).
 
-    Several participations. Changing M0 elements moves C x by at most the sum of M0 single moves (triangle inequality).
+    Several participations. A user who changes M0 different elements, each by at most Delta, moves C x by at most
+    Delta `sensitivity(M0)`, the largest norm of a sum of M0 different columns: no entry of a C here is negative, so
+    moves into one direction are the worst (calibration.md C.1).
     """
 
     horizon: int
@@ -39,8 +41,8 @@ class Factorisation(ABC):
         require.store(self, require.whole, "horizon")
 
     @abstractmethod
-    def sensitivity(self) -> float:
-        """Largest column norm of C: how far one element that moves by 1 can move everything released."""
+    def sensitivity(self, participations: int = 1) -> float:
+        """Largest norm of a sum of so many different columns of C: how far as many elements that move by 1 move C x."""
 
     @abstractmethod
     def prefix_std(self, steps: ArrayLike) -> NDArray[np.float64]:

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from bandanna.accounting.cache import remember
 from bandanna.accounting.factorisation.base import Factorisation
 from bandanna.accounting.factorisation.search import search
-from bandanna.accounting.factorisation.series import column_square, residues, row_square
+from bandanna.accounting.factorisation.series import columns_square, residues, row_square
 from bandanna.core import require
 from bandanna.errors import InvalidArgument
 
@@ -113,9 +113,14 @@ class BLT(Factorisation):
         rate, rate_hat = self._rates
         return -residues(rate_hat, rate)
 
-    def sensitivity(self) -> float:
-        """Norm of C's first column, its longest."""
-        return math.sqrt(column_square(*self._rates, self.horizon))
+    def sensitivity(self, participations: int = 1) -> float:
+        """Norm of C's first column, its longest; for several, of the sum of the first ones.
+
+        c_0 >= c_1 >= ... (c_1 <= theta_1 by interlacing), so columns have the more in common the earlier they are and
+        the closer together (calibration.md C.1).
+        """
+        count = min(require.whole("participations", participations), self.horizon)
+        return math.sqrt(columns_square(*self._rates, self.horizon, count))
 
     def prefix_std(self, steps: ArrayLike) -> NDArray[np.float64]:
         """Norm of row t of B, in closed form."""

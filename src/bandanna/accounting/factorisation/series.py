@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
+_STEPS = 4096
 
 
 def residues(rate: Array, rate_hat: Array) -> Array:
@@ -45,6 +46,21 @@ def energy(amplitude: Array, rate: Array, count: Array | int) -> Array:
 def column_square(rate: Array, rate_hat: Array, horizon: int) -> Array:
     """Squared norm of C's first column: c_0 = 1, c_k = sum_i w_i theta_i^{k-1}."""
     return np.asarray(1 + energy(residues(rate, rate_hat), rate, horizon - 1))
+
+
+def columns_square(rate: Array, rate_hat: Array, horizon: int, count: int) -> float:
+    """Squared norm of the sum of C's first `count` <= horizon columns; above _STEPS of them, a bound from above.
+
+    Row t < count of that sum holds c_0 + ... + c_t = 1 + sum_i w_i (1 + ... + theta_i^{t-1}), which grows with t; row
+    t >= count holds c_{t-count+1} + ... + c_t = sum_i w_i (1 + ... + theta_i^{count-1}) theta_i^{t-count}.
+    """
+    if count == 1:
+        return float(column_square(rate, rate_hat, horizon))
+    weights = residues(rate, rate_hat)
+    ends = np.unique(np.rint(np.linspace(0, count, min(count, _STEPS) + 1)))  # rows in groups, each as its last
+    grown = 1 + np.sum(weights * geometric(rate, ends[1:, None] - 1), axis=-1)
+    falling = energy(weights * geometric(rate, count), rate, horizon - count)
+    return float(np.sum(np.diff(ends) * grown**2) + falling)
 
 
 def row_square(rate: Array, rate_hat: Array, steps: Array | int) -> Array:

@@ -39,9 +39,9 @@ class SquareRootToeplitz(Factorisation):
 
     name: ClassVar[str] = "toeplitz"
 
-    def sensitivity(self) -> float:
-        """The first column of C is its longest: column j holds f_0..f_{T-j}."""
-        return self.error()
+    def sensitivity(self, participations: int = 1) -> float:
+        """The first column of C is its longest: column j holds f_0..f_{T-j}. Several add up at most."""
+        return require.whole("participations", participations) * self.error()
 
     def prefix_std(self, steps: ArrayLike) -> NDArray[np.float64]:
         """sqrt(S_t): summed for small t, Landau's expansion beyond."""

@@ -38,9 +38,17 @@ class BinaryTree(Factorisation):
         """v_l: variance of the estimate of a complete block of 2^l elements, for unit noise on every block."""
         return (1.0,) * self.levels
 
-    def sensitivity(self) -> float:
-        """sqrt(L): the first element lies in one block of every level."""
-        return math.sqrt(self.levels)
+    def sensitivity(self, participations: int = 1) -> float:
+        """sqrt(L) for one. M elements of which n_b lie in block b move it by sqrt(sum_b n_b^2), at most as the first M.
+
+        On a level of blocks of w = 2^l elements the sum of squares is largest where blocks are full but for one:
+        q w^2 + r^2 with q w + r = M, or what the level's blocks hold in all; the first M reach it on all levels.
+        """
+        each, square = require.whole("participations", participations), 0
+        for level in range(self.levels):
+            full, rest = divmod(min(each, self.horizon >> level << level), 1 << level)
+            square += (full << 2 * level) + rest * rest
+        return math.sqrt(square)
 
     def prefix_std(self, steps: ArrayLike) -> NDArray[np.float64]:
         """Square root of the sum of v_l over the bits of t: blocks of different bits share no noise."""

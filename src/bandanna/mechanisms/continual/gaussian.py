@@ -26,11 +26,11 @@ class ContinualGaussian:
     """Releases y = C x + z with z_i ~ N(0, std^2) as the stream x arrives, and estimates every prefix sum by B y.
 
     Symbols: A = B C `factorisation`; x_t in R^dim one element of the stream (a user's clipped statistic); Delta
-    `sensitivity`, the l2 change of one element; M0 `participations`, the elements that one user can change.
+    `sensitivity`, the l2 change of one element; M0 `participations`, the different elements that one user can change.
 
     Privacy: everything that can be computed from y (all prefixes at once) is mu-GDP for one user's replacement, with
 
-        mu = M0 Delta C.sensitivity() / std                                                 (ideal noise, grid = 0),
+        mu = Delta C.sensitivity(M0) / std                                                  (ideal noise, grid = 0),
 
     also if elements are chosen after seeing earlier releases, because C is lower triangular (Denisov et al. 2022). With
     grid > 0 released numbers are multiples of the grid; the accountant adds the rounding to the sensitivity. Each

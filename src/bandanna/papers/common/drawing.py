@@ -27,12 +27,13 @@ def draw_panels(
 ) -> list[Path]:
     """One figure, stem-name, of all curves whose names are the same; what has no result is left out.
 
-    `name`, `title` and `label` are formats of what a curve shows.
+    `name`, `title` and `label` are formats of what a curve shows; the epsilon of what ran stands behind the label.
     """
     panels: dict[tuple[str, str], dict[str, Result]] = {}
     for curve in curves:
         if curve.result is not None:
             key, words, end = (text.format(**curve.shown) for text in (name, title, label))
+            end = ", ".join(part for part in (end, curve.result.guarantee.brief()) if part)
             panels.setdefault((key, words[:1].upper() + words[1:]), {})[end] = curve.result
     paths = []
     for (key, words), panel in panels.items():

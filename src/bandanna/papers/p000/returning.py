@@ -29,7 +29,7 @@ import numpy as np
 
 from bandanna.core import require
 from bandanna.core.streams import Streams
-from bandanna.errors import OutsideTheorem
+from bandanna.errors import InvalidArgument, OutsideTheorem
 from bandanna.experiments.workers import Progress, silent
 from bandanna.papers.common.curve import Curve, ending
 from bandanna.papers.common.gather import gather
@@ -74,7 +74,7 @@ def curve(*, algorithm: str, variant: str, times: int, horizon: int, n_seeds: in
     facts = {"algorithm": algorithm, "variant": variant, "dim": DIM, "epsilon": EPSILON, "delta": DELTA}
     try:
         facts |= true_numbers(policy, EPSILON, DELTA)
-    except OutsideTheorem as outside:
+    except (OutsideTheorem, InvalidArgument) as outside:  # or more coins than can be counted
         reason = str(outside).partition("; calibration")[0]
         return Curve(row=facts | UNKNOWN | ending(None) | {"participations": times, "note": reason})
     result = simulate(policy, AuthorsInstances(dim=DIM, normalised=True), n_seeds=n_seeds, seed=seed)

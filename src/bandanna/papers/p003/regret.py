@@ -96,7 +96,7 @@ def _curve(
         )
         facts |= _true(policy, epsilon)
     result = simulate(policy, env, n_seeds=n_seeds, seed=seed)
-    label = f"{algorithm} ({preset})" if epsilon is None else f"{algorithm}, epsilon = {epsilon:g}"
+    label = f"{algorithm} ({preset})" if epsilon is None else f"{algorithm}, printed {epsilon:g}"
     return Curve(row=facts | _ending(result) | end, more={"label": label}, result=result)
 
 

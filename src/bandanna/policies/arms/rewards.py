@@ -13,6 +13,7 @@ from bandanna.core.arrays import Floats
 from bandanna.core.coins import Coins
 from bandanna.core.domain import Box, Domain, Statistic, all_finite, numbers
 from bandanna.core.shapes import Bits
+from bandanna.device.telling import rounded
 from bandanna.errors import InvalidArgument, InvalidStatistic
 from bandanna.policies.base import Played
 
@@ -54,10 +55,7 @@ class Rewards(Box):
         rewards = self.report(played)
         share = (rewards.values - self.low) / self.width  # (*R, n, 1), in [0, 1]
         if played.counts is None:
-            between = np.rint(share) != share
-            if between.any():
-                share = np.where(between, coins.among(between, "rounded rewards") < share, share)
-            return BITS.sealed(share, clipped=rewards.clipped)
+            return BITS.sealed(rounded(share, coins), clipped=rewards.clipped)
         ones = coins.binomial(played.counts, share[..., 0], "rounded rewards")
         counts = np.concatenate([played.counts - ones, ones], axis=-1)  # (*R, 2n): the zeros, then the ones
         values = np.zeros((*counts.shape, 1))

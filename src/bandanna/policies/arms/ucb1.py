@@ -7,6 +7,7 @@ Symbols: w width of the range, b `optimism`: 4 is the printed sqrt(2 log t / N) 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Generator
 from dataclasses import dataclass
 from functools import cached_property
@@ -79,3 +80,9 @@ class UCB1(EveryRound):
     """Finite-armed UCB over `horizon` rounds; rewards are clipped into `reward_range`."""
 
     player = "lockstep"
+
+    def bonuses(self, rounds: int, count: int) -> Floats | None:
+        """For the kernel of tallies: scale log t of so many rounds; None where rewards of 0 and 1 would be clipped."""
+        if not (self.domain.low <= 0 and self.domain.high >= 1):
+            return None
+        return self.scale * np.array([math.log(t) for t in range(rounds + 1, rounds + count + 1)])

@@ -6,7 +6,8 @@ Policies without privacy ask for the rows of users in the clear (`InTheClear`); 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any, TypeVar
 
@@ -22,7 +23,7 @@ from bandanna.core.linalg import first_best, inner
 from bandanna.core.rows import Rows
 from bandanna.device.choice import Choice, certain
 from bandanna.errors import InvalidArgument
-from bandanna.glm.links import Link, Logistic, link_of
+from bandanna.glm.links import Linear, Link, Logistic, Probit, link_of
 from bandanna.policies.base import Ask, Frozen, Played, Policy
 from bandanna.protocols.clear.rows import ClearRows
 from bandanna.protocols.trust import Privacy, none
@@ -152,10 +153,56 @@ class EveryRound(InTheClear[State]):
         """One round."""
         return Frozen(number=state.rounds, users=1) if state.rounds < self.horizon else None
 
+    @property
+    def kernel(self) -> str | None:
+        """The name of the compiled loop that plays many rounds at once; None: there is none for this link."""
+        return None
+
+    @property
+    def constants(self) -> tuple[Any, ...]:
+        """What that loop must know, in its order."""
+        return ()
+
+    def many(
+        self, loop: Callable[..., bool], state: State, contexts: Floats, outcomes: Floats, past: Played
+    ) -> tuple[State, Ints]:
+        """After the rounds of (S, n, K, d) with outcomes (S, n, K), and their actions (S, n): what is rare by NumPy.
+
+        past: rows of the rounds before, where the policy keeps them.
+        """
+        given: Any = state
+        arrays = {each.name: getattr(given, each.name) for each in fields(given) if each.name != "rounds"}
+        arrays = {name: np.array(value) for name, value in arrays.items()}  # to be changed
+        actions, place = np.empty(outcomes.shape[:2], dtype=np.int64), np.zeros(2, dtype=np.int64)
+        while loop(contexts, outcomes, place, actions, given.rounds, *arrays.values(), *self.constants):
+            s, t = place.tolist()
+            one = replace(given, rounds=given.rounds + t, **{name: array[s] for name, array in arrays.items()})
+            arm = actions[s, t]
+            after = self._after(one, np.append(contexts[s, t, arm], outcomes[s, t, arm]))
+            for name, array in arrays.items():
+                array[s] = getattr(after, name)
+            place[1] += 1
+        return replace(given, rounds=given.rounds + outcomes.shape[1], **arrays), actions
+
+    def _after(self, state: Any, row: Floats) -> Any:
+        """The state of one seed after one more row."""
+        learning = self.learn(state, Frozen(number=state.rounds, users=1))
+        next(learning)
+        try:
+            learning.send(Estimate(total=row[None], count=1, variance=0.0))
+        except StopIteration as done:
+            return done.value
+        raise TypeError(f"{type(self).__name__} asks more than once about a round")
+
     def row(self, released: Estimate) -> tuple[Floats, Floats]:
         """Features (*R, d) and reward (*R) of the round's user."""
         values = released.total[..., 0, :]
         return values[..., : self.dim], values[..., self.dim]
+
+
+def link_code(link: Link) -> int | None:
+    """By which number kernels know a link; None: they do not."""
+    return {Logistic: 0, Probit: 1, Linear: 2}.get(type(link))
 
 
 def quadratic(contexts: Floats, inverse: Floats) -> Floats:

@@ -12,21 +12,21 @@ projected onto |theta| <= S. Deviation from the published run: theta_0 = 0 inste
 from __future__ import annotations
 
 import math
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 
 import numpy as np
 
 from bandanna.core import require
-from bandanna.core.arrays import Floats
+from bandanna.core.arrays import Floats, Ints
 from bandanna.core.coins import Coins
 from bandanna.core.estimate import Estimate
 from bandanna.device.choice import Choice
 from bandanna.glm.expansion import Expansion, expandable, no_rows
 from bandanna.glm.likelihood import maximum_likelihood
 from bandanna.glm.projections import onto_ball
-from bandanna.policies.base import Ask, Frozen
-from bandanna.policies.glm.base import EveryRound, along, optimistic, quadratic, rank_one
+from bandanna.policies.base import Ask, Frozen, Played
+from bandanna.policies.glm.base import EveryRound, along, link_code, optimistic, quadratic, rank_one
 from bandanna.policies.named import algorithm
 
 _TOLERANCE = 1e-6  # of an estimate
@@ -98,11 +98,47 @@ class GLMUCB(EveryRound[UCBState]):
             theta, near = yield from self._estimate(theta, near)
         return UCBState(rounds=state.rounds + 1, inverse=rank_one(state.inverse, features), theta=theta, near=near)
 
+    @property
+    def kernel(self) -> str | None:
+        """Where there is a polynomial, of a link that it knows."""
+        known = link_code(self.model) in (0, 1) and expandable(self.model, self.dim)
+        return "glm_ucb" if known else None
+
+    def many(
+        self, loop: Callable[..., bool], state: UCBState, contexts: Floats, outcomes: Floats, past: Played
+    ) -> tuple[UCBState, Ints]:
+        """An estimate far from the last one is found from all rows, by NumPy."""
+        assert state.near is not None
+        assert past.features is not None
+        link, near = self.model, Expansion(**{name: array.copy() for name, array in vars(state.near).items()})
+        inverse, theta, (seeds, n) = np.array(state.inverse), np.array(state.theta), outcomes.shape[:2]
+        actions, place = np.empty((seeds, n), dtype=np.int64), np.zeros(2, dtype=np.int64)
+        bonuses = np.array([self.bonus(state.rounds + t) for t in range(n)])
+        most = math.inf if self.preset == "published" else float(self.parameter_bound)
+        tables = *near.tables(link), bonuses, link_code(link), self._ridge, _TOLERANCE, self.refit, most
+        held = inverse, theta, near.anchor, near.reach, near.table
+        while loop(contexts, outcomes, place, actions, state.rounds, *held, *tables):
+            s, t = place.tolist()
+            played = np.arange(t), actions[s, :t]
+            rows = np.concatenate([past.features[s], contexts[s][played]])
+            results = np.concatenate([past.rewards[s], outcomes[s][played]])
+            theta[s] = maximum_likelihood(
+                link, rows, results, ridge=self._ridge, start=theta[s], tolerance=_TOLERANCE
+            ).theta
+            own = Expansion(anchor=near.anchor[s, None], reach=near.reach[s, None], table=near.table[s, None])
+            own = own.move(link, np.zeros(1, dtype=np.int64), theta[s, None], rows[None], results[None])
+            near.anchor[s], near.reach[s], near.table[s] = own.anchor[0], own.reach[0], own.table[0]
+        return UCBState(rounds=state.rounds + n, inverse=inverse, theta=theta, near=near), actions
+
+    @property
+    def _ridge(self) -> float:
+        return self.regulariser * (2 if self.preset == "published" else 1)
+
     def _estimate(
         self, start: Floats, near: Expansion | None
     ) -> Generator[Ask, Estimate, tuple[Floats, Expansion | None]]:
         """theta_t: near the last one from the polynomial of its loss, far from it from all rows."""
-        ridge, link = self.regulariser * (2 if self.preset == "published" else 1), self.model
+        ridge, link = self._ridge, self.model
         theta = start.reshape(-1, self.dim)
         far = np.arange(len(theta))
         if near is not None:

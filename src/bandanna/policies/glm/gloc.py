@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Generator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -24,7 +25,7 @@ from bandanna.core.linalg import inner
 from bandanna.device.choice import Choice
 from bandanna.glm.projections import onto_ball_in_norm
 from bandanna.policies.base import Ask, Frozen
-from bandanna.policies.glm.base import EveryRound, along, optimistic, quadratic, rank_one
+from bandanna.policies.glm.base import EveryRound, along, link_code, optimistic, quadratic, rank_one
 from bandanna.policies.named import algorithm
 
 
@@ -62,11 +63,25 @@ class GLOC(EveryRound[GLOCState]):
 
     def radius(self, bound: Floats) -> Floats:
         """From B, (*R)."""
-        kappa, link = self.curvature, self.model
-        q = link.slope_bound**2 if self.preset == "published" else link.reward_bound / 2
+        kappa, q = self.curvature, self._q
         inside = 1 + 2 * kappa * bound + 4 * (q * kappa) ** 4 / self.failure**2
         log = math.log(2 / self.failure) + 0.5 * np.log(inside)
         return np.asarray(np.sqrt(1 + 4 * kappa * bound + 8 * (q * kappa) ** 2 * log))  # Jun et al. 2017, Theorem 1
+
+    @property
+    def kernel(self) -> str | None:
+        """Where the link is known to it."""
+        return None if link_code(self.model) is None else "gloc"
+
+    @property
+    def constants(self) -> tuple[Any, ...]:
+        """Preset, link, kappa, q, failure and S."""
+        own = self.preset == "published", link_code(self.model), self.curvature
+        return *own, self._q, self.failure, float(self.parameter_bound)
+
+    @property
+    def _q(self) -> float:
+        return float(self.model.slope_bound**2 if self.preset == "published" else self.model.reward_bound / 2)
 
     def act(self, snapshot: GLOCState, contexts: Floats, coins: Coins) -> Choice:
         """Optimism, with the iterate or with V^{-1} z."""

@@ -33,6 +33,7 @@ from bandanna.core import require
 from bandanna.core.arrays import Floats
 from bandanna.core.linalg import positive_inverse
 from bandanna.core.sizes import Sizes
+from bandanna.kernels.optimism import Optimism
 from bandanna.theory.contextual import linucb_lemma
 
 _DRAWN = 32  # dimensions of the largest matrices whose mean norm is simulated: 4000 draws take 0.3 s
@@ -60,6 +61,13 @@ class Confidence:
         noise = self.noises[batches - 1] if batches else self.first
         growth = self.slope * np.sqrt(self._log_det(self.sizes.before(batches)))
         return float(self.ridge[batches]), float(growth + self.biases[batches] + noise)
+
+    def ahead(self, first: int, count: int) -> Optimism:
+        """What `estimate` takes after first, first + 1, ... batches, so many of them, where a batch is one user."""
+        after = np.arange(first, first + count)
+        noise = np.where(after > 0, self.noises[np.maximum(after - 1, 0)], self.first)
+        radii = self.slope * np.sqrt(self._log_det(after.astype(float))) + self.biases[after] + noise
+        return Optimism(scale=0.0, floors=np.zeros(count), weights=self.ridge[after], radii=radii)
 
     @property
     def radius(self) -> Floats:

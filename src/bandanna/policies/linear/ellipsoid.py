@@ -21,11 +21,12 @@ from functools import cached_property, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import optimize, special
+from scipy import special
 
 from bandanna.core.arrays import Floats
 from bandanna.core.linalg import positive_inverse
 from bandanna.core.sizes import Sizes
+from bandanna.kernels.optimism import Optimism
 from bandanna.policies.linear.confidence import noise_bounds, vector_quantile
 from bandanna.theory.contextual import linucb_ellipsoid
 
@@ -64,16 +65,19 @@ class Ellipsoid:
         return least, 2 * math.log(3 * blocks / self.failure), quantile
 
     def _omega(self, std: float | Floats) -> Floats:
-        return np.asarray(std**2 * (1 + self.parameter_bound**2 / 2) + self.reward_std**2 * self.ridge)
+        return self._noise(std) + self.reward_std**2 * self.ridge
+
+    def _noise(self, std: float | Floats) -> Floats:
+        return np.asarray(std**2 * (1 + self.parameter_bound**2 / 2))
 
     def _of(self, std: Floats, matrix: Floats, users: Floats) -> tuple[Floats, Floats, Floats]:
         """omega + s^2 Sigma, beta^2 and c after so many users, elementwise."""
         d, s2 = self.dim, self.reward_std**2
         least, level, quantile = self._levels
-        omega = self._omega(std)
+        noise, omega = self._noise(std), self._omega(std)
         rho = least * 2.0 ** np.floor(np.log2(np.maximum(omega / s2 / least, 1.0)))
         rewards = np.sqrt(level + d * np.log1p(users / (d * rho)))  # Abbasi-Yadkori, Pal and Szepesvari 2011
-        beta2 = (rewards + quantile * np.sqrt(1 - s2 * self.ridge / omega)) ** 2
+        beta2 = (rewards + quantile * np.sqrt(noise / omega)) ** 2
         floor, each = omega + s2 * matrix, users / d
         unknown = beta2 * (floor + s2 * each) / np.maximum(self.parameter_bound * each, 1e-100) ** 2
         return (
@@ -102,6 +106,14 @@ class Ellipsoid:
         """c, the regulariser, and the radius after so many batches."""
         _, beta2, weight = self._after(batches)
         return weight, math.sqrt(beta2 + weight * self.parameter_bound**2)
+
+    def ahead(self, first: int, count: int) -> Optimism:
+        """What `estimate` takes after first, first + 1, ... batches, so many of them, where a batch is one user."""
+        last = np.arange(first, first + count) - 1
+        std, matrix = (np.where(last < 0, 0.0, table[np.maximum(last, 0)]) for table in (self.stds, self.matrix))
+        floors, beta2, weights = self._of(std, matrix, np.arange(first, first + count, dtype=float))
+        radii = np.sqrt(beta2 + weights * self.parameter_bound**2)
+        return Optimism(scale=self.reward_std**2, floors=floors, weights=weights, radii=radii)
 
     @property
     def radius(self) -> Floats:
@@ -191,6 +203,7 @@ def stretched_quantile(dim: int, tail: float, stretch: float) -> float:
     least, most = vector_quantile(dim, tail), math.sqrt(stretch) * vector_quantile(dim, tail)
     if dim == 1 or tail < 1e-200:
         return most
+    from scipy import optimize  # here, since it is slow to load, and few policies ask
 
     def excess(length: float) -> float:
         end = length / math.sqrt(stretch)  # of g_1; beyond, it is enough by itself

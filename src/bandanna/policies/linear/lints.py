@@ -25,26 +25,28 @@ from numpy.typing import NDArray
 from bandanna.accounting.budgets import ApproxDP
 from bandanna.accounting.guarantee import Guarantee
 from bandanna.core import require
-from bandanna.core.arrays import Bools, Floats, Ints
+from bandanna.core.arrays import Floats, Ints
 from bandanna.core.coins import Coins
-from bandanna.core.domain import all_finite
 from bandanna.core.intercept import InterceptReport
 from bandanna.core.linalg import favoured, first_best
 from bandanna.core.per_arm import PerArmReport
 from bandanna.core.regression import Regression
 from bandanna.core.report import LinearReport
-from bandanna.device.choice import Choice, Sampled, pick
-from bandanna.errors import InvalidArgument, InvalidStatistic
+from bandanna.device.choice import Choice, Sampled, moved, pick
+from bandanna.device.choosing import Thompson
+from bandanna.device.draws import Own
+from bandanna.device.telling import Regressed
+from bandanna.errors import InvalidArgument
 from bandanna.policies.base import Frozen
-from bandanna.policies.linear.draws import Draws, Own, Shared
-from bandanna.policies.linear.explore import Uniform, moved
+from bandanna.policies.linear import chances
+from bandanna.policies.linear.explore import Uniform
 from bandanna.policies.linear.posterior import posterior
 from bandanna.policies.linear.schedules import FixedBatches, Schedule, concurrent_batch, informed
+from bandanna.policies.linear.start import Start
 from bandanna.policies.linear.sums import LinearSums, Published
 from bandanna.policies.named import algorithm
 from bandanna.protocols.trust import Privacy
 
-_SHARED, _OWN = Shared(), Own()
 _ENDLESS = 10**9
 _LARGEST = 10**5  # users of a batch without a horizon: whoever gathers them must hold them
 _OFTEN = 3  # participations from which on independent batches need less noise than a stream
@@ -86,6 +88,7 @@ class LinTS(LinearSums):
                are centred, else 1
     reward_std of one reward about its mean, at most
     explore    `bd.uniform(first=n, then=p)`: beside the draws, any arm in the first episodes, later with a chance
+    start      released sums of earlier people to begin with: `log.start(policy, privacy=...)` makes them from a log
 
     Rewards are clipped to [0, 1] before a statistic is formed.
     """
@@ -103,6 +106,7 @@ class LinTS(LinearSums):
     prior: float | None = None
     reward_std: float = 0.5
     explore: Uniform | None = None
+    start: Start | None = None
 
     def __post_init__(self) -> None:
         if self.n_arms is not None or self.features is not None:
@@ -121,8 +125,14 @@ class LinTS(LinearSums):
             require.store(self, require.moderate, "prior")
         if self.explore is not None and not isinstance(self.explore, Uniform):
             raise InvalidArgument("explore", self.explore, "bd.uniform(first=..., then=...) or None")
+        if self.start is not None and not isinstance(self.start, Start):
+            raise InvalidArgument(
+                "start", type(self.start).__name__, "what log.start(policy, privacy=...) gives, or None"
+            )
         if self.intercept and self.dim < 2:
             raise InvalidArgument("dim", self.dim, "at least 2 with an intercept, which is the last feature")
+        if self.start is not None:
+            self.start.check(self.domain.dim)
         _ = self.schedule
 
     def _check_own(self) -> None:
@@ -147,9 +157,15 @@ class LinTS(LinearSums):
         """What a reward is told from: 1/2 where there is a constant."""
         return 0.5 if self.intercept or self.n_arms is not None else 0.0
 
-    @property
-    def _draws(self) -> Draws:
-        return _SHARED if self.n_arms is None else _OWN
+    @cached_property
+    def tell(self) -> Regressed:
+        """Rewards minus 1/2 where there is a constant."""
+        return Regressed(centre=self._centre)
+
+    @cached_property
+    def choose(self) -> Thompson:
+        """How devices draw and choose."""
+        return Thompson(domain=self.domain)
 
     @cached_property
     def schedule(self) -> Schedule:
@@ -208,8 +224,11 @@ class LinTS(LinearSums):
         noise, (vector, matrix) = self._noise[batches], self.domain.variances
         users = self.channel.sizes.before(batches)
         size = (0.5 if self._centre else 1.0) if self.prior is None else self.prior
+        reports = users
+        if self.start is not None:  # other people's, with noise of its own
+            total, noise, reports = self.start.plus(total), noise + self.start.variance, users + self.start.users
         mean, root, cut = posterior(
-            *self.domain.sums(total, users),
+            *self.domain.sums(total, reports),
             noise=(noise * vector, noise * matrix),
             second_moments=size**2 * self.domain.second_moments,
             reward_std=self.reward_std,
@@ -220,34 +239,17 @@ class LinTS(LinearSums):
 
     def seen(self, contexts: Floats) -> Floats:
         """Features as they are reported."""
-        if self.intercept and self.n_arms is None:
-            _one_constant(contexts)
-        with np.errstate(invalid="ignore", over="ignore"):
-            return self.domain.seen(contexts)
+        return self.choose.seen(contexts)
 
     def act(self, snapshot: Posterior, contexts: Floats, coins: Coins) -> Choice:
         """Device: the best arm of its draw; (*R, rounds, K, d) -> (*R, rounds)."""
-        contexts = self._rows(contexts)
-        index = self._draws.scores(snapshot.theta, snapshot.root, contexts, coins)
-        if not np.isfinite(np.sum(index)):
-            all_finite("contexts", contexts)
-        actions = pick(*favoured(index), coins).actions
-        if snapshot.explore:
-            actions = moved(actions, snapshot.explore, contexts.shape[-2], coins)
-        return Sampled(actions=actions, chances=lambda: self._chances(snapshot, contexts, actions)[0])
-
-    def _rows(self, contexts: Floats) -> Floats:
-        """As parameters take them: with the constant that arms of their own have, (*R, n, K, d)."""
-        seen = self.seen(contexts)
-        if self.n_arms is None:
-            return seen
-        if seen.shape[-2] != self.n_arms:
-            raise InvalidArgument("contexts", f"{seen.shape[-2]} arms", f"{self.n_arms}, as the policy has")
-        return np.concatenate([seen, np.ones((*seen.shape[:-1], 1))], axis=-1)
+        rows = self.choose.rows(contexts)
+        actions = self.choose.actions(snapshot, rows, coins)
+        return Sampled(actions=actions, chances=lambda: self._chances(snapshot, rows, actions)[0])
 
     def probabilities(self, snapshot: Posterior, contexts: Floats, actions: Ints) -> tuple[Floats, Floats]:
         """With which probability devices choose these arms, and its standard error: see `chances`."""
-        return self._chances(snapshot, self._rows(contexts), actions)
+        return self._chances(snapshot, self.choose.rows(contexts), actions)
 
     def _chances(self, snapshot: Posterior, contexts: Floats, actions: Ints) -> tuple[Floats, Floats]:
         shape = actions.shape
@@ -259,13 +261,21 @@ class LinTS(LinearSums):
             actions.reshape(-1, shape[-1]),
             strict=True,
         )
-        found, errors = zip(*(self._draws.chances(*run) for run in runs), strict=True)
+        found, errors = zip(*(self._chances_of_one(*run) for run in runs), strict=True)
         any_arm, own = snapshot.explore / contexts.shape[-2], 1 - snapshot.explore
         return any_arm + own * np.array(found).reshape(shape), own * np.array(errors).reshape(shape)
 
+    def _chances_of_one(self, mean: Floats, root: Floats, contexts: Floats, actions: Ints) -> tuple[Floats, Floats]:
+        """Probabilities of these actions and their standard errors, of one run: (n, K, d), (n,) -> (n,)."""
+        draws = self.choose.draws
+        if not isinstance(draws, Own):
+            return chances.of_shared(mean, root, contexts, actions)
+        found = chances.of_own(draws.expected(mean, contexts), draws.spread(root, contexts), actions)
+        return found, np.zeros(found.shape)
+
     def best(self, snapshot: Posterior, contexts: Floats) -> Ints:
         """The largest expected reward."""
-        return first_best(self._draws.expected(snapshot.theta, self._rows(contexts)))
+        return first_best(self.choose.draws.expected(snapshot.theta, self.choose.rows(contexts)))
 
     @property
     def steady(self) -> bool:
@@ -274,18 +284,13 @@ class LinTS(LinearSums):
 
     def tabulate(self, features: Floats) -> Floats:
         """Arms that stay, as `act` sees them: (*R, K, d)."""
-        return self._rows(features[..., None, :, :])[..., 0, :, :]
+        return self.choose.rows(features[..., None, :, :])[..., 0, :, :]
 
     def drawn_arms(self, snapshot: Posterior, arms: Floats, users: int, coins: Coins) -> Ints:
         """The arms of so many devices, of tabulated ones: (*R, users)."""
-        scores = self._draws.of_table(snapshot.theta, snapshot.root, arms, users, coins)
+        scores = self.choose.draws.of_table(snapshot.theta, snapshot.root, arms, users, coins)
         actions = pick(*favoured(scores), coins).actions
         return moved(actions, snapshot.explore, arms.shape[-2], coins) if snapshot.explore else actions
-
-    def centred(self, rewards: Floats) -> tuple[Floats, Bools]:
-        """Minus 1/2 where there is a constant."""
-        inside, moved = super().centred(rewards)
-        return (inside - self._centre if self._centre else inside), moved
 
     def theta(self, snapshot: Posterior) -> Floats:
         """The posterior's mean, in units of (z, 1) with an intercept."""
@@ -298,11 +303,3 @@ class LinTS(LinearSums):
     def facts(self) -> dict[str, Any]:
         """What a result should remember."""
         return {"batch": max(self.channel.sizes.counts()), "participations": self.privacy.participations}
-
-
-def _one_constant(contexts: Floats) -> None:
-    """The arms of one user have one constant: features were forgotten, or stand in another order, where they do not."""
-    last = contexts[..., -1]
-    if np.any(np.max(last, axis=-1) - np.min(last, axis=-1) > 1e-9 * np.max(np.abs(last), axis=-1)):
-        allowed = "the same last feature for all arms of a user, a constant: intercept=True says so"
-        raise InvalidStatistic("contexts", "arms with several last features", allowed)

@@ -20,18 +20,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bandanna.core import require
-from bandanna.core.arrays import Bools, Floats, Ints
+from bandanna.core.arrays import Floats, Ints
 from bandanna.core.coins import Coins, NoCoins
-from bandanna.core.domain import all_finite, clip_norm
-from bandanna.core.linalg import favoured, first_best, upper
+from bandanna.core.domain import clip_norm
+from bandanna.core.linalg import upper
 from bandanna.core.regression import Regression
 from bandanna.core.report import LinearReport
 from bandanna.device import choice
-from bandanna.device.choice import Choice, pick
+from bandanna.device.choice import Choice, moved, pick
+from bandanna.device.choosing import Optimist
+from bandanna.device.telling import Regressed
 from bandanna.errors import InvalidArgument
+from bandanna.kernels.optimism import Optimism
 from bandanna.policies.linear.confidence import Confidence, PaperConfidence, radii
 from bandanna.policies.linear.ellipsoid import Ellipsoid, ellipsoid
-from bandanna.policies.linear.explore import Uniform, explored, moved
+from bandanna.policies.linear.explore import Uniform
 from bandanna.policies.linear.schedules import FixedBatches, Schedule, best_batch, concurrent_batch
 from bandanna.policies.linear.sums import LinearSums, Published
 from bandanna.policies.named import algorithm
@@ -137,10 +140,15 @@ class LinUCB(LinearSums):
         """Reports of x y and x x^T, y less its centre."""
         return LinearReport(features=self.dim, reward_bound=max(self.reward_centre, 1 - self.reward_centre))
 
-    def centred(self, rewards: Floats) -> tuple[Floats, Bools]:
-        """Rewards less their centre, and which had to be clipped to [0, 1]."""
-        inside, moved = super().centred(rewards)
-        return (inside - self.reward_centre if self.reward_centre else inside), moved
+    @cached_property
+    def tell(self) -> Regressed:
+        """Rewards less their centre."""
+        return Regressed(centre=self.reward_centre)
+
+    @cached_property
+    def choose(self) -> Optimist:
+        """How devices choose."""
+        return Optimist(domain=self.domain, ties=self.ties)
 
     @property
     def steady(self) -> bool:
@@ -212,22 +220,16 @@ class LinUCB(LinearSums):
         share = 0.0 if self.explore is None else self.explore.share(users)
         return Snapshot(theta=theta, inverse=inverse, radius=self.width * radius, explore=share), repaired
 
+    def optimism(self, first: int, count: int) -> Optimism | None:
+        """The same as tables, for a kernel."""
+        if not self.steady:
+            return None
+        ahead = self.radii.ahead(first, count)
+        return replace(ahead, radii=self.width * ahead.radii, by_coins=self.ties == "random")
+
     def act(self, snapshot: Snapshot, contexts: Floats, coins: Coins) -> Choice:
         """Device: an arm with the largest index; (*R, rounds, K, d) -> (*R, rounds)."""
-        with np.errstate(invalid="ignore", over="ignore"):  # what is not finite is named below
-            index = scores(snapshot, clip_norm(contexts, 1.0))
-        if not np.isfinite(np.sum(index)):
-            all_finite("contexts", contexts)
-        first, tied = self._favoured(index)
-        if not snapshot.explore:
-            return pick(first, tied, coins)
-        equal = np.arange(index.shape[-1]) == first[..., None] if tied is None else tied  # (*R, rounds, K)
-        chances = equal / np.sum(equal, axis=-1, keepdims=True)
-
-        def chance(actions: Ints) -> Floats:
-            return np.asarray(np.take_along_axis(chances, actions[..., None], axis=-1)[..., 0])
-
-        return explored(pick(first, tied, coins), snapshot.explore, index.shape[-1], coins, chance)
+        return self.choose.act(snapshot, contexts, coins)
 
     def best(self, snapshot: Snapshot, contexts: Floats) -> Ints:
         """The largest <x, theta>."""
@@ -239,7 +241,7 @@ class LinUCB(LinearSums):
         spread = weights[..., None, :] @ arms.squares  # (*R, 1, K): radius^2 x^T V^{-1} x
         np.sqrt(np.maximum(spread, 0.0, out=spread), out=spread)
         spread += snapshot.theta[..., None, :] @ arms.linear
-        return self._favoured(spread[..., 0, :])
+        return self.choose.favoured(spread[..., 0, :])
 
     def drawn_arms(self, snapshot: Snapshot, arms: Arms, users: int, coins: Coins) -> Ints:
         """The favoured arms of so many devices, or any: (*R, users)."""
@@ -249,15 +251,13 @@ class LinUCB(LinearSums):
         actions = pick(np.broadcast_to(first[..., None], shape).copy(), each, coins).actions
         return moved(actions, snapshot.explore, n_arms, coins)
 
-    def _favoured(self, index: Floats) -> tuple[NDArray[np.int64], NDArray[np.bool_] | None]:
-        return favoured(index) if self.ties == "random" else (first_best(index), None)
-
     def tabulate(self, features: Floats) -> Arms:
         """Arms that stay, clipped as in `act`: (*R, K, d)."""
-        features = clip_norm(features, 1.0)
+        linear = np.ascontiguousarray(np.swapaxes(clip_norm(features, 1.0), -1, -2))
         rows, columns = upper(self.dim)
-        products = features[..., rows] * features[..., columns] * np.where(rows == columns, 1.0, 2.0)
-        linear, squares = (np.ascontiguousarray(np.swapaxes(each, -1, -2)) for each in (features, products))
+        squares = np.empty((*linear.shape[:-2], len(rows), linear.shape[-1]))
+        for place, (i, j) in enumerate(zip(rows, columns, strict=True)):  # one by one: tables can be large
+            np.multiply(linear[..., i, :], linear[..., j, :] * (1.0 if i == j else 2.0), out=squares[..., place, :])
         return Arms(linear=linear, squares=squares)
 
     @classmethod

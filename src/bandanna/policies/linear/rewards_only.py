@@ -39,14 +39,15 @@ from bandanna.accounting.guarantee import Guarantee
 from bandanna.core import require
 from bandanna.core.arrays import Floats, Ints
 from bandanna.core.coins import Coins
-from bandanna.core.domain import Ball, Statistic, all_finite
+from bandanna.core.domain import Ball, Statistic
 from bandanna.core.estimate import Estimate
 from bandanna.core.report import LinearReport
 from bandanna.core.sizes import Sizes
 from bandanna.device.choice import Choice
+from bandanna.device.choosing import Thompson
+from bandanna.device.telling import Public, Weighted
 from bandanna.errors import InvalidArgument, InvalidBudget
 from bandanna.policies.arms.finite import PROTECTS
-from bandanna.policies.arms.rewards import Rewards
 from bandanna.policies.base import Ask, Frozen, Played, Policy
 from bandanna.policies.linear.lints import LinTS, Posterior
 from bandanna.policies.linear.posterior import posterior
@@ -57,7 +58,6 @@ from bandanna.protocols.clear.public import PublicSum
 from bandanna.protocols.local_bits.signs import LocalSigns
 from bandanna.protocols.trust import Privacy
 
-_REWARDS = Rewards(low=0.0, high=1.0)
 _CONSTANT = 0.25  # weight of the constant in a private report
 _INSIDE = 1 - 1e-15  # rounding errors leave a weighted vector in the unit ball
 _PUBLIC = (("everybody", "every user's features and arm, and whether an answer came: they are public"),)
@@ -258,18 +258,25 @@ class LinTSRewards(Policy[State]):
         """The posterior's mean, in units of (z, 1) with an intercept."""
         return self.sampler.theta(snapshot)
 
+    @property
+    def choose(self) -> Thompson:
+        """As those of LinTS."""
+        return self.sampler.choose
+
+    @cached_property
+    def tell(self) -> tuple[Weighted, Public]:
+        """Of the private ask: w x (r - 1/2), its sign answered at random in the local model; of the public one, x/2
+        and x x^T.
+        """
+        seen, weights = self.sampler.domain, tuple(self._weights.tolist())
+        return Weighted(seen=seen, weights=weights, bits=self._answers), Public(seen=seen, scale=self._scale)
+
     def report(self, ask: Ask, played: Played, coins: Coins) -> Statistic:
-        """w x (r - 1/2), its sign answered at random in the local model; or, of features alone, x/2 and x x^T."""
+        """By the tell of the ask."""
         assert played.features is not None
-        all_finite("features", played.features)
-        x, outside = self.sampler.domain.inside(played.features)
-        domain = ask.protocol.domain
-        if isinstance(domain, LinearReport):
-            packed = domain.pack(x * self._scale, np.full(x.shape[:-1], 0.5))
-            return domain.sealed(packed, clipped=np.zeros(x.shape[:-2], dtype=np.int64))
-        rewards = _REWARDS.bits(played, coins) if self._answers else _REWARDS.report(played)
-        moved = outside | _REWARDS.outside(played.rewards)
-        return domain.sealed((rewards.values - 0.5) * (x * self._weights), clipped=np.sum(moved, axis=-1))
+        private, public = self.tell
+        tell = public if isinstance(ask.protocol.domain, LinearReport) else private
+        return tell.statistic(ask.protocol.domain, played.features, played.rewards, None, coins)
 
     def learn(self, state: State, episode: Frozen) -> Generator[Ask, Estimate, State]:
         """The private sum of a batch, and the public ones."""

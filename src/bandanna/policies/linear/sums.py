@@ -17,12 +17,14 @@ from numpy.typing import NDArray
 from bandanna.accounting.guarantee import Guarantee
 from bandanna.core import require
 from bandanna.core.arrays import Bools, Floats, Ints
-from bandanna.core.coins import Coins
+from bandanna.core.coins import Coins, NoCoins
 from bandanna.core.domain import Statistic
 from bandanna.core.estimate import Estimate
 from bandanna.core.regression import Regression
-from bandanna.core.report import LinearReport, clip_rewards
+from bandanna.core.report import LinearReport
 from bandanna.core.sizes import Sizes
+from bandanna.device.choosing import Chooser
+from bandanna.device.telling import Regressed
 from bandanna.errors import InvalidArgument
 from bandanna.policies.base import Ask, Frozen, Played, RunningSums
 from bandanna.policies.linear.schedules import FixedBatches, Schedule
@@ -53,6 +55,16 @@ class LinearSums(RunningSums[State]):
     horizon: int
     privacy: Privacy = none()
     batch: int | str | Schedule | None = None
+
+    @property
+    @abstractmethod
+    def choose(self) -> Chooser:
+        """How devices choose from a snapshot."""
+
+    @cached_property
+    def tell(self) -> Regressed:
+        """How devices report what came of it."""
+        return Regressed()
 
     @property
     @abstractmethod
@@ -151,12 +163,11 @@ class LinearSums(RunningSums[State]):
 
     def statistic(self, features: Floats, rewards: Floats, arms: Ints | None = None) -> Statistic:
         """Reports (*R, n, dim); those whose features or reward had to be clipped are counted."""
-        inside, moved = self.centred(rewards)
-        return self.domain.statistic(features, inside, moved=moved, arms=arms)
+        return self.tell.statistic(self.domain, features, rewards, arms, NoCoins())
 
     def centred(self, rewards: Floats) -> tuple[Floats, Bools]:
-        """Rewards as they are reported, and which had to be clipped: in [0, 1]."""
-        return clip_rewards(rewards)
+        """Rewards as they are reported, and which had to be clipped to [0, 1]."""
+        return self.tell.centred(rewards)
 
     def learn(self, state: State, episode: Frozen) -> Generator[Ask, Estimate, State]:
         """One batch, by the protocol of its size."""

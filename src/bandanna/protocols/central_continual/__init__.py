@@ -30,7 +30,8 @@ from bandanna.protocols.trusted import Trusted
 class CentralContinual(Trusted, StreamProtocol):
     """Prefix sums of the stream of batch sums, through a factorisation A = B C of the prefix-sum matrix.
 
-    Privacy: mu = M0 Delta_2 |C| / std for all prefixes together, M0 participations in the stream.
+    Privacy: mu = Delta_2 |C|_M0 / std for all prefixes together, M0 participations in different steps of the stream,
+    |C|_M0 the largest norm of a sum of M0 columns.
     """
 
     factorisation: Factorisation

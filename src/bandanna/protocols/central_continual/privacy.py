@@ -16,7 +16,7 @@ from bandanna.protocols.base import a_domain
 def calibrate(
     domain: Domain, budget: Budget, horizon: int, mechanism: str, participations: int, calibration: str
 ) -> tuple[Factorisation, float]:
-    """std = M0 Delta_2 |C| / mu(epsilon, delta); `paper`: a binary tree, classical Gaussian formula [000, E.7]."""
+    """std = Delta_2 |C|_M0 / mu(epsilon, delta); `paper`: a binary tree, classical Gaussian formula [000, E.7]."""
     a_domain(domain)
     if require.one_of("calibration", calibration, ("tight", "paper")) == "paper":
         tree = factorise("tree", horizon=horizon)

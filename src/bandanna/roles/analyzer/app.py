@@ -14,7 +14,7 @@ from bandanna.accounting.stores.tables import LEDGER_MIGRATION
 from bandanna.errors import BandannaError
 from bandanna.roles.analyzer import publication
 from bandanna.roles.analyzer.learner import RUNNING, Conflict, Learner
-from bandanna.roles.analyzer.tables import MIGRATION
+from bandanna.roles.analyzer.tables import INDEX, MIGRATION
 from bandanna.roles.analyzer.witnesses import Witnesses
 from bandanna.roles.calls import Calls
 from bandanna.roles.collector import tables as collecting
@@ -29,6 +29,7 @@ from bandanna.wire.keys import Opener, sign, verify
 
 _LONGEST = 25.0  # seconds that a request may wait for a newer publication
 _TICK = 0.02
+_LINES = 1000  # of history, in one answer
 
 
 class AnalyzerRoutes:
@@ -37,6 +38,7 @@ class AnalyzerRoutes:
     def __init__(self, learner: Learner, database: Database, log: Log) -> None:
         self._learner, self._database, self._log = learner, database, log
         self._task = learner.task
+        self._ending = False
 
     @property
     def routes(self) -> list[Route]:
@@ -46,9 +48,16 @@ class AnalyzerRoutes:
             ("GET", "/tasks/{task}", self.task),
             ("GET", "/tasks/{task}/snapshot", self.snapshot),
             ("GET", "/tasks/{task}/snapshot/{number}", self.earlier),
+            ("GET", "/tasks/{task}/history", self.history),
             ("GET", "/tasks/{task}/ledger", self.ledger),
+            ("GET", "/tasks/{task}/ledger/summary", self.summary),
             ("GET", "/tasks/{task}/batches/{batch}/shares/{mixer}/{digest}", self.receipt),
         ]
+
+    @property
+    def public(self) -> list[str]:
+        """What pages of any origin may read: all but receipts, which are for mixers."""
+        return [f"{method} {path}" for method, path, handle in self.routes if handle != self.receipt]
 
     @property
     def uploads(self) -> dict[str, Upload]:
@@ -70,10 +79,14 @@ class AnalyzerRoutes:
         after, wait = _number(request, "after", -1.0), min(_number(request, "wait", 0.0), _LONGEST)
         deadline = asyncio.get_running_loop().time() + wait
         while self._learner.published.number <= after:
-            if asyncio.get_running_loop().time() >= deadline:
+            if asyncio.get_running_loop().time() >= deadline or self._ending:
                 return Response(status_code=204)
             await asyncio.sleep(_TICK)
         return _served(self._learner.published)
+
+    def end(self) -> None:
+        """Nobody waits for a publication of a process that is to end."""
+        self._ending = True
 
     async def earlier(self, request: Request) -> Response:
         """A publication of before."""
@@ -89,6 +102,24 @@ class AnalyzerRoutes:
     def _read(self, number: int) -> publication.Published:
         with self._database.reading() as rows:
             return publication.newest(rows, number)
+
+    async def history(self, request: Request) -> Response:
+        """One line for each publication after ?after=n, at most ?most= of them: who watches need not read them all."""
+        self._check(request.path_params)
+        after, most = _number(request, "after", -1.0), _number(request, "most", float(_LINES))
+        if not (-1 <= after < 2**53 and most >= 1):
+            raise Refused(400, "after" if most >= 1 else "most")
+        lines = await in_thread(self._lines, int(after), int(min(most, _LINES)))
+        return json_response({"task": self._task.id, "newest": self._learner.published.number, "lines": lines})
+
+    def _lines(self, after: int, most: int) -> list[dict[str, Any]]:
+        with self._database.reading() as rows:
+            return publication.history(rows, after, most)
+
+    async def summary(self, request: Request) -> Response:
+        """What was spent, and how often each price was paid."""
+        self._check(request.path_params)
+        return json_response({"task": self._task.id, "ledger": await in_thread(self._learner.ledger_summary)})
 
     async def ledger(self, request: Request) -> Response:
         """What was spent, and for what."""
@@ -185,7 +216,9 @@ class OwnCollector:
 
 def build(task: Task, secrets: Secrets, *, database: str, log: Log, verify_tls: Any = True) -> Any:
     """The application of a task's analyzer."""
-    rows = open_database(database, role="analyzer", migrations=(MIGRATION, LEDGER_MIGRATION, collecting.MIGRATION))
+    rows = open_database(
+        database, role="analyzer", migrations=(MIGRATION, LEDGER_MIGRATION, collecting.MIGRATION, INDEX)
+    )
     rows.claim()
     opener = Opener(secrets.seal) if secrets.seal else None
     learner = Learner(rows, task, sign=partial(sign, secrets.sign), opener=opener)
@@ -226,8 +259,10 @@ def build(task: Task, secrets: Secrets, *, database: str, log: Log, verify_tls: 
         role="analyzer",
         routes=[*routes.routes, *(reports.routes if reports is not None else ())],
         uploads={**routes.uploads, **(reports.uploads if reports is not None else {})},
+        public=[*routes.public, *(reports.public if reports is not None else ())],
         start=start,
         stop=stop,
+        ending=routes.end,
         health=health,
         status=status,
         metrics=metrics,

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import math
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
+from bandanna.accounting.events import Event
 from bandanna.accounting.ledger import Ledger
 from bandanna.accounting.stores.tables import TransactionStore
 from bandanna.agent.kinds import encoding_of
@@ -36,6 +38,7 @@ from bandanna.wire.plan import Batch
 from bandanna.wire.sealing import report_info
 
 RUNNING, EXHAUSTED, FINISHED = "running", "exhausted", "finished"
+_PRICES = 100  # of a ledger's summary
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -295,6 +298,22 @@ class Learner:
             "participations": view.participations,
             "spent": _finite(view.spent()),
             "entries": entries,
+        }
+
+    def ledger_summary(self) -> dict[str, Any] | None:
+        """The same without its entries: how often each price was paid. As long as there are prices, not batches."""
+        with self._database.reading() as rows:
+            ledger = self._ledger(rows)
+            if ledger is None:
+                return None
+            paid: Counter[Event] = sum(ledger.store.tasks().values(), Counter())
+            spent = ledger.spent()
+        return {
+            "budget": str(ledger.budget),
+            "participations": ledger.participations,
+            "spent": _finite(spent),
+            "entries": sum(paid.values()),
+            "prices": [{"event": repr(event), "entries": often} for event, often in paid.most_common(_PRICES)],
         }
 
     def _answers(self, rows: Transaction) -> tuple[Estimate, ...]:

@@ -7,12 +7,17 @@ A client that has seen publication n refuses an older one, and one whose history
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from bandanna.storage.database import Transaction
 from bandanna.wire.canonical import digest, dumps, loads
+
+_PIECE = 50  # publications that are read at once, where only some of what they say is wanted
+_LETTERS = 1 << 22  # after so many, what is left is for the next question
+_PLAIN = json.JSONDecoder()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +41,31 @@ def newest(rows: Transaction, number: int | None = None) -> Published:
         raise LookupError(number)
     count, document, signature, chain = found[0]
     return Published(number=count, document=document.encode(), signature=signature, chain=chain)
+
+
+def history(rows: Transaction, after: int, most: int) -> list[dict[str, Any]]:
+    """One line for each of at most so many publications after one, in order; fewer where documents are long."""
+    query = "select number, epoch, round, outcome, chain, document from releases where number > ? order by number"
+    found: list[dict[str, Any]] = []
+    letters = 0
+    while len(found) < most and letters < _LETTERS:
+        piece = rows.execute(
+            f"{query} limit ?", found[-1]["number"] if found else after, min(_PIECE, most - len(found))
+        )
+        for number, epoch, round_, outcome, chain, document in piece:
+            said = {name: _said(document, name) for name in ("status", "spent")}
+            found.append(
+                {"number": number, "epoch": epoch, "round": round_, "outcome": outcome, "chain": chain, **said}
+            )
+            letters += len(document)
+        if not piece:
+            break
+    return found
+
+
+def _said(document: str, name: str) -> Any:
+    """A plain value of a canonical document, without reading the rest: inside of texts no quotation mark is bare."""
+    return _PLAIN.raw_decode(document, document.index(f',"{name}":') + len(name) + 4)[0]
 
 
 def append(

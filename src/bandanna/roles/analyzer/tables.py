@@ -22,3 +22,5 @@ create table releases (
     number {bigint} primary key, epoch {bigint} not null, round {bigint} not null, outcome text not null,
     document text not null, signature text not null, chain text not null, digests text not null);
 """
+
+INDEX = "create index releases_of_rounds on releases (epoch, round)"  # receipts are asked for by round

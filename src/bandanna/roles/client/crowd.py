@@ -22,21 +22,21 @@ from bandanna.environments.one_client import OneClientPerRound
 from bandanna.environments.population import Population
 from bandanna.environments.random_play import random_play
 from bandanna.errors import BandannaError
-from bandanna.mechanisms.sources import NoiseSource, SecureNoise
+from bandanna.mechanisms.sources import FastNoise, NoiseSource, SecureNoise
 from bandanna.policies.base import Ask, Assigned, Frozen, Played
 from bandanna.protocols.base import StreamProtocol
-from bandanna.roles.client.deployment import Answer, Deployment, Ticket
+from bandanna.roles.client.deployment import Deployment
 from bandanna.roles.client.reporting import Reporter
 from bandanna.roles.client.view import View
 from bandanna.simulation.players.plain import Seed
 from bandanna.simulation.result import checkpoints_for
 from bandanna.simulation.tally import Tally
 from bandanna.tasks.document import Task
+from bandanna.wire.answers import Answer, Ticket
 from bandanna.wire.plan import Batch
 from bandanna.wire.record import FINAL, ZERO, Record
 
 _WAIT = 20.0  # seconds in one request for a newer publication
-_PAUSE = 0.05  # seconds before a batch that was not open is tried again
 
 
 @dataclass(kw_only=True)
@@ -106,7 +106,7 @@ class Crowd:
             batch = view.batches[0] if view.batches else None
             if batch is None or not self._play(view, batch):
                 break
-            view = self._after(batch.epoch)
+            view = self.after(batch.epoch)
         self._rest(view)
         self._pool.shutdown()
         self.account.seconds = time.monotonic() - began
@@ -124,7 +124,7 @@ class Crowd:
                 return self._view
         raise BandannaError(f"the deployment has published nothing for {self._wait:g} seconds")
 
-    def _after(self, epoch: int) -> View:
+    def after(self, epoch: int) -> View:
         """What is in force when a batch is over."""
         view = self._view
         while view is None or (view.running[0] <= epoch and view.status == "running"):
@@ -165,6 +165,7 @@ class Crowd:
         else:
             rows = seed.assigned(episode, episode.users) if isinstance(episode, Assigned) else seed.frozen(batch.slots)
         self._note(rows)
+        rows = self.told(view, rows)
         answering = self._answering(batch.slots)
         self._report(reporter, batch, 0, asks, tickets, rows, answering)
         for number in range(1, len(batch.rounds)):
@@ -173,6 +174,10 @@ class Crowd:
                 return True  # it was not used
             self._report(reporter, batch, number, view.asks(), tickets, rows, answering)
         return True
+
+    def told(self, view: View, rows: Played) -> Played:
+        """What a batch's people say that happened: the truth. An audit has one of them say something else."""
+        return rows
 
     def _answering(self, users: int) -> np.ndarray[Any, Any]:
         """Who will answer."""
@@ -212,8 +217,6 @@ class Crowd:
         """Zero reports of seeded tests are real-valued too, where reports are; their noise is counted nowhere."""
         if self.task.seed is None:
             return self._secure
-        from bandanna.mechanisms.sources import FastNoise
-
         return FastNoise(self._choosing)
 
     def _report(
@@ -259,12 +262,8 @@ class Crowd:
         return sent
 
     def _upload(self, request: Sequence[bytes]) -> list[Answer]:
-        """The same bytes until they are kept or refused for good; a batch that is not open yet will be."""
-        began, end = time.monotonic(), time.monotonic() + self._wait
+        began = time.monotonic()
         answer = self._deployment.upload(request)
-        while any(each.reason == "early" for each in answer) and time.monotonic() < end:
-            time.sleep(_PAUSE)
-            answer = self._deployment.upload(request)
         self.account.latencies.append(time.monotonic() - began)
         return answer
 

@@ -4,35 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol, Self
 
 from bandanna.errors import BandannaError
 from bandanna.roles.calls import Calls, Unreachable
 from bandanna.tasks.document import Task
-from bandanna.wire.canonical import dumps, loads, packed, unpacked
+from bandanna.wire.answers import Answer, Ticket, answers, ticket_of
+from bandanna.wire.canonical import dumps, loads, packed
 from bandanna.wire.keys import verify
 from bandanna.wire.record import joined
 
 _PAUSE, _LONGEST = 0.05, 2.0  # seconds before something is tried again
-
-
-@dataclass(frozen=True, kw_only=True)
-class Ticket:
-    """A slot of an epoch, and the registrar's word for it."""
-
-    slot: bytes
-    mac: bytes
-    epoch: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class Answer:
-    """What the collector says of one record: its place, or why it was not kept, with a proof that it was not used."""
-
-    place: int = -1
-    reason: str = ""
-    refusal: bytes = b""
 
 
 class Deployment(Protocol):
@@ -91,7 +73,7 @@ class Http:
         for each in loads(answer)["tickets"]:
             if "refused" in each:
                 raise BandannaError(f"the registrar refuses a ticket: {each['refused']}")
-            made.append(Ticket(slot=unpacked(each["slot"], 16), mac=unpacked(each["mac"], 16), epoch=each["epoch"]))
+            made.append(ticket_of(each))
         return made
 
     def seal_key(self) -> tuple[int, str] | None:
@@ -138,18 +120,3 @@ def first_key(task: Task) -> tuple[int, str] | None:
     keys = task.content["keys"]
     found = keys.get("seal helper") if task.mixers == 2 else keys.get("seal analyzer")
     return None if found is None else (0, str(found))
-
-
-def answers(status: int, content: bytes, count: int) -> list[Answer]:
-    """A collector's answer, one for each record."""
-    document = loads(content)
-    if status == 201:
-        return [Answer(place=place) for place in document["places"]]
-    if "results" not in document:
-        return [Answer(reason=str(document.get("reason", status)))] * count
-    return [
-        Answer(place=each["place"])
-        if "place" in each
-        else Answer(reason=each["reason"], refusal=unpacked(each["refusal"]) if "refusal" in each else b"")
-        for each in document["results"]
-    ]

@@ -14,9 +14,8 @@ from bandanna.loop import Desk
 from bandanna.mechanisms.sources import NoiseSource
 from bandanna.policies.base import Ask, Played
 from bandanna.tasks.document import Task
-from bandanna.wire.keys import draw_seed, mask, seal
-from bandanna.wire.plan import Batch, Part
-from bandanna.wire.sealing import report_info, sealing_info
+from bandanna.wire.bodies import body_of
+from bandanna.wire.plan import Batch
 
 
 class Reporter:
@@ -78,20 +77,8 @@ class Reporter:
         return rows
 
     def _bodies(self, round_: int, number: int, messages: Messages, slots: Sequence[bytes], own: Ints) -> list[bytes]:
-        part = self._batch.rounds[round_].parts[number]
-        return [self._body(round_, number, part, row, slots[place]) for row, place in zip(messages, own, strict=True)]
-
-    def _body(self, round_: int, number: int, part: Part, row: Messages, slot: bytes) -> bytes:
-        epoch = self._batch.epoch
-        if part.form == "plain":
-            return part.to_bytes(row)
-        assert self._seal_key is not None
-        if part.form == "sealed":
-            return seal(self._seal_key, part.to_bytes(row), report_info(self._task.digest, epoch, round_))
-        seed = draw_seed()
-        share = np.asarray(row, dtype=np.int64) - mask(seed, part.length)  # modulo 2^64
-        if self._batch.rounds[round_].by_arm:
-            number = 0  # a place has one part; which one, its arm says
-        return part.to_bytes(share) + seal(
-            self._seal_key, seed, sealing_info(self._task.digest, self._batch, round_, number, slot)
-        )
+        parts: dict[str, Any] = {"task": self._task.digest, "batch": self._batch, "key": self._seal_key}
+        return [
+            body_of(row, round_=round_, part=number, slot=slots[place], **parts)
+            for row, place in zip(messages, own, strict=True)
+        ]

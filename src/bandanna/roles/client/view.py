@@ -8,21 +8,14 @@ from typing import Any
 
 from bandanna.agent.kinds import encoding_of
 from bandanna.core.estimate import Estimate
-from bandanna.errors import BandannaError, Unreadable
+from bandanna.errors import Unreadable
 from bandanna.policies.base import Ask, Episode
-from bandanna.storage.declared import conforms
 from bandanna.tasks.announced import checked
 from bandanna.tasks.asking import Planned, asks_of_round
 from bandanna.tasks.batches import sends_rows
 from bandanna.tasks.document import Task
-from bandanna.wire.canonical import digest, loads
-from bandanna.wire.keys import verify
 from bandanna.wire.plan import Batch
-
-_FIELDS: dict[str, Any] = {
-    "number": int, "previous": str, "status": str, "epoch": int, "round": int, "state": str, "snapshot": str,
-    "answers": list, "batches": list,
-}  # fmt: skip
+from bandanna.wire.publications import Pin, read_publication
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,23 +29,10 @@ class View:
     @classmethod
     def read(cls, task: Task, document: bytes, signature: str, before: View | None = None) -> View:
         """A signed publication of this task, not older than `before`; BandannaError for any other."""
-        if not verify(task.key("analyzer"), document, signature):
-            raise BandannaError("a publication that the task's analyzer has not signed")
-        content = loads(document)
-        if not isinstance(content, dict) or content.get("task") != task.id:
-            raise Unreadable("a publication of another task")
-        if not set(_FIELDS) <= set(content) or not all(conforms(content[name], _FIELDS[name]) for name in _FIELDS):
-            raise Unreadable("a publication with other fields than it has to have")
-        if min(content["number"], content["epoch"], content["round"]) < 0:
-            raise Unreadable("a publication with numbers that are none")
-        made = cls(task=task, content=content, chain=digest(document))
-        if before is not None and made.number < before.number:
-            raise BandannaError(f"publication {made.number} after {before.number}: the analyzer has gone back")
-        if before is not None and made.number == before.number and made.chain != before.chain:
-            raise BandannaError(f"two publications of number {made.number}: the analyzer tells different people apart")
-        if before is not None and made.number == before.number + 1 and content["previous"] != before.chain:
-            raise BandannaError(f"publication {made.number} does not follow upon the one before it")
-        return made
+        pin = None if before is None else Pin(before.number, before.chain)
+        key = task.key("analyzer")
+        content, made = read_publication(document, signature, task_id=task.id, key=key, before=pin)
+        return cls(task=task, content=content, chain=made.chain)
 
     @property
     def number(self) -> int:

@@ -53,6 +53,11 @@ class CollectorRoutes:
         """Others."""
         return [("GET", "/tasks/{task}/open", self.open)]
 
+    @property
+    def public(self) -> list[str]:
+        """All of them: devices that are web pages report too."""
+        return ["POST /tasks/{task}/reports", "GET /tasks/{task}/open"]
+
     async def reports(self, body: bytes, params: dict[str, str], headers: dict[bytes, bytes]) -> Any:
         """Records, acknowledged when they are durable."""
         if params["task"] != self._task:

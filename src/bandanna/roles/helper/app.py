@@ -185,6 +185,7 @@ def build(
             ("GET", "/tasks/{task}/keys", office.get_keys),
             ("POST", "/admin/keys", office.change_keys),
         ],
+        public=["GET /tasks/{task}/keys"],
         start=office.start,
         stop=office.stop,
         health=lambda: {"ok": office.ready, "task": task.id},

@@ -7,7 +7,7 @@ import hashlib
 import hmac
 import inspect
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from starlette.requests import Request
@@ -23,6 +23,7 @@ from bandanna.roles.serving.metrics import CONTENT_TYPE, Metrics
 from bandanna.roles.serving.refusals import Refused, busy
 from bandanna.roles.serving.responses import CLOSE, JSON, canonical, json_response, secured, unchanged, upload_headers
 from bandanna.roles.serving.routing import GUARDED, Headers, Route, Table, Target, Upload, guarded, targets_of
+from bandanna.roles.serving.sharing import SHARED, shared
 from bandanna.roles.serving.tallies import Tallies
 
 _LIMITS = Limits()
@@ -33,9 +34,18 @@ class Application:
     """An ASGI application; made by `application`."""
 
     def __init__(
-        self, *, table: Table, life: Life, tallies: Tallies, bodies: Bodies, token: str | None, limits: Limits
+        self,
+        *,
+        table: Table,
+        life: Life,
+        tallies: Tallies,
+        bodies: Bodies,
+        token: str | None,
+        limits: Limits,
+        ending: Callable[[], None],
     ) -> None:
         self.limits = limits
+        self.ending = ending
         self.life = life
         self.tallies = tallies
         self._table = table
@@ -60,6 +70,8 @@ class Application:
         finally:
             tallies.flying -= 1
         if headers:
+            if type(target) is Target and target.public:
+                headers += SHARED  # of refusals too: a client must see why
             await send({"type": "http.response.start", "status": status, "headers": headers})
             if status in _CUT:
                 await self._cut(body, receive, send)
@@ -104,7 +116,7 @@ class Application:
             response = await target.handle(Request(scope, _replay(body, receive)))
             if isinstance(getattr(response, "body", None), bytes) and response.background is None:
                 return self._plain(response, scope["method"], headers)
-            await response(scope, receive, _securing(send))  # a stream
+            await response(scope, receive, _securing(send, SHARED if target.public else []))  # a stream
             return response.status_code, [], b""
         finally:
             self._bodies.held -= len(body)
@@ -144,6 +156,7 @@ def application(
     role: str,
     routes: Sequence[Route],
     uploads: Mapping[str, Upload] | None = None,
+    public: Collection[str] = (),
     start: Callable[[], Awaitable[None]],
     stop: Callable[[], Awaitable[None]],
     health: Callable[[], dict[str, Any]],
@@ -152,10 +165,14 @@ def application(
     log: Log,
     token: str | None,
     limits: Limits = _LIMITS,
+    ending: Callable[[], None] = lambda: None,
 ) -> Application:
     """A role's application, with /healthz, /metrics and /status.
 
+    `ending` is called on the loop when the server is told to stop, before it waits for what runs: answers without an
+    end must end now. `stop` is called when nothing runs any more.
     `health` is asked on the loop and must be quick: a document with "ok": False, or an exception, is answered 503.
+    What routes of `public` ("GET /task", "POST /tasks/{task}/reports") answer may be read by pages of any origin.
     `/status` and everything below /admin need `Authorization: Bearer <token>`; without a token nobody has them.
     """
     if token == "":
@@ -168,12 +185,13 @@ def application(
         Target(method="GET", template="/status", handle=_status(role, status), raw=False),
     ]
     return Application(
-        table=Table([*own, *targets_of(routes, uploads or {})]),
+        table=Table([*own, *shared(targets_of(routes, uploads or {}), public)]),
         life=Life(start=start, stop=stop, bodies=bodies, tallies=tallies, limits=limits),
         tallies=tallies,
         bodies=bodies,
         token=token,
         limits=limits,
+        ending=ending,
     )
 
 
@@ -219,12 +237,12 @@ def _replay(body: bytes, receive: Receive) -> Receive:
     return replay
 
 
-def _securing(send: Send) -> Send:
+def _securing(send: Send, added: Headers) -> Send:
     """For answers that are sent piece by piece."""
 
     async def secure(message: Message) -> None:
         if message["type"] == "http.response.start":
-            message = {**message, "headers": secured(message.get("headers", []))}
+            message = {**message, "headers": [*secured(message.get("headers", [])), *added]}
         await send(message)
 
     return secure

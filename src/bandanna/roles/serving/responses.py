@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from bandanna.roles.serving.refusals import Mistake
 from bandanna.roles.serving.routing import Headers, UploadHeaders
+from bandanna.wire.canonical import dumps
 
 if TYPE_CHECKING:
     from starlette.responses import Response
@@ -23,8 +23,8 @@ _CONTROL = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
 
 
 def canonical(value: Any) -> bytes:
-    """JSON with sorted keys and without spaces: equal values are equal bytes."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
+    """As documents travel: what a role signs and what it sends are the same bytes."""
+    return dumps(value)
 
 
 def json_response(

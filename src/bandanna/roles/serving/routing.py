@@ -21,10 +21,10 @@ Upload: TypeAlias = Callable[  # (body, the template's values, headers by lower-
     [bytes, dict[str, str], dict[bytes, bytes]], Awaitable[tuple[int, bytes, "UploadHeaders"]]
 ]
 
-_TEMPLATE = re.compile(r"(/([A-Za-z0-9._~-]+|\{[a-z_]+\}))+")
+_TEMPLATE = re.compile(r"/|(/([A-Za-z0-9._~-]+|\{[a-z_]+\}))+")
 _PARAMETER = re.compile(r"\\\{([a-z_]+)\\\}")
 _VALUE = r"(?P<\1>[A-Za-z0-9._~-]{1,128})"  # what needs no escape in a URL: ids, numbers, names
-METHODS = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE"})
+METHODS = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 GUARDED = ("/admin", "/status")  # how paths begin that need a closer look
 
 
@@ -37,6 +37,7 @@ class Target:
     handle: Callable[..., Awaitable[Any]]
     raw: bool  # an upload: bytes in, bytes out
     light: bool = False  # answered even if the server is busy; its body is not read
+    public: bool = False  # pages of any origin may read what it answers
 
 
 class Table:

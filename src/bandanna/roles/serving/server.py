@@ -65,7 +65,7 @@ def serve(
             timeout_graceful_shutdown=math.ceil(limits.drain),
             **_tls(cert, key),
         )
-        server = _Server(config, log, ready)
+        server = _Server(config, log, ready, app.ending if isinstance(app, Application) else None)
         with _quiet(log), asyncio.Runner(loop_factory=_loop()) as runner:
             runner.run(server.accept(listening))
     finally:
@@ -77,10 +77,17 @@ def serve(
 class _Server(uvicorn.Server):
     """uvicorn's, which returns after a signal instead of dying of it, and looks after its connections."""
 
-    def __init__(self, config: uvicorn.Config, log: Log, ready: Callable[[int], None] | None) -> None:
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        log: Log,
+        ready: Callable[[int], None] | None,
+        ending: Callable[[], None] | None,
+    ) -> None:
         super().__init__(config)
         self._log = log
         self._ready = ready
+        self._ending = ending
 
     async def accept(self, listening: socket.socket) -> None:
         """Until the end."""
@@ -119,6 +126,8 @@ class _Server(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Finish what runs."""
         self._log.say("stopping", running=len(self.server_state.tasks))
+        if self._ending is not None:
+            self._ending()
         await super().shutdown(sockets)
 
     @contextmanager

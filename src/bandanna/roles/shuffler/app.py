@@ -60,6 +60,7 @@ def build(task: Task, secrets: Secrets, *, database: str, log: Log, verify_tls: 
         role="shuffler",
         routes=routes.routes,
         uploads=routes.uploads,
+        public=routes.public,
         start=start,
         stop=stop,
         health=lambda: {"ok": not pump.failing, "failing": pump.failing or None, "task": shuffler.status},

@@ -57,6 +57,16 @@ def play(policy: Any, world: World, tally: Tally, rounds: int, *, path: str) -> 
     )
 
 
+def _following(length: int, moved: Any) -> int:
+    """How many rounds to look at next: fewer while every run is stopped by its first, as those are that explore (group
+    0), since the others were looked at in vain.
+    """
+    stopped = (moved.taken <= 1) & ((moved.groups[:, 0] == 0) | (length > 1))
+    if stopped.all():
+        return max(1, length // 2)
+    return int(np.clip(1.5 * float(np.median(moved.taken)), 8, _LONGEST))
+
+
 class _Seeds:
     """States of all seeds, and the rows that the runner keeps for later asks."""
 
@@ -86,7 +96,7 @@ class _Seeds:
                 sums.add(seeds, moved.added)
             self._record(chunk, seeds, rounds, moved.actions, moved.groups, moved.taken)
             self._settle(seeds[moved.due])
-            length = int(np.clip(1.5 * float(np.median(moved.taken)), 8, _LONGEST))
+            length = _following(length, moved)
 
     def step_by_step(self, chunk: Chunk, source: ReplicatedNoise) -> None:
         """Round by round, every release by the protocol's own steps."""

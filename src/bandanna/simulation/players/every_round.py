@@ -9,6 +9,7 @@ import numpy as np
 from bandanna.core.coins import StreamCoins
 from bandanna.core.estimate import Estimate
 from bandanna.environments.base import World
+from bandanna.kernels import SMALL, compiled
 from bandanna.loop import close
 from bandanna.mechanisms.sources.replicated import ReplicatedNoise
 from bandanna.policies.base import Ask, Played
@@ -16,6 +17,8 @@ from bandanna.protocols.base import BatchProtocol
 from bandanna.simulation.players.rounds import chunks, read_all_arms
 from bandanna.simulation.run import Run
 from bandanna.simulation.tally import Tally
+
+_HELD = 16 << 20  # bytes of what a kernel reads at once
 
 
 def play(policy: Any, world: World, tally: Tally, rounds: int, *, path: str) -> Run:
@@ -31,8 +34,18 @@ def play(policy: Any, world: World, tally: Tally, rounds: int, *, path: str) -> 
         held = row if ask.of == "episode" else Played(features=features[:, :done], rewards=rewards[:, :done])
         return ask.protocol.release(policy.report(ask, held, coins), source, path=path)
 
-    for span in chunks(world, rounds, seeds):
+    loop = compiled(policy.kernel, rounds=rounds) if policy.kernel and policy.dim <= SMALL else None
+    for span in chunks(world, rounds, seeds, held=_HELD if loop else None):
         chunk = read_all_arms(world, span, policy)
+        if loop:
+            drawn = (np.require(each, requirements=["C", "W"]) for each in (chunk.contexts, chunk.outcomes))
+            past = Played(features=features[:, :done], rewards=rewards[:, :done])
+            state, actions = policy.many(loop, state, *drawn, past)
+            *rows, clips = chunk.played(actions, tally)
+            if room:
+                features[:, span.start : span.stop], rewards[:, span.start : span.stop] = rows
+            clipped, done = clipped + clips, span.stop
+            continue
         actions = np.empty((seeds, len(span)), dtype=np.int64)
         for t in range(len(span)):
             seen = chunk.contexts[:, t : t + 1]

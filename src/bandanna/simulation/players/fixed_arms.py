@@ -116,6 +116,9 @@ class FixedArms:
             rows = np.flatnonzero(choices > 1)
             ties = Ties(begin=begin, choices=choices, places=self.first[:, None] + order, rows=rows)
             gaps[rows] = 0.0
+            tally.chose_often(first, rounds * (choices == 1))
+        else:
+            tally.chose_often(first, rounds)
         tally.steady(gaps, rounds)
         if ties is not None and rounds == 1:
             return self._flip(ties, 0, 1, tally)[:, 0], None
@@ -126,6 +129,7 @@ class FixedArms:
         rank = self.coins.below(np.broadcast_to(ties.choices[:, None], (len(ties.choices), count)))
         users = np.take_along_axis(ties.places, rank, axis=1)
         tally.own(ties.rows, ties.begin + after, self.gaps[users[ties.rows]])
+        tally.chose(users[ties.rows] - self.first[ties.rows, None], ties.rows)
         return users
 
     def _users(self, place: Ints, ties: Ties | None, rounds: int, most: int, tally: Tally) -> Iterator[Ints]:

@@ -23,6 +23,7 @@ from bandanna.mechanisms.sources.replicated import ReplicatedNoise
 from bandanna.policies.base import Ask, Frozen, RunningSums
 from bandanna.simulation.players.fixed_arms import FixedArms
 from bandanna.simulation.players.noise import running_noise
+from bandanna.simulation.players.optimists import Optimists, kernel_for
 from bandanna.simulation.players.sampled_arms import SampledArms
 from bandanna.simulation.run import Run
 from bandanna.simulation.tally import Tally
@@ -34,7 +35,7 @@ _REPORT_BYTES = 256 << 20  # of one seed: from 127 features on
 
 def play(policy: RunningSums[Any], world: World, tally: Tally, rounds: int, *, path: str) -> Run:
     """Play `rounds` rounds."""
-    done = _by_noise(policy, world, tally, rounds) if world.fixed and path == "law" else None
+    done = _by_noise(policy, world, tally, rounds) if path == "law" else None
     releases, users, clipped, repairs = done or _by_releases(policy, world, tally, rounds, path=path)
     return Run(
         guarantee=policy.guarantee,
@@ -49,20 +50,26 @@ def play(policy: RunningSums[Any], world: World, tally: Tally, rounds: int, *, p
 
 
 def _by_noise(policy: RunningSums[Any], world: World, tally: Tally, rounds: int) -> tuple[int, int, Ints, Ints] | None:
-    """Fixed arms, noise that does not depend on the data: exact sums plus that noise. None if it does depend."""
-    source = ReplicatedNoise(world.streams)
-    arms = _arms(policy, world)
-    releases, users, repairs = 0, 0, np.zeros(tally.n_seeds, dtype=np.int64)
+    """Noise that does not depend on the data: exact sums plus that noise. None if it does, or NumPy has fresh arms."""
+    source, arms = ReplicatedNoise(world.streams), None
+    releases, users, (clipped, repairs) = 0, 0, np.zeros((2, tally.n_seeds), dtype=np.int64)
     for running in policy.phases():
-        noise = running_noise(running.channel, source, (tally.n_seeds,))
+        left, sizes = rounds - tally.done, running.channel.sizes
+        playing = min(left, sizes.users) if policy.horizon is None else left
+        kernel = kernel_for(running, world, playing) if world.fixed or running is policy else None
+        noise = running_noise(running.channel, source, (tally.n_seeds,)) if world.fixed or kernel else None
         if noise is None:
             return None
-        left, sizes = rounds - tally.done, running.channel.sizes
-        made, repaired = arms.run(running, noise, tally, min(left, sizes.users) if policy.horizon is None else left)
+        if kernel:
+            made, repaired, moved = Optimists(kernel, running, world, noise, tally).run(playing)
+            clipped = clipped + moved
+        else:
+            arms = arms or _arms(policy, world)
+            made, repaired = arms.run(running, noise, tally, playing)
         releases, users, repairs = releases + made, users + sizes.before(made), repairs + repaired
         if tally.done == rounds:
             break
-    return releases, users, arms.clipped, repairs
+    return releases, users, clipped + arms.clipped if arms else clipped, repairs
 
 
 def _by_releases(
@@ -138,6 +145,7 @@ def _part(policy: RunningSums[Any], world: World, snapshot: Any, rounds: int, ta
         features = np.take_along_axis(contexts, actions[..., None, None], axis=2)[:, :, 0]
         rewards = world.rewards(chosen)
         tally.varying(means.max(axis=2) - chosen)
+        tally.chose(actions)
         tally.rewards += rewards.sum(axis=1)
         parts.append(policy.statistic(features, rewards, actions))
     if len(parts) == 1:

@@ -137,6 +137,7 @@ class Seed:
     def _note(self, means: Floats, arms: Ints, rewards: Floats) -> None:
         """Regret and rewards go to the seed's row of the tally."""
         self.tally.of_seed(self.place, self.done, means.max(axis=1) - self._of(means, arms), rewards)
+        self.tally.chose(arms[None], np.array([self.place]))
         self.done += len(arms)
 
     @staticmethod

@@ -47,10 +47,10 @@ def play(policy: Policy[Any], world: World, tally: Tally, rounds: int, *, path: 
     for place, rng in enumerate(world.streams.generators(policy.noise_stream)):
         asked, own = (
             Inquiry(policy, world, place, FastNoise(rng), path),
-            Tally(checkpoints=tally.checkpoints, n_seeds=1),
+            Tally(checkpoints=tally.checkpoints, n_seeds=1, n_arms=tally.n_arms),
         )
         _run(policy, asked, own, rounds, best[place] - means[place])
-        tally.regret[place], tally.total[place] = own.regret[0], own.total[0]
+        tally.regret[place], tally.total[place], tally.plays[place] = own.regret[0], own.total[0], own.plays[0]
         tally.rewards[place] = best[place] * rounds - own.total[0]
         seeds.append(asked)
     tally.done, tally.passed = rounds, len(tally.checkpoints)
@@ -74,6 +74,7 @@ def _run(policy: Policy[Any], asked: Inquiry, tally: Tally, rounds: int, gaps: F
         for arm, plays in zip(episode.arms, episode.plays, strict=True):
             if playing := min(int(plays), rounds - tally.done):
                 tally.steady(gaps[arm : arm + 1], playing)
+                tally.chose_often(np.array([arm]), playing)
         if episode.plays.sum() <= left:
             state = close(policy.learn(state, episode), lambda ask, now=episode: asked.answer(ask, now))  # type: ignore[misc]
             asked.counts.update({"phases": 1, "actions": len(episode.arms)})

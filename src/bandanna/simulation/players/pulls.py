@@ -45,6 +45,7 @@ class Pulls:
         """One arm of every seed, as many rounds as each has to play (0 is allowed): rows of all seeds, (S, n)."""
         seeds = np.arange(len(arms))
         self._regret(self.gaps[seeds, arms], rounds)
+        self.tally.chose_often(arms, rounds)
         if self._scale is None:
             rows = [self._rows(int(s), int(arms[s]), int(rounds[s])) for s in seeds]
             most = max(len(row) for row in rows)
@@ -64,6 +65,7 @@ class Pulls:
     def one(self, seed: int, arms: Ints, plays: Ints, rounds: int, *, in_turn: bool) -> Played:
         """The first `rounds` rounds of an episode of one seed (its place among the seeds): its rows, (n,)."""
         played = self._turns(seed, arms, rounds) if in_turn else self._in_a_row(seed, arms, plays, rounds)
+        self.tally.chose_often(arms, played, np.full(len(arms), seed))
         if self._scale is None:
             rows = [self._rows(seed, int(arm), int(n)) for arm, n in zip(arms, played, strict=True)]
             return Played(rewards=np.concatenate(rows), arms=np.repeat(arms, played))

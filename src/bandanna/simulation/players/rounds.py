@@ -35,6 +35,7 @@ class Chunk:
         arms = actions[..., None]
         features = np.take_along_axis(self.contexts, arms[..., None], axis=2)[:, :, 0]
         rewards = np.take_along_axis(self.outcomes, arms, axis=2)[..., 0]
+        tally.chose(actions)
         tally.varying(self.means.max(axis=2) - np.take_along_axis(self.means, arms, axis=2)[..., 0])
         tally.rewards += rewards.sum(axis=1)
         if self.clips is None:

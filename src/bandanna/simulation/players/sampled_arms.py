@@ -44,8 +44,10 @@ class SampledArms(FixedArms):
             parts = []
             end = min(rounds, begin + most)
             for first in range(begin, end, _AT_ONCE):
-                users = place[:, None] + self._draw(min(_AT_ONCE, end - first))
+                arms = self._draw(min(_AT_ONCE, end - first))
+                users = place[:, None] + arms
                 tally.varying(self.gaps[users])
+                tally.chose(arms)
                 parts.append(users)
             yield np.concatenate(parts, axis=1)
 

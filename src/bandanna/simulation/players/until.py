@@ -79,5 +79,6 @@ class _Seed:
         chosen = means[np.arange(len(actions)), actions]
         rewards = self.world.rewards(chosen[None])[0]
         self.tally.of_seed(self.place, self.played, means.max(axis=1) - chosen, rewards)
+        self.tally.chose(actions[None], np.array([self.place]))
         self.played += len(actions)
         return np.asarray(rewards)

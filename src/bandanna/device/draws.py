@@ -12,9 +12,8 @@ from abc import ABC, abstractmethod
 
 import numpy as np
 
-from bandanna.core.arrays import Floats, Ints
+from bandanna.core.arrays import Floats
 from bandanna.core.coins import Coins
-from bandanna.policies.linear import chances
 
 _DRAW = "posterior"  # what the coins of a draw are called
 
@@ -33,10 +32,6 @@ class Draws(ABC):
     @abstractmethod
     def of_table(self, mean: Floats, root: Floats, arms: Floats, users: int, coins: Coins) -> Floats:
         """In the law of `scores`, of arms that stay, (*R, K, d), many devices by one product: (*R, users, K)."""
-
-    @abstractmethod
-    def chances(self, mean: Floats, root: Floats, contexts: Floats, actions: Ints) -> tuple[Floats, Floats]:
-        """Probabilities of these actions and their standard errors, of one run: (n, K, d), (n,) -> (n,)."""
 
 
 class Shared(Draws):
@@ -58,10 +53,6 @@ class Shared(Draws):
         theta = mean[..., None, :] + z @ np.swapaxes(root, -1, -2)
         return np.asarray(theta @ np.swapaxes(arms, -1, -2))
 
-    def chances(self, mean: Floats, root: Floats, contexts: Floats, actions: Ints) -> tuple[Floats, Floats]:
-        """Exact for two arms."""
-        return chances.of_shared(mean, root, contexts, actions)
-
 
 class Own(Draws):
     """A parameter for each arm, (*R, K, d)."""
@@ -69,13 +60,13 @@ class Own(Draws):
     def scores(self, mean: Floats, root: Floats, contexts: Floats, coins: Coins) -> Floats:
         """Each device draws K scores."""
         z = coins.normal(contexts.shape[:-1], _DRAW)
-        return np.asarray(self.expected(mean, contexts) + self._spread(root, contexts) * z)
+        return np.asarray(self.expected(mean, contexts) + self.spread(root, contexts) * z)
 
     def expected(self, mean: Floats, contexts: Floats) -> Floats:
         """<x_k, mean_k>."""
         return np.asarray((contexts[..., None, :] @ mean[..., None, :, :, None])[..., 0, 0])
 
-    def _spread(self, root: Floats, contexts: Floats) -> Floats:
+    def spread(self, root: Floats, contexts: Floats) -> Floats:
         """|L_k^T x_k|."""
         rows = (contexts[..., None, :] @ root[..., None, :, :, :])[..., 0, :]
         return np.sqrt((rows[..., None, :] @ rows[..., :, None])[..., 0, 0])
@@ -84,9 +75,7 @@ class Own(Draws):
         """All devices have the same means and deviations."""
         seen = arms[..., None, :, :]
         z = coins.normal((*mean.shape[:-2], users, mean.shape[-2]), _DRAW)
-        return np.asarray(self.expected(mean, seen) + self._spread(root, seen) * z)
+        return np.asarray(self.expected(mean, seen) + self.spread(root, seen) * z)
 
-    def chances(self, mean: Floats, root: Floats, contexts: Floats, actions: Ints) -> tuple[Floats, Floats]:
-        """One integral each."""
-        found = chances.of_own(self.expected(mean, contexts), self._spread(root, contexts), actions)
-        return found, np.zeros(found.shape)
+
+SHARED, OWN = Shared(), Own()

@@ -1,0 +1,111 @@
+"""Compiled kernels (extra `fast`): CPU time of a seed-round beside the plain loop, the NumPy player and drawing alone.
+
+The plain loop (`players/plain.py`) runs one seed, and NumPy all of them, for fewer rounds. Compilation is
+not in it: it happens once on a machine.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from bandanna.core.streams import Streams
+from bandanna.environments import FiniteArms, LinearContextual
+from bandanna.environments.base import Environment
+from bandanna.environments.glm import GeneralisedLinear
+from bandanna.kernels import BREAK_EVEN, SWITCH
+from bandanna.policies.arms.ucb1 import UCB1
+from bandanna.policies.linear.linucb import LinUCB
+from bandanna.policies.registry import make
+from bandanna.protocols.trust import central, local, none
+from bandanna.simulation.engine import simulate
+from bandanna.simulation.players import plain
+from bandanna.simulation.result import checkpoints_for
+from bandanna.simulation.tally import Tally
+from benchmarks import Ratio, timed
+
+SEEDS, ROUNDS, PLAIN, DIM, ARMS = 50, BREAK_EVEN, 200, 5, 100
+BUDGET = {"epsilon": 1.0, "delta": 1e-5}
+
+
+def switched(on: bool, work: Callable[[], object]) -> float:
+    """Seconds with kernels, or without."""
+    before = os.environ.get(SWITCH)
+    os.environ[SWITCH] = "on" if on else "off"
+    try:
+        return timed(work)
+    finally:
+        os.environ.pop(SWITCH) if before is None else os.environ.update({SWITCH: before})
+
+
+def compared(what: str, policy: Any, env: Environment, times: float | None, seeds: int = SEEDS) -> list[Ratio]:
+    """Seconds of a seed-round: beside the plain loop, of which we promise to be so many times as fast, and NumPy's."""
+    _ = policy.guarantee
+
+    def loop() -> None:
+        tally = Tally(checkpoints=checkpoints_for(PLAIN, 10), n_seeds=1)
+        plain.play(policy, env.begin(Streams([0])), tally, PLAIN, path="law", counterfactual=True)
+
+    def run(rounds: int) -> None:
+        simulate(policy, env, n_seeds=seeds, horizon=rounds)
+
+    run(ROUNDS)  # compiled, or loaded
+    ours, numpy = (switched(n == ROUNDS, partial(run, n)) / seeds / n for n in (ROUNDS, PLAIN))
+    theirs = timed(loop) / PLAIN
+    what = f"{what}, {seeds} seeds" if seeds > 1 else f"{what}, one seed"
+    return [
+        Ratio(what=what, ours=ours, beside="plain loop", theirs=theirs, promise=theirs / times if times else None),
+        Ratio(what=what, ours=ours, beside="NumPy", theirs=numpy),
+    ]
+
+
+def drawing(policy: LinUCB, env: Environment) -> Ratio:
+    """Fresh contexts beside drawing them and their rewards alone."""
+
+    def draw() -> None:
+        world = env.begin(Streams(range(SEEDS)))
+        for start in range(0, ROUNDS, 100):
+            world.rewards(world.means(world.contexts(start, 100))[..., 0])
+
+    def run() -> None:
+        simulate(policy, env, n_seeds=SEEDS)
+
+    run()
+    theirs, ours = (switched(True, work) / SEEDS / ROUNDS for work in (draw, run))
+    return Ratio(what="LinUCB, fresh", ours=ours, beside="drawing alone", theirs=theirs, promise=1.5 * theirs)
+
+
+def linucb() -> list[Ratio]:
+    """Every round, fixed arms and fresh ones."""
+    ratios = []
+    for name, privacy, times in (
+        ("no privacy", none(), 100),
+        ("local", local(**BUDGET), 60),
+        ("central", central(**BUDGET), 60),
+    ):
+        policy = LinUCB(dim=DIM, horizon=ROUNDS, privacy=privacy, batch=1)
+        for kind, fixed in (("fixed", True), ("fresh", False)):
+            env = LinearContextual(dim=DIM, n_arms=ARMS, fixed=fixed)
+            ratios += compared(f"LinUCB, {name}, {kind}", policy, env, times if fixed else None)
+            if not fixed:
+                ratios += compared(f"LinUCB, {name}, {kind}", policy, env, 36, seeds=1)
+    free = LinUCB(dim=DIM, horizon=ROUNDS, batch=1)
+    return [*ratios, drawing(free, LinearContextual(dim=DIM, n_arms=ARMS))]
+
+
+def generalised() -> list[Ratio]:
+    """Policies that learn from contexts in every round."""
+    env, ratios = GeneralisedLinear(dim=DIM, n_arms=ARMS), []
+    for name in ("GLOC", "ECOLog", "GLM-UCB"):
+        for preset in ("corrected", "published"):
+            policy = make(name, dim=DIM, horizon=ROUNDS, parameter_bound=2.0, preset=preset)
+            ratios += compared(f"{name}, {preset}", policy, env, 40)
+    return ratios
+
+
+def measure() -> list[Ratio]:
+    """All of them."""
+    arms = FiniteArms(means=tuple((arm + 1) / (ARMS + 2) for arm in range(ARMS)))
+    return [*linucb(), *generalised(), *compared("UCB1", UCB1(n_arms=ARMS, horizon=ROUNDS), arms, None)]

@@ -1,0 +1,89 @@
+/** What a device decides from a public snapshot, with coins of its own: nothing of it leaves the device. */
+import { clipped, dot, noConstant, type Plain, regressionOf, type Vector } from "./domains.js";
+import { type Entropy, normals, uniform } from "./entropy.js";
+import { lacks } from "./errors.js";
+import { exponent } from "./devices.js";
+import { floats } from "./values.js";
+
+export interface Choice {
+  readonly action: number;
+  /** Features of the chosen arm as they were seen: what is reported of them. */
+  readonly features: Vector;
+}
+
+/**
+ * An arm for one user: `contexts` has the features of every arm.
+ *
+ * A snapshot is refused for its shapes and for numbers that are not finite, never for what becomes of them with these
+ * features: else whoever publishes it would see in who takes part what nobody may see.
+ */
+export function chosen(choose: Plain, snapshot: Plain, contexts: readonly Vector[], entropy: Entropy): Choice {
+  const optimist = choose.kind === "Optimist";
+  if (!optimist && choose.kind !== "Thompson") throw lacks(choose.kind);
+  const domain = choose.domain as Plain;
+  const own = domain.kind === "PerArmReport";
+  if (domain.kind === "InterceptReport") oneConstant(contexts);
+  const seen = optimist ? contexts : contexts.map(regressionOf(domain).seen);
+  const index = (optimist ? optimistic : own ? ownScores : sharedScores)(snapshot, seen, entropy);
+  let action = favoured(index, choose.ties !== "first", entropy);
+  const share = snapshot.explore as number;
+  if (share && uniform(entropy) < share) action = Math.floor(uniform(entropy) * seen.length);
+  return { action, features: seen[action] as Vector };
+}
+
+/** theta ~ N(mean, L L^T), score = <x, theta>. */
+function sharedScores(snapshot: Plain, seen: readonly Vector[], entropy: Entropy): number[] {
+  const d = (seen[0] as Vector).length;
+  const z = normals(entropy, d);
+  const root = floats(snapshot.root, d, d);
+  const theta = floats(snapshot.theta, d).map((mean, k) => mean + dot(root.subarray(k * d, k * d + d), z));
+  return seen.map((x) => dot(x, theta));
+}
+
+/** score_k = <x_k, mean_k> + |L_k^T x_k| z_k, of (x, 1). */
+function ownScores(snapshot: Plain, seen: readonly Vector[], entropy: Entropy): number[] {
+  const arms = seen.length;
+  const d = (seen[0] as Vector).length + 1;
+  const z = normals(entropy, arms);
+  const mean = floats(snapshot.theta, arms, d);
+  const root = floats(snapshot.root, arms, d, d);
+  return seen.map((features, k) => {
+    const x = Float64Array.from([...features, 1]);
+    const spread = across(root.subarray(k * d * d), x);
+    return dot(x, mean.subarray(k * d, k * d + d)) + Math.sqrt(dot(spread, spread)) * (z[k] as number);
+  });
+}
+
+/** <x, theta> + radius |x|_{V^{-1}}. */
+function optimistic(snapshot: Plain, seen: readonly Vector[]): number[] {
+  const d = (seen[0] as Vector).length;
+  const theta = floats(snapshot.theta, d);
+  const square = (snapshot.radius as number) ** 2;
+  const inverse = floats(snapshot.inverse, d, d).map((each) => square * each);
+  return seen.map(clipped).map((x) => {
+    return dot(x, theta) + Math.sqrt(Math.max(dot(across(inverse, x), x), 0));
+  });
+}
+
+/** x^T M of a square matrix. */
+const across = (matrix: Vector, x: Vector): Vector => x.map((_, j) => dot(x, x.map((__, i) => matrix[i * x.length + j] as number)));
+
+/** An arm whose index is the largest in single precision: the first, or by a coin where several are tied; always one. */
+function favoured(index: readonly number[], coin: boolean, entropy: Entropy): number {
+  const single = inSingle(index);
+  const best = Math.max(...single);
+  const tied = single.flatMap((each, arm) => (each === best ? [arm] : []));
+  return tied[coin && tied.length > 1 ? Math.floor(uniform(entropy) * tied.length) : 0] as number;
+}
+
+/** To seven digits; beyond single precision, after a division by a power of two; what is no number is the least. */
+function inSingle(index: readonly number[]): number[] {
+  const finite = index.filter(Number.isFinite).map(Math.abs);
+  const shift = finite.some((each) => Math.fround(each) === Infinity) ? exponent(Math.max(1, ...finite)) : 0;
+  return index.map((each) => (each === each ? Math.fround(each * 2 ** -shift) : -Infinity));
+}
+
+function oneConstant(contexts: readonly Vector[]): void {
+  const last = contexts.map((x) => x[x.length - 1] as number);
+  if (Math.max(...last) - Math.min(...last) > 1e-9 * Math.max(...last.map(Math.abs))) throw noConstant();
+}

@@ -1,0 +1,513 @@
+// Sessions against a deployment in memory: what is sent, when, and always as which bytes.
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { memoryStore, Refused, Session, VERSIONS } from "../dist/bandanna.mjs";
+import { Fake, packed, parsed } from "./fake.mjs";
+
+const ARMS = [[1, 0], [0, 1]];
+const begun = async (options, more) => {
+  const fake = await Fake.made(options);
+  const store = memoryStore();
+  return { fake, store, session: await Session.open(fake.options_({ store, ...more })) };
+};
+const refused = (reason) => (error) => error instanceof Refused && error.reason === reason && /^\S.*[.?]$/s.test(error.message);
+
+test("a slot is opened with a zero report, and the final one follows with the reward", async () => {
+  const { fake, session } = await begun();
+  const decision = await session.act(ARMS);
+  const { id } = decision;
+  assert.deepEqual(decision, { id, arm: 0, action: 0, publication: 0, takingPart: true, reason: "" });
+  const zero = parsed(fake.sent[0]);
+  assert.deepEqual([fake.sent.length, zero.version, zero.epoch, zero.round, zero.length], [1, 0, 0, 0, 60]);
+  assert.deepEqual(await session.decisions(), [decision]);
+  assert.deepEqual(await session.report(decision, 1), { kept: true, pending: false, reason: "" });
+  const final = parsed(fake.sent[1]);
+  assert.deepEqual([fake.sent.length, final.version, final.slot], [2, 1, zero.slot]);
+  assert.notDeepEqual(final.body, zero.body); // coins of its own (equal by chance: 40^-5 or so)
+  assert.deepEqual([session.pending, await session.decisions(), session.status], [0, [], "running"]);
+});
+
+test("arms have names, stay, or have features of the user", async () => {
+  const named = await begun();
+  assert.equal((await named.session.act({ left: [0, 1], right: [0.5, 0] })).arm, "right");
+  const users = await begun({ arms: { ids: ["a", "b"] }, device: { choose: { kind: "Thompson", domain: { kind: "LinearReport", features: 2, reward_bound: 1 } } } });
+  assert.ok(["a", "b"].includes((await users.session.act([0.2, 0.3])).arm));
+  const stay = await begun({ arms: { ids: ["a", "b"], features: [0, 1, 1, 0] } });
+  assert.equal((await stay.session.act()).arm, "b");
+  for (const [session, contexts] of [
+    [named.session, undefined], [named.session, []], [named.session, {}], [named.session, [[1, 0], [1]]], [named.session, [[NaN, 0]]],
+    [named.session, [["1", 0]]], [named.session, [1, 0]], [users.session, [[1, 0]]], [users.session, undefined], [stay.session, [[1, 0]]],
+  ]) {
+    await assert.rejects(session.act(contexts), refused("contexts"));
+  }
+});
+
+test("the same bytes are sent again until they are acknowledged", async () => {
+  const { fake, session } = await begun();
+  let lost = 0;
+  fake.lose = () => lost++ < 3;
+  const decision = await session.act(ARMS);
+  assert.equal(new Set(fake.sent.map(packed)).size, 1);
+  assert.equal(fake.sent.length, 4);
+  lost = 0;
+  assert.deepEqual(await session.report(decision, 0.5), { kept: true, pending: false, reason: "" });
+  assert.equal(new Set(fake.sent.map(packed)).size, 2);
+});
+
+test("killed between sending and acknowledgement, a client sends the same bytes after it is started again", async () => {
+  const { fake, store, session } = await begun();
+  const decision = await session.act(ARMS);
+  fake.lose = () => true;
+  assert.deepEqual(await session.report(decision, 1), { kept: false, pending: true, reason: "pending" });
+  assert.equal(session.pending, 1);
+  const before = fake.sent.at(-1);
+  fake.lose = () => false;
+  const again = await Session.open(fake.options_({ store }));
+  assert.equal(again.pending, 1);
+  assert.equal(await again.flush(), 0);
+  assert.deepEqual(fake.sent.at(-1), before);
+  assert.deepEqual(await again.report(decision.id, 1), { kept: true, pending: false, reason: "" });
+  assert.equal(new Set(fake.sent.map(packed)).size, 2); // one zero report and one final one, ever
+});
+
+test("killed while its slot is opened, too; and bytes are stored before they are sent", async () => {
+  const { fake, store, session } = await begun();
+  let seen;
+  fake.fail = async (address, body) => {
+    if (!body) return undefined;
+    const [key] = await store.keys(`${fake.task}/`);
+    seen = (await store.get(key)).value.sending;
+    return new Promise(() => undefined); // and then nothing, ever
+  };
+  void session.act(ARMS);
+  while (!seen) await new Promise((resolve) => setTimeout(resolve, 1));
+  assert.deepEqual(seen, fake.sent[0]);
+  fake.fail = () => undefined;
+  const again = await Session.open(fake.options_({ store }));
+  const [decision] = await again.decisions();
+  assert.deepEqual(await again.report(decision, 1), { kept: true, pending: false, reason: "" });
+  assert.deepEqual(fake.sent.map((body) => parsed(body).version), [0, 0, 1]);
+  assert.deepEqual(fake.sent[0], fake.sent[1]);
+});
+
+test("without a connection decisions are made, rewards are kept, and all is sent later", async () => {
+  const { fake, session } = await begun({}, { patience: 0 });
+  fake.fail = (address, body) => (body ? Response.json({}, { status: 503 }) : undefined);
+  const decision = await session.act(ARMS);
+  assert.deepEqual(await session.report(decision, 1), { kept: false, pending: true, reason: "pending" });
+  assert.deepEqual([...new Set(fake.sent.map((body) => parsed(body).version))], [0]); // no final one before the zero one
+  await assert.rejects(session.report(decision, 0), refused("reward"));
+  fake.fail = () => undefined;
+  assert.equal(await session.flush(), 0);
+  assert.deepEqual(await session.report(decision, 1), { kept: true, pending: false, reason: "" });
+});
+
+test("a full batch's refusal is brought along for a ticket of the next one", async () => {
+  const { fake, session } = await begun();
+  await fake.fill(0);
+  const decision = await session.act(ARMS);
+  assert.equal(decision.arm, 0);
+  const first = parsed(fake.sent[0]);
+  assert.deepEqual(fake.asked, [[0, []], [1, [[0, first.slot, packed(new Uint8Array(16).fill(1))]]]]);
+  assert.equal(parsed(fake.sent[1]).epoch, 1);
+  assert.deepEqual(await session.report(decision, 1), { kept: true, pending: false, reason: "" });
+});
+
+test("where no announced batch has room, the next snapshot chooses again", async () => {
+  const { fake, session } = await begun({}, { pause: async () => undefined });
+  await fake.fill(0);
+  await fake.fill(1);
+  let waits = 0;
+  fake.fail = async (address, body) => {
+    if (!body && address.includes("after=0") && ++waits === 4) {
+      fake.theta = [0, 1];
+      await fake.publish({ epoch: 2 });
+    }
+  };
+  assert.equal((await session.act(ARMS)).arm, 1);
+  assert.deepEqual(fake.asked.map(([epoch]) => epoch), [0, 1, 2]);
+});
+
+test("an early record is sent again as it is", async () => {
+  const { fake, session } = await begun();
+  fake.options.slots = 1;
+  fake.slots.set(0, new Map());
+  fake.closed.add(0); // so that the batch after it is asked for, and is early
+  let tries = 0;
+  const taken = fake.taken.bind(fake);
+  fake.taken = (body) => {
+    if (parsed(body).epoch === 1 && ++tries === 3) fake.fill(0, 1);
+    return taken(body);
+  };
+  await session.act(ARMS);
+  const later = fake.sent.filter((body) => parsed(body).epoch === 1);
+  assert.equal(later.length, 3);
+  assert.equal(new Set(later.map(packed)).size, 1);
+});
+
+test("a report for a batch that has closed is not kept, and that is no error", async () => {
+  const { fake, session } = await begun();
+  const decision = await session.act(ARMS);
+  fake.closed.add(0);
+  assert.deepEqual(await session.report(decision, 1), { kept: false, pending: false, reason: "closed" });
+  assert.deepEqual(await session.report(decision, 1), { kept: false, pending: false, reason: "closed" });
+  assert.equal(session.pending, 0);
+});
+
+test("a batch that is over is not reported into, and what was kept for it is deleted", async () => {
+  const { fake, store, session } = await begun();
+  const decision = await session.act(ARMS);
+  const other = await Session.open(fake.options_({ store, person: "somebody else" }));
+  await other.act(ARMS);
+  await fake.publish();
+  assert.deepEqual(await session.report(decision, 1), { kept: false, pending: false, reason: "closed" });
+  assert.equal(await other.flush(), 0); // who never answered
+  assert.deepEqual(await other.decisions(), []);
+  assert.deepEqual(fake.sent.map((body) => parsed(body).version), [0, 0, 1]); // the collector said so, of the final one
+  for (const key of await store.keys(`${fake.task}/`)) assert.equal((await store.get(key)).value.features, undefined);
+});
+
+test("a decision that comes too late for its snapshot is stale", async () => {
+  const { fake, session } = await begun({}, { patience: 0 });
+  fake.fail = (address, body) => (body ? Response.json({}, { status: 503 }) : undefined);
+  const decision = await session.act(ARMS);
+  fake.fail = () => undefined;
+  for (let k = 0; k < 3; k++) await fake.publish();
+  assert.deepEqual(await session.report(decision, 1), { kept: false, pending: false, reason: "stale" });
+});
+
+test("what was private is deleted when a report is over", async () => {
+  const { fake, store, session } = await begun();
+  const decision = await session.act(ARMS);
+  const [key] = await store.keys(`${fake.task}/`);
+  assert.deepEqual((await store.get(key)).value.features, Float64Array.of(1, 0));
+  await session.report(decision, 1);
+  const { value } = await store.get(key);
+  for (const name of ["features", "reward", "sending", "batch"]) assert.equal(value[name], undefined);
+});
+
+test("nobody takes part more often than the task allows", async () => {
+  const { fake, store, session } = await begun();
+  await session.act(ARMS);
+  for (const each of [session, await Session.open(fake.options_({ store }))]) {
+    const { arm, takingPart, reason } = await each.act(ARMS); // whoever takes no part is still given an arm
+    assert.deepEqual([arm, takingPart, reason], [0, false, "participations"]);
+  }
+  const out = await session.act(ARMS);
+  assert.deepEqual(await session.report(out, 1), { kept: false, pending: false, reason: "participations" });
+  const other = await Session.open(fake.options_({ store, person: "somebody else" }));
+  await other.act(ARMS);
+  assert.equal(fake.asked.length, 2);
+});
+
+test("nor twice in one batch", async () => {
+  const { fake, session } = await begun({ participations: 2 });
+  const takesPart = async () => (await session.act(ARMS)).takingPart;
+  await session.report(await session.act(ARMS), 1);
+  assert.equal(await takesPart(), false);
+  await fake.publish();
+  assert.equal(await takesPart(), true);
+  await fake.publish();
+  await fake.publish();
+  assert.equal(await takesPart(), false);
+});
+
+test("a ticket that cannot be had leaves nothing behind but the proof that a slot was not used", async () => {
+  const { fake, session } = await begun();
+  await fake.fill(0);
+  const tickets = fake.ticket.bind(fake);
+  fake.ticket = async (epoch, proofs) => {
+    if (epoch) throw new Error("the host is away");
+    return tickets(epoch, proofs);
+  };
+  await assert.rejects(session.act(ARMS), /the host is away/);
+  assert.deepEqual([session.pending, await session.decisions()], [0, []]);
+  fake.ticket = tickets;
+  await session.act(ARMS);
+  assert.deepEqual(fake.asked.at(-1)[1].map(([epoch]) => epoch), [0]);
+});
+
+test("whom the registrar gives no ticket is given an arm, and takes no part", async () => {
+  const { fake, session } = await begun();
+  for (const [given, said] of [[{ refused: "participations" }, "participations"], [null, "ticket"], [undefined, "ticket"]]) {
+    fake.ticket = async () => given;
+    const { arm, takingPart, reason } = await session.act(ARMS);
+    assert.deepEqual([arm, takingPart, reason], [0, false, said]);
+  }
+  assert.deepEqual([fake.sent.length, session.pending], [0, 0]);
+});
+
+test("two tabs that report one decision send one report", async () => {
+  const { fake, store, session } = await begun();
+  const decision = await session.act(ARMS);
+  const tabs = await Promise.all([1, 2, 3].map(() => Session.open(fake.options_({ store }))));
+  await Promise.all(tabs.map((tab) => tab.report(decision.id, 1)));
+  const finals = fake.sent.filter((body) => parsed(body).version === 1);
+  assert.equal(new Set(finals.map(packed)).size, 1);
+});
+
+test("a task of another version, or without a leaflet, is refused; so is a document with another hash", async () => {
+  for (const [options, reason] of [[{ version: 1 }, "version"], [{ version: 3 }, "version"], [{ device: { version: 2 } }, "version"], [{ device: null }, "device"]]) {
+    const fake = await Fake.made(options);
+    await assert.rejects(Session.open(fake.options_()), refused(reason));
+  }
+  assert.deepEqual(VERSIONS, { task: 2, device: 1 });
+  const fake = await Fake.made();
+  fake.document = fake.document.map((byte, k) => (k === 60 ? byte ^ 1 : byte));
+  await assert.rejects(Session.open(fake.options_()), refused("task"));
+});
+
+test("publications that are not signed, of another task, older, or of another history are refused", async () => {
+  const { fake, store, session } = await begun();
+  const good = await fake.publish();
+  const other = await Session.open(fake.options_({ store, person: "a witness" }));
+  const is = async (reason, change) => {
+    const made = await fake.publish({ number: good.number + 1, previous: good.chain, ...change });
+    if (change.signature) made.signature = change.signature(made.signature);
+    for (const each of [session, other]) await assert.rejects(each.act(ARMS), refused(reason));
+    await assert.rejects(Session.open(fake.options_({ store })), refused(reason));
+    fake.published.pop();
+  };
+  await is("signature", { signature: (text) => (text[0] === "A" ? "B" : "A") + text.slice(1) });
+  await is("signature", { signature: () => "no signature" });
+  await is("publication", { task: "another" });
+  await is("publication", { number: 2.5 });
+  await is("rollback", { previous: "another history" });
+  fake.options.maxAge = 1;
+  const twin = await fake.publish({ number: good.number, status: "finished" });
+  const fresh = () => Session.open(fake.options_({ store }));
+  await assert.rejects(fresh(), refused("rollback")); // two publications of one number
+  fake.published[fake.published.indexOf(twin)] = fake.published[0];
+  await assert.rejects(fresh(), refused("rollback")); // an older one
+  assert.equal(fake.sent.length, 0);
+});
+
+test("a batch with other noise, or fewer people, gets no report, not even a ticket is asked for", async () => {
+  const { fake, session } = await begun();
+  const rounds = structuredClone(fake.rounds);
+  rounds[0].parts[0].mixer = "{another}";
+  const batch = { epoch: 1, episode: 1, slots: 3, rounds, arms: [], plays: [], in_turn: false, clients: false };
+  await fake.publish({ batches: [batch] });
+  await assert.rejects(session.act(ARMS), refused("plan"));
+  await fake.publish({ batches: [{ ...batch, rounds: fake.rounds, slots: 2 }] });
+  await assert.rejects(session.act(ARMS), refused("plan"));
+  assert.deepEqual([fake.sent.length, fake.asked.length, session.pending], [0, 0, 0]);
+  await fake.publish({ batches: [{ ...batch, rounds: fake.rounds, arms: [0, 1] }] });
+  await assert.rejects(session.act(ARMS), refused("plan"));
+  assert.deepEqual([fake.sent.length, fake.asked.length, session.pending], [0, 0, 0]);
+  await fake.publish({ batches: [{ ...batch, epoch: 4, rounds: fake.rounds, slots: 4 }] });
+  await session.act(ARMS);
+});
+
+test("a task that is over gives arms and takes no reports", async () => {
+  const { fake, session } = await begun();
+  await fake.publish({ status: "finished", batches: [] });
+  const { arm, takingPart, reason } = await session.act(ARMS);
+  assert.deepEqual([arm, takingPart, reason, session.status], [0, false, "finished", "finished"]);
+});
+
+test("tickets of another batch, or that are none, are refused", async () => {
+  const { fake, session } = await begun();
+  fake.ticket = async () => ({ slot: packed(new Uint8Array(16)), mac: packed(new Uint8Array(16)), epoch: 9 });
+  await assert.rejects(session.act(ARMS), refused("ticket"));
+  fake.ticket = async (epoch) => ({ slot: "short", mac: packed(new Uint8Array(16)), epoch });
+  await assert.rejects(session.act(ARMS), refused("document"));
+  assert.equal(fake.sent.length, 0);
+});
+
+test("decisions of others and rewards that are no numbers are refused", async () => {
+  const { session } = await begun();
+  const decision = await session.act(ARMS);
+  await assert.rejects(session.report("nobody's", 1), refused("decision"));
+  for (const reward of [NaN, Infinity, "1", undefined]) await assert.rejects(session.report(decision, reward), refused("reward"));
+});
+
+test("two mixers: shares, with seeds sealed for the helper's active key, which it has signed", async () => {
+  const drawn = [];
+  const { fake, session } = await begun({ mixers: 2 }, { observe: (each) => drawn.push(each) });
+  const decision = await session.act(ARMS);
+  await session.report(decision, 1);
+  assert.deepEqual(fake.sent.map((body) => [parsed(body).version, parsed(body).key, body.length]), [[0, 5, 148], [1, 5, 148]]);
+  assert.deepEqual(drawn.map(({ version, message }) => [version, message.length]), [[0, 5], [1, 5]]);
+  const other = await Fake.made({ mixers: 2 });
+  other.helper = other.analyzer;
+  await assert.rejects((await Session.open(other.options_())).act(ARMS), refused("signature"));
+});
+
+test("where places say which arm is played, they do", async () => {
+  const options = { assigned: [1, 0], slots: 4, arms: { ids: ["a", "b"], features: [0.1, 0.2, 0.3, 0.4] } };
+  const { fake, store, session } = await begun(options);
+  const played = [];
+  for (const person of ["p", "q", "r"]) played.push(await (await Session.open(fake.options_({ store, person }))).act());
+  assert.deepEqual(played.map(({ arm, action }) => [arm, action]), [["b", 1], ["a", 0], ["b", 1]]);
+  const second = await Session.open(fake.options_({ store, person: "q" }));
+  assert.deepEqual(await second.report(played[1], 1), { kept: true, pending: false, reason: "" });
+  fake.lose = () => true;
+  await assert.rejects(session.act(), refused("place")); // no place is known, so no arm
+  fake.lose = () => false;
+  assert.deepEqual([await session.flush(), await session.decisions()], [0, []]);
+  await assert.rejects(session.act(), refused("place")); // and it is in the batch
+});
+
+test("killed before it knew its place, a client finds its arm again", async () => {
+  const { fake, store, session } = await begun({ assigned: [1, 0], slots: 4, arms: { ids: ["a", "b"], features: [0, 0, 0, 0] } });
+  fake.lose = () => true;
+  fake.fail = (address, body) => (body && fake.sent.length > 1 ? new Promise(() => undefined) : undefined);
+  void session.act();
+  while (fake.sent.length < 2) await new Promise((resolve) => setTimeout(resolve, 1));
+  [fake.lose, fake.fail] = [() => false, () => undefined];
+  const again = await Session.open(fake.options_({ store }));
+  assert.deepEqual(await again.decisions(), []);
+  await again.flush();
+  assert.deepEqual((await again.decisions()).map(({ arm }) => arm), ["b"]);
+});
+
+test("central: a row of zeros, then the row itself", async () => {
+  const { fake, session } = await begun({ mixers: 0 });
+  await session.report(await session.act(ARMS), 0.25);
+  const rows = fake.sent.map((body) => [...new Float64Array(parsed(body).body.buffer)]);
+  assert.deepEqual(rows, [[0, 0, 0, 0, 0, 0], [1, 0, 0.25, 0, 0, 1]]);
+});
+
+test("no clock is read: an hour more or less changes nothing", async (t) => {
+  class Broken {
+    constructor() {
+      throw new Error("a clock was read");
+    }
+    static now() {
+      throw new Error("a clock was read");
+    }
+  }
+  const own = [globalThis.Date, performance.now];
+  t.after(() => ([globalThis.Date, performance.now] = own));
+  const { fake, session } = await begun({ mixers: 2 });
+  [globalThis.Date, performance.now] = [Broken, Broken.now];
+  const decision = await session.act(ARMS);
+  assert.deepEqual(await session.report(decision, 1), { kept: true, pending: false, reason: "" });
+  assert.equal(fake.sent.length, 2);
+});
+
+/** Tickets as a registrar gives them to one person: the same one for the same batch, for so many batches. */
+function registrar(fake, participations) {
+  const given = new Map();
+  return async (epoch) => {
+    if (!given.has(epoch)) {
+      if (given.size >= participations) return { refused: "participations" };
+      given.set(epoch, fake.ticket(epoch, []));
+    }
+    return given.get(epoch);
+  };
+}
+
+/** How many different final reports were sent, and into how many slots. */
+function finals(fake) {
+  const sent = fake.sent.map(parsed).filter(({ version }) => version === 1);
+  return { different: new Set(sent.map(({ bytes }) => bytes)).size, slots: new Set(sent.map(({ slot }) => slot)).size };
+}
+
+for (const participations of [1, 2]) {
+  test(`tabs that act at once take part once in a batch, where ${participations} may be in all`, async () => {
+    for (let delay = 0; delay < 12; delay++) {
+      const fake = await Fake.made({ participations });
+      const [store, tickets] = [memoryStore(), registrar(fake, participations)];
+      const slow = { ...store, put: async (...all) => (await new Promise((resolve) => setTimeout(resolve, (delay * all[0].length) % 3)), store.put(...all)) };
+      const tabs = await Promise.all([store, slow, store].map((each) => Session.open(fake.options_({ store: each, tickets }))));
+      const decisions = await Promise.all(tabs.map(async (tab, k) => {
+        for (let turn = 0; turn < delay * k; turn++) await undefined;
+        return tab.act(ARMS);
+      }));
+      assert.deepEqual(decisions.map(({ reason }) => reason).sort(), ["", "participations", "participations"]);
+      await Promise.all(tabs.map((tab, k) => tab.report(decisions[k].id, k).catch(() => undefined)));
+      assert.deepEqual(finals(fake), { different: 1, slots: 1 });
+      await fake.publish();
+      const later = await Promise.all(tabs.map((tab) => tab.act(ARMS)));
+      assert.equal(later.filter(({ takingPart }) => takingPart).length, participations - 1);
+    }
+  });
+}
+
+test("a claim is given back by a decision that ends without a slot, and kept by one that waits", async () => {
+  const { fake, store, session } = await begun();
+  fake.ticket = async () => ({ refused: "tomorrow" });
+  assert.equal((await session.act(ARMS)).reason, "tomorrow");
+  fake.ticket = async () => {
+    throw new Error("the host is away");
+  };
+  await assert.rejects(session.act(ARMS), /the host is away/);
+  let asked = 0;
+  fake.ticket = async () => {
+    asked++;
+    return new Promise(() => undefined); // killed while it waits for a ticket
+  };
+  void session.act(ARMS);
+  while (!asked) await new Promise((resolve) => setTimeout(resolve, 1));
+  delete fake.ticket;
+  const again = await Session.open(fake.options_({ store }));
+  assert.equal((await again.act(ARMS)).reason, "participations");
+  assert.equal(await again.flush(), 0);
+  const [waiting] = await again.decisions();
+  assert.deepEqual(await again.report(waiting, 1), { kept: true, pending: false, reason: "" });
+  assert.deepEqual(fake.sent.map((body) => parsed(body).version), [0, 1]);
+});
+
+test("whoever reports asks nobody but the collector, after a reload too", async () => {
+  for (const mixers of [1, 2]) {
+    const { fake, store, session } = await begun({ mixers });
+    const decision = await session.act(ARMS);
+    const again = await Session.open(fake.options_({ store }));
+    const asked = [];
+    fake.fail = (address) => void asked.push(new URL(address).host);
+    assert.equal((await again.report(decision.id, 1)).kept, true);
+    assert.deepEqual(asked, ["shuffler.test"]);
+    assert.deepEqual(fake.sent.map((body) => parsed(body).key), mixers === 2 ? [5, 5] : [0, 0]);
+  }
+});
+
+test("announced batches have whole numbers that records can write", async () => {
+  const { fake, session } = await begun();
+  const batch = { epoch: 1, episode: 1, slots: 3, rounds: fake.rounds, arms: [], plays: [], in_turn: false, clients: false };
+  for (const change of [{ epoch: 5.5 }, { epoch: -1 }, { epoch: 2 ** 32 }, { epoch: 2 ** 32 + 5 }, { epoch: "1" }, { epoch: null }, { slots: 3.5 }, { slots: -3 }, { slots: "3" }]) {
+    await fake.publish({ batches: [{ ...batch, ...change }] });
+    await assert.rejects(session.act(ARMS), refused("publication"));
+    fake.published.pop();
+  }
+  await fake.publish({ batches: {} });
+  await assert.rejects(session.act(ARMS), refused("publication"));
+  fake.published.pop();
+  assert.deepEqual([fake.sent.length, fake.asked.length], [0, 0]);
+  await fake.publish({ batches: [{ ...batch, epoch: 2 ** 32 - 1 }] });
+  fake.taken = () => Response.json({ places: [0] }, { status: 201 });
+  await session.act(ARMS);
+  assert.equal(parsed(fake.sent[0]).epoch, 2 ** 32 - 1);
+});
+
+test("zero reports have noise: more than the offset, and not all alike", async () => {
+  const { fake, store } = await begun();
+  for (const person of ["p", "q", "r"]) await (await Session.open(fake.options_({ store, person }))).act(ARMS);
+  const bodies = fake.sent.map((body) => new Uint32Array(parsed(body).body.buffer));
+  assert.equal(bodies.length, 3);
+  for (const body of bodies) assert.ok(body[2] > 0 && body[3] > 0); // squares, whose offset is 0: by chance 6 / 2^40
+  assert.ok(new Set(bodies.map(String)).size > 1); // 5 sums of 40 coins, each alike with probability 0.09: by chance below 1e-9
+});
+
+test("every share has a mask of its own, and none is bare", async () => {
+  const drawn = [];
+  const { fake, store } = await begun({ mixers: 2 });
+  for (const person of ["p", "q"]) {
+    const session = await Session.open(fake.options_({ store, person, observe: (each) => drawn.push(each) }));
+    await session.report(await session.act(ARMS), 1);
+  }
+  const masks = fake.sent.map((body, k) => {
+    const share = new BigInt64Array(parsed(body).body.slice(0, 40).buffer);
+    return String(share.map((each, place) => drawn[k].message[place] - each));
+  });
+  assert.equal(new Set([...masks, "0,0,0,0,0"]).size, 5);
+  assert.equal(new Set(fake.sent.map((body) => packed(parsed(body).body.slice(40)))).size, 4);
+});
+
+test("a session without a function for tickets, or an address, is refused with a sentence", async () => {
+  const fake = await Fake.made();
+  for (const change of [{ tickets: undefined }, { tickets: "https://host.test/tickets" }, { analyzer: undefined }]) {
+    await assert.rejects(Session.open(fake.options_(change)), refused("options"));
+  }
+});

@@ -1,0 +1,12 @@
+"""Mutants: one wrong factor at a time in what protects people, to see whether some test notices.
+
+    python -m mutants src/bandanna/protocols       `make mutants`: of all that protects people
+
+    sites.py      where a factor can be lost, found in the syntax tree
+    reaching.py   which tests reach which function, recorded once
+    running.py    one mutant in a process of its own: those tests, the quickest first, until one fails
+    verdicts.py   what became of every mutant, kept between runs; survivors.toml: those that may survive, and why
+    how_we_know.py  docs/how-we-know.md: theorems, exact tests, audits and mutants of every guarantee (evidence.toml)
+
+A mutant that survives is a fault that no test would have seen.
+"""

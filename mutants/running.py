@@ -1,0 +1,192 @@
+"""One mutant in a process of its own: the tests that reach it, the quickest first, until one fails."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import importlib
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import math
+import os
+import resource
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from types import CodeType
+from typing import Any
+
+import pytest
+
+from mutants.sites import Mutant, mutated
+
+KILLED, TIMED_OUT, SURVIVED, UNREACHED = "killed", "timed out", "survived", "unreached"
+_FIRST, _FIRST_SECONDS = 25, 4.0  # tests that are tried before all others
+_PATIENCE = 30.0  # CPU seconds beyond five times what the tests take, after which a mutant has done something endless
+_HEAVY = ("numpy", "scipy.special", "scipy.stats", "scipy.optimize", "hypothesis", "mpmath", "opendp", "dp_accounting")
+
+
+def warm_up() -> None:
+    """Import what tests import, once for all mutants; nothing of ours, which a mutant may change."""
+    for name in _HEAVY:
+        with contextlib.suppress(ImportError):
+            importlib.import_module(name)
+    ours = [name for name in sys.modules if name.partition(".")[0] == "bandanna"]
+    if ours:
+        raise RuntimeError(f"loaded before any mutant: {', '.join(ours)}")
+
+
+class _Loader(importlib.machinery.SourceFileLoader):
+    """Compiles a changed tree instead of the file."""
+
+    def __init__(self, fullname: str, path: str, tree: ast.Module) -> None:
+        super().__init__(fullname, path)
+        self.tree = tree
+
+    def get_code(self, fullname: str) -> CodeType:
+        return compile(self.tree, self.path, "exec", dont_inherit=True)
+
+
+class Finder(importlib.abc.MetaPathFinder):
+    """Finds one module, with a mutant in it."""
+
+    def __init__(self, file: Path, source: Path, tree: ast.Module) -> None:
+        parts = file.relative_to(source).with_suffix("").parts
+        self.package = parts[-1] == "__init__"
+        self.name = ".".join(parts[:-1] if self.package else parts)
+        self.file, self.tree = str(file), tree
+
+    def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> importlib.machinery.ModuleSpec | None:
+        """Of that module only."""
+        if fullname != self.name:
+            return None
+        loader = _Loader(fullname, self.file, self.tree)
+        inside = [str(Path(self.file).parent)] if self.package else None
+        return importlib.util.spec_from_file_location(
+            fullname, self.file, loader=loader, submodule_search_locations=inside
+        )
+
+
+class _Hurry:
+    """The wanted tests in their order, those that are still there; a failing example is enough, not the smallest."""
+
+    def __init__(self, tests: Sequence[str]) -> None:
+        self.order = {test: place for place, test in enumerate(tests)}
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        items[:] = sorted(
+            (each for each in items if each.nodeid in self.order), key=lambda each: self.order[each.nodeid]
+        )
+
+    def pytest_configure(self, config: pytest.Config) -> None:
+        if "hypothesis" not in sys.modules:
+            return
+        from hypothesis import Phase, settings
+
+        settings.register_profile("mutants", settings(), phases=(Phase.explicit, Phase.generate), database=None)
+        settings.load_profile("mutants")
+
+
+def verdict(
+    root: Path,
+    source: Path,
+    mutant: Mutant,
+    tests: Sequence[str],
+    seconds: dict[str, float],
+    patience: float = _PATIENCE,
+) -> str:
+    """What became of a mutant."""
+    if not tests:
+        return UNREACHED
+    for some in stages(tests, seconds):
+        usual = sum(seconds[test] for test in some)
+        found = passes(root, source, mutant.path, mutant, some, patience=patience + 5 * usual)
+        if found is None:
+            return TIMED_OUT
+        if not found:
+            return KILLED
+    return SURVIVED
+
+
+def stages(tests: Sequence[str], seconds: dict[str, float]) -> list[list[str]]:
+    """A few quick ones, then all others."""
+    first: list[str] = []
+    spent = 0.0
+    for test in tests:
+        if len(first) < _FIRST and (not first or spent + seconds[test] < _FIRST_SECONDS):
+            first.append(test)
+            spent += seconds[test]
+    taken = set(first)
+    rest = sorted((test for test in tests if test not in taken), key=lambda test: seconds[test])
+    return [first, rest] if rest else [first]
+
+
+def passes(
+    root: Path, source: Path, path: str, mutant: Mutant | None, tests: Sequence[str], *, patience: float
+) -> bool | None:
+    """Whether tests pass with the mutant (or, without one, with the file as it is); None if they took too long.
+
+    patience: in CPU seconds, so that a busy machine kills nobody; one that sleeps is ended after 60 times as long.
+    """
+    tree = mutated((root / path).read_text(), mutant)
+    scratch = tempfile.mkdtemp(prefix="mutant-")
+    child = os.fork()
+    if child == 0:
+        resource.setrlimit(resource.RLIMIT_CPU, (math.ceil(patience), math.ceil(patience) + 1))
+        _in_child(root, Finder(root / path, source, tree), tests, scratch)
+    try:
+        status = _wait(child, 60 * patience)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+    if status is None:
+        return None
+    code = os.waitstatus_to_exitcode(status)
+    if code in (-signal.SIGXCPU, -signal.SIGKILL):
+        return None
+    if code in (pytest.ExitCode.USAGE_ERROR, pytest.ExitCode.NO_TESTS_COLLECTED):
+        raise SystemExit(f"the recorded tests of {path} are not there any more: run again with --trace")
+    return code == 0
+
+
+def _in_child(root: Path, finder: Finder, tests: Sequence[str], scratch: str) -> None:
+    """Never returns."""
+    code = 1
+    try:
+        os.setsid()
+        os.chdir(root)
+        silence = os.open(os.devnull, os.O_RDWR)
+        for descriptor in (0, 1, 2):
+            os.dup2(silence, descriptor)
+        os.environ["TMPDIR"] = tempfile.tempdir = scratch
+        sys.meta_path.insert(0, finder)
+        sys.dont_write_bytecode = True
+        loaded = "ignore::pytest.PytestAssertRewriteWarning"  # hypothesis, by `warm_up`
+        quiet = ["-q", "-x", "--no-header", "--tb=no", "-p", "no:cacheprovider", "-p", "no:xdist", "-W", loaded]
+        options = [*quiet, f"--basetemp={scratch}/tests"]
+        files = dict.fromkeys(test.partition("::")[0] for test in tests)
+        code = int(pytest.main([*options, *(file for file in files if Path(file).exists())], plugins=[_Hurry(tests)]))
+    finally:
+        os._exit(code)
+
+
+def _wait(child: int, patience: float) -> int | None:
+    """The child's status; None if its time was up, and then it and its children are ended."""
+    until = time.monotonic() + patience
+    pause = 0.01
+    while True:
+        done, status = os.waitpid(child, os.WNOHANG)
+        if done:
+            return status
+        if time.monotonic() > until:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+            return None
+        time.sleep(pause)
+        pause = min(0.2, pause * 1.5)

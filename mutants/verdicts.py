@@ -1,0 +1,68 @@
+"""What became of every mutant, kept between runs; and which survivors are allowed, with their reasons."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import tomllib
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from mutants.running import SURVIVED, UNREACHED
+from mutants.sites import Mutant
+
+SURVIVORS = Path(__file__).with_name("survivors.toml")
+ALIVE = (SURVIVED, UNREACHED)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Allowed:
+    """A mutant that may survive: no test can tell it from the code, or none should."""
+
+    path: str
+    where: str
+    before: str
+    after: str
+    reason: str
+    number: int = 0  # among those that are alike in all but their line
+
+    def is_of(self, mutant: Mutant) -> bool:
+        """Whether it is this one."""
+        its = (mutant.path, mutant.where, mutant.before, mutant.after, mutant.number)
+        return its == (self.path, self.where, self.before, self.after, self.number)
+
+
+def allowed(file: Path = SURVIVORS) -> list[Allowed]:
+    """All of the file."""
+    return [Allowed(**entry) for entry in tomllib.loads(file.read_text()).get("survivor", [])]
+
+
+@dataclass(kw_only=True)
+class Verdicts:
+    """By the mutant's name and the text of its file: a file that has changed is tried anew."""
+
+    file: Path
+    found: dict[str, dict[str, object]] = field(default_factory=dict)
+
+    @classmethod
+    def load(cls, file: Path) -> Verdicts:
+        """What is known from earlier runs."""
+        return cls(file=file, found=json.loads(file.read_text()) if file.exists() else {})
+
+    def of(self, mutant: Mutant, text: str) -> str | None:
+        """What became of it, if it was tried in this text of the file; survivors are tried again, with newer tests."""
+        held = self.found.get(mutant.name)
+        known = held is not None and held["text"] == digest(text) and held["verdict"] not in ALIVE
+        return str(held["verdict"]) if known and held is not None else None
+
+    def note(self, mutant: Mutant, text: str, verdict: str) -> None:
+        """Written at once: a run that is stopped goes on where it was."""
+        self.found[mutant.name] = {**asdict(mutant), "text": digest(text), "verdict": verdict}
+        new = self.file.with_suffix(".new")
+        new.write_text(json.dumps(self.found, indent=1))
+        new.replace(self.file)
+
+
+def digest(text: str) -> str:
+    """Of a file's text."""
+    return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -1,0 +1,37 @@
+"""Privacy audits: try to refute a claim, and say how close one came.
+
+    bd.audit.audit("LinUCB-JDP", epsilon=1.0, delta=1e-5)       a mechanism, a protocol or an algorithm by its name
+    bd.audit.audit("my_module:MyPolicy")                        a policy of one's own, by its place
+    bd.audit.audit(policy, env=environment)                     or as it stands; a mechanism or a protocol too
+    bd.audit.audit_task(task, deployment)                       a running deployment of a test task, by canaries
+    bd.audit.run_gallery()                                      known faults and known truths: is the audit any good?
+
+A verdict "refuted" is a proof, up to its confidence; "consistent" is not one (docs/audit.md).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from bandanna.audit.auditing import audit as audit
+from bandanna.audit.auditing import known_targets as known_targets
+from bandanna.audit.claims import Claim as Claim
+from bandanna.audit.claims import claim_of as claim_of
+from bandanna.audit.gallery import run_gallery as run_gallery
+from bandanna.audit.one_run import one_run_bound as one_run_bound
+from bandanna.audit.result import AuditResult as AuditResult
+from bandanna.audit.result import Row as Row
+from bandanna.audit.targets import Target as Target
+from bandanna.audit.targets import attacked as attacked
+
+if TYPE_CHECKING:
+    from bandanna.audit.live import audit_task as audit_task
+
+
+def __getattr__(name: str) -> Any:
+    """`audit_task` on first use: it needs what deployments need (the extra `serve`)."""
+    if name == "audit_task":
+        from bandanna.audit import live
+
+        return live.audit_task
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,118 @@
+"""One target, whatever it is: a name, a place, or a value."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bandanna.audit import mechanisms, policies, protocols, settings
+from bandanna.audit.canaries import one_run
+from bandanna.audit.result import AuditResult
+from bandanna.audit.targets import CONFIDENCE, TRIALS, Progress, Target, attacked, silent
+from bandanna.audit.views import VIEWS, view_target
+from bandanna.core import require
+from bandanna.core.spelling import did_you_mean
+from bandanna.environments.base import Environment
+from bandanna.errors import InvalidArgument
+from bandanna.mechanisms.base import Mechanism
+from bandanna.mechanisms.continual import ContinualGaussian
+from bandanna.policies.base import Policy
+from bandanna.policies.elsewhere import is_place
+from bandanna.protocols.base import Protocol
+
+EPSILON, DELTA = 1.0, 1e-5
+_MOST = 10**8  # trials
+
+
+def known_targets() -> tuple[str, ...]:
+    """All names."""
+    return (*mechanisms.MECHANISMS, *protocols.PROTOCOLS, *settings.names())
+
+
+def audit(
+    target: Any,
+    *,
+    env: Environment | None = None,
+    rounds: int | None = None,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    trust: str | None = None,
+    view: str = "releases",
+    trials: int = TRIALS,
+    confidence: float = CONFIDENCE,
+    seed: int = 0,
+    progress: Progress = silent,
+) -> AuditResult:
+    """Try to refute what a target claims.
+
+    target          a name of `known_targets()`, "module:Class", or a mechanism, a protocol, a policy
+    env, rounds     of a policy: its world, and how long it is played (its horizon)
+    epsilon, delta  a name is calibrated for this budget (1 and 1e-5 unless given); a value is held to it, or to what it
+                    states
+    trust           of a policy by its place: which of its trust models, the first with privacy unless given
+    view            what the observer sees: "releases", all answers; of a policy also "snapshot", "actions", "one-run"
+    trials          how often the target is run at most, half of the runs under either neighbour
+    confidence      with which a refutation is right
+    """
+    require.one_of("view", view, VIEWS)
+    require.whole("trials", trials, most=_MOST)
+    if epsilon is not None:
+        require.positive("epsilon", epsilon)
+    if delta is not None:
+        require.delta(delta)
+    if view == "one-run":
+        row = one_run(*_policy(target, env, rounds, epsilon, delta, trust), confidence=confidence, seed=seed)
+    else:
+        found = _target(target, env, rounds, epsilon, delta, trust, view)
+        row = attacked(found, trials=trials, confidence=confidence, seed=seed, progress=progress)
+    return AuditResult(rows=(row,))
+
+
+def _target(
+    target: Any,
+    env: Environment | None,
+    rounds: int | None,
+    epsilon: float | None,
+    delta: float | None,
+    trust: str | None,
+    view: str,
+) -> Target:
+    if view != "releases":
+        name, policy, world, played = _policy(target, env, rounds, epsilon, delta, trust)
+        return view_target(policy, world, name=name, view=view, rounds=played)
+    if isinstance(target, Mechanism | ContinualGaussian):
+        return mechanisms.of_mechanism(target, epsilon=epsilon, delta=DELTA if delta is None else delta)
+    if isinstance(target, Protocol):
+        return protocols.of_protocol(target, epsilon=epsilon, delta=delta)
+    at = {"epsilon": EPSILON if epsilon is None else epsilon, "delta": DELTA if delta is None else delta}
+    if isinstance(target, str) and target in mechanisms.MECHANISMS:
+        return mechanisms.mechanism_target(target, **at)
+    if isinstance(target, str) and target in protocols.PROTOCOLS:
+        return protocols.protocol_target(target, **at)
+    name, policy, world, played = _policy(target, env, rounds, epsilon, delta, trust)
+    held = isinstance(target, Policy)  # to what somebody says; a name was made for its budget
+    claimed = (epsilon, delta) if held else (None, None)
+    return policies.of_policy(policy, world, rounds=played, name=name, epsilon=claimed[0], delta=claimed[1])
+
+
+def _policy(
+    target: Any,
+    env: Environment | None,
+    rounds: int | None,
+    epsilon: float | None,
+    delta: float | None,
+    trust: str | None,
+) -> tuple[str, Policy[Any], Environment, int]:
+    """A policy by name, by place or as it stands, with its world and its rounds."""
+    if isinstance(target, Policy):
+        if env is None:
+            raise InvalidArgument("env", env, "the environment that the policy is played in")
+        played = rounds or target.horizon
+        if played is None:
+            raise InvalidArgument("rounds", rounds, "how many rounds to play: the policy has no horizon")
+        return type(target).__name__, target, env, played
+    if not isinstance(target, str) or not (target in settings.names() or is_place(target)):
+        allowed = f"{did_you_mean(target, known_targets())}one of {', '.join(known_targets())}, or module:Class"
+        raise InvalidArgument("target", target, allowed)
+    at = {"epsilon": EPSILON if epsilon is None else epsilon, "delta": DELTA if delta is None else delta}
+    policy, setting = settings.policy_of(target, given=epsilon is not None, trust=trust, **at)
+    return target, policy, env or setting.env, rounds or setting.rounds

@@ -1,0 +1,173 @@
+"""A running deployment, audited through its own doors: canaries report, and publications are read back.
+
+In every batch of a test task one person is a canary: a fair coin says which of two rows, as far apart as we can make
+them, it reports, through tickets, collector and mixers as everybody does. Whoever knows all other rows and sees what is
+published then guesses the coin. All batches together are one run with as many canaries as batches (`one_run`), so that
+a deployment with too little noise gives itself away by too many right guesses, wherever in it the noise was lost.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from bandanna.audit.claims import Claim
+from bandanna.audit.neighbours import rows_apart
+from bandanna.audit.one_run import one_run_bound
+from bandanna.audit.releases import arrays
+from bandanna.audit.replay import protects_features
+from bandanna.audit.result import CONSISTENT, REFUTED, AuditResult, Row
+from bandanna.audit.targets import CONFIDENCE, Progress, silent
+from bandanna.core import require
+from bandanna.core.arrays import Floats
+from bandanna.core.coins import GeneratorCoins
+from bandanna.core.estimate import Estimate
+from bandanna.environments.base import Environment
+from bandanna.errors import InvalidArgument
+from bandanna.loop import Desk, close
+from bandanna.policies.base import Ask, Episode, Played, Policy
+from bandanna.protocols.base import StreamProtocol
+from bandanna.roles.client.crowd import Crowd
+from bandanna.roles.client.deployment import Deployment
+from bandanna.roles.client.view import View
+from bandanna.roles.client.worlds import world_of
+from bandanna.tasks.document import Task
+
+BATCHES = 200  # at most, unless told
+
+
+def audit_task(
+    task: Task,
+    deployment: Deployment,
+    *,
+    env: Environment | None = None,
+    batches: int = BATCHES,
+    confidence: float = CONFIDENCE,
+    seed: int = 0,
+    progress: Progress = silent,
+) -> AuditResult:
+    """Send canaries through a running deployment of a test task, and try to refute its guarantee.
+
+    deployment  how clients reach it (`roles.client.deployment.Http`)
+    batches     so many at most, a canary in each; a task that is over ends the audit
+    """
+    if not task.content["test"]:
+        raise InvalidArgument("task", task.id, "a task that is marked as a test: canaries spoil what real people teach")
+    if task.policy.keeps:
+        raise InvalidArgument("task", task.id, f"one whose policy keeps no rows; audit {task.content['algorithm']!r}")
+    stated = task.policy.guarantee
+    crowd = Canaries(
+        task,
+        deployment,
+        env or world_of(task),
+        batches=require.whole("batches", batches),
+        seed=require.whole("seed", seed, least=0),
+        progress=progress,
+    )
+    crowd.run()
+    people, right = len(crowd.coins), crowd.right
+    if not people:
+        raise InvalidArgument("task", task.id, "a task with a batch to come: this one has released all that it will")
+    bound = one_run_bound(right, guesses=people, canaries=people, delta=stated.delta, confidence=confidence)
+    refuted = bound > stated.epsilon
+    row = Row(
+        target=f"task {task.content['title']}",
+        known=None,
+        claim=Claim(epsilon=stated.epsilon, delta=stated.delta),
+        lower_bound=bound,
+        confidence=confidence,
+        trials=people,
+        verdict=REFUTED if refuted else CONSISTENT,
+        attack="live",
+        reached=bound / stated.epsilon if 0 < stated.epsilon < math.inf else 0.0,
+    )
+    return AuditResult(rows=(row,))
+
+
+class Canaries(Crowd):
+    """A crowd whose first person in every batch tosses a coin; `right` of the `coins` are guessed from what is seen."""
+
+    def __init__(
+        self,
+        task: Task,
+        deployment: Deployment,
+        env: Environment,
+        *,
+        batches: int,
+        seed: int,
+        progress: Progress,
+    ) -> None:
+        rounds = task.policy.horizon or 10**9
+        super().__init__(task, deployment, env, rounds=rounds, seed=seed, concurrency=4)
+        self._tossing, self._batches = np.random.default_rng([seed, 1]), batches
+        self._tell = progress
+        self.coins: list[int] = []
+        self.right = 0
+        self._both: tuple[Floats, Floats] | None = None
+
+    def told(self, view: View, rows: Played) -> Played:
+        """The batch with a canary in it; what would be published under either coin without noise is kept."""
+        policy, episode = self.task.policy, view.episode()
+        assert episode is not None
+        asks = _first_asks(policy, view.state, episode)
+        pair = rows_apart(policy, asks, rows.at(slice(0, 1)), private=protects_features(policy))
+        lives = [_with(rows, row) for row in pair]
+        coin = int(self._tossing.integers(2))
+        self.coins.append(coin)
+        rng = np.random.default_rng(0)
+        self._both = (
+            _published(_noiseless(policy, view.state, episode, lives[0], rng)),
+            _published(_noiseless(policy, view.state, episode, lives[1], rng)),
+        )
+        return lives[coin]
+
+    def after(self, epoch: int) -> View:
+        """Guess the coin from what is published then."""
+        view = super().after(epoch)
+        assert self._both is not None
+        none, one = self._both
+        seen = _published(view.state)
+        guess = int(np.sum((seen - (none + one) / 2) * (one - none)) >= 0)
+        self.right += guess == self.coins[-1]
+        self._tell(len(self.coins), self._batches, "batches")
+        if len(self.coins) >= self._batches:
+            self._rounds = self.seed.done  # no more of them
+        return view
+
+
+def _first_asks(policy: Policy[Any], state: Any, episode: Episode) -> list[Ask]:
+    """What the batch is asked first; more where the first answer does not matter for it."""
+    return [next(policy.learn(state, episode))]
+
+
+def _with(rows: Played, row: Played) -> Played:
+    """The batch's rows, the first of them replaced."""
+    parts: dict[str, Any] = {}
+    for name in ("rewards", "features", "arms", "groups"):
+        whole, one = getattr(rows, name), getattr(row, name)
+        if whole is not None and one is not None:
+            parts[name] = np.concatenate([one, whole[1:]])
+    return replace(rows, **parts)
+
+
+def _noiseless(policy: Policy[Any], state: Any, episode: Episode, rows: Played, rng: np.random.Generator) -> Any:
+    """The state after this batch if nothing were added to its sums; running sums go on from the published one."""
+    coins = GeneratorCoins(lambda _: rng)
+
+    def answer(ask: Ask) -> Estimate:
+        values = policy.report(ask, Desk().rows(ask, rows), coins).values
+        total = values.sum(axis=-2)
+        if isinstance(ask.protocol, StreamProtocol):
+            total = total + state.total
+        return Estimate(total=total, count=values.shape[-2], variance=0.0)
+
+    return close(policy.learn(state, episode), answer)
+
+
+def _published(state: Any) -> Floats:
+    """The released numbers of a state: its sum where it has one, else all of its numbers."""
+    held = [state.total] if hasattr(state, "total") else list(arrays(state))
+    return np.concatenate([np.asarray(each, dtype=float).ravel() for each in held])

@@ -1,0 +1,169 @@
+"""Mechanisms as targets: two values as far apart as their event allows, released often; enumerated where finite."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+from scipy import stats
+
+from bandanna.accounting import accountant, events, gdp
+from bandanna.accounting.factorisation import factorise
+from bandanna.audit import exact
+from bandanna.audit.claims import claim_of
+from bandanna.audit.lower import Draw
+from bandanna.audit.releases import Spy
+from bandanna.audit.targets import Target
+from bandanna.core import require, search
+from bandanna.core.arrays import Floats
+from bandanna.errors import InvalidBudget
+from bandanna.mechanisms.base import Mechanism
+from bandanna.mechanisms.binomial import Binomial
+from bandanna.mechanisms.continual import ContinualGaussian
+from bandanna.mechanisms.gaussian import DiscreteGaussian, Gaussian
+from bandanna.mechanisms.laplace import DiscreteLaplace, Laplace
+from bandanna.mechanisms.priv_unit import PrivUnit
+from bandanna.mechanisms.randomized_response import RandomizedResponse
+from bandanna.mechanisms.sources import FastNoise
+
+_STEPS = 20  # integers that neighbours of integer noise differ by
+_STREAM = 16  # steps of a continual sum
+
+
+def of_mechanism(
+    mechanism: Mechanism | ContinualGaussian,
+    *,
+    name: str | None = None,
+    epsilon: float | None = None,
+    delta: float = 1e-5,
+) -> Target:
+    """A mechanism at what it states at delta, or at an epsilon that somebody claims."""
+    event = mechanism.event
+    if epsilon is None:
+        epsilon = accountant.epsilon(event, delta)
+    claim = claim_of(event, epsilon=epsilon, delta=delta)
+    if isinstance(mechanism, ContinualGaussian):
+        return Target(name=name or "ContinualGaussian", claim=claim, draw=_stream(mechanism))
+    values = pair_of(mechanism)
+
+    def draw(swapped: bool, runs: int, rng: np.random.Generator) -> Floats:
+        value = np.broadcast_to(values[int(swapped)], (runs, mechanism.dim))
+        released = np.asarray(mechanism.release(value, FastNoise(rng)), dtype=float)
+        return np.asarray(released @ (values[0] - values[1]).astype(float)[:, None])
+
+    law = enumerated(mechanism)
+    exactly = None if law is None else exact.least_epsilon(*law, delta)
+    return Target(name=name or type(mechanism).__name__, claim=claim, draw=draw, exactly=exactly)
+
+
+def pair_of(mechanism: Mechanism) -> Floats:
+    """Two values that neighbours may have, (2, dim)."""
+    event, unit = mechanism.event, np.eye(mechanism.dim)[0]
+    if isinstance(mechanism, RandomizedResponse):
+        return np.stack([np.ones(mechanism.dim), np.zeros(mechanism.dim)])
+    if isinstance(event, events.CapEvent):
+        return np.stack([unit, -unit])
+    if isinstance(event, events.GaussianEvent | events.LaplaceEvent):
+        return np.stack([event.sensitivity * unit, 0.0 * unit])
+    if isinstance(event, events.DiscreteGaussianEvent | events.DiscreteLaplaceEvent | events.BinomialEvent):
+        shift = math.floor(min(event.shift, getattr(event, "reach", math.inf)))
+        return (np.stack([unit, 0.0 * unit]) * shift).astype(np.int64)
+    raise InvalidBudget("mechanism", type(mechanism).__name__, "one whose event says how far neighbours are apart")
+
+
+def enumerated(mechanism: Mechanism) -> tuple[Floats, Floats] | None:
+    """The laws of one integer under both neighbours, as formulas say; None where it is not one integer."""
+    event = mechanism.event
+    if mechanism.dim != 1:
+        return None
+    if isinstance(mechanism, RandomizedResponse):
+        lie = mechanism.lie
+        return np.array([lie, 1 - lie]), np.array([1 - lie, lie])
+    if isinstance(event, events.BinomialEvent) and not event.rounded:
+        shift, k = math.floor(event.shift), np.arange(event.trials + 1)
+        mass, nothing = stats.binom.pmf(k, event.trials, event.probability), np.zeros(shift)
+    elif isinstance(event, events.DiscreteGaussianEvent):
+        shift, reach = math.floor(event.shift), math.ceil(40 * event.std)
+        weights = np.exp(-((np.arange(-reach, reach + 1) / event.std) ** 2) / 2)
+        mass, nothing = weights / weights.sum(), np.zeros(shift)
+    elif isinstance(event, events.DiscreteLaplaceEvent):
+        return _laplace(event.scale, 0), _laplace(event.scale, math.floor(event.shift))
+    else:
+        return None
+    return np.concatenate([nothing, mass]), np.concatenate([mass, nothing])
+
+
+def _laplace(scale: float, value: int) -> Floats:
+    """value + Z, what is more than 40 scales away gathered at the ends of the window: a function of the release."""
+    reach, q = math.ceil(40 * scale), math.exp(-1 / scale)
+    k = np.arange(-reach, reach + 1) - value
+    law = (1 - q) / (1 + q) * q ** np.abs(k)
+    law[0], law[-1] = q ** (reach + value) / (1 + q), q ** (reach - value) / (1 + q)
+    return np.asarray(law)
+
+
+def _stream(mechanism: ContinualGaussian) -> Draw:
+    """A stream whose first element differs; scored by the likelihood of all numbers that were noised."""
+    horizon, dim = mechanism.factorisation.horizon, mechanism.dim
+    first = mechanism.sensitivity * np.eye(dim)[0]
+
+    def run(source: FastNoise, swapped: bool, replicates: tuple[int, ...]) -> None:
+        state = mechanism.begin(replicates)
+        for step in range(horizon):
+            value = first if step == 0 and not swapped else np.zeros(dim)
+            state, _ = mechanism.step(state, np.broadcast_to(value, (*replicates, dim)), source)
+
+    spies = [Spy(np.random.default_rng(0)) for _ in range(2)]
+    for swapped, spy in enumerate(spies):
+        run(spy, bool(swapped), ())
+    weights = [(a - b) / std**2 for (a, std), (b, _) in zip(spies[0].calls, spies[1].calls, strict=True)]
+
+    def draw(swapped: bool, runs: int, rng: np.random.Generator) -> Floats:
+        spy = Spy(rng, weights=weights)
+        run(spy, swapped, (runs,))
+        return np.asarray(spy.score)[:, None]
+
+    return draw
+
+
+def _binomial(epsilon: float, delta: float) -> Binomial:
+    """The fewest coins for one integer."""
+
+    def made(trials: float) -> Binomial:
+        return Binomial(trials=math.ceil(trials), shift=float(_STEPS), reach=_STEPS, rounded=False)
+
+    return made(search.least(lambda trials: accountant.epsilon(made(trials).event, delta) <= epsilon, 64.0, 1e7))
+
+
+def _continual(kind: str) -> Callable[[float, float], ContinualGaussian]:
+    def make(epsilon: float, delta: float) -> ContinualGaussian:
+        factors = factorise(kind, horizon=_STREAM)
+        std = factors.sensitivity() / gdp.mu(epsilon, delta)
+        return ContinualGaussian(factorisation=factors, std=std * (1 + 1e-4), sensitivity=1.0)
+
+    return make
+
+
+MECHANISMS: dict[str, Callable[[float, float], Mechanism | ContinualGaussian]] = {
+    "gaussian": lambda epsilon, delta: Gaussian(std=(1 + 1e-4) / gdp.mu(epsilon, delta), sensitivity=1.0),
+    "laplace": lambda epsilon, delta: Laplace(scale=(1 + 1e-4) / epsilon, sensitivity=1.0),
+    "discrete_gaussian": lambda epsilon, delta: DiscreteGaussian(
+        std=_STEPS * 1.01 / gdp.mu(epsilon, delta), shift=float(_STEPS)
+    ),
+    "discrete_laplace": lambda epsilon, delta: DiscreteLaplace(
+        scale=_STEPS * (1 + 1e-12) / epsilon, shift=float(_STEPS)
+    ),
+    "binomial": _binomial,
+    "randomized_response": lambda epsilon, delta: RandomizedResponse(epsilon=epsilon),
+    "priv_unit": lambda epsilon, delta: PrivUnit.calibrate(dim=3, epsilon=epsilon),
+    "continual_blt": _continual("blt"),
+    "continual_tree": _continual("tree"),
+}
+PURE = ("laplace", "discrete_laplace", "randomized_response", "priv_unit")
+
+
+def mechanism_target(name: str, *, epsilon: float, delta: float) -> Target:
+    """A mechanism by its name, calibrated for a budget: at the epsilon that it states."""
+    require.one_of("mechanism", name, tuple(MECHANISMS))
+    return of_mechanism(MECHANISMS[name](epsilon, delta), name=name, delta=0.0 if name in PURE else delta)

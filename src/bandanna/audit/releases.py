@@ -1,0 +1,240 @@
+"""What holds the canary, as a script of releases: run it under either neighbour, and see what an observer sees.
+
+A policy's asks, or a protocol alone, come down to some batches and streams whose statistics differ in one person. The
+script runs them by the protocols' own message path. A spy between protocol and noise source sees which exact values
+are noised with what: so where all noise is Gaussian, the separation of the neighbours is known exactly,
+
+    mu^2 = sum over noised values of |value under P - value under Q|^2 / std^2,
+
+and the likelihood ratio is a sum over what was released, so that samples are scored as well as anybody could.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import special
+
+from bandanna.accounting.events import CompositionEvent, Event
+from bandanna.audit import exact
+from bandanna.core.arrays import Floats
+from bandanna.core.domain import Statistic
+from bandanna.device.noise import Size
+from bandanna.mechanisms.sources import FastNoise
+from bandanna.protocols.base import BatchProtocol, Protocol, StreamProtocol
+from bandanna.protocols.shuffle_gaussian import ShuffleGaussian
+
+_NUMBERS = 2_000_000  # that are held at once
+
+
+class Spy(FastNoise):
+    """Noise as usual; what is noised with Gaussians is written down, or weighed as it is released."""
+
+    def __init__(self, rng: np.random.Generator, *, weights: Sequence[Floats] | None = None) -> None:
+        super().__init__(rng)
+        self.calls: list[tuple[Floats, float]] = []
+        self.others = 0  # draws of any other kind
+        self.score: Any = 0.0
+        self._weights = None if weights is None else iter(weights)
+
+    def gaussian(self, value: ArrayLike, *, std: float, grid: float) -> NDArray[np.float64]:
+        """As usual."""
+        released = super().gaussian(value, std=std, grid=grid)
+        if self._weights is None:
+            self.calls.append((np.array(value, dtype=float), std))
+        else:
+            weight = next(self._weights)
+            self.score = self.score + np.sum(released * weight, axis=tuple(range(-weight.ndim, 0)))
+        return released
+
+    def laplace(self, value: ArrayLike, *, scale: float, grid: float) -> NDArray[np.float64]:
+        """As usual."""
+        self.others += 1
+        return super().laplace(value, scale=scale, grid=grid)
+
+    def discrete_gaussian(self, *, std: float, size: Size) -> NDArray[np.int64]:
+        """As usual."""
+        self.others += 1
+        return super().discrete_gaussian(std=std, size=size)
+
+    def discrete_laplace(self, *, scale: float, size: Size) -> NDArray[np.int64]:
+        """As usual."""
+        self.others += 1
+        return super().discrete_laplace(scale=scale, size=size)
+
+    def binomial(self, *, trials: int, probability: float, size: Size) -> NDArray[np.int64]:
+        """As usual."""
+        self.others += 1
+        return super().binomial(trials=trials, probability=probability, size=size)
+
+    def coins(self, counts: NDArray[np.int64], chances: NDArray[np.float64]) -> NDArray[np.int64]:
+        """As usual."""
+        self.others += 1
+        return super().coins(counts, chances)
+
+    def uniform(self, size: Size) -> NDArray[np.float64]:
+        """As usual."""
+        self.others += 1
+        return super().uniform(size)
+
+
+def arrays(value: Any) -> Iterator[Any]:
+    """All arrays and numbers of a value, in order."""
+    if is_dataclass(value):
+        value = tuple(getattr(value, each.name) for each in fields(value))
+    if isinstance(value, tuple | list):
+        for each in value:
+            yield from arrays(each)
+    elif value is not None:
+        yield np.asarray(value)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Release:
+    """One batch, or all steps of a stream, under both neighbours: statistics (users, dim) for each step."""
+
+    protocol: Protocol
+    one: tuple[Floats, ...]
+    two: tuple[Floats, ...]
+
+    def __post_init__(self) -> None:
+        if self.protocol.trust == "local":  # the server sees every report: that of the person alone
+            moved = [self._moved(step) for step in range(len(self.one))]
+            for name, own in (("one", self.one), ("two", self.two)):
+                object.__setattr__(self, name, tuple(each[mine] for each, mine in zip(own, moved, strict=True)))
+
+    def _moved(self, step: int) -> NDArray[np.bool_]:
+        moved = np.any(self.one[step] != self.two[step], axis=-1)
+        return np.asarray(moved if moved.any() else np.arange(len(moved)) == 0)
+
+    @cached_property
+    def move(self) -> Floats:
+        """By how much the person moves the sum, at the step where it is largest, (dim,)."""
+        moves = [one.sum(axis=0) - two.sum(axis=0) for one, two in zip(self.one, self.two, strict=True)]
+        return np.asarray(max(moves, key=lambda each: float(np.sum(each * each))))
+
+    @property
+    def size(self) -> int:
+        """Numbers that one run takes."""
+        return max(each.size for each in self.one) * (1 if isinstance(self.protocol, BatchProtocol) else 2)
+
+    def totals(self, swapped: bool, source: FastNoise, replicates: tuple[int, ...]) -> list[Floats]:
+        """The estimates after every step, (*R, dim) each, along the messages."""
+        steps = self.two if swapped else self.one
+        if isinstance(self.protocol, BatchProtocol):
+            return [self.protocol.release(self._statistic(step, replicates), source).total for step in steps]
+        assert isinstance(self.protocol, StreamProtocol)
+        state, totals = self.protocol.begin(replicates), []
+        for step in steps:
+            state, estimate = self.protocol.release(state, self._statistic(step, replicates), source)
+            totals.append(estimate.total)
+        return totals
+
+    def _statistic(self, values: Floats, replicates: tuple[int, ...]) -> Statistic:
+        repeated = np.array(np.broadcast_to(values, (*replicates, *values.shape)))
+        return self.protocol.domain.sealed(repeated, clipped=np.zeros(replicates, dtype=np.int64))
+
+    @cached_property
+    def moves(self) -> list[tuple[Floats, float]] | None:
+        """What is noised by Gaussians, and how far it moves; None where other noise is drawn, or reports are mixed."""
+        if isinstance(self.protocol, ShuffleGaussian):
+            return None
+        spies = [Spy(np.random.default_rng(0)) for _ in range(2)]
+        for swapped, spy in enumerate(spies):
+            self.totals(bool(swapped), spy, ())
+        one, two = spies
+        if one.others or two.others or not one.calls or len(one.calls) != len(two.calls):
+            return None
+        return [(a - b, std) for (a, std), (b, _) in zip(one.calls, two.calls, strict=True)]
+
+    @cached_property
+    def pure(self) -> float | None:
+        """The largest privacy loss of Laplace noise, |move|_1 / scale, in steps of its lattice; None for others."""
+        if not isinstance(self.protocol, BatchProtocol) or self.protocol.laplace is None:
+            return None
+        scale, step = self.protocol.laplace
+        one, two = (self.totals(swapped, FastNoise(np.random.default_rng(0)), ())[0] for swapped in (False, True))
+        return float(np.sum(np.abs(np.rint((one - two) / step)))) / scale  # the same noise in both
+
+    def seen(self, swapped: bool, runs: int, rng: np.random.Generator) -> Floats:
+        """What tells the neighbours apart in `runs` runs, (runs, k)."""
+        if isinstance(self.protocol, ShuffleGaussian):
+            return self._shuffled(swapped, runs, rng)
+        if self.moves is not None:
+            spy = Spy(rng, weights=[move / std**2 for move, std in self.moves])
+            self.totals(swapped, spy, (runs,))
+            return np.asarray(spy.score)[:, None]
+        if isinstance(self.protocol, BatchProtocol):
+            (total,) = self.totals(swapped, FastNoise(rng), (runs,))
+            return np.asarray(total @ self.move)[:, None]
+        views = self._views(swapped, FastNoise(rng), (runs,))
+        return np.stack([views[place] @ self.move for place in self._places], axis=-1)
+
+    def _views(self, swapped: bool, source: FastNoise, replicates: tuple[int, ...]) -> list[Floats]:
+        """All sums that shufflers forward to the analyzer of a stream, (*R, dim) each: more than its estimates tell."""
+        protocol, views = self.protocol, list[Floats]()
+        assert isinstance(protocol, StreamProtocol)
+        held, _ = protocol.parted(protocol.begin(replicates))
+        shape = (*replicates, protocol.domain.dim)
+        for step in self.two if swapped else self.one:
+            messages = protocol.device.message(self._statistic(step, replicates), source)
+            for portion in protocol.mixer.portions(held, messages):
+                held = protocol.mixer.drawn(protocol.mixer.add(held, portion), source)
+                views += [each for each in arrays(protocol.mixer.close(held)) if each.shape == shape]
+                held = protocol.mixer.forget(held)
+        return views
+
+    @cached_property
+    def _places(self) -> list[int]:
+        """Which of them hold the person: with the same noise, those that differ."""
+        one, two = (self._views(swapped, FastNoise(np.random.default_rng(0)), ()) for swapped in (False, True))
+        return [place for place, (a, b) in enumerate(zip(one, two, strict=True)) if not np.array_equal(a, b)]
+
+    def _shuffled(self, swapped: bool, runs: int, rng: np.random.Generator) -> Floats:
+        """The shuffled view: the likelihood that one of the reports, nobody knows which, is the person's."""
+        protocol, source = self.protocol, FastNoise(rng)
+        assert isinstance(protocol, ShuffleGaussian)
+        sent = protocol.device.message(self._statistic((self.two if swapped else self.one)[0], (runs,)), source)
+        mixer = protocol.mixer
+        reports = mixer.close(mixer.add(mixer.empty((runs,)), sent)).numbers  # (runs, users, dim)
+        return np.asarray(special.logsumexp(reports @ self.move / protocol.noise_std**2, axis=-1))[:, None]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Script:
+    """All releases that hold the canary."""
+
+    releases: tuple[Release, ...]
+
+    @property
+    def event(self) -> Event:
+        """What the person pays."""
+        return CompositionEvent(events=tuple(each.protocol.event for each in self.releases))
+
+    @cached_property
+    def mu(self) -> float | None:
+        """The exact separation, where all noise is Gaussian."""
+        moves = [each.moves for each in self.releases]
+        if not moves or any(each is None for each in moves):
+            return None
+        return exact.separation([pair for each in moves if each is not None for pair in each])
+
+    @cached_property
+    def pure(self) -> float | None:
+        """The exact pure loss, where all noise is Laplace."""
+        losses = [each.pure for each in self.releases]
+        return None if not losses or any(each is None for each in losses) else float(sum(filter(None, losses)))
+
+    @property
+    def chunk(self) -> int:
+        """So many runs at once fit into a small memory."""
+        return max(64, min(20_000, _NUMBERS // max(1, max(each.size for each in self.releases))))
+
+    def draw(self, swapped: bool, runs: int, rng: np.random.Generator) -> Floats:
+        """What an observer of all of them sees, (runs, k)."""
+        return np.concatenate([each.seen(swapped, runs, rng) for each in self.releases], axis=-1)

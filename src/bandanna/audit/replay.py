@@ -1,0 +1,212 @@
+"""Record and replay: play a policy with one person's row, then once more with the neighbour's and the same answers.
+
+Everything that a policy publishes must follow from the answers to its asks. So a run is recorded with a canary in it,
+and repeated with the canary's contexts and reward replaced, every answer being what it was: now only the statistics
+that are summed may differ, and by how much is what the noise has to hide (`audit.releases`). If asks or states differ,
+the raw data have reached them on another way, which no noise covers: the pair (answers, state) is then possible in one
+world only. If that happens in so many of n replays that its probability is above delta, no epsilon holds at all.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from bandanna.accounting.events import NothingEvent
+from bandanna.audit.lower import at_least
+from bandanna.audit.neighbours import rows_apart
+from bandanna.audit.releases import Release, Script, arrays
+from bandanna.core.arrays import Floats, Ints
+from bandanna.core.estimate import Estimate
+from bandanna.core.streams import Streams
+from bandanna.environments.base import Environment
+from bandanna.errors import BandannaError
+from bandanna.loop import close
+from bandanna.policies.base import Ask, Assigned, Episode, Played, Policy
+from bandanna.protocols.base import BatchProtocol, StreamProtocol
+from bandanna.simulation.players.answers import Answers
+from bandanna.simulation.players.plain import Seed
+from bandanna.simulation.tally import Tally
+
+_REPLAYS = 8  # seeds, before we say that nothing but the answers counts
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """One ask, the statistics that it sums (users, dim), and its answer."""
+
+    ask: Ask
+    values: Floats
+    answer: Estimate
+
+
+@dataclass
+class Seen:
+    """Of one run: the rows of its episodes, asks, and the state after each episode."""
+
+    episodes: list[tuple[Episode, Played]] = field(default_factory=list)
+    asks: list[Asked] = field(default_factory=list)
+    places: list[int] = field(default_factory=list)  # the episode of each ask
+    states: list[Any] = field(default_factory=list)
+
+
+class _Recorder(Answers):
+    """The simulator's answers, written down; or those of an earlier run."""
+
+    def __init__(self, usual: Answers, seen: Seen, forced: list[Asked]) -> None:
+        super().__init__(usual.policy, usual.source, usual.coins, usual.path, stream=usual.stream)
+        self.seen, self.forced = seen, forced
+
+    def learn(self, state: Any, episode: Episode, played: Played) -> Any:
+        """The state after an episode."""
+        self.seen.episodes.append((episode, played))
+        self.desk = self.desk.keep(self.policy.keeps, played)
+        learned = close(self.policy.learn(state, episode), lambda ask: self._answer(ask, played))
+        self.seen.states.append(learned)
+        return learned
+
+    def _answer(self, ask: Ask, played: Played) -> Estimate:
+        statistic = self.policy.report(ask, self.desk.rows(ask, played), self.coins)
+        source = self.stream if isinstance(ask.protocol, StreamProtocol) else self.source
+        self.desk, estimate = self.desk.release(ask, statistic, source, path="messages")
+        place = len(self.seen.asks)
+        if place < len(self.forced) and np.shape(self.forced[place].answer.total) == np.shape(estimate.total):
+            estimate = self.forced[place].answer
+        self.seen.asks.append(Asked(ask=ask, values=np.array(statistic.rows()), answer=estimate))
+        self.seen.places.append(len(self.seen.episodes) - 1)
+        return estimate
+
+
+class _Player(Seed):
+    """One seed of the simulator, of which the first user has the contexts and the reward of a canary."""
+
+    canary: Played | None = None
+    private: bool = False
+
+    def _look(self, users: int) -> tuple[Floats, Floats]:
+        contexts, means = super()._look(users)
+        mine = self.canary is not None and self.private and self.done == 0
+        if mine and self.canary is not None and self.canary.features is not None:
+            contexts = np.array(contexts)
+            contexts[0] = self.canary.features[0]  # all of this person's arms
+        return contexts, means
+
+    def _earn(self, means: Floats, arms: Ints) -> Floats:
+        first = self.done == 0
+        rewards = np.array(super()._earn(means, arms))
+        if first and self.canary is not None:
+            rewards[0] = self.canary.rewards[0]
+        return rewards
+
+    def frozen(self, users: int) -> Played:
+        """Devices choose; public features are those of the canary in both worlds."""
+        first, played = self.done == 0, super().frozen(users)
+        return self._placed(played) if first else played
+
+    def assigned(self, episode: Assigned, users: int) -> Played:
+        """The server says what is played; a client's averages are the canary's."""
+        first, played = self.done == 0, super().assigned(episode, users)
+        if not first or self.canary is None or not len(played.rewards):
+            return played
+        if played.rewards.ndim == 2:
+            rewards = np.array(played.rewards)
+            rewards[0] = self.canary.rewards[0]
+            return Played(rewards=rewards)
+        return self._placed(played)
+
+    def _placed(self, played: Played) -> Played:
+        if self.canary is None or self.private or self.canary.features is None or played.features is None:
+            return played
+        features = np.array(played.features)
+        features[0] = self.canary.features[0]
+        return Played(rewards=played.rewards, features=features, arms=played.arms, groups=played.groups)
+
+
+def play(
+    policy: Policy[Any],
+    env: Environment,
+    *,
+    rounds: int,
+    seed: int = 0,
+    canary: Played | None = None,
+    private: bool = False,
+    forced: list[Asked] | None = None,
+) -> Seen:
+    """One run along every message, with or without a canary; with `forced`, answered as an earlier one was."""
+    seen = Seen()
+    tally = Tally(checkpoints=np.array([rounds]), n_seeds=1)
+    run = _Player(policy, env.begin(Streams([seed])), tally, 0, "messages", False)
+    run.canary, run.private = canary, private
+    run.answers = _Recorder(run.answers, seen, forced or [])
+    run.run(rounds)
+    return seen
+
+
+def protects_features(policy: Policy[Any]) -> bool:
+    """Whether contexts are private too, by what the guarantee says that it protects."""
+    return any(word in policy.guarantee.protects for word in ("features", "contexts"))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Recording:
+    """A policy played twice: what holds the canary, as a script; and whether anything else told the worlds apart."""
+
+    script: Script
+    differs: bool
+    first: Seen = field(repr=False)
+    rows: tuple[Played, Played] = field(repr=False)
+
+
+def recorded(policy: Policy[Any], env: Environment, *, rounds: int, seed: int = 0) -> Recording:
+    """The first user is the canary: in every release of a stream, and in no other batch than the first."""
+    private = protects_features(policy)
+    probe = play(policy, env, rounds=rounds, seed=seed)
+    if not probe.asks:
+        raise BandannaError(f"{type(policy).__name__} asks nothing in {rounds} rounds: there is nothing to audit")
+    asks = [each.ask for each, place in zip(probe.asks, probe.places, strict=True) if place == 0]
+    priced = [each for each in asks if not isinstance(each.protocol.event, NothingEvent)]
+    row = probe.episodes[0][1].at(slice(0, 1))
+    rows = rows_apart(policy, priced, row, private=private)
+    one = play(policy, env, rounds=rounds, seed=seed, canary=rows[0], private=private)
+    two = play(policy, env, rounds=rounds, seed=seed, canary=rows[1], private=private, forced=one.asks)
+    return Recording(script=_script(one, two), differs=_told(one) != _told(two), first=one, rows=rows)
+
+
+def leaking(policy: Policy[Any], env: Environment, *, rounds: int, delta: float, confidence: float) -> bool:
+    """Whether so many of some replays differ that the probability of that is above delta, with confidence."""
+    differ = sum(recorded(policy, env, rounds=rounds, seed=seed).differs for seed in range(1, _REPLAYS + 1))
+    return bool(at_least(differ, _REPLAYS, 1 - confidence) > delta)
+
+
+def _script(one: Seen, two: Seen) -> Script:
+    """The releases in which the two runs differ: batches, and whole streams of which some step does."""
+    batches: list[Release] = []
+    streams: dict[int, list[tuple[Asked, Asked]]] = {}
+    for mine, other in zip(one.asks, two.asks, strict=False):
+        if isinstance(mine.ask.protocol, StreamProtocol):
+            streams.setdefault(mine.ask.stream, []).append((mine, other))
+        elif isinstance(mine.ask.protocol, BatchProtocol) and _moved(mine, other):
+            batches.append(Release(protocol=mine.ask.protocol, one=(mine.values,), two=(other.values,)))
+    for steps in streams.values():
+        if any(_moved(mine, other) for mine, other in steps):
+            protocol = steps[0][0].ask.protocol
+            ones, twos = (tuple(each[place].values for each in steps) for place in (0, 1))
+            batches.append(Release(protocol=protocol, one=ones, two=twos))
+    return Script(releases=tuple(batches))
+
+
+def _moved(mine: Asked, other: Asked) -> bool:
+    """Whether the same people are in it, and one of them has another statistic."""
+    return mine.values.shape == other.values.shape and not np.array_equal(mine.values, other.values)
+
+
+def _told(seen: Seen) -> list[Any]:
+    """When was asked, for what and where, and all states, to the last bit."""
+    asks = [
+        (place, each.ask.of, each.ask.arm, each.ask.last, each.ask.step, each.ask.stream, repr(each.ask.protocol))
+        for each, place in zip(seen.asks, seen.places, strict=True)
+    ]
+    where = [[array.tobytes() for array in arrays(each.ask.at)] for each in seen.asks]
+    return [asks, where, [[array.tobytes() for array in arrays(state)] for state in seen.states]]

@@ -1,0 +1,94 @@
+"""What is audited: a claim, how the target is run under two neighbours, and what is known exactly."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from bandanna.audit.claims import Claim
+from bandanna.audit.lower import Draw, Found, sampled
+from bandanna.audit.result import CONSISTENT, REFUTED, Row, gaussian_curve
+
+TRIALS, CONFIDENCE = 40_000, 0.95
+Progress = Callable[[int, int, str], None]
+
+
+def silent(done: int, total: int, what: str) -> None:
+    """Nobody looks on."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Target:
+    """A claim and the ways to attack it.
+
+    draw     (swapped, runs, rng) -> numbers that an observer sees, (runs, k)
+    mu       the exact separation of the neighbours, where all noise is Gaussian; `pure`: the exact loss of Laplace's
+    leaks    epsilon is infinite: with the same releases, the two neighbours are told apart by something else; with
+             this confidence (`audit.replay`)
+    exactly  the epsilon at the claim's delta, of a law that was enumerated
+    """
+
+    name: str
+    claim: Claim
+    known: str | None = None
+    draw: Draw | None = None
+    chunk: int = 20_000
+    mu: float | None = None
+    pure: float | None = None
+    exactly: float | None = None
+    leaks: float | None = None
+
+
+def attacked(
+    target: Target, *, trials: int = TRIALS, confidence: float = CONFIDENCE, seed: int = 0, progress: Progress = silent
+) -> Row:
+    """All that is known of a target, and the best bound of it: exact ones hold surely, sampled ones with confidence."""
+    claim = target.claim
+    if math.isinf(claim.epsilon):
+        return _row(target, 0.0, 1.0, 0, "nothing claimed")
+    if target.leaks is not None:
+        return _row(target, math.inf, target.leaks, 0, "replay")
+    known = claim.needs(mu=target.mu, pure=target.pure)
+    if target.exactly is not None and not claim.gaussian:
+        known = max(known or 0.0, target.exactly)
+    best = _row(target, known or 0.0, 1.0, 0, "exact")
+    if target.draw is None or best.refuted:
+        return best
+    rng = np.random.default_rng([seed, *target.name.encode()])
+    found = sampled(
+        target.draw,
+        claim,
+        trials=trials,
+        confidence=confidence,
+        rng=rng,
+        chunk=target.chunk,
+        progress=lambda done, total: progress(done, total, target.name),
+    )
+    by_samples = _row(target, found.needed, confidence, found.trials, "sampled", found)
+    if by_samples.refuted or by_samples.lower_bound >= best.lower_bound:
+        return by_samples
+    return _row(target, known or 0.0, 1.0, found.trials, "exact", found)
+
+
+def _row(target: Target, needed: float, confidence: float, trials: int, attack: str, found: Found | None = None) -> Row:
+    """The verdict on what a test needs."""
+    claim = target.claim
+    refuted = claim.refuted_by(needed)
+    curve = None if found is None else found.curve
+    if curve is None and claim.mu is not None and target.mu is not None:
+        curve = gaussian_curve(target.mu)
+    return Row(
+        target=target.name,
+        known=target.known,
+        claim=claim,
+        lower_bound=claim.epsilon_of(needed),
+        confidence=confidence,
+        trials=trials,
+        verdict=REFUTED if refuted else CONSISTENT,
+        attack=attack,
+        reached=needed / claim.stated if 0 < claim.epsilon < math.inf else 0.0,
+        curve=curve,
+    )

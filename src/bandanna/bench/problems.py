@@ -1,0 +1,171 @@
+"""A problem for every algorithm by its name: large enough to be timed, in every kind of world that suits it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
+
+from bandanna import environments as worlds
+from bandanna.environments import Environment
+from bandanna.kernels import BREAK_EVEN
+from bandanna.policies.base import Policy
+from bandanna.policies.registry import ALGORITHMS, known_as, make
+
+WORLDS: dict[str, Callable[[int, int], Environment]] = {  # of so many arms and features
+    "fixed": lambda arms, dim: worlds.LinearContextual(dim=dim, n_arms=arms, fixed=True),
+    "fresh": lambda arms, dim: worlds.LinearContextual(dim=dim, n_arms=arms),
+    "finite": lambda arms, _: worlds.FiniteArms(means=(0.75, *(0.7,) * (arms - 1))),
+    "sphere": lambda arms, dim: worlds.SphereArms(dim=dim, n_arms=arms),
+    "contexts": lambda arms, dim: worlds.SphereContexts(dim=dim, n_arms=arms),
+    "people": lambda arms, dim: worlds.Population(dim=dim, n_arms=arms, sigma=0.1),
+    "logistic": lambda arms, dim: worlds.GeneralisedLinear(dim=dim, n_arms=arms, norm=2.0),
+}
+FRESH = ("fresh", "contexts", "logistic")  # arms are drawn anew in every round
+
+
+@dataclass(frozen=True, kw_only=True)
+class Problem:
+    """One simulation.
+
+    rounds   played, and the policy's horizon
+    users    asked in every phase, where a policy asks some of many users; None: the policy's own number
+    options  further arguments of the policy
+    through  the sizes through which each quantity grows
+    """
+
+    name: str
+    world: str
+    rounds: int
+    seeds: int
+    arms: int
+    dim: int
+    users: int | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+    through: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+
+    @property
+    def env(self) -> Environment:
+        """Its world."""
+        return WORLDS[self.world](self.arms, self.dim)
+
+    @property
+    def policy(self) -> Policy[Any]:
+        """Made anew, calibrated."""
+        shape = {"n_arms": self.arms} if self.world == "finite" else {"dim": self.dim}
+        users = {} if self.users is None else {"clients": self.users}
+        policy: Policy[Any] = make(self.name, horizon=self.rounds, **shape, **users, **self.options)
+        _ = policy.guarantee
+        return policy
+
+    @property
+    def fresh(self) -> bool:
+        """Whether every round has arms of its own."""
+        return self.world in FRESH
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """What it is about."""
+        dim = {} if self.world == "finite" else {"dim": self.dim}
+        return {"rounds": self.rounds, "seeds": self.seeds, "arms": self.arms, **dim}
+
+    def at(self, name: str, size: int) -> Self:
+        """With another number of "rounds", "seeds", "arms", "dim" or "users"."""
+        return replace(self, **{name: size})  # type: ignore[arg-type]
+
+    def small(self) -> Self:
+        """Only large enough to run."""
+        rounds, arms, dim = max(40, self.rounds // 50), min(self.arms, 6), min(self.dim, 3)
+        sizes = {"rounds": rounds, "seeds": 2, "arms": arms, "dim": dim, "users": 32}
+        through = {name: (sizes[name], 2 * sizes[name]) for name in self.through}
+        return replace(self, rounds=rounds, seeds=2, arms=arms, dim=dim, through=through)
+
+
+def _problem(world: str, rounds: int, seeds: int, arms: int, dim: int = 0, **more: Any) -> Problem:
+    grow = {"arms": (arms, 2 * arms, 4 * arms) if arms < 20 else (arms // 4, arms // 2, arms)}
+    grow |= {"dim": (4, 8, 16)} if dim else {}
+    grow |= {"users": (256, 1024, 4096)} if world == "people" else {}
+    sizes = (rounds, 2 * rounds, 4 * rounds) if rounds == BREAK_EVEN else (rounds // 4, rounds // 2, rounds)
+    through = {"rounds": sizes, "seeds": (seeds // 4, seeds // 2, seeds), **grow}
+    return Problem(name="", world=world, rounds=rounds, seeds=seeds, arms=arms, dim=dim, through=through, **more)
+
+
+def _linear(fixed: int, fresh: int, seeds: int = 20, **options: Any) -> tuple[Problem, ...]:
+    """Arms that stay, for so many rounds, and arms that do not."""
+    worlds_and_rounds = (("fixed", fixed), ("fresh", fresh))
+    return tuple(_problem(world, rounds, seeds, 100, 5, options=options) for world, rounds in worlds_and_rounds)
+
+
+def _finite(rounds: int, **options: Any) -> tuple[Problem, ...]:
+    return (_problem("finite", rounds, 48, 5, options=options),)
+
+
+def _oful(rounds: int, **options: Any) -> tuple[Problem, ...]:
+    return tuple(_problem(world, rounds, 4, 48, 5, options=options) for world in ("sphere", "contexts"))
+
+
+def _logistic(rounds: int, **options: Any) -> tuple[Problem, ...]:
+    return (_problem("logistic", rounds, 12, 20, 3, options={"parameter_bound": 2.0, **options}),)
+
+
+_GOPE = (_problem("sphere", 50_000, 4, 48, 5),)
+_PEOPLE = (_problem("people", 50_000, 4, 100, 5),)
+_EVERY_ROUND = _linear(BREAK_EVEN, BREAK_EVEN, seeds=8)  # as many rounds as it takes for a kernel to be used
+_BATCHED, _SAMPLED = _linear(10_000, 200), _linear(4000, 200, intercept=True)
+_REWARDS = _linear(100, 60, intercept=True, public_contexts=True)
+
+SHAPES: dict[str, tuple[Problem, ...]] = {
+    **dict.fromkeys(("LinTS", "LinTS-JDP", "LinTS-LDP", "LinTS-SDP", "LinTS-CSDP"), _SAMPLED),
+    **dict.fromkeys(("LinTS-JDP-rewards", "LinTS-LDP-rewards", "LinTS-SDP-rewards"), _REWARDS),
+    **dict.fromkeys(("LinUCB", "LinUCB-JDP", "LinUCB-LDP"), _EVERY_ROUND),
+    **dict.fromkeys(("LinUCB-JDP-batched", "LinUCB-LDP-batched", "LinUCB-SDP-Amp", "LinUCB-SDP-Vec"), _BATCHED),
+    "LinUCB-CSDP": _linear(2000, 200),
+    **dict.fromkeys(("DPE", "CDP-DPE", "LDP-DPE", "SDP-DPE", "Laplace-DPE", "DPE-FixedU", "PE"), _PEOPLE),
+    **dict.fromkeys(("UCB1", "LDP-UCB"), _finite(500)),
+    "Thompson": _finite(100),
+    **dict.fromkeys(("UCB-episodes", "AdaC-UCB", "AdaP-UCB", "DP-SE", "SDP-SE"), _finite(1_000_000)),
+    **dict.fromkeys(("GOPE", "AdaC-GOPE", "AdaC-GOPE-early"), _GOPE),
+    **dict.fromkeys(("RS-OFUL", "AdaC-OFUL"), _oful(2000)),
+    "AdaC-OFUL-JDP": _oful(1000),
+    "GLM-UCB": _logistic(100),
+    "GLOC": _logistic(200),
+    "ECOLog": _logistic(100),
+    "RS-GLinUCB": _logistic(200),
+    **dict.fromkeys(("B-GLinUCB", "GLM-JDP", "GLM-SDP"), _logistic(1000)),
+}
+BUDGETS: dict[str, dict[str, float]] = {  # others than the usual ones, below
+    "AdaC-OFUL-JDP": {"rho": 100.0},
+    "GLM-JDP": {"epsilon": 8.0, "delta": 0.02},
+    "GLM-SDP": {"epsilon": 8.0, "delta": 0.01},
+}
+
+
+def _budget(name: str) -> dict[str, float]:
+    """rho = 1, (1, 1e-5) or epsilon = 1, in the form that the algorithm takes; nothing without privacy."""
+    options = set(known_as(name).options)
+    if name in BUDGETS or not options & {"rho", "epsilon"}:
+        return BUDGETS.get(name, {})
+    if "delta" in options:
+        return {"epsilon": 1.0, "delta": 1e-5}
+    return {"epsilon": 1.0} if "epsilon" in options else {"rho": 1.0}
+
+
+def problems_of(name: str) -> tuple[Problem, ...]:
+    """Of one algorithm; of one that is not listed above, by the arguments that it takes."""
+    shapes = SHAPES.get(name)
+    if shapes is None:
+        takes = known_as(name).kind.__dataclass_fields__
+        shapes = _linear(400, 200) if "dim" in takes else _finite(1000)
+    grown = tuple(replace(shape, name=name, options={**shape.options, **_budget(name)}) for shape in shapes)
+    return tuple(each if name != "PE" else _asking_nobody(each) for each in grown)
+
+
+def _asking_nobody(problem: Problem) -> Problem:
+    """Every round has a client of its own: users are rounds."""
+    return replace(problem, through={name: sizes for name, sizes in problem.through.items() if name != "users"})
+
+
+def all_problems() -> Iterator[Problem]:
+    """Every algorithm of the catalogue, in its order."""
+    for name in ALGORITHMS:
+        yield from problems_of(name)

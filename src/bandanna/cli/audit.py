@@ -1,0 +1,160 @@
+"""`bandanna audit`: try to refute what a mechanism, a protocol, a policy or a running test task claims."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from bandanna.cli.bars import Bar
+from bandanna.cli.calibrate import whole
+from bandanna.errors import InvalidArgument
+
+if TYPE_CHECKING:
+    from bandanna.audit import AuditResult, Row
+
+
+def audit(
+    target: Annotated[
+        str | None,
+        typer.Argument(
+            help="A mechanism, protocol or algorithm by its name, module:Class, or the folder of a running test task.",
+            show_default=False,
+        ),
+    ] = None,
+    epsilon: Annotated[float | None, typer.Option(help="The budget that the target is calibrated for (1).")] = None,
+    delta: Annotated[float | None, typer.Option(help="Its delta (1e-5).")] = None,
+    trials: Annotated[
+        int | None,
+        typer.Option(
+            help="Runs at most (40000; gallery 20000; batches of a task 200).", parser=whole, metavar="INTEGER"
+        ),
+    ] = None,
+    confidence: Annotated[float, typer.Option(help="With which a refutation is right.")] = 0.95,
+    trust: Annotated[
+        str | None, typer.Option(help="Of module:Class: central, local, shuffle or concurrent (the first it has).")
+    ] = None,
+    view: Annotated[str, typer.Option(help="Of a policy: releases, snapshot, actions or one-run.")] = "releases",
+    gallery: Annotated[
+        bool, typer.Option("--gallery", help="Audit known faults and known truths: is the audit any good?")
+    ] = False,
+    seed: Annotated[int, typer.Option(help="Of all that is drawn.", parser=whole, metavar="INTEGER")] = 0,
+    jobs: Annotated[int | None, typer.Option(help="Of the gallery: processes, a row each (this one).")] = None,
+    executor: Annotated[str | None, typer.Option(help="Of the gallery: processes, or dask.", metavar="NAME")] = None,
+    scheduler: Annotated[
+        str | None, typer.Option(help="Address of a Dask scheduler (a cluster here).", metavar="ADDRESS")
+    ] = None,
+    plot: Annotated[
+        Path | None, typer.Option(help="Draw the measured trade-off beside the claimed one: a .png or .svg file.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+) -> None:
+    """Run a target under two neighbours, many times, and say which epsilon it is not below.
+
+    "refuted" is a proof that the claim is false, up to the confidence; "consistent" says only that this attack did not
+    succeed. With --gallery the exit code is 1 where a verdict is not what is known of its row.
+    """
+    from bandanna.audit import audit as run
+    from bandanna.audit import run_gallery
+
+    if plot is not None:
+        from bandanna.cli.places import figure_for
+
+        figure_for("--plot", plot)
+    if gallery == (target is not None):
+        raise InvalidArgument("TARGET", target, "what to audit, such as LinTS-SDP; or --gallery, without a target")
+    for option, chosen in (("--jobs", jobs), ("--executor", executor), ("--scheduler", scheduler)):
+        if chosen is not None and not gallery:
+            raise InvalidArgument(option, chosen, "only with --gallery, whose rows are tasks")
+    if gallery:
+        for option, value in (("--epsilon", epsilon), ("--delta", delta)):
+            if value is not None:
+                raise InvalidArgument(option, value, "only with a target: the gallery has budgets of its own")
+    with Bar(shown=not as_json) as bar:
+        if target is None:
+            many = 20_000 if trials is None else trials
+            result = run_gallery(
+                trials=many, seed=seed, jobs=jobs, executor=executor, scheduler=scheduler, progress=bar
+            )
+        elif is_task(target):
+            left_out = {"--epsilon": epsilon, "--delta": delta, "--trust": trust, "--plot": plot}
+            result = _live(target, left_out, 200 if trials is None else trials, confidence, seed, bar)
+        else:
+            result = run(
+                target,
+                epsilon=epsilon,
+                delta=delta,
+                trust=trust,
+                view=view,
+                trials=40_000 if trials is None else trials,
+                confidence=confidence,
+                seed=seed,
+                progress=bar,
+            )
+    if plot is not None:
+        result.plot(plot)
+    if as_json:
+        typer.echo(json.dumps(result.to_dict()))
+    else:
+        _print(result)
+    if result.surprises:
+        raise typer.Exit(1)
+
+
+def is_task(target: str) -> bool:
+    """Whether a target is the folder of a task, or its document."""
+    place = Path(target)
+    return (place / "task.json").is_file() or (place.is_file() and place.suffix == ".json")
+
+
+def _live(
+    target: str, left_out: Mapping[str, object], batches: int, confidence: float, seed: int, bar: Bar
+) -> AuditResult:
+    from bandanna.audit import audit_task
+    from bandanna.roles.client.deployment import Http
+    from bandanna.tasks.document import Secrets, Task
+
+    for option, value in left_out.items():
+        if value is not None:
+            raise InvalidArgument(option, value, "left out: a task says what it promises")
+    place = Path(target)
+    task = Task.read(place)
+    token = Secrets.read(place if place.is_dir() else place.parent, "registrar", task).token
+    with Http(task, token=token) as http:
+        return audit_task(task, http, batches=batches, confidence=confidence, seed=seed, progress=bar)
+
+
+def _print(result: AuditResult) -> None:
+    from bandanna.cli.tables import print_table
+
+    columns = ("target", "known", "claimed", "delta", "found", "share", "confidence", "trials", "attack", "verdict")
+    left = ("known", "attack", "verdict")
+    print_table(columns, [_cells(row) for row in result.rows], left=left, least=130, caption=_CAPTION)
+    for row in result.surprises:
+        typer.echo(f"{row.target} is known to be {row.known}, and was not found so")
+
+
+_CAPTION = (
+    "found: the target is not below this epsilon at delta; share: of the claim, in mu where the noise is Gaussian"
+)
+
+
+def _cells(row: Row) -> list[str]:
+    if math.isinf(row.claim.epsilon):
+        return [row.target, row.known or "", "nothing", *[""] * 6, row.verdict]
+    return [
+        row.target,
+        row.known or "",
+        f"{row.claim.epsilon:.4g}",
+        f"{row.claim.delta:.3g}",
+        f"{row.lower_bound:.4g}",
+        f"{row.reached:.3f}",
+        "exact" if row.confidence == 1 else f"{row.confidence:.4g}",
+        f"{row.trials:,}",
+        row.attack,
+        row.verdict,
+    ]

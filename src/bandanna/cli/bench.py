@@ -1,0 +1,121 @@
+"""`bandanna bench`: how fast everything is, beside other libraries and the floors below which nobody gets."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from bandanna.cli.bars import Bar
+
+if TYPE_CHECKING:
+    from bandanna.bench import Comparison, Report, Row
+
+
+def bench(
+    only: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A part (floors, simulation, agent, peers, serving), an algorithm or a peer; may be repeated."
+        ),
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Tiny sizes: does everything run? Times mean little.")] = False,
+    compare: Annotated[
+        Path | None, typer.Option(help="An earlier report (--json): what became slower or faster, by floors.")
+    ] = None,
+    join: Annotated[
+        Path | None, typer.Option(help="An earlier report: its rows that are not measured now are shown too.")
+    ] = None,
+    threshold: Annotated[float, typer.Option(help="How many times the ratio before counts as slower.")] = 1.3,
+    page: Annotated[Path | None, typer.Option(help="Write the figures as a page in Markdown to this file.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
+) -> None:
+    """Measure every algorithm, and other libraries where they are installed, in CPU time.
+
+    Set OMP_NUM_THREADS=1: threads of a matrix product are counted too. With --compare the exit code is 1 where a row
+    became slower.
+    """
+    from bandanna.bench import Report, page_of, run
+    from bandanna.bench import compare as compared
+    from bandanna.bench.clock import FULL, QUICK
+    from bandanna.bench.comparison import require_threshold
+    from bandanna.cli.places import file_for
+
+    require_threshold(threshold)
+    _mention_threads()
+    place = None if page is None else file_for("--page", page)
+    before = None if compare is None else Report.read(compare)
+    earlier = None if join is None else Report.read(join)
+    with Bar(shown=True) as bar:
+        report = run(only=only or (), effort=QUICK if quick else FULL, progress=bar)
+    if earlier is not None:
+        report = report.joined(earlier)
+    change = None if before is None else compared(report, before, threshold=threshold)
+    if place is not None:
+        place.write_text(page_of(report), encoding="utf-8")
+    if as_json:
+        told = report.to_dict() | ({} if change is None else {"comparison": change.to_dict()})
+        typer.echo(json.dumps(told, indent=1))
+    else:
+        _print(report)
+        if change is not None:
+            _print_change(change)
+    if change is not None and change.slower:
+        raise typer.Exit(1)
+
+
+def _mention_threads() -> None:
+    from bandanna.bench.machine import THREADS
+
+    if not any(name in os.environ for name in THREADS):
+        typer.echo("threads of matrix products are counted too: OMP_NUM_THREADS=1 is better", err=True)
+
+
+def _print(report: Report) -> None:
+    from bandanna.bench.page import short
+    from bandanna.cli.tables import print_table
+
+    columns = ("part", "name", "world", "CPU us", "a CPU second", "MB", "growth", "x floor", "x ours")
+    rows = [_cells(row) for row in report.rows]
+    print_table(columns, rows, left=("name", "world", "growth"), least=170, caption=_CAPTION)
+    for absent in report.absent:
+        typer.echo(f"not measured: {absent.name}; pip install 'bandanna[{absent.extra}]' brings it")
+    for row in sorted(report.slow, key=lambda row: -(row.ratio or 0)):
+        assert row.floor is not None
+        where = f"{row.part} {row.name}, {row.world}"
+        typer.echo(f"slower than 3 times its floor: {where}: {short(row.ratio or 0)} x {row.floor[0]}")
+
+
+_CAPTION = (
+    "CPU us: of one round, decision or request; growth: exponents of the time; x floor, x ours: how many times longer"
+)
+
+
+def _cells(row: Row) -> list[str]:
+    from bandanna.bench.page import short
+
+    return [
+        row.part,
+        row.name,
+        row.world,
+        short(1e6 * row.cpu_seconds),
+        f"{1 / row.cpu_seconds:,.0f}",
+        "" if row.memory is None else f"{row.memory / 1e6:.2g}",
+        " ".join(f"{axis}^{power:.2f}" for axis, power in row.growth.items()),
+        "" if row.ratio is None else short(row.ratio),
+        "" if row.ours is None else short(row.cpu_seconds / row.ours[1]),
+    ]
+
+
+def _print_change(change: Comparison) -> None:
+    typer.echo(f"{len(change.changes)} rows compared, as ratios to their floors; {len(change.apart)} not in both")
+    for word, changes in (("slower", change.slower), ("faster", change.faster)):
+        for each in changes:
+            part, name, world = each.row.key
+            ratios = f"{each.before:.3g} -> {each.now:.3g} x its floor"
+            typer.echo(f"{word}: {part} {name}, {world}: {each.times:.2f} times; {ratios}")
+    if not change.slower:
+        typer.echo(f"nothing became slower by more than {change.threshold:g} times")

@@ -1,0 +1,41 @@
+"""`bandanna dashboard`: a deployment, or the results of an experiment, as pages in a browser."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def dashboard(
+    places: Annotated[
+        list[str],
+        typer.Argument(help="An analyzer's address, a task's directory, or a directory of results.", metavar="PLACE"),
+    ],
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Port to listen on; 0 for any free one.")] = 8710,
+    token_file: Annotated[
+        Path | None,
+        typer.Option(
+            help="File with the administrator's token, for what is not public"
+            " (default: the variable BANDANNA_DASHBOARD_TOKEN; without either there is no login).",
+            metavar="FILE",
+        ),
+    ] = None,
+    cert: Annotated[Path | None, typer.Option(help="TLS certificate; a proxy is the better place for it.")] = None,
+    key: Annotated[Path | None, typer.Option(help="TLS key of the certificate.")] = None,
+    trust: Annotated[
+        Path | None, typer.Option(help="Certificates by which roles are known, beside the system's.", metavar="FILE")
+    ] = None,
+) -> None:
+    """Show tasks as they run, and results of experiments, in a browser, until SIGTERM or Ctrl-C.
+
+    Of a task only what is public: what was released, with its noise, and what it cost.
+    """
+    from bandanna.dashboard.places import serve_board
+
+    serve_board(
+        places, host=host, port=port, token=token_file, cert=cert, key=key, trust=trust,
+        say=lambda address: typer.echo(f"Dashboard: {address}  (stop it with Ctrl-C)"),
+    )  # fmt: skip

@@ -1,0 +1,219 @@
+"""What a device keeps until it is acknowledged: decisions, the very bytes that were sent, and the newest publication.
+
+An SQLite file of its owner's only, synced before anything is sent: after a crash the same bytes are sent again, and
+noise is never drawn twice. What is acknowledged or over is deleted, features first of all.
+
+    decided (no slot yet) -> opening (zero reports stored) -> open -> answered (final report stored) -> deleted | over
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sqlite3
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from bandanna.errors import BandannaError, InvalidArgument
+from bandanna.wire.publications import Pin
+
+DECIDED, OPENING, OPEN, ANSWERED, OVER = "decided", "opening", "open", "answered", "over"
+_PROOFS = 64  # that a registrar reads
+MEMORY = ":memory:"  # for tests, and for hosts that keep nothing
+_TABLES = """
+create table if not exists pins (task text primary key, number integer not null, chain text not null,
+    document blob not null, signature text not null);
+create table if not exists decisions (id text primary key, task text not null, user text not null, state text not null,
+    content text not null, zero blob, final blob, reward real, revision integer not null);
+create index if not exists decisions_of on decisions (task, user, state);
+create table if not exists claims (id text primary key, task text not null, user text not null, epoch integer,
+    unique (task, user, epoch));
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kept:
+    """One decision.
+
+    content  number, epoch: of the publication it was made on; arm, features, group; and when it has a slot: batch,
+             slot, mac, key, key_id, place, round;   refused: [epoch, slot, proof] of slots that were not used
+    zero, final  the bytes of a request, as they were first sent
+    revision     how often it was written: what was made from an older one is not
+    """
+
+    id: str
+    task: str
+    user: str
+    state: str = DECIDED
+    content: dict[str, Any] = field(default_factory=dict)
+    zero: bytes | None = None
+    final: bytes | None = None
+    reward: float | None = None
+    revision: int = 0
+
+    def now(self, state: str, **content: Any) -> Kept:
+        """In another state, with more content."""
+        return replace(self, state=state, content={**self.content, **content})
+
+
+class Outbox:
+    """Of one device, or of a host that acts for many users: one file, any number of tasks and users.
+
+    path  a file, made if it is not there; ":memory:" keeps nothing after a crash
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        if not isinstance(path, str | os.PathLike):
+            raise InvalidArgument("outbox", path, "a file, or bandanna.client.Outbox(file)")
+        self._lock, self._closed = threading.RLock(), False
+        try:
+            if str(path) != MEMORY:
+                _private(Path(path))
+            self._rows = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=30.0)
+            self._rows.execute("pragma journal_mode = wal")
+            self._rows.execute("pragma synchronous = full")
+            self._rows.execute("pragma secure_delete = on")  # what is over is overwritten
+            self._rows.executescript(_TABLES)
+        except (OSError, sqlite3.Error) as error:
+            raise BandannaError(f"the outbox {path} cannot be opened: {error}") from error
+
+    @contextlib.contextmanager
+    def _written(self) -> Iterator[sqlite3.Connection]:
+        """Whole, and on the disk, or not at all."""
+        with self._lock:
+            self._open().execute("begin immediate")
+            try:
+                yield self._rows
+                self._rows.execute("commit")
+            except BaseException:
+                self._rows.execute("rollback")
+                raise
+
+    def _open(self) -> sqlite3.Connection:
+        if self._closed:
+            raise BandannaError("the outbox is closed, as its session is")
+        return self._rows
+
+    def keep(self, kept: Kept) -> Kept:
+        """What was made of a decision, durable when this returns; or, if another process or thread was quicker, what
+        that one has made of it: then nothing is written. So of two draws of noise only one is ever sent.
+        """
+        with self._written() as rows:
+            found = self.find(kept.task, kept.user, kept.id)
+            if found is not None and found.revision != kept.revision:
+                return found
+            return self._write(rows, kept)
+
+    def _write(self, rows: sqlite3.Connection, kept: Kept) -> Kept:
+        made = replace(kept, revision=kept.revision + 1)
+        row = (made.id, made.task, made.user, made.state, json.dumps(made.content), made.zero, made.final)
+        rows.execute(
+            "insert or replace into decisions values (?, ?, ?, ?, ?, ?, ?, ?, ?)", (*row, made.reward, made.revision)
+        )
+        return made
+
+    def find(self, task: str, user: str, id_: str) -> Kept | None:
+        """A decision of this user."""
+        found = self._all("where task = ? and user = ? and id = ?", task, user, id_)
+        return found[0] if found else None
+
+    def waiting(self, task: str, user: str) -> list[Kept]:
+        """Decisions that are not over, the oldest first."""
+        return self._all("where task = ? and user = ? and state <> 'over' order by rowid", task, user)
+
+    def refused(self, task: str, user: str) -> list[Any]:
+        """[epoch, slot, proof] of tickets of this user that were not used, the newest last."""
+        over = self._all("where task = ? and user = ? and state = 'over' order by rowid", task, user)
+        return [proof for kept in over for proof in kept.content.get("refused", [])][-_PROOFS:]
+
+    def _all(self, where: str, *values: Any) -> list[Kept]:
+        columns = "select id, task, user, state, content, zero, final, reward, revision from decisions "
+        with self._lock:
+            rows = self._open().execute(columns + where, values).fetchall()
+        return [
+            Kept(id=i, task=t, user=u, state=s, content=json.loads(c), zero=z, final=f, reward=r, revision=n)
+            for i, t, u, s, c, z, f, r, n in rows
+        ]
+
+    def over(self, kept: Kept) -> Kept:
+        """Nothing of it is left, not in the file's log either, but that it was there, so that nobody answers it twice;
+        and proofs that its tickets were not used, which the user needs to get another.
+        """
+        unused = kept.state == DECIDED  # no slot is, or may be, its own: the claim is given back
+        left = {} if "place" in kept.content else {"refused": kept.content.get("refused", [])}
+        made = self.keep(replace(Kept(id=kept.id, task=kept.task, user=kept.user, state=OVER, content=left),
+                                 revision=kept.revision))  # fmt: skip
+        if unused and made.state == OVER:
+            with self._written() as rows:
+                rows.execute("delete from claims where id = ?", (kept.id,))
+        with self._lock:
+            self._rows.execute("pragma wal_checkpoint(truncate)").fetchall()
+        return made
+
+    def pinned(self, task: str) -> tuple[Pin, bytes, str] | None:
+        """The newest publication that was seen, with its bytes and signature."""
+        with self._lock:
+            found = (
+                self._open()
+                .execute("select number, chain, document, signature from pins where task = ?", (task,))
+                .fetchall()
+            )
+        if not found:
+            return None
+        number, chain, document, signature = found[0]
+        return Pin(number, chain), bytes(document), signature
+
+    def pin(self, task: str, pin: Pin, document: bytes, signature: str) -> None:
+        """A newer one."""
+        with self._written() as rows:
+            known = rows.execute("select number from pins where task = ?", (task,)).fetchone()
+            if known is None or known[0] < pin.number:
+                rows.execute("insert or replace into pins values (?, ?, ?, ?, ?)", (task, *pin, document, signature))
+
+    def begin(self, kept: Kept, most: int) -> Kept | None:
+        """A new decision, and its claim to one of the user's `most` participations; None if there is none left.
+
+        A claim is made before anybody is asked for a ticket: whatever is lost on the way, a person has no more reports
+        under way than the task allows.
+        """
+        with self._written() as rows:
+            query = "select count(*) from claims where task = ? and user = ?"
+            if rows.execute(query, (kept.task, kept.user)).fetchone()[0] >= most:
+                return None
+            rows.execute("insert into claims values (?, ?, ?, null)", (kept.id, kept.task, kept.user))
+            return self._write(rows, kept)
+
+    def claim(self, kept: Kept, epoch: int) -> bool:
+        """A slot of an epoch for this decision; False if another decision of the user has it: slots are not shared."""
+        with self._written() as rows:
+            query = "select 1 from claims where task = ? and user = ? and epoch = ? and id <> ?"
+            if rows.execute(query, (kept.task, kept.user, epoch, kept.id)).fetchone():
+                return False
+            rows.execute("update claims set epoch = ? where id = ?", (epoch, kept.id))
+            return True
+
+    def close(self) -> None:
+        """Let go of the file."""
+        with self._lock:
+            self._closed = True
+            self._rows.close()
+
+
+def default_path() -> Path:
+    """BANDANNA_OUTBOX, else bandanna/outbox.db in XDG_STATE_HOME or ~/.local/state."""
+    chosen = os.environ.get("BANDANNA_OUTBOX")
+    if chosen:
+        return Path(chosen)
+    base = os.environ.get("XDG_STATE_HOME")
+    return (Path(base) if base else Path.home() / ".local" / "state") / "bandanna" / "outbox.db"
+
+
+def _private(path: Path) -> None:
+    """A file of its owner's only."""
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+    path.chmod(0o600)

@@ -1,0 +1,294 @@
+"""Sessions: the steps of `steps`, with requests sent by httpx, one after the other or by asyncio."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import os
+import time
+from pathlib import Path
+from typing import Any, Self
+
+from bandanna.client.guides import Guide, LightGuide
+from bandanna.client.leaflet import Leaflet
+from bandanna.client.outbox import Outbox, default_path
+from bandanna.client.steps import Decision, Outcome, Pause, Request, Steps, Steward, TicketWanted, Unreachable
+from bandanna.client.tickets import Registrar, Tickets, as_ticket
+from bandanna.core import require
+from bandanna.errors import BandannaError, InvalidArgument, MissingExtra
+from bandanna.wire.answers import Ticket
+
+_SECONDS = 30.0  # for one request
+
+
+def _httpx() -> Any:
+    try:
+        import httpx
+    except ImportError as error:  # pragma: no cover - tests have it
+        raise MissingExtra("client", "a session with a deployment") from error
+    return httpx
+
+
+def _guide(leaflet: Leaflet) -> Guide:
+    if leaflet.content["seed"] is not None:
+        raise BandannaError("a seeded test is played by `bandanna simulate-clients`: its noise follows from the seed")
+    if leaflet.device is not None:
+        return LightGuide(leaflet)
+    from bandanna.client.whole import WholeGuide  # the whole library: policies, accounting and all
+
+    return WholeGuide(leaflet)
+
+
+class _Sessions:
+    """What both kinds have."""
+
+    def __init__(
+        self,
+        task: Any,
+        *,
+        tickets: Registrar | Tickets,
+        user: str | None = None,
+        outbox: Outbox | str | os.PathLike[str] | None = None,
+        patience: float = 10.0,
+        http: Any = None,
+    ) -> None:
+        if not isinstance(tickets, Registrar) and not callable(tickets):
+            allowed = "Registrar(user=..., token=...) on the host's server, or a function (epoch, refused) -> ticket"
+            raise InvalidArgument("tickets", type(tickets).__name__, allowed)  # a token is not for logs
+        self.task = _leaflet(task)
+        self._tickets, self._patience = tickets, require.non_negative("patience", patience)
+        self._check_http(http)
+        self._own_outbox = not isinstance(outbox, Outbox)
+        self.outbox = outbox if isinstance(outbox, Outbox) else Outbox(default_path() if outbox is None else outbox)
+        name = user if user is not None else tickets.user if isinstance(tickets, Registrar) else ""
+        self._steward = Steward(self.task, _guide(self.task), self.outbox, name)
+        self._user, self._http = name, http
+        self._own_http = http is None
+
+    @staticmethod
+    def _check_http(http: Any) -> None:
+        """Of the right kind, where one is given."""
+
+    @property
+    def promise(self) -> str:
+        """What the task promises, in sentences; `bandanna task show` checks that its noise keeps it."""
+        return str(self.task.content["promise"])
+
+    @property
+    def pending(self) -> int:
+        """Decisions without a slot, or whose report is not acknowledged: `flush` goes on with them."""
+        return self._steward.pending
+
+    @property
+    def decisions(self) -> list[Decision]:
+        """Those that wait for their reward, the oldest first: after a crash too."""
+        return self._steward.decisions
+
+    def _answered(self, wanted: Any, answer: Any) -> tuple[int, dict[str, str], bytes]:
+        busy = answer.status_code in (408, 429) and not wanted.url.endswith("/tickets")  # of a proxy before a role
+        if answer.status_code >= 500 or busy:
+            raise Unreachable(f"{wanted.url} answers {answer.status_code}, to be tried again")
+        headers = {name.lower(): value for name, value in answer.headers.items()}
+        return answer.status_code, headers, answer.content
+
+
+class Session(_Sessions):
+    """One user of a task.
+
+    task      the folder or file of `bandanna task create`, or the document's bytes
+    tickets   `Registrar(user=..., token=...)` on the host's server; on a device, a function (epoch, refused) -> ticket
+              that asks the host, which passes on what the registrar says: {"slot", "mac", "epoch"}
+    user      whose decisions these are, in an outbox of several users
+    outbox    where they are kept: a file, or an `Outbox` that sessions share; None: BANDANNA_OUTBOX, or a file of the
+              user's state directory
+    patience  seconds to wait for a batch that is about to open
+    http      an httpx.Client of one's own
+
+    Privacy: noise comes from the operating system, is drawn once for every report, and what an analyzer announces is
+    checked against the task's document: with less noise, or for fewer people, nothing is sent. Thread-safe for
+    different decisions.
+    """
+
+    @staticmethod
+    def _check_http(http: Any) -> None:
+        if http is not None and not isinstance(http, _httpx().Client):
+            raise InvalidArgument("http", type(http).__name__, "an httpx.Client; AsyncSession takes an AsyncClient")
+
+    def act(self, contexts: Any = None) -> Decision:
+        """Choose an arm, and open a slot for its reward: features of every arm as `Agent.act` takes them, the user's
+        own features where arms have names only, None where arms stay.
+        """
+        made: Decision = self._run(self._steward.act(contexts))
+        return made
+
+    def report(self, decision: Decision | str, reward: float) -> Outcome:
+        """The reward of a decision (or of its id), whenever it comes; offline it is kept, and `flush` sends it."""
+        made: Outcome = self._run(self._steward.report(_id(decision), reward))
+        return made
+
+    def flush(self) -> int:
+        """Send what was kept; how many still have to be sent."""
+        left: int = self._run(self._steward.flush())
+        return left
+
+    def _run(self, steps: Steps) -> Any:
+        end = time.monotonic() + self._patience
+        value: Any = None
+        try:
+            wanted = next(steps)
+            while True:
+                try:
+                    value = self._answer(wanted, end)
+                except Exception as error:
+                    wanted = steps.throw(error)
+                else:
+                    wanted = steps.send(value)
+        except StopIteration as done:
+            return done.value
+
+    def _answer(self, wanted: Any, end: float) -> Any:
+        if isinstance(wanted, Pause):
+            if time.monotonic() + wanted.seconds > end:
+                return False
+            time.sleep(wanted.seconds)
+            return True
+        if isinstance(wanted, Request):
+            return self._asked(wanted)
+        assert isinstance(wanted, TicketWanted)
+        if not isinstance(self._tickets, Registrar):
+            return as_ticket(self._tickets(wanted.epoch, wanted.refused))
+        status, _, content = self._asked(self._tickets.request(self.task, wanted))
+        return self._tickets.answered(status, content)
+
+    def _asked(self, wanted: Request) -> tuple[int, dict[str, str], bytes]:
+        httpx = _httpx()
+        if self._http is None:
+            self._http = httpx.Client(timeout=_SECONDS)
+        try:
+            answer = self._http.request(
+                wanted.method, wanted.url, content=wanted.content or None, headers=wanted.headers
+            )
+        except httpx.HTTPError as error:
+            raise Unreachable(f"no answer from {wanted.url} ({type(error).__name__})") from error
+        return self._answered(wanted, answer)
+
+    def close(self) -> None:
+        """Hang up; the outbox keeps what is open."""
+        if self._own_http and self._http is not None:
+            self._http.close()
+        if self._own_outbox:
+            self.outbox.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class AsyncSession(_Sessions):
+    """As `Session`, for asyncio: `await session.act(...)`; `tickets` may be a coroutine function, `http` an
+    httpx.AsyncClient.
+    """
+
+    @staticmethod
+    def _check_http(http: Any) -> None:
+        if http is not None and not isinstance(http, _httpx().AsyncClient):
+            raise InvalidArgument("http", type(http).__name__, "an httpx.AsyncClient; Session takes a Client")
+
+    async def act(self, contexts: Any = None) -> Decision:
+        """As `Session.act`."""
+        made: Decision = await self._run(self._steward.act(contexts))
+        return made
+
+    async def report(self, decision: Decision | str, reward: float) -> Outcome:
+        """As `Session.report`."""
+        made: Outcome = await self._run(self._steward.report(_id(decision), reward))
+        return made
+
+    async def flush(self) -> int:
+        """As `Session.flush`."""
+        left: int = await self._run(self._steward.flush())
+        return left
+
+    async def _run(self, steps: Steps) -> Any:
+        end = time.monotonic() + self._patience
+        value: Any = None
+        try:
+            wanted = next(steps)
+            while True:
+                try:
+                    value = await self._answer(wanted, end)
+                except Exception as error:
+                    wanted = steps.throw(error)
+                else:
+                    wanted = steps.send(value)
+        except StopIteration as done:
+            return done.value
+
+    async def _answer(self, wanted: Any, end: float) -> Any:
+        if isinstance(wanted, Pause):
+            if time.monotonic() + wanted.seconds > end:
+                return False
+            await asyncio.sleep(wanted.seconds)
+            return True
+        if isinstance(wanted, Request):
+            return await self._asked(wanted)
+        assert isinstance(wanted, TicketWanted)
+        if not isinstance(self._tickets, Registrar):
+            given = self._tickets(wanted.epoch, wanted.refused)
+            return as_ticket(await given if inspect.isawaitable(given) else given)
+        status, _, content = await self._asked(self._tickets.request(self.task, wanted))
+        return self._tickets.answered(status, content)
+
+    async def _asked(self, wanted: Request) -> tuple[int, dict[str, str], bytes]:
+        httpx = _httpx()
+        if self._http is None:
+            self._http = httpx.AsyncClient(timeout=_SECONDS)
+        try:
+            answer = await self._http.request(
+                wanted.method, wanted.url, content=wanted.content or None, headers=wanted.headers
+            )
+        except httpx.HTTPError as error:
+            raise Unreachable(f"no answer from {wanted.url} ({type(error).__name__})") from error
+        return self._answered(wanted, answer)
+
+    async def close(self) -> None:
+        """As `Session.close`."""
+        if self._own_http and self._http is not None:
+            await self._http.aclose()
+        if self._own_outbox:
+            self.outbox.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+
+def _leaflet(task: Any) -> Leaflet:
+    if isinstance(task, Leaflet):
+        return task
+    if isinstance(task, bytes):
+        return Leaflet.from_bytes(task)
+    if isinstance(task, str) and task.startswith(("http://", "https://")):
+        allowed = "a folder, a file or the document's bytes: `httpx.get(analyzer + '/task').content`, whose id you know"
+        raise InvalidArgument("task", task, allowed)
+    if isinstance(task, str | os.PathLike):
+        return Leaflet.read(Path(task))
+    document = getattr(task, "document", None)  # a Task
+    if isinstance(document, bytes):
+        return Leaflet.from_bytes(document)
+    raise InvalidArgument("task", task, "the folder or file of `bandanna task create`, or the document's bytes")
+
+
+def _id(decision: Decision | str) -> str:
+    if isinstance(decision, Decision):
+        return decision.id
+    if isinstance(decision, str):
+        return decision
+    raise InvalidArgument("decision", decision, "what `act` returned, or its id")
+
+
+__all__ = ["AsyncSession", "Session", "Ticket"]

@@ -1,0 +1,107 @@
+"""What a caller says about arms: ids and features, checked before anything is recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from bandanna.core import require
+from bandanna.core.arrays import Floats
+from bandanna.core.domain import reals
+from bandanna.errors import InvalidArgument, InvalidStatistic, shown
+
+_LARGEST = 1e100  # whose square is a number too
+
+Contexts = Mapping[Any, ArrayLike] | ArrayLike
+Sets = list[tuple[Sequence[Hashable], Floats]]  # ids and features (K, d), one for each user
+
+
+@dataclass(frozen=True, kw_only=True)
+class FixedArms:
+    """Arms that stay: their ids, and their features, (K, d); d = 0 where arms have none.
+
+    of_users: the features are those of a user, who brings them; here stand zeros.
+    """
+
+    ids: tuple[Any, ...]
+    features: Floats
+    of_users: bool = False
+
+    def as_terms(self) -> tuple[Any, ...]:
+        """As plain values."""
+        return self.ids, self.features.tolist()
+
+
+def arms_of(contexts: Contexts, dim: int, name: str = "contexts") -> tuple[Sequence[Hashable], Floats]:
+    """Ids and features (K, d) of one set of arms: a mapping from ids to features, a table whose index has the ids, or
+    an array with ids 0..K-1.
+    """
+    if isinstance(contexts, Mapping):
+        ids: Sequence[Hashable] = tuple(contexts)
+        if not ids:
+            raise InvalidArgument(name, contexts, "at least one arm")
+        features = _mapped(contexts, dim, name)
+    else:
+        allowed = f"an array of shape (arms, {dim}), or a mapping from ids to features"
+        features = reals(name, contexts, allowed).copy()  # the caller may reuse his
+        if features.ndim != 2 or features.shape[0] < 1 or features.shape[1] != dim:
+            raise InvalidStatistic(name, f"array of shape {features.shape}", f"shape (arms, {dim}), at least one arm")
+        ids = index_of(contexts, name) or range(len(features))
+    _finite(features, ids, name)
+    return ids, features
+
+
+def index_of(contexts: Any, name: str) -> tuple[Hashable, ...]:
+    """The names of the rows of a table, such as a pandas DataFrame; none for an array."""
+    if not hasattr(contexts, "to_numpy") or not hasattr(contexts, "index"):
+        return ()
+    ids = tuple(contexts.index)
+    if len(set(ids)) != len(ids):
+        twice = next(arm for place, arm in enumerate(ids) if arm in ids[:place])
+        raise InvalidArgument(f"{name}.index", twice, "a name for each arm, none of them twice")
+    return ids
+
+
+def of_user(fixed: FixedArms, features: Any, name: str = "contexts") -> tuple[Sequence[Hashable], Floats]:
+    """Ids and features (K, d) of arms that stay, for a user with these features, (d,)."""
+    dim = fixed.features.shape[1]
+    given = reals(name, features, f"the user's features, {dim} numbers")
+    if given.shape != (dim,):
+        raise InvalidStatistic(name, f"array of shape {given.shape}", f"the user's features, {dim} numbers")
+    rows = np.repeat(given[None], len(fixed.ids), axis=0)
+    _finite(rows[:1], fixed.ids, name)
+    return fixed.ids, rows
+
+
+def many_arms_of(contexts: Any, dim: int) -> list[tuple[Sequence[Hashable], Floats]]:
+    """The sets of several users: an array (users, arms, d), or an iterable of sets as above."""
+    allowed = f"one set of arms for each user: an array of shape (users, arms, {dim}) or a list of sets"
+    sets = require.several("contexts", contexts, allowed)
+    return [arms_of(one, dim, f"contexts[{i}]") for i, one in enumerate(sets)]
+
+
+def _mapped(contexts: Mapping[Any, ArrayLike], dim: int, name: str) -> Floats:
+    rows: list[Any] = list(contexts.values())
+    try:
+        features = reals(name, rows)
+    except InvalidStatistic:
+        features = np.empty(0)
+    if features.shape == (len(rows), dim):
+        return features
+    for arm, row in contexts.items():  # name the one that is wrong
+        given = reals(f"{name}[{shown(arm)}]", row, f"{dim} numbers")
+        if given.shape != (dim,):
+            raise InvalidStatistic(f"{name}[{shown(arm)}]", f"array of shape {given.shape}", f"{dim} numbers")
+    raise InvalidStatistic(name, "features of several shapes", f"{dim} numbers for every arm")
+
+
+def _finite(features: Floats, ids: Sequence[Hashable], name: str) -> None:
+    fine = np.abs(features) <= _LARGEST  # False for NaN
+    if np.count_nonzero(fine) < fine.size:
+        arm, place = (int(i) for i in np.argwhere(~fine)[0])
+        allowed = f"finite numbers, at most {_LARGEST:g} in size"
+        raise InvalidStatistic(f"{name}[{shown(ids[arm])}][{place}]", float(features[arm, place]), allowed)

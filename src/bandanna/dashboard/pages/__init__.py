@@ -1,0 +1,1 @@
+"""Pages, each of them made of its twin."""

@@ -1,0 +1,263 @@
+"""Optimism on running sums of single rounds: estimate, choose, earn, add, release - one seed after the other.
+
+The NumPy code is `Confidence.estimate` or `Ellipsoid.estimate`, `choice.scores`, `linalg.favoured` and
+`LinearReport.pack`. Inverses have the very same bits, since the same sweeps are made; what is a product of matrices
+there differs by some units in the last place.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bandanna.core.arrays import Floats, Ints
+from bandanna.kernels.jit import jit
+from bandanna.kernels.optimism import DONE, INDEFINITE, OUTSIDE
+
+_ABOVE, _LARGEST = math.sqrt(2.0), float(np.finfo(np.float32).max)
+
+
+@jit
+def optimist(
+    begin: int,
+    end: int,
+    arms: Floats,  # (S, n or 1, K, d): of the rounds from `begin` to `end`, or of all of them
+    means: Floats,  # (S, n or 1, K)
+    uniforms: Floats,  # (S, N): a reward is 1 where its number is below the mean
+    coins: Floats,  # (S, N): the next numbers for ties, of which a seed has used `used`
+    noise: Floats,  # (S, N, dim), or empty: of the running sums after each round
+    total: Floats,  # (S, dim): exact sums, changed
+    released: Floats,  # (S, dim): with their noise, changed
+    scale: float,  # s^2 of an `Optimism`, and its tables, (N,)
+    floors: Floats,
+    weights: Floats,
+    radii: Floats,
+    told: Floats,  # (2,): what is reported of rewards 0 and 1
+    by_coins: bool,  # whether coins decide about ties
+    place: Ints,  # (3,): seed and round to go on with, and whether theta and inverse are given; changed
+    theta: Floats,  # (d,)
+    inverse: Floats,  # (d, d)
+    used: Ints,  # (S,), changed
+    actions: Ints,  # (S, N), filled; so are rewards and losses
+    rewards: Floats,
+    losses: Floats,
+) -> int:
+    """DONE; or INDEFINITE, OUTSIDE: the matrix, an arm of the round at `place` has to be dealt with first."""
+    seeds, blocks, n_arms, d = arms.shape
+    x, squares = np.empty((d, n_arms)), np.empty((d * (d + 1) // 2, n_arms))
+    index, single = np.empty(n_arms), np.empty(n_arms, dtype=np.float32)
+    gram, gain, matrix, column = np.empty((d, d)), np.empty((d, d)), np.empty((d, d)), np.empty(d)
+    fresh, own = blocks > 1 or end - begin == 1, np.empty(d)
+    for s in range(place[0], seeds):
+        best = 0.0
+        start = place[1] if s == place[0] else begin
+        for t in range(start, end):
+            row = t - begin if fresh else 0
+            if fresh or t == start:
+                if not _tabulate(arms[s, row], x, squares):
+                    place[0], place[1], place[2] = s, t, 0
+                    return OUTSIDE
+                best = means[s, row].max()
+            if place[2] == 1:
+                place[2] = 0
+            elif not _estimate(
+                released[s], scale, floors[t], weights[t], gram, gain, matrix, column, own, theta, inverse
+            ):
+                place[0], place[1] = s, t
+                return INDEFINITE
+            _scores(theta, inverse, radii[t], x, squares, index)
+            count = _tied(index, single)
+            rank = 0
+            if by_coins and count > 1:
+                rank = int(coins[s, used[s]] * count)
+                used[s] += 1
+            arm = _of_rank(single, rank)
+            mean = means[s, row, arm]
+            reward = 1.0 if uniforms[s, t] < mean else 0.0
+            actions[s, t], rewards[s, t], losses[s, t] = arm, reward, best - mean
+            _add(arms[s, row, arm], told[0] + (told[1] - told[0]) * reward, own, total[s])
+            for i in range(total.shape[1]):
+                released[s, i] = total[s, i] + noise[s, t, i] if noise.size else total[s, i]
+    return DONE
+
+
+@jit
+def _tabulate(arms: Floats, x: Floats, squares: Floats) -> bool:
+    """Arms (K, d) as columns, x_i x_j, doubled above the diagonal; False if one is longer than 1."""
+    n_arms, d = arms.shape
+    for i in range(d):
+        row = x[i]
+        for k in range(n_arms):
+            row[k] = arms[k, i]
+    length = np.zeros(n_arms)
+    place = 0
+    for i in range(d):
+        one = x[i]
+        for j in range(i, d):
+            two, products, times = x[j], squares[place], 1.0 if i == j else 2.0
+            for k in range(n_arms):
+                products[k] = one[k] * two[k] * times
+            if i == j:
+                for k in range(n_arms):
+                    length[k] += products[k]
+            place += 1
+    limit = 1 + (d + 8) * 2.0**-52
+    outside = 0
+    for k in range(n_arms):
+        outside += 0 if length[k] <= limit * limit else 1  # nor what is not a number
+    return outside == 0
+
+
+@jit
+def _sweep(a: Floats, column: Floats) -> bool:
+    """The inverse, in place, by the sweeps of `linalg.positive_inverse`; False if a pivot is not positive."""
+    d = len(a)
+    for k in range(d):
+        pivot = a[k, k]
+        if not pivot > 0:
+            return False
+        for i in range(d):
+            column[i] = a[i, k]
+        for j in range(d):
+            a[k, j] /= pivot
+        for i in range(d):
+            if i != k:
+                for j in range(d):
+                    a[i, j] -= column[i] * a[k, j]
+        for i in range(d):
+            a[i, k] = a[k, i]
+        a[k, k] = -1 / pivot
+    for i in range(d):
+        for j in range(d):
+            a[i, j] = -a[i, j]
+    return True
+
+
+@jit
+def _estimate(
+    released: Floats,
+    scale: float,
+    floor: float,
+    weight: float,
+    gram: Floats,
+    gain: Floats,
+    matrix: Floats,
+    column: Floats,
+    vector: Floats,
+    theta: Floats,
+    inverse: Floats,
+) -> bool:
+    """theta and P^{-1} of an `Optimism`, filled; False if a matrix is not positive definite."""
+    d = len(theta)
+    place = 2 * d
+    for i in range(d):
+        gram[i, i] = released[d + i]
+        for j in range(i + 1, d):
+            gram[i, j] = gram[j, i] = released[place] * math.sqrt(0.5)
+            place += 1
+    for i in range(d):
+        vector[i] = released[i]
+    inverse[:] = gram
+    if scale > 0:
+        for i in range(d):
+            for j in range(d):
+                matrix[i, j] = scale * gram[i, j] + (floor if i == j else 0.0)
+        if not _sweep(matrix, column):  # R^{-1}
+            return False
+        _product(gram, matrix, gain)
+        _product(gain, gram, inverse)
+        for i in range(d):
+            vector[i] = 0.0
+            for j in range(d):
+                vector[i] += gain[i, j] * released[j]
+    for i in range(d):
+        inverse[i, i] += weight
+    if not _sweep(inverse, column):  # P^{-1}
+        return False
+    for i in range(d):
+        theta[i] = 0.0
+        for j in range(d):
+            theta[i] += inverse[i, j] * vector[j]
+    return True
+
+
+@jit
+def _product(a: Floats, b: Floats, out: Floats) -> None:
+    """a b, of (d, d) each."""
+    d = len(a)
+    for i in range(d):
+        for j in range(d):
+            out[i, j] = 0.0
+        for m in range(d):
+            for j in range(d):
+                out[i, j] += a[i, m] * b[m, j]
+
+
+@jit
+def _scores(theta: Floats, inverse: Floats, radius: float, x: Floats, squares: Floats, index: Floats) -> None:
+    """<x, theta> + radius |x|_{P^{-1}}, (K,)."""
+    d, n_arms = x.shape
+    place = 0
+    index[:] = 0.0
+    for i in range(d):
+        for j in range(i, d):
+            weight, row = radius * radius * inverse[i, j], squares[place]
+            for k in range(n_arms):
+                index[k] += weight * row[k]
+            place += 1
+    for k in range(n_arms):
+        index[k] = math.sqrt(max(index[k], 0.0))
+    for i in range(d):
+        weight, row = theta[i], x[i]
+        for k in range(n_arms):
+            index[k] += weight * row[k]
+
+
+@jit
+def _tied(index: Floats, single: NDArray[np.float32]) -> int:
+    """How many arms are tied: their index in single precision, filled, is the largest."""
+    peak = 0.0
+    for k in range(len(index)):
+        peak = max(peak, abs(index[k]))
+    shift = 0 if peak <= _LARGEST else -math.frexp(peak)[1]
+    for k in range(len(index)):
+        single[k] = np.float32(index[k] if shift == 0 else math.ldexp(index[k], shift))
+    best = single[0]
+    for k in range(len(index)):
+        best = max(best, single[k])
+    count = 0
+    for k in range(len(index)):
+        count += 1 if single[k] == best else 0
+    return count
+
+
+@jit
+def _of_rank(single: NDArray[np.float32], rank: int) -> int:
+    """The tied arm of this rank."""
+    best = single.max()
+    for k in range(len(single)):
+        if single[k] == best:
+            if rank == 0:
+                return k
+            rank -= 1
+    return 0
+
+
+@jit
+def _add(features: Floats, reward: float, x: Floats, total: Floats) -> None:
+    """One more report: x y, x_i^2, sqrt 2 x_i x_j, of features that are no longer than 1 by rounding errors either."""
+    d, length = len(x), 0.0
+    for i in range(d):
+        length += features[i] * features[i]
+    length = math.sqrt(length)
+    for i in range(d):
+        x[i] = features[i] * (1 / length) if length > 1 else features[i]
+    place = 2 * d
+    for i in range(d):
+        total[i] += x[i] * reward
+        total[d + i] += x[i] * x[i]
+        for j in range(i + 1, d):
+            total[place] += _ABOVE * x[i] * x[j]
+            place += 1

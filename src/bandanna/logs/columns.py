@@ -1,0 +1,159 @@
+"""Columns of a table, whatever holds them: pandas, polars, Arrow, a dict of columns, a NumPy record array.
+
+Nothing of those libraries is imported: a table is known by what it can do. Errors name the column, the row and what is
+allowed there.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from decimal import Decimal
+from numbers import Real
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bandanna.core.arrays import Bools, Floats
+from bandanna.core.spelling import did_you_mean
+from bandanna.errors import BandannaError, InvalidArgument
+
+_TABLE = "a pandas or polars DataFrame, an Arrow table, a dict of columns or a NumPy record array"
+_TRUTH = {"true": 1.0, "false": 0.0, "yes": 1.0, "no": 0.0}
+_WORDS = {**_TRUTH, "1": 1.0, "0": 0.0}
+
+
+class Columns:
+    """A table by its columns, all of one length."""
+
+    def __init__(self, frame: Any) -> None:
+        self.frame, self.names = frame, _names(frame)
+        if not self.names:
+            raise InvalidArgument("frame", "a table without columns", "at least arm, reward and propensity")
+        self._first = next((name for name in self.names if self.names.count(name) == 1), self.names[0])
+        self.rows = len(self.of("frame", self._first, counted=False))
+        if not self.rows:
+            raise InvalidArgument("frame", "a table without rows", "at least one row")
+
+    def has(self, name: Any) -> bool:
+        """Whether there is a column of that name."""
+        return isinstance(name, str | int | tuple) and name in self.names
+
+    def of(self, argument: str, name: Any, *, counted: bool = True) -> NDArray[Any]:
+        """The column of that name, (n,); a name that is not there is answered with the nearest."""
+        if not self.has(name):
+            known = ", ".join(map(str, self.names[:30])) + (", ..." if len(self.names) > 30 else "")
+            hint = did_you_mean(name, [each for each in self.names if isinstance(each, str)])
+            raise InvalidArgument(argument, name, f"{hint}a column of the table, which has {known}")
+        if self.names.count(name) > 1:
+            raise InvalidArgument(argument, name, "a name that one column has: the table has it several times")
+        column = self._array(name)
+        if counted and len(column) != self.rows:
+            allowed = f"{self.rows} rows, as {self._first!r} has"
+            raise InvalidArgument(f"{argument} {name!r}", f"{len(column)} rows", allowed)
+        return column
+
+    def numbers(self, argument: str, name: Any, allowed: str | None = None) -> Floats:
+        """A column of finite numbers, or of truth: yes and no are 1 and 0; what is missing is named by its row."""
+        column = self.of(argument, name)
+        where = f"column {name!r}"
+        if column.dtype.kind not in "biuf":
+            column = np.array([_number(entry) for entry in column.tolist()], dtype=object)
+            if None in column:
+                row = column.tolist().index(None)
+                raise InvalidArgument(_place(where, row), self.of(argument, name).tolist()[row], allowed or _MISSING)
+        with np.errstate(over="ignore"):  # a long double beyond the floats is infinite
+            numbers = np.asarray(column, dtype=float)
+        if not (fine := np.isfinite(numbers)).all():
+            row = int(np.argmin(fine))
+            raise InvalidArgument(_place(where, row), float(numbers[row]), allowed or _MISSING)
+        return numbers
+
+    def flags(self, argument: str, name: Any) -> Bools:
+        """A column of yes and no: booleans, 0 and 1, or those words."""
+        column, flags = self.of(argument, name), np.zeros(self.rows, dtype=bool)
+        for row, entry in enumerate(column.tolist()):
+            if isinstance(entry, bool) or (isinstance(entry, Real) and entry in (0, 1)):
+                flags[row] = bool(entry)
+            elif isinstance(entry, str) and entry.strip().lower() in _WORDS:
+                flags[row] = bool(_WORDS[entry.strip().lower()])
+            else:
+                raise InvalidArgument(_place(f"column {name!r}", row), entry, "True or False, 1 or 0, yes or no")
+        return flags
+
+    def labels(self, argument: str, name: Any) -> list[Any]:
+        """A column of names: texts, whole numbers or booleans, none of them missing."""
+        entries: list[Any] = self.of(argument, name).tolist()
+        for row, entry in enumerate(entries):
+            if isinstance(entry, np.generic):
+                entries[row] = entry = entry.item()
+            if isinstance(entry, float) and entry.is_integer():
+                entries[row] = int(entry)  # a column of whole numbers that another reader took for floats
+            elif not isinstance(entry, str | int):
+                raise InvalidArgument(_place(f"column {name!r}", row), entry, "a name: a text or a whole number")
+        return entries
+
+    def _array(self, name: Any) -> NDArray[Any]:
+        try:
+            column = self.frame.column(name) if hasattr(self.frame, "column_names") else self.frame[name]
+            array = column if isinstance(column, np.ndarray) else _values(column)
+        except BandannaError:
+            raise
+        except Exception as error:  # a foreign object may raise anything
+            raise InvalidArgument("frame", type(self.frame).__name__, _TABLE) from error
+        if isinstance(array, np.ma.MaskedArray) or array.ndim != 1:
+            allowed = "one number or name for each row, without a mask"
+            raise InvalidArgument(f"column {name!r}", f"{type(column).__name__} of shape {array.shape}", allowed)
+        return array
+
+
+_MISSING = "a finite number: leave out rows where it is missing, or say what stands for it"
+
+
+def _names(frame: Any) -> list[Any]:
+    try:
+        if isinstance(frame, Mapping):
+            return list(frame)
+        if isinstance(frame, np.ndarray):
+            return list(frame.dtype.names or ()) if frame.ndim == 1 else []
+        return list(frame.column_names if hasattr(frame, "column_names") else frame.columns)
+    except Exception:  # a foreign object may raise anything
+        raise InvalidArgument("frame", type(frame).__name__, _TABLE) from None
+
+
+def _values(column: Any) -> NDArray[Any]:
+    if isinstance(column, str | bytes | Mapping) or not hasattr(column, "__len__"):
+        raise InvalidArgument("frame", type(column).__name__, _TABLE)
+    if hasattr(column, "to_numpy"):
+        return np.asarray(column.to_numpy())
+    entries = list(column)
+    kinds = set(map(type, entries))
+    if kinds <= {int, float, bool} and bool not in kinds - {bool} and len(kinds) > 0:
+        return np.asarray(entries) if kinds != {int, bool} else _objects(entries)
+    return _objects(entries)
+
+
+def _objects(entries: list[Any]) -> NDArray[Any]:
+    """As they are: NumPy would make texts of names that are texts and numbers."""
+    array = np.empty(len(entries), dtype=object)
+    array[:] = entries
+    return array
+
+
+def _number(entry: Any) -> float | None:
+    """None of what is no finite number."""
+    if isinstance(entry, str):
+        return _TRUTH.get(entry.strip().lower())
+    if isinstance(entry, Real | Decimal) and not isinstance(entry, np.timedelta64):
+        try:
+            number = float(entry)
+        except Exception:  # too long for a float, or a foreign number
+            number = math.nan
+        if math.isfinite(number):
+            return number
+    return None
+
+
+def _place(where: str, row: int) -> str:
+    return f"{where}, row {row}"

@@ -1,0 +1,73 @@
+"""Logs in files: Parquet by pyarrow, CSV by the standard library; a file is told by its first bytes."""
+
+from __future__ import annotations
+
+import csv
+import importlib
+import io
+import re
+from os import PathLike
+from typing import Any
+
+from bandanna.core import require
+from bandanna.errors import BandannaError, MissingExtra
+
+_WHOLE = re.compile(r"-?(0|[1-9][0-9]{0,17})", re.ASCII)
+_NUMBER = re.compile(r"[-+]?((0|[1-9][0-9]*)(\.[0-9]*)?|\.[0-9]+)([eE][-+]?[0-9]{1,3})?|[nN]a[nN]|-?inf", re.ASCII)
+
+
+def read(path: str | PathLike[str]) -> Any:
+    """An Arrow table, or a dict of columns, whose cells are whole numbers, numbers, texts or None, each by itself."""
+    file = require.path("path", path)
+    try:
+        content = file.read_bytes()
+    except OSError as error:
+        raise BandannaError(f"{file} cannot be read: {error.strerror or error}") from error
+    if content.startswith(b"PAR1"):
+        return _parquet(content, str(file))
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise BandannaError(f"{file} is neither a Parquet file nor a CSV file in UTF-8: {error}") from error
+    return _csv(text, str(file))
+
+
+def _parquet(content: bytes, name: str) -> Any:
+    try:
+        arrow, parquet = importlib.import_module("pyarrow"), importlib.import_module("pyarrow.parquet")
+    except ImportError:
+        raise MissingExtra("results", "Log.read of a Parquet file") from None
+    try:
+        return parquet.ParquetFile(arrow.BufferReader(content)).read()
+    except (arrow.ArrowException, OSError) as error:
+        raise BandannaError(f"{name} is not a whole Parquet file: {error}") from error
+
+
+def _csv(text: str, name: str) -> dict[str, list[Any]]:
+    try:
+        rows = [row for row in csv.reader(io.StringIO(text, newline=""), strict=True) if row]
+    except csv.Error as error:
+        raise BandannaError(f"{name} is not a CSV file: {error}") from error
+    if len(rows) < 2:
+        raise BandannaError(f"{name} has no rows: a CSV file begins with a line of column names")
+    header, *body = rows
+    if len(set(header)) != len(header):
+        twice = next(each for each in header if header.count(each) > 1)
+        raise BandannaError(f"{name} has two columns that are called {twice!r}")
+    for number, row in enumerate(body):
+        if len(row) != len(header):
+            raise BandannaError(f"{name}, row {number}: {len(row)} of {len(header)} values")
+    columns = zip(*body, strict=True)
+    return {title: list(map(cell_of, column)) for title, column in zip(header, columns, strict=True)}
+
+
+def cell_of(text: str) -> Any:
+    """A whole number, a number, a text, or None where there is none; a text such as 007 or 1_000 is no number.
+
+    By itself: what stands in the cells of other people must not decide what somebody's cell means.
+    """
+    bare = text.strip()
+    for kind, form in ((int, _WHOLE), (float, _NUMBER)):
+        if form.fullmatch(bare):
+            return kind(bare)
+    return text if bare else None

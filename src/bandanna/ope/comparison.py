@@ -1,0 +1,173 @@
+"""Several targets on one log and one budget: one release of what all of them need.
+
+Everybody tells the weighted rewards of all J targets at once. Replacing one person moves that by at most sqrt J times
+what it moves for one target; splitting the people among the targets instead would have J times the noise of one in each
+mean, and J times the sampling variance (calibration.md E.3). Where each target always gives another arm, a person
+weighs for one of them only, and all of them together need no more noise than one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from bandanna.accounting.guarantee import Guarantee
+from bandanna.core import require
+from bandanna.core.arrays import Floats
+from bandanna.core.calling import by_name
+from bandanna.core.weights import Weights
+from bandanna.errors import InvalidArgument
+from bandanna.logs.log import Log
+from bandanna.ope.estimators import skew_of, value_of
+from bandanna.ope.intervals import Mean, ends
+from bandanna.ope.release import release
+from bandanna.ope.sums import Sums, exact_sums, read_sums
+from bandanna.ope.targets import Target, target_of
+from bandanna.ope.value import Value
+from bandanna.ope.weighing import Weighed, bounded, checked_privacy
+from bandanna.protocols.trust import Privacy
+
+_MOST = 1_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """The values of several targets, by name, from one release.
+
+    exclusive  each target always gives another arm
+    """
+
+    values: dict[str, Value]
+    exclusive: bool
+    terms: Floats | None = field(default=None, repr=False, compare=False)  # (n, J), without privacy: of each estimate
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """What is promised for all of them together."""
+        return next(iter(self.values.values())).guarantee
+
+    @property
+    def best(self) -> str:
+        """The target with the largest estimate."""
+        return max(self.values, key=lambda name: self.values[name].estimate)
+
+    def __getitem__(self, name: str) -> Value:
+        if name not in self.values:
+            raise InvalidArgument("name", name, f"one of {', '.join(self.values)}")
+        return self.values[name]
+
+    def difference(self, one: str, other: str, level: float = 0.95) -> tuple[float, float, float]:
+        """How much more `one` earns than `other`: estimate, and the ends of an interval that covers it.
+
+        Without privacy, and of exclusive targets, it knows how the two estimates vary together. Of other targets this
+        is not released, and the interval covers the worst case.
+        """
+        first, second = self[one], self[other]
+        level = require.chance("level", level)
+        span = first.reward_range[1] - first.reward_range[0]
+        law = self._law(one, other)
+        low, high = ends(law, (first.hidden, second.hidden.turned()), level)
+        return span * law.estimate, span * max(low, -1.0), span * min(high, 1.0)
+
+    def _law(self, one: str, other: str) -> Mean:
+        first, second = self[one].law, self[other].law
+        estimate = first.estimate - second.estimate
+        if self.terms is not None:
+            places = list(self.values)
+            terms = self.terms[:, places.index(one)] - self.terms[:, places.index(other)]
+            error = float(np.std(terms, ddof=1)) / math.sqrt(len(terms)) if len(terms) > 1 else math.inf
+            return Mean(estimate=estimate, stderr=error, skew=skew_of(terms))
+        noise = math.hypot(first.noise, second.noise)
+        apart = [math.sqrt(max(each.stderr**2 - each.noise**2, 0.0)) for each in (first, second)]
+        sampling = math.hypot(*apart) if self.exclusive else sum(apart)  # of others they may vary against each other
+        return Mean(estimate=estimate, stderr=math.hypot(sampling, noise), noise=noise)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return {
+            "best": self.best,
+            "values": {name: value.to_dict() for name, value in self.values.items()},
+            "guarantee": self.guarantee.to_dict(),
+        }
+
+    def __str__(self) -> str:
+        """One line for each target, the best first, and the guarantee."""
+        ranked = sorted(self.values.items(), key=lambda pair: -pair[1].estimate)
+        width = max(len(name) for name in self.values)
+        lines = []
+        for name, value in ranked:
+            low, high = value.interval()
+            lines.append(f"{name:<{width}}  {value.estimate:.4g}, 95 % interval {low:.4g} to {high:.4g}")
+        return "\n".join([*lines, str(self.guarantee)])
+
+
+@by_name("bd.ope.compare")
+def compare(
+    log: Log,
+    targets: Any,
+    *,
+    weight_bound: float | None = None,
+    privacy: Privacy | None = None,
+    method: str = "snips",
+    seed: int | None = None,
+    path: str = "messages",
+) -> Comparison:
+    """What each of several targets would earn, on one budget: a list, or names with targets.
+
+    method  "snips" or "ips"; the other arguments are those of `ips`
+    """
+    if not isinstance(log, Log):
+        raise InvalidArgument("log", type(log).__name__, "a bd.Log: bd.Log.from_frame(...)")
+    require.one_of("method", method, ("snips", "ips"))
+    trust, named = checked_privacy(privacy), _named(log, targets)
+    cases = {name: bounded(log, target, weight_bound, trust) for name, target in named.items()}
+    arms = [target.arm for target in named.values()]
+    exclusive = None not in arms and len(set(arms)) == len(arms)
+    if not trust.noisy:
+        sums = {name: exact_sums(case) for name, case in cases.items()}
+    else:
+        sums = _released(cases, trust, exclusive, seed, path)
+    values = {name: value_of(method, cases[name], sums[name], seed) for name in cases}
+    terms = None
+    if not trust.noisy:
+        terms = np.stack([_terms(method, cases[name], values[name]) for name in cases], axis=-1)
+    return Comparison(values=values, exclusive=exclusive, terms=terms)
+
+
+def _named(log: Log, targets: Any) -> dict[str, Target]:
+    if isinstance(targets, Mapping):
+        pairs = [(str(name), target) for name, target in targets.items()]
+    else:
+        some = require.several("targets", targets, "several targets: a list, or names with targets")
+        pairs = [(each if isinstance(each, str) else f"target {place}", each) for place, each in enumerate(some)]
+    if not 1 <= len(pairs) <= _MOST or len({name for name, _ in pairs}) != len(pairs):
+        raise InvalidArgument("targets", [name for name, _ in pairs][:20], f"1 to {_MOST:,} targets, all different")
+    return {name: target_of(log, target, f"targets[{name!r}]") for name, target in pairs}
+
+
+def _released(cases: dict[str, Weighed], trust: Privacy, exclusive: bool, seed: Any, path: str) -> dict[str, Sums]:
+    """One release of all, each by its own bound."""
+    domain = Weights(bound=1.0, targets=len(cases), moments=True, exclusive=exclusive)
+    weights = np.stack([case.weights / case.bound for case in cases.values()], axis=-1)
+    first = next(iter(cases.values()))
+    released = release(trust, domain.statistic(weights, first.rewards), seed=seed, path=path)
+    parts = domain.unpack(released.total)
+    sums = {}
+    for place, (name, case) in enumerate(cases.items()):
+        powers = case.bound ** np.array([1.0, 1.0, 2.0, 2.0, 2.0])[: parts.shape[-1]]
+        noise = released.variance * (domain.units * powers) ** 2
+        sums[name] = read_sums(case, parts[place] * powers, noise, released.guarantee)
+    return sums
+
+
+def _terms(method: str, case: Weighed, value: Value) -> Floats:
+    """What everybody contributes to an estimate, to first order, (n,)."""
+    if method == "ips":
+        low, high = case.log.reward_range
+        return np.asarray(case.weights * (case.rewards + low / (high - low)))
+    mean = float(np.mean(case.weights))
+    return np.asarray(case.weights * (case.rewards - value.law.estimate) / (mean if mean > 0 else 1.0))

@@ -1,0 +1,59 @@
+"""What devices are answered: tickets by the registrar, a verdict for each record by the collector."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from bandanna.errors import Unreadable
+from bandanna.wire.canonical import loads, unpacked
+from bandanna.wire.ticket import MAC, SLOT
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ticket:
+    """A slot of an epoch, and the registrar's word for it."""
+
+    slot: bytes
+    mac: bytes
+    epoch: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """What the collector says of one record: its place, or why it was not kept, with a proof that it was not used."""
+
+    place: int = -1
+    reason: str = ""
+    refusal: bytes = b""
+
+
+def ticket_of(plain: Any) -> Ticket:
+    """As the registrar writes it: {"slot", "mac", "epoch"}; Unreadable for anything else."""
+    if not isinstance(plain, Mapping) or not {"slot", "mac", "epoch"} <= set(plain) or type(plain["epoch"]) is not int:
+        raise Unreadable('a ticket is {"slot", "mac", "epoch"}, as the registrar gives it')
+    return Ticket(slot=unpacked(plain["slot"], SLOT), mac=unpacked(plain["mac"], MAC), epoch=plain["epoch"])
+
+
+def answers(status: int, content: bytes, count: int) -> list[Answer]:
+    """A collector's answer, one for each of `count` records."""
+    document = loads(content)
+    try:
+        if status == 201:
+            found = [Answer(place=int(place)) for place in document["places"]]
+        elif "results" not in document:
+            found = [Answer(reason=str(document.get("reason", status)))] * count
+        else:
+            found = [_answer(each) for each in document["results"]]
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise Unreadable("an answer that no collector gives") from error
+    if len(found) != count:
+        raise Unreadable(f"{len(found)} answers to {count} records")
+    return found
+
+
+def _answer(plain: Mapping[str, Any]) -> Answer:
+    if "place" in plain:
+        return Answer(place=int(plain["place"]))
+    return Answer(reason=str(plain["reason"]), refusal=unpacked(plain["refusal"]) if "refusal" in plain else b"")

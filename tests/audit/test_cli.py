@@ -1,0 +1,72 @@
+"""`bandanna audit` on the command line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import bandanna as bd
+from bandanna import cli
+from bandanna.audit import auditing
+from bandanna.audit.result import COLUMNS, AuditResult
+
+
+def run(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
+    """The exit code."""
+    monkeypatch.setattr("sys.argv", ["bandanna", "audit", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    return int(ended.value.code or 0)
+
+
+def test_json_has_the_promised_columns(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """The JSON is not what is documented, or the picture is not drawn."""
+    picture = tmp_path / "curve.svg"
+    code = run(monkeypatch, "gaussian", "--epsilon", "2", "--trials", "2e3", "--json", "--plot", str(picture))
+    rows = json.loads(capsys.readouterr().out)["rows"]
+    assert code == 0
+    assert [tuple(row) for row in rows] == [COLUMNS]
+    assert rows[0]["known"] is None
+    assert rows[0]["verdict"] == "consistent"
+    assert rows[0]["lower_bound"] <= rows[0]["claimed_epsilon"]
+    assert "claim" in picture.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("LinUCB-JPD",), "did you mean 'LinUCB-JDP'?"),
+        ((), "or --gallery, without a target"),
+        (("gaussian", "--gallery"), "or --gallery, without a target"),
+        (("--gallery", "--epsilon", "2"), "--epsilon"),
+        (("gaussian", "--trials", "10"), "trials"),
+        (("gaussian", "--epsilon", "-1"), "epsilon"),
+        (("gaussian", "--view", "snapshot"), "target"),
+        (("LinUCB-JDP", "--view", "snapshots"), "view"),
+        (("gaussian", "--plot", "curve.txt"), "suffix"),
+        (("DP-SE", "--view", "actions"), "the server says what is played"),
+    ],
+)
+def test_mistakes_are_answered_in_one_line(
+    arguments: tuple[str, ...], said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A mistake ends in a traceback, or in a message that does not name it."""
+    assert run(monkeypatch, *arguments) == 2
+    message = capsys.readouterr().err
+    assert said in message
+    assert message.count("\n") == 1
+
+
+def test_a_gallery_that_is_surprised_says_so(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A known fault that passes goes unnoticed by a script."""
+    rows = auditing.audit("gaussian", trials=1000).rows
+    result = AuditResult(rows=tuple(type(rows[0])(**{**vars(row), "known": "bad"}) for row in rows))
+    monkeypatch.setattr(bd.audit, "run_gallery", lambda **_: result)
+    assert run(monkeypatch, "--gallery") == 1
+    assert "is known to be bad" in capsys.readouterr().out

@@ -1,0 +1,83 @@
+"""Known faults are refuted, known truths are not. Seeds are fixed; good rows are refuted by chance with 5 % in all."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bandanna.audit import attacked, run_gallery
+from bandanna.audit.gallery import BAD, ROWS
+from bandanna.audit.gallery.bad import too_quiet
+from bandanna.audit.gallery.floats import reachable, textbook
+from bandanna.audit.gallery.refits import of_refits
+from bandanna.audit.gallery.running import CONFIDENCES, good, targets
+from bandanna.audit.result import COLUMNS
+from bandanna.policies.glm import GLMJDP
+from bandanna.policies.registry import ALGORITHMS
+
+
+def test_all_known_faults_are_refuted_with_95_percent_confidence() -> None:
+    """One of the known faults passes."""
+    result = run_gallery(trials=8000, wanted=lambda name, known: known == "bad")
+    assert [row.target for row in result.rows] == list(BAD)
+    assert not result.surprises
+    assert all(row.refuted and row.confidence >= 0.95 and row.lower_bound > row.claim.epsilon for row in result.rows)
+
+
+def test_all_known_truths_are_consistent_in_few_runs() -> None:
+    """An algorithm, a mechanism or a protocol is refuted at what it states."""
+    result = run_gallery(trials=2000, wanted=lambda name, known: known == "good")
+    assert {row.target for row in result.rows} >= set(ALGORITHMS)
+    assert not result.surprises
+    assert all(row.lower_bound <= row.claim.epsilon for row in result.rows)
+
+
+@pytest.mark.full
+def test_all_known_truths_are_consistent_in_many_runs() -> None:
+    """The same, and all faults, of 200,000 runs each."""
+    assert not run_gallery(trials=200_000).surprises
+
+
+def test_the_confidence_covers_all_rows() -> None:
+    """There are more rows than the confidence of one was made for: false alarms of all are above 5 %."""
+    assert len(list(targets())) <= ROWS
+    assert len(good()) * (1 - CONFIDENCES["good"]) <= 0.05 + 1e-12
+
+
+def test_the_same_seed_gives_the_same_verdicts() -> None:
+    """A row depends on the rows before it, or on the time."""
+    few = {"a re-noised batch", "LinUCB-CSDP"}
+    one, two = (run_gallery(trials=1000, wanted=lambda name, known: name in few) for _ in range(2))
+    (alone,) = run_gallery(trials=1000, wanted=lambda name, known: name == "LinUCB-CSDP").rows
+    assert one.to_dict() == two.to_dict()
+    assert alone == one.rows[1]
+
+
+def test_the_right_noise_would_not_be_refuted() -> None:
+    """The faults are refuted because of how they are built, and not because of what is wrong with them."""
+    whole = replace(too_quiet(1.0), name="all the noise")
+    assert not attacked(whole, trials=20_000, confidence=0.999).refuted
+    honest = replace(of_refits(GLMJDP), name="refits by releases")
+    assert not attacked(honest, trials=512, confidence=0.999).refuted
+
+
+def test_floats_that_are_reached_are_found() -> None:
+    """The attack misses outputs that are possible: then it would see differences where there are none."""
+    rng = np.random.default_rng(0)
+    for value in (0.0, 1.0):
+        assert np.mean(reachable(textbook(value, 1.0, 2000, rng), value, 1.0)) > 0.99
+
+
+def test_rows_have_the_promised_columns(tmp_path: Path) -> None:
+    """The JSON of a row has other names; or a picture cannot be drawn."""
+    result = run_gallery(trials=1000, wanted=lambda name, known: name in {"half the noise", "gaussian"})
+    assert [tuple(row) for row in result.to_dict()["rows"]] == [COLUMNS] * 2
+    assert [row["known"] for row in result.to_dict()["rows"]] == ["bad", "good"]
+    result.plot(tmp_path / "curves.svg")
+    drawn = (tmp_path / "curves.svg").read_text(encoding="utf-8")
+    assert "half the noise: refuted" in drawn
+    assert "gaussian: consistent" in drawn
+    assert "refuted" in str(result)

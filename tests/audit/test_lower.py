@@ -1,0 +1,133 @@
+"""Bounds from samples: they hold with the stated confidence, and come close to the truth."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import special, stats
+
+from bandanna.accounting import gdp
+from bandanna.accounting.events import GaussianEvent, LaplaceEvent
+from bandanna.audit.claims import Claim, claim_of
+from bandanna.audit.exact import hockey_stick, least_epsilon, product, separation
+from bandanna.audit.lower import at_least, at_most, chosen, direction_of, sampled
+from bandanna.core.arrays import Floats
+from bandanna.errors import InvalidArgument
+
+MU = 1.0
+CLAIM = Claim(epsilon=gdp.epsilon(1e-3, MU), delta=1e-3, mu=MU)
+
+
+def pair(mu: float, width: int = 1) -> object:
+    """N(mu, 1) against N(0, 1) in the first of some coordinates."""
+
+    def draw(swapped: bool, runs: int, rng: np.random.Generator) -> Floats:
+        return rng.normal(size=(runs, width)) + (0.0 if swapped else mu) * np.eye(width)[0]
+
+    return draw
+
+
+@given(hits=st.integers(0, 50), failure=st.sampled_from([0.3, 0.05, 1e-4]))
+@settings(max_examples=60, deadline=None)
+def test_bounds_of_probabilities_are_those_of_clopper_and_pearson(hits: int, failure: float) -> None:
+    """A probability at the bound gives so many hits, or more, with another chance than the failure."""
+    low, high = float(at_least(hits, 50, failure)), float(at_most(hits, 50, failure))
+    assert 0 <= low <= hits / 50 <= high <= 1
+    if hits:
+        assert stats.binom.sf(hits - 1, 50, low) == pytest.approx(failure, rel=1e-6)
+    if hits < 50:
+        assert stats.binom.cdf(hits, 50, high) == pytest.approx(failure, rel=1e-6)
+
+
+@pytest.mark.parametrize("width", [1, 4])
+def test_a_true_claim_is_refuted_as_rarely_as_is_said(width: int) -> None:
+    """A Gaussian at its very own mu is refuted more often than once in twenty times.
+
+    At most 5 % are allowed; of 300 audits 24 or fewer, which a rate of 5 % exceeds once in 80 times. Bounds by
+    Clopper and Pearson, over four looks, are careful: a few are expected.
+    """
+    false = sum(
+        CLAIM.refuted_by(
+            sampled(pair(MU, width), CLAIM, trials=1024, confidence=0.95, rng=np.random.default_rng([seed])).needed  # type: ignore[arg-type]
+        )
+        for seed in range(300)
+    )
+    assert false <= 24
+
+
+def test_a_little_less_noise_is_refuted_and_ends_early() -> None:
+    """20 % less noise passes, or all runs are made though the claim was refuted by an eighth of them."""
+    found = sampled(pair(MU / 0.8), CLAIM, trials=64_000, confidence=0.95, rng=np.random.default_rng(0))  # type: ignore[arg-type]
+    assert MU < found.needed < MU / 0.8
+    assert found.trials < 64_000
+
+
+def test_the_bound_comes_close_to_the_truth() -> None:
+    """Of 100,000 runs less than 95 % of mu is seen, or more than all of it; false alarms below 5 %."""
+    found = sampled(pair(MU), CLAIM, trials=100_000, confidence=0.95, rng=np.random.default_rng(1))  # type: ignore[arg-type]
+    assert 0.95 * MU < found.needed <= MU
+    curve = found.curve
+    assert curve is not None
+    claimed = 1 - CLAIM.power(curve.level)
+    assert np.max(np.abs(curve.missed - claimed)) < 0.02  # the measured trade-off is the Gaussian's
+
+
+def test_numbers_that_always_agree_are_told_apart_by_their_difference() -> None:
+    """A draw that is used twice is not seen."""
+    rng = np.random.default_rng(0)
+    noise = rng.normal(size=(500, 1))
+    one, two = np.hstack([noise + 0.01, noise]), np.hstack([noise, noise])
+    direction = direction_of(one, two)
+    assert np.min(one @ direction) > np.max(two @ direction)
+    assert chosen(one, two, CLAIM, 0.01).hits(one @ direction) == 500
+
+
+def test_too_few_trials_are_refused() -> None:
+    """An audit of a handful of runs would say "consistent" and mean nothing."""
+    with pytest.raises(InvalidArgument, match="trials"):
+        sampled(pair(MU), CLAIM, trials=100, confidence=0.95, rng=np.random.default_rng(0))  # type: ignore[arg-type]
+
+
+@given(level=st.floats(1e-6, 0.999), epsilon=st.floats(0.01, 8.0), delta=st.sampled_from([0.0, 1e-3, 0.2]))
+@settings(max_examples=100, deadline=None)
+def test_claims_need_exactly_what_they_allow(level: float, epsilon: float, delta: float) -> None:
+    """A test at the edge of what is allowed needs another parameter than the claim has."""
+    plain = Claim(epsilon=epsilon, delta=delta)
+    power = np.exp(epsilon) * level + delta
+    if power <= 1:
+        assert float(plain.needed(power, np.array(level))) == pytest.approx(epsilon, abs=1e-9)
+    assert float(plain.power(np.array(level))) <= min(power, 1.0) + 1e-12
+    gaussian = Claim(epsilon=epsilon, delta=max(delta, 1e-4), mu=gdp.mu(epsilon, max(delta, 1e-4)))
+    edge = gaussian.power(np.array(level))
+    if 1e-9 < edge < 1 - 1e-9:
+        assert float(gaussian.needed(edge, np.array(level))) == pytest.approx(gaussian.mu, rel=1e-6)
+
+
+def test_a_claim_is_gaussian_only_where_the_price_is() -> None:
+    """Laplace noise is held to a Gaussian, or Gaussian noise to epsilon alone, which samples can hardly refute."""
+    event = GaussianEvent(std=2.0, sensitivity=1.0)
+    claim = claim_of(event, epsilon=gdp.epsilon(1e-5, 0.5), delta=1e-5)
+    assert claim.mu == pytest.approx(0.5, rel=1e-9)
+    assert claim_of(event, epsilon=0.1, delta=1e-5).mu == pytest.approx(gdp.mu(0.1, 1e-5))  # what is stated, not paid
+    assert claim_of(LaplaceEvent(scale=1.0, sensitivity=1.0), epsilon=1.0, delta=0.0).mu is None
+
+
+@pytest.mark.parametrize("epsilon", [0.3, 2.0])
+def test_enumerated_laws_have_their_epsilon(epsilon: float) -> None:
+    """Randomized response of epsilon has another one, alone or twice."""
+    q = special.expit(epsilon)
+    law = np.array([q, 1 - q]), np.array([1 - q, q])
+    assert least_epsilon(*law, 0.0) == pytest.approx(epsilon)
+    assert least_epsilon(*product(law, law), 0.0) == pytest.approx(2 * epsilon)
+    at = least_epsilon(*law, 0.05)
+    assert hockey_stick(*law, at) == pytest.approx(0.05, abs=1e-9)
+    assert least_epsilon(np.array([1.0, 0.0]), np.array([0.9, 0.1]), 0.0) == math.inf
+
+
+def test_separations_of_releases_add_up_by_squares() -> None:
+    """Two releases are told apart as easily as one."""
+    assert separation([(np.array([3.0]), 1.0), (np.array([0.0, 8.0]), 2.0)]) == pytest.approx(5.0)

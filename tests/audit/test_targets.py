@@ -1,0 +1,187 @@
+"""Mechanisms, protocols and policies: what the audit finds of each, beside its price."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import bandanna as bd
+from bandanna import environments as worlds
+from bandanna.accounting import accountant, gdp
+from bandanna.audit import attacked, audit, known_targets
+from bandanna.audit.mechanisms import MECHANISMS, enumerated, mechanism_target
+from bandanna.audit.neighbours import farthest
+from bandanna.audit.policies import of_policy, policy_target
+from bandanna.audit.protocols import of_protocol, protocol_target
+from bandanna.audit.replay import recorded
+from bandanna.core.intercept import InterceptReport
+from bandanna.core.per_arm import PerArmReport
+from bandanna.core.report import LinearReport
+from bandanna.errors import InvalidArgument
+from bandanna.mechanisms.laplace import DiscreteLaplace
+from tests.policies.conformance.own_policy import Greedy
+
+E, D = 4.0, 1e-3
+ENV = worlds.LinearContextual(dim=3, n_arms=4)
+
+
+@pytest.mark.parametrize(
+    "domain",
+    [
+        bd.Ball(dim=3, bound=2.0),
+        bd.Box(dim=2, low=-1.0, high=2.0),
+        bd.Bits(),
+        LinearReport(features=3),
+        InterceptReport(features=3),
+    ],
+    ids=repr,
+)
+def test_canaries_are_as_far_apart_as_the_domain_is_wide(domain: Any) -> None:
+    """Two points that the audit uses are nearer to each other than two others of the domain: faults would not show."""
+    one, two = domain.admit(farthest(domain), clip=False).values
+    assert np.linalg.norm(one - two) == pytest.approx(domain.sensitivity, rel=1e-4)
+
+
+def test_canaries_of_arms_with_models_of_their_own_are_in_the_domain() -> None:
+    """They are not reports; or nearer than nine tenths of the width."""
+    domain = PerArmReport(features=2, n_arms=3)
+    one, two = domain.admit(farthest(domain), clip=False).values
+    assert np.linalg.norm(one - two) > 0.9 * domain.sensitivity
+
+
+@pytest.mark.parametrize("name", ["gaussian", "binomial", "continual_blt", "continual_tree"])
+def test_sums_reach_95_percent_of_their_mu_by_samples_alone(name: str) -> None:
+    """The sampled audit sees less than 95 % of what a Gaussian, a binomial or a continual sum claims, or refutes it."""
+    row = attacked(mechanism_target(name, epsilon=E, delta=D), trials=100_000)
+    assert row.attack == "sampled"
+    assert not row.refuted
+    assert row.reached >= 0.95
+
+
+@pytest.mark.parametrize("name", ["central_gaussian", "shuffle_binomial", "shuffle_bits", "central_continual"])
+def test_protocols_reach_95_percent_of_their_mu_by_samples_alone(name: str) -> None:
+    """The same along the messages of the protocols."""
+    target = replace(protocol_target(name, epsilon=E, delta=D), mu=None)
+    row = attacked(target, trials=100_000)
+    assert not row.refuted
+    assert row.reached >= 0.95
+
+
+@pytest.mark.parametrize("name", ["LinUCB-JDP", "LinUCB-LDP", "AdaC-OFUL", "LinTS-JDP", "LinUCB-CSDP", "LinTS-CSDP"])
+def test_policies_whose_price_is_tight_are_seen_to_be(name: str) -> None:
+    """Record and replay finds less than 80 % of a price that is proved tight (all of it but for shufflers), or more."""
+    target = policy_target(name, epsilon=E, delta=D)
+    row = attacked(target, trials=2000 if target.mu is not None else 12_000)
+    assert not row.refuted
+    assert row.reached >= (0.999 if target.mu is not None else 0.8)
+
+
+@pytest.mark.parametrize("name", ["LinUCB-JDP", "AdaC-OFUL", "LinUCB-LDP"])
+def test_noise_that_is_drawn_too_small_is_seen_in_policies(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A source that draws 20 % less noise than it is told passes, because only what it is told was looked at."""
+    target = policy_target(name, epsilon=E, delta=D)
+    original = bd.FastNoise.gaussian
+
+    def quiet(self: Any, value: Any, *, std: float, grid: float) -> Any:
+        return original(self, value, std=0.8 * std, grid=grid)
+
+    monkeypatch.setattr(bd.FastNoise, "gaussian", quiet)
+    row = attacked(target, trials=20_000)
+    assert row.refuted
+    assert row.attack == "sampled"
+
+
+def test_enumerated_mechanisms_have_the_epsilon_that_is_priced() -> None:
+    """A law that is summed up exactly says more than the price, or much less."""
+    for name in ("discrete_laplace", "randomized_response", "binomial", "discrete_gaussian"):
+        target = mechanism_target(name, epsilon=2.0, delta=D)
+        assert target.exactly is not None
+        assert 0.98 * target.claim.epsilon < target.exactly <= target.claim.epsilon * (1 + 1e-9)
+    law = enumerated(DiscreteLaplace(scale=3.0, shift=2.0))
+    assert law is not None
+    assert [each.sum() for each in law] == pytest.approx([1.0, 1.0], abs=1e-12)
+
+
+def test_the_events_of_all_mechanisms_are_known() -> None:
+    """A mechanism of the list cannot be audited at its own price."""
+    for name, make in MECHANISMS.items():
+        assert accountant.epsilon(make(2.0, D).event, D) <= 2.0 * (1 + 1e-3), name
+
+
+def test_a_policy_that_asks_twice_and_states_once_is_refuted() -> None:
+    """The price is taken from the asks and not from what is stated."""
+
+    class Twice(Greedy):  # type: ignore[misc, valid-type]
+        def learn(self, state: Any, episode: Any) -> Any:
+            learned = yield from super().learn(state, episode)
+            yield bd.Ask(protocol=self.protocol, step=1)
+            return learned
+
+    privacy = bd.shuffle(epsilon=E, delta=D)
+    honest, greedy = (kind(dim=3, horizon=100, privacy=privacy) for kind in (Greedy, Twice))
+    assert not attacked(of_policy(honest, ENV), trials=4000).refuted
+    assert attacked(of_policy(greedy, ENV), trials=4000).refuted
+
+
+def test_a_policy_that_peeks_is_refuted_whatever_epsilon_is() -> None:
+    """A state that holds a raw reward passes."""
+
+    class Peeking(Greedy):  # type: ignore[misc, valid-type]
+        def report(self, ask: Any, played: Any, coins: Any) -> Any:
+            object.__setattr__(self, "seen_reward", float(np.mean(played.rewards)))
+            return super().report(ask, played, coins)
+
+        def learn(self, state: Any, episode: Any) -> Any:
+            learned = yield from super().learn(state, episode)
+            return replace(learned, total=learned.total + self.seen_reward)
+
+    privacy = bd.shuffle(epsilon=E, delta=D)
+    row = attacked(of_policy(Peeking(dim=3, horizon=100, privacy=privacy), ENV))
+    assert row.refuted
+    assert row.lower_bound == np.inf
+    assert row.to_dict()["lower_bound"] is None
+    assert not recorded(Greedy(dim=3, horizon=100, privacy=privacy), ENV, rounds=100).differs
+
+
+def test_a_policy_by_its_place(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A policy of one's own cannot be named."""
+    from tests.policies.conformance.own_policy import SOURCE
+
+    (tmp_path / "audited_policy.py").write_text(SOURCE, encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    (row,) = audit("audited_policy:Greedy", epsilon=E, delta=D, trust="local", trials=1000).rows
+    assert row.target == "audited_policy:Greedy"
+    assert not row.refuted
+    with pytest.raises(InvalidArgument, match="did you mean 'Greedy'"):
+        audit("audited_policy:Greed", epsilon=E, delta=D)
+    with pytest.raises(InvalidArgument, match="trust"):
+        audit("LinUCB-JDP", epsilon=E, delta=D, trust="local")
+
+
+def test_a_claim_of_somebody_else_is_what_is_held_against_a_value() -> None:
+    """A protocol is audited at its own guarantee though another one was named."""
+    protocol = bd.CentralGaussian.calibrate(domain=bd.Ball(dim=2), budget=bd.ApproxDP(epsilon=E, delta=D))
+    assert not audit(protocol).refuted
+    assert audit(protocol, epsilon=1.0, delta=D).refuted
+    assert of_protocol(protocol, epsilon=1.0, delta=D).claim.mu == pytest.approx(gdp.mu(1.0, D))
+
+
+def test_names_that_are_not_known_are_answered_with_the_nearest() -> None:
+    """An error does not say what was meant."""
+    assert len(set(known_targets())) == len(known_targets())
+    with pytest.raises(InvalidArgument, match="did you mean 'LinUCB-JDP'"):
+        audit("LinUCB-JPD")
+    with pytest.raises(InvalidArgument, match="env"):
+        audit(bd.LinUCB(dim=3, horizon=10, privacy=bd.local(epsilon=1.0, delta=D)))
+
+
+@pytest.mark.parametrize("view", ["snapshot", "actions"])
+def test_what_others_see_tells_no_more_than_the_releases(view: str) -> None:
+    """Snapshots, or other people's actions and probabilities, refute the price of the releases behind them."""
+    row = audit("LinUCB-JDP-batched", view=view, epsilon=E, delta=D, trials=8000).rows[0]
+    assert not row.refuted
+    if view == "snapshot":
+        assert row.reached > 0.2  # it does see something

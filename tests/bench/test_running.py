@@ -1,0 +1,131 @@
+"""Everything runs, small: no time is asserted here."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import bandanna as bd
+from bandanna.bench import agents, contenders, problems
+from bandanna.bench.clock import QUICK, exponent, peak, timed
+from bandanna.bench.contenders import CONTENDERS
+from bandanna.bench.equivalents import EQUIVALENTS
+from bandanna.bench.floors import ARGMAX, DRAWING, MEMORY
+from bandanna.bench.problems import FRESH, all_problems, problems_of
+from bandanna.errors import InvalidArgument
+from bandanna.policies.registry import ALGORITHMS
+
+FAST = replace(QUICK, growth=False)
+
+
+@pytest.fixture(scope="module")
+def simulated() -> bd.bench.Report:
+    """Every algorithm in the simulator."""
+    return bd.bench.run(only=["simulation"], effort=FAST)
+
+
+def test_every_algorithm_has_a_row(simulated: bd.bench.Report) -> None:
+    """An algorithm of the catalogue is not measured, or not in every world that suits it."""
+    assert list(dict.fromkeys(row.name for row in simulated.rows)) == list(ALGORITHMS)
+    assert [row.key[1:] for row in simulated.rows] == [(each.name, each.world) for each in all_problems()]
+
+
+def test_rows_are_whole(simulated: bd.bench.Report) -> None:
+    """A row has no time, no memory or no floor, or the floor of another kind of world."""
+    for row in simulated.rows:
+        assert row.cpu_seconds > 0
+        assert row.memory
+        assert row.floor is not None
+        assert row.floor[0] == (DRAWING if row.world in FRESH else ARGMAX)
+        assert row.ratio == pytest.approx(row.cpu_seconds / row.floor[1])
+
+
+def test_growth_in_everything_that_grows() -> None:
+    """An exponent is missing where a size applies."""
+    report = bd.bench.run(only=["CDP-DPE", "UCB1"], effort=QUICK)
+    growth = {(row.part, row.name): set(row.growth) for row in report.rows}
+    assert growth["simulation", "CDP-DPE"] == {"rounds", "seeds", "arms", "dim", "users"}
+    assert growth["simulation", "UCB1"] == {"rounds", "seeds", "arms"}
+    assert growth["agent", "UCB1"] == {"horizon", "arms", "users"}
+    assert growth["agent", "CDP-DPE"] == {"horizon", "arms", "dim"}
+    assert all(np.isfinite(power) for row in report.rows for power in row.growth.values())
+
+
+@pytest.mark.parametrize("name", ["LinTS-JDP-rewards", "LinUCB-LDP", "AdaC-OFUL", "GOPE", "GLOC", "PE", "Thompson"])
+def test_an_agent_of_every_kind(name: str) -> None:
+    """An agent of this kind of policy cannot be measured."""
+    row = agents.measure(name, FAST)
+    assert row.unit == "decision"
+    assert row.ratio
+    assert row.memory
+
+
+def test_floors_are_rows() -> None:
+    """A floor is missing: memory, drawing or the argmax."""
+    report = bd.bench.run(only=["floors"], effort=FAST)
+    assert {row.name for row in report.rows} == {MEMORY, DRAWING, ARGMAX}
+    assert {row.world for row in report.rows} == {"64 MB", "fixed", "fresh", "finite", "sphere", "contexts", "logistic"}
+
+
+def test_a_peer_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A library that cannot be imported stops the run, or nobody learns which extra brings it."""
+
+    def broken(name: str) -> object:
+        raise OSError(name)
+
+    monkeypatch.setattr(contenders, "importlib", replace_import(broken))
+    report = bd.bench.run(only=["river UCB", "mabwiser UCB1"], effort=FAST)
+    assert {(each.name, each.extra) for each in report.absent} == {("river", "bench"), ("mabwiser", "bench")}
+    assert {row.name for row in report.rows} == {"bandanna UCB1"}
+    with pytest.raises(bd.errors.MissingExtra, match=r"bandanna\[bench\]"):
+        CONTENDERS["river UCB"].begin(3, 0)
+
+
+def replace_import(find: object) -> object:
+    """A module `importlib` whose imports are others."""
+    return type("importlib", (), {"import_module": staticmethod(find)})
+
+
+def test_peers_that_are_there_are_measured() -> None:
+    """A peer that is installed cannot be driven, or has no row in a mode."""
+    there = [name for name, each in CONTENDERS.items() if each.installed]
+    for name in there:
+        report = bd.bench.run(only=[name], effort=FAST)
+        theirs = [row for row in report.rows if row.name == name]
+        assert len(theirs) == (3 if EQUIVALENTS[CONTENDERS[name].ours].batched else 2)
+        assert all(row.ours is not None and row.cpu_seconds > 0 for row in theirs)
+
+
+def test_servers_are_measured() -> None:
+    """A server does not answer, or the bare one is not among the floors."""
+    report = bd.bench.run(only=["serving"], effort=FAST)
+    assert [(row.part, row.name) for row in report.rows] == [
+        ("floor", "the bare ASGI server"),
+        ("serving", "an upload"),
+        ("serving", "a route"),
+        ("peer", "Starlette alone"),
+    ]
+
+
+def test_a_part_that_nobody_knows_is_refused() -> None:
+    """A misspelt name measures nothing, or everything."""
+    with pytest.raises(InvalidArgument, match="LinUCB"):
+        bd.bench.run(only=["LinUBC"])
+
+
+def test_a_new_name_has_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A policy whose sizes nobody has listed is not measured."""
+    monkeypatch.setattr(problems, "SHAPES", {})
+    assert [each.world for each in problems_of("LinUCB-JDP")] == ["fixed", "fresh"]
+    assert [each.world for each in problems_of("UCB1")] == ["finite"]
+
+
+def test_exponents_bytes_and_seconds() -> None:
+    """A slope, the most bytes or the seconds are those of something else."""
+    assert exponent([1, 2, 4], [3.0, 12.0, 48.0]) == pytest.approx(2.0)
+    assert 8e6 <= peak(lambda: np.ones(10**6)) < 9e6
+    runs: list[int] = []
+    assert timed(lambda: runs.append(1), 4) > 0
+    assert len(runs) == 4

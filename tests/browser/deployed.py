@@ -1,0 +1,120 @@
+"""The clinic of examples/clinic with all its processes: roles, the clinic's server, and patients who are simulated."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import httpx
+
+from bandanna.roles.demonstration import free_ports
+from bandanna.roles.running import Running
+from bandanna.tasks.creation import create, write
+from bandanna.tasks.document import Task
+
+from .conftest import ROOT
+from .seeing import expect
+from .serving import run, served
+
+if TYPE_CHECKING:
+    from playwright.sync_api import BrowserContext, Request
+
+CLINIC = ROOT / "examples" / "clinic"
+BATCH = 30  # patients, so that tests are quick
+NUMBERS = count(1)  # of patients
+
+
+@dataclass(frozen=True, kw_only=True)
+class Clinic:
+    """A running clinic."""
+
+    task: Task
+    folder: Path
+    url: str
+    running: Running
+
+    def crowd(self, users: int = BATCH) -> None:
+        """So many simulated patients, who fill batches and wait until they are released."""
+        run(["-m", "bandanna", "simulate-clients", "--task", str(self.folder), "--users", str(users), "--json"])
+
+    def snapshot(self) -> dict[str, Any]:
+        """The publication in force."""
+        url = f"{self.task.url('analyzer')}/tasks/{self.task.id}/snapshot"
+        found: dict[str, Any] = httpx.get(url, trust_env=False).json()
+        return found
+
+    def open(self) -> dict[str, Any]:
+        """How far the running batch is."""
+        url = f"{self.task.url(self.task.collector)}/tasks/{self.task.id}/open"
+        found: dict[str, Any] = httpx.get(url, trust_env=False).json()
+        return found
+
+
+@contextmanager
+def clinic(
+    folder: Path, *, mixers: int = 1, grace: float = 1.0, title: str | None = None, arms: list[str] | None = None
+) -> Iterator[Clinic]:
+    """The task of clinic.toml with smaller batches, on free ports, with another title or names where they are given."""
+    document = tomllib.loads((CLINIC / "clinic.toml").read_text("utf-8"))
+    document["title"] = title or document["title"]
+    document["arms"]["names"] = arms or document["arms"]["names"]
+    roles = ("registrar", "analyzer", "shuffler", "helper")[: 2 + mixers]
+    *ports, own = free_ports(len(roles) + 1)
+    document["policy"] |= {"batch": BATCH, "horizon": 20 * BATCH}
+    document["rules"] |= {"grace": grace, "mixers": mixers}
+    document["roles"] = {role: f"http://127.0.0.1:{port}" for role, port in zip(roles, ports, strict=True)}
+    task, secrets = create(document, expect=False)
+    write(folder, task, secrets)
+    command = [str(CLINIC / "app.py"), "--task", str(folder), "--port", str(own)]
+    with (
+        Running(task, folder) as running,
+        served(command, f"http://127.0.0.1:{own}", folder / "clinic.log") as url,
+    ):
+        yield Clinic(task=task, folder=folder, url=url, running=running)
+
+
+class Visit:
+    """The clinic's page, and all that it has asked others for."""
+
+    def __init__(self, context: BrowserContext, url: str) -> None:
+        self.context, self.url = context, url
+        self.asked: list[Request] = []
+        context.on("request", lambda asked: self.asked.append(asked))
+        self.page = context.new_page()
+        self.load()
+
+    def load(self) -> None:
+        """The page, signed in."""
+        self.page.goto(self.url)
+        expect(self.page.locator("#line")).to_contain_text("line,")
+        if self.page.locator("#sign-in").is_visible():
+            self.page.get_by_role("button", name="Sign in").click()
+
+    def example(self, patient: str = "") -> str:
+        """Fill in an example patient, of this number or of one that nobody has; the number."""
+        self.page.get_by_role("button", name="Example patient").click()
+        number = patient or f"T-{next(NUMBERS)}"
+        self.page.get_by_label("Patient's number").fill(number)
+        return number
+
+    def act(self, patient: str = "") -> tuple[str, str]:
+        """A patient is recommended a treatment: the patient's number, and the treatment."""
+        page, patient = self.page, self.example(patient)
+        page.get_by_role("button", name="Recommend a treatment").click()
+        expect(page.locator("#advice")).to_contain_text(f"for {patient}")
+        return patient, page.locator(".arm").inner_text()
+
+    def report(self, patient: str, outcome: str = "Better") -> None:
+        """Its outcome."""
+        self.page.get_by_role("button", name=f"{outcome}: {patient}").click()
+        expect(self.page.locator("#treated")).not_to_contain_text(patient)
+
+    @property
+    def bodies(self) -> list[bytes]:
+        """Of reports, in their order."""
+        return [each.post_data_buffer or b"" for each in self.asked if each.url.endswith("/reports")]

@@ -1,0 +1,109 @@
+"""The dashboard's other pages in Chromium: results of an experiment, the administrator's, a task that is attacked.
+
+The pages of a running task are looked at in test_tutorial.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from bandanna.roles.demonstration import free_ports
+
+from .conftest import Opening
+from .deployed import clinic
+from .seeing import DESK, LIGHTS, expect, faults, named, shoot
+from .serving import run, served
+
+pytestmark = pytest.mark.browser
+
+TOKEN = "an-administrators-token"
+EVIL = "<script>alert(1)</script><img src=x onerror=alert(2)>"
+EXPERIMENT = f"""
+title = "{EVIL}"
+horizon = 500
+seeds = 4
+
+[environment]
+name = "LinearContextual"
+dim = 3
+n_arms = 5
+fixed = true
+
+[[algorithm]]
+name = "LinTS"
+intercept = true
+
+[[algorithm]]
+name = "LinTS-JDP"
+label = "central {EVIL}"
+intercept = true
+batch = 50
+epsilon = [1.0, 10.0]
+delta = 1e-5
+"""
+
+
+@pytest.fixture(scope="module")
+def board(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Of a clinic whose treatments and title are scripts, and of an experiment."""
+    folder, (port,) = tmp_path_factory.mktemp("board"), free_ports(1)
+    (folder / "small.toml").write_text(EXPERIMENT)
+    (folder / "token").write_text(TOKEN)
+    (folder / "token").chmod(0o600)
+    run(["-m", "bandanna", "run", "small.toml"], cwd=folder)
+    with clinic(folder / "task", title=EVIL, arms=[f"{EVIL}{number}" for number in range(4)]) as running:
+        running.crowd()
+        command = ["-m", "bandanna", "dashboard", str(running.folder), str(folder / "small-results")]
+        more = ["--port", str(port), "--token-file", str(folder / "token")]
+        with served([*command, *more], f"http://127.0.0.1:{port}", folder / "log") as url:
+            yield url
+
+
+@pytest.mark.parametrize(("size", "dark"), LIGHTS)
+def test_results_of_an_experiment(board: str, opening: Opening, size: tuple[int, int], dark: bool) -> None:
+    """A page of results is not accessible, or runs what stands in an experiment's title."""
+    page = opening(size=size, dark=dark).new_page()
+    page.goto(board)
+    assert faults(page) == []
+    shoot(page, named("dashboard-overview", size, dark))
+    page.locator("a[href^='/results/']").first.click()
+    expect(page.get_by_role("heading", level=1)).to_have_text(EVIL)
+    assert faults(page) == []
+    shoot(page, named("dashboard-results", size, dark), kept=size == DESK and not dark)
+
+
+def test_names_are_texts(board: str, opening: Opening) -> None:
+    """What stands in a task's title or in the name of an arm is run by the browser, or is not shown as it is."""
+    page = opening().new_page()
+    page.goto(board)
+    page.locator("a[href^='/tasks/']").first.click()
+    expect(page.get_by_role("heading", level=1)).to_have_text(EVIL)
+    assert page.locator("script:not([src]), img").count() == 0
+    assert "onerror=alert(2)>3" in page.locator("main").text_content()
+    assert faults(page) == []
+    page.get_by_role("link", name="All releases").click()
+    assert faults(page) == []
+
+
+def test_administrators_see_more(board: str, opening: Opening) -> None:
+    """Somebody without the token sees counts of refusals, or a script could read the administrator's cookie."""
+    context = opening(expected=("401",))
+    page = context.new_page()
+    page.goto(board)
+    page.get_by_role("link", name="Log in").click()
+    assert faults(page) == []
+    for token, inside in (("another", False), (TOKEN, True)):
+        page.get_by_label("Administrator's token").fill(token)
+        page.get_by_role("button", name="Log in").click()
+        assert bool(context.cookies()) == inside
+    (cookie,) = context.cookies()
+    assert (cookie["httpOnly"], cookie["sameSite"]) == (True, "Strict")
+    page.locator("a[href^='/tasks/']").first.click()
+    expect(page.locator("#inside")).to_contain_text("Not public")
+    assert faults(page) == []
+    page.get_by_role("button", name="Log out").click()
+    page.goto(board)
+    page.locator("a[href^='/tasks/']").first.click()
+    assert page.locator("#inside").count() == 0

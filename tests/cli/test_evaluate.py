@@ -1,0 +1,147 @@
+"""`bandanna evaluate`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import bandanna as bd
+from bandanna.cli import app
+from bandanna.errors import BandannaError
+
+COLUMNS = ("--arm", "colour", "--arms", "red,blue,green", "--reward", "clicked", "--propensity", "1/3")
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> str:
+    """A log of 600 readers."""
+    rng = np.random.default_rng(0)
+    lines = ["age,colour,clicked"]
+    for _ in range(600):
+        colour = ("red", "blue", "green")[rng.integers(3)]
+        lines.append(
+            f"{0.01 + 0.98 * rng.random():.3f},{colour},{int(rng.random() < (0.6 if colour == 'blue' else 0.3))}"
+        )
+    path = tmp_path / "log.csv"
+    path.write_text("\n".join(lines) + "\n")
+    return str(path)
+
+
+def test_a_target_is_reported(file: str) -> None:
+    """The report lacks value, interval or promise."""
+    done = CliRunner().invoke(app, ["evaluate", file, "--target", "arm:blue", *COLUMNS])
+    assert done.exit_code == 0
+    for words in ("SNIPS of always blue", "95 % interval", "600 people", "No privacy is promised"):
+        assert words in done.stdout
+
+
+def test_json_is_the_functions(file: str) -> None:
+    """The numbers for programs are others than those of `bd.ope`, or are no JSON."""
+    log = bd.Log.read(file, arm="colour", reward="clicked", propensity=1 / 3, arms=["red", "blue", "green"])
+    for method, function in (("snips", bd.ope.snips), ("ips", bd.ope.ips)):
+        said = ["evaluate", file, "--target", "arm:blue", *COLUMNS, "--method", method, "--json"]
+        told = json.loads(CliRunner().invoke(app, said).stdout)
+        assert told == json.loads(json.dumps(function(log, "arm:blue").diagnostics()))
+
+
+def test_private_values_keep_their_budget(file: str) -> None:
+    """--epsilon promises something else, or the value is computed without noise."""
+    said = ["evaluate", file, "--target", "arm:blue", *COLUMNS, "--epsilon", "0.5", "--trust", "shuffle", "--json"]
+    one, two = (json.loads(CliRunner().invoke(app, said).stdout) for _ in range(2))
+    assert one["guarantee"]["epsilon"] <= 0.5
+    assert one["guarantee"]["trust"] == "shuffle"
+    assert one["noise_std"] > 0
+    assert one != two  # five sums: equal with probability below 1e-6
+    assert "histogram" not in one
+
+
+def test_several_targets_are_compared(file: str, tmp_path: Path) -> None:
+    """Two targets are not compared on one budget, or a page is written about both."""
+    both = ["evaluate", file, "--target", "arm:blue", "--target", "uniform", *COLUMNS, "--epsilon", "1"]
+    told = json.loads(CliRunner().invoke(app, [*both, "--json"]).stdout)
+    assert set(told["values"]) == {"arm:blue", "uniform"}
+    assert "uniform" in CliRunner().invoke(app, both).stdout
+    refused = CliRunner().invoke(app, [*both, "--page", str(tmp_path / "x.html")])
+    assert isinstance(refused.exception, BandannaError)
+
+
+def test_a_page_is_written(file: str, tmp_path: Path) -> None:
+    """--page leaves no page."""
+    page = tmp_path / "value.html"
+    done = CliRunner().invoke(app, ["evaluate", file, "--target", "uniform", *COLUMNS, "--page", str(page)])
+    assert done.exit_code == 0
+    assert page.read_text().startswith("<!doctype html>")
+
+
+def test_a_saved_agent_is_evaluated(file: str, tmp_path: Path) -> None:
+    """A policy that has learned something cannot be evaluated from its save."""
+    agent = bd.Agent(policy=bd.LinTS(n_arms=3, features=1, horizon=50))
+    agent.save(tmp_path / "agent")
+    said = ["evaluate", file, "--target", str(tmp_path / "agent"), *COLUMNS, "--context", "age", "--json"]
+    told = json.loads(CliRunner().invoke(app, said).stdout)
+    assert told["target"] == "LinTS"
+    assert told["mean_weight"] == pytest.approx(1.0, abs=0.01)  # it has learned nothing: all arms alike
+
+
+def test_propensities_of_each_arm(file: str) -> None:
+    """Arms that were given with probabilities that differ by design need a column of them."""
+    said = ["evaluate", file, "--target", "arm:blue", "--arm", "colour", "--reward", "clicked", "--json",
+            "--propensity"]  # fmt: skip
+    one, two = (
+        json.loads(CliRunner().invoke(app, [*said, each]).stdout) for each in ("1/3", "red=1/3,blue=1/3,green=1/3")
+    )
+    assert one == two
+    half = json.loads(CliRunner().invoke(app, [*said, "red=0.25,blue=0.5,green=0.25"]).stdout)
+    assert half["largest_weight"] == 2.0
+    for wrong in ("red=0.25,blue=0.5", "red=0.25,blue=x,green=0.25", "red=0.25,blue=0.5,green=0.25,grey=0.1"):
+        done = CliRunner().invoke(app, [*said, wrong])
+        assert isinstance(done.exception, BandannaError)
+        assert "propensity" in str(done.exception)
+
+
+def test_a_save_brings_its_map_and_its_arms(tmp_path: Path) -> None:
+    """Records with texts and missing values cannot be evaluated by an agent that acts on such, or by other arms."""
+    features = bd.features.Map(bd.features.Range(age=(18, 80)), bd.features.OneHot(site=["north", "south"]))
+    rng = np.random.default_rng(1)
+    lines = ["age,site,reminder,outcome"]
+    for _ in range(400):
+        arm = ("none", "letter", "call")[rng.integers(3)]
+        age = "" if rng.random() < 0.1 else f"{rng.uniform(18, 80):.1f}"
+        came = "came" if rng.random() < (0.8 if arm == "call" else 0.3) else "stayed"
+        lines.append(f"{age},{('north', 'south', '')[rng.integers(3)]},{arm},{came}")
+    path = tmp_path / "visits.csv"
+    path.write_text("\n".join(lines) + "\n")
+    policy = bd.LinTS(n_arms=3, features=features.dim, horizon=100)
+    agent = bd.Agent(policy=policy, features=features, arms=["none", "letter", "call"], test=True, seed=0)
+    agent.warm_start(
+        bd.Log.read(path, arm="reminder", reward="outcome", success="came", propensity=1 / 3, context=features)
+    )
+    agent.save(tmp_path / "agent")
+    said = ["evaluate", str(path), "--target", str(tmp_path / "agent"), "--arm", "reminder", "--reward", "outcome"]
+    done = CliRunner().invoke(app, [*said, "--success", "came", "--propensity", "1/3", "--json"])
+    assert done.exit_code == 0, done.exception
+    assert json.loads(done.stdout)["estimate"] > 0.7  # it calls nearly everybody, which 0.8 of them follow
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (["--target", "arm:bleu"], "did you mean 'arm:blue'"),
+        (["--target", "no-such-file"], "or a saved agent"),
+        (["--target", "arm:blue", "--reward", "clicks"], "did you mean 'clicked'"),
+        (["--target", "arm:blue", "--method", "dr"], "one of 'snips', 'ips'"),
+        (["--target", "arm:blue", "--trust", "nobody"], "--trust"),
+        (["--target", "arm:blue", "--range", "0"], "LOW,HIGH"),
+        (["--target", "arm:blue", "--propensity", "age", "--epsilon", "1"], "weight_bound"),
+        (["--target", "arm:blue", "--epsilon", "-1"], "epsilon"),
+    ],
+)
+def test_mistakes_are_named(file: str, change: list[str], words: str) -> None:
+    """A mistake passes, or its message does not help."""
+    done = CliRunner().invoke(app, ["evaluate", file, *COLUMNS, *change])
+    assert isinstance(done.exception, BandannaError)
+    assert words in str(done.exception)

@@ -1,0 +1,157 @@
+"""What light clients send is what the policy's own devices send: the same statistics, sealed and split alike."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import bandanna as bd
+from bandanna.agent.kinds import encoding_of
+from bandanna.client.guides import Given, LightGuide, Slot
+from bandanna.client.leaflet import Leaflet
+from bandanna.client.whole import WholeGuide
+from bandanna.core.coins import NumberedCoins
+from bandanna.mechanisms.sources import FastNoise
+from bandanna.tasks.batches import batch_of
+from bandanna.tasks.document import Task
+from bandanna.wire.keys import Opener, mask
+from bandanna.wire.sealing import sealing_info
+
+from ..roles.inside import a_task
+from ..roles.simulated import case
+from .test_session import POLICIES
+
+RNG = np.random.default_rng(8)
+
+
+def published(task: Task, state: Any = None) -> dict[str, Any]:
+    """The parts of a publication that guides look at, unsigned."""
+    policy = task.policy
+    state = policy.init(task.fixed_features) if state is None else state
+    episode = policy.episode(state)
+    assert episode is not None
+    batch, _ = batch_of(policy, state, episode, epoch=0, mixer_count=task.mixers, seeded=False)
+    encoding = encoding_of()
+    return {
+        "number": 0, "epoch": 0, "round": 0, "answers": [], "batches": [batch.to_dict()],
+        "state": encoding.dumps(state), "snapshot": encoding.dumps(policy.publish(state)),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("name", [name for name in POLICIES if "Gaussian" not in name])
+def test_light_guides_do_what_the_policy_does(name: str) -> None:
+    """With the same randomness a client without policies chooses another arm, or sends other bytes."""
+    policy = POLICIES[name]
+    task, _ = a_task(policy, seed=None)
+    leaflet = Leaflet.from_bytes(task.document, task.id)
+    light, whole = LightGuide(leaflet), WholeGuide(leaflet)
+    own = getattr(policy, "n_arms", None)
+    for trial in range(40):
+        features = RNG.uniform(-0.9, 0.9, (own or 4, light.dim))
+        if own:
+            features[:] = features[0]
+        elif getattr(policy, "intercept", False):
+            features[:, -1] = 1.0
+        content = published(task)
+        seen = light.seen(features)
+        np.testing.assert_array_equal(seen, whole.seen(features))
+        chosen = light.choose(content, seen, NumberedCoins(trial, 0))
+        assert chosen == whole.choose(content, seen, NumberedCoins(trial, 0))
+        assert light.batch(content, 0) == whole.batch(content, 0)
+        slot = Slot(batch=light.batch(content, 0), slot=bytes(16), key=None)
+        zeros = [guide.zeros(content, 0, slot, _Exact(trial)) for guide in (light, whole)]
+        assert zeros[0] == zeros[1]
+        given = Given(features=tuple(seen[chosen[0]].tolist()), arm=chosen[0])
+        reward = float(RNG.uniform(-0.2, 1.2))
+        finals = [
+            guide.final(content, 0, slot, given, reward, _Exact(trial), NumberedCoins(trial, 0))
+            for guide in (light, whole)
+        ]
+        assert finals[0] == finals[1]
+        assert len(finals[0]) == slot.batch.rounds[0].size
+
+
+@pytest.mark.parametrize("name", ["SDP-SE", "AdaC-UCB"])
+def test_light_guides_report_for_the_arm_of_their_place(name: str) -> None:
+    """With the same randomness a client without policies sends other bytes for an assigned arm."""
+    policy, _, arms, _ = case(name)
+    task, _ = a_task(policy, seed=None, arms=arms)
+    leaflet = Leaflet.from_bytes(task.document, task.id)
+    light, whole = LightGuide(leaflet), WholeGuide(leaflet)
+    content = published(task)
+    assert light.choose(content, np.zeros((2, 0)), NumberedCoins(0, 0)) is None
+    slot = Slot(batch=light.batch(content, 0), slot=bytes(16), key=None)
+    assert whole.batch(content, 0) == slot.batch
+    for trial in range(30):
+        given = Given(features=(), arm=slot.batch.arms[trial % len(slot.batch.arms)])
+        reward = float(RNG.uniform(-0.2, 1.2))
+        zeros, finals = [], []
+        for guide in (light, whole):
+            zeros.append(guide.zeros(content, 0, slot, _Exact(trial)))
+            finals.append(guide.final(content, 0, slot, given, reward, _Exact(trial), NumberedCoins(trial, 0)))
+        assert zeros[0] == zeros[1]
+        assert finals[0] == finals[1]
+
+
+def test_an_arm_with_too_few_people_gets_no_report() -> None:
+    """An analyzer that assigns fewer people to an arm than its noise is meant for is told their rewards."""
+    policy, _, arms, _ = case("SDP-SE")
+    task, _ = a_task(policy, seed=None, arms=arms)
+    guide, content = LightGuide(Leaflet.from_bytes(task.document)), published(task)
+    (batch,) = content["batches"]
+    plays, parts = batch["plays"], batch["rounds"][0]["parts"]
+    others = [
+        {**batch, "plays": [1, sum(plays) - 1, *plays[2:]], "slots": sum(plays)},
+        {**batch, "plays": [plays[0]] * (len(plays) - 1)},
+        {**batch, "slots": batch["slots"] - 1},
+        {**batch, "rounds": [{"parts": [parts[0], {**parts[1], "arm": parts[0]["arm"]}, *parts[2:]]}]},
+        {**batch, "rounds": batch["rounds"] * 2},
+        {**batch, "clients": True},
+        {**batch, "arms": [], "plays": []},
+    ]
+    assert guide.batch(content, 0)
+    for told in others:
+        with pytest.raises(bd.BandannaError, match="another plan"):
+            guide.batch({**content, "batches": [told]}, 0)
+
+
+class _Exact(FastNoise):
+    """Seeded noise in the form of the secure one: integers on the wire."""
+
+    secure = True
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(np.random.default_rng(seed))
+
+
+@pytest.mark.parametrize("name", ["LinTS, shuffle", "LinUCB, concurrent"])
+def test_two_shares_of_a_report_are_its_counts(name: str) -> None:
+    """The helper cannot open a seed, or opens it for another slot, or both shares do not add up to counts."""
+    task, secrets = a_task(POLICIES[name], seed=None, mixers=2)
+    guide = LightGuide(Leaflet.from_bytes(task.document))
+    content = published(task)
+    batch = guide.batch(content, 0)
+    part = batch.rounds[0].parts[0]
+    opener, slot = Opener(secrets["helper"].seal), b"0123456789abcdef"
+    place = Slot(batch=batch, slot=slot, key=task.key("seal helper"))
+    given = Given(features=(0.1, 0.2, 1.0), arm=0)
+    from bandanna.core.coins import SecureCoins
+    from bandanna.device import SecureNoise
+
+    bodies = [
+        *guide.zeros(content, 0, place, SecureNoise()),
+        guide.final(content, 0, place, given, 1.0, SecureNoise(), SecureCoins()),
+    ]
+    seeds = set()
+    for body in bodies:
+        seed = opener.open(body[8 * part.length :], sealing_info(task.digest, batch, 0, 0, slot))
+        seeds.add(seed)
+        counts = part.numbers([body])[0] + mask(seed, part.length)
+        assert counts.min() >= 0
+        assert counts.max() < 2**20
+        with pytest.raises(bd.BandannaError):
+            opener.open(body[8 * part.length :], sealing_info(task.digest, batch, 0, 0, bytes(16)))
+    assert len(seeds) == len(bodies)  # a seed that is used twice unmasks
+    assert len({body[: 8 * part.length] for body in guide.zeros(content, 0, place, SecureNoise()) + bodies}) == 3

@@ -1,0 +1,55 @@
+"""A client is light: what a phone or a small service loads has no accountant, no policy and no SciPy."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import bandanna as bd
+
+from ..roles.inside import a_task
+
+PROGRAM = """
+import json, sys
+import httpx
+from bandanna.client import Session, Ticket
+
+def answer(request):
+    parts = sys.argv[2:]
+    if request.method == "GET":
+        return httpx.Response(200, content=parts[0].encode(), headers={"signature": parts[1]})
+    count, content = 0, request.content
+    while content:
+        content, count = content[4 + int.from_bytes(content[:4], "little"):], count + 1
+    return httpx.Response(201, json={"places": list(range(count))})
+
+http = httpx.Client(transport=httpx.MockTransport(answer))
+ticket = lambda epoch, refused: Ticket(slot=b"s" * 16, mac=b"m" * 16, epoch=epoch)
+session = Session(sys.argv[1].encode(), tickets=ticket, outbox=":memory:", http=http)
+decision = session.act([[0.1, 0.2, 1.0], [0.3, 0.1, 1.0]])
+print(json.dumps([session.report(decision, 1.0).kept, sorted(sys.modules)]))
+"""
+
+
+def test_a_report_needs_no_accountant_and_no_scipy(tmp_path: Path) -> None:
+    """A whole act and report of a LinTS task loads SciPy, the accountant, a policy, a server or another party."""
+    from ..roles.inside import Inside
+
+    privacy = bd.shuffle(epsilon=2.0, delta=1e-4)
+    policy = bd.LinTS(dim=3, horizon=64, batch=16, intercept=True, privacy=privacy)
+    urls = {role: f"http://{role}.test" for role in ("analyzer", "shuffler", "helper", "registrar")}
+    task, secrets = a_task(policy, seed=None, urls=urls)
+    published = Inside(task, secrets, tmp_path).learner.published
+    run = subprocess.run(
+        [sys.executable, "-c", PROGRAM, task.document.decode(), published.document.decode(), published.signature],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    kept, modules = json.loads(run.stdout)
+    assert kept
+    ours = {module.split(".")[1] for module in modules if module.startswith("bandanna.")}
+    assert ours == {"client", "core", "device", "errors", "storage", "wire"}
+    assert not {"scipy", "opendp", "dp_accounting", "starlette", "uvicorn", "matplotlib"} & set(modules)

@@ -1,0 +1,610 @@
+"""Sessions: what devices send is counted once, whatever is lost on the way; what is not promised is not sent."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+
+import bandanna as bd
+from bandanna.client import AsyncSession, Outbox, Registrar, Session
+from bandanna.client.guides import LightGuide
+from bandanna.client.outbox import OPEN
+from bandanna.errors import BandannaError, InvalidArgument, InvalidStatistic
+from bandanna.protocols.mixing import mixers
+from bandanna.wire.canonical import dumps, loads
+from bandanna.wire.keys import sign
+from bandanna.wire.record import FINAL, ZERO
+
+from ..roles.simulated import case
+from .town import Town
+
+SHUFFLE = bd.shuffle(epsilon=2.0, delta=1e-4)
+POLICY = bd.LinTS(dim=3, horizon=64, batch=16, intercept=True, privacy=SHUFFLE)
+RNG = np.random.default_rng(5)
+
+
+def contexts(arms: int = 4) -> Any:
+    """Features with a constant."""
+    return np.concatenate([RNG.uniform(-0.5, 0.5, (arms, 2)), np.ones((arms, 1))], axis=1)
+
+
+POLICIES: dict[str, Any] = {
+    "LinTS, shuffle": POLICY,
+    "LinTS, a model for every arm": bd.LinTS(n_arms=3, features=2, horizon=64, batch=16, privacy=SHUFFLE),
+    "LinUCB, shuffle": bd.LinUCB(dim=3, horizon=64, batch=16, privacy=SHUFFLE),
+    "LinUCB, concurrent": bd.LinUCB(
+        dim=3, horizon=64, batch=16, privacy=bd.concurrent(epsilon=2.0, delta=1e-4, shufflers=2)
+    ),
+    "LinTS, central": bd.LinTS(dim=3, horizon=64, batch=16, privacy=bd.central(epsilon=2.0, delta=1e-4)),
+    "LinTS, local": bd.LinTS(dim=3, horizon=64, batch=16, privacy=bd.local(epsilon=2.0, delta=1e-4)),
+    "LinTS, no privacy": bd.LinTS(dim=3, horizon=64, batch=16),
+    "LinTS, rewards, shuffle": bd.LinTSRewards(
+        dim=3, horizon=64, batch=16, public_contexts=True, privacy=bd.shuffle(epsilon=2.0, delta=1e-4)
+    ),
+    "LinTS, rewards, local": bd.LinTSRewards(
+        dim=3, horizon=64, batch=16, public_contexts=True, privacy=bd.local(epsilon=2.0, delta=0.0)
+    ),
+    "LinUCB, shuffled Gaussians (sealed)": bd.LinUCB(
+        dim=3, horizon=64, batch=16, privacy=bd.shuffle(epsilon=2.0, delta=1e-4, protocol="gaussian")
+    ),
+}
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_a_batch_of_sessions_is_learned_from(name: str, tmp_path: Path) -> None:
+    """Reports of light clients are refused, or learned from otherwise than those of the simulator's devices."""
+    policy = POLICIES[name]
+    town = Town(policy, tmp_path)
+    own = getattr(policy, "n_arms", None) is not None
+    assert town.task.content["device"] is not None
+    sessions = [town.session() for _ in range(16)]
+    decisions = [each.act(RNG.uniform(-0.5, 0.5, 2) if own else contexts()) for each in sessions]
+    assert all(each.taking_part for each in decisions)
+    outcomes = [s.report(d, 0.5 + 0.4 * (d.action == 1)) for s, d in zip(sessions, decisions, strict=True)]
+    assert all(each.kept for each in outcomes)
+    town.inside.pump()
+    assert town.inside.learner.published.number == 1
+    assert all(each.pending == 0 for each in sessions)
+
+
+def test_totals_are_the_sums_of_what_was_sent(tmp_path: Path) -> None:
+    """A report is counted twice, or not at all, although answers and requests are lost at random."""
+    town = Town(POLICY, tmp_path, close="grace")
+    chance = np.random.default_rng(3)
+    town.fault = lambda request: str(chance.choice(["", "", "lost", "unanswered"]))
+    outbox = Outbox(tmp_path / "outbox.db")
+    users = [town.session(outbox, user=f"user {number}") for number in range(16)]
+    town.fault, faults = (lambda request: ""), town.fault
+    users[0].act(contexts())  # everybody has seen a publication
+    town.fault = faults
+    decided: dict[int, Any] = {}
+    for number, user in enumerate(users[1:], 1):
+        decided[number] = user.act(contexts())
+    for number, decision in decided.items():
+        users[number].report(decision, 1.0)
+    for _ in range(60):
+        for user in users[1:]:
+            user.flush()
+    town.fault = lambda request: ""
+    assert sum(user.flush() for user in users) == 0
+    assert len(users[0].decisions) == 1  # the first has not answered
+    finals = {record[0]: record[6] for record in town.records(FINAL)}
+    zeros = {record[0]: record[6] for record in town.records(ZERO)}
+    assert len(finals) == 15
+    for slot, body in ((r[0], r[6]) for r in town.records(FINAL)):
+        assert body == finals[slot]  # the same bytes every time
+    counted = [finals.get(slot, body) for slot, body in zeros.items()]
+    part = town.inside.learner.now.batches[0].rounds[0].parts[0]
+    collector = town.inside.collector
+    collector._answered = False  # by the clock: the first will not answer
+    assert collector.close_due()
+    (view,) = mixers().loads(loads(collector.waiting()[0].share)["parts"][0])
+    np.testing.assert_array_equal(view.numbers, part.numbers(counted).sum(axis=0))
+
+
+def test_a_killed_client_sends_the_same_bytes_again(tmp_path: Path) -> None:
+    """A client that dies between send and acknowledgement draws its noise anew."""
+    town = Town(POLICY, tmp_path)
+    first = town.session(tmp_path / "outbox.db")
+    decision = first.act(contexts())
+    town.fault = lambda request: "unanswered" if request.method == "POST" else ""
+    assert first.report(decision, 1.0).pending
+    del first  # killed: nothing was closed
+    town.fault = lambda request: ""
+    again = town.session(tmp_path / "outbox.db")
+    assert again.flush() == 0
+    one, two = (record[6] for record in town.records(FINAL))
+    assert one == two
+    assert not again.report(decision, 1.0).kept  # over
+
+
+def test_a_session_goes_on_where_the_last_one_died(tmp_path: Path) -> None:
+    """After a crash between act and reward the decision is lost, or its slot is opened twice."""
+    town = Town(POLICY, tmp_path)
+    town.session().act(contexts())
+    session = town.session(tmp_path / "outbox.db")
+    town.fault = lambda request: "unanswered" if request.method == "POST" else ""
+    decision = session.act(contexts())  # nobody knows whether the slot is open
+    assert decision.taking_part
+    town.fault = lambda request: ""
+    later = town.session(tmp_path / "outbox.db")
+    assert later.report(decision.id, 0.0).kept
+    zeros = [record for record in town.records(ZERO) if record[0] in {r[0] for r in town.records(FINAL)}]
+    assert len(zeros) == 2
+    assert zeros[0] == zeros[1]
+
+
+def test_offline_reports_are_kept_and_sent_later(tmp_path: Path) -> None:
+    """What happened offline is lost."""
+    town = Town(POLICY, tmp_path)
+    session = town.session(tmp_path / "outbox.db")
+    decision = session.act(contexts())
+    town.fault = lambda request: "lost"
+    offline = session.act(contexts())  # on the snapshot that it has
+    assert offline.publication == 0
+    assert offline.reason == "participations"
+    assert session.report(decision, 1.0).pending
+    assert session.pending == 1
+    town.fault = lambda request: ""
+    assert session.flush() == 0
+    assert len(town.records(FINAL)) == 1
+
+
+def test_a_late_reward_is_told_that_its_batch_is_closed(tmp_path: Path) -> None:
+    """A reward that comes after the batch was released is counted, or an error."""
+    town = Town(POLICY, tmp_path)
+    late = town.session()
+    decision = late.act(contexts())
+    for _ in range(15):
+        other = town.session()
+        other.report(other.act(contexts()), 1.0)
+    town.inside.collector._answered = False  # by the clock, without waiting for everybody
+    town.inside.pump()
+    assert town.inside.learner.published.number == 1
+    outcome = late.report(decision, 1.0)
+    assert (outcome.kept, outcome.pending, outcome.reason) == (False, False, "closed")
+    assert late.pending == 0
+
+
+def test_who_comes_to_a_full_batch_opens_a_slot_of_the_next(tmp_path: Path) -> None:
+    """A refused slot is lost, or the refusal is not shown to the registrar."""
+    town = Town(POLICY, tmp_path)
+    for _ in range(16):
+        town.session().act(contexts())
+    session = town.session()
+    decision = session.act(contexts())
+    assert decision.taking_part
+    (epoch, _), (after, refused) = town.tickets[-2:]
+    assert (epoch, after) == (0, 1)
+    assert [each[0] for each in refused] == [0]
+    (kept,) = session.outbox.waiting(town.task.id, "")
+    assert kept.state == OPEN
+    assert kept.content["batch"]["epoch"] == 1
+
+
+def test_a_task_that_is_over_still_recommends(tmp_path: Path) -> None:
+    """When nothing more is released a device gets no arm, or opens a slot."""
+    town = Town(bd.LinTS(dim=3, horizon=20, batch=16, privacy=SHUFFLE), tmp_path)
+    for _ in range(16):
+        session = town.session()
+        session.report(session.act(contexts()), 1.0)
+    town.inside.pump()
+    sent = len(town.bodies)
+    decision = town.session().act(contexts())
+    assert (decision.taking_part, decision.reason) == (False, "finished")
+    assert len(town.bodies) == sent
+
+
+def resigned(town: Town, **changes: Any) -> tuple[bytes, str]:
+    """The publication in force with other parts, signed by the analyzer."""
+    content = loads(town.inside.learner.published.document)
+    document = dumps({**content, **changes})
+    return document, sign(town.secrets["analyzer"].sign, document)
+
+
+def test_an_analyzer_that_announces_less_noise_or_fewer_people_gets_nothing(tmp_path: Path) -> None:
+    """A plan that is not the task's is reported for."""
+    town = Town(POLICY, tmp_path)
+    content = loads(town.inside.learner.published.document)
+    batch = content["batches"][0]
+    quiet = batch["rounds"][0]["parts"][0]
+    others = {
+        "fewer people": {**batch, "slots": batch["slots"] - 1},
+        "twice": {**batch, "rounds": batch["rounds"] * 2},
+        "two parts": {**batch, "rounds": [{"parts": batch["rounds"][0]["parts"] * 2}]},
+        "another mixer": {**batch, "rounds": [{"parts": [{**quiet, "mixer": quiet["mixer"].replace("1", "2")}]}]},
+        "rows": {**batch, "rounds": [{"parts": [{**quiet, "form": "row", "dtype": "<f8", "mixer": None}]}]},
+        "assigned": {**batch, "arms": [0], "plays": [16]},
+    }
+    for name, told in others.items():
+        town.replayed = resigned(town, batches=[told])
+        with pytest.raises(BandannaError, match="another plan"):
+            town.session().act(contexts())
+        assert not town.bodies, name
+
+
+def test_older_and_unsigned_publications_are_refused(tmp_path: Path) -> None:
+    """A client goes back to a snapshot that was before one it has seen, or believes one that nobody has signed."""
+    town = Town(POLICY, tmp_path)
+    first = town.inside.learner.published
+    for _ in range(16):
+        session = town.session()
+        session.report(session.act(contexts()), 1.0)
+    town.inside.pump()
+    seen = town.session(tmp_path / "outbox.db", user="a")
+    seen.act(contexts())
+    seen.close()
+    again = town.session(tmp_path / "outbox.db", user="b")  # the pin is in the outbox
+    town.replayed = (first.document, first.signature)
+    with pytest.raises(BandannaError, match="gone back"):
+        again.act(contexts())
+    town.replayed = (town.inside.learner.published.document, first.signature)
+    with pytest.raises(BandannaError, match="not signed"):
+        town.session().act(contexts())
+    town.replayed = resigned(town, snapshot="{}", number=1)
+    with pytest.raises(BandannaError, match="tells different people apart"):
+        again.act(contexts())
+
+
+def test_zero_and_final_reports_have_coins_of_their_own(tmp_path: Path) -> None:
+    """The difference of a slot's two reports is the statistic itself: with 9 coordinates and hundreds of coins equal
+    counts everywhere have a probability below 1e-9.
+    """
+    town = Town(bd.LinTS(dim=3, horizon=64, batch=16, privacy=SHUFFLE), tmp_path)
+    session = town.session()
+    session.report(session.act(np.zeros((2, 3))), 0.0)  # whose statistic is that of the zero report
+    (zero,), (final,) = town.records(ZERO), town.records(FINAL)
+    assert zero[6] != final[6]
+
+
+def test_bad_input_is_answered_by_name_and_nothing_is_lost(tmp_path: Path) -> None:
+    """A wrong argument ends a decision, or is not named."""
+    town = Town(POLICY, tmp_path)
+    session = town.session()
+    with pytest.raises(InvalidStatistic, match="contexts"):
+        session.act(np.ones((2, 5)))
+    with pytest.raises(InvalidArgument, match="contexts"):
+        session.act()
+    decision = session.act(contexts())
+    for reward in (float("nan"), "much", None):
+        with pytest.raises(InvalidArgument, match="reward"):
+            session.report(decision, reward)  # type: ignore[arg-type]
+    with pytest.raises(InvalidArgument, match="decision"):
+        session.report("nobody's", 1.0)
+    assert session.report(decision, True).kept
+    with pytest.raises(InvalidArgument, match="tickets"):
+        Session(town.task.document, tickets=None, outbox=":memory:")  # type: ignore[arg-type]
+    with pytest.raises(BandannaError, match="cannot be read"):
+        Session(tmp_path / "nowhere", tickets=town.ticket, outbox=":memory:")
+    for name, value in {"patience": "ten", "http": 3, "outbox": 5}.items():
+        given = {"tickets": town.ticket, "outbox": ":memory:", name: value}
+        with pytest.raises(InvalidArgument, match=name):
+            Session(town.task.document, **given)
+    with pytest.raises(InvalidArgument) as told:
+        Session(town.task.document, tickets="the secret token", outbox=":memory:")  # type: ignore[arg-type]
+    assert "secret" not in str(told.value)
+    with pytest.raises(InvalidArgument, match="/task"):
+        Session("http://analyzer.test", tickets=town.ticket, outbox=":memory:")
+    closed = town.session()
+    closed.close()
+    with pytest.raises(BandannaError, match="closed"):
+        closed.act(contexts())
+    assert "token" not in repr(Registrar(user="me", token="secret"))
+
+
+def test_names_of_arms_and_features_of_users(tmp_path: Path) -> None:
+    """A task with named arms answers with numbers."""
+    policy = POLICIES["LinTS, a model for every arm"]
+    town = Town(policy, tmp_path, arms=["aspirin", "tea", "rest"])
+    decision = town.session().act([0.1, 0.2])
+    assert decision.arm == ("aspirin", "tea", "rest")[decision.action]
+    with pytest.raises(InvalidStatistic, match="user's features"):
+        town.session().act([0.1, 0.2, 0.3])
+
+
+def test_the_async_session_is_the_same(tmp_path: Path) -> None:
+    """Awaited sessions do something else."""
+    town = Town(POLICY, tmp_path)
+
+    async def tickets(epoch: int, refused: Any) -> Any:
+        return town.ticket(epoch, refused)
+
+    async def play() -> tuple[bool, int]:
+        client = httpx.AsyncClient(transport=httpx.MockTransport(town._handle))
+        async with AsyncSession(town.task.document, tickets=tickets, outbox=":memory:", http=client) as session:
+            decision = await session.act(contexts())
+            outcome = await session.report(decision, 1.0)
+            left = await session.flush()
+        await client.aclose()
+        return outcome.kept, left
+
+    assert asyncio.run(play()) == (True, 0)
+    assert len(town.records(FINAL)) == 1
+
+
+@pytest.mark.parametrize(("name", "light"), [("SDP-SE", True), ("AdaC-UCB", True), ("GOPE", True), ("GLM-SDP", False)])
+def test_other_algorithms_are_played_too(name: str, light: bool, tmp_path: Path) -> None:
+    """Assigned arms, or a task that needs the whole library, cannot be played; or later rounds are not answered."""
+    policy, _, arms, _ = case(name)
+    town = Town(policy, tmp_path, arms=arms)
+    assert (town.task.content["device"] is not None) == light
+    batch = town.inside.learner.now.batches[0]
+    dim = int(getattr(policy, "dim", 0))
+    sessions = [town.session() for _ in range(batch.slots)]
+    fixed = town.task.arms is not None
+    decisions = [each.act(None if fixed else RNG.uniform(-0.3, 0.3, (3, dim))) for each in sessions]
+    plays = dict(zip(batch.arms, batch.plays, strict=True))
+    assert not plays or Counter(each.action for each in decisions) == plays
+    for session, decision in zip(sessions, decisions, strict=True):
+        assert session.report(decision, 0.5).kept
+    for _ in range(1, len(batch.rounds)):
+        for session in sessions:
+            session.flush()
+    town.inside.pump()
+    assert town.inside.learner.running[0] > 0
+
+
+def test_of_two_processes_with_one_outbox_one_draws(tmp_path: Path, monkeypatch: Any) -> None:
+    """Two processes that report one decision at the same moment send two draws of noise about one reward."""
+    town = Town(POLICY, tmp_path)
+    first, second = (town.session(tmp_path / "outbox.db") for _ in range(2))
+    decision = first.act(contexts())
+    honest, others = LightGuide.final, list[Any]()
+
+    def meanwhile(*arguments: Any) -> bytes:
+        if not others:
+            others.append(None)
+            others.append(second.report(decision, 1.0))
+        return honest(*arguments)
+
+    monkeypatch.setattr(LightGuide, "final", meanwhile)
+    outcome = first.report(decision, 1.0)
+    assert others[1].kept
+    assert not outcome.pending
+    assert len({record[6] for record in town.records(FINAL)}) == 1
+
+
+def test_a_report_between_looking_and_keeping_is_not_drawn_again(tmp_path: Path, monkeypatch: Any) -> None:
+    """Somebody who was slower overwrites a drawn report with an open slot, and draws another."""
+    town = Town(POLICY, tmp_path)
+    first, second = (town.session(tmp_path / "outbox.db") for _ in range(2))
+    decision, real, done = first.act(contexts()), first.outbox.find, list[int]()
+
+    def find(*arguments: Any) -> Any:
+        found = real(*arguments)
+        if not done:
+            done.append(1)
+            town.fault = lambda request: "unanswered" if request.method == "POST" else ""
+            assert second.report(decision, 1.0).pending
+            town.fault = lambda request: ""
+        return found
+
+    monkeypatch.setattr(first.outbox, "find", find)
+    assert first.report(decision, 1.0).kept
+    assert len({record[6] for record in town.records(FINAL)}) == 1
+
+
+def test_two_flushes_at_once_draw_one_report(tmp_path: Path, monkeypatch: Any) -> None:
+    """Who hears later that a slot is open draws a second final report for it."""
+    town = Town(POLICY, tmp_path)
+    town.session().act(contexts())
+    first, second = (town.session(tmp_path / "outbox.db") for _ in range(2))
+    town.fault = lambda request: "unanswered" if request.method == "POST" else ""
+    decision = first.act(contexts())
+    assert first.report(decision, 1.0).pending
+    town.fault = lambda request: ""
+    real, done = first._asked, list[int]()
+
+    def asked(wanted: Any) -> Any:
+        answer = real(wanted)
+        if wanted.method == "POST" and not done:
+            done.append(1)
+            assert second.flush() == 0
+        return answer
+
+    monkeypatch.setattr(first, "_asked", asked)
+    assert first.flush() == 0
+    assert len({record[6] for record in town.records(FINAL)}) == 1
+
+
+def test_what_is_over_is_not_on_the_disk(tmp_path: Path) -> None:
+    """Features or a reward can be read from the outbox's files after the report was kept."""
+    town = Town(POLICY, tmp_path)
+    path = tmp_path / "one.db"
+    session = town.session(path)
+    marked = np.array([[0.123456789, 0.1, 1.0], [0.123456789, 0.1, 1.0]])
+    decision = session.act(marked)
+    files = list(tmp_path.glob("one.db*"))
+    assert any(b"0.123456789" in file.read_bytes() for file in files)
+    assert session.report(decision, 1.0).kept
+    assert not any(b"0.123456789" in file.read_bytes() for file in tmp_path.glob("one.db*"))
+
+
+KILLED = """
+import sys, os, signal
+import httpx
+from bandanna.client import Session, Ticket
+
+def answer(request):
+    if request.method == "GET":
+        return httpx.Response(200, content=open(sys.argv[2], "rb").read(), headers={"signature": sys.argv[3]})
+    with open(sys.argv[4], "ab") as sent:
+        sent.write(request.content.hex().encode() + b"\\n")
+    if request.content[4 + 38] == 1 and sys.argv[6] == "die":  # a final report: dead before its answer
+        os.kill(os.getpid(), signal.SIGKILL)
+    return httpx.Response(201, json={"places": [0]})
+
+http = httpx.Client(transport=httpx.MockTransport(answer))
+ticket = lambda epoch, refused: Ticket(slot=b"s" * 16, mac=b"m" * 16, epoch=epoch)
+session = Session(sys.argv[1], tickets=ticket, outbox=sys.argv[5], http=http)
+if sys.argv[6] == "die":
+    session.report(session.act([[0.1, 0.2, 1.0], [0.3, 0.1, 1.0]]), 1.0)
+print(session.flush())
+"""
+
+
+def test_a_process_that_was_killed_sends_the_same_bytes_again(tmp_path: Path) -> None:
+    """After a real SIGKILL between send and acknowledgement noise is drawn anew, or the report is lost."""
+    town = Town(POLICY, tmp_path)
+    published = town.inside.learner.published
+    (tmp_path / "task.json").write_bytes(town.task.document)
+    (tmp_path / "published").write_bytes(published.document)
+    places = [tmp_path / each for each in ("task.json", "published")]
+    arguments = [*map(str, places), published.signature, str(tmp_path / "sent"), str(tmp_path / "outbox.db")]
+    runs = [
+        subprocess.run([sys.executable, "-c", KILLED, *arguments, how], capture_output=True, text=True)
+        for how in ("die", "go on")
+    ]
+    assert runs[0].returncode == -signal.SIGKILL
+    assert (runs[1].returncode, runs[1].stdout.strip()) == (0, "0")
+    _, first, again = (tmp_path / "sent").read_text().split()
+    assert first == again
+
+
+def test_who_was_refused_by_full_batches_comes_into_a_later_one(tmp_path: Path) -> None:
+    """A ticket that was never used is lost with the decision it was for: its owner is locked out for good."""
+    town = Town(POLICY, tmp_path)
+    for _ in range(32):
+        assert town.session().act(contexts()).taking_part
+    late = town.session(tmp_path / "outbox.db")
+    first = late.act(contexts())
+    assert (first.taking_part, first.reason) == (False, "full")
+    town.inside.collector._answered = False  # by the clock
+    town.inside.pump()
+    town.inside.pump()
+    again = late.act(contexts())
+    assert again.taking_part
+    assert [epoch for epoch, *_ in town.tickets[-1][1]] == [0, 1]
+
+
+def test_who_comes_while_all_batches_are_full_is_chosen_for_anew_by_the_next_release(tmp_path: Path) -> None:
+    """Somebody who comes while a release is under way takes no part, or plays an arm of a snapshot that is too old."""
+    town = Town(POLICY, tmp_path)
+    for _ in range(32):
+        assert town.session().act(contexts()).taking_part
+
+    def released(request: httpx.Request) -> str:
+        town.inside.collector._answered = False  # by the clock: the full batches close while somebody waits
+        return ""
+
+    late = town.session()
+    town.fault = lambda request: released(request) if town.tickets[-1][0] == 1 and town.tickets[-1][1] else ""
+    decision = late.act(contexts())
+    assert decision.taking_part
+    assert decision.publication == town.inside.learner.published.number > 0
+    (kept,) = late.outbox.waiting(town.task.id, "")
+    assert (kept.content["batch"]["epoch"], kept.content["number"]) == (2, decision.publication)
+    assert late.report(decision, 1.0).kept
+
+
+def test_an_error_leaves_no_decision_behind(tmp_path: Path) -> None:
+    """Features of a decision for which no ticket could be had stay in the outbox."""
+    town = Town(POLICY, tmp_path)
+
+    def refuses(epoch: int, refused: Any) -> Any:
+        raise BandannaError("the host's login has expired")
+
+    session = town.session(tickets=refuses)
+    with pytest.raises(BandannaError, match="login"):
+        session.act(contexts())
+    assert session.outbox.waiting(town.task.id, "") == []
+    with pytest.raises(InvalidArgument, match="token"):
+        Registrar(user="me", token="")
+
+
+def test_open_decisions_are_found_after_a_crash(tmp_path: Path) -> None:
+    """Without the id of a decision its reward cannot be given any more."""
+    town = Town(POLICY, tmp_path)
+    decision = town.session(tmp_path / "outbox.db").act({"tea": [0.1, 0.2, 1.0], "rest": [0.2, 0.2, 1.0]})
+    later = town.session(tmp_path / "outbox.db")
+    (found,) = later.decisions
+    assert found == decision
+    assert later.pending == 0
+    assert later.report(found, 1.0).kept
+    assert later.decisions == []
+
+
+LOCAL = bd.LinTS(dim=3, horizon=64, batch=16, privacy=bd.local(epsilon=2.0, delta=1e-4, participations=2))
+
+
+def test_nobody_has_more_reports_under_way_than_participations(tmp_path: Path) -> None:
+    """While answers are lost, or within one batch, a person's decisions share a slot, and each sends a final report."""
+    town = Town(POLICY, tmp_path)
+    session = town.session(user="a")
+    session.act(contexts())
+    other = town.session(user="b")
+    town.fault = lambda request: "unanswered" if request.method == "POST" else ""
+    decisions = [other.act(contexts()) for _ in range(5)]
+    assert [each.reason for each in decisions] == ["", *["participations"] * 4]
+    folder = tmp_path / "again"
+    folder.mkdir()
+    again = Town(LOCAL, folder)
+    slots: dict[int, Any] = {}
+
+    def same(epoch: int, refused: Any) -> Any:  # as a registrar does: one ticket for one epoch
+        return slots.setdefault(epoch, again.ticket(epoch, refused))
+
+    person = again.session(tickets=same)
+    taken = [person.act(contexts()) for _ in range(3)]
+    for decision in taken:
+        if decision.taking_part:
+            person.report(decision, 1.0)
+    finals = again.records(FINAL)
+    assert len({record[0] for record in finals}) == len({record[6] for record in finals}) <= 2
+
+
+def test_only_the_collector_sees_who_answers(tmp_path: Path) -> None:
+    """A report asks analyzer or helper for something, which somebody who never answers does not."""
+    town = Town(POLICY, tmp_path)
+    session = town.session()
+    decision = session.act(contexts())
+    asked = list[str]()
+    town.fault = lambda request: asked.append(request.method) or ""  # type: ignore[func-returns-value]
+    assert session.report(decision, 1.0).kept
+    assert asked == ["POST"]
+
+
+def test_what_nobody_signed_or_somebody_else_did_is_refused(tmp_path: Path) -> None:
+    """A publication of another task or another past is believed, or a helper's key that the helper has not signed."""
+    town = Town(POLICY, tmp_path)
+    town.replayed = resigned(town, task="another")
+    with pytest.raises(BandannaError, match="another task"):
+        town.session().act(contexts())
+    town.replayed = None
+    session = town.session(tmp_path / "outbox.db", user="a")
+    session.act(contexts())
+    town.replayed = resigned(town, number=1, previous="nobody's")
+    with pytest.raises(BandannaError, match="does not follow"):
+        town.session(tmp_path / "outbox.db", user="b").act(contexts())
+    folder = tmp_path / "two"
+    folder.mkdir()
+    split = Town(POLICY, folder, mixers=2)
+    keys = dumps({"keys": [{"id": 0, "state": "active", "public": split.task.key("seal helper")}]})
+    answer = split._answer
+
+    def helped(request: httpx.Request) -> httpx.Response:
+        if not str(request.url).endswith("/keys"):
+            return answer(request)
+        return httpx.Response(200, content=keys, headers={"signature": sign(split.secrets["analyzer"].sign, keys)})
+
+    split._answer = helped  # type: ignore[method-assign]
+    with pytest.raises(BandannaError, match="helper has not signed"):
+        split.session().act(contexts())
+    assert not split.bodies
+
+
+def test_a_ticket_of_another_epoch_is_not_used(tmp_path: Path) -> None:
+    """A host that hands on a ticket of another batch has it used."""
+    town = Town(POLICY, tmp_path)
+    decision = town.session(tickets=lambda epoch, refused: town.ticket(epoch + 1, refused)).act(contexts())
+    assert (decision.taking_part, decision.reason) == (False, "ticket")
+    assert not town.bodies

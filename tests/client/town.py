@@ -1,0 +1,78 @@
+"""A deployment in one process behind an httpx transport: sessions talk to real parties, requests can be lost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import httpx
+
+from bandanna.client import Outbox, Session, Ticket
+from bandanna.policies.base import Policy
+from bandanna.tasks.document import Secrets, Task
+from bandanna.wire.record import Fields, split
+
+from ..roles.inside import Inside, a_task
+
+URLS = {role: f"http://{role}.test" for role in ("analyzer", "shuffler", "helper", "registrar")}
+Fault = Callable[[httpx.Request], str]  # "", "lost" (it never arrives), "unanswered" (it does, the answer does not)
+
+
+class Town:
+    """Analyzer and collector of a task; `fault` decides what happens to a request."""
+
+    def __init__(self, policy: Policy[Any], folder: Path, **parts: Any) -> None:
+        self.task: Task
+        self.secrets: dict[str, Secrets]
+        self.task, self.secrets = a_task(policy, seed=None, urls=URLS, **parts)
+        self.inside = Inside(self.task, self.secrets, folder)
+        self.fault: Fault = lambda request: ""
+        self.bodies: list[bytes] = []  # of every upload that arrived
+        self.tickets: list[tuple[int, Any]] = []
+        self.replayed: tuple[bytes, str] | None = None  # what a hostile analyzer serves
+        self.client = httpx.Client(transport=httpx.MockTransport(self._handle))
+
+    def ticket(self, epoch: int, refused: Any) -> Ticket:
+        """As a host that knows everybody hands them on."""
+        self.tickets.append((epoch, refused))
+        return self.inside.tickets(["somebody"], epoch)[0]
+
+    def session(self, outbox: Outbox | str | Path = ":memory:", **parts: Any) -> Session:
+        """Of one more user."""
+        given = {"tickets": self.ticket, "patience": 2.0, **parts}
+        return Session(self.task.document, outbox=outbox, http=self.client, **given)
+
+    def _handle(self, request: httpx.Request) -> httpx.Response:
+        fault = self.fault(request)
+        if fault == "lost":
+            raise httpx.ConnectError("lost", request=request)
+        answer = self._answer(request)
+        if fault == "unanswered":
+            raise httpx.ReadError("unanswered", request=request)
+        return answer
+
+    def _answer(self, request: httpx.Request) -> httpx.Response:
+        parts = urlsplit(str(request.url))
+        base = f"/tasks/{self.task.id}"
+        if parts.path == f"{base}/snapshot":
+            self.inside.pump()
+            published = self.inside.learner.published
+            document, signature = self.replayed or (published.document, published.signature)
+            if request.headers.get("if-none-match") == f'"{published.chain}"' and self.replayed is None:
+                return httpx.Response(304)
+            assert not parse_qs(parts.query)
+            return httpx.Response(200, content=document, headers={"signature": signature})
+        if parts.path == f"{base}/reports":
+            self.bodies.append(request.content)
+            (verdicts,) = self.inside.collector.accept([request.content])
+            from bandanna.roles.collector.verdict import answer
+
+            status, content = answer(verdicts)
+            return httpx.Response(status, content=content)
+        return httpx.Response(404)
+
+    def records(self, version: int) -> list[Fields]:
+        """All that arrived, repeats included."""
+        return [record for body in self.bodies for record in split(body, 1000) if record[4] == version]

@@ -1,0 +1,140 @@
+"""Cases for the browser client with what Python makes of them: acting, devices and tells, with recorded entropy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from bandanna.agent.kinds import encoding_of
+from bandanna.core.arrays import Floats
+from bandanna.core.domain import Ball, Domain
+from bandanna.core.intercept import InterceptReport
+from bandanna.core.per_arm import PerArmReport
+from bandanna.core.regression import Regression
+from bandanna.core.report import LinearReport
+from bandanna.core.shapes import Bits
+from bandanna.device import Answer, Copies, Counts, Device, Levels, Plain, Rounded, Sign
+from bandanna.device.base import plain
+from bandanna.device.choosing import Chooser, Optimist, Thompson
+from bandanna.device.telling import Public, Regressed, Rewarded, Tell, Weighted
+from bandanna.policies.linear.lints import Posterior
+from bandanna.policies.linear.linucb import Snapshot
+
+from .recorded import RecordedCoins, RecordedNoise, Words
+
+ARMS, DIM = 4, 3
+REPORTS: tuple[Regression, ...] = (
+    LinearReport(features=DIM),
+    LinearReport(features=8, reward_bound=0.5),
+    InterceptReport(features=DIM + 1),
+    PerArmReport(features=DIM, n_arms=ARMS),
+)
+HALF = Ball(dim=DIM + 1, bound=0.5)
+DOMAINS: tuple[Domain, ...] = (*REPORTS, HALF, Bits())
+CHOOSERS: tuple[Chooser, ...] = (
+    *(Thompson(domain=domain) for domain in REPORTS),
+    Optimist(domain=LinearReport(features=DIM)),
+    Optimist(domain=LinearReport(features=8), ties="first"),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """What another program is given, and what it must answer."""
+
+    given: dict[str, Any]
+    expected: dict[str, Any]
+
+
+def devices_of(domain: Domain) -> Iterator[Device]:
+    """All that a light client has for statistics of a domain."""
+    yield Counts(domain=domain, scale=7.3, trials=601)
+    yield Counts(domain=domain, scale=100.0, trials=40, probability=0.3)
+    yield Rounded(domain=domain, scale=12.0)
+    yield Plain(domain=domain)
+    levels = Counts(domain=domain, scale=3.0, trials=90), Counts(domain=domain, scale=5.0, trials=17)
+    yield Levels(domain=domain, levels=levels)
+    if isinstance(domain, Ball):
+        yield Sign(domain=domain, lie=0.27)
+    if isinstance(domain, Bits):
+        yield Copies(copies=3, trials=25)
+        yield Answer(lie=0.3)
+
+
+def acting(chooser: Chooser, words: Words, rng: np.random.Generator, kind: str, number: int) -> Case:
+    """A decision; kind: "plain", "ties", "explore" or "any arm"."""
+    snapshot, contexts = _snapshot(chooser, rng, kind), _contexts(chooser.domain, rng, kind)
+    action = int(chooser.act(snapshot, contexts[None], RecordedCoins(words)).actions[0])
+    given = {"what": "act", "choose": plain(chooser), "snapshot": encoding_of().dumps(snapshot),
+             "contexts": contexts.tolist(), "words": words.taken()}  # fmt: skip
+    features = chooser.seen(contexts[None])[0, action].tolist()
+    return Case(given=given, expected={"action": action, "features": features})
+
+
+def protecting(device: Device, words: Words, rng: np.random.Generator, number: int) -> Case:
+    """A message about a point of the domain, every tenth about nothing."""
+    zero = number % 10 == 0
+    drawn = rng.normal(size=(1, device.domain.dim)) * rng.choice([0.1, 1.0, 10.0])
+    statistic = device.domain.nothing if zero else device.domain.admit(drawn)
+    message = device.message(statistic, RecordedNoise(words))[0]
+    values = None if zero else statistic.values[0].tolist()
+    given = {"what": "encode", "device": device.parameters, "values": values, "words": words.taken()}
+    return Case(given=given, expected={"message": [str(each) for each in message.tolist()]})
+
+
+def tells() -> Iterator[tuple[Tell, Device, int]]:
+    """What is told of how many features, and by which device."""
+    for domain in REPORTS:
+        for device in (Counts(domain=domain, scale=9.0, trials=333), Rounded(domain=domain, scale=50.0)):
+            yield Regressed(centre=0.5 if domain.reward_bound == 0.5 else 0.0), device, domain.features
+    yield Rewarded(low=0.0, high=1.0), Copies(copies=2, trials=30), DIM
+    yield Rewarded(low=-1.0, high=2.0), Answer(lie=0.2), DIM
+    for seen in (LinearReport(features=DIM + 1), InterceptReport(features=DIM + 1)):
+        weights = tuple(0.9 - 0.1 * k for k in range(DIM + 1))
+        yield Weighted(seen=seen, weights=weights, bits=True), Sign(domain=HALF, lie=0.3), DIM + 1
+        yield Weighted(seen=seen, weights=weights, bits=False), Counts(domain=HALF, scale=20.0, trials=64), DIM + 1
+        yield Public(seen=seen, scale=0.5), Plain(domain=LinearReport(features=DIM + 1)), DIM + 1
+
+
+def telling(tell: Tell, device: Device, dim: int, words: Words, rng: np.random.Generator, number: int) -> Case:
+    """A report of what happened."""
+    features = rng.normal(size=dim) * rng.choice([0.2, 0.5, 3.0])
+    if isinstance(getattr(tell, "seen", device.domain), InterceptReport):
+        features[-1] = rng.choice([1.0, 0.3])
+    arm, reward = int(rng.integers(ARMS)), float(rng.choice([0.0, 1.0, rng.random(), 1.7, -0.2]))
+    coins, source = RecordedCoins(words), RecordedNoise(words)
+    statistic = tell.statistic(device.domain, features[None], np.array([reward]), np.array([arm]), coins)
+    message = device.message(statistic, source)[0]
+    given = {"what": "tell", "tell": plain(tell), "device": device.parameters, "features": features.tolist(),
+             "action": arm, "reward": reward, "words": words.taken()}  # fmt: skip
+    expected = {"values": statistic.values[0].tolist(), "message": [str(each) for each in message.tolist()]}
+    return Case(given=given, expected=expected)
+
+
+def _snapshot(chooser: Chooser, rng: np.random.Generator, kind: str) -> Any:
+    domain = chooser.domain
+    explore = {"explore": 0.4, "any arm": 1.0}.get(kind, 0.0)
+    own = isinstance(domain, PerArmReport)
+    d = domain.features + own
+    lead: tuple[int, ...] = (ARMS,) if own else ()
+    theta, root = rng.normal(size=(*lead, d)), rng.normal(size=(*lead, d, d))
+    if kind == "ties":
+        theta, root = np.zeros_like(theta), np.zeros_like(root)
+    if isinstance(chooser, Optimist):
+        return Snapshot(theta=theta, inverse=root @ root.T + np.eye(d), radius=float(rng.random()), explore=explore)
+    return Posterior(theta=theta, root=root, explore=explore)
+
+
+def _contexts(domain: Regression, rng: np.random.Generator, kind: str) -> Floats:
+    size = rng.choice([0.1, 0.5, 5.0])
+    contexts = rng.normal(size=(ARMS, domain.features)) * size
+    if kind == "ties":
+        contexts[rng.integers(ARMS) :] = contexts[0] * rng.choice([1.0, 1 + 1e-12])
+    if isinstance(domain, PerArmReport):
+        contexts[:] = contexts[0]  # of the user
+    if isinstance(domain, InterceptReport):
+        contexts[:, -1] = rng.choice([1.0, 0.25])
+    return contexts

@@ -1,0 +1,249 @@
+"""With recorded entropy the browser client computes what Python does: actions, messages, documents, sealed seeds."""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+
+from bandanna.device.base import plain
+from bandanna.device.inversion import bounds
+from bandanna.wire import canonical, leaflets
+from bandanna.wire.keys import Opener, mask, sealing_key
+from bandanna.wire.plan import Batch
+
+from . import cases
+from .recorded import Words
+from .running import answers
+
+pytestmark = pytest.mark.browser
+
+ACTING = {"plain": 400, "ties": 150, "explore": 250, "any arm": 50}  # of each chooser
+PROTECTING = 110  # of each device
+TELLING = 150  # of each tell
+ROUNDING = 1e-15  # of statistics that had to be clipped: sums of squares are added in another order
+
+
+def test_actions_are_equal() -> None:
+    """With the same words a browser chooses another arm than Python, or needs more words or fewer."""
+    words, rng = Words(1), np.random.default_rng(1)
+    made = [
+        cases.acting(chooser, words, rng, kind, number)
+        for chooser in cases.CHOOSERS
+        for kind, count in ACTING.items()
+        for number in range(count)
+    ]
+    found = answers([case.given for case in made])
+    assert [each["action"] for each in found] == [case.expected["action"] for case in made]
+    assert not any(each["left"] for each in found)
+    for each, case in zip(found, made, strict=True):
+        np.testing.assert_allclose(each["features"], case.expected["features"], rtol=ROUNDING)
+    assert len(made) == 5_100
+
+
+def test_messages_are_equal() -> None:
+    """With the same words a browser's device makes another message of the same statistic than Python's."""
+    words, rng = Words(2), np.random.default_rng(2)
+    made = [
+        cases.protecting(device, words, rng, number)
+        for domain in cases.DOMAINS
+        for device in cases.devices_of(domain)
+        for number in range(PROTECTING)
+    ]
+    found = answers([case.given for case in made])
+    assert [each["message"] for each in found] == [case.expected["message"] for case in made]
+    assert not any(each["left"] for each in found)
+    assert len(made) == 3_630
+
+
+def test_reports_are_equal() -> None:
+    """Of the same features, arm and reward a browser makes another statistic than Python, or other counts of it."""
+    words, rng = Words(3), np.random.default_rng(3)
+    made = [
+        cases.telling(tell, device, dim, words, rng, number)
+        for tell, device, dim in cases.tells()
+        for number in range(TELLING)
+    ]
+    found = answers([case.given for case in made])
+    assert not any(each["left"] for each in found)
+    for each, case in zip(found, made, strict=True):
+        np.testing.assert_allclose(each["values"], case.expected["values"], rtol=ROUNDING, atol=ROUNDING)
+        if case.given["device"]["kind"] not in ("Plain", "Sign"):
+            assert each["message"] == case.expected["message"]
+        else:  # steps as fine as a float's last digits
+            ours, theirs = (
+                np.array([float(one) for one in some]) for some in (each["message"], case.expected["message"])
+            )
+            np.testing.assert_allclose(ours, theirs, rtol=ROUNDING, atol=2.0**14)
+    assert len(made) == 2_400
+
+
+def test_rows_for_a_trusted_server() -> None:
+    """A row is not features, reward, arm, group and 1."""
+    given = {"what": "tell", "tell": {"kind": "Row"}, "device": None, "features": [0.1, 0.2], "action": 3,
+             "reward": 0.7, "words": ""}  # fmt: skip
+    (found,) = answers([given])
+    assert found["values"] == [0.1, 0.2, 0.7, 3, 0, 1]
+
+
+def test_bounds_of_domains_are_equal() -> None:
+    """A browser has other bounds of a coordinate than Python, and so another lattice."""
+    found = answers([{"what": "domain", "domain": plain(domain)} for domain in cases.DOMAINS])
+    for each, domain in zip(found, cases.DOMAINS, strict=True):
+        assert each == {"lower": domain.lower.tolist(), "upper": domain.upper.tolist(), "dim": domain.dim}
+
+
+@pytest.mark.parametrize(("trials", "chance"), [(1, 0.5), (2, 0.25), (601, 0.5), (100_000, 0.3), (7, 1e-9)])
+def test_tables_of_binomials_are_equal(trials: int, chance: float) -> None:
+    """A browser's integer bounds of a binomial's distribution function are not Python's, for one word or for two."""
+    from fractions import Fraction
+
+    found = answers([{"what": "bounds", "trials": trials, "chance": chance, "bits": bits} for bits in (63, 127)])
+    for each, bits in zip(found, (63, 127), strict=True):
+        first, low, up = bounds(trials, Fraction(chance), bits)
+        assert each == {"first": first, "low": [*map(str, low)], "up": [*map(str, up)]}
+
+
+def test_large_and_undecided_binomials() -> None:
+    """Where one word does not decide, or trials are drawn in parts, a browser's count is not Python's."""
+    from fractions import Fraction
+
+    from bandanna.device.inversion import PART, binomials
+
+    _, low, up = bounds(50, Fraction(0.5), 63)
+    words = [up[20] - 1 << 1, 12345, 2**63 + 7, 3, low[10] << 1, 2**64 - 1, 0, 5]
+    device = {"kind": "Counts", "domain": {"kind": "Ball", "dim": 2, "bound": 1.0}, "scale": 1.0, "probability": 0.5}
+    given, expected = [], []
+    for trials in (50, PART + 50, 3 * PART):
+        left = iter(words + words)
+
+        def draw(wanted: tuple[int, ...], left: Any = left) -> Any:
+            return np.array([next(left) for _ in range(int(np.prod(wanted)))], dtype=np.uint64).reshape(wanted)
+
+        drawn = binomials(trials, Fraction(0.5), 2, draw)
+        rest = 16 - len([*left])
+        used = np.array([*(words + words)[:rest], 2**64 - 1, 2**64 - 1], dtype="<u8")  # no coin rounds up
+        expected.append([str(int(each) + 1) for each in drawn])  # of 0 on a lattice from -1
+        given.append({"what": "encode", "device": device | {"trials": trials}, "values": [0.0, 0.0],
+                      "words": base64.b64encode(used.tobytes()).decode()})  # fmt: skip
+    found = answers(given)
+    assert [each["message"] for each in found] == expected
+    assert not any(each["left"] for each in found)
+
+
+def _batch(**parts: Any) -> dict[str, Any]:
+    part = {"form": "plain", "dtype": "<u4", "length": 1, "stream": None, "mixer": "{}"}
+    arms = parts.get("arms", [0, 2])
+    rounds = [{"parts": [{**part, "arm": arm} for arm in arms] or [{**part, "arm": None}]}]
+    return {"epoch": 0, "episode": 0, "slots": 6, "rounds": rounds, "arms": arms, "plays": [3] * len(arms),
+            "in_turn": True, "clients": False, **parts}  # fmt: skip
+
+
+def test_plans_are_judged_alike() -> None:
+    """A browser reports into a batch that Python refuses, or refuses one that Python takes."""
+    good, free = _batch(), _batch(arms=[])
+    parts = good["rounds"][0]["parts"]
+    told = [
+        good, free, _batch(in_turn=False), {**good, "slots": 7}, {**good, "plays": [1, 5]}, {**good, "plays": [6]},
+        {**good, "slots": 5, "plays": [3, 2]}, {**good, "clients": True}, {**free, "clients": True},
+        {**good, "rounds": [{"parts": [parts[0], {**parts[1], "arm": 0}]}]}, {**good, "arms": [], "plays": []},
+        {**good, "rounds": good["rounds"] * 2}, {**good, "rounds": [{"parts": parts[:1]}]}, {**good, "arms": [2, 0]},
+        {**good, "rounds": [{"parts": [parts[0], {**parts[1], "length": 2}]}]}, {**free, "slots": 2},
+        {**good, "slots": 8, "plays": [4, 4]}, {**good, "rounds": free["rounds"]}, {**free, "arms": [0, 2]},
+    ]  # fmt: skip
+    for kind in ("ByPlace", "Thompson"):
+        plans = [{"rounds": leaflets.rounds_digest(good), "users": 3, "devices": [[None]]}]
+        device = {"choose": {"kind": kind}, "plans": plans}
+        found = answers([{"what": "plan", "device": device, "batch": batch} for batch in told])
+        for each, batch in zip(found, told, strict=True):
+            plan = leaflets.rounds_digest(batch) == plans[0]["rounds"] and leaflets.least_users(batch) >= 3
+            fine = plan and bool(batch["arms"]) == (kind == "ByPlace")
+            assert each == {"users": 3} if fine else each["reason"] == "plan"
+
+
+def test_places_have_the_same_arms() -> None:
+    """At some place a browser plays another arm than Python says."""
+    told = [
+        _batch(arms=[4, 1, 7][: len(plays)], plays=plays, slots=sum(plays), in_turn=in_turn)
+        for plays in ([2, 2, 2], [1, 3, 2], [5], [3, 1])
+        for in_turn in (True, False)
+    ]
+    found = answers([{"what": "arms", "batch": batch} for batch in told])
+    for each, batch in zip(found, told, strict=True):
+        assert each["arms"] == Batch.from_dict(batch).arms_at(np.arange(batch["slots"])).tolist()
+
+
+def test_canonical_documents_are_equal() -> None:
+    """A document has other bytes, or another name, in a browser than in Python."""
+    values: list[Any] = [
+        None, True, -3, 2**53 - 1, "", "a\"b\\c/\n\t\x00\x1f\x7f", "é€𝒳\u2028", [], {}, [1, [2, {"b": 1, "a": [None]}]],
+        {"b": 1, "B": 2, "aa": 3, "a": "x", "_": 4, "10": 5, "9": 6},
+    ]  # fmt: skip
+    found = answers([{"what": "canonical", "value": value} for value in values])
+    for each, value in zip(found, values, strict=True):
+        written = canonical.dumps(value)
+        assert each == {"text": written.decode(), "digest": canonical.digest(written)}
+
+
+def test_values_are_read() -> None:
+    """A value that Python has written is read as another one."""
+    from bandanna.agent.kinds import encoding_of
+
+    encoding = encoding_of()
+    array = np.array([[1.5, -2.0], [0.1, 3e300]])
+    text = encoding.dumps((("a", 1), array, np.array([5, -7]), {"k": 2.5}, True, None, [1, 2]))
+    (found, special, kind, *bad) = answers(
+        [{"what": "decoded", "text": each} for each in (
+            text, encoding.dumps([float("inf"), float("-inf"), 0.5]), encoding.dumps(cases.REPORTS[0]), "[1", '{"x":1}',
+            '{"array":"<f8","shape":[2],"data":"AAAA"}', '{"array":"<c8","shape":[0],"data":""}',
+        )]
+    )  # fmt: skip
+    expected = [["a", 1], {"shape": [2, 2], "data": array.ravel().tolist()}, {"shape": [2], "data": ["5", "-7"]},
+                [["k", 2.5]], True, None, [1, 2]]  # fmt: skip
+    assert found["value"] == json.loads(json.dumps(expected))
+    assert special["value"] == [None, None, 0.5]  # which JSON cannot show
+    assert kind["value"]["kind"] == "LinearReport"
+    assert kind["value"]["features"] == cases.DIM
+    assert [each["reason"] for each in bad] == ["document"] * 4
+
+
+def test_python_opens_every_sealed_seed() -> None:
+    """A seed that a browser has sealed does not open, or opens for something else."""
+    rng = np.random.default_rng(4)
+    secret, public = sealing_key()
+    opener, given = Opener(secret), []
+    for _ in range(500):
+        content, info = rng.bytes(16), rng.bytes(int(rng.integers(0, 120)))
+        given.append([content, info])
+    key = base64.b64encode(canonical.unpacked(public)).decode()
+    packed = [[base64.b64encode(each).decode() for each in pair] for pair in given]
+    found = answers([{"what": "seal", "key": key, "content": content, "info": info} for content, info in packed])
+    for (content, info), each in zip(given, found, strict=True):
+        assert opener.open(base64.b64decode(each["sealed"]), info) == content
+
+
+def test_shares_and_masks_add_up() -> None:
+    """Share and mask of a seed are not the counts, modulo 2^64; or the share's bytes are not those of its numbers."""
+    rng = np.random.default_rng(5)
+    given = []
+    for length in [*range(1, 40)] * 5:
+        counts = rng.integers(0, 2**40, length)
+        given.append((counts, rng.bytes(16)))
+    cases_ = [{"what": "share", "message": [*map(str, counts.tolist())], "seed": base64.b64encode(seed).decode()}
+              for counts, seed in given]  # fmt: skip
+    for (counts, seed), each in zip(given, answers(cases_), strict=True):
+        share = np.array([int(one) for one in each["share"]], dtype=np.int64)
+        assert (share + mask(seed, len(counts)) == counts).all()
+        assert base64.b64decode(each["bytes"]) == share.astype("<u8").tobytes()
+
+
+@pytest.mark.parametrize("kind", ["Noisy", "Direction", "Something"])
+def test_devices_that_browsers_cannot_run_are_refused(kind: str) -> None:
+    """A device without an exact sampler in browsers is not refused by a sentence that says what to do."""
+    device = {"kind": kind, "domain": {"kind": "Ball", "dim": 2, "bound": 1.0}, "std": 1.0, "grid": 0.1}
+    (found,) = answers([{"what": "encode", "device": device, "values": [0.0, 0.0], "words": ""}])
+    assert found["reason"] == "device"
+    assert "Python" in found["error"]

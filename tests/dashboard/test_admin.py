@@ -1,0 +1,245 @@
+"""The administrator's token: what it opens, how it travels, and that nobody has anything of it without it."""
+
+from __future__ import annotations
+
+from http.cookies import SimpleCookie
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bandanna.dashboard.admin import COOKIE, Admin
+from bandanna.dashboard.asking import Web
+from bandanna.dashboard.places import VARIABLE, admin_of, board_of
+from bandanna.errors import BandannaError, InvalidArgument
+from bandanna.tasks import creation
+
+from .test_pages import Read
+from .town import ROLES, TOKEN, Seen, Town, run
+
+
+@pytest.fixture(scope="module")
+def town(tmp_path_factory: pytest.TempPathFactory) -> Town:
+    """With one release."""
+    made = Town(tmp_path_factory.mktemp("town"))
+    made.play(40)
+    return made
+
+
+def flags(header: str) -> Any:
+    """Of a cookie."""
+    (cookie,) = SimpleCookie(header).values()
+    return cookie
+
+
+async def entered(seen: Seen, token: str = TOKEN, host: str = "127.0.0.1:8710", **headers: str) -> Any:
+    """The answer to the form."""
+    return await seen.client.post("/login", data={"token": token}, headers={"host": host, **headers})
+
+
+def test_only_with_the_token_is_there_more_than_what_is_public(town: Town) -> None:
+    """Refusals, counts of answers or statuses of roles are shown to everybody, or not to the administrator."""
+
+    async def work() -> None:
+        seen = await Seen(town, token=TOKEN, given=True).look()
+        root = f"/tasks/{town.task.id}"
+        for path in ("/", root, f"{root}.json", f"{root}/releases", f"{root}/releases/1"):
+            text = await seen.page(path)
+            assert "requests_total" not in text
+            assert "refusals_total" not in text
+            assert "secret" not in text
+            assert '"admin"' not in text
+        answer = await entered(seen)
+        assert (answer.status_code, answer.headers["location"]) == (303, "/")
+        page = Read(await seen.page(root)).text
+        assert "For administrators" in page
+        assert "received_bytes_total" in page
+        assert '"secret":"of the shuffler"' in page
+        bearer = {"authorization": f"Bearer {TOKEN}"}
+        seen.client.cookies.clear()
+        told = await seen.twin(f"{root}.json", headers=bearer)
+        assert {each["role"] for each in told["admin"]["statuses"]} == {"registrar", "analyzer", "shuffler"}
+        assert "admin" not in await seen.twin(f"{root}.json")
+        assert "admin" not in await seen.twin(f"{root}.json", headers={"authorization": f"Bearer {TOKEN}x"})
+
+    run(work)
+
+
+def test_a_cookie_is_never_without_its_flags(town: Town) -> None:
+    """A cookie can be read by scripts, is sent with requests from elsewhere, or travels without encryption."""
+
+    async def work() -> None:
+        seen = await Seen(town, token=TOKEN).look()
+        for path in ("/", "/login", f"/tasks/{town.task.id}", "/tasks/none", "/assets/style.css"):
+            assert "set-cookie" not in (await seen.client.get(path)).headers
+        assert "set-cookie" not in (await entered(seen, token="not the token at all")).headers
+        for host, https, secure in (
+            ("127.0.0.1:8710", False, False),
+            ("localhost:8710", False, False),
+            ("[::1]:8710", False, False),
+            ("board.example", False, True),
+            ("127.0.0.1.evil.example", False, True),
+            ("127.0.0.1:8710", True, True),
+        ):
+            seen.client.base_url = f"http{'s' * https}://127.0.0.1:8710"
+            answer = await entered(seen, host=host)
+            given = flags(answer.headers["set-cookie"])
+            assert given["httponly"]
+            assert given["samesite"] == "Strict"
+            assert given["path"] == "/"
+            assert bool(given["secure"]) is secure, host
+            assert TOKEN not in answer.headers["set-cookie"]
+            left = await seen.client.post("/logout", headers={"host": host})
+            assert flags(left.headers["set-cookie"])["httponly"]
+
+    run(work)
+
+
+def test_sessions_end(town: Town) -> None:
+    """Who has logged out, or has been away for long, is still an administrator; or a session can be guessed."""
+    now = [0.0]
+    admin = Admin(TOKEN, clock=lambda: now[0])
+    own = {"host": "127.0.0.1"}
+    name = flags(admin.open(own, https=False)).value
+    shown = {"cookie": f"other=1; {COOKIE}={name}"}
+    assert len(name) >= 43
+    assert admin.admits(shown)
+    for wrong in ("", "; ;", f"{COOKIE}=", f"{COOKIE}={name}x", f"{COOKIE}={TOKEN}", f"{COOKIE}=\xff", "a" * 10_000):
+        assert not admin.admits({"cookie": wrong})
+    now[0] = 13 * 3600.0
+    assert not admin.admits(shown)
+    another = {"cookie": f"{COOKIE}={flags(admin.open(own, https=False)).value}"}
+    assert admin.admits(another)
+    admin.close({**own, **another}, https=False)
+    assert not admin.admits(another)
+    first = {"cookie": f"{COOKIE}={flags(admin.open(own, https=False)).value}"}
+    for _ in range(64):
+        admin.open(own, https=False)
+    assert not admin.admits(first)
+    assert len(admin._sessions) == 64
+
+
+def test_forms_of_other_sites_are_refused(town: Town) -> None:
+    """Another site can log somebody in or out."""
+
+    async def work() -> None:
+        seen = await Seen(town, token=TOKEN).look()
+        for headers in (
+            {"sec-fetch-site": "cross-site"},
+            {"sec-fetch-site": "same-site"},
+            {"origin": "https://evil.example"},
+            {"origin": "null"},
+            {"origin": "http://127.0.0.1:8710.evil.example"},
+        ):
+            assert (await entered(seen, **headers)).status_code == 403
+            assert (await seen.client.post("/logout", headers=headers)).status_code == 403
+        for good in (
+            {"sec-fetch-site": "same-origin", "origin": "http://127.0.0.1:8710"},
+            {"sec-fetch-site": "same-origin", "origin": "null"},  # of a browser that sends no referrer
+            {"origin": "http://127.0.0.1:8710"},
+        ):
+            assert (await entered(seen, **good)).status_code == 303
+
+    run(work)
+
+
+def test_a_wrong_token_is_told_so_and_nothing_else(town: Town) -> None:
+    """A wrong token, or a form that is none, is let in, or takes the dashboard down."""
+
+    async def work() -> None:
+        seen = await Seen(town, token=TOKEN).look()
+        for body in (
+            b"",
+            b"token=",
+            b"token=%ff%fe",
+            b"\xff",
+            b"token=a&" * 100,
+            b"x" * 10_000,
+            f"token={TOKEN}x".encode(),
+        ):
+            answer = await seen.client.post("/login", content=body)
+            assert answer.status_code == 401
+            assert "That is not the token." in answer.text
+        assert (await seen.client.post("/login", content=b"x" * 20_000)).status_code == 413
+        none = await Seen(town).look()
+        assert (await entered(none)).status_code == 404
+        assert "Log in" not in await none.page("/")
+        for path in ("/status", "/admin/x"):
+            assert (await none.client.get(path)).status_code == 403
+            assert (await seen.client.get(path)).status_code == 401
+
+    run(work)
+
+
+def test_tokens_of_roles_go_only_where_our_own_document_says(town: Town) -> None:
+    """A hostile analyzer gets tokens of roles by serving a document with addresses of its own."""
+
+    async def work() -> None:
+        town.net.headers.clear()
+        await Seen(town, token=TOKEN).look()  # the document came from the analyzer
+        assert not [each for each in town.net.headers if "authorization" in each]
+        town.net.asked.clear()
+        town.net.headers.clear()
+        await Seen(town, token=TOKEN, given=True).look()  # it was read from a folder of ours
+        sent = {
+            (port, path, headers["authorization"])
+            for (port, path), headers in zip(town.net.asked, town.net.headers, strict=True)
+            if "authorization" in headers
+        }
+        roles = ("registrar", "analyzer", "shuffler")
+        assert sent == {(ROLES[role], "/status", f"Bearer {town.secrets[role].token}") for role in roles}
+        town.net.asked.clear()
+        await Seen(town, given=True).look()  # nobody administers
+        assert not [path for _, path in town.net.asked if path in ("/status", "/metrics")]
+
+    run(work)
+
+
+def test_where_the_token_comes_from(tmp_path: Path) -> None:
+    """A token from a file or the environment is not taken, or a short one is; or its words are in an error."""
+    file = tmp_path / "token"
+    file.write_text(f"{TOKEN}\n")
+    assert admin_of(file, {}) is not None
+    found = admin_of(None, {VARIABLE: TOKEN})
+    assert found is not None
+    assert found.agrees(TOKEN)
+    assert admin_of(None, {}) is None
+    assert admin_of(None, {VARIABLE: ""}) is None
+    for short in ("hunter2", "a b c d e f g h i j k", "", "x" * 15, "ä" * 20):
+        file.write_text(short)
+        with pytest.raises(InvalidArgument) as caught:
+            admin_of(file, {})
+        assert "hunter2" not in str(caught.value)
+    with pytest.raises(BandannaError):
+        admin_of(tmp_path / "none", {})
+
+
+def test_places_are_told_apart(town: Town, tmp_path: Path) -> None:
+    """An address, a task's folder or a folder of results is taken for another; or what is nothing is not refused."""
+    folder = tmp_path / "task"
+    creation.write(folder, town.task, list(town.secrets.values()))
+    (folder / "shuffler.secret.json").unlink()
+    (folder / "analyzer.secret.json").write_text("{}")
+
+    async def work() -> None:
+        web = Web()
+        board = board_of(
+            ["http://127.0.0.1:1/", str(folder), str(folder / "task.json"), str(tmp_path)], web, Admin(TOKEN)
+        )
+        assert [each.known.place for each in board.watches] == [
+            "http://127.0.0.1:1",
+            str(folder),
+            str(folder / "task.json"),
+        ]
+        assert board.watches[1].known.url == town.task.url("analyzer")
+        assert board.watches[1]._tokens == {"registrar": town.secrets["registrar"].token}
+        assert board_of([str(folder)], web, None).watches[0]._tokens == {}
+        assert len(board.folders) == 1
+        with pytest.raises(InvalidArgument, match="an analyzer's address"):
+            board_of([str(tmp_path / "nothing")], web, None)
+        (tmp_path / "text").write_text("no task")
+        with pytest.raises(BandannaError, match="is not a task"):
+            board_of([str(tmp_path / "text")], web, None)
+        await web.close()
+
+    run(work)

@@ -1,0 +1,46 @@
+"""docs/dashboard.md and docs/cli.md say what the dashboard has."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from typer.main import get_command
+
+from bandanna.cli import app
+from bandanna.dashboard.admin import LEAST
+from bandanna.dashboard.app import _LISTENERS, Routes
+from bandanna.dashboard.board import Board
+from bandanna.dashboard.documents.releases import PAGE
+from bandanna.dashboard.places import VARIABLE
+from bandanna.dashboard.series import MOST
+
+DOCS = Path(__file__).parents[2] / "docs"
+TEXT = (DOCS / "dashboard.md").read_text()
+
+
+def test_every_route_is_on_the_page() -> None:
+    """A route is not documented, or one is that nobody serves."""
+    made = {f"{method} {path}" for method, path, _ in Routes(Board([], []), None).routes}
+    named = set(re.findall(r"`((?:GET|POST) /[^`]*)`", TEXT.partition("## Routes")[2]))
+    assert named == made | {"GET /healthz", "GET /metrics", "GET /status"}
+
+
+def test_every_option_is_in_the_list_of_commands() -> None:
+    """An option of the command is not documented, or one is that it does not have."""
+    section = (DOCS / "cli.md").read_text().partition("## dashboard\n")[2].partition("\n## ")[0]
+    command = get_command(app).commands["dashboard"]  # type: ignore[attr-defined]
+    options = {name for each in command.params for name in each.opts if name.startswith("--") and name != "--help"}
+    assert set(re.findall(r"`(--[a-z-]+)`", section)) == options
+
+
+def test_the_numbers_of_the_page_are_the_programs() -> None:
+    """A bound on the page is another one than the program has."""
+    for words in (
+        f"at least {LEAST} characters",
+        f"pages of {PAGE}",
+        f"at most {MOST + 1} publications",
+        f"at most {_LISTENERS} readers",
+        f"`{VARIABLE}`",
+    ):
+        assert words in TEXT

@@ -1,0 +1,214 @@
+"""Titles, arms, features, publications, roles and files of somebody hostile: shown as texts everywhere."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from bandanna.agent.kinds import encoding_of
+from bandanna.dashboard.asking import Silent
+from bandanna.dashboard.markup import Element, escaped, h, page
+from bandanna.tasks.document import Task
+from bandanna.wire.canonical import dumps, loads
+from bandanna.wire.keys import sign
+
+from .payloads import PAYLOADS, harmless
+from .test_pages import Read
+from .town import TOKEN, Seen, Town, run
+
+
+@pytest.mark.parametrize("text", PAYLOADS, ids=range(len(PAYLOADS)))
+def test_a_text_stays_a_text(text: str) -> None:
+    """A text becomes markup, as content or in an attribute; or what a reader sees is not the text."""
+    content = page(h.html(h.body(h.p(text, title=text, class_="a"), h.svg(h.title(text), h.text(text, x=1)))))
+    read = Read(content.decode())
+    assert [tag for tag, _ in read.tags] == ["html", "body", "p", "svg", "title", "text"]
+    assert all(set(attributes) <= {"title", "class", "x"} for _, attributes in read.tags)
+    assert harmless(content.decode())
+    plain = [each for each in text if each.isprintable()]
+    assert all(each in read.all("p")[0]["title"] for each in plain)  # type: ignore[operator]
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: h.script("alert(1)"),
+        lambda: h.style("p {}"),
+        lambda: h.iframe(),
+        lambda: h.p("a", style="color: red"),
+        lambda: h.p("a", onclick="alert(1)"),
+        lambda: h.a("a", href="javascript:alert(1)"),
+        lambda: h.a("a", href="//elsewhere.example/"),
+        lambda: h.a("a", href="https://elsewhere.example/"),
+        lambda: h.a("a", href='/tasks/x" onclick="'),
+        lambda: h.img(src="data:image/svg+xml,x"),
+        lambda: h.form(action="https://elsewhere.example/"),
+        lambda: Element("p onclick=alert(1)", (), {}),
+        lambda: h.p("a", **{"a b": "c"}),
+    ],
+)
+def test_what_a_browser_would_obey_cannot_be_written(make: Any) -> None:
+    """A script, a style, a handler or an address elsewhere can be made part of a page by mistake."""
+    with pytest.raises(ValueError, match=r"."):
+        make()
+
+
+def test_nothing_is_left_of_characters_that_turn_or_hide_what_is_around_them() -> None:
+    """Control characters, or those that change the direction of a text, reach a page."""
+    assert escaped("a\u202eb\u2066c\x00d\x9be\ud800") == "a\ufffdb\ufffdc\ufffdd\ufffde\ufffd"
+    assert escaped("å, 中, 😀, \n\t") == "å, 中, 😀, \n\t"
+
+
+async def every(seen: Seen, task: str) -> list[tuple[str, str]]:
+    """Texts of all pages and twins of a task, as an administrator sees them."""
+    root = f"/tasks/{task}"
+    pages = ["/", root, f"{root}/releases", f"{root}/releases/0", f"{root}/releases/1", "/login", "/tasks/none"]
+    twins = ["/index.json", f"{root}.json", f"{root}/releases.json", f"{root}/releases/1.json"]
+    found = []
+    for path in [*pages, *twins]:
+        answer = await seen.client.get(path, headers={"authorization": f"Bearer {TOKEN}"})
+        assert answer.status_code in (200, 404, 502), (path, answer.text)
+        found.append((path, answer.text))
+    return found
+
+
+def check(found: list[tuple[str, str]]) -> None:
+    """No page and no twin is more than text; pages are well formed."""
+    for path, text in found:
+        assert harmless(text), path
+        if text.startswith("<!doctype"):
+            Read(text)
+        else:
+            json.loads(text)
+
+
+def renamed(town: Town, **changes: Any) -> Task:
+    """The task with other texts in its document, as somebody hostile would serve it: its id is another one."""
+    return Task.made({**town.task.content, **changes})
+
+
+@pytest.fixture(scope="module")
+def town(tmp_path_factory: pytest.TempPathFactory) -> Town:
+    """With one release."""
+    made = Town(tmp_path_factory.mktemp("town"))
+    made.play(40)
+    return made
+
+
+@pytest.mark.parametrize("text", PAYLOADS, ids=range(len(PAYLOADS)))
+def test_titles_and_algorithms_are_escaped(text: str, town: Town) -> None:
+    """A title, the name of an algorithm, a promise or a forecast becomes markup on some page."""
+    task = renamed(town, title=text, algorithm=text, promise=text)
+    content = loads(town.learner.published.document) | {"task": task.id}
+    document = dumps(content)
+    answers = {
+        "/task": (task.document, ""),
+        f"/tasks/{task.id}/snapshot": (document, sign(town.secrets["analyzer"].sign, document)),
+    }
+    check(run(lambda: visited(town, task, answers)))
+
+
+async def visited(town: Town, task: Task, answers: dict[str, tuple[bytes, str]]) -> list[tuple[str, str]]:
+    """All pages of a task whose analyzer answers so, and whatever else it is asked the same."""
+    seen = Seen(town, token=TOKEN)
+    seen.web._client = httpx.AsyncClient(transport=Lying(answers))
+    try:
+        await seen.watches[0].step()
+    except Exception as error:
+        seen.watches[0].warn(str(error))
+    await seen.watches[0].glance()
+    return await every(seen, task.id)
+
+
+class Lying(httpx.AsyncBaseTransport):
+    """Answers by path; what is not there is answered by the last of them."""
+
+    def __init__(self, answers: dict[str, tuple[bytes, str]]) -> None:
+        self.answers = answers
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        """One question."""
+        content, signature = self.answers.get(request.url.path, next(reversed(self.answers.values())))
+        return httpx.Response(200, content=content, headers={"signature": signature})
+
+
+@pytest.mark.parametrize("text", PAYLOADS, ids=range(len(PAYLOADS)))
+def test_names_of_arms_and_features_are_escaped(text: str, tmp_path: Path) -> None:
+    """The name of an arm or of a feature becomes markup in a chart, a table or a twin."""
+    town = shared(tmp_path)
+    assert town.task.arms is not None
+    arms = encoding_of().dumps(((f"{text}1", f"{text}2"), town.task.arms.features, True))
+    schema = {"names": [text, f"{text} too"], "ranges": {}}
+    task = renamed(town, arms=arms, schema=schema, urls={**town.task.content["urls"], "registrar": text})
+    content = loads(town.learner.published.document) | {"task": task.id}
+    document = dumps(content)
+    answers = {
+        "/task": (task.document, ""),
+        f"/tasks/{task.id}/snapshot": (document, sign(town.secrets["analyzer"].sign, document)),
+    }
+    found = run(lambda: visited(town, task, answers))
+    check(found)
+    assert escaped(f"{text}2: {text} too") in dict(found)[f"/tasks/{task.id}"]  # it was there to be escaped
+
+
+_SHARED: dict[str, Town] = {}
+
+
+def shared(folder: Path) -> Town:
+    """One task with named arms and features for all payloads."""
+    if "town" not in _SHARED:
+        policy = {"n_arms": 2, "features": 2, "horizon": 100, "epsilon": 5.0, "delta": 1e-3, "batch": 40}
+        schema = {"age": [0, 110], "weight": [30, 160]}
+        _SHARED["town"] = Town(folder, policy=policy, arms={"names": ["a", "b"]}, schema=schema)
+        _SHARED["town"].play(40)
+    return _SHARED["town"]
+
+
+_ODD = [*PAYLOADS[:4], PAYLOADS[-3], 7, None, [], {"a": "<script>alert(1)</script>"}, 1e308, -1]
+
+
+@pytest.mark.parametrize("text", _ODD, ids=range(len(_ODD)))
+@pytest.mark.parametrize("field", ["status", "epoch", "round", "spent", "state", "snapshot", "batches", "answers"])
+def test_a_hostile_analyzer_can_sign_anything(field: str, text: Any, town: Town) -> None:
+    """A field of a signed publication becomes markup, or takes a page down."""
+    task = town.task
+    document = dumps(loads(town.learner.published.document) | {field: text})
+    signed = document, sign(town.secrets["analyzer"].sign, document)
+    line = {"number": 1, "epoch": 0, "round": 0, "outcome": text, "chain": text, "status": text, "spent": text}
+    batch = {"epoch": text, "round": 0, "slots": text, "of": 3, "open": text, "closes_at": text}
+    metrics = f'refusals_total{{reason="{text}"}} 3\nrefusals_total{{reason="<b>"}} 1\n'
+    ledger = dumps({"ledger": {"spent": text, "entries": text, "prices": [{"event": text, "entries": 3}, text]}})
+    root = f"/tasks/{task.id}"
+    answers = {
+        "/task": (task.document, ""),
+        f"{root}/history": (dumps({"lines": [line] * 3}), ""),
+        f"{root}/ledger/summary": (ledger, ""),
+        f"{root}/open": (dumps(batch), ""),
+        "/healthz": (dumps({"ok": text}), ""),
+        "/metrics": (metrics.encode("utf-8", "replace"), ""),
+        "/status": (dumps({"said": text}), ""),
+        f"{root}/snapshot": signed,
+    }  # fmt: skip
+    check(run(lambda: visited(town, task, answers)))
+
+
+def test_a_task_that_is_none_is_said_to_be_none(town: Town) -> None:
+    """Something that is no task takes the dashboard down, or its words become markup."""
+    for text in (b"{}", b"[]", b"<script>alert(1)</script>", b"\xff", dumps({"title": "<script>alert(1)</script>"})):
+
+        async def work(text: bytes = text) -> None:
+            seen = Seen(town)
+            seen.web._client = httpx.AsyncClient(transport=Lying({"/task": (text, "")}))
+            with pytest.raises(Silent, match="no task that this program can read") as caught:
+                await seen.watches[0].step()
+            seen.watches[0].tell(trouble=f"{caught.value} <script>alert(1)</script>")
+            answer = await seen.client.get("/")
+            assert answer.status_code == 200
+            assert "no task that this program can read" in answer.text
+            assert harmless(answer.text)
+
+        run(work)

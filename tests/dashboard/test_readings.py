@@ -1,0 +1,279 @@
+"""What is read from publications: right where there is no noise, and off by as much as it says where there is."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import bandanna as bd
+from bandanna.agent.kinds import encoding_of
+from bandanna.core.coins import NumberedCoins
+from bandanna.core.streams import Streams
+from bandanna.dashboard.readings import Reading, Said, reader_of
+from bandanna.dashboard.readings.base import Band, difference
+from bandanna.loop import Desk, close
+from bandanna.mechanisms.sources import FastNoise
+from bandanna.policies.base import Played
+from bandanna.policies.registry import ALGORITHMS
+from bandanna.tasks.document import Task
+from bandanna.wire.canonical import loads
+
+from ..roles.inside import a_task
+from ..roles.simulated import RUNS as CATALOGUE
+from ..roles.simulated import case
+from .town import Town
+
+TEA = {"green": [0.9, 0.1, 1.0], "black": [0.1, 0.9, 1.0], "mint": [0.5, 0.2, 1.0]}
+ROWS = np.array(list(TEA.values()))
+
+
+def said(task: Task, state: Any, number: int, **more: Any) -> Said:
+    """A publication of a state."""
+    encoding = encoding_of()
+    content = {
+        "number": number,
+        "epoch": number,
+        "state": encoding.dumps(state),
+        "snapshot": encoding.dumps(task.policy.publish(state)),
+        "batches": [],
+    }
+    return Said(content={**content, **more})
+
+
+def played(policy: Any, *, seed: int, batches: int = 1, arms: int = 3) -> tuple[Any, float, np.ndarray[Any, Any]]:
+    """A state after some batches, the sum of their rewards, and how often arms were played."""
+    return stages(policy, seed=seed, batches=batches, arms=arms)[-1]
+
+
+def stages(policy: Any, *, seed: int, batches: int, arms: int = 3) -> list[tuple[Any, float, np.ndarray[Any, Any]]]:
+    """The same after each batch."""
+    found = []
+    rng = np.random.default_rng(seed)
+    source, desk = FastNoise(rng), Desk()
+    state, total, counts = policy.init(), 0.0, np.zeros(arms)
+    for _ in range(batches):
+        episode = policy.episode(state)
+        chosen = rng.integers(0, arms, episode.users)
+        rewards = (rng.random(episode.users) < 0.3 + 0.2 * chosen).astype(float)
+        own = policy.n_arms if getattr(policy, "n_arms", None) else None
+        features = rng.uniform(-0.5, 0.5, (episode.users, policy.dim)) if own else ROWS[chosen]
+        rows = Played(rewards=rewards, features=features, arms=chosen)
+
+        def answer(ask: Any, rows: Played = rows) -> Any:
+            nonlocal desk
+            statistic = policy.report(ask, rows, NumberedCoins(0, 0))
+            desk, estimate = desk.release(ask, statistic, source, path="messages")
+            return estimate
+
+        state = close(policy.learn(state, episode), answer)
+        total += float(rewards.sum())
+        counts = counts + np.bincount(chosen, minlength=arms)
+        found.append((state, total, counts))
+    return found
+
+
+EXACT = {
+    "intercept": bd.LinTS(dim=3, horizon=400, batch=100, intercept=True),
+    "a constant in the span of arms": bd.LinTS(dim=3, horizon=400, batch=100),
+    "LinUCB": bd.LinUCB(dim=3, horizon=400, batch=100),
+    "LinUCB, centred": bd.LinUCB(dim=3, horizon=400, batch=100, reward_centre=0.5),
+    "rewards alone": bd.LinTSRewards(dim=3, horizon=400, batch=100, privacy=bd.none()),
+    "rewards alone, intercept": bd.LinTSRewards(dim=3, horizon=400, batch=100, intercept=True, privacy=bd.none()),
+}
+
+
+@pytest.mark.parametrize("name", EXACT)
+def test_without_noise_sums_are_exact(name: str) -> None:
+    """The sum of rewards, or how often an arm was played, is not what it was; or regret is not what follows."""
+    task, _ = a_task(EXACT[name], arms=TEA)
+    arms = task.arms
+    assert arms is not None
+    policy = task.policy
+    if isinstance(policy, bd.LinTSRewards):
+        state_of = bd.LinTSRewards.init
+        object.__setattr__(policy, "init", lambda *_: state_of(policy, arms.features))
+    state, total, counts = played(policy, seed=1, batches=3)
+    reading = reader_of(task).read(said(task, state, 3), None)
+    assert reading.users == 300
+    assert reading.reward is not None
+    assert reading.reward.value == pytest.approx(total, rel=1e-9)
+    assert reading.reward.half == pytest.approx(0.0, abs=1e-9)
+    if reading.plays:
+        assert [each.name for each in reading.plays] == list(TEA)
+        assert [each.band.value for each in reading.plays] == pytest.approx(counts.tolist(), abs=1e-6)
+    rows = policy.seen(ROWS[None])[0] if isinstance(policy, bd.LinTSRewards) else policy.domain.seen(ROWS)
+    means = (rows @ policy.theta(state.snapshot)).tolist()
+    centre = getattr(task.policy, "reward_centre", 0.0)
+    assert reading.regret is not None
+    assert reading.regret.value == pytest.approx(300 * (max(means) + centre) - total, rel=1e-6)
+    assert (reading.regret.half or 0) >= 2 * 0.5 * math.sqrt(300)
+
+
+def test_arms_with_parameters_of_their_own_are_read_one_by_one() -> None:
+    """Counts or the sum of rewards of a task with a block for each arm are wrong, or their names are."""
+    task, _ = a_task(bd.LinTS(n_arms=3, features=2, horizon=400, batch=100), arms=["a", "b", "c"])
+    state, total, counts = played(task.policy, seed=2, batches=2)
+    reading = reader_of(task).read(said(task, state, 2), None)
+    assert reading.reward is not None
+    assert reading.reward.value == pytest.approx(total)
+    assert [each.band.value for each in reading.plays] == pytest.approx(counts.tolist())
+    assert [each.name for each in reading.theta[:4]] == ["a: feature 1", "a: feature 2", "a: constant", "b: feature 1"]
+    assert reading.regret is None
+
+
+SIZES: dict[str, Any] = {"dim": 3, "horizon": 400, "batch": 100}
+NOISY = {
+    "shuffle": bd.LinTS(**SIZES, intercept=True, privacy=bd.shuffle(epsilon=2.0, delta=1e-4)),
+    "central stream": bd.LinTS(**SIZES, intercept=True, privacy=bd.central(epsilon=2.0, delta=1e-4)),
+    "LinUCB, local": bd.LinUCB(**SIZES, privacy=bd.local(epsilon=4.0, delta=1e-4)),
+}
+RUNS = 150
+
+
+@pytest.mark.parametrize("name", NOISY)
+def test_noise_is_as_large_as_the_band_says(name: str) -> None:
+    """Rewards, plays or a batch's own sum are farther off than two standard deviations more often than they may be.
+
+    Each is inside with probability 0.954 or more if it is nearly Gaussian; fewer than 128 of 150 inside have
+    probability below 2e-6.
+    """
+    task, _ = a_task(NOISY[name], arms=TEA)
+    reader = reader_of(task)
+    inside = {"reward": 0, "own": 0, "plays": 0}
+    wide = []
+    for seed in range(RUNS):
+        (first, early, _), (state, total, counts) = stages(task.policy, seed=seed, batches=2)
+        before, reading = (reader.read(said(task, each, 1), None) for each in (first, state))
+        assert reading.reward is not None
+        assert before.reward is not None
+        assert reading.reward.half is not None
+        wide.append(abs(reading.reward.value - total) / reading.reward.half)
+        inside["reward"] += wide[-1] <= 1
+        inside["plays"] += abs(reading.plays[0].band.value - counts[0]) <= (reading.plays[0].band.half or 0)
+        own = difference(reading.reward, before.reward, independent=reader.independent)
+        inside["own"] += abs(own.value - (total - early)) <= (own.half or 0)
+    assert min(inside.values()) >= 128, inside
+    assert 0.3 < 2 * np.sqrt(np.mean(np.square(wide))) < 1.25  # and they are not needlessly wide
+
+
+def test_what_reports_do_not_hold_is_not_invented() -> None:
+    """A sum of rewards is shown for contexts without a constant, or regret where the best arm is everybody's own."""
+    task, _ = a_task(bd.LinTS(dim=3, horizon=400, batch=100))
+    reader = reader_of(task)
+    reading = reader.read(said(task, task.policy.init(), 0), None)
+    assert (reading.reward, reading.regret, reading.plays) == (None, None, ())
+    assert "does not follow" in reader.notes.reward
+    assert "nobody but the device sees" in reader.notes.regret
+    intercept, _ = a_task(bd.LinTS(dim=3, horizon=400, batch=100, intercept=True))
+    reading = reader_of(intercept).read(said(intercept, intercept.policy.init(), 0), None)
+    assert reading.reward == Band(value=0.0, half=0.0)
+    assert reading.regret is None
+
+
+def test_uncertainty_of_theta_is_the_posteriors_and_the_confidence_sets() -> None:
+    """Two deviations of the posterior depend on how far devices draw, or LinUCB's set on how wide it is used."""
+    halves = []
+    for alpha in (0.25, 1.0):
+        policy = bd.LinTS(dim=3, horizon=400, batch=100, alpha=alpha, privacy=bd.shuffle(epsilon=2.0, delta=1e-4))
+        task, _ = a_task(policy)
+        state, _, _ = played(task.policy, seed=3)
+        halves.append([each.band.half for each in reader_of(task).read(said(task, state, 1), None).theta])
+    assert halves[0] == pytest.approx(halves[1])
+    for width in (0.2, 1.0):
+        task, _ = a_task(bd.LinUCB(dim=3, horizon=400, batch=100, width=width, confidence="lemma"))
+        state, _, _ = played(task.policy, seed=3)
+        halves.append([each.band.half for each in reader_of(task).read(said(task, state, 1), None).theta])
+    assert halves[2] == pytest.approx(halves[3])
+
+
+def history(task: Task, world: Any, number: int) -> list[Reading]:
+    """Readings of all publications of assigned arms, each with the one before it."""
+    policy, state, reader = task.policy, task.policy.init(), reader_of(task)
+    rng = np.random.default_rng(5)
+    before: tuple[Said, Reading] | None = None
+    found = []
+    for place in range(number):
+        episode = policy.episode(state)
+        assigned = {"arms": episode.arms.tolist(), "plays": episode.plays.tolist(), "in_turn": episode.in_turn}
+        batch = {"epoch": place, "episode": place, "slots": episode.users, "rounds": [], "clients": False, **assigned}
+        now = said(task, state, place, batches=[batch])
+        found.append(reader.read(now, before))
+        before = now, found[-1]
+        arms = episode.arms_at(np.arange(episode.users))
+        rewards = (rng.random(len(arms)) < np.asarray(world)[arms]).astype(float)
+        desk, source = Desk(), FastNoise(rng)
+
+        def answer(ask: Any, arms: Any = arms, rewards: Any = rewards, desk: Desk = desk, source: Any = source) -> Any:
+            kept = slice(None) if ask.arm is None else arms == ask.arm
+            rows = Played(rewards=rewards[kept], arms=arms[kept])
+            return desk.release(ask, policy.report(ask, rows, NumberedCoins(0, 0)), source, path="messages")[1]
+
+        state = close(policy.learn(state, episode), answer)
+    return found
+
+
+def test_arms_without_features_are_read_from_sums_and_plans() -> None:
+    """Plays are not those that were assigned, or a policy that forgets has another sum than its episodes had."""
+    world = (0.2, 0.5, 0.8)
+    task, _ = a_task(bd.make("AdaC-UCB", n_arms=3, horizon=2000, rho=1.0), arms=["a", "b", "c"])
+    episodes = history(task, world, 20)
+    last = episodes[-1]
+    assert last.users == sum(each.band.value for each in last.plays)
+    assert last.reward is not None
+    assert abs(last.reward.value - 0.8 * (last.users or 0)) < 0.4 * (last.users or 0)
+    assert [each.users for each in episodes] == sorted(each.users or 0 for each in episodes)
+    assert max(last.theta, key=lambda each: each.band.value).name == "c"
+    alone = reader_of(task).read(said(task, task.policy.init(), 5), None)
+    assert alone.reward is None  # what was before it was not read
+    for name, budget in (("UCB1", {}), ("LDP-UCB", {"epsilon": 3.0})):
+        task, _ = a_task(bd.make(name, n_arms=3, horizon=300, **budget), arms=["a", "b", "c"])
+        last = history(task, world, 200)[-1]
+        assert last.users == 199
+        assert last.regret is not None
+        assert abs(last.regret.value) <= (last.regret.half or 0) + 0.6 * 199
+        assert sum(each.band.value for each in last.plays) == 199
+
+
+def test_elimination_shows_what_was_assigned_and_which_arms_are_left() -> None:
+    """Assigned plays are not added up, or an arm that was dropped is said to be left."""
+    task, _ = a_task(bd.make("DP-SE", n_arms=3, horizon=20_000, epsilon=2.0, failure=0.4), arms=["a", "b", "c"])
+    found = history(task, (0.1, 0.5, 0.9), 4)
+    assert found[0].left == ("a", "b", "c")
+    assert found[-1].left == ("c",)
+    assert found[1].users == sum(each.band.value for each in found[1].plays) > 0
+    assert found[1].reward is None
+
+
+def test_every_deployable_policy_can_be_read() -> None:
+    """A policy of the catalogue has states that no reader can read."""
+    unreadable, kinds = [], set()
+    for name in CATALOGUE:
+        if ALGORITHMS[name].kind in kinds:
+            continue
+        kinds.add(ALGORITHMS[name].kind)
+        policy, env, arms, _ = case(name)
+        try:
+            features = arms if arms is not None else (env.begin(Streams([0])).contexts(0, 1)[0, 0] if env.dim else None)
+            state = policy.init(features)
+            task, _ = a_task(policy, arms=arms)
+        except Exception:  # one that cannot be deployed
+            continue
+        try:
+            reader_of(task).read(said(task, state, 0), None)
+        except Exception as error:
+            unreadable.append((name, repr(error)))
+    assert unreadable == []
+
+
+def test_a_task_with_a_schema_names_its_features(tmp_path: Path) -> None:
+    """Features that the task names are shown as numbers."""
+    policy = {"n_arms": 2, "features": 2, "horizon": 100, "epsilon": 5.0, "delta": 1e-3, "batch": 40}
+    schema = {"age": [0, 110], "weight": [30, 160]}
+    town = Town(tmp_path, arms={"names": ["a", "b"]}, schema=schema, policy=policy)
+    reading = reader_of(town.task).read(Said(content=loads(town.learner.published.document)), None)
+    wanted = [f"{arm}: {name}" for arm in "ab" for name in ("age", "weight", "constant")]
+    assert [each.name for each in reading.theta] == wanted

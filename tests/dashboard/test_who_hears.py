@@ -1,0 +1,15 @@
+"""What the public stream tells: that something public has changed, and nothing else."""
+
+from __future__ import annotations
+
+from bandanna.dashboard.watching import Watch
+
+
+def test_news_for_administrators_are_not_told_to_everybody() -> None:
+    """The public stream tells when somebody answers: counts of answers are for administrators alone."""
+    watch = Watch("http://analyzer.test", web=None)  # type: ignore[arg-type]
+    watch.tell(counts=("answers", 1))
+    assert (watch.version, watch.changes) == (0, 1)
+    watch.tell(counts=("answers", 1))
+    watch.tell(statuses=(("shuffler", "well"),), warnings=("late",))
+    assert (watch.version, watch.changes) == (1, 2)

@@ -1,0 +1,182 @@
+"""A small deployment in this process, its roles behind their real routes, and a dashboard that watches it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+import httpx
+
+from bandanna.dashboard.admin import Admin
+from bandanna.dashboard.app import build
+from bandanna.dashboard.asking import Web
+from bandanna.dashboard.board import Board
+from bandanna.dashboard.results import Folder
+from bandanna.dashboard.watching import Watch
+from bandanna.roles.analyzer.app import AnalyzerRoutes
+from bandanna.roles.client.crowd import Crowd
+from bandanna.roles.client.worlds import world_of
+from bandanna.roles.collector.routes import CollectorRoutes
+from bandanna.roles.serving import Log, Metrics, application
+from bandanna.tasks import creation
+from bandanna.tasks.document import Secrets, Task
+from bandanna.wire.keys import sealing_key
+
+from ..roles.inside import Inside
+
+TOKEN = "the administrator's-token".replace(" ", "-")
+ROLES = {"registrar": 9700, "analyzer": 9701, "shuffler": 9702, "helper": 9703}
+FILE: dict[str, Any] = {
+    "title": "Which tea",
+    "algorithm": "LinTS-SDP",
+    "policy": {"dim": 3, "intercept": True, "horizon": 400, "epsilon": 5.0, "delta": 1e-3, "batch": 40},
+    "arms": {"features": {"green": [0.9, 0.1, 1.0], "black": [0.1, 0.9, 1.0], "mint": [0.5, 0.2, 1.0]}},
+    "rules": {"grace": "10 min"},
+    "test": {"close": "answered"},
+    "roles": {role: f"http://127.0.0.1:{port}" for role, port in list(ROLES.items())[:3]},
+}
+Result = TypeVar("Result")
+
+
+def url(role: str) -> str:
+    """Where a role is found."""
+    return f"http://127.0.0.1:{ROLES[role]}"
+
+
+def made(**changes: Any) -> tuple[Task, dict[str, Secrets]]:
+    """A task, and the secrets of its roles."""
+    task, secrets = creation.create({**FILE, **changes}, expect=False)
+    return task, {each.role: each for each in secrets}
+
+
+async def nothing() -> None:
+    """Neither begin nor end."""
+
+
+class Net(httpx.AsyncBaseTransport):
+    """Roles by their ports; `down` are those that do not answer, `asked` is what was asked of whom."""
+
+    def __init__(self) -> None:
+        self.apps: dict[int, Any] = {}
+        self.down: set[int] = set()
+        self.asked: list[tuple[int, str]] = []
+        self.headers: list[dict[str, str]] = []
+        self.lies: dict[str, Callable[[httpx.Response], httpx.Response]] = {}
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        """One question."""
+        port = request.url.port or 80
+        self.asked.append((port, request.url.raw_path.decode()))
+        self.headers.append(dict(request.headers))
+        if port in self.down or port not in self.apps:
+            raise httpx.ConnectError("nobody is there")
+        answer = await httpx.ASGITransport(app=self.apps[port]).handle_async_request(request)
+        content = await answer.aread()
+        whole = httpx.Response(answer.status_code, headers=answer.headers, content=content)
+        for path, lie in self.lies.items():
+            if request.url.path.endswith(path):
+                return lie(whole)
+        return whole
+
+
+class Town:
+    """Analyzer and collector as they are, registrar as far as it is looked at."""
+
+    def __init__(self, folder: Path, **changes: Any) -> None:
+        self.task, self.secrets = made(**changes)
+        own = {role: replace(each, seal=each.seal or sealing_key()[0]) for role, each in self.secrets.items()}
+        folder.mkdir(parents=True, exist_ok=True)
+        self.inside = Inside(self.task, own, folder)
+        self.learner = self.inside.learner
+        self.net = Net()
+        log = Log("town", stream=_Nowhere())
+        reports = CollectorRoutes(self.inside.collector, self.task.id, Metrics())
+        analyzer = AnalyzerRoutes(self.learner, self.learner._database, log)
+        routes = [*analyzer.routes, *(reports.routes if self.task.mixers == 0 else [])]
+        self.net.apps[ROLES["analyzer"]] = _app("analyzer", routes, self.secrets["analyzer"].token, log)
+        self.net.apps[ROLES["registrar"]] = _app("registrar", [], self.secrets["registrar"].token, log)
+        if self.task.mixers:
+            token = self.secrets["shuffler"].token
+            self.net.apps[ROLES["shuffler"]] = _app("shuffler", reports.routes, token, log)
+
+    def play(self, users: int) -> Crowd:
+        """So many people come."""
+        crowd = Crowd(self.task, self.inside, world_of(self.task, None), rounds=users, concurrency=1)
+        crowd.run()
+        self.inside.pump()
+        return crowd
+
+
+def _app(role: str, routes: Any, token: str, log: Log) -> Any:
+    return application(
+        role=role, routes=routes, start=nothing, stop=nothing, health=dict, status=lambda: {"secret": f"of the {role}"},
+        metrics=Metrics(), log=log, token=token,
+    )  # fmt: skip
+
+
+class _Nowhere:
+    def write(self, _: str) -> None:
+        """Forget it."""
+
+    def flush(self) -> None:
+        """Nothing to do."""
+
+
+class Seen:
+    """A dashboard, and a browser that asks it."""
+
+    def __init__(
+        self,
+        *towns: Town,
+        folders: tuple[Path, ...] = (),
+        token: str | None = None,
+        watches: tuple[Watch, ...] = (),
+        given: bool = False,
+    ) -> None:
+        net = towns[0].net if towns else Net()
+        self.web = Web(transport=net)
+        admin = None if token is None else Admin(token)
+        own = [
+            Watch(
+                url("analyzer"), self.web, task=each.task if given else None, inside=admin is not None,
+                tokens={role: own.token for role, own in each.secrets.items()} if given else None,
+            )
+            for each in towns
+        ]  # fmt: skip
+        self.watches = [*own, *watches]
+        self.board = Board(self.watches, [Folder(each) for each in folders])
+        self.app = build(self.board, admin=admin, log=Log("dashboard", stream=_Nowhere()), web=self.web)
+        self.client = httpx.AsyncClient(
+            transport=httpx.ASGITransport(app=self.app, raise_app_exceptions=False), base_url="http://127.0.0.1:8710"
+        )
+
+    async def look(self) -> Seen:
+        """Read all that there is to read now."""
+        for each in self.watches:
+            await each.step()
+            await each.glance()
+        return self
+
+    async def page(self, path: str, **more: Any) -> str:
+        """The text of a page that is there."""
+        answer = await self.client.get(path, **more)
+        assert answer.status_code == 200, (path, answer.status_code, answer.text)
+        return answer.text
+
+    async def twin(self, path: str, **more: Any) -> Any:
+        """The document of a twin that is there."""
+        answer = await self.client.get(path, **more)
+        assert answer.status_code == 200, (path, answer.status_code, answer.text)
+        return answer.json()
+
+
+def run(work: Callable[[], Awaitable[Result]]) -> Result:
+    """In a loop of its own."""
+
+    async def main() -> Result:
+        return await work()
+
+    return asyncio.run(main())

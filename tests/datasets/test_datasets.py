@@ -1,0 +1,199 @@
+"""Data sets from files of their form: what is loaded, from where, and what is said when it is not there."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import bandanna as bd
+from bandanna.datasets import catalogue
+from bandanna.datasets.finding import content_of, installed
+from bandanna.errors import BandannaError, InvalidArgument, InvalidStatistic, MissingExtra
+from bandanna.features import Map, Range
+
+from . import files
+
+
+def saved(folder: Path, name: str, text: str) -> Path:
+    """In a file."""
+    (folder / name).write_text(text, encoding="utf-8")
+    return folder / name
+
+
+def test_a_trial(tmp_path: Path) -> None:
+    """Arms, rewards or probabilities of ACTG 175 are not those of the file, or its range is another one."""
+    data = bd.datasets.load("actg175", path=saved(tmp_path, "ACTG175.csv", files.actg()))
+    assert (len(data), len(data.arms), data.dim) == (400, 4, 1)
+    assert int(np.argmax(data.means)) == 1
+    assert set(data.rewards) == {0.0, 1.0}
+    log = data.log()
+    assert (log.n_arms, log.dim, log.floor) == (4, 1, 0.25)
+    low = data.records["cd40"] <= 200
+    assert np.all(data.contexts[low] == -1)
+    np.testing.assert_allclose(data.contexts[:, 0], np.clip((data.records["cd40"] - 350) / 150, -1, 1), atol=1e-15)
+    with pytest.raises(InvalidArgument, match="all rewards are known"):
+        data.table()
+    assert "400 events" in repr(data)
+
+
+def test_arms_without_features(tmp_path: Path) -> None:
+    """Features of arms alone depend on the user, or are not as far apart as they can be."""
+    data = bd.datasets.load("actg175", path=saved(tmp_path, "ACTG175.csv", files.actg()))
+    shown = data.log(contexts="arms").contexts
+    assert shown.shape == (400, 4, 4)
+    assert np.all(shown == shown[:1])
+    inner = shown[0, :, :-1] @ shown[0, :, :-1].T
+    np.testing.assert_allclose(inner, np.eye(4) * 4 / 3 - 1 / 3, atol=1e-15)
+    with pytest.raises(InvalidArgument, match="contexts"):
+        data.log(contexts="arm")
+
+
+def test_vouchers(tmp_path: Path) -> None:
+    """Vouchers are in the wrong bin, or a row with something missing is kept."""
+    data = bd.datasets.load("thornton", path=saved(tmp_path, "thornton_hiv.csv", files.thornton()))
+    assert len(data) == 38
+    assert data.given is not None
+    assert data.propensities is not None
+    assert np.bincount(data.given).tolist() == [10, 10, 9, 9]
+    assert data.propensities[0] == 10 / 38
+    assert data.floor == 9 / 38
+
+
+def test_impressions(tmp_path: Path) -> None:
+    """Impressions are not found in the archive of the package, or lose their logged probabilities."""
+    path = files.tarred(tmp_path / "obp-0.5.7.tar.gz", {"obp-0.5.7/obp/dataset/obd/random/men/men.csv": files.obd()})
+    data = bd.datasets.load("obd", path=path)
+    assert (len(data), len(data.arms), data.dim) == (200, 34, 16)
+    assert data.log().floor == pytest.approx(1 / 34)
+    np.testing.assert_allclose(np.linalg.norm(data.contexts, axis=1), 1.0)
+    with pytest.raises(BandannaError, match=r"no dataset/obd/bts/men/men\.csv"):
+        bd.datasets.load("obd", path=path, policy="bts")
+    with pytest.raises(InvalidArgument, match="'all', 'men', 'women'"):
+        bd.datasets.load("obd", path=path, part="man")
+
+
+def test_prompts(tmp_path: Path) -> None:
+    """The price of a model is not taken off, or a prompt with a separator of lines is cut in two."""
+    texts = {
+        "pareto_bandit/data/examples/val.jsonl": files.routing(),
+        "x/data/examples/test_holdout.jsonl": files.routing(5),
+    }
+    data = bd.datasets.load("routing", path=files.wheel(tmp_path / "paretobandit.whl", texts))
+    assert len(data) == 35
+    assert data.rewards[0].tolist() == pytest.approx([0.0, 0.95, 0.8])
+    assert data.table().n_arms == 3
+    log = data.log(seed=3)
+    assert log.floor == pytest.approx(1 / 3)
+    assert np.array_equal(log.rewards, data.rewards[np.arange(35), log.arms])
+    single = bd.datasets.load("routing", path=saved(tmp_path, "val.jsonl", files.routing(7)))
+    assert len(single) == 7
+
+
+def test_sensors(tmp_path: Path) -> None:
+    """The right state has no reward."""
+    data = bd.datasets.load("shuttle", path=saved(tmp_path, "shuttle.csv", files.shuttle()))
+    assert np.array_equal(np.argmax(data.rewards, axis=1), np.arange(70) % 7)
+    assert data.table(contexts="arms").dim == 7
+    with pytest.raises(BandannaError, match="class 'Nowhere'"):
+        bd.datasets.load("shuttle", path=saved(tmp_path, "s.csv", files.shuttle().replace("Bypass", "Nowhere")))
+    with pytest.raises(BandannaError, match=r"not the file Shuttle\.rda|bandanna\[data\]"):
+        bd.datasets.load("shuttle", path=saved(tmp_path, "Shuttle.rda", "no R"))
+
+
+def test_a_map_of_ones_own(tmp_path: Path) -> None:
+    """Another map is not taken, or one for other columns is."""
+    path = saved(tmp_path, "ACTG175.csv", files.actg())
+    both = Map(Range(cd40=(0, 1000), age=(18, 80)))
+    assert bd.datasets.load("actg175", path=path, features=both).dim == 2
+    with pytest.raises(InvalidStatistic, match="did you mean 'cd40'"):
+        bd.datasets.load("actg175", path=path, features=Map(Range(cd4=(0, 1))))
+    with pytest.raises(InvalidArgument, match=r"bd\.features\.Map"):
+        bd.datasets.load("actg175", path=path, features={"cd40": (0, 1)})  # type: ignore[arg-type]
+
+
+def test_where_files_are_found(tmp_path: Path) -> None:
+    """A file is not found in a wheel, a source archive, a Debian package or a folder; or a wrong one is taken."""
+    inside, text = "datasets/ACTG175.csv", {"lifelines/datasets/ACTG175.csv": "a", "lifelines/datasets/other.csv": "b"}
+    below = {"./usr/lib/lifelines/datasets/ACTG175.csv": "a"}
+    for place in (
+        files.wheel(tmp_path / "a.whl", text),
+        files.tarred(tmp_path / "a.tar.gz", text),
+        files.debian(tmp_path / "a.deb", below),
+    ):
+        assert content_of(place, inside) == b"a"
+        with pytest.raises(BandannaError, match="has no datasets/none"):
+            content_of(place, "datasets/none")
+    (tmp_path / "deep" / "er").mkdir(parents=True)
+    saved(tmp_path / "deep" / "er", "ACTG175.csv", "c")
+    assert content_of(tmp_path / "deep", inside) == b"c"
+    saved(tmp_path / "deep", "ACTG175.csv", "d")
+    with pytest.raises(BandannaError, match="more than one"):
+        content_of(tmp_path / "deep", inside)
+    for place, words in ((tmp_path / "nowhere", "cannot be read"), (saved(tmp_path, "x.tar.gz", "no"), "damaged")):
+        with pytest.raises(BandannaError, match=words):
+            content_of(place, inside)
+
+
+def test_an_installed_package_is_read_and_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To look for a file imports the package that has it; or it is not found there."""
+    package = tmp_path / "lifelines"
+    (package / "datasets").mkdir(parents=True)
+    saved(package, "__init__.py", "raise RuntimeError('imported')")
+    saved(package / "datasets", "ACTG175.csv", files.actg(40))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "lifelines", raising=False)
+    assert installed("lifelines", "datasets/ACTG175.csv") == package / "datasets" / "ACTG175.csv"
+    assert catalogue.is_installed("actg175")
+    assert len(bd.datasets.load("actg175")) == 40
+
+
+def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A data set that is not there does not say which extra, or which command, brings it."""
+    for module in catalogue._MODULES.values():
+        monkeypatch.setattr(module, "installed", lambda *_: None, raising=False)
+        if module.CARD.name == "shuttle":
+            monkeypatch.setattr(module, "where", lambda: None)
+    for name in ("actg175", "thornton", "routing"):
+        with pytest.raises(MissingExtra, match=r"bandanna\[data\]"):
+            bd.datasets.load(name)
+    for name, words in (("obd", "pip download"), ("shuttle", "apt install r-cran-mlbench")):
+        with pytest.raises(BandannaError, match=words):
+            bd.datasets.load(name)
+    with pytest.raises(InvalidArgument, match="did you mean 'actg175'"):
+        bd.datasets.load("acgt175")
+    with pytest.raises(InvalidArgument, match="actg175 takes path, features"):
+        bd.datasets.load("actg175", part="men")
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("actg175", "a,b\n1,2\n"),
+        ("actg175", ""),
+        ("actg175", files.actg(5).replace(",3\n", ",7\n").replace(",1\n", ",7\n").replace(",0\n", ",7\n")),
+        ("actg175", files.actg(5)[:-5]),
+        ("thornton", files.thornton().replace("2.8", "28")),
+        ("routing", "{}\n"),
+        ("routing", "not json\n"),
+        ("routing", "[]\n"),
+    ],
+)
+def test_damaged_files(name: str, text: str, tmp_path: Path) -> None:
+    """A file of another form is taken, or ends in another error than ours."""
+    suffix = {"routing": ".jsonl"}.get(name, ".csv")
+    with pytest.raises(BandannaError):
+        bd.datasets.load(name, path=saved(tmp_path, f"file{suffix}", text))
+
+
+def test_every_card_is_complete() -> None:
+    """A card lacks a line, or says another number of rows than the documentation."""
+    for card in bd.datasets.cards():
+        assert all(value for name, value in card.to_dict().items() if name != "people"), card.name
+        assert card.kind in ("log", "table")
+    page = (Path(__file__).parents[2] / "docs" / "datasets.md").read_text(encoding="utf-8")
+    for card in bd.datasets.cards():
+        assert f"`{card.name}`" in page
+        assert f"{card.rows:,}" in page

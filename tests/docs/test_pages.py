@@ -1,0 +1,41 @@
+"""Pages that the documentation leads to are there: in its navigation, and wherever a link points."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+NAV = re.findall(r"^ +- (?:[\w. ]+: )?([\w/-]+\.md)$", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE)
+PAGES = sorted(DOCS.rglob("*.md"))
+LINK = re.compile(r"\]\(([^)#\s]*)(?:#([\w-]+))?\)")
+FENCED = re.compile(r"^([ \t]*)(```|~~~).*?^\1\2", re.MULTILINE | re.DOTALL)
+
+
+def anchors(page: Path) -> set[str]:
+    """What a link may name: headings as mkdocs spells them."""
+    headings = re.findall(r"^#+ (.*)$", FENCED.sub("", page.read_text(encoding="utf-8")), re.MULTILINE)
+    plain = [re.sub(r"[^\w\s-]", "", re.sub(r"\]\([^)]*\)", "", each)).strip().lower() for each in headings]
+    return {re.sub(r"[-\s]+", "-", each) for each in plain}
+
+
+def test_the_navigation_has_every_page_once() -> None:
+    """A page is in no menu, in two places of it, or a menu leads nowhere."""
+    assert sorted(NAV) == sorted(page.relative_to(DOCS).as_posix() for page in PAGES)
+
+
+@pytest.mark.parametrize("page", [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *PAGES], ids=lambda page: page.name)
+def test_links_lead_somewhere(page: Path) -> None:
+    """A link leads to a file or a heading that is not there."""
+    text = FENCED.sub("", page.read_text(encoding="utf-8"))
+    lost = []
+    for target, anchor in LINK.findall(text):
+        if "://" in target:
+            continue
+        aim = (page.parent / target) if target else page
+        if not aim.exists() or (anchor and aim.suffix == ".md" and anchor not in anchors(aim)):
+            lost.append(f"{target}#{anchor}")
+    assert lost == []

@@ -1,0 +1,187 @@
+"""Sweeps on a Dask cluster: the numbers of local processes, whoever dies."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import bandanna as bd
+from bandanna.errors import BandannaError, InvalidArgument, MissingExtra
+from bandanna.experiments import executors, sweep
+from bandanna.experiments.experiment import Experiment
+from bandanna.experiments.study import study
+from bandanna.simulation.result import Result
+
+from ..datasets import files
+
+TOML = """
+horizon = 800
+seeds = 1
+[environment]
+name = "LinearContextual"
+dim = 3
+n_arms = 4
+fixed = true
+[[algorithm]]
+name = "LinUCB"
+width = [0.0, 0.2, 0.4, 0.6]
+[[algorithm]]
+name = "LinUCB-LDP"
+epsilon = [1.0, 10.0]
+delta = 1e-5
+"""
+SHELL = [sys.executable, "-c", "from bandanna.cli import main; main()", "run"]
+
+
+def timeless(results: Any) -> dict[str, Result]:
+    """Results without the only thing that differs between runs."""
+    return {label: replace(result, seconds=0.0) for label, result in results.items()}
+
+
+def identity(directory: Path) -> dict[str, tuple[int, int]]:
+    """Inode and time of every block file: a file written again would have others."""
+    return {file.name: (file.stat().st_ino, file.stat().st_mtime_ns) for file in directory.glob("blocks/*.csv")}
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Any]:
+    """A real one: a scheduler, and two worker processes that are watched over."""
+    import distributed
+
+    local = {"host": "127.0.0.1", "dashboard_address": "127.0.0.1:0", "silence_logs": 50}
+    with distributed.LocalCluster(n_workers=2, threads_per_worker=1, **local) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def experiment(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Six blocks, some noise."""
+    file = tmp_path_factory.mktemp("experiment") / "mine.toml"
+    file.write_text(TOML, encoding="utf-8")
+    return file
+
+
+@pytest.fixture(scope="module")
+def local(experiment: Path) -> dict[str, Result]:
+    """What processes of this machine find."""
+    return timeless(bd.run(Experiment.from_toml(experiment), jobs=1))
+
+
+def test_a_killed_worker_changes_nothing(cluster: Any, experiment: Path, local: dict[str, Result]) -> None:
+    """With a worker killed in the middle a block is lost, or some bit differs from local processes."""
+    workers = {name: worker.process.pid for name, worker in cluster.workers.items()}
+    told: list[tuple[int, int, str]] = []
+
+    def watch(*step: Any) -> None:
+        told.append(step)
+        if len(told) == 2:  # the first block has ended: both workers are at the next ones
+            os.kill(workers[0], signal.SIGKILL)
+
+    made = Experiment.from_toml(experiment)
+    found = bd.run(made, executor="dask", scheduler=cluster.scheduler_address, progress=watch)
+    assert timeless(found) == local
+    assert [done for done, _, _ in told] == list(range(7))
+    assert cluster.workers[0].process is None or cluster.workers[0].process.pid != workers[0]
+
+
+@pytest.mark.full
+def test_a_cluster_on_this_machine(experiment: Path, local: dict[str, Result]) -> None:
+    """Without an address no cluster is made, its workers use several threads, or it gives other numbers."""
+    assert timeless(bd.run(Experiment.from_toml(experiment), executor="dask", jobs=2)) == local
+
+
+@pytest.mark.full
+def test_a_killed_client_resumes(cluster: Any, experiment: Path, local: dict[str, Result], tmp_path: Path) -> None:
+    """After SIGKILL of `bandanna run` a finished block is computed again, or results are others."""
+    out, address = tmp_path / "out", cluster.scheduler_address
+    command = [*SHELL, str(experiment), "--executor", "dask", "--scheduler", address, "--out", str(out)]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    while not identity(out) and process.poll() is None:
+        time.sleep(0.01)
+    process.kill()
+    _, said = process.communicate(timeout=60)
+    kept = identity(out)
+    assert kept, said
+    assert not (out / "summary.json").exists()
+    again = bd.run(experiment, out=out, executor="dask", scheduler=address, resume=True)
+    assert timeless(again) == local
+    after = identity(out)
+    assert {name: after[name] for name in kept} == kept
+
+
+def test_audits_and_studies_over_a_cluster(cluster: Any, tmp_path: Path) -> None:
+    """Rows of the gallery or of a study differ from those of this process, or come in another order."""
+    there: dict[str, Any] = {"executor": "dask", "scheduler": cluster.scheduler_address}
+    few: dict[str, Any] = {"trials": 600, "wanted": lambda name, known: name in ("half the noise", "gaussian")}
+    assert bd.audit.run_gallery(**few, **there).to_dict() == bd.audit.run_gallery(**few).to_dict()
+    (tmp_path / "ACTG175.csv").write_text(files.actg())
+    trial = bd.datasets.load("actg175", path=tmp_path / "ACTG175.csv")
+    small: dict[str, Any] = {"epsilons": (1.0,), "trusts": ("central",), "seeds": 2, "horizon": 60}
+    rows = [study(trial, algorithms=("LinTS", "random"), **small, **each) for each in ({}, there)]
+    for row in [*rows[0], *rows[1]]:
+        del row["seconds"]
+    assert rows[0] == rows[1]
+
+
+def test_an_absent_scheduler_is_named_in_seconds(tmp_path: Path) -> None:
+    """A wrong address hangs, is blamed on something else, or begins a directory that cannot be used."""
+    began = time.monotonic()
+    tasks: dict[int, dict[str, Any]] = {0: {}}
+    with pytest.raises(BandannaError, match=r"no Dask scheduler .* tcp://127\.0\.0\.1:9: start `dask scheduler`"):
+        list(executors.Dask(jobs=1, scheduler="tcp://127.0.0.1:9").call_all(os.getpid, tasks))
+    assert time.monotonic() - began < 60
+    with pytest.raises(BandannaError, match="no Dask scheduler"):
+        list(executors.Dask(jobs=1, scheduler="not an address").call_all(os.getpid, tasks))
+
+
+def test_workers_that_could_give_other_numbers_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another version, or several threads of linear algebra, would pass unnoticed into the results."""
+    for name in executors.THREADS:
+        monkeypatch.setenv(name, "1")
+    assert executors._work(os.getpid, {}, executors._about()) == os.getpid()
+    with pytest.raises(BandannaError, match="numbers could differ"):
+        executors._work(os.getpid, {}, {**executors._about(), "numpy": "0.1"})
+    monkeypatch.setenv("OPENBLAS_NUM_THREADS", "4")
+    with pytest.raises(BandannaError, match="OPENBLAS_NUM_THREADS': '4'"):
+        executors._work(os.getpid, {}, executors._about())
+
+
+def test_bad_choices_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A misspelt executor, an address without Dask, or a missing extra is found out only later, or not named."""
+    with pytest.raises(InvalidArgument, match=r"executor = 'dusk' .* 'processes', 'dask'"):
+        executors.chosen("dusk", jobs=1)
+    with pytest.raises(InvalidArgument, match=r"scheduler = 'tcp://x:1' .* executor .dask."):
+        executors.chosen("processes", jobs=1, scheduler="tcp://x:1")
+    with pytest.raises(InvalidArgument, match="scheduler = 3"):
+        executors.chosen("dask", jobs=1, scheduler=3)  # type: ignore[arg-type]
+
+    def absent(name: str) -> None:
+        raise ImportError(name)
+
+    monkeypatch.setattr(executors.importlib, "import_module", absent)
+    with pytest.raises(MissingExtra, match=r"bandanna\[dask\]"):
+        executors.chosen("dask", jobs=1)
+
+
+def test_an_executor_of_ones_own(tmp_path: Path) -> None:
+    """Whoever calls functions for tasks cannot run a sweep."""
+
+    class Here:
+        """In this process."""
+
+        def call_all(self, function: Any, tasks: Any) -> Iterator[Any]:
+            """One after the other, the last first."""
+            yield from ((key, function(**tasks[key])) for key in reversed(list(tasks)))
+
+    world, tables = {"name": "FiniteArms", "means": [0.2, 0.8]}, [{"name": "UCB1"}, {"name": "Thompson"}]
+    made = Experiment.from_dict({"title": "", "horizon": 9, "seeds": 2, "environment": world, "algorithm": tables})
+    assert list(sweep.run(made, tmp_path / "here", executor=Here())) == ["UCB1", "Thompson"]  # type: ignore[arg-type]

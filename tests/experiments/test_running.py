@@ -1,0 +1,181 @@
+"""`bd.run`: grids, files, tables; the same as `bandanna run`."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pandas
+import pytest
+
+import bandanna as bd
+from bandanna.errors import BandannaError, InvalidArgument, MissingExtra
+from bandanna.experiments.experiment import Experiment
+from bandanna.experiments.running import Results
+from bandanna.simulation.engine import simulate
+from bandanna.storage import frames
+
+GRID: dict[str, Any] = {
+    "title": "grid",
+    "horizon": [40, 80],
+    "seeds": 3,
+    "checkpoints": 4,
+    "environment": {"name": "LinearContextual", "dim": [2, 3], "n_arms": 4, "reward": "Bernoulli"},
+    "algorithm": [
+        {"name": "LinTS"},
+        {"name": "LinTS-LDP", "label": "local", "epsilon": [1.0, 4.0], "delta": 1e-5, "batch": 20},
+    ],
+}
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory: pytest.TempPathFactory) -> Results:
+    """The grid, run once."""
+    return bd.run(GRID, out=tmp_path_factory.mktemp("grid") / "out", jobs=1)
+
+
+def test_lists_span_a_grid(done: Results) -> None:
+    """A curve of an algorithm at a point of the grid is missing, or is not what simulating that point gives."""
+    labels = [
+        f"{series}, horizon = {horizon}, dim = {dim}"
+        for horizon in (40, 80)
+        for dim in (2, 3)
+        for series in ("LinTS", "local, epsilon = 1", "local, epsilon = 4")
+    ]
+    assert list(done) == labels
+    curve = done.experiment.curves[-1]
+    assert (curve.varied, curve.point.horizon) == ({"epsilon": 4.0, "horizon": 80, "dim": 3}, 80)
+    alone = simulate(curve.policy(dim=3, horizon=80), curve.point.world(), n_seeds=3, checkpoints=4)
+    assert replace(done[labels[-1]], name="", seconds=0.0) == replace(alone, seconds=0.0)
+
+
+def test_the_table_is_tidy_and_true(done: Results) -> None:
+    """The table has other rows than one per curve and seed, or states another epsilon than that of what ran."""
+    table = done.to_frame()
+    assert len(table) == 12 * 3
+    for label, rows in table.groupby("label"):
+        result = done[str(label)]
+        assert rows["seed"].tolist() == list(result.seeds)
+        assert rows["regret"].tolist() == result.final_regret.tolist()
+        assert set(rows["epsilon"]) == {result.guarantee.epsilon}
+        assert rows["delta"].isna().all() or set(rows["delta"]) == {result.guarantee.delta}
+    private = table[table["series"] == "local"]
+    assert set(private["algorithm.epsilon"]) == {1.0, 4.0}
+    assert (private["epsilon"] <= private["algorithm.epsilon"]).all()
+    assert (private["delta"] <= private["algorithm.delta"]).all()
+    assert set(table[table["series"] == "LinTS"]["epsilon"]) == {math.inf}
+    assert table.groupby(["environment.dim", "horizon"]).size().to_dict() == dict.fromkeys(
+        [(2, 40), (2, 80), (3, 40), (3, 80)], 9
+    )
+    assert len(done.to_frame(rounds="all")) == 12 * 3 * 4
+
+
+def test_files_hold_the_same_table(done: Results) -> None:
+    """table.csv or table.parquet says something else than `to_frame`, or is missing."""
+    assert done.directory is not None
+    assert done.notes == []
+    table = done.to_frame()
+    pandas.testing.assert_frame_equal(pandas.read_parquet(done.directory / "table.parquet"), table)
+    pandas.testing.assert_frame_equal(pandas.read_csv(done.directory / "table.csv"), table, check_dtype=False)
+
+
+def test_a_grid_is_resumed_and_read_back(done: Results) -> None:
+    """A finished grid runs again, gives other results, or an experiment is not what its plain values say."""
+    told: list[tuple[int, int, str]] = []
+    again = bd.run(
+        done.experiment,
+        out=done.directory,
+        resume=True,
+        progress=lambda *step: told.append(step),
+    )
+    assert told == [(12, 12, "12 found")]
+    assert dict(again) == dict(done)
+    assert Experiment.from_dict(done.experiment.to_dict()) == done.experiment
+
+
+def test_one_result_as_frames(done: Results) -> None:
+    """Frames of the three libraries differ, or a library that is missing is not named."""
+    result = done["LinTS, horizon = 40, dim = 2"]
+    table = result.to_frame()
+    assert table.columns.tolist() == [
+        "label", "policy", "trust", "epsilon", "delta", "dim", "n_arms", "horizon", "seed", "round", "regret",
+    ]  # fmt: skip
+    assert table["regret"].tolist() == result.regret.ravel().tolist()
+    assert table.groupby("round")["regret"].mean().tolist() == pytest.approx(result.mean().tolist())
+    pandas.testing.assert_frame_equal(result.to_frame(kind="arrow").to_pandas(), table)
+    assert result.to_frame(kind="polars").to_dicts()[0]["label"] == result.label
+    wide = replace(result, seeds=(2**64, 2**64 + 1, 2**64 + 2)).to_frame(kind="polars", rounds="last")
+    assert wide["seed"].to_list()[0] == str(2**64)
+    with pytest.raises(InvalidArgument, match=r"kind = 'excel' .* 'pandas', 'polars', 'arrow'"):
+        result.to_frame(kind="excel")
+    with pytest.raises(InvalidArgument, match="rounds = 'some'"):
+        result.to_frame(rounds="some")
+
+
+def test_missing_libraries_are_named(done: Results, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without pandas, polars or pyarrow an error of another family comes, or one that does not say what to install."""
+
+    def absent(name: str) -> None:
+        raise ImportError(name)
+
+    monkeypatch.setattr(frames.importlib, "import_module", absent)
+    result = done["LinTS, horizon = 40, dim = 2"]
+    for kind in ("pandas", "arrow"):
+        with pytest.raises(MissingExtra, match=r"bandanna\[results\]"):
+            result.to_frame(kind=kind)
+    with pytest.raises(BandannaError, match="pip install polars"):
+        result.to_frame(kind="polars")
+
+
+def test_a_file_goes_beside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The results of a file are elsewhere than `bandanna run` puts them, or those of a mapping are left somewhere."""
+    monkeypatch.chdir(tmp_path)
+    small = {**GRID, "horizon": 10, "seeds": 1, "environment": {"name": "FiniteArms", "means": [0.2, 0.8]}}
+    small["algorithm"] = [{"name": "UCB1"}]
+    world, table = '[environment]\nname = "FiniteArms"\nmeans = [0.2, 0.8]\n', '[[algorithm]]\nname = "UCB1"\n'
+    Path("mine.toml").write_text(f"horizon = 10\nseeds = 1\n{world}{table}", encoding="utf-8")
+    from_file = bd.run("mine.toml", jobs=1)
+    assert from_file.directory == Path("mine-results")
+    assert Path("mine-results/summary.json").is_file()
+    before = set(tmp_path.iterdir())
+    kept = bd.run(small, jobs=1)
+    assert kept.directory is None
+    assert set(tmp_path.iterdir()) == before
+    assert kept["UCB1"].final_regret.tolist() == from_file["UCB1"].final_regret.tolist()
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"horizon": []}, r"horizon = \[\] .* one or more"),
+        ({"horizon": [10, "long"]}, "horizon = 'long' .* whole number"),
+        ({"path": ["law", "laws"]}, "path = 'laws'"),
+        ({"environment": {**GRID["environment"], "dim": [2, 2.5]}}, "environment.dim = 2.5 .* whole number"),
+        ({"environment": {**GRID["environment"], "dim": []}}, r"environment.dim = \[\] .* one or more"),
+        ({"environment": {"name": "FiniteArms", "means": {"each": 3}}}, "environment.means.each = 3"),
+    ],
+)
+def test_mistakes_in_a_grid_are_named(change: dict[str, Any], words: str) -> None:
+    """A wrong value in a list is not refused by its key."""
+    with pytest.raises(InvalidArgument, match=words):
+        bd.run({**GRID, **change})
+
+
+def test_arrays_are_single_values_unless_each_says_otherwise() -> None:
+    """The means of arms are taken for several worlds, or several worlds for one."""
+    table = {**GRID, "horizon": 10, "algorithm": [{"name": "UCB1"}]}
+    one = Experiment.from_dict({**table, "environment": {"name": "FiniteArms", "means": [0.2, 0.8]}})
+    assert [point.varied for point in one.points] == [{}]
+    worlds = {"name": "FiniteArms", "means": {"each": [[0.2, 0.8], [0.4, 0.5, 0.6]]}}
+    two = Experiment.from_dict({**table, "environment": worlds})
+    assert [point.world().n_arms for point in two.points] == [2, 3]
+
+
+def test_what_is_no_experiment_is_refused() -> None:
+    """A number is run, or `resume` without a directory is silently a new run."""
+    with pytest.raises(InvalidArgument, match="experiment = 3"):
+        bd.run(3)  # type: ignore[arg-type]
+    with pytest.raises(InvalidArgument, match=r"resume = True .* `out`"):
+        bd.run(GRID, resume=True)

@@ -1,0 +1,268 @@
+"""The map: what becomes of records, in which length, and what is said about it."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+import bandanna as bd
+from bandanna.core.intercept import InterceptReport
+from bandanna.errors import FeatureWarning, InvalidArgument, InvalidBudget, InvalidStatistic, Unreadable
+from bandanna.features import Ball, Hash, Intercept, Map, OneHot, Project, Range
+
+FULL = Map(
+    Range(age=(18, 80)),
+    OneHot(site=["north", "south", 3], unknown="other"),
+    Hash("note", buckets=16),
+    Project(6, seed=1),
+    Ball(scale=1.25),
+    Intercept(),
+)
+ROWS: list[dict[str, Any]] = [
+    {"age": 18, "site": "north", "note": "Green tea, please", "more": 1},
+    {"age": 80.0, "site": 3, "note": "green TEA please"},
+    {"age": None, "site": None, "note": None},
+    {"age": 1e9, "site": "west", "note": "\u00e9t\u00e9"},
+]
+
+
+def test_columns_share_the_unit_ball() -> None:
+    """A range is not sent to [-1, 1], a category not to a single 1, or the columns do not share the ball alike."""
+    plain = Map(Range(age=(10, 30)), OneHot(site=["a", "b"]))
+    half = math.sqrt(0.5)
+    assert plain({"age": 10, "site": "a"}).tolist() == pytest.approx([-half, half, 0.0])
+    assert plain({"age": 20, "site": "b"}).tolist() == pytest.approx([0.0, 0.0, half])
+    assert plain.features == ["age", "site=a", "site=b"]
+    assert (plain.dim, FULL.dim, FULL.slopes, FULL.inputs) == (3, 7, 6, 1 + 4 + 16)
+    assert FULL.features == [*(f"projection {i}" for i in range(6)), "constant"]
+
+
+def test_what_is_not_as_expected_is_zero_other_or_refused_and_counted() -> None:
+    """Values out of range, unknown or missing are treated in another way than was said, or not counted."""
+    seen = Map(Range(age=(0, 10)), OneHot(site=["a"], unknown="other", missing="zero"), Hash("note", buckets=4))
+    odd = [{"age": -5, "site": "z", "note": "x"}, {"age": "5", "note": ""}, {"age": math.nan, "site": "a", "note": 7}]
+    mapped = seen.mapped(odd)
+    counts = mapped.report.to_dict()
+    assert counts["columns"]["age"] == {"outside": 1, "unknown": 0, "missing": 2}
+    assert counts["columns"]["site"] == {"outside": 0, "unknown": 1, "missing": 1}
+    assert counts["columns"]["note"] == {"outside": 0, "unknown": 0, "missing": 0}
+    third = 1 / math.sqrt(3)
+    assert mapped.values[:, :3].tolist() == [[-third, 0.0, third], [0.0, 0.0, 0.0], [0.0, third, 0.0]]
+    assert np.linalg.norm(mapped.values[:, 3:], axis=1).tolist() == pytest.approx([third, 0.0, third])
+    assert "age: 1 out of their range" in str(mapped.report)
+    twice = mapped.report + mapped.report
+    assert (twice.rows, twice.columns["age"].missing) == (6, 4)
+
+
+@pytest.mark.parametrize(
+    ("made", "record", "words"),
+    [
+        (Map(Range(age=(0, 1), outside="refuse")), {"age": 2}, r"records\[0\]\['age'\] .*numbers from 0 to 1"),
+        (Map(Range(age=(0, 1), missing="refuse")), {"age": "x"}, r"records\[0\]\['age'\] .*no number"),
+        (Map(OneHot(site=["a"], unknown="refuse")), {"site": "b"}, r"'unknown' .*1 categories"),
+        (Map(OneHot(site=["a"], missing="refuse")), {}, "'missing'"),
+        (Map(Hash("note", buckets=2, missing="refuse")), {"note": []}, "lists of one length|no text"),
+    ],
+)
+def test_refusals(made: Map, record: dict[str, Any], words: str) -> None:
+    """What was to be refused is let through, or the error shows somebody's value."""
+    if record.get("note") == []:
+        record = {"note": object()}
+    with pytest.raises(InvalidStatistic, match=words):
+        made(record)
+
+
+def test_the_same_records_in_any_form_have_the_same_features() -> None:
+    """A frame of pandas, polars or Arrow, a list of dictionaries, columns by name or an array say something else."""
+    rows = [{"age": 20 + i, "site": "north" if i % 2 else "south", "note": f"word {i}"} for i in range(20)]
+    wanted = np.array([FULL(row) for row in rows])
+    assert FULL.mapped(rows).report.clipped < 11
+    frame = pd.DataFrame(rows)
+    forms: dict[str, Any] = {
+        "list": rows,
+        "pandas": frame,
+        "with categories": frame.astype({"site": "category", "age": "Int64"}),
+        "of objects": frame.astype(object),
+        "polars": pl.DataFrame(rows),
+        "polars categories": pl.DataFrame(rows).with_columns(pl.col("site").cast(pl.Categorical)),
+        "arrow": pa.table(frame),
+        "records": frame.to_records(index=False),
+        "columns": {name: frame[name].tolist() for name in frame},
+        "series": {name: frame[name] for name in frame},
+        "rows": [row for _, row in frame.iterrows()],
+        "array": frame.to_numpy(),
+    }
+    for name, form in forms.items():
+        assert np.array_equal(FULL(form), wanted), name
+    assert np.array_equal(FULL(frame.iloc[3]), wanted[3])
+    assert np.array_equal(FULL(forms["records"][3]), wanted[3])
+    turned = frame[["note", "age", "site"]]
+    assert np.array_equal(FULL(turned.to_numpy(), names=["note", "age", "site"]), wanted)
+
+
+def test_numbers_are_numbers_whatever_their_type() -> None:
+    """A category that is a number, or a truth value, is told apart by the type of the column."""
+    made = Map(OneHot(arm=[0, 1]), Range(on=(0, 1)))
+    wanted = made([{"arm": 1, "on": 1}, {"arm": 0, "on": 0}])
+    for kind in (bool, "boolean", np.int8, float, "Float32", object):
+        frame = pd.DataFrame({"arm": [1, 0], "on": [1, 0]}).astype(kind)  # type: ignore[arg-type]
+        assert np.array_equal(made(frame), wanted), kind
+    assert made({"arm": "1", "on": 0}).tolist()[:2] == [0.0, 0.0]
+
+
+def test_columns_that_are_not_there_are_named() -> None:
+    """A table without a column of the map is taken, or its error does not say which, and what it has that is near."""
+    with pytest.raises(InvalidStatistic, match=r"records\['age'\] .*did you mean 'Age'"):
+        FULL(pd.DataFrame({"Age": [1], "site": ["a"], "note": [""]}))
+    twice = pd.DataFrame([[1, 2, "a", ""]], columns=["age", "age", "site", "note"])
+    with pytest.raises(InvalidStatistic, match="there twice"):
+        FULL(twice)
+    with pytest.raises(InvalidStatistic, match="a LazyFrame"):
+        FULL(pl.DataFrame({"age": [1]}).lazy())
+    with pytest.raises(InvalidStatistic, match=r"shape \(rows, 3\): age, site, note"):
+        FULL(np.zeros((2, 4)))
+    with pytest.raises(InvalidStatistic, match=r"records\['site'\] .*not there"):
+        FULL({"age": [1, 2], "note": ["", ""]})
+    with pytest.raises(InvalidStatistic, match="lists of one length"):
+        FULL({"age": [1, 2], "site": ["a"], "note": ["", ""]})
+
+
+def test_a_row_depends_on_nobody_else() -> None:
+    """Somebody's features change with who else is in the table: a bit of them is about others."""
+    rng = np.random.default_rng(0)
+    ages, sites = rng.uniform(0, 100, 20_000), rng.choice(["north", "south", "x"], 20_000)
+    many = FULL.mapped({"age": ages, "site": sites, "note": [f"a{i % 7} b{i % 5}" for i in range(20_000)]}).values
+    for i in (0, 8_191, 8_192, 19_999):
+        assert np.array_equal(FULL({"age": ages[i], "site": sites[i], "note": f"a{i % 7} b{i % 5}"}), many[i])
+
+
+def test_the_ball_stretches_and_clips() -> None:
+    """Vectors become longer than 1, short ones are not stretched, or what was clipped is not counted."""
+    made = Map(Range(a=(-1, 1), b=(-1, 1)), Ball(scale=2.0))
+    mapped = made.mapped([{"a": 0.1, "b": 0.0}, {"a": 1.0, "b": 1.0}, {"a": -1.0, "b": 0.0}])
+    assert mapped.values[0].tolist() == pytest.approx([0.2 * math.sqrt(0.5), 0.0])
+    assert np.linalg.norm(mapped.values, axis=1).tolist() == pytest.approx([0.2 * math.sqrt(0.5), 1.0, 1.0])
+    assert mapped.report.clipped == 2
+    ends = Map(Range(**{f"x{i}": (0, 1) for i in range(7)}), Ball())  # of length 1, up to rounding
+    assert ends.mapped([{f"x{i}": 1 for i in range(7)}]).report.clipped == 0
+
+
+def test_a_constant_as_policies_with_an_intercept_have_it() -> None:
+    """Features with a constant are not (z, 1) with |z| <= 1 to an intercept report, or leave the unit ball."""
+    x = FULL(ROWS)
+    assert np.all(x[:, -1] == math.sqrt(0.5))
+    assert np.all(np.linalg.norm(x, axis=1) <= 1 + 1e-15)
+    report = InterceptReport(features=FULL.dim)
+    without = Map(*[_part(each) for each in FULL.columns], Project(6, seed=1), Ball(scale=1.25))(ROWS)
+    np.testing.assert_allclose(report.seen(x)[:, :-1], without, atol=1e-15)
+    assert int(report.statistic(x, np.zeros(4)).clipped) == 0
+
+
+def _part(column: Any) -> Any:
+    """A column as a part of a map."""
+    part = object.__new__(Range)
+    object.__setattr__(part, "columns", (column,))
+    return part
+
+
+def test_a_projection_keeps_lengths_on_average() -> None:
+    """The signs of a projection are not as fair coins: lengths change, or the seed changes nothing."""
+    wide = Map(Hash("note", buckets=400))
+    rows = [{"note": f"a{i} b{i} c{i} d{i} e{i} f{i}"} for i in range(300)]
+    squares = []
+    for seed in range(20):
+        part = Map(Hash("note", buckets=400), Project(40, seed=seed), Ball(scale=0.1))
+        squares.append(np.sum(part(rows) ** 2, axis=1) * 100)
+    assert np.allclose(np.linalg.norm(wide(rows), axis=1), 1.0)
+    # 20 independent means of 300 numbers of mean 1, variance at most 2/40: within 5 standard errors, were all 300 one
+    assert abs(np.mean(squares) - 1.0) < 5 * math.sqrt(2 / 40 / 20)
+    assert np.std(squares) > 0.05
+    assert not np.array_equal(squares[0], squares[1])
+
+
+def test_words_are_those_of_the_bytes() -> None:
+    """Capitals, commas or the order of words matter, or whole texts are taken apart."""
+    made, whole = Map(Hash("note", buckets=64)), Map(Hash("note", buckets=64, words=False))
+    tea = made({"note": "green tea"})
+    assert np.array_equal(made({"note": "Tea; GREEN!"}), tea)
+    assert not np.array_equal(made({"note": "black tea"}), tea)
+    assert not np.array_equal(whole({"note": "green tea"}), whole({"note": "GREEN tea"}))
+    assert np.count_nonzero(whole({"note": "green tea"})) == 1
+    assert np.array_equal(made({"note": "\ud800 a"}), made({"note": "\ufffd a"}))
+    assert np.array_equal(made({"note": b"green tea"}), tea)
+    other = Map(Hash("note", buckets=64, seed=9))
+    assert not np.array_equal(other({"note": "green tea"}), tea)
+
+
+def test_most_is_said_once_and_only_of_enough_rows() -> None:
+    """Most values are clipped, unknown or missing, and nobody is told; or a single odd record is made much of."""
+    made = Map(Range(age=(0, 1)), OneHot(site=["a"]))
+    with pytest.warns(FeatureWarning, match=r"of 10 rows, 10 values of 'age' out of their range; 10 .*'site' missing"):
+        made([{"age": 7}] * 10)
+    made([{"age": 7}] * 9)
+    made([{"age": 7, "site": "a"}] * 5 + [{"age": 0.5, "site": "a"}] * 5)
+    with pytest.warns(FeatureWarning, match="11 vectors clipped to the unit ball"):
+        Map(Range(age=(0, 1)), Ball(scale=3.0))([{"age": 1}] * 11)
+
+
+def test_json_is_the_map_bit_for_bit() -> None:
+    """A map changes on its way through JSON, by a name, an order, or the last bit of an end."""
+    low = math.nextafter(0.1, 1)
+    made = Map(Range({"a b": (low, 1 / 3)}, outside="refuse"), *[_part(each) for each in FULL.columns], Intercept())
+    again = Map.from_json(made.to_json())
+    assert again == made
+    assert hash(again) == hash(made)
+    assert json.loads(made.to_json()) == made.to_dict()
+    assert again.columns[0].low == low  # type: ignore[attr-defined]
+    assert Map.from_json(FULL.to_json()) == FULL
+    assert np.array_equal(Map.from_dict(json.loads(json.dumps(FULL.to_dict())))(ROWS), FULL(ROWS))
+    for text in ("", "[]", "{}", "1", '{"format": "bandanna features"}', FULL.to_json().replace("range", "rang")):
+        with pytest.raises(Unreadable):
+            Map.from_json(text)
+    for broken in ({"ball": 1}, {"project": {"dim": -1}}, {"version": 2}, {"columns": [1]}, {"intercept": 1}):
+        with pytest.raises((Unreadable, InvalidArgument)):
+            Map.from_dict({**FULL.to_dict(), **broken})
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: Map(), "at least one column"),
+        (lambda: Map(Range(a=(0, 1)), OneHot(a=["x"])), "'a' .*each once"),
+        (lambda: Map(Range(a=(1, 0))), "the first below the second"),
+        (lambda: Map(Range(a=(0, math.inf))), "two finite numbers"),
+        (lambda: Map(Range(a=3)), r"Range\.a"),
+        (lambda: Map(Range()), "at least one"),
+        (lambda: Map(Range({"a": (0, 1)}, a=(0, 1))), "given twice"),
+        (lambda: Map(OneHot(a=["x", "x"])), "all different"),
+        (lambda: Map(OneHot(a="xyz")), "a list of categories"),
+        (lambda: Map(OneHot(a=[None])), "texts or finite numbers"),
+        (lambda: Map(OneHot(a=["x"], unknown="drop")), "'zero', 'other', 'refuse'"),
+        (lambda: Map(Hash("a", buckets=0)), "buckets = 0"),
+        (lambda: Map(Range(a=(0, 1)), Project(3)), r"with Ball\(\)"),
+        (lambda: Map(Range(a=(0, 1)), Ball(), Ball()), "at most one"),
+        (lambda: Map("age"), "Range, OneHot, Hash"),  # type: ignore[arg-type]
+    ],
+)
+def test_maps_that_are_none(make: Any, words: str) -> None:
+    """A map that could not be is made, or its error does not say what is wrong."""
+    with pytest.raises(InvalidArgument, match=words):
+        make()
+
+
+def test_fitting_is_refused() -> None:
+    """A range follows from people's records without a price."""
+    with pytest.raises(InvalidBudget, match="fit_privately"):
+        FULL.fit(ROWS)
+
+
+def test_the_package_offers_it() -> None:
+    """`bd.features` is not there."""
+    assert bd.features.Map is Map

@@ -1,0 +1,80 @@
+"""Kernels of generalised linear policies play what NumPy plays."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bandanna import kernels
+from bandanna.environments.glm import PublishedGLM
+from bandanna.policies.base import Played
+from bandanna.policies.registry import make
+from bandanna.simulation.engine import simulate
+from bandanna.simulation.result import Result
+
+LINKS = {"GLOC": ["logistic", "probit", "linear"], "ECOLog": ["logistic"], "GLM-UCB": ["logistic", "probit"]}
+
+
+def both(algorithm: str, link: str, rounds: int, dim: int, n_arms: int, **options: Any) -> list[Result]:
+    """By the kernel, however short the run, and by NumPy."""
+    norm = 0.5 if link == "linear" else 2.0
+    env = PublishedGLM(dim=dim, n_arms=n_arms, link=link, norm=norm, rounds=rounds)
+    policy = make(algorithm, dim=dim, horizon=rounds, link=link, **options)
+    assert policy.kernel in kernels._FILES
+    results = []
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        for least in (1, math.inf):
+            monkeypatch.setattr(kernels, "BREAK_EVEN", least)
+            results.append(simulate(policy, env, n_seeds=3, checkpoints=rounds))
+    return results
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    algorithm=st.sampled_from(sorted(LINKS)),
+    data=st.data(),
+    dim=st.integers(1, 6),
+    n_arms=st.integers(1, 12),
+    preset=st.sampled_from(["published", "corrected"]),
+    bound=st.sampled_from([0.3, 2.0]),
+)
+def test_kernel_and_numpy_take_the_same_arms(
+    algorithm: str, data: Any, dim: int, n_arms: int, preset: str, bound: float
+) -> None:
+    """A run by the kernel is another one; a small S makes it project in nearly every round."""
+    link = data.draw(st.sampled_from(LINKS[algorithm]))
+    one, two = both(algorithm, link, 60, dim, n_arms, preset=preset, parameter_bound=bound)
+    np.testing.assert_allclose(one.regret, two.regret, rtol=1e-12, atol=1e-12)
+    np.testing.assert_array_equal(one.rewards, two.rewards)
+    np.testing.assert_array_equal(one.clipped, two.clipped)
+
+
+@pytest.mark.parametrize("algorithm", ["GLOC", "ECOLog"])
+def test_rounds_that_are_learned_elsewhere_are_learned_once(algorithm: str) -> None:
+    """A projection is forgotten, or made twice: the kernel and NumPy's loop leave other states behind."""
+    dim, rounds, rng = 3, 50, np.random.default_rng(0)
+    policy = make(algorithm, dim=dim, horizon=rounds, parameter_bound=0.2)
+    contexts, outcomes = rng.normal(size=(2, rounds, 7, dim)) / 4, rng.integers(0, 2, (2, rounds, 7)).astype(float)
+    loop, calls, nothing = kernels.compiled(policy.kernel), [], Played(rewards=np.zeros((2, 0)))
+    assert loop is not None
+
+    def counted(*given: Any) -> bool:
+        calls.append(loop(*given))
+        return bool(calls[-1])
+
+    whole, actions = policy.many(counted, policy.init(replicates=(2,)), contexts, outcomes, nothing)
+    assert sum(calls) > 10  # rounds that left the ball
+    for seed in range(2):
+        state = policy.init()
+        for t in range(rounds):
+            arm = int(policy.act(state, contexts[seed, t][None], None).actions[0])
+            assert arm == actions[seed, t]
+            state = policy._after(state, np.append(contexts[seed, t, arm], outcomes[seed, t, arm]))
+        assert state.rounds == whole.rounds
+        for name in ("theta", "inverse", "matrix"):
+            np.testing.assert_allclose(getattr(whole, name)[seed], getattr(state, name), rtol=1e-9, atol=1e-12)

@@ -1,0 +1,169 @@
+"""The kernel of optimists plays what NumPy plays: same actions, rewards, clips and repairs."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bandanna import kernels
+from bandanna.core.arrays import Floats
+from bandanna.core.linalg import favoured
+from bandanna.core.streams import Streams
+from bandanna.environments.base import Environment, World
+from bandanna.errors import ClippingWarning, InvalidStatistic
+from bandanna.kernels import optimist
+from bandanna.policies.linear.confidence import PaperConfidence
+from bandanna.policies.linear.linucb import LinUCB
+from bandanna.protocols.trust import central, local, none
+from bandanna.simulation.engine import simulate
+from bandanna.simulation.players import optimists
+from bandanna.simulation.result import Result
+
+PRIVACY = {
+    "none": none(),
+    "local": local(epsilon=5.0, delta=1e-5),
+    "central": central(epsilon=1.0, delta=1e-5),
+    "batches": central(rho=0.5),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Copies(Environment):
+    """Arms of which some are copies of others, with means of their own: so that regret tells which was taken."""
+
+    distinct: int = 1
+    fixed: bool = True
+    length: float = 1.0  # of the longest; beyond 1 they are clipped
+    coarse: bool = False  # coordinates of few values: ties between arms that are no copies
+    broken: bool = False
+
+    def begin(self, streams: Streams) -> World:
+        """Nothing is drawn yet."""
+        return _World(environment=self, streams=streams, fixed=self.fixed)
+
+
+class _World(World):
+    environment: Copies
+
+    def __init__(self, **given: Any) -> None:
+        super().__init__(**given)
+        self.table = self._drawn("arms", 1) if self.fixed else None
+
+    def _drawn(self, name: str, rounds: int) -> Floats:
+        env = self.environment
+        numbers = self.streams.uniform(name, (rounds, env.distinct, env.dim)) * 2 - 1
+        numbers = np.round(numbers) if env.coarse else numbers
+        arms = numbers[:, :, np.arange(env.n_arms) % env.distinct] * env.length / math.sqrt(env.dim)
+        if env.broken:
+            arms[:, -1, -1] = np.nan
+        return np.asarray(arms)
+
+    def contexts(self, start: int, rounds: int) -> Floats:
+        return self._drawn("contexts", rounds) if self.table is None else self.table
+
+    def means(self, contexts: Floats) -> Floats:
+        return np.broadcast_to(1 / np.arange(1.0, self.n_arms + 1), contexts.shape[:-1])
+
+
+def both(policy: LinUCB, env: Environment, rounds: int, monkeypatch: pytest.MonkeyPatch) -> list[Result]:
+    """By the kernel, however short the run, and by NumPy."""
+    results = []
+    for least in (1, math.inf):
+        monkeypatch.setattr(kernels, "BREAK_EVEN", least)
+        world = env.begin(Streams([0]))
+        assert (optimists.kernel_for(policy, world, rounds) is None) == (least > 1)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ClippingWarning)  # wanted here
+            results.append(simulate(policy, env, n_seeds=3, checkpoints=rounds))
+    return results
+
+
+def same(one: Result, two: Result) -> None:
+    """Actions by what they lost, and all counts."""
+    np.testing.assert_allclose(one.regret, two.regret, rtol=1e-12, atol=1e-12)
+    for name in ("rewards", "repairs", "clipped"):
+        np.testing.assert_array_equal(getattr(one, name), getattr(two, name))
+    assert (one.releases, one.users) == (two.releases, two.users)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    dim=st.integers(1, 7),
+    distinct=st.integers(1, 9),
+    copies=st.integers(0, 6),
+    privacy=st.sampled_from(sorted(PRIVACY)),
+    confidence=st.sampled_from(["exact", "lemma"]),
+    fixed=st.booleans(),
+    coarse=st.booleans(),
+    length=st.sampled_from([1.0, 1.7]),
+    ties=st.sampled_from(["random", "first"]),
+)
+def test_kernel_and_numpy_take_the_same_arms(
+    dim: int, distinct: int, copies: int, privacy: str, confidence: str, ties: str, **world: Any
+) -> None:
+    """A run by the kernel is another one: an arm, a coin between copies, a clip or a repair differs."""
+    env = Copies(dim=dim, n_arms=distinct + copies, distinct=distinct, **world)
+    policy = LinUCB(dim=dim, horizon=60, privacy=PRIVACY[privacy], batch=1, confidence=confidence, ties=ties)
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        same(*both(policy, env, 60, monkeypatch))
+
+
+@pytest.mark.parametrize("confidence", ["exact", PaperConfidence(matrix=0.02)], ids=["exact", "paper"])
+@pytest.mark.parametrize("fixed", [True, False])
+def test_repairs_are_those_of_numpy(fixed: bool, confidence: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A matrix that noise made indefinite is repaired in another round, or in another way."""
+    env = Copies(dim=3, n_arms=5, distinct=5, fixed=fixed)
+    policy = LinUCB(dim=3, horizon=150, privacy=local(epsilon=0.5, delta=1e-5), batch=1, confidence=confidence)
+    one, two = both(policy, env, 150, monkeypatch)
+    assert confidence == "exact" or one.repairs.min() > 10
+    same(one, two)
+
+
+@pytest.mark.parametrize("fixed", [True, False])
+def test_spans_and_blocks_change_nothing(fixed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run depends on how many rounds are drawn at once."""
+    env = Copies(dim=2, n_arms=4, distinct=2, fixed=fixed)
+    policy = LinUCB(dim=2, horizon=101, privacy=central(epsilon=1.0, delta=1e-5), batch=1)
+    one, two = both(policy, env, 101, monkeypatch)
+    monkeypatch.setattr(optimists, "_ROUNDS", 17)
+    monkeypatch.setattr(optimists, "_BYTES", 8 * 3 * 4 * 2 * 5)  # five rounds of contexts
+    same(one, two)
+    for each in both(policy, env, 101, monkeypatch):
+        same(each, two)
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    values=st.lists(st.sampled_from([1.0, 1.0 + 1e-9, 1.5, -2.0, 1e-3]), min_size=1), size=st.sampled_from([1.0, 1e60])
+)
+def test_ties_are_those_of_the_rule(values: list[float], size: float) -> None:
+    """The kernel has another rule for ties than `linalg.favoured`, also beyond single precision."""
+    index, single = size * np.array(values), np.empty(len(values), dtype=np.float32)
+    first, tied = favoured(index)
+    count = optimist._tied(index, single)
+    arms = [optimist._of_rank(single, rank) for rank in range(count)]
+    assert arms == ([int(first)] if tied is None else np.flatnonzero(tied).tolist())
+
+
+def test_features_that_are_no_numbers_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel plays on with what is not a number."""
+    monkeypatch.setattr(kernels, "BREAK_EVEN", 1)
+    env = Copies(dim=2, n_arms=4, distinct=4, fixed=False, broken=True)
+    with pytest.raises(InvalidStatistic, match="contexts"):
+        simulate(LinUCB(dim=2, horizon=10, batch=1), env)
+
+
+def test_a_seed_is_the_same_run_in_any_company(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the kernel does for one seed depends on the others."""
+    monkeypatch.setattr(kernels, "BREAK_EVEN", 1)
+    env = Copies(dim=3, n_arms=6, distinct=3, coarse=True)
+    policy = LinUCB(dim=3, horizon=80, privacy=local(epsilon=5.0, delta=1e-5), batch=1)
+    together, alone = (simulate(policy, env, n_seeds=n, seed=seed) for n, seed in ((4, 0), (1, 2)))
+    np.testing.assert_array_equal(together.regret[2], alone.regret[0])

@@ -1,0 +1,428 @@
+"""Logs: the same from every kind of table, frozen, and what is wrong is named by column and row."""
+
+from __future__ import annotations
+
+import csv
+import math
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import bandanna as bd
+from bandanna.errors import BandannaError, ClippingWarning, InvalidArgument
+from bandanna.logs.columns import Columns
+
+ROWS = {
+    "age": [0.1, 0.5, 0.3, 0.9],
+    "weight": [1, 2, 3, 4],
+    "arm": ["tea", "coffee", "tea", "water"],
+    "won": [1.0, 0.0, 1.0, 0.5],
+    "p": [0.5, 0.25, 0.5, 0.25],
+}
+COLUMNS: dict[str, Any] = {"context": ["age", "weight"], "arm": "arm", "reward": "won", "propensity": "p"}
+
+
+def records() -> Any:
+    """The rows as a NumPy record array."""
+    kinds = [("age", "f4"), ("weight", "i4"), ("arm", "U10"), ("won", "f8"), ("p", "f8")]
+    return np.array(list(zip(*ROWS.values(), strict=True)), dtype=kinds)
+
+
+TABLES = {
+    "dict": ROWS,
+    "arrays": {name: np.array(column) for name, column in ROWS.items()},
+    "pandas": pd.DataFrame(ROWS, index=[9, 7, 7, 5]),
+    "categories": pd.DataFrame(ROWS).astype({"arm": "category", "weight": "Int64"}),
+    "polars": pl.DataFrame(ROWS),
+    "arrow": pa.table(ROWS),
+}
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_tables_of_all_kinds_are_one_log(name: str) -> None:
+    """The same rows make another log when another library holds them."""
+    log = bd.Log.from_frame(TABLES[name], **COLUMNS)
+    np.testing.assert_array_equal(log.contexts, np.column_stack([ROWS["age"], ROWS["weight"]]))
+    assert (log.names, log.arms.tolist()) == (("coffee", "tea", "water"), [1, 0, 1, 2])
+    assert (log.rewards.tolist(), log.propensities.tolist()) == (ROWS["won"], ROWS["p"])
+    assert all(type(arm) is str for arm in log.names)
+    assert log == bd.Log.from_frame(ROWS, **COLUMNS)
+    assert (len(log), log.n_arms, log.dim, log.of_users, log.floor) == (4, 3, 2, True, None)
+
+
+def test_names_are_plain_values() -> None:
+    """Arms of NumPy's kinds, in a column of objects, are no names, or are not those of Python."""
+    arms = np.empty(3, dtype=object)
+    arms[:] = [np.int64(2), 1, np.float64(2.0)]
+    log = bd.Log.from_frame({"arm": arms, "won": [0, 1, 1]}, arm="arm", reward="won", propensity=0.5)
+    assert (log.names, {type(name) for name in log.names}) == ((1, 2), {int})
+
+
+def test_record_arrays_are_tables() -> None:
+    """A NumPy record array is refused, or read with other numbers."""
+    log = bd.Log.from_frame(records(), **COLUMNS)
+    assert log.names == ("coffee", "tea", "water")
+    np.testing.assert_allclose(log.contexts[:, 0], ROWS["age"], rtol=1e-6)
+
+
+def test_a_log_is_frozen() -> None:
+    """Somebody's array can be changed after the log was made, or the log's own."""
+    held = {name: np.array(column) for name, column in ROWS.items()}
+    log = bd.Log.from_frame(held, **COLUMNS)
+    held["won"][0] = 0.25
+    assert log.rewards[0] == 1.0
+    for array in (log.contexts, log.arms, log.rewards, log.propensities):
+        with pytest.raises(ValueError, match="read-only"):
+            array[0] = 0
+
+
+def test_propensities_by_design_are_public() -> None:
+    """A number, or one for each arm, is no floor; or a column is taken for one."""
+    assert bd.Log.from_frame(ROWS, **COLUMNS | {"propensity": 0.25}).floor == 0.25
+    by_arm = bd.Log.from_frame(ROWS, **COLUMNS | {"propensity": {"tea": 0.5, "coffee": 0.3, "water": 0.2}})
+    assert (by_arm.floor, by_arm.propensities.tolist()) == (0.2, [0.5, 0.3, 0.5, 0.2])
+    assert bd.Log.from_frame(ROWS, **COLUMNS, floor=0.2).floor == 0.2
+
+
+def test_features_of_arms_and_functions() -> None:
+    """Features of arms have another order than the arms, or a function of the table is not asked."""
+    frame = ROWS | {
+        f"{arm} {i}": np.arange(4) + 10 * k + i for k, arm in enumerate(("tea", "coffee", "water")) for i in (0, 1)
+    }
+    by_arm = {arm: [f"{arm} 0", f"{arm} 1"] for arm in ("water", "tea", "coffee")}
+    log = bd.Log.from_frame(frame, **COLUMNS | {"context": by_arm})
+    assert log.contexts.shape == (4, 3, 2)
+    assert log.contexts[1].tolist() == [[11, 12], [1, 2], [21, 22]]  # coffee, tea, water
+    made = bd.Log.from_frame(ROWS, **COLUMNS | {"context": lambda table: np.array(table["age"])[:, None] * 2})
+    assert made.contexts.tolist() == [[0.2], [1.0], [0.6], [1.8]]
+    assert bd.Log.from_frame(ROWS, **COLUMNS | {"context": ()}).contexts.shape == (4, 0)
+
+
+def test_eligible_arms() -> None:
+    """A list of arms in a column, and a column for each arm, are different masks."""
+    listed = ROWS | {"could": [["tea", "water"], ["coffee"], ["tea", "coffee"], ["water", "tea"]]}
+    flags = ROWS | {
+        "t": [True, False, True, True],
+        "c": ["no", "yes", "yes", "no"],
+        "w": [1, 0, 0, 1],
+    }
+    one = bd.Log.from_frame(listed, **COLUMNS, eligible="could")
+    two = bd.Log.from_frame(flags, **COLUMNS, eligible={"tea": "t", "coffee": "c", "water": "w"})
+    assert one == two
+    assert one.eligible is not None
+    assert one.eligible.tolist() == [
+        [False, True, True],
+        [True, False, False],
+        [True, True, False],
+        [False, True, True],
+    ]
+
+
+def test_rewards_have_a_public_range() -> None:
+    """Rewards outside of [0, 1] pass silently, or a range that was given does not cut and count."""
+    frame = ROWS | {"won": [3.0, -1.0, 12.0, 5.0]}
+    with pytest.raises(InvalidArgument, match=r"column 'won', row 0 = 3.0 .* reward_range"):
+        bd.Log.from_frame(frame, **COLUMNS)
+    log = bd.Log.from_frame(frame, **COLUMNS, reward_range=(0, 10))
+    assert (log.rewards.tolist(), log.clipped) == ([3.0, 0.0, 10.0, 5.0], 2)
+    assert log.scaled_rewards().tolist() == [0.3, 0.0, 1.0, 0.5]
+    with pytest.warns(ClippingWarning, match="4 of 4 rewards"):
+        bd.Log.from_frame(frame, **COLUMNS, reward_range=(6, 7))
+
+
+def bad(**changed: Any) -> dict[str, Any]:
+    """The rows with other columns."""
+    return {**ROWS, **changed}
+
+
+@pytest.mark.parametrize(
+    ("frame", "change", "words"),
+    [
+        (ROWS, {"arm": "arn"}, "did you mean 'arm'"),
+        (ROWS, {"context": ["age", "wieght"]}, "did you mean 'weight'"),
+        (ROWS, {"reward": "won", "propensity": "prop"}, "a column of the table, which has age, weight, arm"),
+        (ROWS, {"propensity": None}, "without it nothing can be weighed"),
+        (ROWS, {"propensity": 1.5}, "a probability in (0, 1]"),
+        (ROWS, {"propensity": {"tea": 0.5}}, "propensity['coffee'] = None"),
+        (ROWS, {"floor": 0.3}, "column 'p', row 1 = 0.25 is not allowed: a probability in [0.3, 1]"),
+        (
+            ROWS,
+            {"arms": ["tea", "coffee"]},
+            "column 'arm', row 3 = 'water' is not allowed: one of the arms tea, coffee",
+        ),
+        (ROWS, {"arms": ["tea", "tea"]}, "none of them twice"),
+        (ROWS, {"eligible": "age"}, "column 'age', row 0"),
+        (ROWS, {"reward_range": (1, 0)}, "low < high"),
+        (ROWS, {"context": lambda table: 1 / 0}, "a function that raised ZeroDivisionError"),
+        (ROWS, {"context": lambda table: np.ones((3, 2))}, "shape of context(table) = (3, 2)"),
+        (ROWS, {"context": {"tea": ["age"]}}, "columns for each of the arms"),
+        (ROWS, {"colour": 1}, "bd.Log.from_frame has no such argument"),
+        (bad(won=[1.0, math.nan, 0, 0]), {}, "column 'won', row 1 = nan is not allowed: a finite number"),
+        (bad(won=[1.0, None, 0, 0]), {}, "column 'won', row 1 = None"),
+        (bad(won=[1.0, "x", 0, 0]), {}, "column 'won', row 1 = 'x'"),
+        (bad(age=[0.1, math.inf, 0, 0]), {}, "column 'age', row 1 = inf"),
+        (bad(p=[0.5, 0.0, 0.5, 0.5]), {}, "column 'p', row 1 = 0.0 is not allowed: a probability in (0, 1]"),
+        (bad(p=[0.5, 0.5, 1.1, 0.5]), {}, "column 'p', row 2 = 1.1"),
+        (bad(arm=["tea", None, "tea", "tea"]), {}, "column 'arm', row 1 = None is not allowed: a name"),
+        (bad(p=[0.5, 0.5]), {}, "'2 rows' is not allowed: 4 rows, as 'age' has"),
+        ({}, {}, "a table without columns"),
+        ({name: [] for name in ROWS}, {}, "a table without rows"),
+        (3, {}, "a pandas or polars DataFrame"),
+        (pd.DataFrame([[1, 2]], columns=["arm", "arm"]), {}, "several times"),
+        (pl.DataFrame(bad(won=[1.0, None, 0.0, 0.0])), {}, "column 'won', row 1"),
+        (pd.DataFrame(bad(won=pd.array([1, None, 0, 0], dtype="Int64"))), {}, "column 'won', row 1"),
+    ],
+)
+def test_what_is_wrong_is_named(frame: Any, change: dict[str, Any], words: str) -> None:
+    """A mistake passes, or its message does not say where it is and what is allowed."""
+    with pytest.raises(BandannaError) as caught:
+        bd.Log.from_frame(frame, **COLUMNS | change)
+    assert words in str(caught.value)
+
+
+NAMES = st.one_of(st.text(min_size=1, max_size=4), st.integers(-5, 5))
+UNIT = st.floats(0, 1)
+
+
+@given(st.lists(st.tuples(NAMES, UNIT, st.floats(1e-6, 1), st.floats(-1e6, 1e6)), min_size=1, max_size=20), st.data())
+def test_any_table_is_read_as_it_is(rows: list[tuple[Any, float, float, float]], data: st.DataObject) -> None:
+    """Some table of names, rewards, probabilities and numbers is read with other values than it has."""
+    arm, reward, chance, feature = (list(column) for column in zip(*rows, strict=True))
+    frame: Any = {"a": arm, "r": reward, "p": chance, "x": feature}
+    kind = data.draw(st.sampled_from(["dict", "pandas", "polars", "objects"]))
+    if kind == "pandas":
+        frame = pd.DataFrame(frame)
+    elif kind == "polars" and len({type(name) for name in arm}) == 1:
+        frame = pl.DataFrame(frame)
+    elif kind == "objects":
+        frame = {name: np.array(column, dtype=object) for name, column in frame.items()}
+    log = bd.Log.from_frame(frame, context=["x"], arm="a", reward="r", propensity="p")
+    assert [log.names[k] for k in log.arms] == arm
+    assert sorted(map(str, log.names)) == sorted({str(name) for name in arm}) or len(log.names) == len(set(arm))
+    np.testing.assert_array_equal(log.rewards, reward)
+    np.testing.assert_array_equal(log.propensities, chance)
+    np.testing.assert_array_equal(log.contexts[:, 0], feature)
+    again = bd.Log.from_frame(
+        log.to_columns(), context=["context 0"], arm="arm", reward="reward", propensity="propensity", arms=log.names
+    )
+    assert again == log
+
+
+@given(st.lists(st.one_of(st.floats(), st.none(), st.text(max_size=3), st.booleans()), min_size=1, max_size=8))
+def test_any_column_is_numbers_or_refused(entries: list[Any]) -> None:
+    """A column with something missing is read as numbers, or refused by another error than ours."""
+    table = Columns({"x": entries})
+    fine = [isinstance(entry, float | bool) and math.isfinite(entry) for entry in entries]
+    if all(fine):
+        assert table.numbers("context", "x").tolist() == [float(entry) for entry in entries]
+        return
+    with pytest.raises(InvalidArgument, match=f"column 'x', row {fine.index(False)} ="):
+        table.numbers("context", "x")
+
+
+def write_csv(path: Path, rows: dict[str, list[Any]]) -> Path:
+    """A file with a line of names."""
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(rows)
+        writer.writerows(zip(*rows.values(), strict=True))
+    return path
+
+
+def test_files_are_the_tables_they_hold(tmp_path: Path) -> None:
+    """A CSV or Parquet file is another log than its table."""
+    whole = bd.Log.from_frame(ROWS, **COLUMNS)
+    assert bd.Log.read(write_csv(tmp_path / "log.csv", ROWS), **COLUMNS) == whole
+    pq.write_table(pa.table(ROWS), tmp_path / "log.parquet")
+    assert bd.Log.read(tmp_path / "log.parquet", **COLUMNS) == whole
+
+
+def test_one_cell_decides_about_nobody_else(tmp_path: Path) -> None:
+    """A text in one person's cell changes the features of others, as a noise for one person does not hide; or a
+    message blames another row.
+    """
+    features = bd.features.Map(bd.features.Range(age=(18, 95)), bd.features.OneHot(site=[1, 2, "north"]))
+    ages, sites = [str(20 + k) for k in range(40)], [("1", "2", "north")[k % 3] for k in range(40)]
+    rows = {"arm": ["a", "b"] * 20, "reward": ["1", "0"] * 20, "p": ["0.5"] * 40, "age": ages, "site": sites}
+    columns = {"arm": "arm", "reward": "reward", "propensity": "p", "arms": ["a", "b"]}
+    whole = bd.Log.read(write_csv(tmp_path / "whole.csv", rows), context=features, **columns)
+    assert np.abs(whole.contexts).sum(axis=1).min() > 0
+    for odd in ("NA", "90+", "unknown", "45,5"):
+        for column in ("age", "site"):
+            cells = [odd if k == 7 else cell for k, cell in enumerate(rows[column])]
+            log = bd.Log.read(write_csv(tmp_path / "odd.csv", rows | {column: cells}), context=features, **columns)
+            changed = np.flatnonzero(np.any(log.contexts != whole.contexts, axis=1))
+            assert changed.tolist() == [7]
+    for column in ("reward", "p"):
+        cells = ["maybe" if k == 7 else cell for k, cell in enumerate(rows[column])]
+        with pytest.raises(InvalidArgument, match="row 7 = 'maybe'"):
+            bd.Log.read(write_csv(tmp_path / "odd.csv", rows | {column: cells}), context=features, **columns)
+
+
+def test_cells_of_a_csv_file(tmp_path: Path) -> None:
+    """Names that look like numbers lose their zeros, or whole numbers become floats."""
+    file = write_csv(tmp_path / "a.csv", {"arm": ["007", "1"], "reward": ["1", "0.5"], "p": ["5e-1", ".25"]})
+    log = bd.Log.read(file, arm="arm", reward="reward", propensity="p")
+    assert (log.names, log.rewards.tolist(), log.propensities.tolist()) == (("007", 1), [1.0, 0.5], [0.5, 0.25])
+    named = bd.Log.read(file, arm="arm", reward="reward", propensity="p", arms=["1", "007"])
+    assert (named.names, named.arms.tolist()) == (("1", "007"), [1, 0])
+    whole = write_csv(tmp_path / "b.csv", {"arm": ["2", "1"], "reward": ["1", "0"], "p": ["0.5", "0.5"]})
+    assert bd.Log.read(whole, arm="arm", reward="reward", propensity="p").names == (1, 2)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "has no rows"),
+        ("arm,reward,p\n", "has no rows"),
+        ("arm,arm\n1,2\n", "two columns that are called 'arm'"),
+        ("arm,reward,p\n1,1\n", "row 0: 2 of 3 values"),
+        ("arm,reward,p\n1,,0.5\n", "column 'reward', row 0 = None"),
+        ("arm,reward,p\n1,nan,0.5\n", "column 'reward', row 0 = nan"),
+        ("PAR1 but no more", "not a whole Parquet file"),
+    ],
+)
+def test_files_that_are_none_are_refused(text: str, words: str, tmp_path: Path) -> None:
+    """A damaged file passes, or is refused by another error than ours."""
+    (tmp_path / "log.csv").write_text(text)
+    with pytest.raises(BandannaError) as caught:
+        bd.Log.read(tmp_path / "log.csv", arm="arm", reward="reward", propensity="p")
+    assert words in str(caught.value)
+    with pytest.raises(BandannaError, match="cannot be read"):
+        bd.Log.read(tmp_path / "none.csv", arm="arm", reward="reward", propensity="p")
+
+
+def test_parts_of_a_log() -> None:
+    """Parts have other rows than were asked for, or the halves of a split share people."""
+    rng = np.random.default_rng(0)
+    frame = {"x": np.arange(100.0), "arm": rng.integers(0, 3, 100), "reward": rng.random(100)}
+    log = bd.Log.from_frame(frame, context=["x"], arm="arm", reward="reward", propensity=1 / 3)
+    assert log.at([5, 2]).contexts[:, 0].tolist() == [5.0, 2.0]
+    assert log.at(log.arms == 1).arms.tolist() == [1] * np.count_nonzero(log.arms == 1)
+    one, two = log.split(0.3, seed=4)
+    assert (len(one), len(two)) == (30, 70)
+    assert sorted([*one.contexts[:, 0], *two.contexts[:, 0]]) == list(range(100))
+    assert log.split(0.3, seed=4)[0] == one != log.split(0.3, seed=5)[0]
+    for rows in ([], "a", [[1]], [200]):
+        with pytest.raises(InvalidArgument):
+            log.at(rows)
+    for share in (0.0, 1.0, 0.001):
+        with pytest.raises(InvalidArgument):
+            log.split(share)
+
+
+def test_decisions_of_an_agent_are_a_log() -> None:
+    """What an agent decided, kept by its host, is a log with other arms, contexts or probabilities."""
+    policy = bd.LinTS(n_arms=2, features=1, horizon=50)
+    agent = bd.Agent(policy=policy, arms=["a", "b"], test=True, seed=3)
+    contexts = np.random.default_rng(1).uniform(-1, 1, (40, 1))
+    decisions = agent.act_many(contexts)
+    rewards = [float(decision.arm == "a") for decision in decisions]
+    log = bd.Log.from_decisions(decisions, rewards=rewards, contexts=contexts, arms=["a", "b"])
+    assert [log.names[k] for k in log.arms] == [decision.arm for decision in decisions]
+    np.testing.assert_array_equal(log.propensities, [decision.probability for decision in decisions])
+    np.testing.assert_array_equal(log.contexts, contexts)
+    with pytest.raises(InvalidArgument, match="one for each decision"):
+        bd.Log.from_decisions(decisions, rewards=[*rewards[:-1], None])  # type: ignore[list-item]
+    with pytest.raises(InvalidArgument, match=r"agent\.act has returned"):
+        bd.Log.from_decisions([1, 2], rewards=[0, 1])
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"arms": [0, 3, 0, 1]},
+        {"arms": [0.0, 1.0, 0.0, 1.0]},
+        {"rewards": [0, 1, 2, 0]},
+        {"rewards": [0, 1, 0]},
+        {"propensities": [1, 1, 1]},
+        {"propensities": [1, 1, 1, 0]},
+        {"contexts": np.zeros((4, 3, 1))},
+        {"names": ["a", "a"]},
+        {"names": []},
+        {"eligible": np.zeros((4, 2), dtype=bool)},
+        {"eligible": np.ones((4, 2))},
+        {"reward_range": (0, math.inf)},
+        {"reward_range": 1},
+        {"floor": 2.0},
+    ],
+)
+def test_parts_that_do_not_fit_are_refused(change: dict[str, Any]) -> None:
+    """A log is made of parts that belong to different events, or are none."""
+    parts: dict[str, Any] = {
+        "contexts": np.zeros((4, 2)), "arms": [0, 1, 0, 1], "rewards": [0, 1, 0, 1], "propensities": [0.5] * 4,
+        "names": ("a", "b"),
+    }  # fmt: skip
+    assert len(bd.Log(**parts)) == 4
+    with pytest.raises(BandannaError):
+        bd.Log(**parts | change)
+
+
+def test_reading_says_nothing() -> None:
+    """A log of ordinary rows warns of something."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert repr(bd.Log.from_frame(ROWS, **COLUMNS)) == "<Log of 4 events: 3 arms, 2 features of users>"
+
+
+def test_words_are_rewards() -> None:
+    """A column of yes and no, or of words of which one is a success, is not a log without programming."""
+    columns = {name: ROWS[name] for name in ("arm", "p")}
+    given = {"arm": "arm", "reward": "won", "propensity": "p"}
+    for words in (["yes", "no", "Yes ", "no"], ["True", "false", "TRUE", "False"], [True, False, True, False]):
+        assert bd.Log.from_frame({**columns, "won": words}, **given).rewards.tolist() == [1, 0, 1, 0]
+    outcome = {**columns, "won": ["cured", "ill", "cured", "dead"]}
+    assert bd.Log.from_frame(outcome, success="cured", **given).rewards.tolist() == [1, 0, 1, 0]
+    with pytest.raises(InvalidArgument, match=r"'won', row 0 = 'cured'.*success="):
+        bd.Log.from_frame(outcome, **given)
+    with pytest.raises(InvalidArgument, match=r"success = 'curd'.*cured, dead, ill"):
+        bd.Log.from_frame(outcome, success="curd", **given)
+    with pytest.raises(InvalidArgument, match=r"'won', row 1 = None"):
+        bd.Log.from_frame({**columns, "won": ["cured", None, "ill", "ill"]}, success="cured", **given)
+
+
+def test_what_a_map_of_features_would_take_is_said() -> None:
+    """Somebody with texts or missing values among the features is not told of maps, or sees an argument of nobody's."""
+    for ages in (["old", "young", "old", "old"], [0.1, None, 0.2, 0.3], [0.1, math.nan, 0.2, 0.3]):
+        with pytest.raises(InvalidArgument, match=r"bd\.features\.Map"):
+            bd.Log.from_frame({**ROWS, "age": ages}, **COLUMNS)
+    with pytest.raises(InvalidArgument, match="it takes frame, arm"):
+        bd.Log.from_frame(ROWS, arm="arm", reward="won")  # type: ignore[call-arg]
+
+
+def test_another_order_of_the_arms() -> None:
+    """Naming arms in another order changes what was given to somebody, what it brought, or what else could be given."""
+    able = {"tea": [True] * 4, "coffee": [True, True, False, True], "water": [False, True, True, True]}
+    frame = {**ROWS, **{f"can {name}": column for name, column in able.items()}}
+    context = {"tea": ["age"], "coffee": ["weight"], "water": ["p"]}
+    log = bd.Log.from_frame(frame, **{**COLUMNS, "context": context}, eligible={name: f"can {name}" for name in able})
+    for order in (("water", "tea", "coffee"), ("coffee", "tea", "water")):
+        other = log.ordered(order)
+        assert other.names == order
+        assert [order[k] for k in other.arms] == ROWS["arm"]
+        for name in order:
+            mine, theirs = log.names.index(name), order.index(name)
+            np.testing.assert_array_equal(log.contexts[:, mine], other.contexts[:, theirs])
+            assert log.eligible is not None
+            assert other.eligible is not None
+            np.testing.assert_array_equal(log.eligible[:, mine], other.eligible[:, theirs])
+        assert other.ordered(log.names) == log
+    with pytest.raises(InvalidArgument, match=r"'milk'.*in any order"):
+        log.ordered(("milk", "tea", "coffee"))
+
+
+def test_a_propensity_by_arms_names_them_all() -> None:
+    """Whether anybody was given an arm decides which arms there are, where the design has said so."""
+    chances = {"b": 0.25, "a": 0.5, "c": 0.25}
+    for occurring in (["a", "b"], ["a", "c"]):
+        log = bd.Log.from_frame({"arm": occurring, "reward": [0, 1]}, arm="arm", reward="reward", propensity=chances)
+        assert (log.names, log.floor) == (("a", "b", "c"), 0.25)

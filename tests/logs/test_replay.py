@@ -1,0 +1,286 @@
+"""Replay: what is accepted has the law of a run, and one replaced person changes one batch at most."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import bandanna as bd
+from bandanna.core.coins import Coins
+from bandanna.core.domain import Statistic
+from bandanna.core.estimate import Estimate
+from bandanna.errors import InvalidArgument
+from bandanna.logs.coins import SlotCoins
+from bandanna.logs.replaying import _Run
+from bandanna.policies.base import Ask, Played
+from bandanna.policies.linear.sums import State
+
+EVENTS, BATCH = 12, 3
+HEARD: list[Any] = []  # the reports of every batch, in order
+
+
+def script(batch: int, dim: int) -> Any:
+    """What every run is told was released, whatever was reported."""
+    return np.random.default_rng(batch).uniform(-1, 1, dim)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeafLinTS(bd.LinTS):
+    """Learns what a script says: so that batches can be compared for the same answers."""
+
+    def report(self, ask: Ask, played: Played, coins: Coins) -> Statistic:
+        """The real one, which is noted."""
+        statistic = super().report(ask, played, coins)
+        HEARD.append(statistic.values.copy())
+        return statistic
+
+    def learned(self, state: State, released: Estimate) -> State:
+        """From the script."""
+        return super().learned(state, replace(released, total=script(state.batches, len(released.total))))
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeafLinUCB(bd.LinUCB):
+    """The same with coins between tied arms."""
+
+    def report(self, ask: Ask, played: Played, coins: Coins) -> Statistic:
+        """The real one, which is noted."""
+        statistic = super().report(ask, played, coins)
+        HEARD.append(statistic.values.copy())
+        return statistic
+
+    def learned(self, state: Any, released: Estimate) -> Any:
+        """From the script."""
+        return super().learned(state, replace(released, total=script(state.batches, len(released.total))))
+
+
+def lints() -> bd.Policy[Any]:
+    """Arms with models of their own."""
+    return DeafLinTS(n_arms=2, features=1, horizon=EVENTS, batch=BATCH, privacy=bd.central(epsilon=1.0, delta=1e-5))
+
+
+def linucb() -> bd.Policy[Any]:
+    """Arms with features, tied at first."""
+    return DeafLinUCB(dim=1, horizon=EVENTS, batch=BATCH, privacy=bd.shuffle(epsilon=1.0, delta=1e-5))
+
+
+def small(of_arms: bool) -> bd.Log:
+    """Twelve people."""
+    rng = np.random.default_rng(2)
+    shape = (EVENTS, 2, 1) if of_arms else (EVENTS, 1)
+    return bd.Log(
+        contexts=rng.choice([-0.5, 0.5], size=shape), arms=rng.integers(0, 2, EVENTS), names=("a", "b"), floor=0.5,
+        rewards=rng.integers(0, 2, EVENTS).astype(float), propensities=np.full(EVENTS, 0.5),
+    )  # fmt: skip
+
+
+def replaced(log: bd.Log, person: int, feature: float, arm: int, reward: float, chance: float) -> bd.Log:
+    """Somebody else in one row."""
+    parts = {name: np.array(getattr(log, name)) for name in ("contexts", "arms", "rewards", "propensities")}
+    parts["contexts"][person], parts["arms"][person], parts["rewards"][person] = feature, arm, reward
+    parts["propensities"][person] = chance
+    return bd.Log(**parts, names=log.names, floor=log.floor)
+
+
+def heard(policy: bd.Policy[Any], log: bd.Log, **options: Any) -> list[Any]:
+    """What every batch reports."""
+    HEARD.clear()
+    bd.replay(policy, log, **options)
+    return list(HEARD)
+
+
+def changes(make: Callable[[], bd.Policy[Any]], method: str) -> Iterator[tuple[int, int]]:
+    """For the same answers: how many batches, and how many reports, any replacement of any person changes."""
+    policy, log = make(), small(of_arms=make is linucb)
+    before = heard(policy, log, method=method)
+    for person, *data in itertools.product(range(EVENTS), (-0.5, 0.3), (0, 1), (0.0, 1.0), (0.5, 1.0)):
+        after = heard(policy, replaced(log, person, *data), method=method)
+        rows = [int(np.any(one != two, axis=-1).sum()) for one, two in zip(before, after, strict=False)]
+        rows += [BATCH] * abs(len(before) - len(after))  # batches that only one of the two has
+        yield sum(count > 0 for count in rows), sum(rows)
+
+
+@pytest.mark.parametrize("make", [lints, linucb])
+@pytest.mark.parametrize("method", ["rejection", "weighted"])
+def test_one_replaced_person_changes_one_batch_at_most(make: Callable[[], bd.Policy[Any]], method: str) -> None:
+    """For the same answers, somebody's replacement - any person, any data - changes the reports of two batches."""
+    found = list(changes(make, method))
+    assert len(found) == EVENTS * 16
+    assert max(found) == (1, 1)  # one report in one batch, and nobody else's
+
+
+@pytest.mark.parametrize("make", [lints, linucb])
+def test_batches_of_accepted_events_would_be_seen(
+    make: Callable[[], bd.Policy[Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The enumeration above cannot tell a replay whose batches count accepted events from one with fixed slots."""
+    monkeypatch.setattr(_Run, "_slots", _Run._accepted)
+    assert any(batches > 1 for batches, _ in changes(make, "rejection"))
+
+
+def test_coins_of_a_slot_do_not_depend_on_others() -> None:
+    """Who is tied moves the coins of others, or an episode has those of another."""
+    everybody = SlotCoins(3, 5).among(np.ones(6, dtype=bool), "ties")
+    some = SlotCoins(3, 5).among(np.array([True, False, True, False, False, True]), "ties")
+    np.testing.assert_array_equal(some, everybody * [1, 0, 1, 0, 0, 1])
+    assert not np.array_equal(SlotCoins(3, 6).uniform((6,), "ties"), SlotCoins(3, 5).uniform((6,), "ties"))
+
+
+def skewed(n: int) -> bd.Log:
+    """Three arms, given with probabilities 0.6, 0.3 and 0.1."""
+    rng = np.random.default_rng(4)
+    arms = rng.choice(3, size=n, p=[0.6, 0.3, 0.1])
+    rewards = (rng.random(n) < np.array([0.2, 0.5, 0.9])[arms]).astype(float)
+    return bd.Log(
+        contexts=rng.uniform(-0.5, 0.5, (n, 1)), arms=arms, rewards=rewards,
+        propensities=np.array([0.6, 0.3, 0.1])[arms], names=(0, 1, 2), floor=0.1,
+    )  # fmt: skip
+
+
+def test_what_is_accepted_has_the_law_of_a_run() -> None:
+    """Arms that were given often count more than others, or weights are others than pi/p (false alarm 6e-7)."""
+    log = skewed(3000)
+    policy = bd.LinTS(n_arms=3, features=1, horizon=3000, batch=3000)  # learns after the last event: uniform until then
+    weights = (1 / 3) / log.propensities
+    expected = float(weights @ log.rewards / weights.sum())
+    run = bd.replay(policy, log, n_seeds=20)
+    assert abs(run.mean_reward - expected) <= 5 * run.stderr
+    assert abs(np.mean(run.weight) - 0.1 * 3000) <= 5 * np.sqrt(0.1 * 3000 / 20)
+    weighted = bd.replay(policy, log, n_seeds=2, method="weighted")
+    np.testing.assert_allclose(weighted.means, expected, rtol=1e-9)
+    assert expected == pytest.approx(1.6 / 3, abs=0.05)
+
+
+def clinic(n: int, seed: int = 0) -> bd.Log:
+    """The best arm depends on a feature."""
+    rng = np.random.default_rng(seed)
+    x, arms = rng.choice([-1.0, 1.0], size=(n, 1)), rng.integers(0, 2, n)
+    right = arms == (x[:, 0] > 0)
+    return bd.Log(
+        contexts=x, arms=arms, rewards=(rng.random(n) < np.where(right, 0.9, 0.1)).astype(float),
+        propensities=np.full(n, 0.5), names=("a", "b"), floor=0.5,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("method", ["rejection", "weighted"])
+@pytest.mark.parametrize("trust", ["none", "central", "shuffle"])
+def test_policies_learn_from_a_log(method: str, trust: str) -> None:
+    """A policy earns no more than 0.7 where 0.9 can be learned and 0.5 is random (10 standard errors and more)."""
+    budget = {} if trust == "none" else {"epsilon": 2.0, "delta": 1e-5}
+    policy = bd.LinTS(n_arms=2, features=1, horizon=2000, privacy=getattr(bd, trust)(**budget))
+    run = bd.replay(policy, clinic(2000), n_seeds=2, method=method)
+    assert run.mean_reward > 0.7
+    assert run.releases >= 3
+    assert run.guarantee == policy.guarantee
+
+
+def test_seeds_are_runs_of_their_own() -> None:
+    """A seed among others is another run than alone, or the same run twice differs."""
+    policy = bd.LinTS(n_arms=2, features=1, horizon=300, privacy=bd.central(epsilon=1.0, delta=1e-5))
+    log = clinic(300)
+    together = bd.replay(policy, log, n_seeds=3, seed=4)
+    alone = [bd.replay(policy, log, seed=seed) for seed in (4, 5, 6)]
+    np.testing.assert_array_equal(together.means, [float(run.means[0]) for run in alone])
+    assert len(set(together.means.tolist())) > 1
+    told = together.summary()
+    assert (told["n_seeds"], told["events"], told["mean_reward"]) == (3, 300, together.mean_reward)
+    assert alone[0].summary()["stderr"] is None
+    assert "computed from raw rows, and promise nothing" in str(together)
+
+
+@pytest.mark.parametrize("name", ["UCB1", "AdaC-UCB", "Thompson"])
+def test_policies_on_arms_without_features(name: str) -> None:
+    """A policy that plays assigned arms cannot be replayed, or counts rejected events as losses."""
+    known = {"rho": 1.0} if name == "AdaC-UCB" else {}
+    rng = np.random.default_rng(0)
+    arms = rng.integers(0, 2, 1500)
+    log = bd.Log.from_frame(
+        {"arm": arms, "reward": (rng.random(1500) < np.array([0.1, 0.9])[arms]).astype(float)},
+        arm="arm", reward="reward", propensity=0.5,
+    )  # fmt: skip
+    run = bd.replay(bd.make(name, n_arms=2, horizon=1500, **known), log, n_seeds=2)
+    assert run.mean_reward > 0.6
+    assert np.all(np.abs(run.weight - 750) < 6 * np.sqrt(375))
+
+
+def test_episodes_that_public_numbers_end() -> None:
+    """OFUL, whose episodes end by public features, cannot be replayed."""
+    rng = np.random.default_rng(0)
+    n = 300
+    contexts = rng.normal(size=(n, 3, 2))
+    contexts /= np.linalg.norm(contexts, axis=-1, keepdims=True)
+    arms = rng.integers(0, 3, n)
+    means = 0.5 + contexts[np.arange(n), arms, 0] / 2
+    log = bd.Log(contexts=contexts, arms=arms, rewards=(rng.random(n) < means).astype(float),
+                 propensities=np.full(n, 1 / 3), names=(0, 1, 2), floor=1 / 3)  # fmt: skip
+    run = bd.replay(bd.make("AdaC-OFUL", dim=2, horizon=n, rho=1.0, reward_range=(0.0, 1.0)), log, n_seeds=2)
+    assert run.releases > 1
+    assert 0.3 < run.mean_reward < 1
+
+
+def test_only_eligible_arms_are_chosen() -> None:
+    """A policy chooses an arm that could not be given, or its probability is not that among the eligible ones."""
+    rng = np.random.default_rng(0)
+    n = 200
+    mask = rng.random((n, 3)) < 0.6
+    arms = rng.integers(0, 3, n)
+    mask[np.arange(n), arms] = True
+    log = bd.Log(contexts=rng.uniform(-0.5, 0.5, (n, 3, 2)), arms=arms, rewards=rng.random(n), eligible=mask,
+                 propensities=1 / mask.sum(axis=1), names=("a", "b", "c"), floor=1 / 3)  # fmt: skip
+    policy = bd.LinTS(dim=2, horizon=n, batch=n)
+    run = bd.replay(policy, log, n_seeds=3)
+    assert np.all(run.weight > 20)
+    value = bd.ope.snips(log, (policy, policy.publish(policy.init())))
+    assert value.details["largest_weight"] <= 3.0
+    with pytest.raises(InvalidArgument, match="all arms are eligible"):
+        bd.replay(bd.LinTS(n_arms=3, features=2, horizon=n), log)
+
+
+@pytest.mark.parametrize(
+    ("policy", "options", "words"),
+    [
+        (lambda: bd.LinTS(n_arms=3, features=1, horizon=100), {}, "2 arms"),
+        (lambda: bd.LinTS(n_arms=2, features=2, horizon=100), {}, "1 features"),
+        (lambda: bd.LinTS(dim=1, horizon=100), {}, "features of users"),
+        (lambda: bd.LinTS(n_arms=2, features=1, horizon=101), {}, "at most 100, the events of the log"),
+        (lambda: bd.LinTS(n_arms=2, features=1, horizon=50), {"horizon": 60}, "at most the policy's, 50"),
+        (lambda: bd.LinTS(n_arms=2, features=1, horizon=50), {"method": "rejecton"}, "did you mean 'rejection'"),
+        (lambda: bd.LinTS(n_arms=2, features=1, horizon=50), {"paht": "law"}, "did you mean 'path'"),
+        (lambda: bd.make("UCB1", n_arms=2, horizon=100), {"method": "weighted"}, "for method='weighted'"),
+        (lambda: 3, {}, "a Policy"),
+    ],
+)
+def test_what_does_not_fit_is_refused(policy: Callable[[], Any], options: dict[str, Any], words: str) -> None:
+    """A policy runs on a log with other arms, features or length."""
+    with pytest.raises(InvalidArgument) as caught:
+        bd.replay(policy(), clinic(100), **options)
+    assert words in str(caught.value)
+
+
+def test_a_floor_that_is_not_public_is_not_used_for_people() -> None:
+    """With privacy, propensities that the log alone knows decide who is accepted."""
+    log = replace(skewed(200), floor=None)
+    policy = bd.LinTS(n_arms=3, features=1, horizon=200)
+    bd.replay(policy, log)
+    with pytest.raises(InvalidArgument, match=r"log\.floor"):
+        bd.replay(replace(policy, privacy=bd.central(epsilon=1.0, delta=1e-5)), log)
+    with pytest.raises(InvalidArgument, match=r"a bd\.Log"):
+        bd.replay(policy, {"arm": [1]})  # type: ignore[arg-type]
+
+
+def test_counted_events_protect_rewards_alone() -> None:
+    """A replay that counts accepted events promises something to people whose arm is replaced."""
+    log = small(of_arms=False)
+    finite = bd.make("LDP-UCB", n_arms=2, horizon=EVENTS, epsilon=1.0)
+    counted, slots = bd.replay(finite, log).guarantee, bd.replay(lints(), log).guarantee
+    assert (counted.adjacency, slots.adjacency) == (
+        "replacement of one user's reward",
+        "replacement of one user's data",
+    )
+    assert "which arm everybody in the log was given" in str(counted)
+    assert slots == lints().guarantee

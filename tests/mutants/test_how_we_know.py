@@ -1,0 +1,48 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from bandanna.audit.gallery.running import good
+from mutants import how_we_know
+from mutants.how_we_know import PAGE, measured, page, printed
+
+
+def test_the_page_is_that_of_the_catalogue() -> None:
+    """docs/how-we-know.md is stale: a name, a theorem, a test or a mutant changed; `python -m mutants.how_we_know`."""
+    text = PAGE.read_text(encoding="utf-8")
+    figures = printed(text)
+    assert set(figures) == set(good())
+    assert page(figures) == text
+
+
+def test_nothing_is_claimed_that_the_audit_refutes() -> None:
+    """The page shows a bound above the claim beside it."""
+    for name, figures in printed(PAGE.read_text(encoding="utf-8")).items():
+        if figures.claimed != "nothing":
+            assert float(figures.found) <= float(figures.claimed) * 1.001, name
+
+
+def test_evidence_that_is_gone_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The page would name a test that nobody runs, or a mutant of code that is no longer there."""
+    evidence = {"gaussian": {"promise": "", "theorem": "", "test": "", "mutant": ""}}
+    real = "tests/mechanisms/test_gaussian.py::test_events_repeat_the_parameters"
+    for test, mutant, said in (
+        ("tests/mechanisms/test_gaussian.py::test_of_yesterday", "", "no such test"),
+        (real, "src/bandanna/mechanisms/gaussian.py::Gaussian.release: self.sigma -> 1", "no place for this mutant"),
+    ):
+        evidence["gaussian"] |= {"test": test, "mutant": mutant}
+        with pytest.raises(LookupError, match=said):
+            how_we_know.looked_up("gaussian", evidence)
+    with pytest.raises(LookupError, match="nothing is written about"):
+        how_we_know.looked_up("another", evidence)
+
+
+@pytest.mark.full
+def test_the_figures_are_those_of_an_audit() -> None:
+    """The page's bounds are not what the audit finds."""
+    again, shown = measured(), printed(PAGE.read_text(encoding="utf-8"))
+    assert {name: replace(each, share="") for name, each in again.items()} == {
+        name: replace(each, share="") for name, each in shown.items()
+    }

@@ -1,0 +1,129 @@
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from mutants.__main__ import report
+from mutants.sites import Mutant, mutants
+from mutants.verdicts import SURVIVORS, Verdicts, allowed
+
+ROOT = Path(__file__).resolve().parents[2]
+SOURCE = """
+import math
+
+def noise_std(sensitivity, participations):
+    std = math.sqrt(participations) * sensitivity
+    return std
+
+def endless(dim):
+    left = 4
+    while left > 0:
+        left = left - (2 * dim - 1)
+    return left
+
+def forgotten(dim):
+    return 2 * dim
+"""
+TESTS = """
+from toy import endless, forgotten, noise_std
+
+def test_noise():
+    assert noise_std(3.0, 1) == 3.0  # nobody takes part twice here
+
+def test_endless():
+    assert endless(1) == 0
+"""
+TRY = """
+import json, sys
+from pathlib import Path
+from mutants import running
+from mutants.reaching import Reach
+from mutants.sites import mutants
+root = Path(sys.argv[1])
+reach, found = Reach.load(root / "reach.json"), {}
+for each in mutants(root / "src/toy.py", root):
+    tests = reach.of(each.path, each.where)
+    became = running.verdict(root, root / "src", each, tests, reach.seconds, patience=1.0)
+    found[each.name.partition("::")[2]] = became
+print(json.dumps(found))
+"""
+RECORD = """
+import sys
+from pathlib import Path
+from mutants.reaching import record
+root = Path(sys.argv[1])
+record(root, [str(root / "tests")]).save(root / "reach.json")
+"""
+
+
+@pytest.fixture(scope="module")
+def verdicts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """What becomes of the toy's mutants."""
+    root = tmp_path_factory.mktemp("toy")
+    for name, text in (("src/toy.py", SOURCE), ("tests/test_toy.py", TESTS), ("pytest.ini", "[pytest]\n")):
+        (root / name).parent.mkdir(exist_ok=True)
+        (root / name).write_text(text)
+    path = f"{root / 'src'}{os.pathsep}{ROOT}"
+    env = {**os.environ, "PYTHONPATH": path, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    for program in (RECORD, TRY):
+        done = subprocess.run(
+            [sys.executable, "-c", program, str(root)], cwd=root, env=env, capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+    found: dict[str, str] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def _of(verdicts: dict[str, str], where: str, before: str) -> str:
+    return next(found for name, found in verdicts.items() if name.startswith(f"{where}: {before} ->"))
+
+
+def test_less_noise_is_noticed(verdicts: dict[str, str]) -> None:
+    """A cut that a test sees would be called a survivor."""
+    assert _of(verdicts, "noise_std", "std") == "killed"
+    assert _of(verdicts, "noise_std", "sensitivity") == "killed"
+
+
+def test_what_no_test_sees_survives(verdicts: dict[str, str]) -> None:
+    """A fault that no test would see would be called killed: the tool would always be content."""
+    assert _of(verdicts, "noise_std", "math.sqrt(participations)") == "survived"
+
+
+def test_a_mutant_that_never_ends_is_ended(verdicts: dict[str, str]) -> None:
+    """A mutant that makes a loop endless would stop the whole run."""
+    assert _of(verdicts, "endless", "2 * dim") == "timed out"
+    assert _of(verdicts, "forgotten", "2 * dim") == "survived"  # nobody calls it: all tests of the file are tried
+
+
+def test_only_survivors_are_tried_again(tmp_path: Path) -> None:
+    """A stopped run would begin anew, or a new test would never meet an old survivor."""
+    one = Mutant(path="a.py", where="f", kind="noise", before="std", after="0.9 * (std)", line=1)
+    other = Mutant(path="a.py", where="g", kind="noise", before="std", after="0.9 * (std)", line=2)
+    kept = Verdicts.load(tmp_path / "verdicts.json")
+    kept.note(one, "text", "killed")
+    kept.note(other, "text", "survived")
+    again = Verdicts.load(tmp_path / "verdicts.json")
+    assert again.of(one, "text") == "killed"
+    assert again.of(one, "other text") is None
+    assert again.of(other, "text") is None
+
+
+def test_survivors_are_reported(capsys: pytest.CaptureFixture[str]) -> None:
+    """A survivor would not fail `make mutants`."""
+    one = Mutant(path="a.py", where="f", kind="noise", before="std", after="0.9 * (std)", line=1)
+    assert report([(one, "killed")]) == 0
+    assert report([(one, "survived")]) == 1
+    assert "SURVIVED a.py:1" in capsys.readouterr().out
+
+
+def test_allowed_survivors_are_still_there() -> None:
+    """A reason would outlive the code that it is about, and excuse something else."""
+    for each in allowed(SURVIVORS):
+        assert len(each.reason) > 20
+        found = mutants(ROOT / each.path, ROOT)
+        assert any(each.is_of(mutant) for mutant in found), each

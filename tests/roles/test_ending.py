@@ -1,0 +1,47 @@
+"""A role that is told to stop does not wait for whoever waits for news."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from pathlib import Path
+
+import httpx
+
+import bandanna as bd
+from bandanna.roles.running import Running
+
+from .test_processes import on_disk
+
+
+def test_a_long_poll_is_answered_when_the_analyzer_is_told_to_stop(tmp_path: Path) -> None:
+    """Whoever waits for a newer publication is cut off when the process ends."""
+    policy = bd.LinTS(dim=2, horizon=40, batch=20, privacy=bd.central(epsilon=2.0, delta=1e-4))
+    task, _ = on_disk(policy, tmp_path, seed=None)
+    url, found = task.url("analyzer"), list[int]()
+
+    def wait() -> None:
+        asked = f"{url}/tasks/{task.id}/snapshot?after=5&wait=25"
+        found.append(httpx.get(asked, timeout=30, trust_env=False).status_code)
+
+    running = Running(task, tmp_path)
+    running.start("analyzer")
+    try:
+        running.wait("analyzer")
+        waiting = threading.Thread(target=wait)
+        waiting.start()
+        while not _in_flight(url):
+            pass
+        running.processes["analyzer"].send_signal(signal.SIGTERM)
+        waiting.join()
+        assert running.processes["analyzer"].wait(timeout=30) == 0
+    finally:
+        running.stop()
+    assert found == [204]
+
+
+def _in_flight(url: str) -> bool:
+    """Whether the analyzer has the request, beside the one that asks."""
+    lines = httpx.get(f"{url}/metrics", trust_env=False).text.splitlines()
+    (flying,) = [float(line.split()[-1]) for line in lines if "in_flight" in line and not line.startswith("#")]
+    return flying == 2

@@ -1,0 +1,86 @@
+"""Which routes of which role a web page may use: what a client in a browser needs, and nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from bandanna.roles.demonstration import free_ports
+from bandanna.roles.serving import Log
+from bandanna.tasks.creation import create, write
+from bandanna.tasks.document import Secrets
+
+ROUTES = {
+    "GET": ["/task", "/tasks/{t}", "/tasks/{t}/snapshot", "/tasks/{t}/snapshot/0", "/tasks/{t}/ledger",
+            "/tasks/{t}/ledger/summary", "/tasks/{t}/history", "/tasks/{t}/keys", "/tasks/{t}/open",
+            "/tasks/{t}/witness", "/tasks/{t}/batches/0.0/shares/shuffler/x", "/status", "/healthz", "/metrics"],
+    "POST": ["/tasks/{t}/reports", "/tasks/{t}/tickets", "/admin/keys"],
+    "PUT": ["/tasks/{t}/witness", "/tasks/{t}/batches/0.0/job", "/tasks/{t}/batches/0.0/shares/shuffler"],
+}  # fmt: skip
+DOCUMENTS = {f"GET {path}" for path in ROUTES["GET"][:7]}
+REPORTS = {"POST /tasks/{t}/reports", "GET /tasks/{t}/open"}
+
+
+@pytest.mark.parametrize(
+    ("role", "mixers", "allowed"),
+    [
+        ("registrar", 2, set()),
+        ("analyzer", 2, DOCUMENTS),
+        ("analyzer", 0, DOCUMENTS | REPORTS),
+        ("shuffler", 1, REPORTS),
+        ("helper", 2, {"GET /tasks/{t}/keys"}),
+    ],
+)
+def test_pages_read_what_clients_need(role: str, mixers: int, allowed: set[str], tmp_path: Path) -> None:
+    """A page of another origin reads shares, jobs, tickets or what is the operator's; or a client cannot read its own.
+
+    The registrar's answers are for the host's server alone: a page that could ask it would need the host's token.
+    """
+    names = ("registrar", "analyzer", "shuffler", "helper")[: 2 + mixers]
+    urls = {name: f"http://127.0.0.1:{port}" for name, port in zip(names, free_ports(len(names)), strict=True)}
+    policy = {"dim": 2, "horizon": 100, "batch": 50, "epsilon": 1.0, "delta": 1e-5}
+    algorithm = "LinTS-SDP" if mixers else "LinTS-LDP"
+    source = {"algorithm": algorithm, "title": "pages", "policy": policy, "rules": {"mixers": mixers}, "roles": urls}
+    task, secrets = create(source, expect=False)
+    write(tmp_path, task, secrets)
+    build = importlib.import_module(f"bandanna.roles.{role}.app").build
+    database = {"db_url" if role in ("registrar", "helper") else "database": str(tmp_path / "role.db")}
+    app = build(task, Secrets.read(tmp_path, role, task), **database, log=Log(role))
+    assert asyncio.run(_readable(app, task.id)) == allowed
+
+
+async def _readable(app: Any, task: str) -> set[str]:
+    """The routes whose answers have the header, if the preflight allows as much."""
+    found = set()
+    transport = httpx.ASGITransport(app=app)
+    async with _living(app), httpx.AsyncClient(transport=transport, base_url="http://role") as client:
+        for method, path in [(method, path) for method, paths in ROUTES.items() for path in paths]:
+            answer = await client.request(method, path.replace("{t}", task))
+            asked = await client.options(path.replace("{t}", task))
+            open_to_pages = answer.headers.get("access-control-allow-origin") == "*"
+            allowed = asked.headers.get("access-control-allow-methods", "").split(", ")
+            assert open_to_pages == (asked.status_code == 204 and method in allowed), (method, path)
+            if open_to_pages:
+                found.add(f"{method} {path}")
+    return found
+
+
+@asynccontextmanager
+async def _living(app: Any) -> AsyncIterator[None]:
+    """Started, and stopped at the end, as a server does it."""
+    told: asyncio.Queue[Any] = asyncio.Queue()
+    said: asyncio.Queue[Any] = asyncio.Queue()
+    life = asyncio.ensure_future(app({"type": "lifespan"}, told.get, said.put))
+    for step in ("startup", "shutdown"):
+        await told.put({"type": f"lifespan.{step}"})
+        assert (await said.get())["type"] == f"lifespan.{step}.complete"
+        if step == "startup":
+            yield
+    await life
