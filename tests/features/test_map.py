@@ -115,6 +115,10 @@ def test_numbers_are_numbers_whatever_their_type() -> None:
         frame = pd.DataFrame({"arm": [1, 0], "on": [1, 0]}).astype(kind)  # type: ignore[arg-type]
         assert np.array_equal(made(frame), wanted), kind
     assert made({"arm": "1", "on": 0}).tolist()[:2] == [0.0, 0.0]
+    large = Map(OneHot(arm=[2**53, "x"]))  # of which a float is the nearest to 2^53 + 1
+    for other in (1, 1.0, "x", "y", None):  # whose text, or none, makes a list of an array of numbers
+        for records in ([{"arm": 2**53 + 1}, {"arm": other}], pd.DataFrame({"arm": [2**53 + 1, other]})):
+            assert large(records)[0].tolist() == [1.0, 0.0]
 
 
 def test_columns_that_are_not_there_are_named() -> None:

@@ -268,6 +268,21 @@ def test_one_cell_decides_about_nobody_else(tmp_path: Path) -> None:
             bd.Log.read(write_csv(tmp_path / "odd.csv", rows | {column: cells}), context=features, **columns)
 
 
+@pytest.mark.parametrize("odd", ["1.0", "1e3", "9223372036854775808"])
+def test_one_number_makes_no_other_names_of_large_ones(odd: str, tmp_path: Path) -> None:
+    """How one person's arm is written moves others to an arm whose number is the nearest float."""
+    near = ["9007199254740992", "9007199254740993"]
+    arms = [*map(int, near), 1, 1000, 2**63]
+    columns = {"arm": "arm", "reward": "reward", "propensity": 0.2, "arms": arms}
+    told = []
+    for cell in ("1", odd):
+        rows = {"arm": [*near * 5, cell], "reward": ["1"] * 11}
+        told.append(bd.Log.read(write_csv(tmp_path / "log.csv", rows), **columns).arms[:-1].tolist())
+        given = [*map(int, near * 5), float(cell) if "." in cell or "e" in cell else int(cell)]
+        told.append(bd.Log.from_frame({**rows, "arm": given, "reward": [1.0] * 11}, **columns).arms[:-1].tolist())
+    assert told == [[0, 1] * 5] * 4
+
+
 def test_cells_of_a_csv_file(tmp_path: Path) -> None:
     """Names that look like numbers lose their zeros, or whole numbers become floats."""
     file = write_csv(tmp_path / "a.csv", {"arm": ["007", "1"], "reward": ["1", "0.5"], "p": ["5e-1", ".25"]})

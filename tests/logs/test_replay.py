@@ -114,6 +114,28 @@ def test_one_replaced_person_changes_one_batch_at_most(make: Callable[[], bd.Pol
     assert max(found) == (1, 1)  # one report in one batch, and nobody else's
 
 
+def lints_of_arms() -> bd.Policy[Any]:
+    """Arms with features, and coins of every device."""
+    return DeafLinTS(dim=1, horizon=EVENTS, batch=BATCH, privacy=bd.central(epsilon=1.0, delta=1e-5))
+
+
+@pytest.mark.parametrize("make", [lints_of_arms, linucb])
+@pytest.mark.parametrize("method", ["rejection", "weighted"])
+def test_who_could_be_given_other_arms_changes_nobody_else(make: Callable[[], bd.Policy[Any]], method: str) -> None:
+    """Somebody with other eligible arms moves the coins, and so the reports, of others in the batch."""
+    policy, log = make(), small(of_arms=True)
+    rng = np.random.default_rng(8)
+    mask = np.where(rng.random((EVENTS, 1)) < 0.5, True, np.arange(2) == log.arms[:, None])  # both arms, or their own
+    parts = {name: getattr(log, name) for name in ("contexts", "arms", "rewards", "propensities", "names", "floor")}
+    before = heard(policy, bd.Log(**parts, eligible=mask), method=method)
+    for person in range(EVENTS):
+        other = mask.copy()
+        other[person] = (np.arange(2) == log.arms[person]) | ~mask[person]
+        after = heard(policy, bd.Log(**parts, eligible=other), method=method)
+        rows = [int(np.any(one != two, axis=-1).sum()) for one, two in zip(before, after, strict=True)]
+        assert sum(rows) <= 1
+
+
 @pytest.mark.parametrize("make", [lints, linucb])
 def test_batches_of_accepted_events_would_be_seen(
     make: Callable[[], bd.Policy[Any]], monkeypatch: pytest.MonkeyPatch

@@ -275,6 +275,8 @@ def test_arms_that_occur_are_no_secret_to_be_kept() -> None:
     found = bd.Log.from_frame(rows, **columns)
     for make in (lambda log: bd.ope.snips(log, "uniform", privacy=CENTRAL),
                  lambda log: bd.ope.compare(log, ["uniform", "arm:red"], privacy=CENTRAL),
+                 lambda log: bd.ope.dm(log, "uniform", q=np.full(log.n_arms, 0.5), privacy=CENTRAL),
+                 lambda log: bd.ope.dr(log, "uniform", q=np.full(log.n_arms, 0.5), privacy=CENTRAL),
                  lambda log: bd.ope.reward_model(log, privacy=CENTRAL)):  # fmt: skip
         for log in (found, found.at(slice(0, 20))):
             with pytest.raises(InvalidArgument, match="names of all arms"):

@@ -63,8 +63,9 @@ def codes(raw: Raw, places: Mapping[Any, int]) -> Ints:
             continue
         if isinstance(value, bytes):
             found[row] = places.get(value.decode("utf-8", "replace"), UNKNOWN)
-        elif not isinstance(value, str) and math.isnan(number_of(value)):
-            found[row] = MISSING
+        elif not isinstance(value, str):
+            number = number_of(value)  # as in an array of numbers, which a column is where nobody has a text
+            found[row] = MISSING if math.isnan(number) else places.get(number, UNKNOWN)
     return found
 
 

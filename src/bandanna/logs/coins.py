@@ -7,7 +7,7 @@ import zlib
 import numpy as np
 from numpy.typing import NDArray
 
-from bandanna.core.arrays import Floats
+from bandanna.core.arrays import Floats, Ints
 from bandanna.core.coins import GeneratorCoins
 
 
@@ -15,6 +15,7 @@ class SlotCoins(GeneratorCoins):
     """Those of one episode of one seed: every purpose has a generator, and every slot its place in what is drawn."""
 
     def __init__(self, seed: int, episode: int) -> None:
+        self._seed, self._episode = seed, episode
         self._generators: dict[str, np.random.Generator] = {}
 
         def named(name: str) -> np.random.Generator:
@@ -29,3 +30,23 @@ class SlotCoins(GeneratorCoins):
     def among(self, wanted: NDArray[np.bool_], name: str) -> Floats:
         """Drawn for all places, and 0 where none is wanted: who is tied moves nobody else's coin."""
         return np.asarray(np.where(wanted, self.uniform(wanted.shape, name), 0.0))
+
+    def at(self, rows: Ints, slots: int) -> SlotCoins:
+        """Those that these of `slots` slots have if all of them draw, from the first on: whoever else is in `rows`."""
+        return _Some(self._seed, self._episode, rows, slots)
+
+
+class _Some(SlotCoins):
+    """Of some slots: all draw, and the others' are left out."""
+
+    def __init__(self, seed: int, episode: int, rows: Ints, slots: int) -> None:
+        super().__init__(seed, episode)
+        self._rows, self._slots = rows, slots
+
+    def uniform(self, shape: tuple[int, ...], name: str) -> Floats:
+        """(rows, ...)."""
+        return super().uniform((self._slots, *shape[1:]), name)[self._rows]
+
+    def normal(self, shape: tuple[int, ...], name: str) -> Floats:
+        """(rows, ...)."""
+        return super().normal((self._slots, *shape[1:]), name)[self._rows]

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bandanna.core import require
 from bandanna.core.arrays import Bools, Floats
 from bandanna.core.spelling import did_you_mean
 from bandanna.errors import BandannaError, InvalidArgument
@@ -129,9 +130,14 @@ def _values(column: Any) -> NDArray[Any]:
         return np.asarray(column.to_numpy())
     entries = list(column)
     kinds = set(map(type, entries))
-    if kinds <= {int, float, bool} and bool not in kinds - {bool} and len(kinds) > 0:
-        return np.asarray(entries) if kinds != {int, bool} else _objects(entries)
-    return _objects(entries)
+    plain = bool(kinds) and kinds <= {int, float, bool} and kinds != {int, bool}
+    return np.asarray(entries) if plain and _exact(entries, kinds) else _objects(entries)
+
+
+def _exact(entries: list[Any], kinds: set[type]) -> bool:
+    """Whether NumPy keeps whole numbers as they are: a float among them, or one beyond 64 bits, makes floats of all."""
+    most = require.EXACT if kinds != {int} else 2**63 - 1
+    return int not in kinds or all(type(entry) is float or abs(entry) <= most for entry in entries)
 
 
 def _objects(entries: list[Any]) -> NDArray[Any]:

@@ -116,7 +116,8 @@ class _Run:
         self.told = low + (high - low) * self.log.scaled_rewards()  # rewards as the policy takes them
         names = policy.noise_stream, policy.stream_noise or policy.noise_stream
         noise, stream = (FastNoise(own.generators(name)[0]) for name in names)
-        self.answers = Answers(policy, noise, SlotCoins(seed, 0), path, stream=stream)
+        self.coins = SlotCoins(seed, 0)
+        self.answers = Answers(policy, noise, self.coins, path, stream=stream)
         self.events, self.done, self.episodes = events, 0, 0
         self.releases, self.reports, self.earned, self.weight = 0, 0, 0.0, 0.0
         self.counted = False  # accepted events, instead of slots
@@ -125,7 +126,7 @@ class _Run:
     def go(self) -> None:
         """Freeze, collect, release, learn."""
         while self.done < self.events and (episode := self.policy.episode(self.state)) is not None:
-            self.answers.coins = SlotCoins(self.seed, self.episodes)
+            self.coins = self.answers.coins = SlotCoins(self.seed, self.episodes)
             self.episodes += 1
             if isinstance(episode, Frozen) and hasattr(self.policy, "dim"):
                 rows, ended = self._slots(episode)
@@ -141,7 +142,7 @@ class _Run:
         users = min(episode.users, self.events - self.done)
         shown = shown_to(self.policy, self.log, slice(self.done, self.done + users))
         snapshot, given = self.policy.publish(self.state), self.log.arms[self.done : self.done + users]
-        choice = shown.act(self.policy, snapshot, self.answers.coins)
+        choice = shown.act(self.policy, snapshot, self.coins)
         if self.method == "weighted":
             chances = chances_of(self.policy, snapshot, shown, given, choice)
             self._note(chances / self.log.propensities[self.done : self.done + users])
@@ -196,7 +197,7 @@ class _Run:
         if isinstance(episode, Assigned):
             arms, groups = episode.arms_at(np.array([place])), None
         else:
-            choice = shown.act(self.policy, self.policy.publish(self.state), self.answers.coins)
+            choice = shown.act(self.policy, self.policy.publish(self.state), self.coins)
             arms, groups = choice.actions, choice.groups
         accepted: Bools = (arms == given) & self.keeping[here : here + 1]
         self._note(accepted.astype(float))

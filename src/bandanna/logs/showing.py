@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 
 from bandanna.core.arrays import Bools, Floats, Ints
-from bandanna.core.coins import Coins, GeneratorCoins, NumberedCoins
+from bandanna.core.coins import GeneratorCoins, NumberedCoins
 from bandanna.device.choice import Choice
 from bandanna.errors import InvalidArgument
+from bandanna.logs.coins import SlotCoins
 from bandanna.logs.log import Log
 from bandanna.policies.base import Policy
 
@@ -36,13 +37,17 @@ class Shown:
         for place, pattern in enumerate(patterns):
             yield np.flatnonzero(which.ravel() == place), np.flatnonzero(pattern)
 
-    def act(self, policy: Policy[Any], snapshot: Any, coins: Coins) -> Choice:
-        """The arm of every event, among those that could be given, and its probability."""
+    def act(self, policy: Policy[Any], snapshot: Any, coins: SlotCoins) -> Choice:
+        """The arm of every event, among those that could be given, and its probability.
+
+        Coins are the slots' own: which arms somebody else could be given moves nobody's.
+        """
         n = len(self.contexts)
         actions, chances = np.zeros(n, dtype=np.int64), np.ones(n)
         groups: Ints | None = None
         for rows, arms in self.groups():
-            choice = policy.act(snapshot, policy.seen(self.contexts[np.ix_(rows, arms)]), coins)
+            own = coins if self.eligible is None else coins.at(rows, n)
+            choice = policy.act(snapshot, policy.seen(self.contexts[np.ix_(rows, arms)]), own)
             actions[rows] = arms[choice.actions]
             if not hasattr(policy, "probabilities"):  # those that state them all are asked when somebody wants them
                 chances[rows] = choice.probabilities

@@ -103,6 +103,8 @@ def _robust(
     if method == "switch" and weight_bound is None:
         raise InvalidArgument("weight_bound", None, "a number: above it the model alone is believed")
     case = weighed(log, target, cut, none() if method == "dm" else trust)
+    if trust.noisy:
+        log.check_private()
     expected, logged = tables_of(case, q)
     half = spread_of(q, spread, case) if trust.noisy else 0.5
     if trust.noisy:
