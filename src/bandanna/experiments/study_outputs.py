@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import importlib
-import io
 from collections.abc import Mapping, Sequence
 from os import PathLike
 from typing import Any
@@ -14,19 +11,20 @@ from bandanna.errors import MissingExtra
 from bandanna.experiments.outputs import write_json
 from bandanna.figures.axes import save_both
 from bandanna.figures.rewards import plot_rewards
-from bandanna.storage.whole import write_whole
+from bandanna.storage import frames
 
 
 def write(rows: Sequence[Mapping[str, Any]], out: str | PathLike[str], *, title: str) -> list[str]:
     """rows.json, rows.csv, rows.parquet, figure.png and figure.svg; a note for each thing that an extra would bring."""
     folder, notes = require.path("out", out, folder=True), []
     folder.mkdir(parents=True, exist_ok=True)
-    columns = list(dict.fromkeys(name for row in rows for name in row))
-    whole = [{name: row.get(name) for name in columns} for row in rows]
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    whole = [{name: row.get(name) for name in names} for row in rows]
+    columns = {name: [row[name] for row in whole] for name in names}
     write_json(folder / "rows.json", {"title": title, "rows": list(whole)})
-    write_whole(folder / "rows.csv", lambda beside: beside.write_text(_csv(columns, whole), encoding="utf-8"))
+    frames.write_csv(folder / "rows.csv", columns)
     try:
-        _parquet(whole, folder / "rows.parquet")
+        frames.write_parquet(folder / "rows.parquet", columns, "a study as Parquet")
     except MissingExtra as missing:
         notes.append(str(missing))
     try:
@@ -34,19 +32,3 @@ def write(rows: Sequence[Mapping[str, Any]], out: str | PathLike[str], *, title:
     except MissingExtra as missing:
         notes.append(str(missing))
     return notes
-
-
-def _csv(columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> str:
-    text = io.StringIO(newline="")
-    table = csv.DictWriter(text, columns, lineterminator="\n")
-    table.writeheader()
-    table.writerows(rows)
-    return text.getvalue()
-
-
-def _parquet(rows: Sequence[Mapping[str, Any]], path: Any) -> None:
-    try:
-        arrow, parquet = importlib.import_module("pyarrow"), importlib.import_module("pyarrow.parquet")
-    except ImportError:
-        raise MissingExtra("results", "a study as Parquet") from None
-    write_whole(path, lambda beside: parquet.write_table(arrow.Table.from_pylist(list(rows)), str(beside)))
