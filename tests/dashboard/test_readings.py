@@ -13,13 +13,14 @@ import bandanna as bd
 from bandanna.agent.kinds import encoding_of
 from bandanna.core.coins import NumberedCoins
 from bandanna.core.streams import Streams
-from bandanna.dashboard.readings import Reading, Said, reader_of
+from bandanna.dashboard.readings import Reading, reader_of
 from bandanna.dashboard.readings.base import Band, difference
 from bandanna.loop import Desk, close
 from bandanna.mechanisms.sources import FastNoise
 from bandanna.policies.base import Played
 from bandanna.policies.registry import ALGORITHMS
 from bandanna.tasks.document import Task
+from bandanna.tasks.published import Published
 from bandanna.wire.canonical import loads
 
 from ..roles.inside import a_task
@@ -31,7 +32,7 @@ TEA = {"green": [0.9, 0.1, 1.0], "black": [0.1, 0.9, 1.0], "mint": [0.5, 0.2, 1.
 ROWS = np.array(list(TEA.values()))
 
 
-def said(task: Task, state: Any, number: int, **more: Any) -> Said:
+def said(task: Task, state: Any, number: int, **more: Any) -> Published:
     """A publication of a state."""
     encoding = encoding_of()
     content = {
@@ -41,7 +42,7 @@ def said(task: Task, state: Any, number: int, **more: Any) -> Said:
         "snapshot": encoding.dumps(task.policy.publish(state)),
         "batches": [],
     }
-    return Said(content={**content, **more})
+    return Published(content={**content, **more})
 
 
 def played(policy: Any, *, seed: int, batches: int = 1, arms: int = 3) -> tuple[Any, float, np.ndarray[Any, Any]]:
@@ -194,7 +195,7 @@ def history(task: Task, world: Any, number: int) -> list[Reading]:
     """Readings of all publications of assigned arms, each with the one before it."""
     policy, state, reader = task.policy, task.policy.init(), reader_of(task)
     rng = np.random.default_rng(5)
-    before: tuple[Said, Reading] | None = None
+    before: tuple[Published, Reading] | None = None
     found = []
     for place in range(number):
         episode = policy.episode(state)
@@ -274,6 +275,6 @@ def test_a_task_with_a_schema_names_its_features(tmp_path: Path) -> None:
     policy = {"n_arms": 2, "features": 2, "horizon": 100, "epsilon": 5.0, "delta": 1e-3, "batch": 40}
     schema = {"age": [0, 110], "weight": [30, 160]}
     town = Town(tmp_path, arms={"names": ["a", "b"]}, schema=schema, policy=policy)
-    reading = reader_of(town.task).read(Said(content=loads(town.learner.published.document)), None)
+    reading = reader_of(town.task).read(Published(content=loads(town.learner.published.document)), None)
     wanted = [f"{arm}: {name}" for arm in "ab" for name in ("age", "weight", "constant")]
     assert [each.name for each in reading.theta] == wanted

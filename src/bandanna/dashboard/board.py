@@ -15,12 +15,13 @@ from bandanna.dashboard.pages.index import index
 from bandanna.dashboard.pages.releases import release, releases
 from bandanna.dashboard.pages.results import results
 from bandanna.dashboard.pages.task import task
-from bandanna.dashboard.readings import Reading, Said
+from bandanna.dashboard.readings import Reading
 from bandanna.dashboard.results import Experiment, File, Folder
 from bandanna.dashboard.watching import Watch
 from bandanna.errors import BandannaError
 from bandanna.roles.serving import in_thread
 from bandanna.tasks.exporting import Publication
+from bandanna.tasks.published import Published
 
 _SECONDS = 10.0  # that a page may wait for the analyzer
 _KEPT = 16  # publications that were asked for
@@ -113,7 +114,7 @@ class Board:
         publication = await self._publication(watch, number)
         assert watch.known.reader is not None
         try:
-            alone = await in_thread(watch.known.reader.read, Said(content=publication.content), None)
+            alone = await in_thread(watch.known.reader.read, Published(content=publication.content), None)
         except Exception as error:  # whatever somebody else has written
             raise Silent(f"publication {number} cannot be read ({type(error).__name__})") from error
         return alone if known is None else replace(known, theta=alone.theta, plays=alone.plays)

@@ -15,7 +15,7 @@ from typing import Any
 from bandanna.dashboard import looking
 from bandanna.dashboard.asking import Answer, Asking, Silent
 from bandanna.dashboard.known import Known, Role
-from bandanna.dashboard.readings import Reading, Said, reader_of
+from bandanna.dashboard.readings import Reading, reader_of
 from bandanna.dashboard.series import Point, Series
 from bandanna.errors import BandannaError
 from bandanna.roles.serving import in_thread
@@ -23,6 +23,7 @@ from bandanna.tasks.announced import check_announced
 from bandanna.tasks.document import Task
 from bandanna.tasks.exporting import Publication, checked
 from bandanna.tasks.page import facts
+from bandanna.tasks.published import Published
 from bandanna.wire.plan import Batch
 
 _WAIT = 20.0  # seconds that the analyzer may let us wait for a newer publication
@@ -58,7 +59,7 @@ class Watch:
         self._web, self._given, self.clock = web, task, clock
         self._tokens, self._administered = dict(tokens or {}), inside
         self._series = Series()
-        self._last: tuple[Said, Reading] | None = None
+        self._last: tuple[Published, Reading] | None = None
         self._caught = -1  # the publication up to which the series is complete
         self._bad: set[int] = set()  # publications that cannot be
 
@@ -200,12 +201,12 @@ class Watch:
             self._bad.add(number)
             self.warn(f"Publication {number}: {error}")
 
-    def _before(self, number: int) -> tuple[Said, Reading] | None:
+    def _before(self, number: int) -> tuple[Published, Reading] | None:
         """The publication before this one, if it was the last that was read."""
         return self._last if self._last is not None and self._last[0].number == number - 1 else None
 
-    async def _put(self, publication: Publication, before: tuple[Said, Reading] | None) -> Reading:
-        said = Said(content=publication.content)
+    async def _put(self, publication: Publication, before: tuple[Published, Reading] | None) -> Reading:
+        said = Published(content=publication.content)
         reading, wrong = await in_thread(self._reading, said, before)
         self.warn(wrong)
         content, spent = publication.content, publication.content.get("spent")
@@ -222,7 +223,7 @@ class Watch:
         self._last = said, reading
         return reading
 
-    def _reading(self, said: Said, before: tuple[Said, Reading] | None) -> tuple[Reading, str]:
+    def _reading(self, said: Published, before: tuple[Published, Reading] | None) -> tuple[Reading, str]:
         """Whatever a state is made of, it stops nobody; what cannot be read is not shown, and why."""
         assert self.known.reader is not None
         try:

@@ -5,7 +5,7 @@ Nothing is read but states, snapshots and plans as they were published: post-pro
 
 from __future__ import annotations
 
-from bandanna.dashboard.readings.base import Band, Named, Reader, Reading, Said
+from bandanna.dashboard.readings.base import Band, Named, Reader, Reading
 from bandanna.dashboard.readings.finite import EpisodesReader, TalliesReader
 from bandanna.dashboard.readings.linear import LinearReader
 from bandanna.dashboard.readings.rewards import RewardsReader
@@ -18,7 +18,7 @@ from bandanna.policies.linear.linucb import LinUCB
 from bandanna.policies.linear.rewards_only import LinTSRewards
 from bandanna.tasks.document import Task
 
-__all__ = ["Band", "Named", "Reader", "Reading", "Said", "reader_of"]
+__all__ = ["Band", "Named", "Reader", "Reading", "reader_of"]
 
 
 def reader_of(task: Task) -> Reader:

@@ -3,52 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from bandanna.agent.kinds import encoding_of
 from bandanna.core.arrays import Floats
 from bandanna.tasks.document import Task
-from bandanna.wire.plan import Batch
+from bandanna.tasks.published import Published
 
 MOST = 1000  # parameters or arms that are read; a page shows fewer
 BRIEF = 60  # of them that are kept for every point of a history
-
-
-@dataclass(frozen=True, kw_only=True)
-class Said:
-    """A publication's content, whose signature was checked; reading its parts may raise whatever it is made of."""
-
-    content: Mapping[str, Any]
-
-    @property
-    def number(self) -> int:
-        """Of the publication."""
-        return int(self.content["number"])
-
-    @property
-    def epoch(self) -> int:
-        """The batch that is awaited."""
-        return int(self.content["epoch"])
-
-    @cached_property
-    def state(self) -> Any:
-        """Of the policy."""
-        return encoding_of().loads(self.content["state"])
-
-    @cached_property
-    def snapshot(self) -> Any:
-        """What devices act on."""
-        return encoding_of().loads(self.content["snapshot"])
-
-    @cached_property
-    def batches(self) -> tuple[Batch, ...]:
-        """The running one, and the one after it."""
-        return tuple(map(Batch.from_dict, self.content["batches"]))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,13 +88,15 @@ class Reader:
         ids: Sequence[Any] = arms.ids if arms is not None else range(count or 0)
         self.arms = tuple(str(each) for each in ids[:MOST])
 
-    def read(self, said: Said, before: tuple[Said, Reading] | None) -> Reading:
+    def read(self, said: Published, before: tuple[Published, Reading] | None) -> Reading:
         """`before`: the publication before this one, where it was read."""
         users, plays = self.assigned(said, before)
         theta = self.task.policy.theta(said.snapshot)
         return Reading(users=users, plays=plays, theta=self.named(theta), left=self._left(said.state))
 
-    def assigned(self, said: Said, before: tuple[Said, Reading] | None) -> tuple[int | None, tuple[Named, ...]]:
+    def assigned(
+        self, said: Published, before: tuple[Published, Reading] | None
+    ) -> tuple[int | None, tuple[Named, ...]]:
         """How many people there were, and what they were assigned, by the plans of batches that are over."""
         if said.number == 0:
             return 0, tuple(Named(name=name, band=Band(value=0.0, half=0.0)) for name in self.arms)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from bandanna.core.arrays import Floats
-from bandanna.dashboard.readings.base import Band, Mean, Named, Notes, Reader, Reading, Said, regret_of, two
+from bandanna.dashboard.readings.base import Band, Mean, Named, Notes, Reader, Reading, regret_of, two
 from bandanna.policies.arms.finite import FiniteArmed
 from bandanna.policies.arms.ldp_ucb import LDPUCB
 from bandanna.policies.arms.thompson import Thompson
@@ -13,6 +13,7 @@ from bandanna.policies.arms.ucb1 import EveryRound
 from bandanna.policies.arms.ucb_episodes import UCBEpisodes
 from bandanna.protocols.base import BatchProtocol
 from bandanna.tasks.document import Task
+from bandanna.tasks.published import Published
 
 _REGRET = (
     "An estimate: users times the mean of the arm that looks best now, less the sum of rewards. The band adds the noise"
@@ -51,7 +52,7 @@ class TalliesReader(_Arms):
         self._std = width * protocol.std(1) if isinstance(protocol, BatchProtocol) else 0.0
         self.notes = Notes(reward="Sum of what was released of every arm.", regret=_REGRET, theta=_MEANS, plays=_PLAYS)
 
-    def read(self, said: Said, before: tuple[Said, Reading] | None) -> Reading:
+    def read(self, said: Published, before: tuple[Published, Reading] | None) -> Reading:
         """From the state alone."""
         state, domain = said.state, self._policy.domain
         pulls = np.asarray(state.pulls, dtype=float)
@@ -78,7 +79,7 @@ class EpisodesReader(_Arms):
         reward = "Sums of all episodes as they were released, added up."
         self.notes = Notes(reward=reward, regret=_REGRET, theta=_MEANS, plays=_PLAYS)
 
-    def read(self, said: Said, before: tuple[Said, Reading] | None) -> Reading:
+    def read(self, said: Published, before: tuple[Published, Reading] | None) -> Reading:
         """The state, and the sum of before."""
         state, width = said.state, self._policy.domain.width
         lengths = np.asarray(state.lengths)
@@ -94,7 +95,7 @@ class EpisodesReader(_Arms):
             plays=self.listed(np.asarray(state.pulls, dtype=float), np.zeros(len(shown))),
         )
 
-    def _reward(self, said: Said, before: tuple[Said, Reading] | None) -> Band | None:
+    def _reward(self, said: Published, before: tuple[Published, Reading] | None) -> Band | None:
         """With the episode that has ended since, if one has."""
         if said.number == 0:
             return Band(value=0.0, half=0.0)

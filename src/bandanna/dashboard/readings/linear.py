@@ -10,10 +10,11 @@ import numpy as np
 from bandanna.core.arrays import Floats
 from bandanna.core.intercept import InterceptReport
 from bandanna.core.per_arm import PerArmReport
-from bandanna.dashboard.readings.base import Band, Mean, Named, Notes, Reader, Reading, Said, regret_of, two
+from bandanna.dashboard.readings.base import Band, Mean, Named, Notes, Reader, Reading, regret_of, two
 from bandanna.policies.linear.lints import LinTS, Posterior
 from bandanna.policies.linear.linucb import LinUCB, Snapshot
 from bandanna.tasks.document import Task
+from bandanna.tasks.published import Published
 
 _ARMS = 200  # of which plays are solved for
 _NEAR = 1e-9
@@ -69,7 +70,7 @@ class LinearReader(Reader):
         sure = f"{100 * (1 - policy.failure):g} %"
         return f"The estimate, and how far the confidence set reaches that holds theta with probability {sure}."
 
-    def read(self, said: Said, before: tuple[Said, Reading] | None) -> Reading:
+    def read(self, said: Published, before: tuple[Published, Reading] | None) -> Reading:
         """From the state alone."""
         state = said.state
         users = int(self._policy.channel.sizes.before(state.batches))

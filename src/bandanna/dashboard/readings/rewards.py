@@ -7,11 +7,12 @@ import numpy as np
 from bandanna.core.arrays import Floats
 from bandanna.core.coins import NumberedCoins
 from bandanna.core.report import LinearReport
-from bandanna.dashboard.readings.base import Band, Mean, Notes, Reader, Reading, Said, regret_of, two
+from bandanna.dashboard.readings.base import Band, Mean, Notes, Reader, Reading, regret_of, two
 from bandanna.dashboard.readings.linear import constant_of
 from bandanna.policies.base import Ask, Played
 from bandanna.policies.linear.rewards_only import LinTSRewards
 from bandanna.tasks.document import Task
+from bandanna.tasks.published import Published
 
 
 class RewardsReader(Reader):
@@ -46,7 +47,7 @@ class RewardsReader(Reader):
         played = Played(features=features[None], rewards=np.ones(1))
         return np.asarray(self._policy.report(ask, played, NumberedCoins(0, 0)).values[0])
 
-    def read(self, said: Said, before: tuple[Said, Reading] | None) -> Reading:
+    def read(self, said: Published, before: tuple[Published, Reading] | None) -> Reading:
         """From the state alone."""
         state, policy = said.state, self._policy
         users = int(policy.channel.sizes.before(state.batches))

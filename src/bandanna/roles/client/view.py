@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 from bandanna.agent.kinds import encoding_of
 from bandanna.core.estimate import Estimate
@@ -14,16 +13,15 @@ from bandanna.tasks.announced import checked
 from bandanna.tasks.asking import Planned, asks_of_round
 from bandanna.tasks.batches import sends_rows
 from bandanna.tasks.document import Task
-from bandanna.wire.plan import Batch
+from bandanna.tasks.published import Published
 from bandanna.wire.publications import Pin, read_publication
 
 
 @dataclass(frozen=True, kw_only=True)
-class View:
+class View(Published):
     """What is in force: the policy's snapshot, the batches that take reports, and the running round."""
 
     task: Task
-    content: dict[str, Any]
     chain: str
 
     @classmethod
@@ -35,11 +33,6 @@ class View:
         return cls(task=task, content=content, chain=made.chain)
 
     @property
-    def number(self) -> int:
-        """Of the publication."""
-        return int(self.content["number"])
-
-    @property
     def status(self) -> str:
         """running, exhausted or finished."""
         return str(self.content["status"])
@@ -47,22 +40,7 @@ class View:
     @property
     def running(self) -> tuple[int, int]:
         """Epoch and round that are awaited."""
-        return int(self.content["epoch"]), int(self.content["round"])
-
-    @cached_property
-    def batches(self) -> tuple[Batch, ...]:
-        """The running one, and the one after it."""
-        return tuple(map(Batch.from_dict, self.content["batches"]))
-
-    @cached_property
-    def state(self) -> Any:
-        """Of the policy: released numbers."""
-        return encoding_of().loads(self.content["state"])
-
-    @cached_property
-    def snapshot(self) -> Any:
-        """What devices act on."""
-        return encoding_of().loads(self.content["snapshot"])
+        return self.epoch, int(self.content["round"])
 
     @cached_property
     def answers(self) -> tuple[Estimate, ...]:
