@@ -11,12 +11,13 @@ from __future__ import annotations
 import ast
 import sys
 import tomllib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bandanna.audit.gallery import run_gallery
 from bandanna.audit.gallery.running import DELTA, EPSILON, good
 from bandanna.audit.mechanisms import MECHANISMS
+from bandanna.audit.policies import policy_target
 from bandanna.audit.protocols import PROTOCOLS
 from bandanna.audit.result import Row
 from bandanna.policies.registry import ALGORITHMS
@@ -36,12 +37,16 @@ class Figures:
     found: str
     share: str
     how: str
+    through: str = ""  # of an algorithm: protocols, whose theorem, test and mutant are its own
 
     @classmethod
     def of(cls, row: Row) -> Figures:
         """Of a row of the gallery."""
         if row.claim.epsilon == float("inf"):
             return cls(claimed="nothing", delta="", found="", share="", how="")
+        through = ""
+        if row.target in ALGORITHMS:
+            through = ", ".join(policy_target(row.target, epsilon=EPSILON, delta=DELTA).through)
         how = "exact" if row.confidence == 1 else f"{row.trials:,} runs"
         return cls(
             claimed=f"{row.claim.epsilon:.4g}",
@@ -49,6 +54,7 @@ class Figures:
             found=f"{row.lower_bound:.3g}",
             share=f"{row.reached:.3f}",
             how=how,
+            through=through,
         )
 
     @property
@@ -74,9 +80,9 @@ def page(figures: dict[str, Figures]) -> str:
         parts.append("")
     parts.append("## Algorithms\n")
     parts.append(evidence["page"]["algorithms"])
-    parts.append("| | trust | claimed | delta | found | share | by |\n" + "| --- " * 7 + "|")
+    parts.append("| | trust | through | claimed | delta | found | share | by |\n" + "| --- " * 8 + "|")
     for name, entry in ALGORITHMS.items():
-        parts.append(f"| `{name}` | {entry.trust} | {figures[name].cells} |")
+        parts.append(f"| `{name}` | {entry.trust} | {figures[name].through} | {figures[name].cells} |")
     return "\n".join(parts) + "\n"
 
 
@@ -96,13 +102,14 @@ def looked_up(name: str, evidence: dict[str, dict[str, str]]) -> dict[str, str]:
 
 
 def printed(text: str) -> dict[str, Figures]:
-    """The figures of a page that was written: the last five cells of its rows of figures."""
+    """The figures of a page that was written: the last cells of its rows of figures."""
     found: dict[str, Figures] = {}
     for line in text.splitlines():
         cells = [cell.strip() for cell in line.strip("| ").split(" | ")] if line.startswith("| `") else []
         if len(cells) >= 6 or (len(cells) >= 3 and "nothing" in cells):
             name, shown = cells[0].strip("`"), [cell.strip(" |") for cell in line.split("|")][-6:-1]
-            found[name] = Figures(claimed=shown[0], delta=shown[1], found=shown[2], share=shown[3], how=shown[4])
+            figures = Figures(claimed=shown[0], delta=shown[1], found=shown[2], share=shown[3], how=shown[4])
+            found[name] = replace(figures, through=cells[2]) if name in ALGORITHMS else figures
     return found
 
 

@@ -14,7 +14,18 @@ from bandanna.accounting import gdp
 from bandanna.accounting.events import GaussianEvent, LaplaceEvent
 from bandanna.audit.claims import Claim, claim_of
 from bandanna.audit.exact import hockey_stick, least_epsilon, product, separation
-from bandanna.audit.lower import at_least, at_most, chosen, direction_of, sampled
+from bandanna.audit.lower import (
+    LOOKS,
+    Draw,
+    Plan,
+    at_least,
+    at_most,
+    chosen,
+    direction_of,
+    in_turn,
+    right_at_least,
+    sampled,
+)
 from bandanna.core.arrays import Floats
 from bandanna.errors import InvalidArgument
 
@@ -22,7 +33,7 @@ MU = 1.0
 CLAIM = Claim(epsilon=gdp.epsilon(1e-3, MU), delta=1e-3, mu=MU)
 
 
-def pair(mu: float, width: int = 1) -> object:
+def pair(mu: float, width: int = 1) -> Draw:
     """N(mu, 1) against N(0, 1) in the first of some coordinates."""
 
     def draw(swapped: bool, runs: int, rng: np.random.Generator) -> Floats:
@@ -43,32 +54,51 @@ def test_bounds_of_probabilities_are_those_of_clopper_and_pearson(hits: int, fai
         assert stats.binom.cdf(hits, 50, high) == pytest.approx(failure, rel=1e-6)
 
 
-@pytest.mark.parametrize("width", [1, 4])
-def test_a_true_claim_is_refuted_as_rarely_as_is_said(width: int) -> None:
+@given(right=st.integers(0, 60), failure=st.sampled_from([0.05, 1e-3]), q=st.floats(0, 1), p=st.floats(0, 1))
+@settings(max_examples=60, deadline=None)
+def test_right_guesses_of_two_kinds_are_bounded_too(right: int, failure: float, q: float, p: float) -> None:
+    """Of guesses that are right with two different probabilities so many are right more often than the bound allows."""
+    mean, bound = (p + q) / 2, right_at_least(right, 60, failure)
+    if bound > mean:
+        total = np.convolve(stats.binom.pmf(np.arange(31), 30, p), stats.binom.pmf(np.arange(31), 30, q))
+        assert total[right:].sum() <= failure * (1 + 1e-9)
+
+
+@pytest.mark.parametrize(("width", "scored"), [(1, True), (1, False), (4, False)])
+def test_a_true_claim_is_refuted_as_rarely_as_is_said(width: int, scored: bool) -> None:
     """A Gaussian at its very own mu is refuted more often than once in twenty times.
 
-    At most 5 % are allowed; of 300 audits 24 or fewer, which a rate of 5 % exceeds once in 80 times. Bounds by
-    Clopper and Pearson, over four looks, are careful: a few are expected.
+    At most 5 % are allowed; of 300 audits 24 or fewer, which a rate of 5 % exceeds once in 80 times.
     """
-    false = sum(
-        CLAIM.refuted_by(
-            sampled(pair(MU, width), CLAIM, trials=1024, confidence=0.95, rng=np.random.default_rng([seed])).needed  # type: ignore[arg-type]
-        )
+    audits = (
+        sampled(in_turn(pair(MU, width), [seed]), CLAIM, trials=1024, confidence=0.95, scored=scored)
         for seed in range(300)
     )
-    assert false <= 24
+    assert sum(CLAIM.refuted_by(found.needed) for found in audits) <= 24
+
+
+@given(trials=st.integers(512, 10**6), quick=st.booleans(), chunk=st.integers(1, 30_000))
+@settings(max_examples=50, deadline=None)
+def test_plans_spend_the_failure_once_and_end_their_blocks_at_looks(trials: int, quick: bool, chunk: int) -> None:
+    """Looks have more failure than is stated, there are more runs than allowed, or a look is inside of a block."""
+    plan = Plan.of(trials, quick=quick, chunk=chunk)
+    assert sum(plan.looks.values()) == pytest.approx(1) == sum(LOOKS.values())
+    assert 2 * sum(plan.blocks) <= trials
+    ends = set(np.cumsum(plan.blocks).tolist())
+    assert ends >= {plan.pilot, *(plan.pilot + runs for runs in plan.looks)}
+    assert max(plan.blocks) <= max(64, chunk)
 
 
 def test_a_little_less_noise_is_refuted_and_ends_early() -> None:
     """20 % less noise passes, or all runs are made though the claim was refuted by an eighth of them."""
-    found = sampled(pair(MU / 0.8), CLAIM, trials=64_000, confidence=0.95, rng=np.random.default_rng(0))  # type: ignore[arg-type]
+    found = sampled(in_turn(pair(MU / 0.8), [0]), CLAIM, trials=64_000, confidence=0.95)
     assert MU < found.needed < MU / 0.8
     assert found.trials < 64_000
 
 
 def test_the_bound_comes_close_to_the_truth() -> None:
-    """Of 100,000 runs less than 95 % of mu is seen, or more than all of it; false alarms below 5 %."""
-    found = sampled(pair(MU), CLAIM, trials=100_000, confidence=0.95, rng=np.random.default_rng(1))  # type: ignore[arg-type]
+    """Of 40,000 runs less than 95 % of mu is seen, or more than all of it; false alarms below 5 %."""
+    found = sampled(in_turn(pair(MU), [1]), CLAIM, trials=40_000, confidence=0.95, scored=True)
     assert 0.95 * MU < found.needed <= MU
     curve = found.curve
     assert curve is not None
@@ -89,7 +119,7 @@ def test_numbers_that_always_agree_are_told_apart_by_their_difference() -> None:
 def test_too_few_trials_are_refused() -> None:
     """An audit of a handful of runs would say "consistent" and mean nothing."""
     with pytest.raises(InvalidArgument, match="trials"):
-        sampled(pair(MU), CLAIM, trials=100, confidence=0.95, rng=np.random.default_rng(0))  # type: ignore[arg-type]
+        sampled(in_turn(pair(MU), [0]), CLAIM, trials=100, confidence=0.95)
 
 
 @given(level=st.floats(1e-6, 0.999), epsilon=st.floats(0.01, 8.0), delta=st.sampled_from([0.0, 1e-3, 0.2]))

@@ -37,13 +37,13 @@ def cap(dim: int, cosine: float) -> Cap:
     half, rest = (dim - 1) / 2, 1 - cosine * cosine
     density = math.exp(special.gammaln(dim / 2) - special.gammaln(half)) / math.sqrt(math.pi)  # f(0)
     return Cap(
-        mass=float(_beyond(dim, np.asarray(cosine))),
+        mass=float(beyond(dim, np.asarray(cosine))),
         first=density * rest**half / (dim - 1),
         second=float(special.betainc(half, 1.5, rest)) / (2 * dim),
     )
 
 
-def _beyond(dim: int, cosine: Any) -> Any:
+def beyond(dim: int, cosine: Any) -> Any:
     """P(T >= cosine) for cosine in [-1, 1]; what lies beyond is cut to it."""
     near = np.clip(cosine, -1.0, 1.0)
     tail = special.betainc((dim - 1) / 2, 0.5, (1 - near) * (1 + near)) / 2
@@ -63,8 +63,8 @@ def masses(event: CapEvent) -> tuple[float, float]:
     with np.errstate(divide="ignore"):
         moved = slack / _EDGES  # infinite for the shortest: all of [-1, 1]
     rare = event.dim * _CUT
-    low = float(np.sum(classes * _beyond(event.dim, event.cosine + moved))) * (1 - _ROUNDED) - rare
-    high = float(np.sum(classes * _beyond(event.dim, event.cosine - moved))) * (1 + _ROUNDED) + rare
+    low = float(np.sum(classes * beyond(event.dim, event.cosine + moved))) * (1 - _ROUNDED) - rare
+    high = float(np.sum(classes * beyond(event.dim, event.cosine - moved))) * (1 + _ROUNDED) + rare
     return max(low, 0.0), min(high, 1.0)
 
 

@@ -7,12 +7,14 @@ from typing import Any
 from bandanna.audit import mechanisms, policies, protocols, settings
 from bandanna.audit.canaries import one_run
 from bandanna.audit.result import AuditResult
-from bandanna.audit.targets import CONFIDENCE, TRIALS, Progress, Target, attacked, silent
+from bandanna.audit.spread import over
+from bandanna.audit.targets import CONFIDENCE, TRIALS, Progress, Target, attacked, key_of, silent
 from bandanna.audit.views import VIEWS, view_target
 from bandanna.core import require
 from bandanna.core.spelling import did_you_mean
 from bandanna.environments.base import Environment
 from bandanna.errors import InvalidArgument
+from bandanna.experiments.executors import Executor, Here, here_unless
 from bandanna.mechanisms.base import Mechanism
 from bandanna.mechanisms.continual import ContinualGaussian
 from bandanna.policies.base import Policy
@@ -40,6 +42,9 @@ def audit(
     trials: int = TRIALS,
     confidence: float = CONFIDENCE,
     seed: int = 0,
+    jobs: int | None = None,
+    executor: str | Executor | None = None,
+    scheduler: str | None = None,
     progress: Progress = silent,
 ) -> AuditResult:
     """Try to refute what a target claims.
@@ -52,6 +57,8 @@ def audit(
     view            what the observer sees: "releases", all answers; of a policy also "snapshot", "actions", "one-run"
     trials          how often the target is run at most, half of the runs under either neighbour
     confidence      with which a refutation is right
+    executor        who makes the runs, as in `bd.run`: "processes" (`jobs` of them), "dask" (at `scheduler`), or here;
+                    the result is the same
     """
     require.one_of("view", view, VIEWS)
     require.whole("trials", trials, most=_MOST)
@@ -59,15 +66,23 @@ def audit(
         require.positive("epsilon", epsilon)
     if delta is not None:
         require.delta(delta)
+    working = here_unless(executor, jobs=jobs, scheduler=scheduler)
     if view == "one-run":
+        if not isinstance(working, Here):
+            raise InvalidArgument("executor", executor or "processes", "left out: one run is a task for one")
         row = one_run(*_policy(target, env, rounds, epsilon, delta, trust), confidence=confidence, seed=seed)
     else:
-        found = _target(target, env, rounds, epsilon, delta, trust, view)
-        row = attacked(found, trials=trials, confidence=confidence, seed=seed, progress=progress)
+        named = {"target": target, "env": env, "rounds": rounds, "epsilon": epsilon, "delta": delta, "trust": trust}
+        found = target_of(**named, view=view)
+        spread = (
+            None if isinstance(working, Here) else over(working, target_of, named | {"view": view}, key_of(found, seed))
+        )
+        row = attacked(found, trials=trials, confidence=confidence, seed=seed, drawn=spread, progress=progress)
     return AuditResult(rows=(row,))
 
 
-def _target(
+def target_of(
+    *,
     target: Any,
     env: Environment | None,
     rounds: int | None,
@@ -76,6 +91,7 @@ def _target(
     trust: str | None,
     view: str,
 ) -> Target:
+    """What is audited; the same wherever it is made."""
     if view != "releases":
         name, policy, world, played = _policy(target, env, rounds, epsilon, delta, trust)
         return view_target(policy, world, name=name, view=view, rounds=played)

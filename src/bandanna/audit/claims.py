@@ -13,6 +13,7 @@ sample of a few thousand runs can never show that (epsilon, delta) is false, but
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,6 +21,8 @@ from scipy import special
 
 from bandanna.accounting import accountant, gdp
 from bandanna.accounting.events import Event
+from bandanna.audit import exact
+from bandanna.audit.exact import Pair
 from bandanna.core.arrays import Floats
 from bandanna.errors import UnknownEvent
 
@@ -82,6 +85,23 @@ class Claim:
         if mu is not None and self.delta > 0:
             return gdp.epsilon(self.delta, mu)
         return pure if self.mu is None and self.delta == 0.0 else None
+
+    def needed_by(self, pairs: Sequence[Pair]) -> float:
+        """The parameter, from the exact laws of independent releases under both neighbours."""
+        if self.delta == 0.0 and self.mu is None:
+            return exact.pure_loss(pairs)
+        p, q = exact.composed(pairs)
+        if self.mu is None:
+            return exact.least_epsilon(p, q, self.delta + (exact.ROUNDING if len(pairs) > 1 else 0.0))
+        power, level = exact.best_tests(p, q)
+        return float(np.max(self.needed(power - exact.ROUNDING, level + exact.ROUNDING)))
+
+    def needed_for(self, right: float) -> float:
+        """The least mu that allows guesses to be right so often, of neighbours that are as likely as each other.
+
+        power - level <= 2 Phi(mu / 2) - 1 + 2 tail at every level, and (1 + power - level) / 2 are right.
+        """
+        return max(0.0, 2 * float(special.ndtri(min(max(right - self.tail, 0.0), 1.0))))
 
     def epsilon_of(self, needed: float) -> float:
         """The epsilon at delta that such a claim must have, for what a test needs: above the stated one iff refuted."""

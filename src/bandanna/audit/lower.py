@@ -1,25 +1,32 @@
 """Lower bounds from samples: how well one test tells two neighbours apart, with confidence.
 
-A target is run under either of two neighbours, P and Q; every run gives some numbers that an observer sees. A quarter
-of the runs are a pilot: on them the score (a linear discriminant of the numbers) and its threshold are chosen. The rest
-count how often that one test is right. With k hits in n runs, Clopper and Pearson 1934 bound a probability by
+A target is run under either of two neighbours, P and Q; every run gives some numbers that an observer sees. Some runs
+are a pilot: on them the score (a linear discriminant of the numbers), its threshold and the kind of bound are chosen.
+The rest count how often that one test is right. With k hits in n runs, Clopper and Pearson 1934 bound a probability by
 
     p >= B^-1(f; k, n - k + 1),     p <= B^-1(1 - f; k + 1, n - k),     each wrong with probability at most f,
 
-without any approximation; B is the beta law's distribution function.
+without any approximation; B is the beta law's distribution function. There are two kinds of bounds:
 
-**Sequential stopping.** The runs are looked at after an eighth, a quarter, a half and all of them. Each of the L looks
-makes two bounds that are wrong with probability at most failure / (2 L). By the union bound all 2 L of them hold
-together with probability at least 1 - failure, whichever look one stops at and for whatever reason: so the audit ends
-as soon as the claim is refuted, and the confidence that it states is that of the whole schedule.
+* power and level by themselves, each with half of the failure: for any claim;
+* how many of all 2n guesses are right, one number instead of two: for a Gaussian claim, whose neighbours are as hard to
+  tell apart either way round. Guesses about P and about Q are right with different probabilities; the chance of k or
+  more right ones among 2n is then at most that of a binomial with their mean, if k - 1 is at least its mean
+  (Hoeffding 1956, Theorem 4), so that the bound of Clopper and Pearson holds for the mean, cut at (k - 1) / 2n.
+
+**Sequential stopping.** The runs are looked at after an eighth, a quarter, a half and all of them. Each look has its
+share of the failure. By the union bound all bounds hold together with probability at least 1 - failure, whichever look
+one stops at and for whatever reason: so the audit ends as soon as the claim is refuted, and the confidence that it
+states is that of the whole schedule. The last look has most of it, since it is what bounds a true claim.
 
 Choosing the test on the pilot costs nothing: given the pilot, the test is fixed, and the other runs are independent.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import numpy as np
 from scipy import special
@@ -29,11 +36,14 @@ from bandanna.core import require
 from bandanna.core.arrays import Floats
 
 Draw = Callable[[bool, int, np.random.Generator], Floats]  # (swapped, runs, rng) -> (runs, k)
+Block = tuple[Floats, Floats]  # runs of P and of Q, (runs, k) each
+Drawn = Callable[[Sequence[int]], Iterator[Block]]  # blocks of these sizes, in their order
 
-LOOKS = (1 / 8, 1 / 4, 1 / 2, 1.0)
+LOOKS = {1 / 8: 1 / 16, 1 / 4: 1 / 16, 1 / 2: 1 / 8, 1.0: 3 / 4}  # after which share of the runs: share of the failure
 _LEAST = 64  # runs, of which a look can tell something
 _THRESHOLDS = 400
 _RIDGE = 1e-10  # of numbers of unit variance: two that always agree are told apart by their difference
+_CAREFUL = 1e-4  # failure of the bounds that a test is chosen by: of hundreds, rare outputs look best by chance
 _KEPT = 20_000  # scores of either world, for the curve
 
 
@@ -50,13 +60,22 @@ def at_most(hits: int | Floats, runs: int, failure: float) -> Floats:
     return np.asarray(np.where(hits < runs, special.betaincinv(hits + 1, left, 1 - failure), 1.0))
 
 
+def right_at_least(hits: int, runs: int, failure: float) -> float:
+    """The mean probability of independent guesses is at least this, but with probability `failure`; see above."""
+    return min(float(at_least(hits, runs, failure)), max(hits - 1, 0) / runs)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Threshold:
-    """Says "P" where the score is at least the threshold; `turned`: says "Q" where it is below."""
+    """Says "P" where the score is at least the threshold; `turned`: says "Q" where it is below.
+
+    balanced: right guesses are counted, about P and about Q together.
+    """
 
     direction: Floats  # (k,)
     threshold: float
-    turned: bool
+    turned: bool = False
+    balanced: bool = False
 
     def score(self, seen: Floats) -> Floats:
         """(runs, k) -> (runs,)."""
@@ -66,6 +85,15 @@ class Threshold:
         """How many runs it says yes to."""
         above = scores >= self.threshold
         return int(np.count_nonzero(~above if self.turned else above))
+
+    def needed(self, one: Floats, two: Floats, claim: Claim, failure: float) -> float:
+        """What the claim needs for so many hits among scores of P and of Q, but with probability `failure`."""
+        yes, no = (two, one) if self.turned else (one, two)
+        hits, false = self.hits(yes), self.hits(no)
+        if self.balanced:
+            return claim.needed_for(right_at_least(hits + len(no) - false, len(yes) + len(no), failure))
+        power, level = at_least(hits, len(yes), failure / 2), at_most(false, len(no), failure / 2)
+        return float(claim.needed(power, level))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,58 +133,102 @@ def chosen(one: Floats, two: Floats, claim: Claim, failure: float) -> Threshold:
     places = np.unique(np.linspace(0, len(both) - 1, _THRESHOLDS).astype(int))
     thresholds = both[places]
     below_p, below_q = (np.searchsorted(each, thresholds, side="left") for each in (p, q))
-    straight = claim.needed(at_least(len(p) - below_p, len(p), failure), at_most(len(q) - below_q, len(q), failure))
-    turned = claim.needed(at_least(below_q, len(q), failure), at_most(below_p, len(p), failure))
+    half = failure / 2
+    straight = claim.needed(at_least(len(p) - below_p, len(p), half), at_most(len(q) - below_q, len(q), half))
+    turned = claim.needed(at_least(below_q, len(q), half), at_most(below_p, len(p), half))
     best, other = int(np.argmax(straight)), int(np.argmax(turned))
-    if turned[other] > straight[best]:
-        return Threshold(direction=direction, threshold=float(thresholds[other]), turned=True)
-    return Threshold(direction=direction, threshold=float(thresholds[best]), turned=False)
+    tests = [
+        Threshold(direction=direction, threshold=float(thresholds[best])),
+        Threshold(direction=direction, threshold=float(thresholds[other]), turned=True),
+    ]
+    if claim.gaussian:
+        middle = float(p.mean() + q.mean()) / 2
+        tests.insert(0, Threshold(direction=direction, threshold=middle, balanced=True))
+    return max(tests, key=lambda test: test.needed(p, q, claim, failure))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """How many runs of either neighbour are the pilot, and how many there are at each look; `blocks` of them in turn.
+
+    It follows from the number of trials alone, whoever runs them: blocks have random streams of their own.
+    """
+
+    pilot: int
+    looks: dict[int, float]  # runs beside the pilot: share of the failure
+    blocks: tuple[int, ...]
+
+    @classmethod
+    def of(cls, trials: int, *, quick: bool, chunk: int) -> Plan:
+        """quick: a sixteenth of the runs are pilot and not a quarter, for a threshold alone."""
+        each = require.whole("trials", trials, least=8 * _LEAST) // 2
+        pilot = max(_LEAST, each // (16 if quick else 4))
+        looks: dict[int, float] = {}
+        for look, share in LOOKS.items():
+            runs = min(each - pilot, max(_LEAST, round(look * (each - pilot))))
+            looks[runs] = looks.get(runs, 0.0) + share
+        size, blocks = max(_LEAST, min(chunk, each // 16)), list[int]()
+        for begin, end in pairwise([0, pilot, *(pilot + runs for runs in looks)]):
+            blocks += [min(size, end - start) for start in range(begin, end, size)]
+        return cls(pilot=pilot, looks=looks, blocks=tuple(blocks))
+
+
+def block(draw: Draw, key: Sequence[int], number: int, runs: int) -> Block:
+    """One block of runs of both neighbours, each from a stream of its own."""
+    one, two = (draw(swapped, runs, np.random.default_rng([*key, number, int(swapped)])) for swapped in (False, True))
+    return one, two
+
+
+def in_turn(draw: Draw, key: Sequence[int]) -> Drawn:
+    """Blocks one after the other, here."""
+
+    def drawn(sizes: Sequence[int]) -> Iterator[Block]:
+        for number, runs in enumerate(sizes):
+            yield block(draw, key, number, runs)
+
+    return drawn
 
 
 def sampled(
-    draw: Draw,
+    drawn: Drawn,
     claim: Claim,
     *,
     trials: int,
     confidence: float,
-    rng: np.random.Generator,
+    scored: bool = False,
     chunk: int = 20_000,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Found:
-    """Run a target `trials` times in all, half of them under either neighbour; stop as soon as the claim is refuted."""
-    trials = require.whole("trials", trials, least=8 * _LEAST)
-    each, failure = trials // 2, (1 - require.chance("confidence", confidence)) / (2 * len(LOOKS))
-    done = 0
+    """Run a target `trials` times in all, half of them under either neighbour; stop as soon as the claim is refuted.
 
-    def runs(count: int) -> tuple[Floats, Floats]:
-        nonlocal done
-        parts: tuple[list[Floats], list[Floats]] = ([], [])
-        left = count
-        while left > 0:
-            now = min(left, chunk)
-            for swapped in (False, True):
-                parts[swapped].append(draw(swapped, now, rng))
-            left, done = left - now, done + 2 * now
-            progress(done, trials)
-        return np.concatenate(parts[0]), np.concatenate(parts[1])
-
-    pilot = max(_LEAST, each // 4)
-    test = chosen(*runs(pilot), claim, failure)
+    scored: what is drawn is one number by which the neighbours are told apart best, so that less is to be learned.
+    """
+    plan = Plan.of(trials, quick=scored and claim.gaussian, chunk=chunk)
+    failure = 1 - require.chance("confidence", confidence)
+    test: Threshold | None = None
+    waiting: tuple[list[Floats], list[Floats]] = ([], [])
     scores: tuple[Floats, Floats] = (np.empty(0), np.empty(0))
-    needed = 0.0
-    for look in LOOKS:
-        wanted = max(_LEAST, round(look * (each - pilot))) - len(scores[0])
-        if wanted <= 0:
-            continue
-        one, two = runs(wanted)
-        scores = np.append(scores[0], test.score(one)), np.append(scores[1], test.score(two))
-        yes, no = (scores[1], scores[0]) if test.turned else scores
-        power = at_least(test.hits(yes), len(yes), failure)
-        level = at_most(test.hits(no), len(no), failure)
-        needed = max(needed, float(claim.needed(power, level)))
-        if claim.refuted_by(needed):
-            break
-    return Found(needed=needed, confidence=confidence, trials=done, curve=measured(*scores))
+    needed, done = 0.0, 0
+    blocks = drawn(plan.blocks)
+    try:
+        for both in blocks:
+            for kept, seen in zip(waiting, both, strict=True):
+                kept.append(seen if test is None else test.score(seen))
+            done += len(both[0])
+            progress(2 * done, trials)
+            if test is None and done == plan.pilot:
+                test = chosen(np.concatenate(waiting[0]), np.concatenate(waiting[1]), claim, min(failure, _CAREFUL))
+                waiting = ([], [])
+            elif test is not None and done - plan.pilot in plan.looks:
+                scores = (np.concatenate([scores[0], *waiting[0]]), np.concatenate([scores[1], *waiting[1]]))
+                waiting = ([], [])
+                needed = max(needed, test.needed(*scores, claim, failure * plan.looks[done - plan.pilot]))
+                if claim.refuted_by(needed):
+                    break
+    finally:
+        if isinstance(blocks, Generator):
+            blocks.close()  # the rest is not needed
+    return Found(needed=needed, confidence=confidence, trials=2 * done, curve=measured(*scores))
 
 
 def measured(one: Floats, two: Floats) -> Curve:

@@ -11,9 +11,10 @@ from scipy import stats
 from bandanna.accounting import accountant, events, gdp
 from bandanna.accounting.factorisation import factorise
 from bandanna.audit import exact
-from bandanna.audit.claims import claim_of
-from bandanna.audit.lower import Draw
-from bandanna.audit.releases import Spy
+from bandanna.audit.claims import Claim, claim_of
+from bandanna.audit.directions import cap_pair
+from bandanna.audit.exact import Pair
+from bandanna.audit.spy import Spy, moves_of
 from bandanna.audit.targets import Target
 from bandanna.core import require, search
 from bandanna.core.arrays import Floats
@@ -44,8 +45,9 @@ def of_mechanism(
         epsilon = accountant.epsilon(event, delta)
     claim = claim_of(event, epsilon=epsilon, delta=delta)
     if isinstance(mechanism, ContinualGaussian):
-        return Target(name=name or "ContinualGaussian", claim=claim, draw=_stream(mechanism))
+        return _stream(mechanism, name or "ContinualGaussian", claim)
     values = pair_of(mechanism)
+    moves = moves_of(lambda swapped, spy: mechanism.release(values[int(swapped)], spy)) or ([], [])
 
     def draw(swapped: bool, runs: int, rng: np.random.Generator) -> Floats:
         value = np.broadcast_to(values[int(swapped)], (runs, mechanism.dim))
@@ -53,8 +55,15 @@ def of_mechanism(
         return np.asarray(released @ (values[0] - values[1]).astype(float)[:, None])
 
     law = enumerated(mechanism)
-    exactly = None if law is None else exact.least_epsilon(*law, delta)
-    return Target(name=name or type(mechanism).__name__, claim=claim, draw=draw, exactly=exactly)
+    return Target(
+        name=name or type(mechanism).__name__,
+        claim=claim,
+        draw=draw,
+        scored=True,
+        mu=exact.separation(moves[0]) if moves[0] and not moves[1] else None,
+        pure=exact.l1_loss(moves[1]) if moves[1] and not moves[0] else None,
+        pairs=() if law is None else (law,),
+    )
 
 
 def pair_of(mechanism: Mechanism) -> Floats:
@@ -72,9 +81,12 @@ def pair_of(mechanism: Mechanism) -> Floats:
     raise InvalidBudget("mechanism", type(mechanism).__name__, "one whose event says how far neighbours are apart")
 
 
-def enumerated(mechanism: Mechanism) -> tuple[Floats, Floats] | None:
-    """The laws of one integer under both neighbours, as formulas say; None where it is not one integer."""
+def enumerated(mechanism: Mechanism) -> Pair | None:
+    """The laws of one integer or direction under both neighbours, as formulas say; None of anything else."""
     event = mechanism.event
+    if isinstance(event, events.CapEvent):
+        one, two = pair_of(mechanism)
+        return cap_pair(event, one, two)
     if mechanism.dim != 1:
         return None
     if isinstance(mechanism, RandomizedResponse):
@@ -103,7 +115,7 @@ def _laplace(scale: float, value: int) -> Floats:
     return np.asarray(law)
 
 
-def _stream(mechanism: ContinualGaussian) -> Draw:
+def _stream(mechanism: ContinualGaussian, name: str, claim: Claim) -> Target:
     """A stream whose first element differs; scored by the likelihood of all numbers that were noised."""
     horizon, dim = mechanism.factorisation.horizon, mechanism.dim
     first = mechanism.sensitivity * np.eye(dim)[0]
@@ -114,17 +126,16 @@ def _stream(mechanism: ContinualGaussian) -> Draw:
             value = first if step == 0 and not swapped else np.zeros(dim)
             state, _ = mechanism.step(state, np.broadcast_to(value, (*replicates, dim)), source)
 
-    spies = [Spy(np.random.default_rng(0)) for _ in range(2)]
-    for swapped, spy in enumerate(spies):
-        run(spy, bool(swapped), ())
-    weights = [(a - b) / std**2 for (a, std), (b, _) in zip(spies[0].calls, spies[1].calls, strict=True)]
+    found = moves_of(lambda swapped, spy: run(spy, swapped, ()))
+    assert found is not None
+    moves = found[0]
 
     def draw(swapped: bool, runs: int, rng: np.random.Generator) -> Floats:
-        spy = Spy(rng, weights=weights)
+        spy = Spy(rng, weights=[move / std**2 for move, std in moves])
         run(spy, swapped, (runs,))
         return np.asarray(spy.score)[:, None]
 
-    return draw
+    return Target(name=name, claim=claim, draw=draw, scored=True, mu=exact.separation(moves))
 
 
 def _binomial(epsilon: float, delta: float) -> Binomial:

@@ -43,9 +43,12 @@ def of_policy(
         name=shown,
         claim=claim_of(script.event, epsilon=claimed, delta=at),
         draw=script.draw,
+        scored=script.scored,
         chunk=script.chunk,
         mu=script.mu,
         pure=script.pure,
+        pairs=script.pairs,
+        through=tuple(sorted({each.protocol.name for each in script.releases})),
     )
 
 

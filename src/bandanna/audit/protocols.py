@@ -27,6 +27,7 @@ from bandanna.protocols import (
     ShuffleGaussian,
 )
 from bandanna.protocols.base import BatchProtocol, Protocol
+from bandanna.protocols.local_bits.signs import LocalSigns
 
 BATCH, STEPS = 8, 8
 
@@ -60,9 +61,11 @@ def of_protocol(
         name=name or protocol.name,
         claim=claim_of(protocol.event, epsilon=claimed, delta=at),
         draw=script.draw,
+        scored=script.scored,
         chunk=script.chunk,
         mu=script.mu,
         pure=script.pure,
+        pairs=script.pairs,
     )
 
 
@@ -77,6 +80,7 @@ PROTOCOLS: dict[str, Callable[[float, float], Protocol]] = {
     "central_continual": lambda e, d: CentralContinual.calibrate(domain=_BALL, budget=_budget(e, d), horizon=STEPS),
     "local_gaussian": lambda e, d: LocalGaussian.calibrate(domain=_BALL, budget=_budget(e, d)),
     "local_bits": lambda e, d: LocalBits.calibrate(budget=PureDP(epsilon=e)),
+    "local_signs": lambda e, d: LocalSigns.calibrate(domain=_BALL, budget=PureDP(epsilon=e)),
     "local_unit": lambda e, d: LocalUnit.calibrate(domain=Ball(dim=3), budget=PureDP(epsilon=e)),
     "shuffle_gaussian": lambda e, d: ShuffleGaussian.calibrate(domain=_BALL, budget=_budget(e, d), batch=BATCH),
     "shuffle_binomial": lambda e, d: ShuffleBinomial.calibrate(domain=_BALL, budget=_budget(e, d), batch=BATCH),

@@ -1,86 +1,34 @@
 """What holds the canary, as a script of releases: run it under either neighbour, and see what an observer sees.
 
 A policy's asks, or a protocol alone, come down to some batches and streams whose statistics differ in one person. The
-script runs them by the protocols' own message path. A spy between protocol and noise source sees which exact values
-are noised with what: so where all noise is Gaussian, the separation of the neighbours is known exactly,
-
-    mu^2 = sum over noised values of |value under P - value under Q|^2 / std^2,
-
-and the likelihood ratio is a sum over what was released, so that samples are scored as well as anybody could.
+script runs them by the protocols' own message path. Where all noise is Gaussian, a spy sees the exact separation of
+the neighbours (`audit.spy`); laws of counts, answers and directions are computed (`audit.counts`, `audit.directions`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, fields, is_dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from scipy import special
 
 from bandanna.accounting.events import CompositionEvent, Event
 from bandanna.audit import exact
+from bandanna.audit.counts import count_pairs
+from bandanna.audit.directions import message_pairs
+from bandanna.audit.exact import Pair
+from bandanna.audit.spy import Moves, Spy, moves_of
 from bandanna.core.arrays import Floats
 from bandanna.core.domain import Statistic
-from bandanna.device.noise import Size
 from bandanna.mechanisms.sources import FastNoise
 from bandanna.protocols.base import BatchProtocol, Protocol, StreamProtocol
 from bandanna.protocols.shuffle_gaussian import ShuffleGaussian
 
 _NUMBERS = 2_000_000  # that are held at once
-
-
-class Spy(FastNoise):
-    """Noise as usual; what is noised with Gaussians is written down, or weighed as it is released."""
-
-    def __init__(self, rng: np.random.Generator, *, weights: Sequence[Floats] | None = None) -> None:
-        super().__init__(rng)
-        self.calls: list[tuple[Floats, float]] = []
-        self.others = 0  # draws of any other kind
-        self.score: Any = 0.0
-        self._weights = None if weights is None else iter(weights)
-
-    def gaussian(self, value: ArrayLike, *, std: float, grid: float) -> NDArray[np.float64]:
-        """As usual."""
-        released = super().gaussian(value, std=std, grid=grid)
-        if self._weights is None:
-            self.calls.append((np.array(value, dtype=float), std))
-        else:
-            weight = next(self._weights)
-            self.score = self.score + np.sum(released * weight, axis=tuple(range(-weight.ndim, 0)))
-        return released
-
-    def laplace(self, value: ArrayLike, *, scale: float, grid: float) -> NDArray[np.float64]:
-        """As usual."""
-        self.others += 1
-        return super().laplace(value, scale=scale, grid=grid)
-
-    def discrete_gaussian(self, *, std: float, size: Size) -> NDArray[np.int64]:
-        """As usual."""
-        self.others += 1
-        return super().discrete_gaussian(std=std, size=size)
-
-    def discrete_laplace(self, *, scale: float, size: Size) -> NDArray[np.int64]:
-        """As usual."""
-        self.others += 1
-        return super().discrete_laplace(scale=scale, size=size)
-
-    def binomial(self, *, trials: int, probability: float, size: Size) -> NDArray[np.int64]:
-        """As usual."""
-        self.others += 1
-        return super().binomial(trials=trials, probability=probability, size=size)
-
-    def coins(self, counts: NDArray[np.int64], chances: NDArray[np.float64]) -> NDArray[np.int64]:
-        """As usual."""
-        self.others += 1
-        return super().coins(counts, chances)
-
-    def uniform(self, size: Size) -> NDArray[np.float64]:
-        """As usual."""
-        self.others += 1
-        return super().uniform(size)
 
 
 def arrays(value: Any) -> Iterator[Any]:
@@ -140,17 +88,21 @@ class Release:
         return self.protocol.domain.sealed(repeated, clipped=np.zeros(replicates, dtype=np.int64))
 
     @cached_property
-    def moves(self) -> list[tuple[Floats, float]] | None:
+    def moves(self) -> Moves | None:
         """What is noised by Gaussians, and how far it moves; None where other noise is drawn, or reports are mixed."""
         if isinstance(self.protocol, ShuffleGaussian):
             return None
-        spies = [Spy(np.random.default_rng(0)) for _ in range(2)]
-        for swapped, spy in enumerate(spies):
-            self.totals(bool(swapped), spy, ())
-        one, two = spies
-        if one.others or two.others or not one.calls or len(one.calls) != len(two.calls):
-            return None
-        return [(a - b, std) for (a, std), (b, _) in zip(one.calls, two.calls, strict=True)]
+        found = moves_of(lambda swapped, spy: self.totals(swapped, spy, ()))
+        return None if found is None or found[1] else found[0]
+
+    @cached_property
+    def pairs(self) -> list[Pair] | None:
+        """Independent parts of what is released, each by its exact laws; None where they are not known."""
+        if self.moves is not None:
+            return [exact.gaussian_pair(exact.separation(self.moves))]
+        if self.protocol.trust == "local":
+            return message_pairs(self.protocol, np.concatenate(self.one), np.concatenate(self.two))
+        return count_pairs(self.protocol, np.concatenate(self.one), np.concatenate(self.two))
 
     @cached_property
     def pure(self) -> float | None:
@@ -171,7 +123,7 @@ class Release:
             return np.asarray(spy.score)[:, None]
         if isinstance(self.protocol, BatchProtocol):
             (total,) = self.totals(swapped, FastNoise(rng), (runs,))
-            return np.asarray(total @ self.move)[:, None]
+            return np.asarray(total @ self.move / self.protocol.std(len(self.one[0])) ** 2)[:, None]
         views = self._views(swapped, FastNoise(rng), (runs,))
         return np.stack([views[place] @ self.move for place in self._places], axis=-1)
 
@@ -225,6 +177,12 @@ class Script:
         return exact.separation([pair for each in moves if each is not None for pair in each])
 
     @cached_property
+    def pairs(self) -> tuple[Pair, ...]:
+        """The exact laws of all parts; nothing where one of them is not known."""
+        parts = [each.pairs for each in self.releases]
+        return () if any(each is None for each in parts) else tuple(pair for each in parts for pair in each or ())
+
+    @cached_property
     def pure(self) -> float | None:
         """The exact pure loss, where all noise is Laplace."""
         losses = [each.pure for each in self.releases]
@@ -235,6 +193,12 @@ class Script:
         """So many runs at once fit into a small memory."""
         return max(64, min(20_000, _NUMBERS // max(1, max(each.size for each in self.releases))))
 
+    @cached_property
+    def scored(self) -> bool:
+        """Whether what is seen of each is about a logarithm of likelihoods, so that their sum says all."""
+        return all(each.moves is not None or isinstance(each.protocol, BatchProtocol) for each in self.releases)
+
     def draw(self, swapped: bool, runs: int, rng: np.random.Generator) -> Floats:
         """What an observer of all of them sees, (runs, k)."""
-        return np.concatenate([each.seen(swapped, runs, rng) for each in self.releases], axis=-1)
+        seen = np.concatenate([each.seen(swapped, runs, rng) for each in self.releases], axis=-1)
+        return np.asarray(seen.sum(axis=-1, keepdims=True)) if self.scored else seen

@@ -6,10 +6,9 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import numpy as np
-
 from bandanna.audit.claims import Claim
-from bandanna.audit.lower import Draw, Found, sampled
+from bandanna.audit.exact import Pair
+from bandanna.audit.lower import Draw, Drawn, Found, in_turn, sampled
 from bandanna.audit.result import CONSISTENT, REFUTED, Row, gaussian_curve
 
 TRIALS, CONFIDENCE = 40_000, 0.95
@@ -25,45 +24,62 @@ class Target:
     """A claim and the ways to attack it.
 
     draw     (swapped, runs, rng) -> numbers that an observer sees, (runs, k)
+    scored   these are one number, the larger the more it speaks for the first neighbour
     mu       the exact separation of the neighbours, where all noise is Gaussian; `pure`: the exact loss of Laplace's
     leaks    epsilon is infinite: with the same releases, the two neighbours are told apart by something else; with
              this confidence (`audit.replay`)
-    exactly  the epsilon at the claim's delta, of a law that was enumerated
+    through  of a policy: the protocols that release something of the person
+    pairs    exact laws under both neighbours of independent parts of what is seen (`audit.exact`)
     """
 
     name: str
     claim: Claim
     known: str | None = None
     draw: Draw | None = None
+    scored: bool = False
     chunk: int = 20_000
     mu: float | None = None
     pure: float | None = None
-    exactly: float | None = None
+    pairs: tuple[Pair, ...] = ()
     leaks: float | None = None
+    through: tuple[str, ...] = ()
+
+
+def key_of(target: Target, seed: int) -> list[int]:
+    """What the random streams of a target's blocks have in common: they depend on no other target."""
+    return [seed, *target.name.encode()]
 
 
 def attacked(
-    target: Target, *, trials: int = TRIALS, confidence: float = CONFIDENCE, seed: int = 0, progress: Progress = silent
+    target: Target,
+    *,
+    trials: int = TRIALS,
+    confidence: float = CONFIDENCE,
+    seed: int = 0,
+    drawn: Drawn | None = None,
+    progress: Progress = silent,
 ) -> Row:
-    """All that is known of a target, and the best bound of it: exact ones hold surely, sampled ones with confidence."""
+    """All that is known of a target, and the best bound of it: exact ones hold surely, sampled ones with confidence.
+
+    drawn: who else runs its blocks (`audit.spread`); the numbers are the same.
+    """
     claim = target.claim
     if math.isinf(claim.epsilon):
         return _row(target, 0.0, 1.0, 0, "nothing claimed")
     if target.leaks is not None:
         return _row(target, math.inf, target.leaks, 0, "replay")
     known = claim.needs(mu=target.mu, pure=target.pure)
-    if target.exactly is not None and not claim.gaussian:
-        known = max(known or 0.0, target.exactly)
+    if known is None and target.pairs:
+        known = claim.needed_by(target.pairs)
     best = _row(target, known or 0.0, 1.0, 0, "exact")
     if target.draw is None or best.refuted:
         return best
-    rng = np.random.default_rng([seed, *target.name.encode()])
     found = sampled(
-        target.draw,
+        in_turn(target.draw, key_of(target, seed)) if drawn is None else drawn,
         claim,
         trials=trials,
         confidence=confidence,
-        rng=rng,
+        scored=target.scored,
         chunk=target.chunk,
         progress=lambda done, total: progress(done, total, target.name),
     )
@@ -89,6 +105,6 @@ def _row(target: Target, needed: float, confidence: float, trials: int, attack: 
         trials=trials,
         verdict=REFUTED if refuted else CONSISTENT,
         attack=attack,
-        reached=needed / claim.stated if 0 < claim.epsilon < math.inf else 0.0,
+        reached=(needed if refuted else min(needed, claim.stated)) / claim.stated if claim.epsilon > 0 else 0.0,
         curve=curve,
     )

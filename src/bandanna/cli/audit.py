@@ -43,8 +43,12 @@ def audit(
         bool, typer.Option("--gallery", help="Audit known faults and known truths: is the audit any good?")
     ] = False,
     seed: Annotated[int, typer.Option(help="Of all that is drawn.", parser=whole, metavar="INTEGER")] = 0,
-    jobs: Annotated[int | None, typer.Option(help="Of the gallery: processes, a row each (this one).")] = None,
-    executor: Annotated[str | None, typer.Option(help="Of the gallery: processes, or dask.", metavar="NAME")] = None,
+    jobs: Annotated[
+        int | None, typer.Option(help="Processes, for blocks of runs or rows of the gallery (this one).")
+    ] = None,
+    executor: Annotated[
+        str | None, typer.Option(help="Who makes the runs: processes, or dask.", metavar="NAME")
+    ] = None,
     scheduler: Annotated[
         str | None, typer.Option(help="Address of a Dask scheduler (a cluster here).", metavar="ADDRESS")
     ] = None,
@@ -67,9 +71,6 @@ def audit(
         figure_for("--plot", plot)
     if gallery == (target is not None):
         raise InvalidArgument("TARGET", target, "what to audit, such as LinTS-SDP; or --gallery, without a target")
-    for option, chosen in (("--jobs", jobs), ("--executor", executor), ("--scheduler", scheduler)):
-        if chosen is not None and not gallery:
-            raise InvalidArgument(option, chosen, "only with --gallery, whose rows are tasks")
     if gallery:
         for option, value in (("--epsilon", epsilon), ("--delta", delta)):
             if value is not None:
@@ -82,6 +83,9 @@ def audit(
             )
         elif is_task(target):
             left_out = {"--epsilon": epsilon, "--delta": delta, "--trust": trust, "--plot": plot}
+            for option, chosen in (("--jobs", jobs), ("--executor", executor), ("--scheduler", scheduler)):
+                if chosen is not None:
+                    raise InvalidArgument(option, chosen, "left out: the batches of a task come one after the other")
             result = _live(target, left_out, 200 if trials is None else trials, confidence, seed, bar)
         else:
             result = run(
@@ -93,6 +97,9 @@ def audit(
                 trials=40_000 if trials is None else trials,
                 confidence=confidence,
                 seed=seed,
+                jobs=jobs,
+                executor=executor,
+                scheduler=scheduler,
                 progress=bar,
             )
     if plot is not None:

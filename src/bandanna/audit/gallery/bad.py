@@ -39,8 +39,9 @@ class TooQuiet(Gaussian):
     share: float = 1.0
 
     def release(self, value: ArrayLike, source: NoiseSource, *, rest: ArrayLike = 0.0) -> NDArray[np.float64]:
-        """With too little noise."""
-        return source.gaussian(self.reals(value), std=self.share * self.std, grid=0.0)
+        """With too little noise: what was drawn is right, and then it is scaled."""
+        exact = self.reals(value)
+        return np.asarray(exact + self.share * (super().release(value, source, rest=rest) - exact))
 
 
 @dataclass(frozen=True, kw_only=True)
