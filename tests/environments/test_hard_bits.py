@@ -17,6 +17,7 @@ def test_single_and_repeated_bits_alternate(start: int) -> None:
     """A stream is not: a start of equal bits, then one fair bit and r copies of another, to the horizon."""
     hard = HardBits(horizon=2003, shufflers=1, epsilon=0.1, start=start, first=1)
     streams = hard.draw(Streams(range(200)))
+    assert np.array_equal(hard.bits(Streams(range(200))), streams == 1.0)
     assert streams.shape == (200, 2003)
     assert set(np.unique(streams)) == {0.0, 1.0}
     assert np.all(streams[:, :start] == 1.0)

@@ -305,6 +305,23 @@ def test_a_secure_source_runs_messages() -> None:
     assert abs(estimates[-1, 0] - 12) < 40 * protocol.std()
 
 
+@pytest.mark.parametrize("users", [2, 5, 12, 20, 21])
+def test_counts_of_batches_tell_everything_about_bits(users: int) -> None:
+    """A stream by the ones in its lowest batches is another than bit by bit, or what cannot be counts passes."""
+    protocol = SMALL["bits"]
+    bits = np.random.default_rng(users).integers(0, 2, (3, 4, users)).astype(float)
+    ones = bits[..., : users // 2 * 2].reshape(3, 4, -1, 2).sum(axis=-1).astype(int)
+    whole = protocol.prefixes(bits[..., None], fast(7), path="law")
+    assert np.array_equal(protocol.after_batches(ones, fast(7)), whole[..., 1::2, 0])
+    for wrong in (ones + 3, -1 - ones, np.zeros((3, 11), dtype=int), np.zeros((3, 0), dtype=int), np.int64(1)):
+        with pytest.raises(InvalidArgument, match="ones"):
+            protocol.after_batches(wrong, fast(7))
+    with pytest.raises(InvalidArgument, match="domain"):
+        SMALL["numbers"].after_batches(ones, fast(7))
+    with pytest.raises(InsecureSource):
+        protocol.after_batches(ones, SecureNoise())
+
+
 def test_bad_input_changes_nothing() -> None:
     """Too many users, values outside the domain, or other arguments that make no sense pass."""
     protocol = SMALL["numbers"]

@@ -64,11 +64,16 @@ class HardBits:
 
     def draw(self, streams: Streams) -> NDArray[np.float64]:
         """One stream of bits for each seed, from the stream "hard bits": (S, n)."""
+        return self.bits(streams).astype(float)
+
+    def bits(self, streams: Streams) -> NDArray[np.bool_]:
+        """The same, an eighth as large."""
         if not isinstance(streams, Streams):
             raise InvalidArgument("streams", streams, "bd.core.streams.Streams(seeds), as Streams(range(20))")
-        period = 1 + self.repeats
-        blocks = -(-self.horizon // period)
+        seeds = len(streams.seeds)
+        blocks = -(-self.horizon // (1 + self.repeats))
         fair = streams.uniform("hard bits", (blocks, 2)) < 0.5  # (S, blocks, 2): the single bit, the copied one
-        each = np.repeat(fair, (1, self.repeats), axis=-1).reshape(len(streams.seeds), -1)  # (S, blocks * period)
-        start = np.full((len(streams.seeds), self.start), bool(self.first))
-        return np.concatenate([start, each], axis=1)[:, : self.horizon].astype(float)
+        each = np.empty((seeds, blocks, 1 + self.repeats), dtype=bool)
+        each[..., 0], each[..., 1:] = fair[..., 0], fair[..., 1:]
+        start = np.full((seeds, self.start), bool(self.first))
+        return np.concatenate([start, each.reshape(seeds, -1)], axis=1)[:, : self.horizon]

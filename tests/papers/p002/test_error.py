@@ -7,11 +7,18 @@ predicted with a probability below 1e-7.
 from __future__ import annotations
 
 import math
+from typing import Any
 
+import numpy as np
 import pytest
 
 from bandanna.accounting.budgets import ApproxDP
+from bandanna.core.shapes import Bits
+from bandanna.core.streams import Streams
+from bandanna.counters.continual_sum import ContinualSum
+from bandanna.environments import HardBits
 from bandanna.errors import InvalidArgument
+from bandanna.mechanisms.sources import FastNoise
 from bandanna.papers.p002.error import KINDS, Kind, errors, horizons, measure, paper_rule_std
 from bandanna.protocols.concurrent_shuffle import BatchTree
 from bandanna.protocols.shuffle_bits import ShuffleBits
@@ -44,6 +51,28 @@ def test_measured_noise_is_what_was_predicted(kind: Kind) -> None:
     if isinstance(kind.k, int):
         bound = counter_lower_rate(horizon=512, shufflers=kind.k, epsilon=1.0)
         assert point.more["lower_bound"] == pytest.approx(bound)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind.model == "shuffle"], ids=str)
+def test_the_largest_error_is_that_of_every_user(kind: Kind) -> None:
+    """By whole batches, noise or largest error are others than those of the estimates after every single user."""
+    n, counter, bits = 500, *_counter(kind, 500)
+    truth, estimates = np.cumsum(bits, axis=1), counter.run(bits)
+    point = measure(kind=kind, n=n, n_seeds=len(bits), seed=0, **BUDGET)
+    assert point.more["worst_error"] == np.mean(np.max(np.abs(estimates - truth), axis=1))
+    steps = counter.protocol.tree.worst_steps
+    worst = steps[np.argmax(counter.protocol.prefix_variance(steps))]
+    low = counter.protocol.tree.sizes[0]
+    noise = estimates[:, worst - 1] - truth[:, worst // low * low - 1]
+    assert point.row["std"] == np.std(noise, ddof=1)
+
+
+def _counter(kind: Kind, n: int) -> tuple[Any, Any]:
+    """What `measure` runs, with the same noise, and five streams of it."""
+    source = FastNoise(np.random.default_rng([0, n, KINDS.index(kind)]))
+    counter = ContinualSum(horizon=n, privacy=kind.privacy(**BUDGET), values=Bits(), source=source)
+    hard = HardBits(horizon=n, shufflers=counter.protocol.tree.levels, epsilon=1.0)
+    return counter, hard.draw(Streams(range(5)))
 
 
 def test_the_papers_rule_gives_each_level_its_share() -> None:

@@ -25,6 +25,7 @@ import numpy as np
 
 from bandanna.accounting.budgets import ApproxDP
 from bandanna.core import require
+from bandanna.core.arrays import Floats, Ints
 from bandanna.core.shapes import Bits
 from bandanna.core.streams import Streams
 from bandanna.counters.continual_sum import ContinualSum
@@ -98,10 +99,16 @@ def measure(*, kind: Kind, n: int, n_seeds: int, seed: int, epsilon: float, delt
     noise, largest = [], []
     step, end = max(1, _CHUNK // n), seed + n_seeds
     for first in range(seed, end, step):
-        bits = hard.draw(Streams(range(first, min(first + step, end))))  # (runs, n)
-        truth, estimates = np.cumsum(bits, axis=1), counter.run(bits)
-        noise.append(estimates[:, worst - 1] - truth[:, counted - 1])
-        largest.append(np.max(np.abs(estimates - truth), axis=1))
+        bits = hard.bits(Streams(range(first, min(first + step, end))))  # (runs, n)
+        truth = np.cumsum(bits, axis=1, dtype=np.int64)
+        if isinstance(counter.protocol, ConcurrentShuffle):
+            after, error = _by_batches(counter.protocol, truth, source)
+            noise.append(after[:, worst // counter.protocol.tree.sizes[0] - 1] - truth[:, counted - 1])
+        else:
+            estimates = counter.run(bits)
+            error = np.max(np.abs(estimates - truth), axis=1)
+            noise.append(estimates[:, worst - 1] - truth[:, counted - 1])
+        largest.append(error)
     return Curve(
         row={
             "n": n,
@@ -118,6 +125,19 @@ def measure(*, kind: Kind, n: int, n_seeds: int, seed: int, epsilon: float, delt
             "lower_bound": hard.lower_bound if isinstance(kind.k, int) else None,
         },
     )
+
+
+def _by_batches(protocol: ConcurrentShuffle, truth: Ints, source: FastNoise) -> tuple[Floats, Floats]:
+    """Estimates after every lowest batch, (runs, N_1), and the largest error of all prefixes, (runs,).
+
+    An estimate stands until the next batch is full, and the true count only grows: errors are largest at either end.
+    """
+    n, low = truth.shape[1], protocol.tree.sizes[0]
+    full = truth[:, low - 1 :: low]
+    after = protocol.after_batches(np.diff(full, axis=1, prepend=0), source)
+    last = np.minimum(np.arange(2, full.shape[1] + 2) * low - 1, n) - 1  # of those whom the same estimate serves
+    errors = np.maximum(np.abs(after - full), np.abs(after - truth[:, last]))
+    return after, np.maximum(np.max(errors, axis=1), truth[:, low - 2])
 
 
 def _worst_prefix(counter: ContinualSum) -> tuple[int, int]:

@@ -15,7 +15,7 @@ from bandanna.accounting.calibration.binomial import BinomialNoise
 from bandanna.accounting.calibration.bits import bit_std
 from bandanna.accounting.events import ClearEvent, CompositionEvent
 from bandanna.core import require
-from bandanna.core.arrays import Floats
+from bandanna.core.arrays import Floats, Ints
 from bandanna.core.domain import Domain, Statistic
 from bandanna.core.estimate import Estimate
 from bandanna.core.shapes import Bits
@@ -251,6 +251,21 @@ class ConcurrentShuffle(StreamProtocol):
         values = self.admit(statistics, clip=clip).rows()
         self._check_room(0, values.shape[-2])
         return whole.prefixes(values, self.device, self.mixer, self.analyzer, source, path)
+
+    def after_batches(self, ones: Ints, source: NoiseSource) -> Floats:
+        """Whole streams of bits by how many ones each lowest batch has, for simulation: (..., N_1) -> the same shape.
+
+        In the law of `release`, and draw for draw `prefixes(path="law")` at the end of every batch.
+        """
+        checked_path("law", source)
+        if not isinstance(self.domain, Bits):
+            raise InvalidArgument("domain", self.domain, "bd.Bits(): only of bits do counts tell everything")
+        counts = np.asarray(ones, dtype=np.int64)
+        if counts.ndim < 1 or not 1 <= counts.shape[-1] <= self.tree.batches[0]:
+            raise InvalidArgument("ones", counts.shape, f"(..., batches), at most {self.tree.batches[0]} of them")
+        if np.any(counts < 0) or np.any(counts > self.tree.sizes[0]):
+            raise InvalidArgument("ones", counts, f"from 0 to {self.tree.sizes[0]}, the users of a batch")
+        return np.asarray(whole.after_batches(counts, self.analyzer, source)[..., 0])
 
     def _check_room(self, users: int, more: int) -> None:
         if users + more > self.tree.horizon:

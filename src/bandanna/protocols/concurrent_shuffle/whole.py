@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from bandanna.core import trees
-from bandanna.core.arrays import Floats
+from bandanna.core.arrays import Floats, Ints
+from bandanna.core.shapes import Bits
 from bandanna.device import Levels
 from bandanna.device.levels import level_source
 from bandanna.mechanisms.sources import NoiseSource
@@ -27,12 +28,38 @@ def prefixes(
     estimates = np.zeros(values.shape)
     if not filled:
         return estimates
-    degrees = tree.degrees[1:filled]
-    released = [batches(values, level, device, mixer, analyzer, source, path) for level in range(filled)]
-    after = trees.prefixes(trees.averaged(released, degrees, analyzer.weights.own[:filled]), degrees)  # (..., N_1, dim)
+    if path == "law" and isinstance(device.domain, Bits):
+        batch = values[..., : users // low * low, 0].reshape(*values.shape[:-2], -1, low)
+        after = after_batches(np.rint(np.sum(batch, axis=-1)).astype(np.int64), analyzer, source)
+    else:
+        after = _after(
+            [batches(values, level, device, mixer, analyzer, source, path) for level in range(filled)], analyzer
+        )
     held = np.repeat(after, low, axis=-2)[..., : users - low + 1, :]  # an estimate stands until the next batch fills
     estimates[..., low - 1 :, :] = held
     return estimates
+
+
+def after_batches(ones: Ints, analyzer: TreeSums, source: NoiseSource) -> Floats:
+    """Estimates after every lowest batch of bits, from how many ones each has: (..., N_1) -> (..., N_1, 1).
+
+    Only counts matter to the law: those of a level are sums of the level's below.
+    """
+    tree, released, users = analyzer.tree, [], ones.shape[-1] * analyzer.tree.sizes[0]
+    for level, (size, degree) in enumerate(zip(tree.sizes, (1, *tree.degrees[1:]), strict=True)):
+        if size > users:
+            break
+        full = users // size
+        ones = np.sum(ones[..., : full * degree].reshape(*ones.shape[:-1], full, degree), axis=-1)
+        totals = law.of_bits(ones[..., None], analyzer.levels[level].noise, source)
+        released.append(analyzer.release(level, Held(users=size, numbers=totals)))
+    return _after(released, analyzer)
+
+
+def _after(released: list[Floats], analyzer: TreeSums) -> Floats:
+    """The sum of the maximal batches after every lowest one, from the releases by level: (..., N_1, dim)."""
+    degrees = analyzer.tree.degrees[1 : len(released)]
+    return trees.prefixes(trees.averaged(released, degrees, analyzer.weights.own[: len(released)]), degrees)
 
 
 def batches(
