@@ -17,6 +17,7 @@ from typing import Any
 _FILES = {
     "optimist": "optimist",
     "tallies": "tallies",
+    "unrepaired": "unrepaired",
     "gloc": "generalised",
     "ecolog": "generalised",
     "glm_ucb": "generalised",

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -30,6 +30,7 @@ from bandanna.core.arrays import Floats, Ints
 from bandanna.core.streams import Streams
 from bandanna.environments.linear import LinearWorld
 from bandanna.environments.published import PublishedLinear
+from bandanna.kernels import compiled
 from bandanna.papers.p000.instances import AuthorsInstances
 from bandanna.papers.p000.settings import LENGTH, Setting
 from bandanna.simulation.result import checkpoints_for
@@ -74,9 +75,13 @@ def run(
     statistic = noise.initial  # (S, D)
     marks = checkpoints_for(setting.horizon, 200)
     realised, expected = (Tally(checkpoints=marks, n_seeds=len(streams.seeds)) for _ in range(2))
+    kernel = compiled("unrepaired", rounds=setting.horizon // setting.every)
     for start in range(0, setting.horizon, setting.every):
         rounds = min(setting.every, setting.horizon - start)
-        actions = problem.choose(statistic, setting)  # (S,)
+        if kernel is None or start == 0:  # at first all arms are tied, but for rounding errors
+            actions = problem.choose(statistic, setting)  # (S,)
+        else:
+            actions = problem.chosen_by(kernel, statistic, setting)
         rewards, lost = problem.play(actions, streams.uniform("rewards", (rounds, 2)))  # (S, rounds)
         realised.varying(lost)
         expected.steady(problem.gaps[problem.seeds, actions], rounds)
@@ -99,6 +104,7 @@ class _Problem:
         row, column = np.triu_indices(dim)
         outer = self.arms[..., row] * self.arms[..., column]  # (S, K, d(d+1)/2)
         self.reports = np.concatenate([self.arms, outer], axis=-1)  # (S, K, D): at reward 1
+        self.columns = np.ascontiguousarray(np.swapaxes(self.arms, 1, 2))  # (S, d, K)
         self.doubled = outer * np.where(row == column, 1.0, 2.0)  # x^T A x = <doubled, upper triangle of A>
         self.upper = (slice(None), row, column)
         self.place = np.zeros((dim, dim), dtype=np.int64)  # where an entry of the matrix is in the report
@@ -111,6 +117,13 @@ class _Problem:
         with np.errstate(invalid="ignore"):
             width = np.sqrt(self.doubled @ inverse[self.upper][..., None])  # (S, K, 1)
         return np.asarray(np.argmax((self.arms @ theta + setting.radius * width)[..., 0], axis=1))
+
+    def chosen_by(self, kernel: Callable[..., bool], statistic: Floats, setting: Setting) -> Ints:
+        """The same by the compiled kernel."""
+        actions = np.empty(len(self.seeds), dtype=np.int64)
+        if not kernel(statistic, self.columns, setting.ridge, setting.radius, actions):
+            raise np.linalg.LinAlgError("Singular matrix")
+        return actions
 
     def play(self, actions: Ints, uniform: Floats) -> tuple[Floats, Floats]:
         """Bernoulli rewards of the chosen arm, and what the best arm, if another, brought more: (S, rounds) each."""

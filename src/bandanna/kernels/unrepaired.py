@@ -1,0 +1,102 @@
+"""Optimism with a disturbed matrix as it is, indefinite or not: the inverse, and the first arm of the largest index.
+
+The NumPy code is `_Problem.choose` of `bandanna.papers.p000.published`; indices differ by some units in the last place.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from bandanna.core.arrays import Floats, Ints
+from bandanna.kernels.jit import jit
+
+
+@jit
+def unrepaired(
+    statistic: Floats,  # (S, D): the vector, then the upper triangle of the matrix, row by row
+    columns: Floats,  # (S, d, K): arms as columns
+    ridge: float,
+    radius: float,
+    actions: Ints,  # (S,), filled
+) -> bool:
+    """argmax_x <x, theta> + radius |x|_{V^-1}, where NaN is the largest; False if a V is singular."""
+    seeds, d, n_arms = columns.shape
+    inverse, rows, spare = np.empty((d, d)), np.empty(d, dtype=np.int64), np.empty(d)
+    theta, width, inner, index = np.empty(d), np.empty(n_arms), np.empty(n_arms), np.empty(n_arms)
+    for s in range(seeds):
+        own, x, place = statistic[s], columns[s], d
+        for i in range(d):
+            for j in range(i, d):
+                inverse[i, j] = inverse[j, i] = own[place]
+                place += 1
+            inverse[i, i] += ridge
+        if not _invert(inverse, rows, spare):
+            return False
+        for i in range(d):
+            theta[i] = 0.0
+            for j in range(d):
+                theta[i] += inverse[i, j] * own[j]
+        width[:], index[:] = 0.0, 0.0
+        for i in range(d):
+            first, weight = x[i], inverse[i, i]
+            for k in range(n_arms):
+                inner[k] = weight * first[k]
+            for j in range(i + 1, d):
+                second, weight = x[j], inverse[i, j] + inverse[j, i]
+                for k in range(n_arms):
+                    inner[k] += weight * second[k]
+            weight = theta[i]
+            for k in range(n_arms):
+                width[k] += first[k] * inner[k]
+                index[k] += weight * first[k]
+        for k in range(n_arms):
+            index[k] += radius * np.sqrt(width[k])
+        actions[s] = _largest(index)
+    return True
+
+
+@jit
+def _invert(a: Floats, rows: Ints, spare: Floats) -> bool:
+    """The inverse in place, by Gauss and Jordan with the largest pivot of each column; False if there is none."""
+    d = len(a)
+    for k in range(d):
+        top = k
+        for i in range(k + 1, d):
+            if abs(a[i, k]) > abs(a[top, k]):
+                top = i
+        rows[k], pivot = top, a[top, k]
+        if pivot == 0:
+            return False
+        if top != k:
+            for j in range(d):
+                a[k, j], a[top, j] = a[top, j], a[k, j]
+        a[k, k] = 1.0
+        for j in range(d):
+            a[k, j] /= pivot
+        for i in range(d):
+            spare[i] = a[i, k]
+        for i in range(d):
+            if i != k:
+                times = spare[i]
+                a[i, k] = 0.0
+                for j in range(d):
+                    a[i, j] -= times * a[k, j]
+    for k in range(d - 1, -1, -1):  # rows that were exchanged are columns of the inverse
+        if rows[k] != k:
+            for i in range(d):
+                a[i, k], a[i, rows[k]] = a[i, rows[k]], a[i, k]
+    return True
+
+
+@jit
+def _largest(index: Floats) -> int:
+    """The first NaN, else the first of the largest, as `np.argmax` has it."""
+    best = 0
+    for k in range(len(index)):
+        if math.isnan(index[k]):
+            return k
+        if index[k] > index[best]:
+            best = k
+    return best

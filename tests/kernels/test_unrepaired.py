@@ -1,0 +1,58 @@
+"""The kernel that repairs nothing chooses as the published simulation's NumPy code does."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from bandanna.core.streams import Streams
+from bandanna.kernels import BREAK_EVEN, SWITCH, compiled
+from bandanna.papers.p000 import published
+from bandanna.papers.p000.instances import AuthorsInstances
+from bandanna.papers.p000.settings import Setting
+
+ROUNDS = BREAK_EVEN
+
+
+@pytest.mark.parametrize("dim", [2, 5, 15])
+def test_choices_are_those_of_numpy(dim: int) -> None:
+    """For matrices of any signature, and some that are nearly singular, another arm is chosen, or NaN does not win."""
+    kernel: Any = compiled("unrepaired")
+    problem = published._Problem(AuthorsInstances(dim=dim).begin(Streams(range(40))))
+    setting = Setting(algorithm="LinUCB-LDP", epsilon=1.0, dim=dim)
+    size, rng, indefinite = dim + dim * (dim + 1) // 2, np.random.default_rng(dim), 0
+    for scale in (1e-3, 1.0, setting.ridge, 1e3 * setting.ridge):
+        for _ in range(25):
+            statistic = scale * rng.normal(size=(40, size))
+            expected = problem.choose(statistic, setting)
+            assert np.array_equal(problem.chosen_by(kernel, statistic, setting), expected)
+            matrices = statistic[:, problem.place] + setting.ridge * np.eye(dim)
+            indefinite += int(np.sum(np.linalg.eigvalsh(matrices)[:, 0] < 0))
+    assert indefinite > 100
+
+
+def test_a_singular_matrix_is_an_error() -> None:
+    """A matrix without an inverse gives an arm."""
+    kernel: Any = compiled("unrepaired")
+    problem = published._Problem(AuthorsInstances(dim=3).begin(Streams(range(2))))
+    setting = Setting(algorithm="LinUCB", epsilon=1.0, dim=3)
+    statistic = np.zeros((2, 9))
+    statistic[1, [3, 6, 8]] = -setting.ridge
+    for choose in (problem.choose, lambda *given: problem.chosen_by(kernel, *given)):
+        with pytest.raises(np.linalg.LinAlgError):
+            choose(statistic, setting)
+
+
+@pytest.mark.parametrize("algorithm", ["LinUCB", "LinUCB-LDP", "LinUCB-JDP"])
+def test_runs_are_the_same(algorithm: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run differs from that without Numba."""
+    asked: dict[str, Any] = {"epsilon": 0.2, "dim": 5, "horizon": ROUNDS, "seeds": range(2)}
+    quick = published.run(algorithm, **asked)
+    monkeypatch.setenv(SWITCH, "off")
+    plain = published.run(algorithm, **asked)
+    assert np.array_equal(quick.regret, plain.regret)
+    assert np.array_equal(quick.pseudo, plain.pseudo)
+    assert math.isfinite(float(np.sum(plain.regret)))
