@@ -60,6 +60,8 @@ mutants: $(VENV)/.installed-test ## one wrong factor at a time in what protects 
 # Each worker has one core: more BLAS threads than cores only wait for each other.
 test test-browser test-full mutants bench: export OMP_NUM_THREADS = 1
 test test-browser test-full mutants bench: export OPENBLAS_NUM_THREADS = 1
+# What is compiled stays compiled: tests start many processes.
+test test-browser test-full: export PYTHONDONTWRITEBYTECODE =
 
 # Node of this machine if it is new enough, else one that is installed into the environment.
 WITH_NODE = $(shell node -e 'process.exit(+(parseInt(process.versions.node) < 20))' 2>/dev/null && npm --version >/dev/null 2>&1 && echo "$$PATH" || echo "$(CURDIR)/$(VENV)/bin:$$PATH")
