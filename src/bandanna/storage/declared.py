@@ -70,7 +70,8 @@ def kinds_of(*hints: Any) -> dict[str, type]:
     ['estimate.Estimate']
     """
     found: dict[str, type] = {}
-    for kind in dict.fromkeys(each for hint in hints for each in _inside(hint, ())):
+    seen = set[type]()
+    for kind in (each for hint in hints for part in _types(hint) for each in _inside(part, seen)):
         name = name_of(kind)
         if name in found:
             raise ValueError(f"two kinds of value are called {name}: {found[name].__module__} and {kind.__module__}")
@@ -83,21 +84,31 @@ def name_of(kind: type) -> str:
     return f"{kind.__module__.rpartition('.')[2]}.{kind.__qualname__}"
 
 
-def _inside(hint: Any, around: tuple[type, ...]) -> Iterator[type]:
-    """Dataclasses in a type, those of their fields and those made from it included; `around`: what it is a part of."""
+def _inside(kind: type, seen: set[type]) -> Iterator[type]:
+    """Dataclasses in a type, those of their fields and those made from it included; each once, and then in `seen`."""
+    if kind in seen:
+        return
+    seen.add(kind)
+    if is_dataclass(kind):
+        yield kind
+    made_from: list[type] = [] if kind.__module__ == "builtins" else kind.__subclasses__()
+    for part in (*_parts(kind), *made_from):
+        yield from _inside(part, seen)
+
+
+@lru_cache(maxsize=1024)
+def _parts(kind: type) -> tuple[type, ...]:
+    """The types that a dataclass's fields are declared with."""
+    return tuple(part for hint in _hints(kind).values() for part in _types(hint)) if is_dataclass(kind) else ()
+
+
+def _types(hint: Any) -> Iterator[type]:
+    """Of which a declared type is made: A, B and C of tuple[A, ...] | dict[B, C]."""
     if isinstance(hint, type) and not typing.get_args(hint):
-        if hint in around:
-            return
-        if is_dataclass(hint):
-            yield hint
-            for part in _hints(hint).values():
-                yield from _inside(part, (*around, hint))
-        made_from: list[type] = [] if hint.__module__ == "builtins" else hint.__subclasses__()
-        for below in made_from:
-            yield from _inside(below, (*around, hint))
+        yield hint
         return
     for part in typing.get_args(hint):
-        yield from _inside(part, around)
+        yield from _types(part)
 
 
 @lru_cache(maxsize=256)
