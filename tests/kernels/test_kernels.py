@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import importlib.util
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numba
@@ -12,6 +14,7 @@ import pytest
 
 from bandanna import kernels
 from bandanna.kernels import BREAK_EVEN, SWITCH, compiled
+from bandanna.kernels import jit as jit_module
 from bandanna.kernels.jit import jit
 
 
@@ -47,13 +50,37 @@ def test_a_folder_that_cannot_be_written_costs_time_alone(monkeypatch: pytest.Mo
     """An installation that is read-only has no kernels."""
     plain = numba.njit
 
-    def refusing(*given: Any, cache: bool = False) -> Any:
+    def refusing(*given: Any, cache: bool = False, **flags: Any) -> Any:
         if cache:
             raise RuntimeError("cannot cache function: no locator available for file")
-        return plain(*given)
+        return plain(*given, **flags)
 
     monkeypatch.setattr(numba, "njit", refusing)
     assert jit(lambda x: x + 1)(2) == 3
+
+
+def test_a_change_anywhere_compiles_all_kernels_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Machine code outlives a change of what a kernel calls in another file of the folder."""
+    source = tmp_path / "kernel_of_a_test.py"
+    source.write_text("def one_more(x):\n    return x + 1\n")
+    specification = importlib.util.spec_from_file_location("kernel_of_a_test", source)
+    assert specification is not None
+    assert specification.loader is not None
+    module = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(module)
+    found = []
+    for stamp in ("as it was", "as it was", "changed"):
+        monkeypatch.setattr(jit_module, "STAMP", stamp)
+        kernel = jit(module.one_more)
+        assert kernel(2) == 3
+        found.append(sum(kernel.stats.cache_hits.values()))
+    assert found == [0, 1, 0]
+
+
+def test_every_kernel_has_its_file() -> None:
+    """A name is listed for which there is no kernel."""
+    for name in kernels.KERNELS:
+        assert compiled(name) is not None
 
 
 def test_numba_is_loaded_at_its_first_use() -> None:

@@ -39,6 +39,10 @@ class Streams:
             ]
         return self._generators[name]
 
+    def direct(self, name: str) -> list[np.random.Generator] | None:
+        """The generators of a stream where they give its next numbers; None where some were drawn ahead."""
+        return self.generators(name) if name not in self._ahead or not self._ahead[name].shape[1] else None
+
     def normal(self, name: str, shape: tuple[int, ...]) -> Floats:
         """Standard normal numbers, (seeds, *shape)."""
         return self._take(name, shape, lambda rng, out: rng.standard_normal(out=out))

@@ -66,6 +66,7 @@ class World(ABC):
 
     n_arms: int
     binary: bool = False  # rewards are 0 or 1
+    unit: bool = False  # features are finite and no longer than 1, by how they are drawn: nobody has to look
     fixed: bool = False  # the same arms and means in every round, contexts(...) has a rounds axis of length 1
 
     def __init__(self, *, environment: Environment, streams: Streams, fixed: bool = False) -> None:

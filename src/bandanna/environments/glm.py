@@ -11,7 +11,7 @@ from bandanna.core import require
 from bandanna.core.arrays import Floats
 from bandanna.core.streams import Streams
 from bandanna.environments.base import Environment, World
-from bandanna.environments.linear import directions, pointing
+from bandanna.environments.linear import directions, fresh
 from bandanna.environments.rewards import Bernoulli, RewardLaw
 from bandanna.errors import InvalidArgument
 from bandanna.glm.links import Link, Logistic, link_of
@@ -131,11 +131,13 @@ class GLMWorld(World):
 class FreshGLM(GLMWorld):
     """Arms uniform in the unit ball."""
 
+    unit = True
+
     def contexts(self, start: int, rounds: int) -> Floats:
         """Directions and radii U^{1/d}."""
         shape, d = (rounds, self.n_arms), self.environment.dim
         radii = self.streams.uniform("radii", shape) ** (1 / d)
-        return pointing(self.streams.normal("contexts", (*shape, d)), radii)
+        return fresh(self.streams, (*shape, d), radii)
 
 
 class PublishedGLMWorld(GLMWorld):

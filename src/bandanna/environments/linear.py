@@ -10,6 +10,7 @@ import numpy as np
 from bandanna.core.arrays import Floats
 from bandanna.core.streams import Streams
 from bandanna.environments.base import Environment, World
+from bandanna.kernels import ready
 
 _HALF = math.sqrt(0.5)
 _TOGETHER = 4096  # vectors between draw and arm at a time: they stay in a cache
@@ -64,16 +65,42 @@ class FixedArms(LinearWorld):
 class FreshArms(LinearWorld):
     """Arms drawn anew in every round, as `LinearContextual` says."""
 
+    unit = True
+
     def contexts(self, start: int, rounds: int) -> Floats:
         """Uniform directions from the stream "contexts"."""
-        normals = self.streams.normal("contexts", (rounds, self.n_arms, self.environment.dim - 1))
-        return pointing(normals, _HALF, last=_HALF)
+        return fresh(self.streams, (rounds, self.n_arms, self.environment.dim - 1), _HALF, last=_HALF)
 
 
 def directions(normals: Floats) -> Floats:
     """Uniform on the unit sphere: normalised Gaussian vectors."""
-    norms = np.sqrt(np.einsum("...i,...i->...", normals, normals))
-    return np.asarray(normals / np.maximum(norms, 1e-300)[..., None])
+    return np.asarray(normals / _lengths(normals)[..., None])
+
+
+def _lengths(normals: Floats) -> Floats:
+    """Of vectors (..., d); squares of a few entries are added up in their order, as a kernel does."""
+    if normals.shape[-1] > _FEW:
+        squares = np.einsum("...i,...i->...", normals, normals)
+    else:
+        squares = np.zeros(normals.shape[:-1])
+        for place in range(normals.shape[-1]):
+            squares += np.square(normals[..., place])
+    return np.asarray(np.maximum(np.sqrt(squares, out=squares), 1e-300, out=squares))
+
+
+def fresh(streams: Streams, shape: tuple[int, int, int], length: Floats | float, last: float | None = None) -> Floats:
+    """`pointing` of (rounds, K, dim) normal numbers of each seed from the stream "contexts"; by a kernel if one is
+    ready, the same numbers bit for bit."""
+    (*_, dim), numbers = shape, math.prod(shape)
+    kernel = ready("pointing") if 0 < dim <= _FEW and numbers >= _TOGETHER else None
+    generators = streams.direct("contexts") if kernel else None
+    if not (kernel and generators):
+        return pointing(streams.normal("contexts", shape), length, last)
+    full = np.empty((len(generators), numbers // dim, dim + (last is not None)))
+    lengths = np.broadcast_to(length, (len(generators), *shape[:2])).reshape(len(generators), -1)
+    for rng, own, out in zip(generators, np.ascontiguousarray(lengths), full, strict=True):
+        kernel(rng, own, dim, 0.0 if last is None else last, out)
+    return full.reshape(-1, *shape[:2], full.shape[-1])
 
 
 def pointing(normals: Floats, length: Floats | float, last: float | None = None) -> Floats:
@@ -95,8 +122,7 @@ def pointing(normals: Floats, length: Floats | float, last: float | None = None)
 
 def _fill(normals: Floats, lengths: Floats, out: Floats) -> None:
     """Of vectors (n, d), by one length or by n of them."""
-    norms = np.einsum("...i,...i->...", normals, normals)
-    np.maximum(np.sqrt(norms, out=norms), 1e-300, out=norms)
+    norms = _lengths(normals)
     if normals.shape[-1] > _FEW:
         np.multiply(normals / norms[:, None], lengths[:, None], out=out)
         return

@@ -34,8 +34,15 @@ def _logistic_table(order: int) -> Floats:
 
 
 def polynomials(link: str, order: int) -> Floats:
-    """Powers by derivatives: of s for the "logistic" link, of z, without Phi itself, for the probit link."""
-    return np.ascontiguousarray(_logistic_table(order) if link == "logistic" else _hermite_table(order))
+    """Coefficients of mu', mu'', ..., in columns 1, 2, ...: of s, s^2, ... for "logistic", else of phi, z phi, ..."""
+    if link == "logistic":
+        return np.ascontiguousarray(_logistic_table(order))
+    return np.ascontiguousarray(np.pad(_hermite_table(order), ((0, 0), (1, 0))))
+
+
+def ratios(link: str, order: int) -> Floats:
+    """Coefficients of 1, b, ...: a polynomial that is at least sup |mu^(order) / mu'| over |z| <= b, as above."""
+    return np.array([logistic_ratio(order)]) if link == "logistic" else np.abs(_hermite_table(order)[:, -1])
 
 
 def logistic(z: Floats, order: int) -> Floats:
@@ -68,7 +75,7 @@ def probit(z: Floats, order: int) -> Floats:
 
 def probit_ratio(order: int, bound: float) -> float:
     """At least sup |mu^(order) / mu'| over |z| <= bound."""
-    return float(np.abs(_hermite_table(order)[:, -1]) @ bound ** np.arange(order))
+    return float(ratios("probit", order) @ bound ** np.arange(order))
 
 
 def cumulants(chances: Floats, values: Floats, order: int) -> Floats:

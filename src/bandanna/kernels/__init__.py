@@ -1,7 +1,7 @@
 """Compiled loops for rounds that depend on the last one: Numba's, where it is installed (extra `fast`).
 
 A kernel is a plain function of arrays, beside the NumPy code that it accelerates and that stays the reference: draws go
-in, actions come out. There is a file for each family. Streams, tallies and whatever is rare - a matrix to be repaired,
+in, actions come out. There is a file for each. Streams, tallies and whatever is rare - a matrix to be repaired,
 features to be clipped, a projection - stay in Python. Without Numba, or with BANDANNA_KERNELS=off, nothing is lost but
 time.
 """
@@ -9,19 +9,13 @@ time.
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable
 from functools import cache
 from importlib import import_module
 from typing import Any
 
-_FILES = {
-    "optimist": "optimist",
-    "tallies": "tallies",
-    "unrepaired": "unrepaired",
-    "gloc": "generalised",
-    "ecolog": "generalised",
-    "glm_ucb": "generalised",
-}
+KERNELS = ("optimist", "tallies", "gloc", "ecolog", "glm_ucb", "pointing", "unrepaired")  # a file each
 SWITCH = "BANDANNA_KERNELS"  # an environment variable
 SMALL = 24  # dimensions; larger matrices are BLAS's
 BREAK_EVEN = 3000  # rounds of a run, whatever the number of seeds: so that a seed is the same run in any company
@@ -34,6 +28,11 @@ def compiled(name: str, *, rounds: int = BREAK_EVEN) -> Callable[..., Any] | Non
     return _loaded(name)
 
 
+def ready(name: str) -> Callable[..., Any] | None:
+    """The kernel of this name where another one has been used: one that gives what NumPy gives, bit for bit."""
+    return compiled(name) if _loaded.cache_info().currsize and "numba" in sys.modules else None
+
+
 @cache
 def _loaded(name: str) -> Callable[..., Any] | None:
     """Numba is imported here, at the first use of a kernel."""
@@ -41,5 +40,5 @@ def _loaded(name: str) -> Callable[..., Any] | None:
         import_module("numba")
     except ImportError:
         return None
-    kernel: Callable[..., Any] = getattr(import_module(f"{__name__}.{_FILES[name]}"), name)
+    kernel: Callable[..., Any] = getattr(import_module(f"{__name__}.{name}"), name)
     return kernel

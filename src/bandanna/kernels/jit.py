@@ -3,20 +3,41 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar, cast
+from pathlib import Path
+from typing import Any, TypeVar, cast
 
 import numba
 
 Function = TypeVar("Function", bound=Callable[..., object])
+
+_FILES = sorted(Path(__file__).parent.glob("*.py"))
+STAMP = tuple((file.name, found.st_mtime, found.st_size) for file in _FILES for found in (file.stat(),))
 
 
 def jit(function: Function) -> Function:
     """Compiled at its first call; kept beside the source, or in the user's own cache where that cannot be written.
 
     Sums are not reordered and products not fused: an arm has the same index wherever it stands among the others.
-    Machine code is kept for a file as it is: so a kernel calls nothing but what stands in its own file.
     """
+    return cast(Function, _made(function))
+
+
+def jit_reordering(function: Function) -> Function:
+    """The same, but a sum may be added up in another order: of what is no arm's index."""
+    return cast(Function, _made(function, fastmath={"reassoc"}))
+
+
+def jit_comparing(function: Function) -> Function:
+    """The same, for the largest of numbers, which is taken of many at once: none of them is not a number."""
+    return cast(Function, _made(function, fastmath={"nnan", "nsz"}))
+
+
+def _made(function: Callable[..., object], **flags: Any) -> Any:
     try:
-        return cast(Function, numba.njit(cache=True)(function))
+        made = numba.njit(cache=True, **flags)(function)
     except RuntimeError:  # there is no folder that can be written
-        return cast(Function, numba.njit(function))
+        return numba.njit(**flags)(function)
+    kept = getattr(getattr(made, "_cache", None), "_cache_file", None)
+    if kept is not None:  # Numba looks at the function's own file: what it calls stands in others of this folder
+        kept._source_stamp = STAMP
+    return made

@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
@@ -44,6 +44,8 @@ class GLMPolicy(Policy[State]):
 
     Features are clipped to the unit ball and rewards to [0, R] before anything is computed from them.
     """
+
+    sees_unit: ClassVar[bool] = True  # features that are no longer than 1 as they are
 
     dim: int
     horizon: int
@@ -164,11 +166,11 @@ class EveryRound(InTheClear[State]):
         return ()
 
     def many(
-        self, loop: Callable[..., bool], state: State, contexts: Floats, outcomes: Floats, past: Played
+        self, loop: Callable[..., bool], state: State, contexts: Floats, outcomes: Floats, rows: Played
     ) -> tuple[State, Ints]:
         """After the rounds of (S, n, K, d) with outcomes (S, n, K), and their actions (S, n): what is rare by NumPy.
 
-        past: rows of the rounds before, where the policy keeps them.
+        rows: of the whole run, (S, T, d) and (S, T), where the policy keeps them; those of these rounds are written.
         """
         given: Any = state
         arrays = {each.name: getattr(given, each.name) for each in fields(given) if each.name != "rounds"}

@@ -22,7 +22,7 @@ from bandanna.core.arrays import Floats, Ints
 from bandanna.core.coins import Coins
 from bandanna.core.estimate import Estimate
 from bandanna.device.choice import Choice
-from bandanna.glm.expansion import Expansion, expandable, no_rows
+from bandanna.glm.expansion import Expansion, expandable, kernel_tables, no_rows
 from bandanna.glm.likelihood import maximum_likelihood
 from bandanna.glm.projections import onto_ball
 from bandanna.policies.base import Ask, Frozen, Played
@@ -105,29 +105,29 @@ class GLMUCB(EveryRound[UCBState]):
         return "glm_ucb" if known else None
 
     def many(
-        self, loop: Callable[..., bool], state: UCBState, contexts: Floats, outcomes: Floats, past: Played
+        self, loop: Callable[..., bool], state: UCBState, contexts: Floats, outcomes: Floats, rows: Played
     ) -> tuple[UCBState, Ints]:
-        """An estimate far from the last one is found from all rows, by NumPy."""
+        """An estimate to which Newton's method has to be damped is found by NumPy."""
         assert state.near is not None
-        assert past.features is not None
-        link, near = self.model, Expansion(**{name: array.copy() for name, array in vars(state.near).items()})
-        inverse, theta, (seeds, n) = np.array(state.inverse), np.array(state.theta), outcomes.shape[:2]
-        actions, place = np.empty((seeds, n), dtype=np.int64), np.zeros(2, dtype=np.int64)
+        assert rows.features is not None
+        link, near, n = self.model, state.near, outcomes.shape[1]
+        tables = kernel_tables(link, self.dim)
+        own = [np.array(each) for each in (near.anchor, near.reach, *near.halves())]
+        inverse, theta = np.array(state.inverse), np.array(state.theta)
+        actions, place = np.empty(outcomes.shape[:2], dtype=np.int64), np.zeros(2, dtype=np.int64)
         bonuses = np.array([self.bonus(state.rounds + t) for t in range(n)])
         most = math.inf if self.preset == "published" else float(self.parameter_bound)
-        tables = *near.tables(link), bonuses, link_code(link), self._ridge, _TOLERANCE, self.refit, most
-        held = inverse, theta, near.anchor, near.reach, near.table
-        while loop(contexts, outcomes, place, actions, state.rounds, *held, *tables):
-            s, t = place.tolist()
-            played = np.arange(t), actions[s, :t]
-            rows = np.concatenate([past.features[s], contexts[s][played]])
-            results = np.concatenate([past.rewards[s], outcomes[s][played]])
-            theta[s] = maximum_likelihood(
-                link, rows, results, ridge=self._ridge, start=theta[s], tolerance=_TOLERANCE
-            ).theta
-            own = Expansion(anchor=near.anchor[s, None], reach=near.reach[s, None], table=near.table[s, None])
-            own = own.move(link, np.zeros(1, dtype=np.int64), theta[s, None], rows[None], results[None])
-            near.anchor[s], near.reach[s], near.table[s] = own.anchor[0], own.reach[0], own.table[0]
+        told = *tables, bonuses, link_code(link), self._ridge, _TOLERANCE, self.refit, most
+        held = rows.features, rows.rewards, inverse, theta, *own
+        while loop(contexts, outcomes, place, actions, state.rounds, *held, *told):
+            s, done = int(place[0]), state.rounds + int(place[1])
+            x, r = rows.features[None, s, :done], rows.rewards[None, s, :done]
+            found = maximum_likelihood(link, x, r, ridge=self._ridge, start=theta[None, s], tolerance=_TOLERANCE).theta
+            moved = no_rows(1, self.dim).move(link, np.zeros(1, dtype=np.int64), found, x, r)
+            theta[s] = found[0]
+            for each, new in zip(own, (moved.anchor, moved.reach, *moved.halves()), strict=True):
+                each[s] = new[0]
+        near = Expansion.of_halves(*own)
         return UCBState(rounds=state.rounds + n, inverse=inverse, theta=theta, near=near), actions
 
     @property

@@ -39,12 +39,8 @@ def play(policy: Any, world: World, tally: Tally, rounds: int, *, path: str) -> 
         chunk = read_all_arms(world, span, policy)
         if loop:
             drawn = (np.require(each, requirements=["C", "W"]) for each in (chunk.contexts, chunk.outcomes))
-            past = Played(features=features[:, :done], rewards=rewards[:, :done])
-            state, actions = policy.many(loop, state, *drawn, past)
-            *rows, clips = chunk.played(actions, tally)
-            if room:
-                features[:, span.start : span.stop], rewards[:, span.start : span.stop] = rows
-            clipped, done = clipped + clips, span.stop
+            state, actions = policy.many(loop, state, *drawn, Played(features=features, rewards=rewards))
+            clipped += chunk.played(actions, tally)[2]
             continue
         actions = np.empty((seeds, len(span)), dtype=np.int64)
         for t in range(len(span)):

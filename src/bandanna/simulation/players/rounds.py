@@ -17,6 +17,7 @@ from bandanna.environments.base import World
 from bandanna.simulation.tally import Tally
 
 _BYTES = 64 << 20  # of a chunk
+_NOTHING = np.zeros((1, 1, 1), dtype=bool)  # was moved
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,13 +59,24 @@ def read_all_arms(world: World, span: range, policy: Any) -> Chunk:
         contexts = np.broadcast_to(contexts, (contexts.shape[0], len(span), *contexts.shape[2:]))
         means = np.broadcast_to(means, contexts.shape[:-1])
     drawn = world.rewards(means)
-    all_finite("rewards", drawn)
-    outcomes = policy.domain.project(drawn)
-    features, moved = _seen(contexts, policy)
+    outcomes, moved = _earned(drawn, policy), _NOTHING
+    features = contexts
+    if not (world.unit and getattr(policy, "sees_unit", False)):
+        features, moved = _seen(contexts, policy)
     clips = None
-    if moved.any() or not np.array_equal(outcomes, drawn):
+    if outcomes is not drawn or moved.any():
         clips = np.asarray((np.abs(outcomes - drawn) > 1e-9) | moved, dtype=np.int64)  # a report is counted once
     return Chunk(start=span.start, stop=span.stop, contexts=features, means=means, outcomes=outcomes, clips=clips)
+
+
+def _earned(drawn: Floats, policy: Any) -> Floats:
+    """Rewards in the policy's range; the array itself where all of them are."""
+    domain = policy.domain
+    if drawn.size and drawn.min() >= domain.low and drawn.max() <= domain.high:  # not where one is no number
+        return drawn
+    all_finite("rewards", drawn)
+    outcomes: Floats = domain.project(drawn)
+    return outcomes
 
 
 def _seen(contexts: Floats, policy: Any) -> tuple[Floats, NDArray[np.bool_]]:

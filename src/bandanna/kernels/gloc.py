@@ -1,0 +1,97 @@
+"""GLOC, one seed after the other: the NumPy code is `act` and `learn` of the policy."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from bandanna.core.arrays import Floats, Ints
+from bandanna.kernels.jit import jit
+from bandanna.kernels.scoring import IDENTITY, best, inner, mean, solve, times
+
+
+@jit
+def gloc(
+    contexts: Floats,  # (S, n, K, d)
+    outcomes: Floats,  # (S, n, K)
+    place: Ints,  # (2,): seed and round to begin with
+    actions: Ints,  # (S, n), filled
+    rounds: int,
+    matrix: Floats,  # (S, d, d), as all of the state changed
+    inverse: Floats,
+    theta: Floats,  # (S, d)
+    vector: Floats,
+    bound: Floats,  # (S,)
+    published: bool,
+    link: int,
+    kappa: float,
+    q: float,
+    failure: float,
+    most: float,  # S
+) -> None:
+    """All rounds; V is not needed by the published rules, and left as it is."""
+    seeds, n, n_arms, d = contexts.shape
+    work, centre, step, new, own = np.empty((d + 4, n_arms)), np.empty(d), np.empty(d), np.empty(d), np.empty((d, d))
+    single = np.empty(n_arms, dtype=np.float32)
+    for s in range(place[0], seeds):
+        for t in range(place[1] if s == place[0] else 0, n):
+            inside = 1 + 2 * kappa * bound[s] + 4 * (q * kappa) ** 4 / failure**2
+            log = math.log(2 / failure) + 0.5 * math.log(inside)
+            radius = math.sqrt(1 + 4 * kappa * bound[s] + 8 * (q * kappa) ** 2 * log)  # Jun et al. 2017, Theorem 1
+            if published:
+                arm = best(contexts[s, t], theta[s], inverse[s], radius, link, work, single)
+            else:
+                times(inverse[s], vector[s], centre)
+                arm = best(contexts[s, t], centre, inverse[s], radius, IDENTITY, work, single)
+            actions[s, t] = arm
+            x = contexts[s, t, arm]
+            z = inner(x, theta[s])
+            residual = mean(z, link) - outcomes[s, t, arm]
+            times(inverse[s], x, step)
+            grown = 1 + inner(step, x)
+            for i in range(d):
+                step[i] /= grown  # V^{-1} x with the new V
+                new[i] = theta[s, i] - kappa * residual * step[i]
+                vector[s, i] += z * x[i]
+                for j in range(d):
+                    matrix[s, i, j] += 0.0 if published else x[i] * x[j]
+            for i in range(d):
+                for j in range(d):
+                    inverse[s, i, j] -= grown * step[i] * step[j]
+            bound[s] += residual * residual * inner(step, x) * kappa / 2
+            length = math.sqrt(inner(new, new))
+            if published:
+                for i in range(d):
+                    new[i] *= most / max(length, 1e-300)
+            elif length > most:
+                _onto_ball(new, matrix[s], most, step, centre, own)
+            theta[s] = new
+
+
+@jit
+def _onto_ball(y: Floats, matrix: Floats, most: float, target: Floats, slope: Floats, own: Floats) -> None:
+    """argmin |y - p|_V over |y| <= S, p in y, as `projections.onto_ball_in_norm`: (V + nu I) y = V p, without
+    eigenvectors."""
+    d, nu = len(y), 0.0
+    times(matrix, y, target)
+    for _ in range(101):
+        y[:] = target
+        _solved(matrix, nu, y, own)
+        length = math.sqrt(inner(y, y))
+        if not length / most - 1 > 1e-12:
+            break
+        slope[:] = y
+        _solved(matrix, nu, slope, own)
+        nu += (length / most - 1) * length**2 / max(inner(y, slope), 1e-300)
+    for i in range(d):
+        y[i] /= max(length / most, 1.0)
+
+
+@jit
+def _solved(matrix: Floats, nu: float, x: Floats, own: Floats) -> None:
+    """(V + nu I)^{-1} x, in place of x; `own`: room for the matrix."""
+    own[:] = matrix
+    for i in range(len(x)):
+        own[i, i] += nu
+    solve(own, x)

@@ -1,0 +1,55 @@
+"""Contexts drawn by the kernel are those of NumPy."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bandanna.core.domain import clip_norm
+from bandanna.core.streams import Streams
+from bandanna.environments import GeneralisedLinear, LinearContextual, linear
+from bandanna.environments.base import Environment
+from bandanna.kernels import SWITCH, compiled, ready
+
+WORLDS = {"linear": LinearContextual, "glm": GeneralisedLinear}
+
+
+def drawn(env: Environment, parts: list[int], kernel: bool) -> list[np.ndarray]:
+    """Contexts of two seeds in so many parts, and the numbers that come next."""
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setenv(SWITCH, "on" if kernel else "off")
+        monkeypatch.setattr(linear, "_TOGETHER", 40)
+        streams = Streams([3, 4])
+        world, found, start = env.begin(streams), [], 0
+        for rounds in parts:
+            found.append(world.contexts(start, rounds))
+            start += rounds
+        return [np.concatenate(found, axis=1), streams.normal("contexts", (5,))]
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    kind=st.sampled_from(sorted(WORLDS)),
+    dim=st.integers(1, 10),
+    n_arms=st.integers(1, 9),
+    parts=st.lists(st.integers(1, 60), min_size=1, max_size=4),
+)
+def test_the_numbers_are_the_same_bit_for_bit(kind: str, dim: int, n_arms: int, parts: list[int]) -> None:
+    """A world is another one where Numba is loaded, or after parts that NumPy drew."""
+    assert compiled("pointing") is not None
+    assert ready("pointing") is not None
+    env = WORLDS[kind](dim=dim, n_arms=n_arms)
+    for one, two in zip(drawn(env, parts, True), drawn(env, parts, False), strict=True):
+        np.testing.assert_array_equal(one, two)
+
+
+@pytest.mark.parametrize("kind", sorted(WORLDS))
+def test_unit_vectors_need_no_clipping(kind: str) -> None:
+    """A world says that its features are no longer than 1, and a device would clip one of them."""
+    for dim in (1, 2, 5, 8, 9, 40):
+        world = WORLDS[kind](dim=dim, n_arms=50).begin(Streams([0, 1]))
+        contexts = world.contexts(0, 200)
+        assert world.unit
+        assert clip_norm(contexts, 1.0) is contexts
