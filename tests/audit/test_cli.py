@@ -48,6 +48,9 @@ def test_json_has_the_promised_columns(
         (("gaussian", "--view", "snapshot"), "target"),
         (("LinUCB-JDP", "--view", "snapshots"), "view"),
         (("gaussian", "--plot", "curve.txt"), "suffix"),
+        (("gaussian", "--jobs", "0"), "jobs"),
+        (("gaussian", "--scheduler", "tcp://127.0.0.1:9"), "scheduler"),
+        (("LinUCB-LDP", "--view", "one-run", "--jobs", "2"), "one run is a task for one"),
         (("DP-SE", "--view", "actions"), "the server says what is played"),
     ],
 )

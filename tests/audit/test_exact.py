@@ -18,6 +18,7 @@ from bandanna.audit.claims import Claim
 from bandanna.audit.counts import count_pairs
 from bandanna.audit.directions import both, cap_pair, message_pairs
 from bandanna.audit.exact import Pair, best_tests, composed, gaussian_pair, hockey_stick, product, pure_loss
+from bandanna.audit.mixed import shuffled_pairs
 from bandanna.audit.protocols import PROTOCOLS, of_protocol, protocol_target
 from bandanna.audit.releases import Release
 from bandanna.core.arrays import Floats
@@ -115,6 +116,29 @@ def test_counts_with_a_fifth_less_noise_are_refuted_exactly(name: str) -> None:
     honest = protocol_target(name, epsilon=E, delta=D)
     assert target.claim.refuted_by(target.claim.needed_by(target.pairs))
     assert not honest.claim.refuted_by(honest.claim.needed_by(honest.pairs))
+
+
+def test_the_law_of_shuffled_reports_tells_what_their_likelihood_ratio_does() -> None:
+    """The statistic on a grid has a larger divergence than the shuffled view itself, or a much smaller one (5 s.e.)."""
+    users, runs, rng = 8, 200_000, np.random.default_rng(11)
+    protocol = PROTOCOLS["shuffle_gaussian"](E, D)
+    assert isinstance(protocol, bd.ShuffleGaussian)
+    one, two = np.zeros((users, 2)), np.zeros((users, 2))
+    one[0], two[:] = (0.6, 0.8), (-0.6, -0.8)
+    one[1:] = two[1:]
+    pairs = shuffled_pairs(protocol, one, two)
+    assert pairs is not None
+    mu = 2 / protocol.noise_std
+    reports = rng.normal(size=(runs, users))  # of the second neighbour, in units of the noise
+    ratio = np.mean(np.exp(mu * reports - mu * mu / 2), axis=-1)
+    for epsilon in (0.3, 1.0, 2.0):
+        gains = np.maximum(ratio - math.exp(epsilon), 0.0)
+        error = 5 * float(gains.std()) / math.sqrt(runs)
+        found = hockey_stick(*pairs[0], epsilon)
+        assert 0.98 * gains.mean() - error < found < gains.mean() + error
+    quieter = shuffled_pairs(replace(protocol, noise_std=0.8 * protocol.noise_std), one, two)
+    assert quieter is not None
+    assert hockey_stick(*quieter[0], 1.0) > 1.2 * hockey_stick(*pairs[0], 1.0)  # 20 % less noise would be seen
 
 
 @pytest.mark.parametrize("dim", [2, 3, 9])

@@ -12,20 +12,10 @@ from scipy import special, stats
 
 from bandanna.accounting import gdp
 from bandanna.accounting.events import GaussianEvent, LaplaceEvent
+from bandanna.audit.blocks import LOOKS, Draw, Plan, in_turn
 from bandanna.audit.claims import Claim, claim_of
 from bandanna.audit.exact import hockey_stick, least_epsilon, product, separation
-from bandanna.audit.lower import (
-    LOOKS,
-    Draw,
-    Plan,
-    at_least,
-    at_most,
-    chosen,
-    direction_of,
-    in_turn,
-    right_at_least,
-    sampled,
-)
+from bandanna.audit.lower import at_least, at_most, chosen, direction_of, right_at_least, sampled
 from bandanna.core.arrays import Floats
 from bandanna.errors import InvalidArgument
 

@@ -92,7 +92,7 @@ class Claim:
             return exact.pure_loss(pairs)
         p, q = exact.composed(pairs)
         if self.mu is None:
-            return exact.least_epsilon(p, q, self.delta + (exact.ROUNDING if len(pairs) > 1 else 0.0))
+            return exact.least_epsilon(p, q, self.delta + exact.ROUNDING)
         power, level = exact.best_tests(p, q)
         return float(np.max(self.needed(power - exact.ROUNDING, level + exact.ROUNDING)))
 

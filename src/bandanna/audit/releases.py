@@ -21,6 +21,7 @@ from bandanna.audit import exact
 from bandanna.audit.counts import count_pairs
 from bandanna.audit.directions import message_pairs
 from bandanna.audit.exact import Pair
+from bandanna.audit.mixed import shuffled_pairs
 from bandanna.audit.spy import Moves, Spy, moves_of
 from bandanna.core.arrays import Floats
 from bandanna.core.domain import Statistic
@@ -55,6 +56,11 @@ class Release:
             moved = [self._moved(step) for step in range(len(self.one))]
             for name, own in (("one", self.one), ("two", self.two)):
                 object.__setattr__(self, name, tuple(each[mine] for each, mine in zip(own, moved, strict=True)))
+        elif isinstance(self.protocol, ShuffleGaussian):  # among equal reports one that is not is seen best
+            mine = self._moved(0)[:, None]
+            other = self.two[0][mine[:, 0]][:1]  # of everybody else
+            for name, batch in (("one", self.one[0]), ("two", self.two[0])):
+                object.__setattr__(self, name, (np.where(mine, batch, other),))
 
     def _moved(self, step: int) -> NDArray[np.bool_]:
         moved = np.any(self.one[step] != self.two[step], axis=-1)
@@ -100,6 +106,8 @@ class Release:
         """Independent parts of what is released, each by its exact laws; None where they are not known."""
         if self.moves is not None:
             return [exact.gaussian_pair(exact.separation(self.moves))]
+        if isinstance(self.protocol, ShuffleGaussian):
+            return shuffled_pairs(self.protocol, self.one[0], self.two[0])
         if self.protocol.trust == "local":
             return message_pairs(self.protocol, np.concatenate(self.one), np.concatenate(self.two))
         return count_pairs(self.protocol, np.concatenate(self.one), np.concatenate(self.two))

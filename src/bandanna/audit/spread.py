@@ -1,6 +1,6 @@
 """One target over many workers: blocks of runs are tasks of an executor, and are read in their order.
 
-A block has random streams of its own (`lower.block`) and says nothing of who ran it, and looks are taken after fixed
+A block has random streams of its own (`blocks.block`) and says nothing of who ran it, and looks are taken after fixed
 numbers of blocks: so the bound, the verdict and the number of runs are the same for any number of workers, and blocks
 that nobody needs any more are cancelled when the claim is refuted. Workers build the target anew, once each, from what
 it was named by.
@@ -14,7 +14,7 @@ from contextlib import closing
 from functools import lru_cache
 from typing import Any
 
-from bandanna.audit.lower import Block, Drawn, block
+from bandanna.audit.blocks import Block, Drawn, block
 from bandanna.audit.targets import Target
 from bandanna.errors import InvalidArgument
 from bandanna.experiments.executors import Executor

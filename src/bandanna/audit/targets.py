@@ -6,9 +6,10 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from bandanna.audit.blocks import Draw, Drawn, in_turn
 from bandanna.audit.claims import Claim
 from bandanna.audit.exact import Pair
-from bandanna.audit.lower import Draw, Drawn, Found, in_turn, sampled
+from bandanna.audit.lower import Found, sampled
 from bandanna.audit.result import CONSISTENT, REFUTED, Row, gaussian_curve
 
 TRIALS, CONFIDENCE = 40_000, 0.95

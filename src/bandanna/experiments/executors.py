@@ -84,8 +84,8 @@ class Dask:
                     yield pending[future], future.result()
             except (distributed.KilledWorker, distributed.CancelledError, OSError) as error:
                 raise BandannaError(
-                    "the Dask workers or their scheduler died (out of memory?); finished blocks are kept, continue "
-                    "with --resume"
+                    "the Dask workers or their scheduler died (out of memory?); finished blocks of a sweep are "
+                    "kept, continue with --resume"
                 ) from error
             finally:
                 client.cancel(list(pending))

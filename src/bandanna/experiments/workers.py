@@ -59,7 +59,7 @@ def call_all(
         except BrokenProcessPool as error:
             raise BandannaError(
                 "a worker process died (out of memory, or started by a script without `if __name__ == '__main__':`); "
-                "finished blocks are kept, continue with --resume"
+                "finished blocks of a sweep are kept, continue with --resume"
             ) from error
         except BaseException:
             writer.close()
