@@ -48,12 +48,17 @@ def policy_of(**changes: object) -> GLMJDP:
     return GLMJDP(**{**SETTING, "privacy": central(budget=BUDGET), "constants": BUSY, **changes})
 
 
-def exact_epsilon(policy: GLMJDP, calls: int, std: float, delta: float) -> float:
-    """epsilon of the ideal noise by dp-accounting: all prefixes of the matrices, and `calls` estimates."""
+def exact_epsilon(
+    policy: GLMJDP, calls: int, std: float, delta: float, leaf: float = 1.0, gradient: float = 2.0
+) -> float:
+    """epsilon of the ideal noise by dp-accounting: all prefixes of the matrices, and `calls` estimates.
+
+    Of a leaf that moves by so much, and gradients by so much: by default, of weights 0 and 1 and opposite features.
+    """
     matrices = policy.mechanisms.matrices
-    change = math.sqrt(2) * matrices.factorisation.sensitivity()
+    change = leaf * matrices.factorisation.sensitivity()
     loss = pld.from_gaussian_mechanism(matrices.noise_std / change, value_discretization_interval=1e-4)
-    gradients = pld.from_gaussian_mechanism(std / 2, value_discretization_interval=1e-4)
+    gradients = pld.from_gaussian_mechanism(std / gradient, value_discretization_interval=1e-4)
     return float(loss.compose(gradients.self_compose(calls * policy.used.steps)).get_epsilon_for_delta(delta))
 
 
@@ -66,6 +71,9 @@ def test_the_composed_price_is_the_budget(mechanism: str) -> None:
     for optimiser in (policy.mechanisms.estimate_o, policy.mechanisms.estimate_tau):
         exact = exact_epsilon(policy, optimiser.calls, optimiser.std, BUDGET.delta)
         assert exact == pytest.approx(BUDGET.epsilon, rel=2e-3)
+        for cosine in (0.375, 0.99):
+            moves = math.sqrt(2 - 2 * cosine**2), math.sqrt(2 + 2 * cosine)
+            assert exact_epsilon(policy, optimiser.calls, optimiser.std, BUDGET.delta, *moves) < 0.98 * exact
 
 
 def test_less_noise_breaks_the_budget() -> None:
@@ -93,7 +101,10 @@ def test_a_flip_of_criterion_one_costs_no_more() -> None:
     assert explored == pytest.approx(exploited, rel=1e-3)
     assert flipped < explored
     matrices = accountant.rho(policy_of().mechanisms.matrices.event)
-    assert flipped - matrices == pytest.approx((explored - matrices) / 2, rel=1e-3)
+    o, tau = policy_of().mechanisms.estimate_o, policy_of().mechanisms.estimate_tau
+    whole = accountant.rho(o.event), accountant.rho(tau.event)
+    assert flipped - matrices == pytest.approx(sum(whole) / 4, rel=1e-3)
+    assert explored == pytest.approx(matrices / 2 + whole[0], rel=1e-3)  # at a share of 0.4: weights 0 and 1
 
 
 def test_zcdp_budgets_and_names() -> None:

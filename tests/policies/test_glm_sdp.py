@@ -58,11 +58,13 @@ def test_price_is_near_that_of_gaussians_of_the_same_spread() -> None:
     """The binomial sums would need much more noise than Gaussian ones, or claim to need less."""
     mechanisms = policy_of().mechanisms(0)
     matrix, gradient = mechanisms.matrix, mechanisms.optimiser.protocol
-    loss = pld.from_gaussian_mechanism(
-        matrix.noise.std() / matrix.domain.sensitivity, value_discretization_interval=1e-4
-    )
+    moves = (
+        math.sqrt(2 - 2 / 16) * matrix.domain.bound,
+        math.sqrt(2 + 2 / 4) * gradient.domain.bound,
+    )  # at a cosine of 1/4
+    loss = pld.from_gaussian_mechanism(matrix.noise.std() / moves[0], value_discretization_interval=1e-4)
     other = pld.from_gaussian_mechanism(
-        gradient.noise.std() / gradient.domain.sensitivity, value_discretization_interval=1e-4
+        gradient.noise.std() / moves[1], value_discretization_interval=1e-4
     ).self_compose(mechanisms.optimiser.steps)
     ideal = loss.compose(other).get_epsilon_for_delta(BUDGET.delta)
     assert 0.9 * BUDGET.epsilon < ideal <= BUDGET.epsilon * 1.001

@@ -204,7 +204,7 @@ def test_the_vector_moves_by_at_most_its_sensitivity_when_a_person_is_replaced()
     sums = [policy.report(vector, Played(features=a, rewards=b), COINS).values for a, b in zip(x, y, strict=True)]
     assert np.max(np.linalg.norm(sums[0] - sums[1], axis=-1)) <= sensitivity
     assert sensitivity == 4.0  # reached by x = -x', r = r' = -2
-    assert math.isclose(policy.vector.noise_std, 4 / math.sqrt(2 * 0.25), rel_tol=1e-3)
+    assert math.isclose(policy.vector.noise_std, 4 * math.sqrt(0.78125) / math.sqrt(2 * 0.25), rel_tol=1e-3)
 
 
 def test_switching_looks_at_released_matrices_only() -> None:

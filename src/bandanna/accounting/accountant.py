@@ -3,7 +3,8 @@
 Three routes, in this order of preference:
 
 * one binomial release: exact for one integer, else Theorem A with the rounding bound for a single release (A.3);
-* everything with a Gaussian price: squares of mu and tails add, the conversion to (epsilon, delta) is exact;
+* everything with a Gaussian price: squares of mu and tails add (parts of one record cost less, `records`), the
+  conversion to (epsilon, delta) is exact;
 * anything else that is known (Laplace, caps, shuffled Gaussians): numerical composition of privacy loss distributions.
 
 Unknown events are refused. Every number returned is an upper bound on the truth.
@@ -17,10 +18,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
-from bandanna.accounting import amplification, events, exact, gdp, loss, rounding
+from bandanna.accounting import amplification, events, exact, gdp, loss, records, rounding
 from bandanna.accounting.budgets import ZCDP, ApproxDP, Budget, PureDP, RenyiDP
 from bandanna.accounting.gdp import Price
-from bandanna.accounting.prices import binomial_unit, concentrated_price, gaussian_price, pure_price
+from bandanna.accounting.prices import binomial_unit, concentrated_price, gaussian_price, pure_price, unrounded
 from bandanna.core import require
 from bandanna.errors import UnknownEvent
 
@@ -33,6 +34,7 @@ _GAUSSIAN = (
     events.DiscreteGaussianEvent,
     events.BinomialEvent,
     events.ContinualEvent,
+    events.RecordEvent,
 )
 _PURE = (events.LaplaceEvent, events.DiscreteLaplaceEvent, events.CapEvent)
 _NUMERICAL = (*_PURE, events.ShuffledGaussianEvent)
@@ -88,13 +90,21 @@ def _walk(event: events.Event, times: int) -> Iterator[tuple[events.Event, int]]
 
 
 def price(event: events.Event, tail: float) -> Price:
-    """Composed Gaussian price, spending about `tail` of total-variation mass in all: squares of mu add, tails add."""
+    """Composed Gaussian price, spending about `tail` of total-variation mass in all: squares of mu add, tails add.
+
+    But parts of one record have no common worst case (`records`).
+    """
     counts = atoms(event)
     share = tail / max(1, sum(counts.values()))
-    total = Price(mu=0.0)
+    total, parts = Price(mu=0.0), list[tuple[events.RecordEvent, float]]()
     for atom, times in counts.items():
-        total = total + gaussian_price(atom, share).repeated(times)
-    return total
+        own = gaussian_price(atom, share).repeated(times)
+        total = total + own
+        if isinstance(atom, events.RecordEvent):
+            parts.append((atom, (own.mu * unrounded(atom, share)) ** 2))
+    if not parts or math.isinf(total.mu):
+        return total
+    return Price(mu=math.sqrt(total.mu**2 - records.spared(parts)), tail=total.tail)
 
 
 def delta(event: events.Event, epsilon: float) -> float:
@@ -122,8 +132,15 @@ def epsilon(event: events.Event, delta_: float) -> float:
 
 
 def rho(event: events.Event) -> float:
-    """zCDP price: sums of rho."""
-    return math.fsum(times * concentrated_price(atom) for atom, times in atoms(event).items())
+    """zCDP price: sums of rho, less what parts of one record cannot cost together."""
+    own = [(atom, times * concentrated_price(atom)) for atom, times in atoms(event).items()]
+    parts = [
+        (atom, 2 * cost * unrounded(atom, _LEAST_TAIL) ** 2)
+        for atom, cost in own
+        if isinstance(atom, events.RecordEvent)
+    ]
+    total = math.fsum(cost for _, cost in own)
+    return total - records.spared(parts) / 2 if parts and math.isfinite(total) else total
 
 
 def satisfies(event: events.Event, budget: Budget) -> bool:

@@ -19,6 +19,7 @@ EVENTS: dict[str, type] = {
         events.BinomialEvent,
         events.ShuffledGaussianEvent,
         events.ContinualEvent,
+        events.RecordEvent,
         events.CompositionEvent,
         events.RepetitionEvent,
         BLT,

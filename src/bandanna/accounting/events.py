@@ -21,6 +21,8 @@ _ALLOWED: dict[Callable[..., float], tuple[str, ...]] = {
     require.chance: ("probability",),
 }
 
+PARTS = ("matrix", "weighted", "vector")
+
 
 class Event:
     """Base of all releases. An accountant refuses an event of a class it does not know.
@@ -156,6 +158,32 @@ class ContinualEvent(Event):
 
 
 @dataclass(frozen=True, kw_only=True)
+class RecordEvent(Event):
+    """A release of one part of somebody's features x, |x| <= 1, beside which other parts of the same x may be released.
+
+    part    "matrix": x x^T; "weighted": w x x^T with any w in [0, 1]; "vector": y x with any |y| <= 1; each in a unit
+            of its own, of which the sensitivity of `event` is sqrt 2, sqrt 2 and 2
+    record  all releases of one person with this name are of the same x; nothing is said of those with another name
+
+    By itself it costs what `event` costs. Parts of one record have no common worst case: together they cost less than
+    the sum (`accounting.records`).
+    """
+
+    event: GaussianEvent | ContinualEvent | BinomialEvent
+    part: str
+    record: str = ""
+
+    def __post_init__(self) -> None:
+        if type(self.event) not in (GaussianEvent, ContinualEvent, BinomialEvent):
+            raise InvalidArgument("event", self.event, "a GaussianEvent, ContinualEvent or BinomialEvent")
+        if isinstance(self.event, ContinualEvent) and self.event.participations != 1:
+            raise InvalidArgument("event", self.event, "a stream in which somebody's features are once")
+        require.one_of("part", self.part, PARTS)
+        if not isinstance(self.record, str):
+            raise InvalidArgument("record", self.record, "a text")
+
+
+@dataclass(frozen=True, kw_only=True)
 class CompositionEvent(Event):
     """Several releases about the same person, each possibly chosen after seeing the earlier ones."""
 
@@ -174,3 +202,17 @@ class RepetitionEvent(Event):
 
     event: Event
     times: int
+
+
+def plain(event: Event) -> Event:
+    """The release itself, where `event` says of what it is a part."""
+    return event.event if isinstance(event, RecordEvent) else event
+
+
+def apart(event: Event) -> Event:
+    """The same releases, of which nothing is known to be about the same features."""
+    if isinstance(event, CompositionEvent):
+        return CompositionEvent(events=tuple(apart(part) for part in event.events))
+    if isinstance(event, RepetitionEvent):
+        return RepetitionEvent(event=apart(event.event), times=event.times)
+    return plain(event)

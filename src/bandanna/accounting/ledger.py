@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike
 
 from bandanna.accounting import accountant, parallel
 from bandanna.accounting.budgets import Budget
-from bandanna.accounting.events import ContinualEvent, Event, GaussianEvent
+from bandanna.accounting.events import ContinualEvent, Event, GaussianEvent, plain
 from bandanna.accounting.stores import Entry, LedgerStore, MemoryStore
 from bandanna.accounting.view import LedgerView, stated_delta
 from bandanna.core import require
@@ -126,7 +126,7 @@ class Ledger:
             )
 
     def _check_streams(self, task: str, event: Event, steps: int, streams: int) -> None:
-        for atom in accountant.atoms(event):
+        for atom in map(plain, accountant.atoms(event)):
             if isinstance(atom, ContinualEvent) and atom.participations < self.participations:
                 allowed = f"at least the ledger's {self.participations}: a stream's price covers its own participations"
                 raise InvalidArgument("event.participations", atom.participations, allowed)
@@ -140,7 +140,7 @@ class Ledger:
         if self.participations > 1:
             allowed = f"None for {self.participations} participations: somebody's reports would be in one sum"
             raise InvalidArgument("one_of", one_of, allowed)
-        if not all(isinstance(atom, GaussianEvent) for atom in accountant.atoms(event)):
+        if not all(isinstance(plain(atom), GaussianEvent) for atom in accountant.atoms(event)):
             raise InvalidArgument("event", type(event).__name__, "Gaussian noise on a sum, where alternatives are")
 
     def _check_apart(self, task: str, people: tuple[str, ...]) -> None:

@@ -11,6 +11,11 @@ in the one world and in the other in the neighbouring one moves both by a contri
 Where reports lie in a ball around 0 that is half the sensitivity, and two halves, (mu/2)^2 + (mu'/2)^2, cost less than
 the dearer whole; up to 1/sqrt 2 of the sensitivity they do not cost more. Reports that are farther from 0 than that,
 such as bits, have no alternatives: the ledger does not see them, whoever asks does (`loop.check_group`).
+
+Parts of one record (`events.RecordEvent`) cost less together, whatever the tasks are in which they are released. This
+is so for who takes part once, and for tasks whose batches all have one price: where a person may have several records,
+or be in one of different batches, each is priced by itself. To move from one alternative to another costs
+A + (B + B')/4 beside a matrix of price A, never more than the dearer of both with it (calibration.md 0.4).
 """
 
 from __future__ import annotations
@@ -52,7 +57,21 @@ def others(task: str, tasks: Iterable[str]) -> list[str]:
 
 def within(tasks: Mapping[str, Batches], participations: int, budget: Budget) -> bool:
     """Whether nobody can have paid more than `budget`."""
-    return all(_within(chosen, participations, budget) for chosen in alternatives(tasks))
+    return all(_within(chosen, participations, budget) for chosen in alternatives(_known(tasks, participations)))
+
+
+def _known(tasks: Mapping[str, Batches], participations: int) -> Mapping[str, Batches]:
+    """Tasks whose releases are about the same features of a person where they say so: of one participation."""
+    if participations == 1:
+        return tasks
+    return {name: _summed((events.apart(event), n) for event, n in batches.items()) for name, batches in tasks.items()}
+
+
+def _summed(pairs: Iterable[tuple[events.Event, int]]) -> Batches:
+    counts: Batches = Counter()
+    for event, count in pairs:
+        counts[event] += count
+    return counts
 
 
 def _within(tasks: Mapping[str, Batches], participations: int, budget: Budget) -> bool:
@@ -69,7 +88,7 @@ def _within(tasks: Mapping[str, Batches], participations: int, budget: Budget) -
 
 def spent(tasks: Mapping[str, Batches], participations: int, delta: float) -> float:
     """Smallest epsilon at `delta` within which everybody is proven to be; 0 if nothing was released."""
-    return max(_spent(chosen, participations, delta) for chosen in alternatives(tasks))
+    return max(_spent(chosen, participations, delta) for chosen in alternatives(_known(tasks, participations)))
 
 
 def _spent(tasks: Mapping[str, Batches], participations: int, delta: float) -> float:
@@ -93,22 +112,29 @@ def _delta(tasks: Mapping[str, Batches], participations: int, epsilon: float, ta
     """delta at `epsilon` of the person who is in the most expensive batches."""
     if _mixed_gaussians(tasks):
         tail = accountant.tail_for(target, epsilon) / (len(tasks) * participations)
-        worst = Price(mu=0.0)
+        alike = [batches for batches in tasks.values() if len(batches) == 1]
+        worst = accountant.price(_all_of(alike, participations), tail * participations * len(alike))
         for batches in tasks.values():
-            worst = worst + _heaviest(batches, participations, tail)
+            if len(batches) > 1:
+                worst = worst + _heaviest(batches, participations, tail)
         return worst.delta(epsilon)
+    return accountant.delta_near(_all_of(tasks.values(), participations), epsilon, target)
+
+
+def _all_of(tasks: Iterable[Batches], participations: int) -> events.Event:
+    """Of every kind of batch as many as a person can be in: no choice of M costs more."""
     parts = [
-        events.RepetitionEvent(event=event, times=_times(event, count, participations))  # no choice of M costs more
-        for batches in tasks.values()
+        events.RepetitionEvent(event=event, times=_times(event, count, participations))
+        for batches in tasks
         for event, count in batches.items()
     ]
-    return accountant.delta_near(events.CompositionEvent(events=tuple(parts)), epsilon, target)
+    return events.CompositionEvent(events=tuple(parts))
 
 
 def is_stream(event: events.Event) -> bool:
     """Whether an event covers a whole stream: priced once for all of a person's participations, however many steps."""
     counts = accountant.atoms(event)
-    return bool(counts) and all(isinstance(atom, events.ContinualEvent) for atom in counts)
+    return bool(counts) and all(isinstance(events.plain(atom), events.ContinualEvent) for atom in counts)
 
 
 def _times(event: events.Event, count: int, participations: int) -> int:
@@ -119,6 +145,8 @@ def _dearest(tasks: Mapping[str, Batches], participations: int, price: Callable[
     """The M dearest batches of every task, where prices add."""
     parts: list[events.Event] = []
     for batches in tasks.values():
+        if len(batches) > 1:  # one of which a person is in: which is dearest beside other tasks is not known
+            batches = _summed((events.apart(event), n) for event, n in batches.items())
         parts += [event for event in batches if is_stream(event)]
         single = [event for event in batches.elements() if not is_stream(event)]
         parts += sorted(single, key=price, reverse=True)[:participations]

@@ -52,11 +52,9 @@ def _(event: events.DiscreteGaussianEvent, tail: float) -> Price:
 @gaussian_price.register
 def _(event: events.ContinualEvent, tail: float) -> Price:
     """mu = Delta_2 |c_1 + ... + c_M0| / sigma for the worst M0 columns of C, rounding of the touched numbers added."""
-    factors = event.factorisation
-    change = event.sensitivity * factors.sensitivity(event.participations)
+    change, touched = _moved(event)
     if event.grid == 0.0:
         return Price(mu=change / event.std)
-    touched = event.dim * factors.releases(event.participations)
     shift = change / event.grid + math.sqrt(touched)
     return _discrete_gaussian(event.std / event.grid, shift, touched=touched, tail=tail)
 
@@ -74,6 +72,31 @@ def _(event: events.BinomialEvent, tail: float) -> Price:
 def _(event: events.ShuffledGaussianEvent, tail: float) -> Price:
     """Shuffling is post-processing of the local reports: mu = Delta_2 / sigma, without amplification."""
     return Price(mu=event.sensitivity / event.std, tail=event.tail)
+
+
+@gaussian_price.register
+def _(event: events.RecordEvent, tail: float) -> Price:
+    """By itself."""
+    return gaussian_price(event.event, tail)
+
+
+def unrounded(event: events.Event, tail: float) -> float:
+    """What share of a release's mu the change of the data has; the rest is that of rounding, whatever they are."""
+    event = events.plain(event)
+    if isinstance(event, events.BinomialEvent):
+        return event.shift / rounding.composable_shift(event.shift, event.dim, tail / 2) if event.rounded else 1.0
+    if not isinstance(event, events.GaussianEvent | events.ContinualEvent):
+        raise UnknownEvent(f"no part of {type(event).__name__} is known to be rounding: {event!r}")
+    change, touched = _moved(event)
+    return change / (change + event.grid * math.sqrt(touched))
+
+
+def _moved(event: events.GaussianEvent | events.ContinualEvent) -> tuple[float, int]:
+    """By how much a person moves a release in l2, and how many numbers of it."""
+    if isinstance(event, events.GaussianEvent):
+        return event.sensitivity, event.dim
+    factors, often = event.factorisation, event.participations
+    return event.sensitivity * factors.sensitivity(often), event.dim * factors.releases(often)
 
 
 def binomial_unit(event: events.BinomialEvent, tail: float) -> lattice.LatticePrice | None:
@@ -130,11 +153,7 @@ def _(event: events.Event) -> float:
 @concentrated_price.register(events.ContinualEvent)
 def _(event: events.GaussianEvent | events.ContinualEvent) -> float:
     """A discrete Gaussian is (shift^2 / 2 std^2)-zCDP for integer shifts (Canonne, Kamath and Steinke 2020, Thm 4)."""
-    if isinstance(event, events.ContinualEvent):
-        change = event.sensitivity * event.factorisation.sensitivity(event.participations)
-        touched = event.dim * event.factorisation.releases(event.participations)
-    else:
-        change, touched = event.sensitivity, event.dim
+    change, touched = _moved(event)
     return (change + event.grid * math.sqrt(touched)) ** 2 / (2 * event.std**2)
 
 
@@ -149,6 +168,12 @@ def _(event: events.DiscreteGaussianEvent) -> float:
 def _(event: events.Event) -> float:
     """Of anything with that pure epsilon (calibration.md F)."""
     return pure_rho(pure_price(event))
+
+
+@concentrated_price.register
+def _(event: events.RecordEvent) -> float:
+    """By itself."""
+    return concentrated_price(event.event)
 
 
 @concentrated_price.register
@@ -190,5 +215,6 @@ def _(event: events.CapEvent) -> float:
 @pure_price.register(events.ContinualEvent)
 @pure_price.register(events.BinomialEvent)
 @pure_price.register(events.ShuffledGaussianEvent)
+@pure_price.register(events.RecordEvent)
 def _(event: events.Event) -> float:
     return math.inf

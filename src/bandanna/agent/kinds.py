@@ -36,6 +36,7 @@ def encoding_of(*own: type[Policy[Any]]) -> Encoding:
         **OLDER,
         "Channel": lambda parts: parts | ({"sizes": Sizes()} if parts["sizes"] == () else {}),  # they were a tuple
         "LinUCB": _linucb,
+        **dict.fromkeys(("oful_jdp.OFULJDP", "glm_jdp.GLMJDP", "glm_sdp.GLMSDP"), _separate),
     }
     return Encoding({**OLDER_KINDS, **kinds}, older=older)
 
@@ -45,6 +46,11 @@ def _linucb(parts: dict[str, Any]) -> dict[str, Any]:
     if "reward_centre" not in parts and parts.get("confidence", "exact") == "exact":
         parts = parts | {"confidence": "lemma"}
     return {"ties": "first"} | parts
+
+
+def _separate(parts: dict[str, Any]) -> dict[str, Any]:
+    """Worst cases of matrix and vector were added: the noise of what was begun so stays what it was."""
+    return {"pricing": "separate"} | parts
 
 
 def saves_of(*own: type[Policy[Any]]) -> Saves:

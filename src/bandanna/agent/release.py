@@ -125,7 +125,7 @@ class Release:
     def _commit(self, ledger: Ledger, answers: list[Answer]) -> None:
         loop, batch, first = self._loop, self._batch, answers[0]
         task, name, group = entry_of(first.ask, task=TASK, batch=str(batch.number))
-        events = tuple(answer.ask.protocol.event for answer in answers)
+        events = tuple(answer.ask.event(TASK) for answer in answers)
         event = events[0] if len(events) == 1 else CompositionEvent(events=events)
         data: Statistic | bytes = first.statistic
         if len(answers) > 1:

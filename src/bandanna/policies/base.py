@@ -23,6 +23,7 @@ from typing import Any, ClassVar, Generic, Self, TypeVar, get_type_hints
 
 import numpy as np
 
+from bandanna.accounting.events import Event, RecordEvent
 from bandanna.accounting.guarantee import Guarantee
 from bandanna.core.arrays import Bools, Floats, Ints
 from bandanna.core.coins import Coins, NumberedCoins
@@ -109,6 +110,7 @@ class Ask:
     last      the runner forgets the kept rows after the answer
     stream    of a stream protocol: which one; a new number begins a new stream
     begun     how many streams with this very price have begun, this one included
+    part      of a person's features, where all asks that have one are about the same: see `events.RecordEvent`
     """
 
     protocol: Protocol
@@ -119,6 +121,12 @@ class Ask:
     step: int = 0
     stream: int = 0
     begun: int = 1
+    part: str | None = None
+
+    def event(self, task: str = "") -> Event:
+        """The price, of the task under whose name people take part once; None but parts of one record know it."""
+        own = self.protocol.event
+        return own if self.part is None else RecordEvent(event=own, part=self.part, record=task)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True, kw_only=True)

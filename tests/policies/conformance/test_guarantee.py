@@ -60,7 +60,7 @@ def paid(policy: Policy[Any], seen: Seen, episode: int, row: Played, group: int)
             mine = asked.episode >= episode and kept and policy.keeps[group] == ask.of
             kept = kept and not (mine and ask.last)
         if mine and not (isinstance(ask.protocol, StreamProtocol) and ask.stream in streams):
-            events.append(ask.protocol.event)
+            events.append(ask.event())
             streams |= {ask.stream} if isinstance(ask.protocol, StreamProtocol) else set()
     return tuple(events)
 

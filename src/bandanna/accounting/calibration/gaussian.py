@@ -9,6 +9,7 @@ from bandanna.accounting import accountant, events
 from bandanna.accounting.budgets import ZCDP, ApproxDP, Budget, PureDP
 from bandanna.accounting.factorisation import Factorisation
 from bandanna.accounting.grid import fine_grid
+from bandanna.accounting.records import joint_share
 from bandanna.core import require, search
 from bandanna.errors import CalibrationError, InvalidBudget
 
@@ -89,6 +90,14 @@ def finite_mu(budget: Budget) -> float:
     if math.isinf(mu):
         raise InvalidBudget("epsilon", math.inf, "a finite number (the clear protocol adds no noise)")
     return mu
+
+
+def parts_mu(budget: Budget, share: float, *, weighted: bool, joint: bool = True) -> float:
+    """m with m^2 = mu_matrix^2 + mu_vector^2, the matrix's `share` of it given, for parts of one record: at least mu.
+
+    Not `joint`: mu itself, as if the worst cases of both could meet.
+    """
+    return finite_mu(budget) / math.sqrt(joint_share(share, weighted=weighted) if joint else 1.0)
 
 
 def level_prices(mu: float, nodes: tuple[float, ...]) -> tuple[float, ...]:

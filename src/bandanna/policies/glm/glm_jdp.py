@@ -23,8 +23,10 @@ Privacy, for the replacement of user t's contexts and reward, unconditionally:
   at most 2G and the others not at all; if criterion I flips, both kinds change by at most G. With mu_o and mu_tau the
   prices of all calls of each kind, the square is mu_o^2, or mu_tau^2, or (mu_o^2 + mu_tau^2)/4: never above the larger.
 * Everything that other users see is computed from these releases and their own data (billboard lemma). Releases are
-  adaptive and compose: mu^2 = mu_matrix^2 + max(mu_o^2, mu_tau^2). `mechanisms.lives` states the three cases as
-  events; `guarantee` is the accountant's number for the worst of them.
+  adaptive and compose: mu^2 = mu_matrix^2 + max(mu_o^2, mu_tau^2) if worst cases added up. Leaf and gradients are of
+  the same x, so they do not (calibration.md 0.4): 0.78 of that sum is paid at a `share` of 1/2, whatever the points
+  are at which gradients are taken. `mechanisms.lives` states the three cases as events; `guarantee` is the
+  accountant's number for the worst of them.
 
 Steps, calls and step sizes are public; so are thresholds and widths, on which privacy does not depend
 (`jdp_constants`) as long as they, kappa and S among them, are not computed from people's data.
@@ -101,6 +103,7 @@ class GLMJDP(JDPRules[JDPState]):
     preset     "tuned": constants and Newton steps of ours, disclosed in docs/glm.md; "greedy": the same without
                criterion I; "paper": constants by theory and the gradient steps of Lemma U.4
     constants  all of them at once, in place of a preset's
+    pricing    "joint", or "separate": as if worst cases of leaf and gradients could meet, with more noise (older saves)
     """
 
     noise_stream = "refit noise"
@@ -164,7 +167,7 @@ class GLMJDP(JDPRules[JDPState]):
 
     def round_ask(self, state: JDPState) -> Ask:
         """The leaf."""
-        return Ask(protocol=self.stream, at=state.theta_o)
+        return Ask(protocol=self.stream, at=state.theta_o, part=self.mechanisms.leaf_part)
 
     def noted(self, state: JDPState, released: Floats) -> JDPState:
         """One more release."""
@@ -231,7 +234,8 @@ class GLMJDP(JDPRules[JDPState]):
             matrix=bound + self.used.ridge * np.eye(self.dim) if self.used.newton else None,
             project=project,
         )
-        return (yield from asked(points, optimiser.protocol, of=whose, step=1 + self.used.steps * rest))
+        part, step = self.mechanisms.gradient_part, 1 + self.used.steps * rest
+        return (yield from asked(points, optimiser.protocol, of=whose, step=step, part=part))
 
     def ahead(
         self, state: JDPState, contexts: Floats, valid: NDArray[np.bool_], totals: Floats | None

@@ -6,7 +6,8 @@ w(x) x x^T (for V or H_k) and N of gradients (for theta_k). While a batch is col
 Privacy: users are in one batch each, so batches do not compose. A user's matrix is positive semi-definite of Frobenius
 norm at most 1 (batch 1) or L_mu (later ones; b(x) >= 1, whatever the estimates are): sensitivity sqrt 2 times that;
 a gradient has norm at most G: sensitivity 2G. The N + 1 binomial sums compose in Gaussian DP with their tails
-(calibration.md A.3b): mu_matrix^2 + N mu_gradient^2 = mu^2, `share` of it for the matrix. Unlike in the paper nothing
+(calibration.md A.3b): of mu_matrix^2 + N mu_gradient^2, `share` of it for the matrix, 0.78 is paid at 1/2, because
+they are of the same x (0.4), and what rounding adds. Unlike in the paper nothing
 rests on a high-probability event, and what a user sends is calibrated exactly instead of by the printed constants.
 
 Constants (`preset`): "tuned", ours and disclosed in docs/glm.md - warm-up T^{2/3}, lambda twice the noise's bound,
@@ -26,6 +27,7 @@ import numpy as np
 
 from bandanna.accounting.budgets import ApproxDP
 from bandanna.accounting.guarantee import Guarantee, worst_of
+from bandanna.accounting.records import PRICINGS
 from bandanna.core import require
 from bandanna.core.coins import Coins
 from bandanna.core.domain import Ball, Statistic
@@ -60,6 +62,7 @@ class GLMSDP(Batched):
     share    of the squared price for the matrix of a batch; its gradients get the rest
     steps    N, shuffled gradient sums in one estimate
     width    of the bounds, in sqrt(d) standard deviations
+    pricing  "joint", or "separate": as if worst cases of matrix and gradients could meet, with more noise (older saves)
     """
 
     trusts = ("shuffle",)
@@ -71,11 +74,13 @@ class GLMSDP(Batched):
     share: float = 0.5
     steps: int = 6
     width: float = 0.25
+    pricing: str = "joint"
 
     def __post_init__(self) -> None:
         super().__post_init__()
         finite_budget(self.privacy, (ApproxDP,), "a finite epsilon and delta; B-GLinUCB has no privacy")
         require.one_of("preset", self.preset, ("tuned", "paper"))
+        require.one_of("pricing", self.pricing, PRICINGS)
         require.store(self, require.chance, "share")
         require.store(self, require.whole, "steps")
         require.store(self, require.positive, "width")
@@ -109,6 +114,7 @@ class GLMSDP(Batched):
                 share=self.share,
                 steps=self.steps,
                 coins=self.privacy.noise,
+                joint=self.pricing == "joint",
             )
             for size, first in {(size, place == 0) for place, size in enumerate(self.released_sizes)}
         }
@@ -167,7 +173,7 @@ class GLMSDP(Batched):
         """N + 1 shuffles of the batch's users."""
         mechanisms, regulariser = self.mechanisms(episode.number), self.regulariser(episode.number)
         first = state.estimates[0] if state.estimates else None
-        gram = (yield Ask(protocol=mechanisms.matrix, at=first)).total
+        gram = (yield Ask(protocol=mechanisms.matrix, at=first, part=mechanisms.matrix_part)).total
         matrix = mechanisms.outer.unpack(gram) + regulariser * np.eye(self.dim)
         inverse, repaired = positive_inverse(matrix, regulariser / 4)
         newton = None
@@ -176,7 +182,7 @@ class GLMSDP(Batched):
             newton = scale * np.asarray(np.linalg.inv(inverse), dtype=float)
         start = np.zeros((*state.repairs.shape, self.dim)) if first is None else first.theta
         points = mechanisms.optimiser.descend(start, count=episode.users, ridge=1.0, matrix=newton)
-        theta = yield from asked(points, mechanisms.optimiser.protocol)
+        theta = yield from asked(points, mechanisms.optimiser.protocol, part=mechanisms.gradient_part)
         steepness = self.curvature if first is None else 1.0
         estimate = BatchEstimate(
             theta=theta,

@@ -16,13 +16,13 @@ from bandanna.protocols.trust import Privacy
 
 
 def asked(
-    points: Points, protocol: BatchProtocol, *, of: str = "episode", step: int = 1
+    points: Points, protocol: BatchProtocol, *, of: str = "episode", step: int = 1, part: str | None = None
 ) -> Generator[Ask, Estimate, Floats]:
     """The points of a descent as asks about `of`, numbered from `step` on; the estimate that it ends with."""
     try:
         point = next(points)
         while True:
-            released = yield Ask(protocol=protocol, at=point, of=of, step=step)
+            released = yield Ask(protocol=protocol, at=point, of=of, step=step, part=part)
             point, step = points.send(released.total), step + 1
     except StopIteration as found:
         return found.value  # type: ignore[no-any-return]

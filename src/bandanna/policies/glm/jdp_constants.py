@@ -1,5 +1,7 @@
 """Constants of GLM-JDP: by theory, and tuned. Privacy holds for any of them.
 
+They belong to mu, where mu^2 is the sum of the squared prices of matrices and estimates (`parts_mu`).
+
 Theory (glm.md 3.5-3.8): with n_V and n_H bounds on the noise of V and H in norm for all rounds, M the self-concordance
 constant, z = `failure`:
 
@@ -19,8 +21,6 @@ import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from bandanna.accounting.budgets import Budget
-from bandanna.accounting.calibration.gaussian import finite_mu
 from bandanna.accounting.factorisation import factorise
 from bandanna.core import require
 from bandanna.glm.noisy_gradient import lemma_steps
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from bandanna.policies.glm.base import GLMPolicy
+
+SHARE = 0.5  # of the squared price for the matrices, in all presets
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,21 +67,20 @@ class Constants:
         require.store(self, require.positive, "threshold", "elimination", "bonus", infinite=True)
 
 
-def noise_norms(policy: GLMPolicy[Any], budget: Budget, mechanism: str, share: float) -> tuple[float, float]:
+def noise_norms(policy: GLMPolicy[Any], mu: float, mechanism: str, share: float) -> tuple[float, float]:
     """n_V and n_H: s (sqrt(2d) + sqrt(2 log(2T/z))) with s the std of the worst prefix, over all rounds (3.5)."""
-    mu = math.sqrt(share) * finite_mu(budget)
-    worst = math.sqrt(2) * factorise(mechanism, horizon=policy.horizon).unit_std() / mu
+    worst = math.sqrt(2) * factorise(mechanism, horizon=policy.horizon).unit_std() / (math.sqrt(share) * mu)
     log = math.log(2 * policy.horizon / policy.failure)
     norm = worst * (math.sqrt(2 * policy.dim) + math.sqrt(2 * log))
     return norm, norm * policy.model.slope_bound / math.e
 
 
-def paper_constants(policy: GLMPolicy[Any], budget: Budget, mechanism: str) -> Constants:
+def paper_constants(policy: GLMPolicy[Any], mu: float, mechanism: str) -> Constants:
     """By theory, equal shares for matrices and estimates."""
     link, d, s, horizon = policy.model, policy.dim, policy.parameter_bound, policy.horizon
     r, concordance = link.reward_bound, max(link.reward_bound, link.concordance(s))
-    rho = finite_mu(budget) ** 2 / 4  # half of mu^2/2 for the estimates
-    norms = noise_norms(policy, budget, mechanism, 0.5)
+    rho = mu**2 / 4  # half of mu^2/2 for the estimates
+    norms = noise_norms(policy, mu, mechanism, SHARE)
     weights = (1.0, link.slope_bound / math.e)
     lambdas = [max(d * policy.log_term / r**2, 6 * norm) for norm in norms]
     calls = [_calls(d, horizon, each, norm, w) for each, norm, w in zip(lambdas, norms, weights, strict=True)]
@@ -89,7 +90,7 @@ def paper_constants(policy: GLMPolicy[Any], budget: Budget, mechanism: str) -> C
     curved = 2 * (1 + concordance * s)
     gamma = wider[0] * (curved * radii[0] + math.sqrt(curved * losses[0]))
     return Constants(
-        share=0.5,
+        share=SHARE,
         steps=lemma_steps(rho=rho / max(calls), count=horizon, dim=d, failure=policy.failure),
         calls_o=calls[0],
         calls_tau=calls[1],
@@ -117,15 +118,15 @@ def _radius(policy: GLMPolicy[Any], regulariser: float) -> float:
     return root / (2 * r) + 2 * r / root * log + policy.parameter_bound * root
 
 
-def tuned_constants(policy: GLMPolicy[Any], budget: Budget, mechanism: str) -> Constants:
+def tuned_constants(policy: GLMPolicy[Any], mu: float, mechanism: str) -> Constants:
     """Ours, by trial on instances that are not the paper's (docs/glm.md): nothing of them is proven but the privacy.
 
     Criterion I at 1/(lambda_V + 0.3 kappa): it fires until V exceeds the regulariser that the noise asks for by 0.3
     kappa in every direction, whatever lambda_V is.
     """
-    norms = noise_norms(policy, budget, mechanism, 0.5)
+    norms = noise_norms(policy, mu, mechanism, SHARE)
     return Constants(
-        share=0.5,
+        share=SHARE,
         steps=4,
         calls_o=3,
         calls_tau=6,
@@ -138,9 +139,9 @@ def tuned_constants(policy: GLMPolicy[Any], budget: Budget, mechanism: str) -> C
     )
 
 
-def greedy_constants(policy: GLMPolicy[Any], budget: Budget, mechanism: str) -> Constants:
+def greedy_constants(policy: GLMPolicy[Any], mu: float, mechanism: str) -> Constants:
     """The tuned ones without criterion I and without elimination: for contexts that are diverse by themselves."""
-    tuned = tuned_constants(policy, budget, mechanism)
+    tuned = tuned_constants(policy, mu, mechanism)
     return replace(tuned, calls_o=1, threshold=math.inf, elimination=math.inf)
 
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from bandanna.accounting import accountant
 from bandanna.accounting.budgets import Budget
-from bandanna.accounting.calibration.gaussian import finite_mu
-from bandanna.accounting.events import CompositionEvent
+from bandanna.accounting.calibration.gaussian import parts_mu
+from bandanna.accounting.events import CompositionEvent, Event, RepetitionEvent
 from bandanna.accounting.factorisation import factorise
 from bandanna.accounting.guarantee import Guarantee, guarantee_of, worst_of
 from bandanna.core import require
@@ -19,6 +19,7 @@ from bandanna.core.search import least
 from bandanna.errors import CalibrationError
 from bandanna.glm.links import Link
 from bandanna.glm.noisy_gradient import NoisyGradient
+from bandanna.policies.base import Ask
 from bandanna.policies.glm.leaves import Leaves
 from bandanna.protocols.central_continual import CentralContinual
 
@@ -35,6 +36,17 @@ class JDPMechanisms:
     matrices: CentralContinual  # of leaves (x x^T, (e/L_mu) w x x^T)
     estimate_o: NoisyGradient
     estimate_tau: NoisyGradient
+    joint: bool = True  # leaf and gradients are of the same x, and priced so
+
+    @property
+    def leaf_part(self) -> str | None:
+        """Of the features, the leaf."""
+        return "weighted" if self.joint else None
+
+    @property
+    def gradient_part(self) -> str | None:
+        """Of the features, a gradient."""
+        return "vector" if self.joint else None
 
     @property
     def leaves(self) -> Leaves:
@@ -45,11 +57,15 @@ class JDPMechanisms:
     @property
     def lives(self) -> tuple[CompositionEvent, ...]:
         """What a replaced user pays: explored in both worlds, in neither, in exactly one."""
-        shared, o, tau = self.matrices.event, self.estimate_o, self.estimate_tau
+        shared: Event = Ask(protocol=self.matrices, part=self.leaf_part).event()
+        whole = [
+            RepetitionEvent(event=Ask(protocol=each.protocol, part=self.gradient_part).event(), times=each.event.times)
+            for each in (self.estimate_o, self.estimate_tau)
+        ]
+        halves = self.estimate_o.half_event, self.estimate_tau.half_event
         return (
-            CompositionEvent(events=(shared, o.event)),
-            CompositionEvent(events=(shared, tau.event)),
-            CompositionEvent(events=(shared, o.half_event, tau.half_event)),
+            *(CompositionEvent(events=(shared, each)) for each in whole),
+            CompositionEvent(events=(shared, *halves)),
         )
 
     def satisfies(self, budget: Budget) -> bool:
@@ -77,9 +93,14 @@ def calibrate(
     share: float,
     steps: int,
     calls: tuple[int, int],
+    joint: bool = True,
 ) -> JDPMechanisms:
-    """Least noise: mu_matrix^2 = share mu^2, mu_o^2 = mu_tau^2 = (1 - share) mu^2, all raised by what grids cost."""
-    mu, share = finite_mu(budget), require.chance("share", share)
+    """Least noise: mu_matrix^2 = share m^2, mu_o^2 = mu_tau^2 = (1 - share) m^2, all raised by what grids cost.
+
+    m^2 is mu^2, divided by the share of these that worst cases can cost together where they are priced jointly.
+    """
+    share = require.chance("share", share)
+    mu = parts_mu(budget, share, weighted=True, joint=joint)
     factors = factorise(mechanism, horizon=horizon)
     std = Leaves(size=dim).sensitivity * factors.sensitivity() / (math.sqrt(share) * mu)
 
@@ -96,7 +117,7 @@ def calibrate(
             for count in calls
         ]
         matrices = CentralContinual(domain=Leaves(size=dim), factorisation=factors, noise_std=raised * std)
-        return JDPMechanisms(matrices=matrices, estimate_o=estimates[0], estimate_tau=estimates[1])
+        return JDPMechanisms(matrices=matrices, estimate_o=estimates[0], estimate_tau=estimates[1], joint=joint)
 
     if not mechanisms(1.01).satisfies(budget):
         raise CalibrationError(f"no noise within 1 % of the ideal meets {budget}")

@@ -11,13 +11,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bandanna.accounting.budgets import ZCDP, ApproxDP, Budget
+from bandanna.accounting.calibration.gaussian import parts_mu
 from bandanna.accounting.guarantee import Guarantee
+from bandanna.accounting.records import PRICINGS
 from bandanna.core import require
 from bandanna.core.arrays import Floats, Ints
 from bandanna.core.linalg import positive_inverse
 from bandanna.errors import InvalidArgument
 from bandanna.policies.glm.gradient_asks import finite_budget
-from bandanna.policies.glm.jdp_constants import CONSTANTS, Constants
+from bandanna.policies.glm.jdp_constants import CONSTANTS, SHARE, Constants
 from bandanna.policies.glm.jdp_privacy import JDPMechanisms, calibrate
 from bandanna.policies.glm.rarely_switching import RarelySwitching
 from bandanna.protocols.base import FLOAT_BITS, stated_delta
@@ -39,11 +41,13 @@ class JDPRules(RarelySwitching[State]):
     privacy: Privacy
     preset: str = "tuned"
     constants: Constants | None = None
+    pricing: str = "joint"
 
     def __post_init__(self) -> None:
         super().__post_init__()
         finite_budget(self.privacy, (ApproxDP, ZCDP), "a finite epsilon and delta, or rho; RS-GLinUCB has no privacy")
         require.one_of("preset", self.preset, tuple(CONSTANTS))
+        require.one_of("pricing", self.pricing, PRICINGS)
         if self.constants is not None and not isinstance(self.constants, Constants):
             raise InvalidArgument("constants", self.constants, "Constants(...), or None for those of the preset")
 
@@ -58,7 +62,8 @@ class JDPRules(RarelySwitching[State]):
         """The constants that are used: given, tuned or by theory."""
         if self.constants is not None:
             return self.constants
-        return CONSTANTS[self.preset](self, self.budget, self.privacy.mechanism)
+        mu = parts_mu(self.budget, SHARE, weighted=True, joint=self.pricing == "joint")
+        return CONSTANTS[self.preset](self, mu, self.privacy.mechanism)
 
     @cached_property
     def mechanisms(self) -> JDPMechanisms:
@@ -73,6 +78,7 @@ class JDPRules(RarelySwitching[State]):
             share=self.used.share,
             steps=self.used.steps,
             calls=(self.used.calls_o, self.used.calls_tau),
+            joint=self.pricing == "joint",
         )
         for estimate in (found.estimate_o, found.estimate_tau):
             estimate.protocol.check_horizon(self.horizon)  # how many explored is private: no size of a group may decide

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from bandanna.accounting import accountant
 from bandanna.accounting.budgets import ApproxDP
 from bandanna.accounting.calibration.binomial import noise_of_std
-from bandanna.accounting.calibration.gaussian import finite_mu
-from bandanna.accounting.events import CompositionEvent, Event, RepetitionEvent
+from bandanna.accounting.calibration.gaussian import parts_mu
+from bandanna.accounting.events import BinomialEvent, CompositionEvent, Event, RecordEvent, RepetitionEvent
 from bandanna.accounting.guarantee import Guarantee, guarantee_of
 from bandanna.core.search import least
 from bandanna.errors import CalibrationError
@@ -27,6 +27,17 @@ class BatchMechanisms:
     matrix: ShuffleBinomial
     optimiser: ShuffledGradient
     delta: float
+    joint: bool = True  # matrix and gradients are of the same x, and priced so
+
+    @property
+    def matrix_part(self) -> str | None:
+        """Of the features, the matrix."""
+        return "weighted" if self.joint else None
+
+    @property
+    def gradient_part(self) -> str | None:
+        """Of the features, a gradient."""
+        return "vector" if self.joint else None
 
     @property
     def outer(self) -> OuterProducts:
@@ -38,13 +49,19 @@ class BatchMechanisms:
     @property
     def event(self) -> Event:
         """What one user of the batch pays, all N + 1 shuffles together."""
-        return CompositionEvent(events=(self.matrix.event, self.optimiser.event))
+        return self._composed(self.matrix.event, self.optimiser.protocol.event)
 
     @property
     def local(self) -> Event:
         """What the shuffler sees of one user."""
-        gradients = RepetitionEvent(event=self.optimiser.protocol.local_event, times=self.optimiser.steps)
-        return CompositionEvent(events=(self.matrix.local_event, gradients))
+        return self._composed(self.matrix.local_event, self.optimiser.protocol.local_event)
+
+    def _composed(self, matrix: Event, gradient: Event) -> Event:
+        """One matrix and N gradients of a user; in the clear they are no parts of anything."""
+        if self.joint and isinstance(matrix, BinomialEvent) and isinstance(gradient, BinomialEvent):
+            matrix = RecordEvent(event=matrix, part="weighted")
+            gradient = RecordEvent(event=gradient, part="vector")
+        return CompositionEvent(events=(matrix, RepetitionEvent(event=gradient, times=self.optimiser.steps)))
 
     @property
     def guarantee(self) -> Guarantee:
@@ -88,9 +105,13 @@ def calibrate(
     share: float,
     steps: int,
     coins: str = "device",
+    joint: bool = True,
 ) -> BatchMechanisms:
-    """Least noise: mu_matrix^2 = share mu^2, steps mu_gradient^2 = (1 - share) mu^2, raised as the accountant asks."""
-    mu = finite_mu(budget)
+    """Least noise: mu_matrix^2 = share m^2, steps mu_gradient^2 = (1 - share) m^2, raised as the accountant asks.
+
+    m as in `parts_mu`.
+    """
+    mu = parts_mu(budget, share, weighted=True, joint=joint)
     outer = OuterProducts(size=dim, bound=weight_bound)
     ball = gradient_ball(link, dim, parameter_bound)
     stds = (
@@ -111,7 +132,7 @@ def calibrate(
             for domain, std in zip((outer, ball), stds, strict=True)
         ]
         gradient = ShuffledGradient(link=link, parameter_bound=parameter_bound, steps=steps, protocol=sums[1])
-        return BatchMechanisms(matrix=sums[0], optimiser=gradient, delta=budget.delta)
+        return BatchMechanisms(matrix=sums[0], optimiser=gradient, delta=budget.delta, joint=joint)
 
     def meets(raised: float) -> bool:
         return accountant.satisfies(mechanisms(raised).event, budget)

@@ -10,8 +10,9 @@ episode; an episode ends after a batch at which the *released* matrix has grown,
 Symbols: Sigma bounds the matrix noise in norm for all batches except with probability a/3 (exact quantile, union),
 lambda_0 = max(`ridge`, 2 Sigma), l_min = lambda_0 - Sigma, l_max = lambda_0 + Sigma; C `growth`, a `failure`, q_l chi
 quantile at a/(3 l (l+1)), S `parameter_bound`, s_r `reward_std`.
-Privacy: one user's (x, r) is in one batch of the matrix's stream and in one episode's vector. Both are Gaussian, so
-their prices add: mu^2 = mu_matrix^2 + mu_vector^2, `share` of it for the matrix. Episodes follow from releases alone.
+Privacy: one user's (x, r) is in one batch of the matrix's stream and in one episode's vector, with the same x. Their
+worst cases exclude each other: of mu_matrix^2 + mu_vector^2, `share` of it for the matrix, one pays 0.78 at 1/2
+(calibration.md 0.4). Episodes follow from releases alone.
 Joint DP: everybody's own action depends on the own context; all others see releases only.
 References: the sketch in section V of Azize and Basu 2024 [004]; Shariff and Sheffet 2018 (joint DP).
 """
@@ -27,8 +28,10 @@ import numpy as np
 
 from bandanna.accounting import accountant
 from bandanna.accounting.budgets import ZCDP, ApproxDP
+from bandanna.accounting.calibration.gaussian import parts_mu
 from bandanna.accounting.events import CompositionEvent
 from bandanna.accounting.guarantee import Guarantee, guarantee_of
+from bandanna.accounting.records import PRICINGS
 from bandanna.core import require
 from bandanna.core.arrays import Floats, Ints
 from bandanna.core.coins import Coins, NoCoins
@@ -101,6 +104,7 @@ class OFULJDP(Policy[State]):
     privacy       `bd.central(...)` with a budget for Gaussian noise, for both together
     batch         rounds between two releases of the matrix, sqrt(horizon) by default
     share         the matrix's part of the budget, in units of mu^2 (rho)
+    pricing       "joint", or "separate": as if worst cases of both could meet, with more noise (saves of before)
     reward_range  rewards are clipped into it; the noise on the vector scales with its largest absolute value
     """
 
@@ -122,6 +126,7 @@ class OFULJDP(Policy[State]):
     growth: float = 1.0
     failure: float = 1e-3
     width: float = 1.0
+    pricing: str = "joint"
 
     def __post_init__(self) -> None:
         require.store(self, require.whole, "dim", "horizon")
@@ -132,6 +137,7 @@ class OFULJDP(Policy[State]):
             require.store(self, require.positive, "reward_std")
         require.store(self, require.non_negative, "width")
         require.store(self, require.chance, "failure", "share")
+        require.one_of("pricing", self.pricing, PRICINGS)
         self.check_trust()
         if self.privacy.pure or not self.privacy.noisy:
             allowed = "a finite budget for Gaussian noise: rho, or epsilon and delta > 0"
@@ -153,15 +159,21 @@ class OFULJDP(Policy[State]):
         assert self.privacy.budget is not None
         steps, budget = max(1, self.horizon // self.batch), self.privacy.budget
         ball = Ball(dim=self.dim, bound=self.domain.bound_of_entries)  # x r
+        joint = self.pricing == "joint"
+        mu = parts_mu(budget, self.share, weighted=False, joint=joint)
         for less in (0.0, 1e-5, 1e-4, 1e-3, 1e-2):
-            rho = (1 - less) * budget.mu() ** 2 / 2
+            rho = (1 - less) * mu**2 / 2
             matrix = CentralContinual.calibrate(
                 domain=Outer(size=self.dim), budget=ZCDP(rho=self.share * rho), horizon=steps
             )
             vector = CentralGaussian.calibrate(domain=ball, budget=ZCDP(rho=(1 - self.share) * rho))
-            if accountant.satisfies(CompositionEvent(events=(matrix.event, vector.event)), budget):
+            asks = (
+                Ask(protocol=matrix, part="matrix" if joint else None),
+                Ask(protocol=vector, part="vector" if joint else None, of=self.keeps[0], last=True, step=1),
+            )
+            if accountant.satisfies(_both(asks), budget):
                 vector.check_horizon(self.horizon)  # how many are in an episode's sum may be private
-                return Ask(protocol=matrix), Ask(protocol=vector, of=self.keeps[0], last=True, step=1)
+                return asks
         raise CalibrationError(f"no noise for matrix and vector meets {budget}")
 
     @property
@@ -181,8 +193,7 @@ class OFULJDP(Policy[State]):
         """Joint differential privacy of features and reward: the matrix's stream and one vector, composed."""
         budget = self.privacy.budget
         delta = stated_delta(budget) if isinstance(budget, ApproxDP) else 1e-6
-        both = CompositionEvent(events=(self.matrix.event, self.vector.event))
-        protects = "a user's features and reward"
+        protects, both = "a user's features and reward", _both(self._asks)
         return guarantee_of(both, delta=delta, trust="central", protects=protects, composed=False, observers=_SIGHT)
 
     @property
@@ -286,3 +297,8 @@ class OFULJDP(Policy[State]):
             quantile = vector_quantile(self.dim, self.failure / (3 * switches * (switches + 1)))  # q_l
             radius += math.sqrt(switches) * self.vector.std(1) * quantile / math.sqrt(smallest)
         return Snapshot(theta=inverse @ vector, inverse=inverse, radius=self.width * radius), int(repaired)
+
+
+def _both(asks: tuple[Ask, Ask]) -> CompositionEvent:
+    """What a user pays."""
+    return CompositionEvent(events=tuple(ask.event() for ask in asks))

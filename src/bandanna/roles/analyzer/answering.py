@@ -38,7 +38,7 @@ def charge(ledger: Ledger | None, charges: Sequence[Charge], *, task: str, batch
     for each in charges:
         together.setdefault(entry_of(each.ask, task=task, batch=batch), []).append(each)
     for (name, entry, group), some in together.items():
-        events = tuple(each.ask.protocol.event for each in some)
+        events = tuple(each.ask.event(task) for each in some)
         ledger.release(
             events[0] if len(events) == 1 else CompositionEvent(events=events),
             task=name,
