@@ -135,13 +135,14 @@ class Seen:
         token: str | None = None,
         watches: tuple[Watch, ...] = (),
         given: bool = False,
+        named: tuple[str, ...] = tuple(map(url, ROLES)),
     ) -> None:
         net = towns[0].net if towns else Net()
         self.web = Web(transport=net)
         admin = None if token is None else Admin(token)
         own = [
             Watch(
-                url("analyzer"), self.web, task=each.task if given else None, inside=admin is not None,
+                url("analyzer"), self.web, task=each.task if given else None, inside=admin is not None, named=named,
                 tokens={role: own.token for role, own in each.secrets.items()} if given else None,
             )
             for each in towns

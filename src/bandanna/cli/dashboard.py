@@ -13,6 +13,14 @@ def dashboard(
         list[str],
         typer.Argument(help="An analyzer's address, a task's directory, or a directory of results.", metavar="PLACE"),
     ],
+    ask: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Address of another role that may be asked, as the task has it, where PLACE is an analyzer's address:"
+            " of a document from elsewhere only what you name is called. A directory needs none. May be repeated.",
+            metavar="ADDRESS",
+        ),
+    ] = None,
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="Port to listen on; 0 for any free one.")] = 8710,
     token_file: Annotated[
@@ -36,6 +44,6 @@ def dashboard(
     from bandanna.dashboard.places import serve_board
 
     serve_board(
-        places, host=host, port=port, token=token_file, cert=cert, key=key, trust=trust,
+        places, host=host, port=port, token=token_file, cert=cert, key=key, trust=trust, named=ask or (),
         say=lambda address: typer.echo(f"Dashboard: {address}  (stop it with Ctrl-C)"),
     )  # fmt: skip

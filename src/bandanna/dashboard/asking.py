@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import Any, Protocol
@@ -71,14 +72,17 @@ class Web:
         if not is_url(url):
             raise Silent("it is said to be where nothing can be asked")
         try:
-            async with self._client.stream("GET", url, headers=headers, timeout=seconds) as answer:
+            async with (
+                asyncio.timeout(seconds),  # of all of it: whoever sends a byte now and then is not waited for
+                self._client.stream("GET", url, headers=headers, timeout=seconds) as answer,
+            ):
                 async for part in answer.aiter_bytes():
                     content += part
                     if len(content) > MOST:
                         raise Silent(f"it sends more than {MOST} bytes")
                 told = {name.lower(): value for name, value in answer.headers.items()}
                 return Answer(status=answer.status_code, content=bytes(content), headers=told)
-        except (self._httpx.HTTPError, self._httpx.InvalidURL, ValueError) as error:
+        except (self._httpx.HTTPError, self._httpx.InvalidURL, ValueError, TimeoutError) as error:
             raise Silent(f"it cannot be reached ({type(error).__name__})") from error
 
     async def close(self) -> None:

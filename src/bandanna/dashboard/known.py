@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from bandanna.dashboard.readings import Reader, Reading
@@ -14,7 +14,10 @@ from bandanna.tasks.exporting import Publication
 
 @dataclass(frozen=True, kw_only=True)
 class Role:
-    """A role's own word about itself: well, unwell, silent (nobody answers), untold (not to us), or unasked."""
+    """A role's own word about itself: well, unwell, silent (nobody answers), untold (not to us), or unasked.
+
+    Or unnamed: it is where a document from elsewhere says, which is no reason to call there.
+    """
 
     name: str
     url: str
@@ -51,10 +54,12 @@ class Known:
     newest    the publication in force, its signature checked;  since: when it was first seen here
     latest    what it says;  points: of its history, decimated and brief;  ledger: its summary
     counts, statuses   of roles, where an administrator may see them
+    asks      where roles may be asked, by their names: nobody else is called, whatever a document says
     """
 
     place: str
     url: str = ""
+    asks: Mapping[str, str] = field(default_factory=dict)
     task: Task | None = None
     reader: Reader | None = None
     facts: Mapping[str, Any] | None = None

@@ -1,4 +1,7 @@
-"""A look at the roles of a task that is known: how far its batch is, whether they are well, what they count."""
+"""A look at the roles of a task that is known: how far its batch is, whether they are well, what they count.
+
+Only roles of `known.asks` are called: those whose addresses the operator has given.
+"""
 
 from __future__ import annotations
 
@@ -10,17 +13,14 @@ from bandanna.dashboard.known import Count, Filling, Known, Role
 from bandanna.dashboard.telling import counts_of, filling_of, health_of, status_of
 
 
-def _url(known: Known, role: str) -> str:
-    """The analyzer is asked where it was found, the others where the task says."""
-    assert known.task is not None
-    return known.url if role == "analyzer" else known.task.url(role)
-
-
 async def filling(web: Asking, known: Known) -> Filling | None:
     """Of the running batch; None if its collector does not tell."""
     assert known.task is not None
+    url = known.asks.get(known.task.collector)
+    if url is None:
+        return None
     try:
-        return filling_of(await web.get(f"{_url(known, known.task.collector)}/tasks/{known.id}/open"))
+        return filling_of(await web.get(f"{url}/tasks/{known.id}/open"))
     except Silent:
         return None
 
@@ -31,8 +31,11 @@ async def health(web: Asking, known: Known) -> tuple[Role, ...]:
 
 
 async def _well(web: Asking, known: Known, role: Role) -> Role:
+    url = known.asks.get(role.name)
+    if url is None:
+        return replace(role, state="unnamed")
     try:
-        return replace(role, state=health_of(await web.get(f"{_url(known, role.name)}/healthz")))
+        return replace(role, state=health_of(await web.get(f"{url}/healthz")))
     except Silent:
         return replace(role, state="silent")
 
@@ -43,11 +46,11 @@ async def inside(
     """What is for administrators: metrics, and the status of roles whose token we were given."""
     counts: list[Count] = []
     statuses: list[tuple[str, str]] = []
-    for role in known.roles:
+    for role, url in known.asks.items():
         try:
-            counts += counts_of(role.name, await web.get(f"{role.url}/metrics"))
-            if role.name in tokens:
-                statuses.append((role.name, status_of(await web.get(f"{role.url}/status", token=tokens[role.name]))))
+            counts += counts_of(role, await web.get(f"{url}/metrics"))
+            if role in tokens:
+                statuses.append((role, status_of(await web.get(f"{url}/status", token=tokens[role]))))
         except Silent as error:
-            statuses.append((role.name, str(error)))
+            statuses.append((role, str(error)))
     return tuple(counts), tuple(statuses)

@@ -29,12 +29,15 @@ def admin_of(file: Path | None, environment: Mapping[str, str] = os.environ) -> 
     return Admin(environment[VARIABLE].strip()) if environment.get(VARIABLE) else None
 
 
-def board_of(places: Sequence[str], web: Web, admin: Admin | None) -> Board:
-    """All of them, in their order; a place that is nothing is refused."""
+def board_of(places: Sequence[str], web: Web, admin: Admin | None, named: Sequence[str] = ()) -> Board:
+    """All of them, in their order; a place that is nothing is refused. `named`: roles that may be asked as well."""
     watches, folders = [], []
+    for url in named:
+        if not is_url(url):
+            raise InvalidArgument("--ask", url, "a role's address (http://...), as the task has it")
     for place in places:
         if is_url(place):
-            watches.append(Watch(place.rstrip("/"), web, inside=admin is not None))
+            watches.append(Watch(place.rstrip("/"), web, named=named, inside=admin is not None))
             continue
         path = require.path("PLACE", place, folder=True)
         if path.is_dir() and not (path / "task.json").is_file():
@@ -70,6 +73,7 @@ def serve_board(
     cert: Path | None = None,
     key: Path | None = None,
     trust: Path | None = None,
+    named: Sequence[str] = (),
     say: Callable[[str], None],
 ) -> None:
     """Until SIGTERM or SIGINT."""
@@ -81,7 +85,7 @@ def serve_board(
 
         verify_tls = ssl.create_default_context(cafile=str(trust))
     admin, web, log = admin_of(token), Web(verify_tls=verify_tls), Log("dashboard")
-    app = build(board_of(places, web, admin), admin=admin, log=log, web=web)
+    app = build(board_of(places, web, admin, named), admin=admin, log=log, web=web)
     scheme, shown = "http" if cert is None else "https", f"[{host}]" if ":" in host else host
     number = require.whole("--port", port, least=0, most=65535)
     serve(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -39,7 +39,9 @@ _INSIDE = frozenset({"counts", "statuses"})  # for administrators: when they cha
 class Watch:
     """One task. `known` is replaced, never changed; `version` counts changes of what is public, `changes` all of them.
 
-    task    where it was read from a folder: only then are `tokens`, of its roles, sent to the addresses that it names
+    task    where it was read from a folder: only then are the addresses that it names asked, and `tokens` sent to them
+    named   further addresses that the operator has given: of a document from elsewhere no others are asked but its
+            analyzer's, which is `place`; else whoever writes documents could send us to any address that we reach
     inside  whether an administrator may look: then metrics and statuses are asked for
     """
 
@@ -50,6 +52,7 @@ class Watch:
         *,
         task: Task | None = None,
         tokens: Mapping[str, str] | None = None,
+        named: Collection[str] = (),
         inside: bool = False,
         clock: Callable[[], float] = time.time,
     ) -> None:
@@ -58,6 +61,7 @@ class Watch:
         self.looked = 0.0  # when somebody last asked for a page
         self._web, self._given, self.clock = web, task, clock
         self._tokens, self._administered = dict(tokens or {}), inside
+        self._named = frozenset(each.rstrip("/") for each in named)
         self._series = Series()
         self._last: tuple[Published, Reading] | None = None
         self._caught = -1  # the publication up to which the series is complete
@@ -134,11 +138,13 @@ class Watch:
         try:
             task = Task.from_bytes(answer.content) if task is None else task
             reader = await in_thread(reader_of, task)
-            roles = tuple(Role(name=role, url=task.url(role)) for role in task.roles)
+            urls = {role: task.url(role) for role in task.roles}
         except Exception as error:  # somebody else has written it
             raise Silent(f"what it serves is no task that this program can read ({_said(error)})") from error
         told, wrong = await in_thread(_facts, task)
-        self.tell(task=task, reader=reader, facts=told, roles=roles)
+        roles = tuple(Role(name=role, url=url) for role, url in urls.items())
+        asks = {role: url for role, url in urls.items() if self._given is not None or url in self._named}
+        self.tell(task=task, reader=reader, facts=told, roles=roles, asks=asks | {"analyzer": self.known.url})
         self.warn(wrong)
 
     async def _ask(self, what: str, *, seconds: float = 10.0) -> Answer:

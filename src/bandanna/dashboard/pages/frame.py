@@ -14,6 +14,7 @@ STATES = {
     "silent": ("does not answer", "bad"),
     "untold": ("does not tell us", "quiet"),
     "unasked": ("not asked yet", "quiet"),
+    "unnamed": ("not asked: you have not named it", "quiet"),
     "running": ("running", "good"),
     "finished": ("finished", "quiet"),
     "exhausted": ("exhausted", "bad"),

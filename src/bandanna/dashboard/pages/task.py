@@ -10,6 +10,11 @@ from bandanna.dashboard.pages.frame import counted, fact, frame, part, pill, sho
 from bandanna.dashboard.pages.privacy import privacy, tree
 from bandanna.dashboard.words import band, number
 
+_UNNAMED = (
+    "The task was read from its analyzer, and addresses in it are no reason to call there: name those that you know"
+    " (--ask ADDRESS), or give the task's own directory."
+)
+
 
 def task(document: dict[str, Any], *, admin: bool | None) -> bytes:
     """The page."""
@@ -93,7 +98,9 @@ def _batch(batch: dict[str, Any] | None) -> Node:
 
 def _roles(document: dict[str, Any]) -> Node:
     rows = [(each["name"], pill(each["state"]), h.code(each["url"])) for each in document["roles"]]
-    return part("roles", "Roles", table("Health of the roles", ("role", "state", "address"), rows, left=(0, 1, 2)))
+    shown = table("Health of the roles", ("role", "state", "address"), rows, left=(0, 1, 2))
+    unnamed = any(each["state"] == "unnamed" for each in document["roles"])
+    return part("roles", "Roles", shown, h.p(_UNNAMED) if unnamed else None)
 
 
 def _inside(document: dict[str, Any]) -> Node:
