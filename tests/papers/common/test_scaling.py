@@ -9,12 +9,15 @@ from typing import Any
 import numpy as np
 import pytest
 
+from bandanna.accounting.budgets import ApproxDP
+from bandanna.core.domain import Ball
 from bandanna.environments import LinearContextual
 from bandanna.experiments.workers import silent
 from bandanna.papers.common.curve import Curve
 from bandanna.papers.common.drawing import draw_rates
 from bandanna.papers.common.scaling import Line, Rate, across, rates_and_slopes, regrets_over
 from bandanna.policies.linear.linucb import LinUCB
+from bandanna.protocols.central_gaussian import CentralGaussian
 from bandanna.protocols.trust import none
 from bandanna.simulation.engine import simulate
 from bandanna.simulation.result import Result
@@ -51,8 +54,27 @@ def test_a_slope_needs_every_point() -> None:
     assert Rate(arguments={}, theory=0.5, points=points, x="n", y="std").slope is None
 
 
+def test_rates_state_the_epsilon_of_what_ran(rates: list[Rate], tmp_path: Path) -> None:
+    """A figure of rates shows no epsilon, or one that a point of its line did not keep."""
+    spent = (0.98, 1.0, 0.9)
+    private = [CentralGaussian.calibrate(domain=Ball(dim=1), budget=ApproxDP(epsilon=e, delta=1e-3)) for e in spent]
+    points = tuple(
+        replace(point, result=replace(point.result, guarantee=each.guarantee))
+        for point, each in zip(rates[0].points, private, strict=True)
+        if point.result is not None
+    )
+    line = replace(rates[0], points=points)
+    assert line.epsilon == "ε ≤ 1"
+    assert replace(line, points=points[1:2] * 3).epsilon == "ε = 1"
+    alone = tuple(Curve(row=point.row, promise=each.guarantee) for point, each in zip(points, private, strict=True))
+    assert replace(line, points=alone).epsilon == line.epsilon
+    _, svg = draw_rates([line], tmp_path / "scaling", title="t", label="{algorithm}")
+    assert "A, ε ≤ 1, slope 0.60 (0.6)" in svg.read_text()
+
+
 def test_rates_are_drawn(rates: list[Rate], tmp_path: Path) -> None:
     """Points are not drawn at their horizons, or a file is missing."""
+    assert rates[0].epsilon == ""  # no privacy, no epsilon
     drawn = across([100, 1000, 10_000], rates[0].points)
     assert (drawn.checkpoints.tolist(), drawn.horizon) == ([100, 1000, 10_000], 10_000)
     assert [path.suffix for path in draw_rates(rates, tmp_path / "scaling", title="t", label="{algorithm}")] == [

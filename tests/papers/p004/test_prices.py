@@ -90,7 +90,12 @@ def test_figures_as_files_and_rows(tmp_path: Path) -> None:
     ]
     row = found[0].row
     assert row["difference"] == pytest.approx(row["mean"] - row["free_mean"])
-    assert len(draw_prices(found, tmp_path / "fig4")) == 20
+    files = {path.name: path for path in draw_prices(found, tmp_path / "fig4")}
+    assert len(files) == 20
+    published = files["fig4-linear-published-time.svg"].read_text()  # rewards seven times as wide as the noise is for
+    assert "rho = 4.9, ε = 19.2" in published
+    assert "rho = 0.1," not in published
+    assert "true rho" in files["fig4-linear-published-rho.svg"].read_text()
     curves = noise_levels(n_seeds=2, horizon=300, rhos=(0.1,))
     assert [c.row["algorithm"] for c in curves] == ["AdaC-GOPE", "AdaC-GOPE-early"] * 2
     draw = figures("004")["fig5"].draw

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from bandanna.accounting.guarantee import Guarantee
 from bandanna.simulation.result import Result
 
 Row = dict[str, Any]
@@ -20,11 +21,18 @@ class Curve:
 
     row   for JSON: what was run, what is guaranteed, how it ended
     more  what only tables and drawings show
+    promise  of what ran, where no result states it
     """
 
     row: Row
     more: Row = field(default_factory=dict)
     result: Result | None = None
+    promise: Guarantee | None = None
+
+    @property
+    def guarantee(self) -> Guarantee | None:
+        """Of what ran."""
+        return self.promise if self.result is None else self.result.guarantee
 
     @property
     def shown(self) -> Row:

@@ -50,10 +50,14 @@ def with_end(stem: Path, name: str) -> Path:
 
 
 def draw_rates(rates: Sequence[Rate], stem: Path, *, title: str, label: str) -> list[Path]:
-    """Final regret against the horizon on logarithmic axes, with the fitted slopes; dashed: the theorem's slope."""
+    """Final regret against the horizon on logarithmic axes, with epsilon of what ran and fitted slopes; dashed: the theorem's."""
     horizons = [[point.row["horizon"] for point in rate.points] for rate in rates]
     drawn = {
-        f"{label}, slope {{slope:.2f}} ({{theory:g}})".format(**rate.summary): across(rounds, rate.points)
+        ", ".join(
+            part
+            for part in (label.format(**rate.summary), rate.epsilon, f"slope {rate.slope:.2f} ({rate.theory:g})")
+            if part
+        ): across(rounds, rate.points)
         for rate, rounds in zip(rates, horizons, strict=True)
     }
     figure = plot_regret(drawn, title=f"{title} (in brackets: the theorem)", log=True)

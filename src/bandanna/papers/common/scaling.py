@@ -40,6 +40,15 @@ class Rate:
         return float(np.polyfit(logs[:, 0], logs[:, 1], 1)[0])
 
     @property
+    def epsilon(self) -> str:
+        """Of what ran, as figures show it: that of every point, or the largest; nothing without privacy."""
+        stated = [point.guarantee for point in self.points if point.guarantee is not None and point.guarantee.brief()]
+        briefs = [each.brief() for each in sorted(stated, key=lambda each: each.epsilon)]
+        if len(set(briefs)) > 1:
+            return briefs[-1].replace("=", "≤")
+        return briefs[0] if briefs else ""
+
+    @property
     def summary(self) -> Row:
         """Plain values for JSON: fitted slope and theory."""
         return {**self.arguments, "slope": self.slope, "theory": self.theory}

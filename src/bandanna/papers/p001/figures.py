@@ -14,7 +14,7 @@ from bandanna.papers.common.drawing import draw_panels, draw_rates, with_end
 from bandanna.papers.common.figure import REGRET, Figure
 from bandanna.papers.common.scaling import Rate, across, rates_and_slopes
 from bandanna.papers.p001 import regret, scaling
-from bandanna.papers.p001.settings import HORIZON, SEEDS
+from bandanna.papers.p001.settings import DELTA, HORIZON, SEEDS
 
 
 def _draw_per_round(curves: Sequence[Curve], stem: Path) -> list[Path]:
@@ -28,17 +28,18 @@ def _draw_per_round(curves: Sequence[Curve], stem: Path) -> list[Path]:
 
 
 def _draw_budgets(curves: Sequence[Curve], stem: Path) -> list[Path]:
-    """Figure 2(a): final regret against epsilon; DPE, which has none, as a level line."""
+    """Figure 2(a): final regret against the epsilon of what ran; DPE, which has none, as a level line."""
     clear, *private = (curve for curve in curves if curve.row["variant"] == "ours")
     lines: dict[str, list[Curve]] = {}
     for curve in private:
         lines.setdefault(curve.row["algorithm"], []).append(curve)
-    marks = [curve.row["epsilon"] for curve in next(iter(lines.values()))]
-    lines = {clear.row["algorithm"]: [clear] * len(marks)} | lines
-    panel = {name: across(marks, line) for name, line in lines.items()}
+    marks = {name: [curve.row["true_epsilon"] for curve in line] for name, line in lines.items()}
+    level = sorted(each for line in marks.values() for each in line)
+    panel = {clear.row["algorithm"]: across([level[0], level[-1]], [clear, clear])}
+    panel |= {name: across(marks[name], line) for name, line in lines.items()}
     drawn = plot_regret(panel, title="What a larger budget buys", log=True)
     drawn.axes[0].set_xscale("linear")
-    drawn.axes[0].set_xlabel("epsilon (delta = 0.1)")
+    drawn.axes[0].set_xlabel(f"true epsilon, of what ran (delta = {DELTA:g})")
     return save_both(drawn, stem)
 
 

@@ -55,7 +55,7 @@ def _error_line(axes: Any, rate: Rate) -> list[tuple[str, float, float, str, boo
     axes.plot(ns, stds, color=colour, linewidth=2.4, marker="o", markersize=5, zorder=3)
     name = rate.arguments["model"] if k is None else "best k" if k == "best" else f"{k} shuffler{'s' if k > 1 else ''}"
     wanted = "polylog" if rate.theory == 0 else f"1/{round(1 / rate.theory)}"
-    ends = [(f"{name}: slope {rate.slope:.2f} ({wanted})", float(ns[-1]), stds[-1], colour, True)]
+    ends = [(f"{name}, {rate.epsilon}: slope {rate.slope:.2f} ({wanted})", float(ns[-1]), stds[-1], colour, True)]
     if bounds[0] is not None:
         axes.plot(ns, bounds, color=colour, linewidth=1.8, linestyle=(0, (1, 1.6)))
         ends.append((f"lower bound, k = {k}", float(ns[-1]), bounds[-1], colour, False))

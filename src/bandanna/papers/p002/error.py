@@ -124,6 +124,7 @@ def measure(*, kind: Kind, n: int, n_seeds: int, seed: int, epsilon: float, delt
             "worst_error": float(np.mean(np.concatenate(largest))),
             "lower_bound": hard.lower_bound if isinstance(kind.k, int) else None,
         },
+        promise=counter.guarantee,
     )
 
 

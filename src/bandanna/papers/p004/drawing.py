@@ -33,21 +33,30 @@ def draw_prices(prices: Sequence[Price], stem: Path) -> list[Path]:
 
 def _against_rho(axes: Any, panel: Sequence[Price], title: str) -> None:
     rows = [price.row for price in panel]
-    rhos, means = [row["rho"] for row in rows], [row["difference"] for row in rows]
+    rhos, means = [row["true_rho"] for row in rows], [row["difference"] for row in rows]
     spread = [2 * (row["difference_stderr"] or 0.0) for row in rows]
     axes.errorbar(rhos, means, yerr=spread, color=PALETTE[0], marker="o", capsize=3)
     axes.set_xscale("log")
     axes.set_xlim(min(rhos) / 2, max(rhos) * 2)
-    furnish(axes, title, "bars: ± 2 standard errors", across="rho", up="private minus non-private regret")
+    furnish(
+        axes, title, "bars: ± 2 standard errors", across="true rho, of what ran", up="private minus non-private regret"
+    )
 
 
 def _against_time(axes: Any, panel: Sequence[Price], title: str) -> None:
     for index, price in enumerate(panel):
         marks = price.results[0].checkpoints
-        axes.plot(marks, price.pop, color=colour_of(index), label=f"rho = {price.row['rho']:g}")
+        axes.plot(marks, price.pop, color=colour_of(index), label=_budget(price))
     least, most = (float(choose([choose(price.pop) for price in panel])) for choose in (np.nanmin, np.nanmax))
     axes.set_xscale("log")
     axes.set_ylim(min(-0.05, least), 1.05 * max(most, 0.1))
     axes.set_yscale("symlog", linthresh=0.1)
     axes.legend()
-    furnish(axes, title, "difference of mean regrets over that without privacy", across="rounds", up="price of privacy")
+    note = "difference of mean regrets over that without privacy; rho and ε: what the noise really gives"
+    furnish(axes, title, note, across="rounds", up="price of privacy")
+
+
+def _budget(price: Price) -> str:
+    """Of what ran, which is not what was printed where rewards are wider than its noise is for."""
+    guarantee = price.results[0].guarantee
+    return f"rho = {price.row['true_rho']:.3g}, {guarantee.brief()}"
