@@ -17,7 +17,7 @@ from typing import Any, Protocol, TypeVar
 
 from bandanna.core import require
 from bandanna.errors import BandannaError, InvalidArgument, MissingExtra
-from bandanna.experiments.workers import THREADS, call_all, cores, single_threaded
+from bandanna.experiments.workers import THREADS, call_all, call_here, cores, single_threaded
 
 NAMES = ("processes", "dask")
 _PATIENCE = 5  # seconds until a scheduler must have answered
@@ -44,8 +44,7 @@ class Here:
 
     def call_all(self, function: Callable[..., Value], tasks: Mapping[Key, Mapping[str, Any]]) -> Ending[Key, Value]:
         """In their order."""
-        for key, task in tasks.items():
-            yield key, function(**task)
+        return call_here(function, tasks)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,7 +115,7 @@ class Dask:
 
 
 def chosen(executor: str | Executor, *, jobs: int | None, scheduler: str | None = None) -> Executor:
-    """By name, or as it is; `jobs` are processes of this machine, by default one for each core."""
+    """By name, or as it is; `jobs` are processes of this machine, by default one for each core; one is this process."""
     many = require.whole("jobs", cores() if jobs is None else jobs, most=_MOST)
     if not isinstance(executor, str) and callable(getattr(executor, "call_all", None)):
         return executor
@@ -128,7 +127,7 @@ def chosen(executor: str | Executor, *, jobs: int | None, scheduler: str | None 
         return Dask(jobs=many, scheduler=scheduler)
     if scheduler is not None:
         raise InvalidArgument("scheduler", scheduler, 'only with the executor "dask"')
-    return Processes(jobs=many)
+    return Here() if many == 1 else Processes(jobs=many)
 
 
 def here_unless(executor: str | Executor | None, *, jobs: int | None, scheduler: str | None) -> Executor:

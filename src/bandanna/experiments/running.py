@@ -15,6 +15,7 @@ from bandanna.errors import InvalidArgument
 from bandanna.experiments import drawing, outputs, sweep, table
 from bandanna.experiments.executors import Executor
 from bandanna.experiments.experiment import Experiment
+from bandanna.experiments.spawning import once
 from bandanna.experiments.workers import Progress, silent
 from bandanna.figures.axes import drawable, save_figure
 from bandanna.simulation.result import Result
@@ -90,13 +91,15 @@ def run(
 
     out        directory for blocks, results, table, figures and summary; of a file by default its name with -results
                in the current directory, otherwise none: then nothing is kept
-    jobs       processes, by default as many as there are cores; the numbers do not depend on it
+    jobs       processes, by default as many as there are cores; 1 is this process; the numbers do not depend on it
     executor   "processes", or "dask" (extra `dask`): the workers of `scheduler`, "tcp://127.0.0.1:8786", or without an
                address a cluster on this machine; the numbers do not depend on it
     resume     continue what an earlier run left in `out`
 
-    A script that calls this needs `if __name__ == "__main__":`, since worker processes import it.
+    A script that calls this with a policy of its own in it, and jobs other than 1, needs `if __name__ == "__main__":`,
+    since worker processes then import it.
     """
+    once()
     chosen, directory = _read(experiment), _place(experiment, out)
     work: dict[str, Any] = {"jobs": jobs, "executor": executor, "scheduler": scheduler, "progress": progress}
     if directory is None:

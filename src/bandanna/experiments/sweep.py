@@ -77,7 +77,7 @@ def run(
     executor   "processes", of which there are `jobs`, or "dask": workers of the `scheduler` at an address, or `jobs` of
                a cluster on this machine; or one of your own
 
-    A script that calls this needs `if __name__ == "__main__":`, since workers import it.
+    A script that calls this with a policy of its own in it needs `if __name__ == "__main__":`, since workers import it.
     """
     working, directory = chosen(executor, jobs=jobs, scheduler=scheduler), require.path("out", out, folder=True)
     curves, worlds = experiment.curves, {id(point): point.world() for point in experiment.points}

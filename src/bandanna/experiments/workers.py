@@ -1,8 +1,7 @@
-"""Worker processes: one thread each, the same numbers whatever their number, and none that outlives its parent."""
+"""Worker processes, or this one: one thread each, the same numbers whatever their number, none outlives its parent."""
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import signal
 import threading
@@ -13,9 +12,18 @@ from contextlib import contextmanager
 from multiprocessing.connection import Connection, wait
 from typing import Any, TypeVar
 
+from threadpoolctl import threadpool_limits
+
 from bandanna.errors import BandannaError
+from bandanna.experiments.spawning import context_for, needs_main, once
 
 THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
+
+_DIED = "a worker process died (out of memory?); finished blocks of a sweep are kept, continue with --resume"
+_AGAIN = (
+    "a worker process died (out of memory?). Workers import this script, since a policy is in it: what is to run once"
+    ' must stand below `if __name__ == "__main__":`, or the policy in a module of its own; jobs=1 needs neither'
+)
 
 Key = TypeVar("Key")
 Value = TypeVar("Value")
@@ -31,17 +39,30 @@ def silent(done: int, total: int, what: str) -> None:
     """No progress is shown."""
 
 
+def call_here(
+    function: Callable[..., Value], tasks: Mapping[Key, Mapping[str, Any]]
+) -> Generator[tuple[Key, Value], None, None]:
+    """`function(**arguments)` for every task, in their order, in this process: numbers as in others, by one thread."""
+    for key, task in tasks.items():
+        with threadpool_limits(1):
+            value = function(**task)
+        yield key, value
+
+
 def call_all(
     function: Callable[..., Value], tasks: Mapping[Key, Mapping[str, Any]], *, jobs: int
 ) -> Generator[tuple[Key, Value], None, None]:
     """`function(**arguments)` for every task, in up to `jobs` processes; values with their keys, as they end.
 
     The function must be importable, arguments and values such that they can be pickled. Whoever stops
-    listening (an error, Ctrl-C) stops the workers too, in the middle of what they do.
+    listening (an error, Ctrl-C) stops the workers too, in the middle of what they do. The script that calls this is
+    not run again by them, unless what they are sent is in it.
     """
     if not tasks:
         return
-    context = multiprocessing.get_context("spawn")
+    once()
+    main = needs_main(function, *tasks.values())
+    context = context_for(main=main)
     reader, writer = context.Pipe(duplex=False)  # nothing is sent: workers end when its only writer is gone
     with (
         reader,
@@ -57,10 +78,7 @@ def call_all(
             for future in as_completed(pending):
                 yield pending[future], future.result()
         except BrokenProcessPool as error:
-            raise BandannaError(
-                "a worker process died (out of memory, or started by a script without `if __name__ == '__main__':`); "
-                "finished blocks of a sweep are kept, continue with --resume"
-            ) from error
+            raise BandannaError(_AGAIN if main else _DIED) from error
         except BaseException:
             writer.close()
             pool.shutdown(wait=False, cancel_futures=True)

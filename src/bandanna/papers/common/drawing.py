@@ -50,7 +50,7 @@ def with_end(stem: Path, name: str) -> Path:
 
 
 def draw_rates(rates: Sequence[Rate], stem: Path, *, title: str, label: str) -> list[Path]:
-    """Final regret against the horizon on logarithmic axes, with epsilon of what ran and fitted slopes; dashed: the theorem's."""
+    """Final regret against the horizon, logarithmic, with epsilon of what ran and fitted slopes; dashed: theorems'."""
     horizons = [[point.row["horizon"] for point in rate.points] for rate in rates]
     drawn = {
         ", ".join(

@@ -7,7 +7,7 @@ from contextlib import closing
 from typing import Any, TypeVar
 
 from bandanna.core import require
-from bandanna.experiments.workers import Progress, call_all, silent
+from bandanna.experiments.workers import Progress, call_all, call_here, silent
 
 Value = TypeVar("Value")
 
@@ -22,8 +22,8 @@ def gather(
     """`function(**task)` for every task, in their order; in processes of their own where there are `jobs` > 1."""
     jobs, found = require.whole("jobs", jobs), dict[int, Value]()
     progress(0, len(tasks), "")
-    here = ((index, function(**task)) for index, task in enumerate(tasks))
-    with closing(here if jobs == 1 else call_all(function, dict(enumerate(tasks)), jobs=jobs)) as ended:
+    numbered = dict(enumerate(tasks))
+    with closing(call_here(function, numbered) if jobs == 1 else call_all(function, numbered, jobs=jobs)) as ended:
         for index, value in ended:
             found[index] = value
             progress(len(found), len(tasks), _words(tasks[index]))
