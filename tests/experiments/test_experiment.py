@@ -69,7 +69,9 @@ def changed(place: tuple[Any, ...], value: Any) -> dict[str, Any]:
         (("environment", "reward"), {"name": "Bounded", "widht": 1}, ("environment.reward.widht", "mean 'width'?")),
         (("environment", "reward"), {"name": "Bounded", "width": 3}, ("environment.reward.width = 3", "1/2")),
         (("algorithm", 1, "name"), "LinUCB-JPD", ("algorithm[2].name = 'LinUCB-JPD'", "LinUCB-JDP", "LinUCB-SDP-Vec")),
-        (("algorithm", 1, "name"), ["LinUCB"], ("algorithm[2].name = ['LinUCB']", "LinUCB-JDP")),
+        (("algorithm", 1, "name"), ["LinUCB-JDP", 3], ("algorithm[2].name = 3", "LinUCB-JDP")),
+        (("algorithm", 1, "name"), ["LinUCB-JDP", ["LinUCB"]], ("algorithm[2].name = ['LinUCB']", "LinUCB-JDP")),
+        (("algorithm", 1, "name"), ["LinUCB"], ("algorithm[2].epsilon = 1.0", "unknown key of LinUCB")),
         (("algorithm", 1, "epsilom"), 1.0, ("algorithm[2].epsilom = 1.0", "did you mean 'epsilon'?", "width")),
         (("algorithm", 0, "epsilon"), 1.0, ("algorithm[1].epsilon = 1.0", "unknown key", "batch")),
         (("algorithm", 1, "protocol"), "binomial", ("algorithm[2].protocol", "unknown key")),
@@ -151,6 +153,30 @@ def test_a_budget_that_cannot_be_met_is_named_before_anything_runs() -> None:
     experiment = Experiment.from_dict(changed(("algorithm", 1, "delta"), 0.0))
     with pytest.raises(InvalidBudget, match=r"algorithm\[2\]\.delta = 0"):
         experiment.curves[1].calibrated(dim=3, horizon=200)
+
+
+def test_names_may_be_a_list() -> None:
+    """Algorithms with the same settings need a table each, or settings that one of them does not have are ignored."""
+    tables = [{"name": ["LinTS-JDP", "LinTS-SDP"], "epsilon": [1.0, 4.0], "delta": 1e-5}]
+    found = Experiment.from_dict({**GOOD, "algorithm": tables})
+    assert [series.algorithm for series in found.series] == ["LinTS-JDP"] * 2 + ["LinTS-SDP"] * 2
+    assert [series.label for series in found.series][1:3] == ["LinTS-JDP, epsilon = 4", "LinTS-SDP, epsilon = 1"]
+    assert Experiment.from_dict(found.to_dict()) == found
+    named = Experiment.from_dict({**GOOD, "algorithm": [{**tables[0], "label": "ours", "epsilon": 1.0}]})
+    assert [series.called for series in named.series] == ["ours, LinTS-JDP", "ours, LinTS-SDP"]
+    with pytest.raises(InvalidArgument, match=r"algorithm\[1\].name = 'LinTs'.*did you mean 'LinTS'"):
+        Experiment.from_dict({**GOOD, "algorithm": [{"name": ["LinUCB", "LinTs"]}]})
+    with pytest.raises(BandannaError, match="epsilon"):
+        Experiment.from_dict({**GOOD, "algorithm": [{"name": ["LinTS", "LinTS-JDP"], "epsilon": 1.0, "delta": 1e-5}]})
+    with pytest.raises(InvalidArgument, match=r"algorithm\[1\].name = \[\]"):
+        Experiment.from_dict({**GOOD, "algorithm": [{"name": []}]})
+
+
+@pytest.mark.parametrize("key", ["title", "seeds", "seed", "checkpoints"])
+def test_what_all_curves_share_is_no_list(key: str) -> None:
+    """A list of seeds, titles or checkpoints is refused without a word about what it would have to be, or taken."""
+    with pytest.raises(InvalidArgument, match=rf"^{key} = \[1, 2\].*the same for all curves: lists are for horizon"):
+        Experiment.from_dict({**GOOD, key: [1, 2]})
 
 
 def test_a_list_means_one_curve_for_each() -> None:

@@ -15,8 +15,9 @@
     delta = 1e-5
     batch = { first = 200, ratio = 1.5 }      # a number, "paper", or a geometric schedule
 
-`horizon`, `path` and the keys of the environment may be lists too: a grid (`grid.py`), with a curve of every
-algorithm at every point.
+The name may be a list too, of algorithms that have all that is given in common. `horizon`, `path` and the keys of the
+environment may be lists: a grid (`grid.py`), with a curve of every algorithm at every point. Title, seeds and
+checkpoints are of the whole comparison.
 
 Every mistake is refused before anything runs, by an error that names the key with its table (the first [[algorithm]]
 is `algorithm[1]`) and what is allowed there.
@@ -35,7 +36,7 @@ from bandanna.core.tables import inside, keys, read_toml, typed
 from bandanna.environments.arrays import ArrayEnvironment
 from bandanna.environments.base import Environment
 from bandanna.errors import InvalidArgument
-from bandanna.experiments.grid import Point, points, short
+from bandanna.experiments.grid import Point, points, several, short
 from bandanna.experiments.worlds import named
 from bandanna.policies.base import Policy
 from bandanna.policies.elsewhere import importable, is_place
@@ -43,6 +44,12 @@ from bandanna.policies.registry import ALGORITHMS, known_as
 from bandanna.policies.tabled import make_from, types_of
 
 _GIVEN = ("dim", "n_arms", "horizon", "budget", "privacy")  # by the experiment, or by the numbers of a budget
+_WHOLE = {  # what all curves share, and so is no list
+    "title": "a word in quotes",
+    "seeds": "a whole number >= 1, of runs",
+    "seed": "a whole number >= 0, the first of them: seed, seed + 1, ...",
+    "checkpoints": "a whole number >= 1, of points that are kept of a curve",
+}
 _TOP = ("title", "horizon", "seeds", "seed", "path", "checkpoints", "environment", "algorithm")
 
 
@@ -138,9 +145,13 @@ class Experiment:
     def from_dict(cls, document: Mapping[str, Any]) -> Experiment:
         """The experiment that a TOML document describes, or `to_dict` wrote; everything is checked."""
         given = keys(document, "", _TOP, needed=("title", "horizon", "seeds", "environment", "algorithm"))
+        for key, words in _WHOLE.items():
+            if isinstance(given.get(key), list | tuple):
+                lists = "lists are for horizon, path, and the keys of [environment] and [[algorithm]]"
+                raise InvalidArgument(key, given[key], f"{words}, the same for all curves: {lists}")
         tables = given["algorithm"]
         if not isinstance(tables, list) or not tables:
-            raise InvalidArgument("algorithm", tables, "one table [[algorithm]] or more")
+            raise InvalidArgument("algorithm", tables, "one table [[algorithm]] or more, in double brackets")
         grid = tuple(points(given["horizon"], given.get("path", "law"), given["environment"]))
         made = cls(
             title=typed("title", given["title"], str),
@@ -204,9 +215,21 @@ def _check_arms(curve: Curve, world: Environment) -> None:
 def _series(table: Any, number: int) -> Iterator[Series]:
     """One series for every combination of listed values; the label names what differs."""
     where = f"algorithm[{number}]"
+    names = several(f"{where}.name", table.get("name")) if isinstance(table, Mapping) else None
+    if names is None:
+        yield from _series_of(table, where)
+        return
+    for name in names:
+        yield from _series_of({**table, "name": name}, where, of_several=True)
+
+
+def _series_of(table: Any, where: str, *, of_several: bool = False) -> Iterator[Series]:
+    """Of one algorithm; of several under one label, each has its name behind it."""
     name = named(table, where, ALGORITHMS, "algorithms")
     given = _of_algorithm(dict(table), name, where)
     label = given.pop("label", given.pop("name"))
+    if of_several and label != name:
+        label = f"{label}, {name}"
     swept = [key for key, value in given.items() if isinstance(value, list)]
     for values in itertools.product(*(given[key] for key in swept)):
         chosen = dict(zip(swept, values, strict=True))
@@ -232,10 +255,8 @@ def _of_algorithm(table: dict[str, Any], name: str, where: str) -> dict[str, Any
     chosen = entry.whole or is_place(name) or "rho" in table  # another way to give a budget
     given = keys(table, where, ("name", "label", *entry.options, *own), needed=() if chosen else tuple(spent))
     for key, value in given.items():
-        several = isinstance(value, list) and key not in ("name", "label")
-        if several and not value:
-            raise InvalidArgument(f"{where}.{key}", value, "a value, or a list of one or more")
-        for entry_ in value if several else [value]:
+        listed = several(f"{where}.{key}", value) if isinstance(value, list) and key not in ("name", "label") else None
+        for entry_ in [value] if listed is None else listed:
             typed(f"{where}.{key}", entry_, types[key])
     return given
 

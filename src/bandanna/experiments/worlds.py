@@ -51,7 +51,8 @@ REWARDS: dict[str, type[Any]] = {
 def named(table: Any, where: str, known: Iterable[str], what: str) -> str:
     """The `name` of a table that has the arguments of what is named."""
     if not isinstance(table, Mapping):
-        raise InvalidArgument(where, table, f"a table [{where}]")
+        shown = "[[algorithm]], with a name" if where.startswith("algorithm") else f"[{where}]"
+        raise InvalidArgument(where, table, f"a table {shown}")
     if "name" not in table:
         raise BandannaError(f"{where}.name is missing: one of the {what} {', '.join(known)}")
     name = table["name"]
