@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
+import numpy as np
 import pytest
 
 from bandanna.dashboard.results import Folder
-from bandanna.experiments import outputs, sweep
+from bandanna.datasets import own
+from bandanna.experiments import outputs, study_outputs, sweep
 from bandanna.experiments.experiment import Experiment
+from bandanna.experiments.study import study
 from bandanna.simulation.result import Result
 
 from .payloads import PAYLOADS, harmless
@@ -183,6 +187,95 @@ def test_files_of_somebody_hostile_are_texts(tmp_path: Path) -> None:
                 assert got.status_code == 200
                 assert got.headers["content-disposition"].startswith("attachment; ")
                 assert got.headers["content-disposition"].isascii()
+
+    run(work)
+
+
+@pytest.fixture(scope="module")
+def studied(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a study, as `bandanna study --out` leaves it."""
+    root = tmp_path_factory.mktemp("studied")
+    rng = np.random.default_rng(0)
+    lines = [f"{rng.integers(2)},{rng.integers(2)},0.5,{x:.3f}" for x in rng.uniform(size=200)]
+    (root / "log.csv").write_text("\n".join(["arm,reward,p,x", *lines]))
+    data = own.read(root / "log.csv", arm="arm", reward="reward", propensity="p")
+    out = root / "studies" / "mine"
+    rows = study(data, epsilons=(1.0, 4.0), delta=1e-3, trusts=("central",), seeds=3, out=out)
+    study_outputs.write(rows, out, title="Mine: reward against epsilon")
+    return root
+
+
+def test_a_study_is_found_and_shown_as_it_is(studied: Path) -> None:
+    """A row of a study, its standard error, its true epsilon or a file is missing or wrong."""
+
+    async def work() -> None:
+        seen = Seen(folders=(studied,))
+        (line,) = (await seen.twin("/index.json"))["results"]
+        assert (line["title"], line["kind"]) == ("Mine: reward against epsilon", "study")
+        assert "Study, rows: " in Read(await seen.page("/")).text
+        root = f"/results/{line['id']}"
+        document = await seen.twin(f"{root}.json")
+        page = Read(await seen.page(root))
+        rows = json.loads((studied / "studies" / "mine" / "rows.json").read_text())["rows"]
+        assert line["curves"] == len(rows) == len(document["rows"])
+        names = ("algorithm", "trust", "epsilon", "stated_epsilon", "mean_reward", "stderr", "n_seeds")
+        for row, shown in zip(rows, document["rows"], strict=True):
+            assert {name: shown[name] for name in names} == {name: row.get(name) for name in names}
+            assert row["algorithm"] in page.text
+        (curve,) = document["curves_shown"]
+        private = [row for row in rows if row["epsilon"] is not None]
+        assert [(each["epsilon"], each["reward"]) for each in curve["points"]] == [
+            (row["stated_epsilon"], row["mean_reward"]) for row in private
+        ]
+        assert {each["name"] for each in document["levels"]} >= {"best arm", "random", "LinTS"}
+        assert len([each for each in page.all("polyline") if "level" in each["class"]]) == len(document["levels"])
+        assert "figure.png" in {each["name"] for each in document["files"]}
+        for each in document["files"]:
+            answer = await seen.client.get(f"{root}/files/{each['id']}")
+            assert answer.content == (studied / "studies" / "mine" / each["name"]).read_bytes()
+
+    run(work)
+
+
+def test_a_study_that_runs_is_shown_as_such(studied: Path, tmp_path: Path) -> None:
+    """Rows that are done are not shown before the others are, or the study is shown as finished."""
+    shutil.copytree(studied / "studies" / "mine", tmp_path / "mine")
+    (tmp_path / "mine" / "rows.json").unlink()
+    kept = sorted((tmp_path / "mine" / "rows").iterdir())
+    kept[0].write_text("{")
+
+    async def work() -> None:
+        seen = Seen(folders=(tmp_path,))
+        (line,) = (await seen.twin("/index.json"))["results"]
+        assert (line["curves"], line["title"]) == (None, "mine")
+        assert "Not finished yet, a study in" in Read(await seen.page("/")).text
+        page = Read(await seen.page(f"/results/{line['id']}")).text
+        assert f"not finished: {len(kept) - 1} rows are done" in page
+
+    run(work)
+
+
+def test_studies_of_somebody_hostile_are_texts(tmp_path: Path) -> None:
+    """A word of a study becomes markup, or a broken file takes the page down."""
+    for place, text in enumerate(PAYLOADS):
+        row = {"algorithm": text, "trust": text, "epsilon": 1.0, "stated_epsilon": text, "mean_reward": 0.5}
+        rows = [row, row | {"epsilon": None}, row | {"stderr": 1e400, "n_seeds": text}, text, {}, {"algorithm": 3}]
+        (tmp_path / f"study {place}").mkdir()
+        (tmp_path / f"study {place}" / "rows.json").write_text(json.dumps({"title": text, "rows": rows}))
+    for place, text in enumerate(("", "[]", "{", '{"title": 3, "rows": 3}', "[" * 100_000, '{"rows": [3]}')):
+        (tmp_path / f"broken {place}").mkdir()
+        (tmp_path / f"broken {place}" / "rows.json").write_text(text)
+
+    async def work() -> None:
+        seen = Seen(folders=(tmp_path,))
+        listed = (await seen.twin("/index.json"))["results"]
+        assert len(listed) == len(PAYLOADS) + 6
+        assert harmless(await seen.page("/"))
+        for each in listed:
+            page = await seen.page(f"/results/{each['id']}")
+            assert harmless(page)
+            Read(page)
+            assert harmless((await seen.client.get(f"/results/{each['id']}.json")).text)
 
     run(work)
 

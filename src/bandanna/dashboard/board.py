@@ -14,6 +14,7 @@ from bandanna.dashboard.documents.tasks import listed, task_of
 from bandanna.dashboard.pages.index import index
 from bandanna.dashboard.pages.releases import release, releases
 from bandanna.dashboard.pages.results import results
+from bandanna.dashboard.pages.studies import study
 from bandanna.dashboard.pages.task import task
 from bandanna.dashboard.readings import Reading
 from bandanna.dashboard.results import Experiment, File, Folder
@@ -122,7 +123,8 @@ class Board:
     async def results(self, name: str) -> Shown:
         """An experiment."""
         folder, experiment = await in_thread(self._experiment, name)
-        return Shown(document=await in_thread(folder.document, experiment), page=results)
+        page = study if experiment.kind == "study" else results
+        return Shown(document=await in_thread(folder.document, experiment), page=page)
 
     async def file(self, name: str, wanted: str) -> tuple[File, bytes]:
         """A file of an experiment."""

@@ -1,24 +1,23 @@
-"""Results of experiments in a folder: what `bandanna run` leaves. Files are found by looking, never by a given name."""
+"""What `bandanna run` and `bandanna study` leave in a folder. Files are found by looking, never by a given name."""
 
 from __future__ import annotations
 
 import json
-import math
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bandanna.dashboard.readings.base import finite
+from bandanna.dashboard import studies
+from bandanna.dashboard.summaries import by_epsilon, curve_of, rows_of
 from bandanna.errors import BandannaError
-from bandanna.simulation.result import Result
 from bandanna.wire.canonical import digest
 
 _SUMMARY, _RECORD = "summary.json", "experiment.json"
 _MOST = 1 << 26  # bytes of a file that is read
 _FOLDERS = 500  # that are looked into
-_CURVES, _POINTS = 24, 120  # of a page
+_CURVES = 24  # of a page
 _KINDS = {".csv": "text/csv; charset=utf-8", ".parquet": "application/octet-stream", ".png": "image/png",
           ".svg": "image/svg+xml", ".json": "application/json"}  # fmt: skip
 
@@ -45,6 +44,7 @@ class Experiment:
     id: str
     folder: Path
     name: str
+    kind: str = "experiment"  # or "study"
 
     def files(self) -> list[File]:
         """All that may be fetched: of known kinds, in the folder or in its results/, and no links out of it."""
@@ -86,9 +86,10 @@ class Folder:
         while waiting and looked < _FOLDERS:
             folder, depth = waiting.pop(0)
             looked += 1
-            if _is_experiment(folder):
+            kind = "experiment" if _is_experiment(folder) else "study" if studies.is_study(folder) else ""
+            if kind:
                 name = folder.name if folder == self._root else folder.relative_to(self._root).as_posix()
-                yield Experiment(id=_id(str(folder)), folder=folder, name=name or str(folder))
+                yield Experiment(id=_id(str(folder)), folder=folder, name=name or str(folder), kind=kind)
             elif depth < 2:
                 waiting += [
                     (each, depth + 1)
@@ -98,17 +99,19 @@ class Folder:
 
     def line(self, experiment: Experiment) -> dict[str, Any]:
         """For the list."""
+        if experiment.kind == "study":
+            name, found, finished, _ = studies.title_and_rows(experiment.folder, self._read)
+            return _line(experiment, name, len(found) if finished else None)
         summary, _ = self._summary(experiment)
-        title = experiment.name
-        if summary is not None and isinstance(summary.get("title"), str):
-            title = summary["title"] or title
-        rows = None if summary is None else len(_rows(summary))
-        return {"id": experiment.id, "title": title[:200], "folder": experiment.name, "curves": rows}
+        title = summary.get("title") if summary is not None else None
+        return _line(experiment, title, None if summary is None else len(rows_of(summary)))
 
     def document(self, experiment: Experiment) -> dict[str, Any]:
         """The twin of its page."""
+        if experiment.kind == "study":
+            return self._study(experiment)
         summary, wrong = self._summary(experiment)
-        rows = [] if summary is None else _rows(summary)
+        rows = [] if summary is None else rows_of(summary)
         curves, unread = self._curves(experiment)
         return {
             **self.line(experiment),
@@ -118,8 +121,20 @@ class Folder:
             "rows": rows,
             "curves_shown": curves,
             "unread": unread,
-            "by_epsilon": _by_epsilon(rows),
-            "files": [{"id": each.id, "name": each.name, "bytes": each.bytes} for each in experiment.files()],
+            "by_epsilon": by_epsilon(rows),
+            "files": _files(experiment),
+        }
+
+    def _study(self, experiment: Experiment) -> dict[str, Any]:
+        _, rows, finished, wrong = studies.title_and_rows(experiment.folder, self._read)
+        return {
+            **self.line(experiment),
+            "wrong": wrong,
+            "finished": finished,
+            "rows": rows,
+            "curves_shown": studies.curves(rows),
+            "levels": studies.levels(rows),
+            "files": _files(experiment),
         }
 
     def _summary(self, experiment: Experiment) -> tuple[dict[str, Any] | None, str]:
@@ -139,7 +154,7 @@ class Folder:
         paths = [each for each in experiment.files() if each.name.startswith("results/") and each.path.suffix == ".csv"]
         for each in paths[:_CURVES]:
             try:
-                curves.append(self._read(each.path, _curve))
+                curves.append(self._read(each.path, curve_of))
             except (BandannaError, OSError, MemoryError):
                 unread.append(each.name)
         return curves, unread
@@ -157,62 +172,19 @@ class Folder:
         return self._loaded[path][1]
 
 
-def _curve(path: Path) -> dict[str, Any]:
-    result = Result.load(path)
-    step = max(1, -(-len(result.checkpoints) // _POINTS))
-    columns = result.checkpoints.tolist(), result.mean().tolist(), result.stderr().tolist()
-    points = [
-        {"round": round_, "regret": finite(regret), "stderr": finite(error)}
-        for round_, regret, error in zip(*columns, strict=True)
-    ]
-    return {"label": result.label, "seeds": result.n_seeds, "points": points[::-step][::-1]}
+def _line(experiment: Experiment, title: Any, rows: int | None) -> dict[str, Any]:
+    shown = title if isinstance(title, str) and title else experiment.name
+    return {
+        "id": experiment.id,
+        "title": shown[:200],
+        "folder": experiment.name,
+        "kind": experiment.kind,
+        "curves": rows,
+    }
 
 
-def _rows(summary: dict[str, Any]) -> list[dict[str, Any]]:
-    """What a summary says of its curves, of the types that it has to have."""
-    rows = summary.get("rows")
-    found: list[dict[str, Any]] = []
-    for row in rows if isinstance(rows, list) else []:
-        if isinstance(row, dict) and isinstance(row.get("label"), str) and len(found) < 1000:
-            words = {name: str(row.get(name, ""))[:200] for name in ("label", "algorithm", "trust")}
-            numbers = ("epsilon", "delta", "mean", "stderr", "median", "n_seeds", "horizon", "bits_per_user", "seconds")
-            found.append({**words, **{name: _number(row.get(name)) for name in numbers}, "group": _group(row)})
-    return found
-
-
-def _group(row: dict[str, Any]) -> str:
-    """Curves that differ in their budget alone."""
-    given = row.get("arguments")
-    budgets = ("epsilon", "delta", "rho")
-    others = {name: value for name, value in given.items() if name not in budgets} if isinstance(given, dict) else {}
-    said = ", ".join(f"{name} = {value}" for name, value in sorted(others.items(), key=lambda pair: str(pair[0])))
-    return f"{row.get('algorithm', '')} {f'({said})' if said else ''}".strip()[:120]
-
-
-def _by_epsilon(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Final regret against epsilon, of curves that were run for more than one."""
-    groups: dict[str, list[dict[str, Any]]] = {}
-    for row in rows:
-        if row["epsilon"] is not None and row["epsilon"] > 0 and row["mean"] is not None:
-            groups.setdefault(row["group"], []).append(row)
-    return [
-        {
-            "group": name,
-            "points": [
-                {"epsilon": row["epsilon"], "regret": row["mean"], "stderr": row["stderr"]}
-                for row in sorted(some, key=lambda row: row["epsilon"])
-            ],
-        }
-        for name, some in groups.items()
-        if len({row["epsilon"] for row in some}) > 1
-    ]
-
-
-def _number(value: Any) -> float | int | None:
-    fine = (
-        isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e300 and math.isfinite(value)
-    )
-    return value if fine else None
+def _files(experiment: Experiment) -> list[dict[str, Any]]:
+    return [{"id": each.id, "name": each.name, "bytes": each.bytes} for each in experiment.files()]
 
 
 def _is_experiment(folder: Path) -> bool:

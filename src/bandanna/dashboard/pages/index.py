@@ -57,17 +57,22 @@ def _filling(batch: dict[str, Any]) -> str:
     return f"Batch {batch['epoch']}: {number(batch['slots'])} of {number(batch['wanted'])} slots are open."
 
 
+def _size(result: dict[str, Any]) -> str:
+    if result["curves"] is None:
+        return f"Not finished yet, {'a study ' * (result['kind'] == 'study')}in "
+    return f"{'Study, rows' if result['kind'] == 'study' else 'Curves'}: {number(result['curves'])}, in "
+
+
 def _results(results: list[dict[str, Any]]) -> Node:
     items = [
         h.article(
             h.h3(h.a(each["title"], href=f"/results/{each['id']}")),
-            h.p(f"Curves: {number(each['curves'])}, in " if each["curves"] is not None else "Not finished yet, in ",
-                h.code(each["folder"])),
+            h.p(_size(each), h.code(each["folder"])),
         )
         for each in results
     ]  # fmt: skip
     return h.section(
-        h.h2("Results of experiments", id="results-heading"),
+        h.h2("Results of experiments and studies", id="results-heading"),
         h.div(items or h.p("No results were found."), class_="list"),
         id="results",
         aria_labelledby="results-heading",

@@ -10,6 +10,7 @@ from bandanna.dashboard.markup import Element, Node, h
 from bandanna.dashboard.pages.frame import frame, numbers, part, table
 from bandanna.dashboard.words import band, number
 
+_FIGURE = "The figure that the experiment has drawn: mean regret over time of every curve."
 _KINDS = ("one", "two", "three", "four", "five", "six")
 
 
@@ -24,7 +25,7 @@ def results(document: dict[str, Any], *, admin: bool | None) -> bytes:
         h.p(document["wrong"], class_="bad") if document["wrong"] else None,
         h.div(_over_time(document), _against_epsilon(document), class_="grid"),
         part("table", "Every curve", _table(document["rows"])) if document["rows"] else None,
-        part("files", "Files", _files(document, root)),
+        part("files", "Files", files_of(document, root, _FIGURE)),
         twin=f"{root}.json",
         trail=[("Overview", "/")],
         admin=admin,
@@ -40,15 +41,17 @@ def _regret(point: dict[str, Any]) -> str:
     return band({"value": point["regret"], "half": _off(point)})
 
 
-def _legend(names: list[str]) -> Element:
+def legend(names: list[str]) -> Element:
+    """What curves are called, each with its own mark."""
     items = []
     for place, name in enumerate(names):
-        mark = h.line(x1=0, x2=22, y1=6, y2=6, class_=f"curve {_kind(place)}")
+        mark = h.line(x1=0, x2=22, y1=6, y2=6, class_=f"curve {kind_of(place)}")
         items.append(h.li(h.svg(mark, viewBox="0 0 22 12", class_="key", aria_hidden="true"), " ", name))
     return h.ul(items, class_="legend")
 
 
-def _kind(place: int) -> str:
+def kind_of(place: int) -> str:
+    """The class of a curve, by its place."""
     dashed = " dashed" if place // len(_KINDS) % 2 else ""
     return f"{_KINDS[place % len(_KINDS)]}{dashed}"
 
@@ -67,7 +70,7 @@ def _over_time(document: dict[str, Any]) -> Node:
                 for each in found["points"]
                 if each["regret"] is not None
             ],
-            kind=_kind(place),
+            kind=kind_of(place),
         )
         for place, found in enumerate(curves)
     ]
@@ -78,7 +81,7 @@ def _over_time(document: dict[str, Any]) -> Node:
         "regret",
         "Regret over time",
         charts.lines("regret-chart", "Mean regret over time", words, drawn, across="rounds"),
-        _legend([found["label"] for found in curves]),
+        legend([found["label"] for found in curves]),
         h.p("Mean over the seeds; band: two standard errors."),
         numbers("regret-numbers", "The numbers", table("Regret at the end", ("curve", "rounds", "regret"), rows)),
         unread,
@@ -90,7 +93,7 @@ def _against_epsilon(document: dict[str, Any]) -> Node:
     if not groups:
         return None
     drawn = [
-        Line(points=[(each["epsilon"], each["regret"], _off(each)) for each in group["points"]], kind=_kind(place))
+        Line(points=[(each["epsilon"], each["regret"], _off(each)) for each in group["points"]], kind=kind_of(place))
         for place, group in enumerate(groups)
     ]
     rows = [(group["group"], number(each["epsilon"]), _regret(each)) for group in groups for each in group["points"]]
@@ -100,7 +103,7 @@ def _against_epsilon(document: dict[str, Any]) -> Node:
         "epsilon",
         "Regret against epsilon",
         charts.lines("epsilon-chart", "Regret at the end against epsilon", words, drawn, across="epsilon", log=True),
-        _legend([group["group"] for group in groups]),
+        legend([group["group"] for group in groups]),
         h.p(
             "Curves that differ in their budget alone; epsilon is what is really guaranteed. Band: two standard errors."
         ),
@@ -127,9 +130,10 @@ def _table(rows: list[dict[str, Any]]) -> Node:
     return table("Regret at the end, and what was promised", columns, cells, left=(0, 5))
 
 
-def _files(document: dict[str, Any], root: str) -> Node:
+def files_of(document: dict[str, Any], root: str, words: str) -> Node:
+    """The figure, of which `words` say what it shows, and all files to fetch."""
     figure = next((each for each in document["files"] if each["name"] == "figure.png"), None)
-    words, shown = "The figure that the experiment has drawn: mean regret over time of every curve.", None
+    shown = None
     if figure is not None:
         shown = h.img(src=f"{root}/files/{figure['id']}", alt=words, class_="figure")
     rows = [(h.a(each["name"], href=f"{root}/files/{each['id']}"), number(each["bytes"])) for each in document["files"]]
