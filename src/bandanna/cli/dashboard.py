@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from bandanna.cli.extras import need_serve
+
 
 def dashboard(
     places: Annotated[
@@ -41,6 +43,7 @@ def dashboard(
 
     Of a task only what is public: what was released, with its noise, and what it cost.
     """
+    need_serve("dashboard")
     from bandanna.dashboard.places import serve_board
 
     serve_board(

@@ -9,6 +9,8 @@ from typing import Annotated, Any
 
 import typer
 
+from bandanna.cli.extras import need_serve
+
 
 def demo_deployed(
     users: Annotated[int, typer.Option(help="Simulated users.", min=600, max=20_000)] = 2000,
@@ -24,6 +26,7 @@ def demo_deployed(
     The same as `bandanna task create`, `bandanna serve all` and `bandanna simulate-clients`, with a look into every
     database meanwhile.
     """
+    need_serve("demo-deployed")
     from bandanna.cli.bars import Bar
     from bandanna.cli.places import folder_for
     from bandanna.roles.demonstration import demonstrate

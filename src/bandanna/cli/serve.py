@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from bandanna.cli.extras import need_serve
+
 _ROLES = ("registrar", "analyzer", "shuffler", "helper", "all")
 
 
@@ -34,6 +36,7 @@ def serve(
     ] = None,
 ) -> None:
     """Serve one role of a task until SIGTERM; `all` runs every role of the task as a process of its own."""
+    need_serve("serve")
     from bandanna.core import require
     from bandanna.errors import InvalidArgument
     from bandanna.roles import running

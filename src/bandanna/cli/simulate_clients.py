@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from bandanna.cli.extras import need_serve
+
 
 def simulate_clients(
     task: Annotated[Path, typer.Option(help="The task's directory.", metavar="TASK")],
@@ -24,6 +26,7 @@ def simulate_clients(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a page.")] = False,
 ) -> None:
     """Drive a deployment with simulated users: they act, report, and their regret is known."""
+    need_serve("simulate-clients")
     from bandanna.cli.bars import Bar
     from bandanna.roles.client.crowd import Crowd, summary
     from bandanna.roles.client.deployment import Http

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from bandanna.cli.extras import need_serve
+
 if TYPE_CHECKING:
     from bandanna.tasks.document import Task
 
@@ -27,6 +29,7 @@ def create(
 
     The document, task.json, is public and never changes. A file ROLE.secret.json is for that role alone.
     """
+    need_serve("task create")
     from bandanna.cli.places import folder_for
     from bandanna.tasks import creation
 
@@ -54,6 +57,7 @@ def show(
 
     From its analyzer's address also how far it is: status, publication, batch, and what was spent.
     """
+    need_serve("task show")
     from bandanna.tasks.finding import find_task
     from bandanna.tasks.progress import progress, sentence
 
@@ -78,6 +82,7 @@ def export(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a line.")] = False,
 ) -> None:
     """Fetch everything public about a task - document, publications, ledger - and check signatures and the chain."""
+    need_serve("task export")
     from bandanna.cli.bars import Bar
     from bandanna.cli.places import folder_for
     from bandanna.tasks.exporting import export as fetch

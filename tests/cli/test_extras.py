@@ -1,0 +1,35 @@
+"""Commands of deployments without their extra: one error that names all that is needed."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from bandanna.cli import app
+from bandanna.cli.extras import SERVE
+from bandanna.errors import MissingExtra
+
+COMMANDS = {
+    "dashboard": ("dashboard", "."),
+    "serve": ("serve", "all", "--task", "."),
+    "simulate-clients": ("simulate-clients", "--task", "."),
+    "demo-deployed": ("demo-deployed",),
+    "task create": ("task", "create", "task.toml"),
+    "task show": ("task", "show", "."),
+    "task export": ("task", "export", "--task", ".", "--out", "kept"),
+}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("module", SERVE)
+def test_one_extra_is_enough(command: str, module: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A command of a deployment names an extra that does not bring all that it needs, or says a trace."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(sys.modules, module, None)
+    refused = CliRunner().invoke(app, COMMANDS[command]).exception
+    assert isinstance(refused, MissingExtra)
+    assert str(refused) == f"`bandanna {command}` needs an optional dependency: pip install 'bandanna[serve]'"
+    assert CliRunner().invoke(app, [*command.split(), "--help"]).exit_code == 0
