@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import PurePath
 from typing import Any
 
 _LONGEST = 120  # characters of a value in a message
@@ -10,7 +11,8 @@ _LONGEST = 120  # characters of a value in a message
 def shown(value: Any) -> str:
     """A value as messages show it: on one line, shortened, and whatever its own `repr` does."""
     try:
-        text = " ".join(line.strip() for line in repr(value).splitlines())
+        plain = str(value) if isinstance(value, PurePath) else value
+        text = " ".join(line.strip() for line in repr(plain).splitlines())
     except Exception:  # a foreign object may raise anything, a long integer ValueError
         text = f"<{type(value).__name__}>"
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 30]} ... ({len(text):,} characters)"

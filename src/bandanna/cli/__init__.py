@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from typing import Annotated
 
@@ -72,6 +73,28 @@ def main() -> None:
     try:
         app()
     except (BandannaError, OSError, MemoryError) as error:
-        words = "not enough memory for this" if isinstance(error, MemoryError) else error
-        typer.secho(f"error: {words}", fg=typer.colors.RED, err=True)
+        typer.secho(f"error: {_words(error)}", fg=typer.colors.RED, err=True)
         raise SystemExit(2) from error
+
+
+def _words(error: Exception) -> str:
+    """As somebody who does not know Python reads it: arguments are options, and what is None there was not given."""
+    from bandanna.errors import InvalidArgument
+
+    if isinstance(error, MemoryError):
+        return "not enough memory for this"
+    if isinstance(error, OSError) and error.filename and error.strerror:
+        return f"{error.filename}: {error.strerror}"
+    if isinstance(error, InvalidArgument):
+        if error.value is None:
+            return f"{error.argument} is missing: {error.allowed}"
+        return f"{_option(error.argument)}{str(error).removeprefix(error.argument)}"
+    return str(error)
+
+
+def _option(argument: str) -> str:
+    """As it stands on the command line, if it does."""
+    given = {each.partition("=")[0] for each in sys.argv[1:]}
+    plain = argument.replace("_", "-")
+    options = (f"--{each}" for each in (plain, plain.removeprefix("n-"), plain.removesuffix("s")))
+    return next((each for each in options if each in given), argument)

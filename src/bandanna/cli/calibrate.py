@@ -74,7 +74,7 @@ def calibrate(
     elif std is not None:
         rows = invert(std=std, delta=delta, mechanism=mechanism, **shared)
     else:
-        raise InvalidArgument("--epsilon", "nothing", "a privacy budget, or --std to ask what a given noise guarantees")
+        raise InvalidArgument("--epsilon", None, "a privacy budget, or --std to ask what a given noise guarantees")
     if as_json:
         typer.echo(json.dumps({"rows": [row.to_dict() for row in rows]}))
         return

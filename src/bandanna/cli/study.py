@@ -150,7 +150,7 @@ def study(
 
 
 def _data(name: str, path: Path | None, features: Path | None, columns: dict[str, Any]) -> DataSet:
-    from bandanna.core.tables import keys, read_toml
+    from bandanna.core.tables import inside, keys, read_toml
     from bandanna.datasets.catalogue import cards, load
     from bandanna.datasets.own import read
     from bandanna.errors import BandannaError
@@ -158,8 +158,10 @@ def _data(name: str, path: Path | None, features: Path | None, columns: dict[str
 
     made = None
     if features is not None:
-        document = keys(read_toml(features), "", ("features",), needed=("features",))
-        made = Map.from_table(document["features"])
+        document = read_toml(features)
+        with inside(f"{features}: "):
+            document = keys(document, "", ("features",), needed=("features",))
+            made = Map.from_table(document["features"])
     if name in [card.name for card in cards()]:
         if columns:
             raise BandannaError(f"--{next(iter(columns))} belongs to a file of your own: {name} knows its columns")

@@ -37,7 +37,7 @@ def _float_of(argument: str, value: Any, allowed: str, error: type[InvalidArgume
 
 def positive(argument: str, value: Any, *, infinite: bool = False) -> float:
     """A real number > 0; infinity only where it has a meaning."""
-    allowed = "a number > 0 (math.inf for no noise)" if infinite else "a finite number > 0"
+    allowed = "a number > 0 (inf for no noise)" if infinite else "a finite number > 0"
     number = real(argument, value, allowed)
     if number <= 0 or (math.isinf(number) and not infinite):
         raise InvalidArgument(argument, value, allowed)
@@ -137,8 +137,10 @@ def path(argument: str, value: Any, *, folder: bool = False) -> Path:
         encoded = os.fsencode(value)
     except Exception:  # half a character, or no path at all
         raise InvalidArgument(argument, value, allowed) from None
-    if isinstance(value, bytes) or not (folder or Path(value).name) or len(encoded) > 4096 or b"\0" in encoded:
+    if isinstance(value, bytes) or len(encoded) > 4096 or b"\0" in encoded:
         raise InvalidArgument(argument, value, allowed)
+    if not (folder or Path(value).name):
+        raise InvalidArgument(argument, value, "the path of a file, not of a folder")
     return Path(value)
 
 
@@ -152,7 +154,7 @@ def one_of(argument: str, value: Any, allowed: tuple[str, ...]) -> str:
 
 def epsilon(value: Any, *, argument: str = "epsilon") -> float:
     """A privacy parameter (epsilon, rho) > 0; infinity means no privacy."""
-    allowed = "a number > 0 (math.inf for no privacy)"
+    allowed = "a number > 0 (inf for no privacy)"
     number = real(argument, value, allowed, error=InvalidBudget)
     if number <= 0:
         raise InvalidBudget(argument, value, allowed)

@@ -23,7 +23,7 @@ def read_toml(path: Path) -> dict[str, Any]:
     except OSError as error:
         raise BandannaError(f"{path} cannot be read: {error.strerror or error}") from error
     except UnicodeDecodeError as error:
-        raise BandannaError(f"{path} is not a text file in UTF-8: {error}") from error
+        raise BandannaError(f"{path} is not a text file in UTF-8: its byte {error.start:,} is none") from error
     try:
         return tomllib.loads(text.replace("\r\n", "\n"))
     except ValueError as error:  # a number of too many digits is one too

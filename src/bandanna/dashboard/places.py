@@ -14,7 +14,7 @@ from bandanna.dashboard.board import Board
 from bandanna.dashboard.results import Folder
 from bandanna.dashboard.watching import Watch
 from bandanna.errors import BandannaError, InvalidArgument
-from bandanna.roles.serving import Log, serve
+from bandanna.roles.serving import Log, known_by, serve
 from bandanna.storage import files
 from bandanna.tasks.document import Secrets, Task
 from bandanna.tasks.finding import is_url
@@ -81,9 +81,7 @@ def serve_board(
 
     verify_tls: Any = True
     if trust is not None:
-        import ssl
-
-        verify_tls = ssl.create_default_context(cafile=str(trust))
+        verify_tls = known_by(trust)
     admin, web, log = admin_of(token), Web(verify_tls=verify_tls), Log("dashboard")
     app = build(board_of(places, web, admin, named), admin=admin, log=log, web=web)
     scheme, shown = "http" if cert is None else "https", f"[{host}]" if ":" in host else host

@@ -21,7 +21,7 @@ _FEATURE = (
     "a finite number; a map of features, context=bd.features.Map(...), takes texts too, and says what stands for what "
     "is missing"
 )
-_REWARD = "a finite number, yes or no; or success=..., what is worth 1. Leave out rows where it is missing"
+_REWARD = "a finite number, yes or no; or say which word is worth 1 (success=..., --success). Leave out rows without it"
 
 
 def names_of(given: Sequence[Any], arms: Any) -> tuple[Any, ...]:
@@ -183,7 +183,9 @@ def cut(rewards: Floats, reward_range: Any, where: str) -> tuple[Floats, int]:
     outside = (rewards < low - _ROUNDING) | (rewards > high + _ROUNDING)
     if reward_range is None and outside.any():
         row = int(np.argmax(outside))
-        allowed = "a reward in [0, 1]; or give reward_range=(low, high), public bounds beyond which rewards are cut"
+        allowed = (
+            "a reward in [0, 1]; or give public bounds, to which rewards are cut (reward_range=, --range LOW,HIGH)"
+        )
         raise InvalidArgument(f"{where}, row {row}", float(rewards[row]), allowed)
     clipped = int(np.count_nonzero(outside))
     if 2 * clipped > len(rewards):

@@ -25,10 +25,13 @@ def read(path: str | PathLike[str]) -> Any:
         raise BandannaError(f"{file} cannot be read: {error.strerror or error}") from error
     if content.startswith(b"PAR1"):
         return _parquet(content, str(file))
+    if file.suffix.lower() == ".parquet":
+        raise BandannaError(f"{file} is not a Parquet file: it does not begin as one")
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise BandannaError(f"{file} is neither a Parquet file nor a CSV file in UTF-8: {error}") from error
+        wrong = f"its byte {error.start:,} is no letter of that; a spreadsheet saves it as CSV UTF-8"
+        raise BandannaError(f"{file} is neither a Parquet file nor a CSV file in UTF-8: {wrong}") from error
     return _csv(text, str(file))
 
 

@@ -95,7 +95,8 @@ def _named(log: Log, given: str, name: str) -> Target:
     known = [str(each) for each in log.names]
     if not given.startswith("arm:") or given[4:] not in known:
         words = ["uniform", *(f"arm:{each}" for each in known)]
-        raise InvalidArgument(name, given, f"{did_you_mean(given, words)}{_ALLOWED}; arms are {', '.join(known[:20])}")
+        allowed = "arm:NAME" if given.startswith("arm:") else _ALLOWED
+        raise InvalidArgument(name, given, f"{did_you_mean(given, words)}{allowed}; arms are {', '.join(known[:20])}")
     constant = np.zeros(arms)
     constant[known.index(given[4:])] = 1.0
     chances = _checked(log, np.broadcast_to(constant, (n, arms)), name)

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from bandanna.core import require
 from bandanna.errors import BandannaError, InvalidArgument
-from bandanna.roles.serving import Log, serve
+from bandanna.roles.serving import Log, known_by, serve
 from bandanna.tasks.document import Secrets, Task
 
 _BEGIN = 60.0  # seconds in which a role must answer
@@ -44,9 +44,7 @@ def serve_role(
 def _build(role: str, task: Task, own: Secrets, database: str, log: Log, trust: Path | None) -> Any:
     verify_tls: Any = True
     if trust is not None:
-        import ssl
-
-        verify_tls = ssl.create_default_context(cafile=str(trust))
+        verify_tls = known_by(trust)
     if role == "registrar":
         from bandanna.roles.registrar import app as registrar
 

@@ -159,7 +159,7 @@ class Task:
     @classmethod
     def read(cls, path: Path) -> Task:
         """The task of a file, or of the folder that `bandanna task create` has made."""
-        file = require.path("task", path)
+        file = require.path("task", path, folder=True)
         file = file / "task.json" if file.is_dir() else file
         try:
             return cls.from_bytes(file.read_bytes())

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from bandanna.errors import MissingExtra
 from bandanna.roles.serving.bodies import json_of
+from bandanna.roles.serving.knowing import known_by
 from bandanna.roles.serving.limits import Limits
 from bandanna.roles.serving.log import Log
 from bandanna.roles.serving.metrics import Metrics
@@ -31,6 +32,7 @@ __all__ = [
     "json_of",
     "canonical",
     "in_thread",
+    "known_by",
     "safe",
     "Refused",
     "Mistake",
