@@ -132,5 +132,5 @@ def test_a_real_process_ends_the_same_way() -> None:
     done = subprocess.run([*command, "--dim", "5", "--epsilon", "-1", "--batch", "20"], capture_output=True, text=True)
     assert done.returncode == 2
     assert done.stdout == ""
-    assert done.stderr.startswith("error: epsilon = -1.0")
+    assert done.stderr.startswith("error: --epsilon = -1.0")
     assert done.stderr.count("\n") == 1

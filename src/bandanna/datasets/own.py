@@ -39,7 +39,7 @@ def read(
     propensity, floor, success   as of `bd.Log.from_frame`
     """
     file = require.path("path", path)
-    if not file.exists():
+    if label is None and arm is None and not file.exists():
         raise BandannaError(f"{file} is neither a file nor a data set of `bandanna datasets`")
     if (label is None) == (arm is None):
         allowed = "--arm, --reward and --propensity for a log, or --label for a table of right arms"

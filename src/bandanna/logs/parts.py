@@ -184,7 +184,7 @@ def cut(rewards: Floats, reward_range: Any, where: str) -> tuple[Floats, int]:
     if reward_range is None and outside.any():
         row = int(np.argmax(outside))
         allowed = (
-            "a reward in [0, 1]; or give public bounds, to which rewards are cut (reward_range=, --range LOW,HIGH)"
+            "a reward in [0, 1]; or give reward_range=(low, high), --range: public bounds to which rewards are cut"
         )
         raise InvalidArgument(f"{where}, row {row}", float(rewards[row]), allowed)
     clipped = int(np.count_nonzero(outside))
