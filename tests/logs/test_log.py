@@ -283,6 +283,17 @@ def test_one_number_makes_no_other_names_of_large_ones(odd: str, tmp_path: Path)
     assert told == [[0, 1] * 5] * 4
 
 
+@pytest.mark.parametrize("between", [",", ";", "\t"])
+def test_what_spreadsheets_write_between_values(between: str, tmp_path: Path) -> None:
+    """A file that a spreadsheet has written with semicolons or tabs is read as one column."""
+    lines = [["who", "drug", "won"], ["a", "tea", "1"], ["b; c, d" if between == "\t" else "b", "milk", "0"]]
+    (tmp_path / "log.csv").write_text("\n".join(between.join(line) for line in lines))
+    log = bd.Log.read(tmp_path / "log.csv", arm="drug", reward="won", propensity=0.5)
+    assert (log.names, log.rewards.tolist()) == (("milk", "tea"), [1.0, 0.0])
+    (tmp_path / "texts.csv").write_text("drug,won\n'a;b',1\n'a;c',0\n")  # what rows hold decides nothing
+    assert bd.Log.read(tmp_path / "texts.csv", arm="drug", reward="won", propensity=0.5).n_arms == 2
+
+
 def test_cells_of_a_csv_file(tmp_path: Path) -> None:
     """Names that look like numbers lose their zeros, or whole numbers become floats."""
     file = write_csv(tmp_path / "a.csv", {"arm": ["007", "1"], "reward": ["1", "0.5"], "p": ["5e-1", ".25"]})

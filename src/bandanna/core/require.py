@@ -126,8 +126,14 @@ def several(argument: str, values: Any, allowed: str) -> list[Any]:
             raise TypeError
         entries = iter(values)
     except Exception:  # a foreign object may raise anything
-        raise InvalidArgument(argument, f"a {type(values).__name__}", allowed) from None
+        raise InvalidArgument(argument, kind_of(values), allowed) from None
     return list(entries)
+
+
+def kind_of(value: Any) -> str:
+    """What a value is, where it is not to be shown: in words where there are some."""
+    words = {bool: "true or false", int: "a number", float: "a number", str: "a text", type(None): "nothing"}
+    return words.get(type(value), f"a {type(value).__name__}")
 
 
 def path(argument: str, value: Any, *, folder: bool = False) -> Path:

@@ -1,4 +1,4 @@
-"""Logs in files: Parquet by pyarrow, CSV by the standard library; a file is told by its first bytes."""
+"""Logs in files: Parquet by pyarrow, CSV (commas, semicolons, tabs) by the standard library; told by first bytes."""
 
 from __future__ import annotations
 
@@ -48,7 +48,8 @@ def _parquet(content: bytes, name: str) -> Any:
 
 def _csv(text: str, name: str) -> dict[str, list[Any]]:
     try:
-        rows = [row for row in csv.reader(io.StringIO(text, newline=""), strict=True) if row]
+        lines = csv.reader(io.StringIO(text, newline=""), delimiter=_between(text), strict=True)
+        rows = [row for row in lines if row]
     except csv.Error as error:
         raise BandannaError(f"{name} is not a CSV file: {error}") from error
     if len(rows) < 2:
@@ -62,6 +63,12 @@ def _csv(text: str, name: str) -> dict[str, list[Any]]:
             raise BandannaError(f"{name}, row {number}: {len(row)} of {len(header)} values")
     columns = zip(*body, strict=True)
     return {title: list(map(cell_of, column)) for title, column in zip(header, columns, strict=True)}
+
+
+def _between(text: str) -> str:
+    """What separates values: a comma, or what spreadsheets write elsewhere; by the names of columns alone."""
+    header = next(filter(None, map(str.strip, text.splitlines())), "")
+    return next((each for each in ",;\t" if each in header), ",")
 
 
 def cell_of(text: str) -> Any:
