@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 
 from bandanna.accounting import gdp
 from bandanna.accounting.amplification.clones import clones_delta, tail_weight
@@ -121,7 +121,7 @@ class ShuffledBatches:
         return (1 + math.exp(epsilon)) * self.times * tail_weight(users=self.users, local_epsilon=_local(index))
 
     def _tail(self, index: int, scale: float, epsilon: float) -> float:
-        return self._weight(index, epsilon) * float(gdp.delta(_local(index), 1 / scale))
+        return self._weight(index, epsilon) * _delta0(index, scale)
 
     def _sum(self, index: int, scale: float, epsilon: float) -> float:
         return self._clones(index, epsilon) + self._tail(index, scale, epsilon)
@@ -173,6 +173,12 @@ def _descend(
 def _local(index: int) -> float:
     """eps0."""
     return _FINEST * _RATIO**index
+
+
+@lru_cache(maxsize=1 << 12)  # searches over epsilon ask for the same ones
+def _delta0(index: int, scale: float) -> float:
+    """delta_G(eps0; 1 / scale)."""
+    return float(gdp.delta(_local(index), 1 / scale))
 
 
 def _first(holds: Callable[[int], bool], low: int, high: int) -> int:

@@ -20,6 +20,7 @@ Symbols: n `users`, eps0 `local_epsilon`, C `clones`, Delta_2 `sensitivity`, sig
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -33,6 +34,7 @@ _DEVIATIONS = 10.0  # of C, left and right of its mean, that are resolved; beyon
 _MARGIN = 40  # clones added to that range, for means of a few clones where the law is not Gaussian
 
 
+@lru_cache(maxsize=64)  # searches over epsilon ask for the same ones
 def clone_buckets(
     *, users: int, local_epsilon: float, fineness: float
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -48,8 +50,9 @@ def clone_buckets(
     if first > 0:
         least = np.concatenate([[0.0], least])  # everything below the range counts as no clone at all
     fewer = special.betainc(others - least + 1, np.maximum(least, 1.0), absent)  # P(C < least), for least > 0
-    mass = np.diff(np.where(least > 0, fewer, 0.0), append=1.0)
-    return least, np.maximum(mass, 0.0)
+    mass = np.maximum(np.diff(np.where(least > 0, fewer, 0.0), append=1.0), 0.0)
+    least.flags.writeable = mass.flags.writeable = False
+    return least, mass
 
 
 def clones_delta(*, users: int, local_epsilon: float, epsilon: ArrayLike, fineness: float = 1e5) -> NDArray[np.float64]:
