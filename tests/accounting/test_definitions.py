@@ -167,8 +167,8 @@ def test_proposition_1_on_thousands_of_drawn_policies(
     proposition_1(three, epsilon, order)
 
 
-@settings(max_examples=50)
-@given(drawn_policies(3, 2, count=40), drawn_policies(2, 3, count=40), EPSILONS, ORDERS)
+@settings(max_examples=34)
+@given(drawn_policies(3, 2, count=60), drawn_policies(2, 3, count=60), EPSILONS, ORDERS)
 def test_proposition_2_on_thousands_of_drawn_policies(
     two: ExplicitPolicy, three: ExplicitPolicy, epsilon: float, order: float
 ) -> None:
