@@ -33,7 +33,7 @@ def test_sessions_and_processes_learn_together(tmp_path: Path, monkeypatch: Any)
 
     async def play(number: int, http: httpx.AsyncClient) -> tuple[bool, bool]:
         registrar = Registrar(user=f"user {number}", token=token)
-        session = AsyncSession(tmp_path, tickets=registrar, outbox=outbox, http=http, patience=30.0)
+        session = AsyncSession(tmp_path, tickets=registrar, outbox=outbox, http=http, patience=120.0)
         contexts = np.concatenate([rng.uniform(-0.5, 0.5, (4, 2)), np.ones((4, 1))], axis=1)
         decision = await session.act({"abcd"[arm]: contexts[arm] for arm in range(4)})
         assert decision.arm in "abcd"
@@ -41,7 +41,7 @@ def test_sessions_and_processes_learn_together(tmp_path: Path, monkeypatch: Any)
         return decision.taking_part, outcome.kept
 
     async def crowd(numbers: range) -> list[tuple[bool, bool]]:
-        async with httpx.AsyncClient(timeout=30.0, trust_env=False) as http:
+        async with httpx.AsyncClient(timeout=120.0, trust_env=False) as http:
             return list(await asyncio.gather(*(play(number, http) for number in numbers)))
 
     with Running(task, tmp_path):
@@ -59,7 +59,7 @@ def test_sessions_and_processes_learn_together(tmp_path: Path, monkeypatch: Any)
 
 def _after(url: str, task: str, number: int) -> Any:
     """The publication of a number, when it is there."""
-    with httpx.Client(trust_env=False, timeout=30.0) as http:
+    with httpx.Client(trust_env=False, timeout=120.0) as http:
         for _ in range(40):
             found = http.get(f"{url}/tasks/{task}/snapshot", params={"after": number - 1, "wait": 10})
             if found.status_code == 200:

@@ -122,7 +122,7 @@ def test_the_command_serves_until_it_is_told_to_stop(tmp_path: Path) -> None:
             r"Dashboard: (http://127\.0\.0\.1:\d+/)  \(stop it with Ctrl-C\)\n", process.stdout.readline()
         )
         assert address is not None
-        with httpx.Client(base_url=address[1], trust_env=False, timeout=20) as client:
+        with httpx.Client(base_url=address[1], trust_env=False, timeout=60) as client:
             line = client.get("/index.json").json()["tasks"][0]
             assert line["place"] == str(tmp_path / "task")
             assert client.get("/healthz").json()["ok"] is True
@@ -132,7 +132,7 @@ def test_the_command_serves_until_it_is_told_to_stop(tmp_path: Path) -> None:
                 assert next(heard) == b"retry: 3000\n\n"
                 process.send_signal(signal.SIGTERM)  # while somebody listens
                 assert all(each.startswith((b"event: news", b": ")) for each in heard)
-        assert process.wait(timeout=30) == 0
+        assert process.wait(timeout=120) == 0
     finally:
         process.kill()
         process.communicate()

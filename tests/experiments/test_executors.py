@@ -108,7 +108,7 @@ def test_a_killed_client_resumes(cluster: Any, experiment: Path, local: dict[str
     while not identity(out) and process.poll() is None:
         time.sleep(0.01)
     process.kill()
-    _, said = process.communicate(timeout=60)
+    _, said = process.communicate(timeout=300)
     kept = identity(out)
     assert kept, said
     assert not (out / "summary.json").exists()

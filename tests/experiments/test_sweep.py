@@ -180,7 +180,7 @@ def test_a_killed_run_resumes_without_repeating(tmp_path: Path) -> None:
     file, out = tmp_path / "mine.toml", tmp_path / "killed"
     process = started(file, out)
     process.kill()
-    process.communicate(timeout=60)  # ends when the workers, who share the pipe, have ended
+    process.communicate(timeout=300)  # ends when the workers, who share the pipe, have ended
     kept = identity(out)
     experiment = Experiment.from_toml(file)
     assert 0 < len(kept) < len(sweep.blocks(experiment))
@@ -201,7 +201,7 @@ def test_an_interrupted_run_ends_at_once_and_says_how_to_continue(tmp_path: Path
         os.killpg(process.pid, signal.SIGINT)
     else:
         process.send_signal(signal.SIGINT)
-    shown, hint = process.communicate(timeout=60)
+    shown, hint = process.communicate(timeout=300)
     assert (process.returncode, shown) == (130, "")
     assert "--resume" in hint
     assert "Traceback" not in hint

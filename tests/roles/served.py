@@ -43,7 +43,7 @@ class Served:
             )
         assert self.process.stdout is not None
         self.port = int(self.process.stdout.readline() or 0)
-        self.client = httpx.Client(base_url=f"http://127.0.0.1:{self.port}", timeout=20, trust_env=False)
+        self.client = httpx.Client(base_url=f"http://127.0.0.1:{self.port}", timeout=60, trust_env=False)
 
     def lines(self) -> list[dict[str, Any]]:
         """What it has logged; fails if something else was written."""
@@ -54,7 +54,7 @@ class Served:
         self.client.close()
         if self.process.poll() is None:
             self.process.send_signal(number)
-        self.process.communicate(timeout=30)
+        self.process.communicate(timeout=120)
         return self.process.returncode
 
 

@@ -22,7 +22,7 @@ def test_a_long_poll_is_answered_when_the_analyzer_is_told_to_stop(tmp_path: Pat
 
     def wait() -> None:
         asked = f"{url}/tasks/{task.id}/snapshot?after=5&wait=25"
-        found.append(httpx.get(asked, timeout=30, trust_env=False).status_code)
+        found.append(httpx.get(asked, timeout=120, trust_env=False).status_code)
 
     running = Running(task, tmp_path)
     running.start("analyzer")
@@ -34,7 +34,7 @@ def test_a_long_poll_is_answered_when_the_analyzer_is_told_to_stop(tmp_path: Pat
             pass
         running.processes["analyzer"].send_signal(signal.SIGTERM)
         waiting.join()
-        assert running.processes["analyzer"].wait(timeout=30) == 0
+        assert running.processes["analyzer"].wait(timeout=120) == 0
     finally:
         running.stop()
     assert found == [204]

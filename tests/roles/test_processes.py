@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import secrets
 import socket
 from pathlib import Path
 from typing import Any
@@ -54,14 +56,14 @@ LONG = [
 
 
 def free_ports(count: int) -> list[int]:
-    """Nobody listens on these."""
-    sockets = [socket.socket() for _ in range(count)]
-    for each in sockets:
-        each.bind(("127.0.0.1", 0))
-    ports = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports
+    """Nobody listens on these; and below those that connections are given, which would take one in the meantime."""
+    found: list[int] = []
+    while len(found) < count:
+        port = 20_000 + secrets.randbelow(12_000)
+        with socket.socket() as one, contextlib.suppress(OSError):
+            one.bind(("127.0.0.1", port))
+            found += [port] if port not in found else []
+    return found
 
 
 def on_disk(policy: Any, folder: Path, *, mixers: int | None = None, **parts: Any) -> tuple[Task, dict[str, Any]]:

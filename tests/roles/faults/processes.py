@@ -144,7 +144,7 @@ class Mortal:
             process.terminate()
         for process in self.processes.values():
             try:
-                process.wait(timeout=20)
+                process.wait(timeout=120)
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()

@@ -44,7 +44,7 @@ class Analyzer(ThreadingHTTPServer):
     def share(self, epoch: int, times: int = 1) -> tuple[bytes, str]:
         """Wait until a share has come so many times; the last of it."""
         with self.came:
-            assert self.came.wait_for(lambda: len(self.shares.get((epoch, 0), [])) >= times, timeout=30)
+            assert self.came.wait_for(lambda: len(self.shares.get((epoch, 0), [])) >= times, timeout=120)
             return self.shares[epoch, 0][-1]
 
 

@@ -43,7 +43,7 @@ class Running:
     def client(self, **options: Any) -> httpx.Client:
         """One that keeps its connections."""
         known = {"verify": False, **options}  # to load certificates that plain HTTP does not need takes its time
-        return httpx.Client(base_url=self.url, timeout=20, trust_env=False, **known)
+        return httpx.Client(base_url=self.url, timeout=60, trust_env=False, **known)
 
     def metric(self, line: str) -> float:
         """A sample, by all that stands before its value; 0 if there is none."""
@@ -53,7 +53,7 @@ class Running:
 
     def connect(self) -> socket.socket:
         """A connection on which anything can be said."""
-        return socket.create_connection(("127.0.0.1", self.port), timeout=20)
+        return socket.create_connection(("127.0.0.1", self.port), timeout=60)
 
     def raw(self, *pieces: bytes, pause: float = 0.0) -> bytes:
         """What is answered until the server closes."""
@@ -71,8 +71,28 @@ class Running:
         """Ask it to, and wait."""
         if self.process.poll() is None:
             self.process.send_signal(number)
-        self.process.communicate(timeout=30)
+        self.process.communicate(timeout=120)
         return self.process.returncode
+
+
+def in_flight(server: Running, requests: int) -> None:
+    """Wait until so many are under way, beside the one that asks."""
+    deadline = time.monotonic() + 60
+    while server.metric("in_flight") != requests + 1:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def until_refused(server: Running) -> None:
+    """Wait until nobody listens any more."""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        try:
+            server.connect().close()
+        except ConnectionRefusedError:
+            return
+        time.sleep(0.02)
+    raise AssertionError("somebody still listens")
 
 
 def rest(connection: socket.socket) -> bytes:

@@ -75,7 +75,7 @@ class Nursery:
 
     def close(self) -> None:
         """No more of them."""
-        self._process.communicate(timeout=30)
+        self._process.communicate(timeout=120)
 
 
 def alive(number: int) -> bool:

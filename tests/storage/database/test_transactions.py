@@ -266,5 +266,5 @@ def in_a_thread(work: Any) -> None:
     """And wait for it."""
     thread = threading.Thread(target=work)
     thread.start()
-    thread.join(20)
+    thread.join(60)
     assert not thread.is_alive()
