@@ -130,6 +130,10 @@ def claim_of(event: Event | None, *, epsilon: float, delta: float) -> Claim:
         return Claim(epsilon=epsilon, delta=delta)
     stated = gdp.mu(epsilon, delta)
     priced = accountant.price(event, accountant.tail_for(delta, epsilon))
-    if math.isinf(priced.mu) or accountant.epsilon(event, delta) > epsilon * (1 + _ROUNDING):
+    if math.isinf(priced.mu):
         return Claim(epsilon=epsilon, delta=delta, mu=stated)
+    if accountant.epsilon(event, delta) > epsilon * (
+        1 + _ROUNDING
+    ):  # another's claim, or parts that are priced together
+        return Claim(epsilon=epsilon, delta=delta, mu=stated, tail=priced.tail)
     return Claim(epsilon=epsilon, delta=delta, mu=max(stated, priced.mu), tail=priced.tail)
