@@ -16,7 +16,6 @@ from bandanna.environments import FiniteArms, LinearContextual
 from bandanna.environments.base import Environment
 from bandanna.environments.glm import GeneralisedLinear
 from bandanna.kernels import BREAK_EVEN, SWITCH
-from bandanna.policies.arms.ucb1 import UCB1
 from bandanna.policies.linear.linucb import LinUCB
 from bandanna.policies.registry import make
 from bandanna.protocols.trust import central, local, none
@@ -105,7 +104,14 @@ def generalised() -> list[Ratio]:
     return ratios
 
 
+def finite() -> list[Ratio]:
+    """Policies on finite arms."""
+    arms, ratios = FiniteArms(means=tuple((arm + 1) / (ARMS + 2) for arm in range(ARMS))), []
+    for name, options in (("UCB1", {}), ("LDP-UCB", {"epsilon": 1.0}), ("Thompson", {})):
+        ratios += compared(name, make(name, n_arms=ARMS, horizon=ROUNDS, **options), arms, None)
+    return ratios
+
+
 def measure() -> list[Ratio]:
     """All of them."""
-    arms = FiniteArms(means=tuple((arm + 1) / (ARMS + 2) for arm in range(ARMS)))
-    return [*linucb(), *generalised(), *compared("UCB1", UCB1(n_arms=ARMS, horizon=ROUNDS), arms, None)]
+    return [*linucb(), *generalised(), *finite()]

@@ -15,7 +15,7 @@ from functools import cache
 from importlib import import_module
 from typing import Any
 
-KERNELS = ("optimist", "tallies", "gloc", "ecolog", "glm_ucb", "pointing", "unrepaired")  # a file each
+KERNELS = ("optimist", "tallies", "thompson", "gloc", "ecolog", "glm_ucb", "pointing", "unrepaired")  # a file each
 SWITCH = "BANDANNA_KERNELS"  # an environment variable
 SMALL = 24  # dimensions; larger matrices are BLAS's
 BREAK_EVEN = 3000  # rounds of a run, whatever the number of seeds: so that a seed is the same run in any company

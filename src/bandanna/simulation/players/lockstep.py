@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from bandanna.core.arrays import Floats
 from bandanna.core.coins import StreamCoins
 from bandanna.environments.base import World
-from bandanna.environments.rewards import Bernoulli
 from bandanna.errors import InvalidArgument
-from bandanna.kernels import compiled
 from bandanna.mechanisms.sources.replicated import ReplicatedNoise
 from bandanna.policies.base import Assigned, Played, Policy
+from bandanna.simulation.players import tallied
 from bandanna.simulation.players.answers import Answers
 from bandanna.simulation.run import Run
 from bandanna.simulation.tally import Tally
-
-_ROUNDS = 4096  # whose rewards are drawn at once
 
 
 def play(policy: Policy[Any], world: World, tally: Tally, rounds: int, *, path: str) -> Run:
@@ -29,8 +24,8 @@ def play(policy: Policy[Any], world: World, tally: Tally, rounds: int, *, path: 
     table = world.means(world.contexts(0, 1))[:, 0]  # (S, K)
     gaps, seeds = table.max(axis=1, keepdims=True) - table, np.arange(tally.n_seeds)
     nothing = np.zeros((tally.n_seeds, 1, table.shape[1], 0))  # features of arms that have none
-    if loop := _kernel_for(policy, world, rounds):
-        return _by_kernel(loop, policy, world, tally, rounds, table)
+    if loop := tallied.kernel_for(policy, world, rounds):
+        return tallied.play(loop, policy, world, tally, rounds)
     coins = StreamCoins(world.streams)
     answers = Answers(policy, ReplicatedNoise(world.streams), coins, "messages")
     state = policy.init(replicates=(tally.n_seeds,))
@@ -48,26 +43,3 @@ def play(policy: Policy[Any], world: World, tally: Tally, rounds: int, *, path: 
         tally.rewards += rewards[:, 0]
         state = answers.learn(state, episode, Played(rewards=rewards, arms=arms))
     return Run(releases=rounds, users=rounds, clipped=answers.clipped, numbers_per_user=1)
-
-
-def _kernel_for(policy: Any, world: World, rounds: int) -> Callable[..., None] | None:
-    """The kernel that plays so many rounds on tallies; None where NumPy does."""
-    drawn = isinstance(world.environment.reward, Bernoulli) and type(world).rewards is World.rewards
-    told = getattr(policy, "bonuses", None)
-    return compiled("tallies", rounds=rounds) if drawn and told and told(0, 1) is not None else None
-
-
-def _by_kernel(loop: Callable[..., None], policy: Any, world: World, tally: Tally, rounds: int, table: Floats) -> Run:
-    """The same rounds, whose rewards are drawn ahead."""
-    means, reward = np.require(table, requirements=["C", "W"]), world.environment.reward
-    sums, pulls = np.zeros(table.shape), np.zeros(table.shape)
-    assert isinstance(reward, Bernoulli)
-    for first in range(0, rounds, _ROUNDS):
-        count = min(_ROUNDS, rounds - first)
-        uniforms = np.require(reward.numbers((count,), world.streams), requirements=["C", "W"])
-        actions, rewards = np.empty(uniforms.shape, dtype=np.int64), np.empty(uniforms.shape)
-        loop(means, uniforms, policy.bonuses(first, count), first, sums, pulls, actions, rewards)
-        tally.varying(table.max(axis=1, keepdims=True) - np.take_along_axis(table, actions, axis=1))
-        tally.rewards += rewards.sum(axis=1)
-    clipped = np.zeros(tally.n_seeds, dtype=np.int64)
-    return Run(releases=rounds, users=rounds, clipped=clipped, numbers_per_user=1)
