@@ -101,7 +101,13 @@ def generalised() -> list[Ratio]:
         for preset in ("corrected", "published"):
             policy = make(name, dim=DIM, horizon=ROUNDS, parameter_bound=2.0, preset=preset)
             ratios += compared(f"{name}, {preset}", policy, env, 40)
-    return ratios
+    return [*ratios, *rarely_switching()]
+
+
+def rarely_switching() -> list[Ratio]:
+    """RS-GLinUCB with the constants of the theory, which explores for long."""
+    policy = make("RS-GLinUCB", dim=DIM, horizon=ROUNDS, parameter_bound=2.0, constants="theory")
+    return compared("RS-GLinUCB, theory", policy, GeneralisedLinear(dim=DIM, n_arms=ARMS), None)
 
 
 def finite() -> list[Ratio]:

@@ -15,7 +15,17 @@ from functools import cache
 from importlib import import_module
 from typing import Any
 
-KERNELS = ("optimist", "tallies", "thompson", "gloc", "ecolog", "glm_ucb", "pointing", "unrepaired")  # a file each
+KERNELS = (  # a file each
+    "optimist",
+    "tallies",
+    "thompson",
+    "gloc",
+    "ecolog",
+    "glm_ucb",
+    "exploring",
+    "pointing",
+    "unrepaired",
+)
 SWITCH = "BANDANNA_KERNELS"  # an environment variable
 SMALL = 24  # dimensions; larger matrices are BLAS's
 BREAK_EVEN = 3000  # rounds of a run, whatever the number of seeds: so that a seed is the same run in any company

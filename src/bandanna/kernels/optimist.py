@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from bandanna.core.arrays import Floats, Ints
 from bandanna.kernels.jit import jit
 from bandanna.kernels.optimism import DONE, INDEFINITE, OUTSIDE
+from bandanna.kernels.scoring import swept
 
 _ABOVE, _LARGEST = math.sqrt(2.0), float(np.finfo(np.float32).max)
 
@@ -111,31 +112,6 @@ def _tabulate(arms: Floats, x: Floats, squares: Floats) -> bool:
 
 
 @jit
-def _sweep(a: Floats, column: Floats) -> bool:
-    """The inverse, in place, by the sweeps of `linalg.positive_inverse`; False if a pivot is not positive."""
-    d = len(a)
-    for k in range(d):
-        pivot = a[k, k]
-        if not pivot > 0:
-            return False
-        for i in range(d):
-            column[i] = a[i, k]
-        for j in range(d):
-            a[k, j] /= pivot
-        for i in range(d):
-            if i != k:
-                for j in range(d):
-                    a[i, j] -= column[i] * a[k, j]
-        for i in range(d):
-            a[i, k] = a[k, i]
-        a[k, k] = -1 / pivot
-    for i in range(d):
-        for j in range(d):
-            a[i, j] = -a[i, j]
-    return True
-
-
-@jit
 def _estimate(
     released: Floats,
     scale: float,
@@ -164,7 +140,7 @@ def _estimate(
         for i in range(d):
             for j in range(d):
                 matrix[i, j] = scale * gram[i, j] + (floor if i == j else 0.0)
-        if not _sweep(matrix, column):  # R^{-1}
+        if not swept(matrix, column):  # R^{-1}
             return False
         _product(gram, matrix, gain)
         _product(gain, gram, inverse)
@@ -174,7 +150,7 @@ def _estimate(
                 vector[i] += gain[i, j] * released[j]
     for i in range(d):
         inverse[i, i] += weight
-    if not _sweep(inverse, column):  # P^{-1}
+    if not swept(inverse, column):  # P^{-1}
         return False
     for i in range(d):
         theta[i] = 0.0

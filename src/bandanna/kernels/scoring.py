@@ -176,3 +176,28 @@ def solve(matrix: Floats, x: Floats) -> bool:
             x[k] -= matrix[k, j] * x[j]
         x[k] /= matrix[k, k]
     return True
+
+
+@jit
+def swept(a: Floats, column: Floats) -> bool:
+    """The inverse, in place, by the sweeps of `linalg.positive_inverse`; False if a pivot is not positive."""
+    d = len(a)
+    for k in range(d):
+        pivot = a[k, k]
+        if not pivot > 0:
+            return False
+        for i in range(d):
+            column[i] = a[i, k]
+        for j in range(d):
+            a[k, j] /= pivot
+        for i in range(d):
+            if i != k:
+                for j in range(d):
+                    a[i, j] -= column[i] * a[k, j]
+        for i in range(d):
+            a[i, k] = a[k, i]
+        a[k, k] = -1 / pivot
+    for i in range(d):
+        for j in range(d):
+            a[i, j] = -a[i, j]
+    return True
