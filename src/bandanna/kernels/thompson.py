@@ -57,5 +57,6 @@ def _first(d: float, normals: Floats, uniforms: Floats) -> float:
         root = max(1 + x / math.sqrt(9 * d), 1e-90)
         v = root * root * root
         if u < 1 - 0.0331 * (x * x) * (x * x) or math.log(max(u, 1e-300)) < 0.5 * x * x + d * (1 - v + math.log(v)):
-            return d * v
+            found: float = d * v
+            return found
     return -1.0
