@@ -21,7 +21,7 @@ from bandanna.client.guides import LightGuide
 from bandanna.client.outbox import OPEN
 from bandanna.errors import BandannaError, InvalidArgument, InvalidStatistic
 from bandanna.protocols.mixing import mixers
-from bandanna.wire.canonical import dumps, loads
+from bandanna.wire.canonical import digest, dumps, loads
 from bandanna.wire.keys import sign
 from bandanna.wire.record import FINAL, ZERO
 
@@ -138,7 +138,8 @@ def test_a_session_goes_on_where_the_last_one_died(tmp_path: Path) -> None:
     assert decision.taking_part
     town.fault = lambda request: ""
     later = town.session(tmp_path / "outbox.db")
-    assert later.report(decision.id, 0.0).kept
+    assert later.report(decision.id, 0.0).pending
+    assert later.flush() == 0
     zeros = [record for record in town.records(ZERO) if record[0] in {r[0] for r in town.records(FINAL)}]
     assert len(zeros) == 2
     assert zeros[0] == zeros[1]
@@ -158,6 +159,31 @@ def test_offline_reports_are_kept_and_sent_later(tmp_path: Path) -> None:
     town.fault = lambda request: ""
     assert session.flush() == 0
     assert len(town.records(FINAL)) == 1
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+def test_who_answers_does_not_decide_who_takes_part(method: str, tmp_path: Path) -> None:
+    """A reward opens a slot that was not opened offline, or asks for anything: batches are of those who answer."""
+    town = Town(POLICY, tmp_path)
+    town.session().act(contexts())
+    seen = []
+    for answers in (True, False):
+        session = town.session(user=str(answers), tickets=town.ticket)
+        town.fault = lambda request: "lost" if request.method == "POST" else ""
+        decision = session.act(contexts())
+        assert decision.taking_part
+        asked = list[str]()
+        town.fault = lambda request: asked.append(request.method) or ("lost" if request.method == method else "")  # type: ignore[func-returns-value] # noqa: B023
+        before = len(town.tickets)
+        if answers:
+            assert session.report(decision, 1.0).pending
+        assert not asked
+        town.fault = lambda request: asked.append(request.method) or ""  # type: ignore[func-returns-value] # noqa: B023
+        assert session.flush() == 0
+        assert len(town.tickets) == before
+        seen.append(asked)
+    assert seen[0] == [*seen[1], "POST"]  # the final report alone, to the collector
+    assert len({record[0] for record in town.records(ZERO)}) == 3
 
 
 def test_a_late_reward_is_told_that_its_batch_is_closed(tmp_path: Path) -> None:
@@ -254,6 +280,37 @@ def test_older_and_unsigned_publications_are_refused(tmp_path: Path) -> None:
     town.replayed = resigned(town, snapshot="{}", number=1)
     with pytest.raises(BandannaError, match="tells different people apart"):
         again.act(contexts())
+
+
+@pytest.mark.parametrize("later", [False, True])
+def test_two_processes_believe_one_history(later: bool, tmp_path: Path) -> None:
+    """An analyzer answers two processes of one device at once with different publications, and each acts upon its own;
+    or one of them acts upon an older one than the other has seen.
+    """
+    town = Town(POLICY, tmp_path)
+    one, two = (town.session(tmp_path / "outbox.db", user=name) for name in "ab")
+    true = resigned(town)
+    newer = resigned(town, number=1, previous=digest(true[0]))
+    forged = resigned(town, snapshot=" " + loads(true[0])["snapshot"])
+    asked = list[bool]()
+
+    def during(request: httpx.Request) -> str:
+        if request.url.path.endswith("/snapshot") and not asked:
+            asked.append(True)
+            town.replayed = newer if later else true
+            two.act(contexts())  # while the first one waits for its answer
+            town.replayed = true if later else forged
+        return ""
+
+    town.fault = during
+    if later:
+        assert one.act(contexts()).publication == 1
+    else:
+        with pytest.raises(BandannaError, match="tells different people apart"):
+            one.act(contexts())
+    known = two.outbox.pinned(town.task.id)
+    assert known is not None
+    assert known[1] == (newer if later else true)[0]
 
 
 def test_zero_and_final_reports_have_coins_of_their_own(tmp_path: Path) -> None:

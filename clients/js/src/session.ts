@@ -92,7 +92,6 @@ const LONGEST_PAUSE = 2;
 const PATIENCE = 10;
 const MOST_PROOFS = 64; // that a registrar reads
 const EARLY: Verdict = { reason: "early" };
-const UNCHANGED = { status: 204, content: new Uint8Array(), signature: "" };
 
 export class Session {
   readonly task: Task;
@@ -173,7 +172,8 @@ export class Session {
     if (held.value.state !== "over" && held.value.reward !== reward) {
       throw new Refused("reward", "Another reward was reported: the first one stands.");
     }
-    return outcome((await this.#advanced(held)).value);
+    // `act` and `flush` open slots: who answers must not be who takes part.
+    return outcome((held.value.state === "opening" ? held : await this.#advanced(held)).value);
   }
 
   /** Send again, as the same bytes, what was not acknowledged; how many reports still wait. */
@@ -324,11 +324,13 @@ export class Session {
 
   /** The publication in force: asked for every time, sent only if it is newer, and never a step back. */
   async #newest(): Promise<Publication> {
-    const known = this.#publication;
-    const address = at(this.#options.analyzer, this.task.id, "/snapshot");
-    const asking = asked(this.#fetch, known ? `${address}?after=${known.number}` : address);
-    const { status, content, signature } = await (known ? asking.catch(unlessUnreachable(UNCHANGED)) : asking);
-    if (status === UNCHANGED.status && known) return known;
+    const pin = await this.#store.get<Pin>(`${this.task.id} pin`); // of another tab it may be a newer one
+    const known = pin?.value.number === this.#publication?.number ? this.#publication : undefined;
+    const after = known ? `?after=${known.number}` : "";
+    const asking = asked(this.#fetch, at(this.#options.analyzer, this.task.id, `/snapshot${after}`));
+    const answer = await (known ? asking.catch(unlessUnreachable(undefined)) : asking);
+    if (known && answer?.status !== 200) return known; // unchanged, or nobody answers
+    const { content, signature } = answer as Awaited<typeof asking>;
     return (this.#publication = await this.#pinned(content, signature));
   }
 

@@ -85,6 +85,7 @@ test("killed while its slot is opened, too; and bytes are stored before they are
   fake.fail = () => undefined;
   const again = await Session.open(fake.options_({ store }));
   const [decision] = await again.decisions();
+  assert.equal(await again.flush(), 0);
   assert.deepEqual(await again.report(decision, 1), { kept: true, pending: false, reason: "" });
   assert.deepEqual(fake.sent.map((body) => parsed(body).version), [0, 0, 1]);
   assert.deepEqual(fake.sent[0], fake.sent[1]);
@@ -173,7 +174,42 @@ test("a decision that comes too late for its snapshot is stale", async () => {
   const decision = await session.act(ARMS);
   fake.fail = () => undefined;
   for (let k = 0; k < 3; k++) await fake.publish();
+  assert.equal((await session.report(decision, 1)).pending, true);
+  assert.equal(await session.flush(), 0);
   assert.deepEqual(await session.report(decision, 1), { kept: false, pending: false, reason: "stale" });
+});
+
+test("who answers does not decide who takes part: a reward opens no slot, and asks nobody", async () => {
+  const seen = [];
+  for (const answers of [true, false]) {
+    const { fake, session } = await begun({}, { patience: 0 });
+    fake.fail = (address, body) => (body ? Response.json({}, { status: 503 }) : undefined);
+    const decision = await session.act(ARMS);
+    const asked = [];
+    fake.fail = (address) => void asked.push(new URL(address).host);
+    if (answers) assert.deepEqual(await session.report(decision, 1), { kept: false, pending: true, reason: "pending" });
+    assert.deepEqual(asked, []);
+    assert.equal(await session.flush(), 0);
+    assert.equal(fake.asked.length, 1);
+    seen.push(asked.filter((host) => host !== "analyzer.test"));
+  }
+  assert.deepEqual(seen, [["shuffler.test", "shuffler.test"], ["shuffler.test"]]);
+});
+
+test("no tab acts on an older snapshot than another one has seen", async () => {
+  const { fake, store, session } = await begun({ participations: 3 });
+  await fake.publish();
+  const other = await Session.open(fake.options_({ store }));
+  const [first] = fake.published;
+  fake.fail = (address) => (address.includes("/snapshot") ? new Response(null, { status: 204 }) : undefined);
+  await assert.rejects(session.act(ARMS), refused("signature"));
+  fake.fail = (address) => (address.includes("/snapshot") ? new Response(first.bytes, { headers: { signature: first.signature } }) : undefined);
+  await assert.rejects(session.act(ARMS), refused("rollback"));
+  fake.fail = (address) => (address.includes("/snapshot") ? Response.json({}, { status: 503 }) : undefined);
+  await assert.rejects(session.act(ARMS), refused("unreachable"));
+  assert.equal((await other.act(ARMS)).publication, 1);
+  fake.fail = () => undefined;
+  assert.equal((await session.act(ARMS)).publication, 1);
 });
 
 test("what was private is deleted when a report is over", async () => {

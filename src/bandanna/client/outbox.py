@@ -167,12 +167,17 @@ class Outbox:
         number, chain, document, signature = found[0]
         return Pin(number, chain), bytes(document), signature
 
-    def pin(self, task: str, pin: Pin, document: bytes, signature: str) -> None:
-        """A newer one."""
+    def pin(self, task: str, pin: Pin, document: bytes, signature: str, *, after: Pin | None) -> bool:
+        """Keep a publication that was compared with `after`, if that is still the newest that was seen; whether it was.
+
+        So two processes never act upon two histories, each believed because the other one's was not looked at.
+        """
         with self._written() as rows:
-            known = rows.execute("select number from pins where task = ?", (task,)).fetchone()
-            if known is None or known[0] < pin.number:
-                rows.execute("insert or replace into pins values (?, ?, ?, ?, ?)", (task, *pin, document, signature))
+            known = rows.execute("select number, chain from pins where task = ?", (task,)).fetchone()
+            if (None if known is None else Pin(*known)) != after:
+                return False
+            rows.execute("insert or replace into pins values (?, ?, ?, ?, ?)", (task, *pin, document, signature))
+            return True
 
     def begin(self, kept: Kept, most: int) -> Kept | None:
         """A new decision, and its claim to one of the user's `most` participations; None if there is none left.

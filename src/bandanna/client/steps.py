@@ -1,8 +1,8 @@
 """What a session does, step by step, without knowing how requests are sent: each `yield` wants an answer.
 
-A slot always holds a report. `act` opens one with zero reports: batches fill, and close, by who acted, never by who
-answered. `report` draws the final report when the slot is open, keeps its bytes, and sends those until they are
-acknowledged or refused for good.
+A slot always holds a report. `act` opens one with zero reports, or `flush` does, whether or not there is a reward:
+batches fill, and close, by who acted, never by who answered. `report` draws the final report when the slot is open,
+keeps its bytes, and sends those until they are acknowledged or refused for good.
 """
 
 from __future__ import annotations
@@ -121,7 +121,13 @@ class Steward:
             return self._read(known[1], known[2], None)[0]
         signature = found.get("signature", "")
         content, made = self._read(document, signature, pin)
-        self._outbox.pin(task, made, document, signature)
+        while not self._outbox.pin(task, made, document, signature, after=pin):  # another process has seen one
+            known = self._outbox.pinned(task)
+            assert known is not None
+            pin = known[0]
+            if pin.number > made.number:
+                return self._read(known[1], known[2], made)[0]  # a newer one, that follows upon this
+            content, made = self._read(document, signature, pin)
         return content
 
     def _pinned(self) -> dict[str, Any] | None:
@@ -338,6 +344,8 @@ class Steward:
             kept = self._outbox.keep(replace(kept, reward=number))  # or what somebody else has made of it
         if kept.reward not in (None, number):
             raise InvalidArgument("reward", number, "the one that was reported before: a decision has one")
+        if kept.state in (DECIDED, OPENING):
+            return Outcome(pending=True)  # `act` and `flush` open slots: who answers must not be who takes part
         outcome: Outcome = yield from self._delivered(kept)
         return outcome
 
@@ -346,7 +354,7 @@ class Steward:
         try:
             if content is None and kept.state == OPEN and not kept.content["round"]:
                 content = self._pinned()  # who answers is told nobody but the collector: nothing is asked for
-            if content is None and kept.state in (DECIDED, OPENING, OPEN):
+            if content is None and kept.state == OPEN:
                 content = yield from self._publication()
             if kept.state in (DECIDED, OPENING):
                 assert content is not None
