@@ -26,6 +26,7 @@ from bandanna.wire.keys import sign
 from bandanna.wire.record import FINAL, ZERO
 
 from ..roles.simulated import case
+from ..trouble import in_a_fork
 from .town import Town
 
 SHUFFLE = bd.shuffle(epsilon=2.0, delta=1e-4)
@@ -431,6 +432,24 @@ def test_of_two_processes_with_one_outbox_one_draws(tmp_path: Path, monkeypatch:
     assert others[1].kept
     assert not outcome.pending
     assert len({record[6] for record in town.records(FINAL)}) == 1
+
+
+@pytest.mark.parametrize("place", [":memory:", "outbox.db"])
+def test_a_forked_outbox_is_refused(place: str, tmp_path: Path) -> None:
+    """A copy of a session in a forked process draws noise beside the original, or waits for a thread that is gone."""
+    town = Town(POLICY, tmp_path)
+    session = town.session(place if place == ":memory:" else tmp_path / place)
+    decision = session.act(contexts())
+    with session.outbox._written():  # a thread at work
+        refused = in_a_fork(
+            lambda: session.report(decision, 1.0),
+            session.flush,
+            lambda: session.act(contexts()),
+            lambda: session.pending,
+        )
+    assert refused == ["BandannaError"] * 4
+    assert in_a_fork(session.close) == ["done"]
+    assert session.report(decision, 1.0).kept  # the original's
 
 
 def test_a_report_between_looking_and_keeping_is_not_drawn_again(tmp_path: Path, monkeypatch: Any) -> None:

@@ -69,7 +69,7 @@ class Outbox:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         if not isinstance(path, str | os.PathLike):
             raise InvalidArgument("outbox", path, "a file, or bandanna.client.Outbox(file)")
-        self._lock, self._closed = threading.RLock(), False
+        self._own, self._closed, self._pid = threading.RLock(), False, os.getpid()
         try:
             if str(path) != MEMORY:
                 _private(Path(path))
@@ -92,6 +92,13 @@ class Outbox:
             except BaseException:
                 self._rows.execute("rollback")
                 raise
+
+    @property
+    def _lock(self) -> threading.RLock:
+        """One thread at a time; a forked process has none: a copy of what is kept would be drawn for beside it."""
+        if os.getpid() != self._pid:  # where the lock may be held by a thread that does not exist
+            raise BandannaError("an outbox lives in the process that opened it: open it anew in this one")
+        return self._own
 
     def _open(self) -> sqlite3.Connection:
         if self._closed:
@@ -202,7 +209,9 @@ class Outbox:
             return True
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Let go of the file, in the process that opened it."""
+        if os.getpid() != self._pid:
+            return
         with self._lock:
             self._closed = True
             self._rows.close()
