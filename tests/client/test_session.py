@@ -16,16 +16,18 @@ import numpy as np
 import pytest
 
 import bandanna as bd
+from bandanna.agent.kinds import encoding_of
 from bandanna.client import AsyncSession, Outbox, Registrar, Session
 from bandanna.client.guides import LightGuide
 from bandanna.client.outbox import OPEN
 from bandanna.errors import BandannaError, InvalidArgument, InvalidStatistic
 from bandanna.protocols.mixing import mixers
+from bandanna.tasks.batches import batch_of
 from bandanna.wire.canonical import digest, dumps, loads
 from bandanna.wire.keys import sign
 from bandanna.wire.record import FINAL, ZERO
 
-from ..roles.simulated import case
+from ..roles.simulated import case, simulated
 from ..trouble import in_a_fork
 from .town import Town
 
@@ -258,6 +260,30 @@ def test_an_analyzer_that_announces_less_noise_or_fewer_people_gets_nothing(tmp_
         with pytest.raises(BandannaError, match="another plan"):
             town.session().act(contexts())
         assert not town.bodies, name
+
+
+def test_a_batch_keeps_the_plan_it_was_opened_with(tmp_path: Path) -> None:
+    """An analyzer that announces a batch with much noise, and once its slots are open the same one for more people, has
+    final reports drawn with the noise of the many.
+    """
+    policy, env, _, rounds = case("GLM-SDP")
+    town = Town(policy, tmp_path)
+    one, two = (town.session(tmp_path / "outbox.db", user=name) for name in "ab")
+    dim = int(getattr(policy, "dim", 0))
+    decision = one.act(RNG.uniform(-0.3, 0.3, (3, dim)))
+    state = simulated(policy, env, rounds).state
+    later = encoding_of().loads(state)
+    batch, _ = batch_of(policy, later, policy.episode(later), epoch=0, mixer_count=1, seeded=False)
+    assert batch.slots > 2 * town.inside.learner.now.batches[0].slots
+    previous = town.inside.learner.published.chain
+    snapshot = encoding_of().dumps(policy.publish(later))
+    told = {"number": 1, "previous": previous, "state": state, "snapshot": snapshot, "batches": [batch.to_dict()]}
+    town.replayed = resigned(town, **told)
+    two.act(RNG.uniform(-0.3, 0.3, (3, dim)))  # by which the outbox has seen it
+    sent = len(town.records(FINAL))
+    with pytest.raises(BandannaError, match="another plan"):
+        one.report(decision, 1.0)
+    assert len(town.records(FINAL)) == sent
 
 
 def test_older_and_unsigned_publications_are_refused(tmp_path: Path) -> None:

@@ -65,7 +65,10 @@ class WholeGuide(Guide):
         epochs = [batch.epoch for batch in view.batches]
         if slot.batch.epoch not in epochs:
             raise BandannaError(f"batch {slot.batch.epoch} is not the one that is announced")
-        asks = view.asks(epochs.index(slot.batch.epoch))
+        place = epochs.index(slot.batch.epoch)
+        if view.batches[place] != slot.batch:  # whose people are those of the plan that they have opened slots for
+            raise BandannaError(f"batch {slot.batch.epoch} is announced with another plan than when it began")
+        asks = view.asks(place)
         features = np.array([given.features]) if given.features else np.zeros((1, 0))
         played = Played(
             rewards=np.array([reward]),
