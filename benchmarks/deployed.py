@@ -17,6 +17,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -82,16 +83,19 @@ class Deployed:
 
     def requests(self, count: int, *, each: int = 1, epoch: int = 0) -> list[bytes]:
         """So many HTTP requests, of so many fresh users' reports each."""
+        from bandanna.tasks.beginning import first_batches
         from bandanna.wire.record import FINAL, Record, joined
-        from bandanna.wire.ticket import ticket
+        from bandanna.wire.ticket import bound, ticket
 
+        (plan,) = first_batches(self.task.policy, None, mixers=1, seeded=False, most=1)
+        digest = replace(plan, epoch=epoch, episode=epoch).digest
         counts = self._rng.binomial(101, 0.5, size=(count * each, 20)) + self._rng.integers(0, 50, (count * each, 20))
         bodies = [row.tobytes() for row in counts.astype("<u4")]
         drawn = [secrets.token_bytes(16) for _ in bodies]
         records = [
             Record(
-                slot=slot, mac=ticket(self._key, self.task.digest, epoch, slot), epoch=epoch, round=0, version=FINAL,
-                key_id=0, body=body,
+                slot=slot, mac=bound(ticket(self._key, self.task.digest, epoch, slot), digest), epoch=epoch, round=0,
+                version=FINAL, key_id=0, body=body,
             ).to_bytes()
             for slot, body in zip(drawn, bodies, strict=True)
         ]  # fmt: skip

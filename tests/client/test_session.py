@@ -21,6 +21,7 @@ from bandanna.client import AsyncSession, Outbox, Registrar, Session
 from bandanna.client.guides import LightGuide
 from bandanna.client.outbox import OPEN
 from bandanna.errors import BandannaError, InvalidArgument, InvalidStatistic
+from bandanna.policies.base import Frozen
 from bandanna.protocols.mixing import mixers
 from bandanna.tasks.batches import batch_of
 from bandanna.wire.canonical import digest, dumps, loads
@@ -260,6 +261,26 @@ def test_an_analyzer_that_announces_less_noise_or_fewer_people_gets_nothing(tmp_
         with pytest.raises(BandannaError, match="another plan"):
             town.session().act(contexts())
         assert not town.bodies, name
+
+
+def test_devices_and_mixer_are_told_of_one_plan(tmp_path: Path) -> None:
+    """An analyzer that tells devices of more people than it tells the mixer has them draw less noise: their reports are
+    taken, and the batch closes with fewer.
+    """
+    policy = bd.LinTS(dim=3, horizon=20_000, privacy=bd.shuffle(epsilon=1.0, delta=1e-5))
+    town = Town(policy, tmp_path)
+    (batch, *_), state = town.inside.learner.now.batches, policy.init()
+    sizes = [users for users in sorted(policy.channel.sizes.counts()) if users > batch.slots]
+    assert len(sizes) > 5
+    for users in sizes:
+        more, _ = batch_of(policy, state, Frozen(number=0, users=users), epoch=0, mixer_count=1, seeded=False)
+        town.replayed = resigned(town, batches=[more.to_dict()])
+        decision = town.session(user=str(users)).act(contexts())
+        assert (decision.taking_part, decision.reason) == (False, "ticket")
+    assert town.bodies
+    assert town.inside.collector.progress()["slots"] == 0
+    town.replayed = None
+    assert town.session().act(contexts()).taking_part
 
 
 def test_a_batch_keeps_the_plan_it_was_opened_with(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from bandanna.tasks.sight import sight
 from bandanna.wire.canonical import loads, packed, unpacked
 from bandanna.wire.plan import Batch, Round
 from bandanna.wire.record import FINAL, ZERO, Record
-from bandanna.wire.ticket import refusal
+from bandanna.wire.ticket import bound, refusal
 
 from .helper.parties import Users, give, helper, opened, streamed
 from .inside import Inside, a_task
@@ -49,7 +49,15 @@ def after_one_batch(folder: Path, name: str = "LinTS-CSDP") -> Inside:
 def said(inside: Inside, batch: Batch, own: Any, version: int, body: int) -> tuple[int, str]:
     """What the collector answers to a report of equal numbers."""
     content = np.full(batch.rounds[0].parts[0].length, body).astype("<u4").tobytes()
-    record = Record(slot=own.slot, mac=own.mac, epoch=batch.epoch, round=0, version=version, key_id=0, body=content)
+    record = Record(
+        slot=own.slot,
+        mac=bound(own.mac, batch.digest),
+        epoch=batch.epoch,
+        round=0,
+        version=version,
+        key_id=0,
+        body=content,
+    )
     answer = inside.upload([record.to_bytes()])[0]
     return answer.place, answer.reason
 
@@ -58,7 +66,9 @@ def alone(inside: Inside, batch: Batch) -> None:
     """One user of the analyzer's reports zeros."""
     (own,) = inside.tickets(["somebody"], batch.epoch)
     body = bytes(batch.rounds[0].size)
-    record = Record(slot=own.slot, mac=own.mac, epoch=batch.epoch, round=0, version=FINAL, key_id=0, body=body)
+    record = Record(
+        slot=own.slot, mac=bound(own.mac, batch.digest), epoch=batch.epoch, round=0, version=FINAL, key_id=0, body=body
+    )
     assert not inside.upload([record.to_bytes()])[0].reason
 
 

@@ -41,7 +41,7 @@ def test_what_a_collector_does_not_keep(tmp_path: Path) -> None:
     assert said(inside, batch, replace(own, mac=later.mac, slot=later.slot), FINAL, middle)[1] == "ticket"
     assert said(inside, batch, own, FINAL, 2**31)[1] == "range"
     assert said(inside, batch, own, 2, middle)[1] == "length"
-    assert said(inside, replace(batch, epoch=1), later, FINAL, middle)[1] == "early"
+    assert said(inside, inside.learner.now.batches[1], later, FINAL, middle)[1] == "early"
     assert said(inside, batch, own, FINAL, middle) == (0, "")
 
 

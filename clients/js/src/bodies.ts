@@ -37,6 +37,8 @@ export interface Drawing {
 export async function drawn(with_: Drawing, batch: Batch, slot: Slot, key: SealKey | undefined, version: number, played?: Played): Promise<Bytes> {
   const { task, entropy, observe } = with_;
   const plan = await planOf(task, batch);
+  const digest = await batchDigest(batch);
+  const mac = slot.mac.map((each, k) => each ^ (digest[k] as number)); // counts in a batch of this plan alone
   const records = batch.rounds.map(async ({ parts }, round) => {
     const devices = plan.devices[round] ?? []; // of one part, where everybody reports for the own arm
     const bodies = parts.slice(0, devices.length).map(async (part, place) => {
@@ -45,11 +47,10 @@ export async function drawn(with_: Drawing, batch: Batch, slot: Slot, key: SealK
       if (!tell || (part.form === "row") === !!device) throw lacks("reports as the batch wants them");
       const message = messageOf(tell, device, part.length, entropy, played);
       observe({ epoch: slot.epoch, slot: slot.slot, round, part: place, version, message });
-      return bodyOf(message, part, key, async () =>
-        joined(text("bandanna seed|"), task.digest, little(4, slot.epoch), little(2, round), little(2, place), slot.slot, await batchDigest(batch)),
-      );
+      const info = joined(text("bandanna seed|"), task.digest, little(4, slot.epoch), little(2, round), little(2, place), slot.slot, digest);
+      return bodyOf(message, part, key, info);
     });
-    return record(slot, round, version, key?.id ?? 0, joined(...(await Promise.all(bodies))));
+    return record({ ...slot, mac }, round, version, key?.id ?? 0, joined(...(await Promise.all(bodies))));
   });
   return request(await Promise.all(records));
 }
@@ -59,11 +60,11 @@ function messageOf(tell: Plain, device: Plain | null, length: number, entropy: E
   return device ? encoded(device, values, entropy) : values;
 }
 
-async function bodyOf(message: Float64Array | BigInt64Array, part: Part, key: SealKey | undefined, info: () => Promise<Bytes>): Promise<Bytes> {
+async function bodyOf(message: Float64Array | BigInt64Array, part: Part, key: SealKey | undefined, info: Bytes): Promise<Bytes> {
   if (part.form === "plain" || part.form === "row") return numbers(message, part.dtype);
   if (part.form !== "shares" || !key || message instanceof Float64Array) {
     throw lacks("reports as the batch wants them");
   }
   const seed = crypto.getRandomValues(new Uint8Array(SEED));
-  return joined(numbers(await share(message, seed), part.dtype), await sealed(key.key, seed, await info()));
+  return joined(numbers(await share(message, seed), part.dtype), await sealed(key.key, seed, info));
 }

@@ -12,7 +12,7 @@ export const lacks = (what: string): Refused => new Refused("device", `This clie
 /** Nobody answered, or somebody asked to come again: to be tried later with the same bytes. */
 export class Unreachable extends Refused {
   constructor(address: string, why: unknown) {
-    super("unreachable", `${address} does not answer (${why}): what waits is kept here; flush() sends it again.`);
+    super("unreachable", `${address} does not answer (${why}): flush() sends again what waits here.`);
   }
 }
 

@@ -80,4 +80,4 @@ export function indexedStore(name = "bandanna"): Store {
 }
 
 const failed = (error: unknown): Refused =>
-  new Refused("storage", `The browser keeps nothing (${error}): allow this page to store data, or free space.`);
+  new Refused("storage", `The browser keeps nothing (${error}): allow this page storage, or free some.`);

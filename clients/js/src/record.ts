@@ -1,7 +1,7 @@
 /**
  * Reports as they travel: slot(16) mac(16) epoch:u32 round:u16 version:u8 key:u8 body, little-endian.
  *
- * Version 0 is the zero report that opens a slot, 1 the final one.
+ * Version 0 is the zero report that opens a slot, 1 the final one. The mac is bound to the plan of the batch.
  */
 import { type Bytes, joined } from "./canonical.js";
 

@@ -6,7 +6,7 @@ import { lacks, Refused } from "./errors.js";
 import { decoded, type Numbers } from "./values.js";
 
 /** Versions of the formats that this client speaks; others are refused. */
-export const VERSIONS = { task: 2, device: 1 } as const;
+export const VERSIONS = { task: 2, device: 2 } as const;
 
 export interface Plan {
   readonly rounds: string;

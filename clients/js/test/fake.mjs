@@ -36,7 +36,7 @@ export class Fake {
     const raw = async (pair) => packed(new Uint8Array(await subtle.exportKey("raw", pair.publicKey)));
     fake.rounds = [{ parts: (assigned ?? [null]).map((arm) => ({ ...part, arm })) }];
     const leaflet = {
-      version: 1,
+      version: 2,
       participations,
       choose: assigned ? { kind: "ByPlace", features: DIM } : { kind: "Thompson", domain: DOMAIN },
       tells: [[form === "row" ? { kind: "Row" } : { kind: "Regressed", centre: 0 }]],
@@ -182,4 +182,4 @@ export function parsed(body) {
   };
 }
 
-export { packed, unpacked };
+export { canonical, packed, unpacked };

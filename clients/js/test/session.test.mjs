@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { memoryStore, Refused, Session, VERSIONS } from "../dist/bandanna.mjs";
-import { Fake, packed, parsed } from "./fake.mjs";
+import { canonical, Fake, packed, parsed } from "./fake.mjs";
 
 const ARMS = [[1, 0], [0, 1]];
 const begun = async (options, more) => {
@@ -222,6 +222,15 @@ test("what was private is deleted when a report is over", async () => {
   for (const name of ["features", "reward", "sending", "batch"]) assert.equal(value[name], undefined);
 });
 
+test("tickets are bound to the plan that reports are made for", async () => {
+  const { fake, session } = await begun();
+  await session.report(await session.act(ARMS), 1);
+  const [batch] = JSON.parse(new TextDecoder().decode(fake.published[0].bytes)).batches;
+  const plan = new Uint8Array(await crypto.subtle.digest("SHA-256", canonical(batch)));
+  const mac = Uint8Array.from({ length: 16 }, (_, k) => 7 ^ plan[k]);
+  for (const body of fake.sent) assert.deepEqual(body.slice(20, 36), mac);
+});
+
 test("nobody takes part more often than the task allows", async () => {
   const { fake, store, session } = await begun();
   await session.act(ARMS);
@@ -283,11 +292,11 @@ test("two tabs that report one decision send one report", async () => {
 });
 
 test("a task of another version, or without a leaflet, is refused; so is a document with another hash", async () => {
-  for (const [options, reason] of [[{ version: 1 }, "version"], [{ version: 3 }, "version"], [{ device: { version: 2 } }, "version"], [{ device: null }, "device"]]) {
+  for (const [options, reason] of [[{ version: 1 }, "version"], [{ version: 3 }, "version"], [{ device: { version: 1 } }, "version"], [{ device: { version: 3 } }, "version"], [{ device: null }, "device"]]) {
     const fake = await Fake.made(options);
     await assert.rejects(Session.open(fake.options_()), refused(reason));
   }
-  assert.deepEqual(VERSIONS, { task: 2, device: 1 });
+  assert.deepEqual(VERSIONS, { task: 2, device: 2 });
   const fake = await Fake.made();
   fake.document = fake.document.map((byte, k) => (k === 60 ? byte ^ 1 : byte));
   await assert.rejects(Session.open(fake.options_()), refused("task"));

@@ -28,6 +28,7 @@ from bandanna.wire.keys import verify
 from bandanna.wire.plan import Batch
 from bandanna.wire.publications import Pin, read_publication
 from bandanna.wire.record import FINAL, ZERO, Record, joined
+from bandanna.wire.ticket import bound
 
 
 class Unreachable(BandannaError):
@@ -274,7 +275,7 @@ class Steward:
         key_id, key = yield from self._seal_key()
         slot = Slot(batch=batch, slot=ticket.slot, key=key)
         bodies = self._guide.zeros(content, place, slot, self._source)
-        records = [_record(ticket, number, ZERO, key_id, body) for number, body in enumerate(bodies)]
+        records = [_record(ticket, batch, number, ZERO, key_id, body) for number, body in enumerate(bodies)]
         opening = kept.now(
             OPENING,
             batch=batch.to_dict(),
@@ -389,7 +390,7 @@ class Steward:
         slot = Slot(batch=batch, slot=ticket.slot, key=held["key"])
         given = Given(features=tuple(held["features"]), arm=held["arm"], group=held["group"])
         body = self._guide.final(content, number, slot, given, kept.reward, self._source, self._coins)
-        record = _record(ticket, number, FINAL, held["key_id"], body)
+        record = _record(ticket, batch, number, FINAL, held["key_id"], body)
         return self._outbox.keep(replace(kept.now(ANSWERED), final=joined([record])))
 
     def _acknowledged(self, kept: Kept, answer: Answer) -> Outcome:
@@ -439,8 +440,9 @@ class Steward:
         ]
 
 
-def _record(ticket: Ticket, number: int, version: int, key_id: int, body: bytes) -> bytes:
-    return Record(slot=ticket.slot, mac=ticket.mac, epoch=ticket.epoch, round=number, version=version, key_id=key_id,
+def _record(ticket: Ticket, batch: Batch, number: int, version: int, key_id: int, body: bytes) -> bytes:
+    mac = bound(ticket.mac, batch.digest)
+    return Record(slot=ticket.slot, mac=mac, epoch=ticket.epoch, round=number, version=version, key_id=key_id,
                   body=body).to_bytes()  # fmt: skip
 
 

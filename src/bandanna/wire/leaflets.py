@@ -8,7 +8,7 @@ from typing import Any
 
 from bandanna.wire.canonical import dumps, packed
 
-VERSION = 1
+VERSION = 2
 
 
 def rounds_digest(batch: Mapping[str, Any]) -> str:

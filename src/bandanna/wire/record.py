@@ -2,7 +2,8 @@
 
     record = slot(16) mac(16) epoch:u32 round:u16 version:u8 key_id:u8 body                       little-endian
 
-Version 0 is the zero report that opens a slot, 1 the final one; a lower version never replaces a higher one.
+Version 0 is the zero report that opens a slot, 1 the final one; a lower version never replaces a higher one. The mac is
+the ticket's, bound to the plan of the batch (`ticket.bound`).
 """
 
 from __future__ import annotations

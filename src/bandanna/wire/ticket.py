@@ -2,10 +2,14 @@
 
     mac     = HMAC-SHA256(key, "ticket"  | task | epoch | slot), its first 16 bytes
     refusal = HMAC-SHA256(key, "refused" | task | epoch | slot), likewise
+    bound   = mac XOR the first 16 bytes of the plan's digest, which is what a record carries
 
 A slot is drawn at random and is in one batch, so a ticket is used once. Registrar and mixers share the key; the
 analyzer sees neither tickets nor slots. A refusal says that the epoch takes no more slots and that this one is not
 among its own: the registrar gives its owner another ticket for it.
+
+A record counts in a batch of the plan that it was made for and in no other: an analyzer that tells devices of more
+people than it tells the mixer, so that they draw less noise, has their tickets refused.
 """
 
 from __future__ import annotations
@@ -37,6 +41,11 @@ def refusal(key: bytes, task: bytes, epoch: int, slot: bytes) -> bytes:
 def agrees(given: bytes, expected: bytes) -> bool:
     """Compared in constant time."""
     return hmac.compare_digest(given, expected)
+
+
+def bound(mac: bytes, plan: bytes) -> bytes:
+    """A ticket for a batch of a plan with this digest; of one that is bound, the ticket."""
+    return (int.from_bytes(mac) ^ int.from_bytes(plan[:MAC])).to_bytes(MAC)
 
 
 class Tickets:

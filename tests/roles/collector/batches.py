@@ -17,7 +17,7 @@ from bandanna.tasks.beginning import first_batches
 from bandanna.wire.canonical import dumps
 from bandanna.wire.plan import Batch
 from bandanna.wire.record import FINAL, Record, joined
-from bandanna.wire.ticket import refusal, ticket
+from bandanna.wire.ticket import bound, refusal, ticket
 
 KEY, TASK, SLOTS = b"k" * 32, b"t" * 32, 6
 
@@ -88,7 +88,14 @@ class Collecting:
 
     def send(self, *records: bytes) -> list[Verdict]:
         """One request."""
-        return self.collector.accept([joined(list(records))])[0]
+        return self.collector.accept([self.request(*records)])[0]
+
+    def request(self, *records: bytes) -> bytes:
+        """Records whose tickets are bound to the plans of their batches."""
+        plans = {plan.epoch: plan.digest for plan in self.plans}
+        made = [Record.from_bytes(each) for each in records]
+        macs = [bound(each.mac, plans[each.epoch]) if each.epoch in plans else each.mac for each in made]
+        return joined([replace(each, mac=mac).to_bytes() for each, mac in zip(made, macs, strict=True)])
 
     def fill(self, epoch: int = 0, first: int = 0, users: int = SLOTS) -> list[int]:
         """Places of so many users, each with a report for every round."""

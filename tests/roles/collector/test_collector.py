@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,7 +11,8 @@ import pytest
 from bandanna.roles.collector.verdict import Verdict
 from bandanna.storage.database import StorageFailed
 from bandanna.wire.canonical import loads
-from bandanna.wire.record import ZERO, joined
+from bandanna.wire.record import ZERO, Record, joined
+from bandanna.wire.ticket import bound
 
 from .batches import SLOTS, Collecting, proof, receipt, record, slot
 
@@ -79,9 +81,22 @@ def test_a_bad_record_does_not_harm_its_neighbours(collecting: Made) -> None:
     own = collecting()
     mixed = [record(1), record(2, 2**31), record(3, mac=b"m" * 16), record(4)]
     assert reasons(own.send(*mixed)) == ["", "range", "ticket", ""]
-    told = own.collector.accept([joined([record(5, 2**31)]), b"no", joined([record(6)])])
+    told = own.collector.accept([own.request(record(5, 2**31)), b"no", own.request(record(6))])
     assert [reasons(one) for one in told] == [["range"], ["malformed"], [""]]
     assert [row[4] for row in own.rows()] == [slot(1), slot(4), slot(6)]
+
+
+def test_a_report_for_another_plan_is_refused(collecting: Made) -> None:
+    """A report that was made for a batch of other people, or of other noise, counts in this one."""
+    own = collecting()
+    plan = own.plans[0]
+    for other in (replace(plan, slots=SLOTS + 1), replace(plan, episode=7), replace(plan, rounds=plan.rounds * 2)):
+        made = Record.from_bytes(record(1))
+        sent = replace(made, mac=bound(made.mac, other.digest)).to_bytes()
+        assert reasons(own.collector.accept([joined([sent])])[0]) == ["ticket"]
+        assert reasons(own.collector.accept([joined([made.to_bytes()])])[0]) == ["ticket"]  # for none at all
+    assert own.rows() == []
+    assert reasons(own.send(record(1))) == [""]
 
 
 def test_a_request_has_so_many_records_at_most(collecting: Made) -> None:

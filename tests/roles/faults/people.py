@@ -23,6 +23,7 @@ from bandanna.wire.keys import draw_seed, mask, seal
 from bandanna.wire.plan import Batch, Part
 from bandanna.wire.record import FINAL, ZERO, Record, joined
 from bandanna.wire.sealing import report_info, sealing_info
+from bandanna.wire.ticket import bound
 
 from .town import Town
 
@@ -176,7 +177,7 @@ class People:
         numbers = [_numbers(part, person.number, version) for part in wanted.parts]
         parts = zip(wanted.parts, numbers, strict=True)
         body = b"".join(self._body(plan, round_, n, part, own, slot) for n, (part, own) in enumerate(parts))
-        mac = person.ticket[1]
+        mac = bound(person.ticket[1], plan.digest)
         record = Record(slot=slot, mac=mac, epoch=plan.epoch, round=round_, version=version, key_id=0, body=body)
         made = Sent(round_, version, numbers, body, record.to_bytes())
         person.slot.sent.append(made)

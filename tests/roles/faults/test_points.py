@@ -12,6 +12,7 @@ from bandanna.errors import BandannaError
 from bandanna.roles.collector.verdict import answer
 from bandanna.wire.answers import answers
 from bandanna.wire.record import ZERO, Record, joined
+from bandanna.wire.ticket import bound
 
 from ..inside import a_task
 from .machine import KINDS, ROLES, check_history, complete, task_of
@@ -182,7 +183,11 @@ def test_a_slot_with_half_its_rounds(tmp_path: Path) -> None:
     (ticket,) = town.tickets([{"user": "hostile", "epoch": 0}])
     from bandanna.wire.canonical import unpacked
 
-    slot, mac = unpacked(ticket["slot"], 16), unpacked(ticket["mac"], 16)
+    slot, plan = (
+        unpacked(ticket["slot"], 16),
+        bound(Record.from_bytes(person.slot.sent[0].content).mac, person.ticket[1]),
+    )
+    mac = bound(unpacked(ticket["mac"], 16), plan)
     bodies = [each.body for each in person.slot.sent]
     bodies[1] += b"more"
     records = [

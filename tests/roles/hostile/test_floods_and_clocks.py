@@ -18,6 +18,7 @@ from bandanna.roles.collector.tables import MIGRATION
 from bandanna.roles.serving import Refused
 from bandanna.storage.database import open_database
 from bandanna.wire.record import FINAL, ZERO, Record, joined
+from bandanna.wire.ticket import bound
 
 from ..inside import Inside, a_task
 
@@ -80,10 +81,12 @@ def test_a_clock_that_jumps_moves_only_the_closing(jump: float, tmp_path: Path) 
     }  # fmt: skip
     collector = Collector(rows, **parts)
     collector.plan(inside.learner.now.batches, inside.learner.running)
-    size = inside.learner.now.batches[0].rounds[0].size
+    batch = inside.learner.now.batches[0]
+    size = batch.rounds[0].size
 
     def send(given: Any, version: int) -> None:
-        record = Record(slot=given.slot, mac=given.mac, epoch=0, round=0, version=version, key_id=0, body=bytes(size))
+        mac = bound(given.mac, batch.digest)
+        record = Record(slot=given.slot, mac=mac, epoch=0, round=0, version=version, key_id=0, body=bytes(size))
         (verdicts,) = collector.accept([joined([record.to_bytes()])])
         assert not verdicts[0].reason
 

@@ -20,7 +20,7 @@ from bandanna.roles.collector.verdict import REASONS, answer
 from bandanna.storage.database import open_database
 from bandanna.wire.answers import Answer
 from bandanna.wire.record import FINAL, HEADER, Record, joined
-from bandanna.wire.ticket import draw_slot, ticket
+from bandanna.wire.ticket import bound, draw_slot, ticket
 
 from ..inside import Inside, a_task
 from .attacked import with_body
@@ -124,8 +124,9 @@ def _one(tmp_path: Path, model: str = "shuffle") -> tuple[Inside, Record]:
     """A deployment and a record that it would take."""
     inside = Inside(*_task(model), tmp_path)
     (given,) = inside.tickets(["one"], 0)
-    body = bytes(inside.learner.now.batches[0].rounds[0].size)
-    return inside, Record(slot=given.slot, mac=given.mac, epoch=0, round=0, version=FINAL, key_id=0, body=body)
+    batch = inside.learner.now.batches[0]
+    body, mac = bytes(batch.rounds[0].size), bound(given.mac, batch.digest)
+    return inside, Record(slot=given.slot, mac=mac, epoch=0, round=0, version=FINAL, key_id=0, body=body)
 
 
 def test_the_same_bytes_again_are_counted_once(tmp_path: Path) -> None:
@@ -197,6 +198,7 @@ def test_any_record_is_answered(
     """A well-formed record of any numbers, even with a valid ticket, would be an error of the program."""
     inside = _shared()
     mac = ticket(inside._key, inside.task.digest, epoch, slot) if honest else bytes(16)
+    mac = bound(mac, inside.learner.now.batches[min(epoch, len(inside.learner.now.batches) - 1)].digest)
     record = Record(slot=slot, mac=mac, epoch=epoch, round=round_, version=version, key_id=key_id, body=body)
     (verdicts,) = inside.collector.accept([joined([record.to_bytes()])])
     assert answer(verdicts)[0] in (409, 422)

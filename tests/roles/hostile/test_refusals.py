@@ -17,6 +17,7 @@ from bandanna.storage.database import open_database
 from bandanna.wire.answers import Answer, Ticket, answers
 from bandanna.wire.canonical import packed, unpacked
 from bandanna.wire.record import FINAL, Record, joined
+from bandanna.wire.ticket import bound
 
 from ..inside import Inside, a_task
 
@@ -60,7 +61,7 @@ class Registered(Inside):
         """A report of zeros."""
         plan = next(each for each in self.learner.now.batches if each.epoch == given.epoch)
         record = Record(
-            slot=given.slot, mac=given.mac, epoch=given.epoch, round=0, version=FINAL, key_id=0,
+            slot=given.slot, mac=bound(given.mac, plan.digest), epoch=given.epoch, round=0, version=FINAL, key_id=0,
             body=bytes(plan.rounds[0].size),
         )  # fmt: skip
         return self.upload([record.to_bytes()])[0]
@@ -112,7 +113,8 @@ def test_a_slot_that_was_refused_is_never_taken(tmp_path: Path) -> None:
 
 
 def _again(inside: Registered, given: Ticket) -> Answer:
-    record = Record(slot=given.slot, mac=given.mac, epoch=0, round=0, version=FINAL, key_id=0, body=bytes(4))
+    mac = bound(given.mac, inside.collector._over[0].plan.digest)
+    record = Record(slot=given.slot, mac=mac, epoch=0, round=0, version=FINAL, key_id=0, body=bytes(4))
     (verdicts,) = inside.collector.accept([joined([record.to_bytes()])])
     return answers(*answer(verdicts), 1)[0]
 

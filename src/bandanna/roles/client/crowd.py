@@ -35,6 +35,7 @@ from bandanna.tasks.document import Task
 from bandanna.wire.answers import Answer, Ticket
 from bandanna.wire.plan import Batch
 from bandanna.wire.record import FINAL, ZERO, Record
+from bandanna.wire.ticket import bound
 
 _WAIT = 20.0  # seconds in one request for a newer publication
 
@@ -269,8 +270,8 @@ class Crowd:
 
 
 def _record(reporter: Reporter, ticket: Ticket, number: int, version: int, body: bytes) -> bytes:
-    return Record(slot=ticket.slot, mac=ticket.mac, epoch=ticket.epoch, round=number, version=version,
-                  key_id=reporter.key_id, body=body).to_bytes()  # fmt: skip
+    return Record(slot=ticket.slot, mac=bound(ticket.mac, reporter.batch.digest), epoch=ticket.epoch, round=number,
+                  version=version, key_id=reporter.key_id, body=body).to_bytes()  # fmt: skip
 
 
 def summary(crowd: Crowd) -> dict[str, Any]:

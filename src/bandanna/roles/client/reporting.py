@@ -22,7 +22,7 @@ class Reporter:
     """Makes the bodies of some users' records; every call draws fresh noise, so bytes are kept until acknowledged."""
 
     def __init__(self, task: Task, batch: Batch, *, key_id: int = 0, seal_key: str | None = None) -> None:
-        self._task, self._batch, self.key_id = task, batch, key_id
+        self._task, self.batch, self.key_id = task, batch, key_id
         self._seal_key = seal_key
 
     def final(
@@ -35,7 +35,7 @@ class Reporter:
         coins: Coins,
     ) -> list[bytes]:
         """Of users with these rows and slots, in the order of their places where arms are assigned."""
-        wanted, users = self._batch.rounds[round_], len(slots)
+        wanted, users = self.batch.rounds[round_], len(slots)
         if wanted.parts[0].form == "row":
             return [wanted.parts[0].to_bytes(row) for row in self._rows(played, wanted.parts[0].length)]
         bodies = [b""] * users
@@ -51,7 +51,7 @@ class Reporter:
 
     def zero(self, round_: int, asks: Sequence[Ask], slot: bytes, source: NoiseSource) -> bytes:
         """Of somebody who has not answered (yet): noised in full, so that nobody can tell."""
-        wanted = self._batch.rounds[round_]
+        wanted = self.batch.rounds[round_]
         if wanted.parts[0].form == "row":
             return wanted.parts[0].to_bytes(np.zeros(wanted.parts[0].length))
         if wanted.by_arm:  # whose noise is the same whatever the arm
@@ -77,7 +77,7 @@ class Reporter:
         return rows
 
     def _bodies(self, round_: int, number: int, messages: Messages, slots: Sequence[bytes], own: Ints) -> list[bytes]:
-        parts: dict[str, Any] = {"task": self._task.digest, "batch": self._batch, "key": self._seal_key}
+        parts: dict[str, Any] = {"task": self._task.digest, "batch": self.batch, "key": self._seal_key}
         return [
             body_of(row, round_=round_, part=number, slot=slots[place], **parts)
             for row, place in zip(messages, own, strict=True)

@@ -20,7 +20,7 @@ from bandanna.wire.plan import Batch
 from bandanna.wire.record import FINAL, Fields, split
 from bandanna.wire.sealing import checksum
 from bandanna.wire.shares import write_share
-from bandanna.wire.ticket import Tickets, refusal
+from bandanna.wire.ticket import Tickets, bound, refusal
 
 Plan = tuple[Sequence[Batch], tuple[int, int]]  # the running batch and the one after it; epoch and round awaited
 
@@ -198,35 +198,39 @@ class Collector:
 
     def _admitted(self, records: list[Fields], wrong: set[int], rows: list[tuple[Any, ...]]) -> list[Verdict]:
         """One verdict for each record of a request."""
-        faults = [self._fault(record, wrong) for record in records]
+        tickets = [self._checked(record, wrong) for record in records]
         offered: dict[tuple[int, bytes], set[int]] = {}  # the rounds for which a request has good reports of a slot
         if any(len(filling.sizes) > 1 for filling in self._fillings.values()):
-            for record, fault in zip(records, faults, strict=True):
-                if fault is None:
+            for record, found in zip(records, tickets, strict=True):
+                if isinstance(found, bytes):
                     offered.setdefault((record[2], record[0]), set()).add(record[3])
         return [
-            self._placed(record, offered, rows) if fault is None else fault
-            for record, fault in zip(records, faults, strict=True)
+            self._placed(record, found, offered, rows) if isinstance(found, bytes) else found
+            for record, found in zip(records, tickets, strict=True)
         ]
 
-    def _fault(self, record: Fields, wrong: set[int]) -> Verdict | None:
-        """What is wrong with a record, whatever its slot has sent before."""
+    def _checked(self, record: Fields, wrong: set[int]) -> bytes | Verdict:
+        """A record's ticket; or what is wrong with it, whatever its slot has sent before."""
         slot, mac, epoch, round_, version, _, body = record
-        if not self._tickets.agree(mac, epoch, slot):
-            return Verdict(reason="ticket")
         filling = self._fillings.get(epoch)
+        late = filling is None and self._told and epoch <= self.running[0]
+        known = self._over.get(epoch) if filling is None else filling
+        if known is None:  # without its plan a ticket cannot be told from a forged one: both are told as little
+            return Verdict(reason="closed" if late else "early")
+        ticket = bound(mac, known.plan.digest)
+        if not self._tickets.agree(ticket, epoch, slot):  # forged, or for a batch of another plan
+            return Verdict(reason="ticket")
         if filling is None:
-            late = self._told and epoch <= self.running[0]
-            return self._too_late(epoch, slot) if late else Verdict(reason="early")
+            return self._too_late(known, slot) if late else Verdict(reason="early")
         if round_ >= len(filling.sizes) or version > FINAL or len(body) != filling.sizes[round_]:
             return Verdict(reason="length")
-        return Verdict(reason="range") if wrong and id(record) in wrong else None
+        return Verdict(reason="range") if wrong and id(record) in wrong else ticket
 
     def _placed(
-        self, record: Fields, offered: dict[tuple[int, bytes], set[int]], rows: list[tuple[Any, ...]]
+        self, record: Fields, ticket: bytes, offered: dict[tuple[int, bytes], set[int]], rows: list[tuple[Any, ...]]
     ) -> Verdict:
         """A place for a good record, if there is one."""
-        slot, mac, epoch, round_, version, key_id, body = record
+        slot, _, epoch, round_, version, key_id, body = record
         filling, running = self._fillings[epoch], self.running
         over = (epoch, round_) < running or (self._closed and (epoch, round_) == running)
         place = filling.places.get(slot)
@@ -247,15 +251,13 @@ class Collector:
             if over:
                 return Verdict(reason="closed")
         filling.put(round_, place, version, body)
-        rows.append((epoch, round_, place, version, slot, mac, key_id, body))
+        rows.append((epoch, round_, place, version, slot, ticket, key_id, body))
         return Verdict(place)
 
-    def _too_late(self, epoch: int, slot: bytes) -> Verdict:
-        over = self._over.get(epoch)
-        if over is None:
-            return Verdict(reason="closed")
+    def _too_late(self, over: Filling, slot: bytes) -> Verdict:
         unused = slot not in over.places
-        return Verdict(reason="closed", refusal=refusal(self._key, self._task, epoch, slot) if unused else b"")
+        proof = refusal(self._key, self._task, over.plan.epoch, slot) if unused else b""
+        return Verdict(reason="closed", refusal=proof)
 
     def close_due(self) -> bool:
         """Close the running round if it is due: its share is computed from the rows, and durable."""

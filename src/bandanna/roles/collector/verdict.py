@@ -10,7 +10,7 @@ from bandanna.wire.canonical import packed
 
 REASONS = {
     "malformed": "not a record of this task",
-    "ticket": "the ticket is not one of this task and batch",
+    "ticket": "the ticket is not one of this task, this batch and its plan",
     "length": "a report of another length or round than the batch has",
     "range": "numbers that no honest device sends",
     "incomplete": "a new slot needs a report for every round of its batch, in one request",
