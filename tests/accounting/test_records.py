@@ -196,6 +196,24 @@ def test_rounding_is_paid_in_full(
     assert paid <= 2 * accountant.rho(CompositionEvent(events=tuple(parts))) * (1 + 1e-12)
 
 
+def test_the_worst_pair_pays_for_its_rounding() -> None:
+    """What a coarse grid adds to both parts would be spared as if it were a change of the data, by either price."""
+    grid, cosine, stds, dims = 0.05, 0.25, (math.sqrt(2), 2.0), (3, 2)  # both prices are 1 without a grid
+    moves = math.sqrt(2 - 2 * cosine**2), math.sqrt(2 + 2 * cosine)
+    parts = tuple(
+        RecordEvent(event=GaussianEvent(std=std, sensitivity=std, dim=dim, grid=grid), part=part)
+        for std, dim, part in zip(stds, dims, ("matrix", "vector"), strict=True)
+    )
+    paid = sum((by + grid * math.sqrt(dim)) ** 2 / std**2 for by, std, dim in zip(moves, stds, dims, strict=True))
+    whole = CompositionEvent(events=parts)
+    added = sum((std + grid * math.sqrt(dim)) ** 2 / std**2 for std, dim in zip(stds, dims, strict=True))
+    assert 2 * accountant.rho(whole) == pytest.approx(added - 2 + 1.5625, rel=1e-12)
+    assert paid <= 2 * accountant.rho(whole)
+    assert records.together(*(((std + grid * math.sqrt(dim)) / std) ** 2 for std, dim in zip(stds, dims, strict=True)),
+                            weighted=False) < paid  # fmt: skip
+    assert accountant.price(whole, 1e-9).mu ** 2 == pytest.approx(2 * accountant.rho(whole), rel=1e-4)
+
+
 def test_stochastic_rounding_is_paid_in_full() -> None:
     """The spread of rounding of A.3b would be spared with the change."""
     coarse = [
