@@ -86,9 +86,9 @@ def test_the_walk_through_a_task_works(tmp_path: Path) -> None:
     """A command of the page's first section does not run, or does not do what the page says."""
     ports = dict(zip(("registrar", "analyzer", "shuffler"), free_ports(3), strict=True))
     roles = "\n".join(f'{role} = "http://127.0.0.1:{port}"' for role, port in ports.items())
-    (tmp_path / "tea.toml").write_text(toml().replace("horizon = 2000", "horizon = 600") + f"\n[roles]\n{roles}\n")
+    (tmp_path / "tea.toml").write_text(toml().replace("horizon = 2000", "horizon = 300") + f"\n[roles]\n{roles}\n")
     url = f"http://127.0.0.1:{ports['analyzer']}"
-    typed = [each.replace("http://127.0.0.1:8701", url).replace("--users 2000", "--users 600") for each in commands()]
+    typed = [each.replace("http://127.0.0.1:8701", url).replace("--users 2000", "--users 300") for each in commands()]
     create, show, serve, *others = [[sys.executable, "-m", *shlex.split(each)] for each in typed]
 
     def done(command: list[str]) -> str:

@@ -22,10 +22,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from bandanna.accounting.budgets import ApproxDP
 from bandanna.core import require
-from bandanna.core.arrays import Floats, Ints
+from bandanna.core.arrays import Floats
 from bandanna.core.shapes import Bits
 from bandanna.core.streams import Streams
 from bandanna.counters.continual_sum import ContinualSum
@@ -100,7 +101,7 @@ def measure(*, kind: Kind, n: int, n_seeds: int, seed: int, epsilon: float, delt
     step, end = max(1, _CHUNK // n), seed + n_seeds
     for first in range(seed, end, step):
         bits = hard.bits(Streams(range(first, min(first + step, end))))  # (runs, n)
-        truth = np.cumsum(bits, axis=1, dtype=np.int64)
+        truth = np.cumsum(bits, axis=1, dtype=np.int32)  # half as much to read as 64 bits
         if isinstance(counter.protocol, ConcurrentShuffle):
             after, error = _by_batches(counter.protocol, truth, source)
             noise.append(after[:, worst // counter.protocol.tree.sizes[0] - 1] - truth[:, counted - 1])
@@ -128,7 +129,7 @@ def measure(*, kind: Kind, n: int, n_seeds: int, seed: int, epsilon: float, delt
     )
 
 
-def _by_batches(protocol: ConcurrentShuffle, truth: Ints, source: FastNoise) -> tuple[Floats, Floats]:
+def _by_batches(protocol: ConcurrentShuffle, truth: NDArray[np.int32], source: FastNoise) -> tuple[Floats, Floats]:
     """Estimates after every lowest batch, (runs, N_1), and the largest error of all prefixes, (runs,).
 
     An estimate stands until the next batch is full, and the true count only grows: errors are largest at either end.
