@@ -4,7 +4,8 @@
 
     sites.py      where a factor can be lost, found in the syntax tree
     reaching.py   which tests reach which function, recorded once
-    running.py    one mutant in a process of its own: those tests, the quickest first, until one fails
+    exchanging.py  tests collected once; a mutant is a fork of that process with another code in a function: quick
+    running.py    one mutant in a process that loads everything anew, for what is not inside a function
     verdicts.py   what became of every mutant, kept between runs; survivors.toml: those that may survive, and why
     how_we_know.py  docs/how-we-know.md: theorems, exact tests, audits and mutants of every guarantee (evidence.toml)
 

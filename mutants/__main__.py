@@ -7,10 +7,12 @@ import math
 import subprocess
 import sys
 from collections import Counter
+from dataclasses import dataclass, field
 from pathlib import Path
 
+from mutants.exchanging import Collected
 from mutants.reaching import Reach
-from mutants.running import KILLED, TIMED_OUT, passes, stages, verdict, warm_up
+from mutants.running import KILLED, SURVIVED, TIMED_OUT, UNREACHED, verdict, warm_up
 from mutants.sites import Mutant, mutants
 from mutants.verdicts import ALIVE, Verdicts, allowed
 
@@ -24,16 +26,21 @@ def main(arguments: list[str]) -> int:
     """Of the command line."""
     options = _options().parse_args(arguments)
     BUILD.mkdir(parents=True, exist_ok=True)
-    reach = _reach(options.tests, options.trace)
-    warm_up()
     verdicts = Verdicts.load(BUILD / "verdicts.json")
     kinds = set(options.kinds.split(",")) if options.kinds else None
+    files = {
+        file: [each for each in mutants(file, ROOT) if options.only in each.name] for file in _files(options.paths)
+    }
+    files = {file: [each for each in found if kinds is None or each.kind in kinds] for file, found in files.items()}
+    if options.known:
+        return known(files, verdicts)
+    reach = _reach(options.tests, options.trace)
+    warm_up()
+    trial = Trial(reach=reach, verdicts=verdicts, most=options.most)
     tried: list[tuple[Mutant, str]] = []
-    files = list(_files(options.paths))
-    for place, file in enumerate(files, start=1):
-        found = [each for each in mutants(file, ROOT) if options.only in each.name]
-        found = [each for each in found if kinds is None or each.kind in kinds]
-        tried += _try(found, file, reach, verdicts, options.most, f"file {place} of {len(files)}")
+    for place, (file, found) in enumerate(files.items(), start=1):
+        tried += trial.of_file(found, file, f"file {place} of {len(files)}")
+    trial.close()
     return report(tried)
 
 
@@ -41,6 +48,7 @@ def _options() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m mutants", description=__doc__)
     parser.add_argument("paths", nargs="*", type=Path, help="files or folders (all that `make mutants` tries)")
     parser.add_argument("--tests", nargs="*", help="folders of tests that may kill (mirrored ones, and audits)")
+    parser.add_argument("--known", action="store_true", help="try nothing: count what is known from earlier runs")
     parser.add_argument("--trace", action="store_true", help="record anew which tests reach what")
     parser.add_argument("--kinds", help="some kinds of mutants only: noise,sensitivity,dimension,...")
     parser.add_argument("--only", default="", help="mutants whose name contains this: Gaussian.release")
@@ -68,24 +76,68 @@ def _reach(folders: list[str] | None, again: bool) -> Reach:
     return Reach.load(file)
 
 
-def _try(
-    found: list[Mutant], file: Path, reach: Reach, verdicts: Verdicts, most: float, progress: str
-) -> list[tuple[Mutant, str]]:
-    """All of a file, one after the other."""
-    text, tried, control = file.read_text(), [], False
-    for number, mutant in enumerate(found, start=1):
-        known = verdicts.of(mutant, text)
-        if known is None:
-            tests = reach.within(most, reach.of(mutant.path, mutant.where))
-            if tests and not control:
-                if not passes(ROOT, SOURCE, mutant.path, None, stages(tests, reach.seconds)[0], patience=600):
-                    raise SystemExit(f"tests of {mutant.path} fail without any mutant: run again with --trace")
-                control = True
-            known = verdict(ROOT, SOURCE, mutant, tests, reach.seconds)
-            verdicts.note(mutant, text, known)
-            print(f"{progress}, {number} of {len(found)}: {known:9} {mutant.name}", flush=True)
-        tried.append((mutant, known))
-    return tried
+@dataclass(kw_only=True)
+class Trial:
+    """Mutants, one after the other; the tests are collected when the first is tried."""
+
+    reach: Reach
+    verdicts: Verdicts
+    most: float
+    collected: Collected | None = None
+    seen: Counter[str] = field(default_factory=Counter)  # how many mutants of this file a test has seen
+
+    def of_file(self, found: list[Mutant], file: Path, progress: str) -> list[tuple[Mutant, str]]:
+        """What became of all of them."""
+        text, tried = file.read_text(), []
+        self.seen.clear()
+        for number, mutant in enumerate(found, start=1):
+            became = self.verdicts.of(mutant, text)
+            if became is None:
+                became, test = self.of(mutant)
+                self.seen[test] += became == KILLED
+                self.verdicts.note(mutant, text, became, test)
+                print(f"{progress}, {number} of {len(found)}: {became:9} {mutant.name} {test}", flush=True)
+            tried.append((mutant, became))
+        return tried
+
+    def of(self, mutant: Mutant) -> tuple[str, str]:
+        """What became of it, and the test that saw it: those first that have seen others of its file."""
+        tests = self.reach.of(mutant.path, mutant.where)
+        tests = self.reach.within(self.most, sorted(tests, key=lambda test: -self.seen[test]))
+        if not tests:
+            return UNREACHED, ""
+        if self.collected is None:
+            files = sorted({test.partition("::")[0] for test in self.reach.seconds})
+            self.collected = Collected(ROOT, SOURCE, files, BUILD / "collected.log")
+        answer = self.collected.of(mutant, tests, self.reach.seconds)
+        if answer.verdict and not (answer.verdict == SURVIVED and answer.early):
+            return answer.verdict, answer.test
+        return verdict(ROOT, SOURCE, mutant, tests, self.reach.seconds), ""
+
+    def close(self) -> None:
+        """End the process that holds the tests."""
+        if self.collected is not None:
+            self.collected.close()
+
+
+def known(files: dict[Path, list[Mutant]], verdicts: Verdicts) -> int:
+    """Print, for every file and folder, how many there are and what became of them; 1 if one was not tried."""
+    reasons = allowed()
+    folders: dict[str, Counter[str]] = {}
+    for file, found in files.items():
+        text, counts = file.read_text(), Counter[str]()
+        for mutant in found:
+            became = verdicts.last(mutant, text) or "untried"
+            listed = became in ALIVE and any(each.is_of(mutant) for each in reasons)
+            counts["listed" if listed else became] += 1
+        parts = file.relative_to(SOURCE / "bandanna").parts
+        for folder in ("/".join(parts), parts[0] + "/", "all"):
+            folders.setdefault(folder, Counter()).update(counts)
+    for folder, counts in sorted(folders.items(), key=lambda each: (each[0] == "all", each[0].endswith("/"))):
+        if counts:
+            said = ", ".join(f"{count} {what}" for what, count in sorted(counts.items()))
+            print(f"{folder}: {counts.total()} ({said})")
+    return int(any(counts["untried"] for counts in folders.values()))
 
 
 def report(tried: list[tuple[Mutant, str]]) -> int:

@@ -85,7 +85,7 @@ class Recorder:
         self.called: set[Any] = set()
 
     def look(self, frame: FrameType, event: str, _: Any) -> None:
-        """For `sys.setprofile`: remembers the code that is called."""
+        """For `sys.settrace`: remembers the code that is called, and looks no further into it."""
         if event == "call":
             self.called.add(frame.f_code)
 
@@ -112,9 +112,9 @@ class Recorder:
         begun = time.process_time()
         signal.signal(signal.SIGVTALRM, _enough)
         signal.setitimer(signal.ITIMER_VIRTUAL, _LONG)
-        sys.setprofile(self.look)
+        sys.settrace(self.look)
         yield
-        sys.setprofile(None)
+        sys.settrace(None)
         signal.setitimer(signal.ITIMER_VIRTUAL, 0.0)
         spent = time.process_time() - begun
         self.reach.seconds[item.nodeid] = spent if spent < _LONG else 10 * _LONG
@@ -130,7 +130,7 @@ class Recorder:
 
 
 def _enough(number: int, frame: FrameType | None) -> None:
-    sys.setprofile(None)
+    sys.settrace(None)
     pytest.skip("long: recorded as far as it came")
 
 

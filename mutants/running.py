@@ -27,7 +27,9 @@ from mutants.sites import Mutant, mutated
 
 KILLED, TIMED_OUT, SURVIVED, UNREACHED = "killed", "timed out", "survived", "unreached"
 _FIRST, _FIRST_SECONDS = 25, 4.0  # tests that are tried before all others
-_PATIENCE = 30.0  # CPU seconds beyond five times what the tests take, after which a mutant has done something endless
+PATIENCE = 30.0  # CPU seconds beyond five times what the tests take, after which a mutant has done something endless
+LOADED = "ignore::pytest.PytestAssertRewriteWarning"  # hypothesis, by `warm_up`
+QUIET = ["-q", "-x", "--no-header", "--tb=no", "-p", "no:cacheprovider", "-p", "no:xdist", "-W", LOADED]
 _HEAVY = ("numpy", "scipy.special", "scipy.stats", "scipy.optimize", "hypothesis", "mpmath", "opendp", "dp_accounting")
 
 
@@ -72,19 +74,23 @@ class Finder(importlib.abc.MetaPathFinder):
         )
 
 
-class _Hurry:
-    """The wanted tests in their order, those that are still there; a failing example is enough, not the smallest."""
+class Hurry:
+    """The wanted tests in their order, if there is one; a failing example is enough, not the smallest."""
 
-    def __init__(self, tests: Sequence[str]) -> None:
-        self.order = {test: place for place, test in enumerate(tests)}
+    def __init__(self, tests: Sequence[str] | None) -> None:
+        self.order = None if tests is None else {test: place for place, test in enumerate(tests)}
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        """Those that are still there."""
+        if self.order is None:
+            return
         items[:] = sorted(
             (each for each in items if each.nodeid in self.order), key=lambda each: self.order[each.nodeid]
         )
 
     def pytest_configure(self, config: pytest.Config) -> None:
+        """Hypothesis does not look for smaller examples."""
         if "hypothesis" not in sys.modules:
             return
         from hypothesis import Phase, settings
@@ -99,7 +105,7 @@ def verdict(
     mutant: Mutant,
     tests: Sequence[str],
     seconds: dict[str, float],
-    patience: float = _PATIENCE,
+    patience: float = PATIENCE,
 ) -> str:
     """What became of a mutant."""
     if not tests:
@@ -141,7 +147,7 @@ def passes(
         resource.setrlimit(resource.RLIMIT_CPU, (math.ceil(patience), math.ceil(patience) + 1))
         _in_child(root, Finder(root / path, source, tree), tests, scratch)
     try:
-        status = _wait(child, 60 * patience)
+        status = waited(child, 60 * patience)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
     if status is None:
@@ -166,16 +172,14 @@ def _in_child(root: Path, finder: Finder, tests: Sequence[str], scratch: str) ->
         os.environ["TMPDIR"] = tempfile.tempdir = scratch
         sys.meta_path.insert(0, finder)
         sys.dont_write_bytecode = True
-        loaded = "ignore::pytest.PytestAssertRewriteWarning"  # hypothesis, by `warm_up`
-        quiet = ["-q", "-x", "--no-header", "--tb=no", "-p", "no:cacheprovider", "-p", "no:xdist", "-W", loaded]
-        options = [*quiet, f"--basetemp={scratch}/tests"]
+        options = [*QUIET, f"--basetemp={scratch}/tests"]
         files = dict.fromkeys(test.partition("::")[0] for test in tests)
-        code = int(pytest.main([*options, *(file for file in files if Path(file).exists())], plugins=[_Hurry(tests)]))
+        code = int(pytest.main([*options, *(file for file in files if Path(file).exists())], plugins=[Hurry(tests)]))
     finally:
         os._exit(code)
 
 
-def _wait(child: int, patience: float) -> int | None:
+def waited(child: int, patience: float) -> int | None:
     """The child's status; None if its time was up, and then it and its children are ended."""
     until = time.monotonic() + patience
     pause = 0.01

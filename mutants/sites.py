@@ -7,13 +7,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-NOISE = {"std", "stds", "noise_std", "sigma", "noise_scale", "deviation"}
-VARIANCE = {"variance", "variances", "noise_variance"}
+NOISE = {"std", "stds", "noise_std", "unit_std", "prefix_std", "sigma", "noise_scale", "deviation"}
+VARIANCE = {"variance", "variances", "noise_variance", "unit_variance"}
 COINS = {"trials", "coins_each"}
 SENSITIVITY = {"sensitivity", "l1_sensitivity", "shift", "change", "diameter", "lost"}
-DIMENSION = {"dim", "touched", "features", "coordinates"}
+DIMENSION = {"dim", "d", "touched", "features", "coordinates"}
 PEOPLE = {"participations", "times", "releases", "repeats"}
 PARTS = {"mu", "tail", "rho", "epsilon", "delta", "price", "paid", "spent"}
+TOTALS = PARTS | {"total", "worst", "gaussian", "mixed", "beyond", "sure", "mass"}
+TOTALS |= {"rounding_tail", "gaussian_price", "pure_price", "concentrated_price", "_heaviest"}
 CUT = {  # by a tenth of a standard deviation
     **dict.fromkeys(NOISE, ("noise", "0.9 * ({})")),
     "scale": ("noise", "0.9 * ({})"),
@@ -147,6 +149,10 @@ def _here(node: ast.AST, where: str) -> Iterator[tuple[str, ast.expr, str]]:
     elif isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
         for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
             yield from _named(target, node.value)
+    elif isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Add):
+        if words_of(node.target) & TOTALS:
+            yield "composition", node.value, f"0 * ({ast.unparse(node.value)})"
+        yield from _cut(name_of(node.target), node.value)
     elif isinstance(node, ast.Return) and node.value is not None:
         name = where.rsplit(".", 1)[-1].partition("#")[0]
         words = [name, *name.strip("_").split("_")]
@@ -165,9 +171,9 @@ def _of_call(node: ast.Call) -> Iterator[tuple[str, ast.expr, str]]:
             yield CUT[what][0], arguments[0], CUT[what][1].format(ast.unparse(arguments[0]))
     if called == "hypot" and len(arguments) == 2:
         yield "composition", node, ast.unparse(arguments[0])
-    terms = arguments[0] if called in ("sum", "fsum") and len(arguments) == 1 else None
-    if isinstance(terms, ast.GeneratorExp) and words_of(terms.elt) & PARTS:
-        yield "composition", node, f"max({ast.unparse(terms)})"
+    terms = arguments[0] if called in ("sum", "fsum") and arguments else None
+    if isinstance(terms, ast.GeneratorExp) and words_of(terms.elt) & TOTALS:
+        yield "composition", node, _dearest(node, terms)
     for each in arguments if called not in {*SHAPES, "sqrt"} else []:
         what = "" if isinstance(each, ast.Call) else name_of(each)
         if what in CUT or what in FACTOR:
@@ -194,8 +200,23 @@ def _of_arithmetic(node: ast.BinOp) -> Iterator[tuple[str, ast.expr, str]]:
         yield "factor 2", node, ast.unparse(node.left)
     if _is_two(node.left) and isinstance(node.op, ast.Pow) and _is_half(node.right):
         yield "sqrt 2", node, "1.0"
-    if isinstance(node.op, ast.Add) and name_of(node.left) in PARTS and words_of(node.right) & PARTS:
+    if isinstance(node.op, ast.Add) and _adds(node.left) and words_of(node.right) & TOTALS:
         yield "composition", node, ast.unparse(node.left)
+
+
+def _adds(node: ast.expr) -> bool:
+    """Whether it is a part of a price or a delta: by its name, or a product or sum of such."""
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult | ast.Add):
+        return _adds(node.left) or _adds(node.right)
+    adds = isinstance(node, ast.Call) and name_of(node) in ("sum", "fsum")
+    return bool(words_of(node) & TOTALS) if adds else name_of(node) in TOTALS
+
+
+def _dearest(node: ast.Call, terms: ast.GeneratorExp) -> str:
+    """One term alone; whole prices, which are added to a first one, are ordered by their mu."""
+    first = next((each.value for each in node.keywords if each.arg == "start"), None)
+    by = "" if first is None else ", key=lambda each: each.mu"
+    return f"max(({ast.unparse(terms)}), default={0 if first is None else ast.unparse(first)}{by})"
 
 
 def _named(target: ast.expr, value: ast.expr) -> Iterator[tuple[str, ast.expr, str]]:

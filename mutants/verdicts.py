@@ -51,13 +51,17 @@ class Verdicts:
 
     def of(self, mutant: Mutant, text: str) -> str | None:
         """What became of it, if it was tried in this text of the file; survivors are tried again, with newer tests."""
-        held = self.found.get(mutant.name)
-        known = held is not None and held["text"] == digest(text) and held["verdict"] not in ALIVE
-        return str(held["verdict"]) if known and held is not None else None
+        last = self.last(mutant, text)
+        return None if last in ALIVE else last
 
-    def note(self, mutant: Mutant, text: str, verdict: str) -> None:
-        """Written at once: a run that is stopped goes on where it was."""
-        self.found[mutant.name] = {**asdict(mutant), "text": digest(text), "verdict": verdict}
+    def last(self, mutant: Mutant, text: str) -> str | None:
+        """What became of it when it was last tried in this text of the file."""
+        held = self.found.get(mutant.name)
+        return str(held["verdict"]) if held is not None and held["text"] == digest(text) else None
+
+    def note(self, mutant: Mutant, text: str, verdict: str, test: str = "") -> None:
+        """With the test that saw it; written at once: a run that is stopped goes on where it was."""
+        self.found[mutant.name] = {**asdict(mutant), "text": digest(text), "verdict": verdict, "test": test}
         new = self.file.with_suffix(".new")
         new.write_text(json.dumps(self.found, indent=1))
         new.replace(self.file)

@@ -28,9 +28,29 @@ def endless(dim):
 
 def forgotten(dim):
     return 2 * dim
+
+def early(dim):
+    return 2 * dim
+
+class Noise:
+    std = 2 * 0.5
+
+    def within(self, participations):
+        def inner():
+            return 2 * participations
+        return inner()
 """
 TESTS = """
-from toy import endless, forgotten, noise_std
+from toy import Noise, early, endless, forgotten, noise_std
+
+EARLY = early(3)
+
+def test_early():
+    assert EARLY == 6
+
+def test_members():
+    assert Noise.std == 1.0
+    assert Noise().within(3) == 6
 
 def test_noise():
     assert noise_std(3.0, 1) == 3.0  # nobody takes part twice here
@@ -41,16 +61,21 @@ def test_endless():
 TRY = """
 import json, sys
 from pathlib import Path
-from mutants import running
+from mutants import exchanging, running
 from mutants.reaching import Reach
 from mutants.sites import mutants
 root = Path(sys.argv[1])
-reach, found = Reach.load(root / "reach.json"), {}
+exchanging.PATIENCE = 1.0
+reach, found, quick = Reach.load(root / "reach.json"), {}, {}
+collected = exchanging.Collected(root, root / "src", ["tests/test_toy.py"], root / "log")
 for each in mutants(root / "src/toy.py", root):
     tests = reach.of(each.path, each.where)
-    became = running.verdict(root, root / "src", each, tests, reach.seconds, patience=1.0)
-    found[each.name.partition("::")[2]] = became
-print(json.dumps(found))
+    name = each.name.partition("::")[2]
+    found[name] = running.verdict(root, root / "src", each, tests, reach.seconds, patience=1.0)
+    answer = collected.of(each, tests, reach.seconds)
+    quick[name] = "early" if answer.early and answer.verdict == "survived" else answer.verdict
+collected.close()
+print(json.dumps([found, quick]))
 """
 RECORD = """
 import sys
@@ -62,8 +87,8 @@ record(root, [str(root / "tests")]).save(root / "reach.json")
 
 
 @pytest.fixture(scope="module")
-def verdicts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """What becomes of the toy's mutants."""
+def both(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, str]]:
+    """What becomes of the toy's mutants, loaded anew and with exchanged code."""
     root = tmp_path_factory.mktemp("toy")
     for name, text in (("src/toy.py", SOURCE), ("tests/test_toy.py", TESTS), ("pytest.ini", "[pytest]\n")):
         (root / name).parent.mkdir(exist_ok=True)
@@ -75,8 +100,14 @@ def verdicts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
             [sys.executable, "-c", program, str(root)], cwd=root, env=env, capture_output=True, text=True
         )
         assert done.returncode == 0, done.stdout + done.stderr
-    found: dict[str, str] = json.loads(done.stdout.splitlines()[-1])
+    found: list[dict[str, str]] = json.loads(done.stdout.splitlines()[-1])
     return found
+
+
+@pytest.fixture(scope="module")
+def verdicts(both: list[dict[str, str]]) -> dict[str, str]:
+    """What becomes of them when the module is loaded anew."""
+    return both[0]
 
 
 def _of(verdicts: dict[str, str], where: str, before: str) -> str:
@@ -98,6 +129,15 @@ def test_a_mutant_that_never_ends_is_ended(verdicts: dict[str, str]) -> None:
     """A mutant that makes a loop endless would stop the whole run."""
     assert _of(verdicts, "endless", "2 * dim") == "timed out"
     assert _of(verdicts, "forgotten", "2 * dim") == "survived"  # nobody calls it: all tests of the file are tried
+
+
+def test_exchanged_code_gives_the_same_verdicts(both: list[dict[str, str]]) -> None:
+    """The quick way would call a mutant killed that survives, or the reverse, without saying that it cannot know."""
+    slow, quick = both
+    assert _of(quick, "early", "2 * dim") == "early"
+    assert _of(quick, "Noise", "2 * 0.5") == ""  # of the class itself: nothing to exchange
+    assert all(quick[name] == slow[name] for name in slow if not name.startswith(("early:", "Noise:")))
+    assert _of(quick, "Noise.within.inner", "2 * participations") == "killed"
 
 
 def test_only_survivors_are_tried_again(tmp_path: Path) -> None:
