@@ -5,6 +5,7 @@
     sites.py      where a factor can be lost, found in the syntax tree
     reaching.py   which tests reach which function, recorded once
     exchanging.py  tests collected once; a mutant is a fork of that process with another code in a function: quick
+    loading.py    a module with another syntax tree than its file's
     running.py    one mutant in a process that loads everything anew, for what is not inside a function
     verdicts.py   what became of every mutant, kept between runs; survivors.toml: those that may survive, and why
     how_we_know.py  docs/how-we-know.md: theorems, exact tests, audits and mutants of every guarantee (evidence.toml)

@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from mutants.exchanging import Collected
+from mutants.loading import warm_up
 from mutants.reaching import Reach
-from mutants.running import KILLED, SURVIVED, TIMED_OUT, UNREACHED, verdict, warm_up
+from mutants.running import KILLED, SURVIVED, TIMED_OUT, UNREACHED, verdict
 from mutants.sites import Mutant, mutants
 from mutants.verdicts import ALIVE, Verdicts, allowed
 

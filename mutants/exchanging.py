@@ -23,13 +23,14 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from types import CodeType, FunctionType
+from types import CodeType, FrameType, FunctionType
 from typing import IO, Any
 
 import pytest
 
-from mutants.reaching import TAKEN, Recorder
-from mutants.running import KILLED, PATIENCE, QUIET, SURVIVED, TIMED_OUT, Hurry, waited
+from mutants.loading import QUIET
+from mutants.reaching import TAKEN
+from mutants.running import KILLED, PATIENCE, SURVIVED, TIMED_OUT, Hurry, waited
 from mutants.sites import Mutant, mutated
 
 _OLD = "failed without any mutant"
@@ -88,7 +89,7 @@ def _serve(root: Path, source: Path, folders: Sequence[str], log: Path, requests
         for descriptor in (1, 2):
             os.dup2(said, descriptor)
         sys.dont_write_bytecode = True
-        options = [*QUIET, "-s", "-m", TAKEN, *folders]
+        options = [*QUIET, "-x", "-s", "-m", TAKEN, *folders]
         pytest.main(options, plugins=[Hurry(None), _Serving(root, source, requests, answers)])
     finally:
         os._exit(1)
@@ -99,16 +100,20 @@ class _Serving:
 
     def __init__(self, root: Path, source: Path, requests: IO[str], answers: IO[str]) -> None:
         self.root, self.requests, self.answers = root, requests, answers
-        self.loading = Recorder(root, source)
+        self.called: set[CodeType] = set()
         self.source = source
         self.sane: dict[str, bool] = {}  # tests that have seen a mutant: whether they pass without one
 
     @pytest.hookimpl(hookwrapper=True)
     def pytest_collection(self) -> Iterator[None]:
         """See what is called when modules are loaded."""
-        sys.settrace(self.loading.look)
+        sys.settrace(self.look)
         yield
         sys.settrace(None)
+
+    def look(self, frame: FrameType, event: str, _: Any) -> None:
+        """Remembers the code that is called."""
+        self.called.add(frame.f_code)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
@@ -117,7 +122,7 @@ class _Serving:
             return True
         self.session = session
         self.items = {item.nodeid: item for item in session.items}
-        self.early = {self.loading.name(code) for code in self.loading.called}
+        self.early = {(code.co_filename, _plain(code)) for code in self.called}
         self.functions, self.memories = _living(str(self.source) + "/")
         for line in self.requests:
             asked = json.loads(line)
@@ -128,7 +133,7 @@ class _Serving:
 
     def answer(self, mutant: Mutant, tests: list[tuple[str, float]]) -> Answer:
         """What became of a mutant; tests that fail without it are not believed."""
-        early = f"{mutant.path}::{mutant.where}" in self.early
+        early = (str(self.root / mutant.path), mutant.where.partition("#")[0]) in self.early
         while True:
             kept = [(test, spent) for test, spent in tests if self.sane.get(test, True)]
             verdict, test = self.forked(mutant, kept)
@@ -217,6 +222,11 @@ Key = tuple[str, int]
 
 def _key(code: CodeType) -> Key:
     return code.co_qualname, code.co_firstlineno
+
+
+def _plain(code: CodeType) -> str:
+    """A function's name as mutants have it."""
+    return code.co_qualname.replace(".<locals>", "").split(".<")[0]
 
 
 def _codes(code: CodeType) -> dict[Key, CodeType | None]:

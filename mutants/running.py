@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-import ast
 import contextlib
-import importlib
-import importlib.abc
-import importlib.machinery
-import importlib.util
 import math
 import os
 import resource
@@ -18,60 +13,15 @@ import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from types import CodeType
-from typing import Any
 
 import pytest
 
+from mutants.loading import QUIET, Finder
 from mutants.sites import Mutant, mutated
 
 KILLED, TIMED_OUT, SURVIVED, UNREACHED = "killed", "timed out", "survived", "unreached"
 _FIRST, _FIRST_SECONDS = 25, 4.0  # tests that are tried before all others
 PATIENCE = 30.0  # CPU seconds beyond five times what the tests take, after which a mutant has done something endless
-LOADED = "ignore::pytest.PytestAssertRewriteWarning"  # hypothesis, by `warm_up`
-QUIET = ["-q", "-x", "--no-header", "--tb=no", "-p", "no:cacheprovider", "-p", "no:xdist", "-W", LOADED]
-_HEAVY = ("numpy", "scipy.special", "scipy.stats", "scipy.optimize", "hypothesis", "mpmath", "opendp", "dp_accounting")
-
-
-def warm_up() -> None:
-    """Import what tests import, once for all mutants; nothing of ours, which a mutant may change."""
-    for name in _HEAVY:
-        with contextlib.suppress(ImportError):
-            importlib.import_module(name)
-    ours = [name for name in sys.modules if name.partition(".")[0] == "bandanna"]
-    if ours:
-        raise RuntimeError(f"loaded before any mutant: {', '.join(ours)}")
-
-
-class _Loader(importlib.machinery.SourceFileLoader):
-    """Compiles a changed tree instead of the file."""
-
-    def __init__(self, fullname: str, path: str, tree: ast.Module) -> None:
-        super().__init__(fullname, path)
-        self.tree = tree
-
-    def get_code(self, fullname: str) -> CodeType:
-        return compile(self.tree, self.path, "exec", dont_inherit=True)
-
-
-class Finder(importlib.abc.MetaPathFinder):
-    """Finds one module, with a mutant in it."""
-
-    def __init__(self, file: Path, source: Path, tree: ast.Module) -> None:
-        parts = file.relative_to(source).with_suffix("").parts
-        self.package = parts[-1] == "__init__"
-        self.name = ".".join(parts[:-1] if self.package else parts)
-        self.file, self.tree = str(file), tree
-
-    def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> importlib.machinery.ModuleSpec | None:
-        """Of that module only."""
-        if fullname != self.name:
-            return None
-        loader = _Loader(fullname, self.file, self.tree)
-        inside = [str(Path(self.file).parent)] if self.package else None
-        return importlib.util.spec_from_file_location(
-            fullname, self.file, loader=loader, submodule_search_locations=inside
-        )
 
 
 class Hurry:
@@ -172,7 +122,7 @@ def _in_child(root: Path, finder: Finder, tests: Sequence[str], scratch: str) ->
         os.environ["TMPDIR"] = tempfile.tempdir = scratch
         sys.meta_path.insert(0, finder)
         sys.dont_write_bytecode = True
-        options = [*QUIET, f"--basetemp={scratch}/tests"]
+        options = [*QUIET, "-x", f"--basetemp={scratch}/tests"]
         files = dict.fromkeys(test.partition("::")[0] for test in tests)
         code = int(pytest.main([*options, *(file for file in files if Path(file).exists())], plugins=[Hurry(tests)]))
     finally:

@@ -21,20 +21,23 @@ class Allowed:
 
     path: str
     where: str
-    before: str
-    after: str
+    mutant: str  # before -> after, with #number if there are several
     reason: str
-    number: int = 0  # among those that are alike in all but their line
 
     def is_of(self, mutant: Mutant) -> bool:
         """Whether it is this one."""
-        its = (mutant.path, mutant.where, mutant.before, mutant.after, mutant.number)
-        return its == (self.path, self.where, self.before, self.after, self.number)
+        place = f" #{mutant.number}" if mutant.number else ""
+        its = (mutant.path, mutant.where, f"{mutant.before} -> {mutant.after}{place}")
+        return its == (self.path, self.where, self.mutant)
 
 
 def allowed(file: Path = SURVIVORS) -> list[Allowed]:
     """All of the file."""
-    return [Allowed(**entry) for entry in tomllib.loads(file.read_text()).get("survivor", [])]
+    return [
+        Allowed(path=entry["path"], where=entry["where"], mutant=mutant, reason=entry["reason"])
+        for entry in tomllib.loads(file.read_text()).get("survivor", [])
+        for mutant in entry["mutants"]
+    ]
 
 
 @dataclass(kw_only=True)
