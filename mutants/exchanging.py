@@ -30,11 +30,12 @@ import pytest
 
 from mutants.loading import QUIET
 from mutants.reaching import TAKEN
-from mutants.running import KILLED, PATIENCE, SURVIVED, TIMED_OUT, Hurry, waited
+from mutants.running import KILLED, SURVIVED, TIMED_OUT, Hurry, waited
 from mutants.sites import Mutant, mutated
 
 _OLD = "failed without any mutant"
-_TIMES = 5.0  # as long as a test usually takes, beyond which it is taken for endless
+PATIENCE = 4.0  # CPU seconds for a test, and
+_TIMES = 5.0  # times what it usually takes, beyond which it is taken for endless
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -39,7 +39,7 @@ class Reach:
         found = self.tests.get(f"{path}::{where}", set())
         if not found:
             found = set().union(*(tests for name, tests in self.tests.items() if name.startswith(f"{path}::")))
-        return sorted(found, key=lambda test: (not mirrored(path, test), self.seconds[test], test))
+        return sorted(found, key=lambda test: (nearness(path, test), self.seconds[test], test))
 
     def within(self, most: float, tests: list[str]) -> list[str]:
         """The first of these tests, as many as take so many seconds together."""
@@ -71,12 +71,12 @@ def _file(test: str) -> str:
     return test.partition("::")[0]
 
 
-def mirrored(path: str, test: str) -> bool:
-    """Whether a test's file is named after the source file, or after the folder that it is in."""
+def nearness(path: str, test: str) -> int:
+    """0 for what mutants have taught (test_factors.py), 1 for tests named after the file or its folder, 2 for others."""
     file = Path(path)
     name = Path(test.split("::")[0]).stem
-    wanted = {file.stem, file.parent.name, "factors"} - _COMMON  # test_factors.py: what mutants have taught
-    return any(word in name for word in wanted)
+    wanted = {file.stem, file.parent.name} - _COMMON
+    return 0 if "factors" in name else 1 if any(word in name for word in wanted) else 2
 
 
 class Probed(importlib.abc.MetaPathFinder):

@@ -5,12 +5,15 @@ from __future__ import annotations
 import math
 from collections import Counter
 
+import numpy as np
 import pytest
-from scipy import optimize
+from scipy import optimize, special
 
-from bandanna.accounting import accountant, amplification, exact, gdp, loss
+from bandanna.accounting import accountant, amplification, caps, exact, gdp, lattice, loss, parallel
+from bandanna.accounting.budgets import ApproxDP
 from bandanna.accounting.events import (
     BinomialEvent,
+    CapEvent,
     CompositionEvent,
     ContinualEvent,
     DiscreteGaussianEvent,
@@ -20,8 +23,10 @@ from bandanna.accounting.events import (
     ShuffledGaussianEvent,
 )
 from bandanna.accounting.factorisation import factorise
+from bandanna.accounting.ledger import Ledger
 from bandanna.accounting.prices import binomial_unit, gaussian_price
 from bandanna.accounting.rounding import composable_shift, expected_delta
+from bandanna.errors import BudgetExceeded
 
 TAIL = 1e-9
 
@@ -128,3 +133,116 @@ def test_one_binomial_release_pays_for_every_coordinate_and_tail(dim: int, round
         by_hand = exact.binomial_delta(40_000, 0.5, 20, epsilon)
     assert accountant.single_binomial_delta(plain, epsilon, tail) == pytest.approx(by_hand, rel=1e-9)
     assert accountant.single_binomial_delta(refusing, epsilon, tail) == pytest.approx(by_hand + 1e-4 * cost, rel=1e-9)
+
+
+def test_the_spread_of_the_rounding_is_in_one_release() -> None:
+    """The bound on the mean over roundings is below the minimum over lambda, taken by hand, for 16 rounded coordinates."""
+    epsilon, unit, shift, dim = 1.0, gdp.mu(1.0, 1e-5), 1.0, 16
+    mean, width, most = shift**2 + dim / 4, 2 * shift + math.sqrt(dim), (shift + math.sqrt(dim)) ** 2
+    squares = np.linspace(most / 20_000, most, 20_000)
+    log_delta = gdp.log_delta(epsilon, unit * np.sqrt(squares))
+    lambdas = np.geomspace(1e-3, 300.0, 120) / mean
+    least = min(float(np.max(log_delta - x * squares)) + x * mean + x * x * width**2 / 8 for x in lambdas)
+    assert math.exp(least) * 0.999 <= expected_delta(epsilon, unit, shift, dim) <= math.exp(least) * 1.01
+
+
+def test_gaussians_beside_pure_releases_are_counted_as_often_as_they_are_made() -> None:
+    """Four Gaussian releases beside a pure one cost less than one with half the noise."""
+    laplace = LaplaceEvent(scale=10.0, sensitivity=3.0, dim=2)
+    often, once = (GaussianEvent(std=std, sensitivity=1.0) for std in (4.0, 2.0))
+    four = loss.composed_delta(Counter({laplace: 1, often: 4}), 1.0, 1e-10)
+    assert four == pytest.approx(loss.composed_delta(Counter({laplace: 1, once: 1}), 1.0, 1e-10), rel=1e-6)
+
+
+def test_pure_batches_of_a_person_add_up() -> None:
+    """Somebody in two batches has spent the epsilon of one: the dearest two of each task count."""
+    batches = Counter({LaplaceEvent(scale=scale, sensitivity=1.0): 1 for scale in (1.0, 2.0, 4.0)})
+    assert parallel.spent({"a": batches, "b": batches}, 2, 0.0) == pytest.approx(2 * 1.5)
+    assert parallel.spent({"a": batches}, 2, 1e-9) <= 1.5 * (1 + 1e-9)
+    assert parallel.spent({"a": batches}, 2, 1e-9) > 1.4
+
+
+def test_the_largest_mu_of_a_large_epsilon() -> None:
+    """The price that a very large epsilon pays for stops where its search begins."""
+    assert float(gdp.log_delta(1e6, gdp.mu(1e6, 1e-5))) == pytest.approx(math.log(1e-5), rel=1e-6)
+
+
+def test_far_terms_of_the_exact_profile_are_there_or_paid_for() -> None:
+    """The exact delta of counts leaves out terms that it does not add as a bound: up to 7 sqrt n, then 2 e^-98."""
+    trials, epsilon = 10_000, 0.26  # only counts more than 640 from the mean tell as much
+    points = np.arange(-1.0, trials + 2.0)
+    with np.errstate(invalid="ignore"):
+        log_mass = special.gammaln(trials + 1) - special.gammaln(points + 1) - special.gammaln(trials - points + 1)
+    mass = np.where((points >= 0) & (points <= trials), np.exp(log_mass - trials * math.log(2)), 0.0)
+    whole = float(np.sum(np.maximum(mass[:-1] - math.exp(epsilon) * mass[1:], 0.0)))
+    assert 1e-41 < whole <= exact.binomial_delta(trials, 0.5, 1, epsilon)
+    assert exact.binomial_delta(10**6, 0.5, 1, 100.0) == pytest.approx(2 * math.exp(-98))
+
+
+@pytest.mark.parametrize("probability", [0.25, 0.75])
+@pytest.mark.parametrize(("trials", "shift"), [(10, 1), (20, 10)])
+def test_the_exact_profile_of_a_few_unfair_coins(trials: int, shift: int, probability: float) -> None:
+    """The exact delta of few counts leaves out an end of their range, or a part of the shift."""
+    mass = {k: math.comb(trials, k) * probability**k * (1 - probability) ** (trials - k) for k in range(trials + 1)}
+    for epsilon in (0.5, 3.0):
+        up, down = (
+            sum(max(0.0, share - math.exp(epsilon) * mass.get(k + step, 0.0)) for k, share in mass.items())
+            for step in (shift, -shift)
+        )
+        assert exact.binomial_delta(trials, probability, shift, epsilon) == pytest.approx(max(up, down), rel=1e-8)
+
+
+def test_a_ledger_shows_what_returning_people_paid() -> None:
+    """What is shown of a ledger, or said when it refuses, is the price of one batch although people are in two."""
+    batch, budget = GaussianEvent(std=4.0, sensitivity=1.0), ApproxDP(epsilon=1.4, delta=1e-5)
+    ledger = Ledger(budget=budget, participations=2)
+    for number in range(2):
+        ledger.release(batch, task="t", batch=number, data=b"x", draw=lambda: 0.0)
+    paid = accountant.epsilon(RepetitionEvent(event=batch, times=2), 1e-5)
+    assert ledger.spent() == ledger.view().spent() == pytest.approx(paid, rel=1e-6)
+    other = GaussianEvent(std=3.0, sensitivity=1.0)
+    would = accountant.epsilon(RepetitionEvent(event=other, times=2), 1e-5)
+    small = Ledger(budget=ApproxDP(epsilon=would * 0.999, delta=1e-5), participations=2)
+    small.release(other, task="t", batch=0, data=b"x", draw=lambda: 0.0)
+    with pytest.raises(BudgetExceeded, match=f"would bring epsilon to {would:.4g} "):
+        small.release(other, task="t", batch=1, data=b"x", draw=lambda: 0.0)
+
+
+def test_mirrored_coins_cost_the_same() -> None:
+    """Coins that mostly fall on one side are priced from a place that is not their mode."""
+    one, other = (lattice.binomial_price(1000, probability, 4.0) for probability in (0.1, 0.9))
+    assert one.mu == pytest.approx(other.mu, rel=1e-9)
+    assert one.tail == pytest.approx(other.tail, rel=1e-6)
+
+
+@pytest.mark.parametrize("cosine", [0.0, 0.3, 0.8])
+def test_caps_of_a_ball_by_archimedes(cosine: float) -> None:
+    """Mass, mean or second moment of a cap are not those of three dimensions, where T is uniform on [-1, 1]."""
+    found = caps.cap(3, cosine)
+    assert found.mass == pytest.approx((1 - cosine) / 2)
+    assert found.first == pytest.approx((1 - cosine**2) / 4)
+    assert found.second == pytest.approx((1 - cosine**3) / 6)
+    event = CapEvent(cosine=cosine, chance=0.7, candidates=3, dim=3)
+    q = (1 - cosine) / 2
+    inside = 0.7 * (1 - (1 - q) ** 3) + 0.3 * q**3
+    mean_in, mean_out = (1 + cosine) / 2, (cosine - 1) / 2  # of a uniform law on [cosine, 1] and on [-1, cosine]
+    assert caps.share_inside(event) == pytest.approx(inside)
+    assert caps.lean(event) == pytest.approx(inside * mean_in + (1 - inside) * mean_out)
+    squares = ((1 + cosine + cosine**2) / 3, (1 - cosine + cosine**2) / 3)
+    assert caps.square(event) == pytest.approx(inside * squares[0] + (1 - inside) * squares[1])
+
+
+def test_candidates_on_a_grid_may_be_inside_a_little_more_often_and_less() -> None:
+    """The range of a candidate's chance of being inside the cap is not that of its steps: three dimensions, by hand."""
+    event = CapEvent(cosine=0.3, chance=0.7, candidates=3, dim=3, steps=64)
+    slack = 1.3 * math.sqrt(3) / 64
+    length = special.gammainc  # of a Gaussian vector: its square is a Gamma(3/2)
+    lengths = np.concatenate([[0.0], 2.0 ** np.arange(-40.0, 8.0, 0.125), [np.inf]])
+    share = np.diff(length(1.5, lengths**2 / 2))
+    with np.errstate(divide="ignore"):
+        moved = slack / lengths[:-1]
+    by_hand = [float(np.sum(share * (1 - np.clip(0.3 + sign * moved, -1, 1)) / 2)) for sign in (1, -1)]
+    rare = 3 * 2.0**-64
+    low, high = caps.masses(event)
+    assert (low, high) == pytest.approx((by_hand[0] - rare, by_hand[1] + rare), rel=1e-10)
+    assert low < 0.35 < high
