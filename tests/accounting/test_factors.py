@@ -10,19 +10,23 @@ import pytest
 from scipy import optimize, special
 
 from bandanna.accounting import accountant, amplification, caps, exact, gdp, lattice, loss, parallel
-from bandanna.accounting.budgets import ApproxDP
+from bandanna.accounting.budgets import ApproxDP, PureDP
+from bandanna.accounting.calibration.binomial import BinomialNoise
+from bandanna.accounting.calibration.gaussian import continual_std, gaussian_std, laplace_scale
 from bandanna.accounting.events import (
     BinomialEvent,
     CapEvent,
     CompositionEvent,
     ContinualEvent,
     DiscreteGaussianEvent,
+    Event,
     GaussianEvent,
     LaplaceEvent,
     RepetitionEvent,
     ShuffledGaussianEvent,
 )
 from bandanna.accounting.factorisation import factorise
+from bandanna.accounting.grid import fine_grid
 from bandanna.accounting.ledger import Ledger
 from bandanna.accounting.prices import binomial_unit, gaussian_price
 from bandanna.accounting.rounding import composable_shift, expected_delta
@@ -64,7 +68,7 @@ def test_rounding_of_every_coordinate_is_in_the_price() -> None:
 
 
 def clones_by_hand(users: int, mu: float, epsilon: float, tail: float) -> float:
-    """delta of one shuffled Gaussian: the clones pair at the local epsilon where their tails weigh `tail`, and these."""
+    """delta of a shuffled Gaussian: the clones pair at the local epsilon where their tails weigh `tail`, and these."""
 
     def weight(local: float) -> float:
         return amplification.tail_weight(users=users, local_epsilon=local) * float(gdp.delta(local, mu))
@@ -95,7 +99,7 @@ def test_shuffled_reports_among_others_are_counted_as_often_as_they_are_made() -
 
 
 def test_pure_releases_are_free_only_below_their_sum() -> None:
-    """Two pure releases cost no delta at an epsilon below their sum: both losses are at their largest one time in four."""
+    """Two pure releases cost no delta at an epsilon below their sum: both losses are largest one time in four."""
     one, other = (LaplaceEvent(scale=scale, sensitivity=1.0) for scale in (1 / 0.6, 1 / 0.6 + 1e-9))
     for both in (RepetitionEvent(event=one, times=2), CompositionEvent(events=(one, other))):
         assert accountant.delta_near(both, 1.0, 1e-5) >= -math.expm1(1.0 - 1.2 + 1e-8) / 4
@@ -119,12 +123,13 @@ def test_shuffled_reports_alone_are_the_amplified_ones_and_their_tails(times: in
 @pytest.mark.parametrize("rounded", [False, True])
 @pytest.mark.parametrize("dim", [1, 50])
 def test_one_binomial_release_pays_for_every_coordinate_and_tail(dim: int, rounded: bool) -> None:
-    """One release of counts is priced without a coordinate's tail, its rounding, what refusals cost, or its whole shift."""
+    """One release of counts is priced without a coordinate's tail, its rounding, what refusals cost, or its shift."""
     epsilon, tail, cost = 0.4, 1e-3, 1 + math.exp(0.4)
     shape = {"trials": 40_000, "shift": 20.0, "reach": 20, "dim": dim, "rounded": rounded}
     plain, refusing = (BinomialEvent(**shape, tail=beyond) for beyond in (0.0, 1e-4))
     unit = binomial_unit(plain, tail)
-    assert unit is not None and unit.tail > 1e-7
+    assert unit is not None
+    assert unit.tail > 1e-7
     if rounded:
         by_hand = expected_delta(epsilon, unit.mu, 20.0, dim) + dim * unit.tail * cost
     else:
@@ -136,7 +141,7 @@ def test_one_binomial_release_pays_for_every_coordinate_and_tail(dim: int, round
 
 
 def test_the_spread_of_the_rounding_is_in_one_release() -> None:
-    """The bound on the mean over roundings is below the minimum over lambda, taken by hand, for 16 rounded coordinates."""
+    """The bound on the mean over roundings is below the minimum over lambda, by hand, for 16 rounded coordinates."""
     epsilon, unit, shift, dim = 1.0, gdp.mu(1.0, 1e-5), 1.0, 16
     mean, width, most = shift**2 + dim / 4, 2 * shift + math.sqrt(dim), (shift + math.sqrt(dim)) ** 2
     squares = np.linspace(most / 20_000, most, 20_000)
@@ -246,3 +251,40 @@ def test_candidates_on_a_grid_may_be_inside_a_little_more_often_and_less() -> No
     low, high = caps.masses(event)
     assert (low, high) == pytest.approx((by_hand[0] - rare, by_hand[1] + rare), rel=1e-10)
     assert low < 0.35 < high
+
+
+def test_a_batch_of_another_size_has_its_own_users() -> None:
+    """What every user does in a batch of another size is counted for the wrong number of users."""
+    noise = BinomialNoise(scale=4.0, trials=9, users=10).for_users(40)
+    assert (noise.users, noise.trials, noise.scale) == (40, 9, 4.0)
+    assert noise.std() == pytest.approx(math.sqrt(40 * 9 / 4 + 40 / 4) / 4)
+
+
+def calibrated(kind: str, budget: ApproxDP, participations: int) -> Event:
+    """The least noise of a kind for a budget, on the grid that its mechanism uses."""
+    shape, times = {"sensitivity": 2.0, "dim": 4}, {"participations": participations}
+    if kind == "gaussian":
+        std = gaussian_std(**shape, budget=budget, **times)
+        one: Event = GaussianEvent(**shape, std=std, grid=fine_grid(std, 2.0, 4))
+    elif kind == "laplace":
+        std = laplace_scale(**shape, budget=PureDP(epsilon=budget.epsilon), **times)
+        one = LaplaceEvent(**shape, scale=std, grid=fine_grid(std, 2.0, 16))
+    else:
+        tree = factorise("tree", horizon=8)
+        std = continual_std(**shape, factorisation=tree, budget=budget, **times)
+        grid = fine_grid(std, participations * 2.0 * tree.sensitivity(), 4 * tree.releases(participations))
+        return ContinualEvent(**shape, **times, factorisation=tree, std=std, grid=grid)
+    return RepetitionEvent(event=one, times=participations)
+
+
+@pytest.mark.parametrize("participations", [1, 3])
+@pytest.mark.parametrize("kind", ["gaussian", "laplace", "continual"])
+def test_least_noise_is_that_of_its_own_grid(kind: str, participations: int) -> None:
+    """Noise is calibrated for a finer grid than it is drawn on, and breaks its promise by the rounding in between.
+
+    Grids are powers of two: a ninth of an octave in epsilon sees any change by a tenth.
+    """
+    for step in range(9):
+        budget = ApproxDP(epsilon=0.05 * 2 ** (-step / 9), delta=1e-5)
+        event = calibrated(kind, budget, participations)
+        assert accountant.satisfies(event, PureDP(epsilon=budget.epsilon) if kind == "laplace" else budget)
