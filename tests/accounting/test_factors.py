@@ -288,3 +288,22 @@ def test_least_noise_is_that_of_its_own_grid(kind: str, participations: int) -> 
         budget = ApproxDP(epsilon=0.05 * 2 ** (-step / 9), delta=1e-5)
         event = calibrated(kind, budget, participations)
         assert accountant.satisfies(event, PureDP(epsilon=budget.epsilon) if kind == "laplace" else budget)
+
+
+@pytest.mark.parametrize("rounded", [False, True])
+def test_composable_counts_by_hand(rounded: bool) -> None:
+    """Counts that will be composed are priced with a shift or a tail that is smaller than the sum of its parts."""
+    event = BinomialEvent(trials=40_000, shift=6.0, reach=20, dim=5, rounded=rounded, tail=1e-4)
+    tail = 1e-2 / 2 if rounded else 1e-2
+    unit = binomial_unit(event, tail)
+    assert unit is not None
+    shift = composable_shift(6.0, 5, tail) if rounded else 6.0
+    found = gaussian_price(event, 1e-2)
+    assert found.mu == pytest.approx(unit.mu * shift, rel=1e-12)
+    assert found.tail == pytest.approx((tail if rounded else 0.0) + 5 * unit.tail + 1e-4, rel=1e-12)
+
+
+def test_shuffled_reports_without_a_shuffler() -> None:
+    """Reports that nobody shuffles have another price than their noise gives them."""
+    price = gaussian_price(ShuffledGaussianEvent(std=4.0, sensitivity=2.0, users=10, tail=1e-9), TAIL)
+    assert (price.mu, price.tail) == (0.5, 1e-9)
