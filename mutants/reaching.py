@@ -72,7 +72,7 @@ def _file(test: str) -> str:
 
 
 def nearness(path: str, test: str) -> int:
-    """0 for what mutants have taught (test_factors.py), 1 for tests named after the file or its folder, 2 for others."""
+    """0 for what mutants have taught (test_factors.py), 1 for tests named after the file or folder, 2 for others."""
     file = Path(path)
     name = Path(test.split("::")[0]).stem
     wanted = {file.stem, file.parent.name} - _COMMON

@@ -18,6 +18,12 @@ def noise_std(sensitivity, dim, participations):
 def composed(one, other):
     return Price(mu=math.hypot(one.mu, other.mu), tail=one.tail + other.tail)
 
+def summed(parts):
+    spent = 0.0
+    for part in parts:
+        spent += part.epsilon
+    return spent + math.fsum(part.rho for part in parts)
+
 class Noise:
     def variance(self, users):
         return measured(self.trials * users, users=users)
@@ -30,6 +36,14 @@ EXPECTED = {
     ("noise_std", "sqrt 2", "math.sqrt(2)", "1.0"),
     ("composed", "composition", "math.hypot(one.mu, other.mu)", "one.mu"),
     ("composed", "composition", "one.tail + other.tail", "one.tail"),
+    ("summed", "composition", "part.epsilon", "0 * part.epsilon"),
+    (
+        "summed",
+        "composition",
+        "math.fsum((part.rho for part in parts))",
+        "max((part.rho for part in parts), default=0)",
+    ),
+    ("summed", "composition", "spent + math.fsum((part.rho for part in parts))", "spent"),
     ("Noise.variance", "noise", "self.trials", "self.trials * 81 // 100"),
     ("Noise.variance", "users", "users", "2 * users"),
 }
