@@ -10,14 +10,13 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bandanna.core.arrays import Floats, Ints
 from bandanna.kernels.jit import jit
 from bandanna.kernels.optimism import DONE, INDEFINITE, OUTSIDE
-from bandanna.kernels.scoring import swept
+from bandanna.kernels.scoring import Singles, along, columns, in_single, most, squares, swept
 
-_ABOVE, _LARGEST = math.sqrt(2.0), float(np.finfo(np.float32).max)
+_ABOVE = math.sqrt(2.0)
 
 
 @jit
@@ -47,8 +46,8 @@ def optimist(
 ) -> int:
     """DONE; or INDEFINITE, OUTSIDE: the matrix, an arm of the round at `place` has to be dealt with first."""
     seeds, blocks, n_arms, d = arms.shape
-    x, squares = np.empty((d, n_arms)), np.empty((d * (d + 1) // 2, n_arms))
-    index, single = np.empty(n_arms), np.empty(n_arms, dtype=np.float32)
+    x, table = np.empty((d, n_arms)), np.empty((d * (d + 1) // 2, n_arms))
+    spread, index, single = np.empty(n_arms), np.empty(n_arms), np.empty(n_arms, dtype=np.float32)
     gram, gain, matrix, column = np.empty((d, d)), np.empty((d, d)), np.empty((d, d)), np.empty(d)
     fresh, own = blocks > 1 or end - begin == 1, np.empty(d)
     for s in range(place[0], seeds):
@@ -57,10 +56,13 @@ def optimist(
         for t in range(start, end):
             row = t - begin if fresh else 0
             if fresh or t == start:
-                if not _tabulate(arms[s, row], x, squares):
+                columns(arms[s, row], x)
+                if not _inside(x, spread):
                     place[0], place[1], place[2] = s, t, 0
                     return OUTSIDE
-                best = means[s, row].max()
+                if not fresh:
+                    _tabulate(x, table)
+                best = most(means[s, row])
             if place[2] == 1:
                 place[2] = 0
             elif not _estimate(
@@ -68,7 +70,13 @@ def optimist(
             ):
                 place[0], place[1] = s, t
                 return INDEFINITE
-            _scores(theta, inverse, radii[t], x, squares, index)
+            if fresh:
+                squares(x, inverse, index, spread)
+            else:
+                _spread(inverse, table, spread)
+            along(x, theta, index)
+            for k in range(n_arms):
+                index[k] += radii[t] * math.sqrt(max(spread[k], 0.0))
             count = _tied(index, single)
             rank = 0
             if by_coins and count > 1:
@@ -85,30 +93,33 @@ def optimist(
 
 
 @jit
-def _tabulate(arms: Floats, x: Floats, squares: Floats) -> bool:
-    """Arms (K, d) as columns, x_i x_j, doubled above the diagonal; False if one is longer than 1."""
-    n_arms, d = arms.shape
+def _inside(x: Floats, length: Floats) -> bool:
+    """Whether no arm (d, K) is longer than 1, by more than rounding errors; `length`: (K,)."""
+    d, n_arms = x.shape
+    length[:] = 0.0
     for i in range(d):
         row = x[i]
         for k in range(n_arms):
-            row[k] = arms[k, i]
-    length = np.zeros(n_arms)
-    place = 0
-    for i in range(d):
-        one = x[i]
-        for j in range(i, d):
-            two, products, times = x[j], squares[place], 1.0 if i == j else 2.0
-            for k in range(n_arms):
-                products[k] = one[k] * two[k] * times
-            if i == j:
-                for k in range(n_arms):
-                    length[k] += products[k]
-            place += 1
+            length[k] += row[k] * row[k]
     limit = 1 + (d + 8) * 2.0**-52
     outside = 0
     for k in range(n_arms):
         outside += 0 if length[k] <= limit * limit else 1  # nor what is not a number
     return outside == 0
+
+
+@jit
+def _tabulate(x: Floats, table: Floats) -> None:
+    """x_i x_j of arms (d, K), doubled above the diagonal: of those that stay."""
+    d, n_arms = x.shape
+    place = 0
+    for i in range(d):
+        one = x[i]
+        for j in range(i, d):
+            two, products, times = x[j], table[place], 1.0 if i == j else 2.0
+            for k in range(n_arms):
+                products[k] = one[k] * two[k] * times
+            place += 1
 
 
 @jit
@@ -172,49 +183,33 @@ def _product(a: Floats, b: Floats, out: Floats) -> None:
 
 
 @jit
-def _scores(theta: Floats, inverse: Floats, radius: float, x: Floats, squares: Floats, index: Floats) -> None:
-    """<x, theta> + radius |x|_{P^{-1}}, (K,)."""
-    d, n_arms = x.shape
+def _spread(inverse: Floats, table: Floats, spread: Floats) -> None:
+    """|x|^2_{P^{-1}} of tabulated arms, (K,)."""
     place = 0
-    index[:] = 0.0
-    for i in range(d):
-        for j in range(i, d):
-            weight, row = radius * radius * inverse[i, j], squares[place]
-            for k in range(n_arms):
-                index[k] += weight * row[k]
+    spread[:] = 0.0
+    for i in range(len(inverse)):
+        for j in range(i, len(inverse)):
+            weight, row = inverse[i, j], table[place]
+            for k in range(len(spread)):
+                spread[k] += weight * row[k]
             place += 1
-    for k in range(n_arms):
-        index[k] = math.sqrt(max(index[k], 0.0))
-    for i in range(d):
-        weight, row = theta[i], x[i]
-        for k in range(n_arms):
-            index[k] += weight * row[k]
 
 
 @jit
-def _tied(index: Floats, single: NDArray[np.float32]) -> int:
+def _tied(index: Floats, single: Singles) -> int:
     """How many arms are tied: their index in single precision, filled, is the largest."""
-    peak = 0.0
-    for k in range(len(index)):
-        peak = max(peak, abs(index[k]))
-    shift = 0 if peak <= _LARGEST else -math.frexp(peak)[1]
-    for k in range(len(index)):
-        single[k] = np.float32(index[k] if shift == 0 else math.ldexp(index[k], shift))
-    best = single[0]
-    for k in range(len(index)):
-        best = max(best, single[k])
-    count = 0
-    for k in range(len(index)):
-        count += 1 if single[k] == best else 0
+    peak, count = in_single(index, single), 0
+    for k in range(len(single)):
+        count += 1 if single[k] == peak else 0
     return count
 
 
 @jit
-def _of_rank(single: NDArray[np.float32], rank: int) -> int:
+def _of_rank(single: Singles, rank: int) -> int:
     """The tied arm of this rank."""
-    best = single.max()
+    peak = most(single)
     for k in range(len(single)):
-        if single[k] == best:
+        if single[k] == peak:
             if rank == 0:
                 return k
             rank -= 1

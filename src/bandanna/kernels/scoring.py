@@ -78,28 +78,34 @@ def best(arms: Floats, theta: Floats, inverse: Floats, radius: float, link: int,
 @jit
 def largest(index: Floats, single: Singles) -> int:
     """The first arm whose index is the largest in single precision, as `linalg.first_best`; `single`: (K,), filled."""
+    peak = in_single(index, single)
+    for k in range(len(index)):
+        if single[k] == peak:
+            return k
+    return 0
+
+
+@jit
+def in_single(index: Floats, single: Singles) -> float:
+    """The largest of the indices in single precision, (K,), filled; as `linalg.in_single`."""
     beyond = 0
     for k in range(len(index)):
         single[k] = np.float32(index[k])
         beyond += 0 if abs(index[k]) <= _LARGEST else 1
     if beyond > 0:
-        shift = -math.frexp(_most(np.abs(index)))[1]
+        shift = -math.frexp(most(np.abs(index)))[1]
         for k in range(len(index)):
             single[k] = np.float32(math.ldexp(index[k], shift))
-    most = _most(single)
-    for k in range(len(index)):
-        if single[k] == most:
-            return k
-    return 0
+    return most(single)
 
 
 @jit_comparing
-def _most(values: Floats | Singles) -> float:
+def most(values: Floats | Singles) -> float:
     """The largest."""
-    most: float = values[0]
+    peak: float = values[0]
     for k in range(len(values)):
-        most = max(most, values[k])
-    return most
+        peak = max(peak, values[k])
+    return peak
 
 
 @jit
