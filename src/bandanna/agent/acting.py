@@ -1,0 +1,150 @@
+"""Deciding and observing: how callers' arms, users and rewards reach an agent's loop, and what is said about them."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from bandanna.accounting.people import hashed
+from bandanna.agent.alone import alone
+from bandanna.agent.arms import features_of
+from bandanna.agent.background import Background
+from bandanna.agent.decisions import Decision, issue_client, recognise, recognise_client
+from bandanna.agent.early import Early
+from bandanna.agent.release import coins_for
+from bandanna.agent.releases import reward_of
+from bandanna.agent.reporting import Reporting
+from bandanna.agent.users import listed
+from bandanna.core import require
+from bandanna.core.arm_sets import Contexts, Sets, arms_of, many_arms_of, of_user
+from bandanna.core.arrays import Floats
+from bandanna.errors import ClippingWarning, InvalidArgument
+from bandanna.policies.base import Assigned
+
+
+class Acting(Reporting):
+    """The part of an agent that decides and takes rewards."""
+
+    _early: Early
+    _background: Background | None
+    _told: bool  # whether somebody was told of clips
+
+    def act(self, contexts: Contexts | None = None, user: str | int | None = None) -> Decision:
+        """Decide for one user among these arms: a mapping from ids to features, an array (arms, d) or a DataFrame.
+
+        Without contexts where the arms stay; of a policy that asks clients, one action for everybody.
+        """
+        return self._decide([self._set(contexts)], [user], ["user"])[0]
+
+    def act_many(self, contexts: Any, users: Sequence[str | int | None] | None = None) -> list[Decision]:
+        """Decide for several users in order, as `act` one by one: an array (users, arms, d) or a list of sets of arms;
+        where the arms stay, how many users.
+
+        Everything is checked before anything is recorded. Where the users go beyond a batch, it is closed on the way,
+        and those of this call who are in it cannot answer any more, unless there is grace.
+        """
+        fixed = self._loop.arms
+        if fixed is not None and fixed.of_users:
+            contexts = contexts if self._records is None else self._records.of_users(contexts)
+            people = require.several("contexts", contexts, "the features of every user, an array (users, d)")
+            sets: Sets = [of_user(fixed, one, f"contexts[{i}]") for i, one in enumerate(people)]
+        elif fixed is not None:
+            sets = [self._set(None)] * require.whole("contexts", contexts, most=10**7)
+        else:
+            if self._records is not None:
+                contexts = list(map(self._records.of_arms, require.several("contexts", contexts, "a list of sets")))
+            sets = many_arms_of(contexts, features_of(self.policy))
+        return self._decide(sets, listed(users, len(sets)), [f"users[{i}]" for i in range(len(sets))])
+
+    def _set(self, contexts: Any) -> tuple[Sequence[Any], Floats]:
+        """Ids and features of one user's arms: those of the call, or those that stay."""
+        fixed = self._loop.arms
+        if self._records is not None and contexts is not None and (fixed is None or fixed.of_users):
+            contexts = (self._records.of_arms if fixed is None else self._records.of_user)(contexts)
+        if fixed is not None and fixed.of_users:
+            return of_user(fixed, contexts)
+        if fixed is not None and contexts is not None:
+            raise InvalidArgument("contexts", contexts, "none: the arms of this agent stay the same")
+        if fixed is None and contexts is None:
+            allowed = f"the arms of this user, {features_of(self.policy)} features each (or arms= of the agent)"
+            raise InvalidArgument("contexts", None, allowed)
+        return arms_of(contexts, features_of(self.policy)) if fixed is None else (fixed.ids, fixed.features)
+
+    @alone
+    def _decide(self, sets: Sets, people: Sequence[Any], names: Sequence[str]) -> list[Decision]:
+        pairs = zip(people, names, strict=True)
+        users = [None if user is None else hashed(self._loop.secret, user, name) for user, name in pairs]
+        if self.clients_wanted and any(user is not None for user in users):
+            raise InvalidArgument("user", "an id", "none: one action is for everybody, and recruit(user) names clients")
+        self._tell(stacklevel=5)  # before anything is recorded
+        self._warn(self._early.contexts(sets), stacklevel=5)
+        if self._background is not None:
+            self._background.check()
+        decisions = self._loop.decide(sets, users, names)
+        if self._background is not None and self._loop.due(self._loop.grace) is not None:
+            self._background.wake()
+        return decisions
+
+    def _tell(self, stacklevel: int) -> None:
+        """Once: most of the reports so far had to be clipped."""
+        clipped = self._loop.progress.clipped
+        if clipped and not self._told and (said := ClippingWarning.of(clipped, self._loop.answered())):
+            self._told = True
+            warnings.warn(said, stacklevel=stacklevel)
+
+    def _warn(self, said: ClippingWarning | None, stacklevel: int) -> None:
+        """Once: most of the first features or rewards are out of range."""
+        if said is not None and not self._told:
+            self._told = True
+            warnings.warn(said, stacklevel=stacklevel)
+
+    def recommend(self, contexts: Contexts | None = None, *, explore: bool = False) -> Any:
+        """The arm that looks best by the newest snapshot, without a slot: nothing is recorded, nothing learned from it.
+
+        With `explore` the arm that `act` would give, by its bonus for what is not known and its coins. For users who
+        may not take part, or not any more, and after the horizon. It uses released numbers only.
+        """
+        policy, (ids, features) = self.policy, self._set(contexts)
+        self._at_home()
+        with self._lock:
+            now = self._loop.now
+            if not require.flag("explore", explore):
+                return ids[int(policy.best(now.snapshot, features[None])[0])]
+            if now.batch is not None and isinstance(now.batch.episode, Assigned):
+                place = (self._loop.made - now.batch.begin) % now.batch.users
+                return ids[int(now.batch.episode.arms_at(np.array([place]))[0])]
+            coins = coins_for(self._seed, self._loop.made)
+            return ids[int(policy.act(now.snapshot, policy.seen(features[None]), coins).actions[0])]
+
+    @alone
+    def recruit(self, user: str | int | None = None) -> str | None:
+        """A client who answers for all rounds of the running episode: an id for `observe`, or None if there are enough.
+
+        For policies that play one action for everybody and ask a few (phased elimination); how many is public.
+        """
+        person = None if user is None else hashed(self._loop.secret, user, "user")
+        place = self._loop.recruit(person, "user")
+        if place is None:
+            return None
+        return issue_client(self._loop.secret, self._loop.clients.episode, place, self._loop.session)
+
+    def observe(self, decision_id: str | Decision, reward: float, *, client: str | None = None) -> bool:
+        """The reward of a decision (or of its id), once, or a client's; False if it came too late, and was dropped and
+        counted.
+        """
+        given = decision_id.id if isinstance(decision_id, Decision) else decision_id
+        told = reward_of(reward)
+        if kept := self._answer(given, told, client):
+            self._warn(self._early.reward(told), stacklevel=3)
+        return kept
+
+    @alone
+    def _answer(self, decision_id: str, reward: float, client: str | None) -> bool:
+        number, session = recognise(self._loop.secret, decision_id)
+        if client is None:
+            return self._loop.answer(number, session, reward)
+        episode, place, joined = recognise_client(self._loop.secret, client)
+        return self._loop.client_answer((episode, place, joined), number, reward)
