@@ -100,6 +100,35 @@ def test_stated_probabilities_are_those_of_the_draws(arms: int) -> None:
         assert error <= 0.5 / np.sqrt(chances.DIRECTIONS)
 
 
+def along(apart: Any, mean: Any, direction: Any) -> float:
+    """P(<a, mean> + r <a, s> >= 0 for all rows a) of a signed radius: the interval of r, end by end."""
+    low, high = -np.inf, np.inf
+    for level, slope in zip(apart @ mean, apart @ direction, strict=True):
+        if slope > 0:
+            low = max(low, -level / slope)
+        elif slope < 0:
+            high = min(high, -level / slope)
+        elif level < 0:
+            return 0.0
+    ends = [0.5 + 0.5 * np.sign(r) * stats.chi.cdf(abs(r), len(mean)) for r in (low, high)]
+    return float(max(ends[1] - ends[0], 0.0))
+
+
+@pytest.mark.parametrize("scale", [0.0, 0.3, 30.0])
+@pytest.mark.parametrize("whole", [False, True])
+def test_intervals_along_directions(scale: float, whole: bool) -> None:
+    """An average over directions is not that of the intervals' probabilities: also of a mean of 0 and of equal arms."""
+    rng, d = np.random.default_rng(7), 3
+    mean, root = scale * rng.normal(size=d), rng.normal(size=(d, d))
+    contexts = np.round(2 * rng.normal(size=(1, 6, d))) if whole else rng.normal(size=(1, 6, d))
+    contexts[0, 5] = contexts[0, 2]
+    spread = chances.directions(d) @ root.T
+    for arm in range(6):
+        apart = contexts[0, arm] - contexts[0]
+        expected = np.mean([along(apart, mean, each) for each in spread]) / np.sum(np.all(apart == 0, axis=1))
+        assert chances.of_shared(mean, root, contexts, np.array([arm]))[0][0] == pytest.approx(expected, abs=1e-12)
+
+
 def test_probabilities_of_arms_with_models_of_their_own() -> None:
     """The integral is not the probability, or the arms' do not add up to 1."""
     rng = np.random.default_rng(3)
@@ -300,11 +329,12 @@ def test_nobody_is_recorded_where_somebody_is_refused() -> None:
     assert agent.decisions == 0
 
 
-def test_a_probability_is_the_same_in_any_company() -> None:
-    """The chance of one of two arms depends, in its last bit, on how many decide with it."""
+@pytest.mark.parametrize("arms", [2, 7])
+def test_a_probability_is_the_same_in_any_company(arms: int) -> None:
+    """The chance of one of the arms depends, in its last bit, on how many decide with it."""
     rng = np.random.default_rng(0)
-    mean, root, contexts = rng.normal(size=5), rng.normal(size=(5, 5)), rng.normal(size=(40, 2, 5))
-    actions = rng.integers(0, 2, 40)
+    mean, root, contexts = rng.normal(size=5), rng.normal(size=(5, 5)), rng.normal(size=(40, arms, 5))
+    actions = rng.integers(0, arms, 40)
     together, _ = chances.of_shared(mean, root, contexts, actions)
     alone = [chances.of_shared(mean, root, contexts[i : i + 1], actions[i : i + 1])[0][0] for i in range(40)]
     np.testing.assert_array_equal(together, alone)

@@ -6,11 +6,15 @@ Draws are Gaussian. With one parameter for all arms, theta = mean + L z, arm k w
 * more: z = r u with a direction u and a signed radius r, |r| ~ chi_d. Along u arm k wins on an interval of r, whose
   probability is exact; it is averaged over DIRECTIONS fixed directions, with the standard error of that average.
 
+Of an arm that was taken the probability is not 0. Where none of the directions meets the region in which it wins, MORE
+times as many are averaged; if all of them miss it, half of one counts as having met it, with as large an error.
+
 With a parameter of its own for each arm the scores are independent: one integral over that of arm k.
 """
 
 from __future__ import annotations
 
+import math
 from functools import lru_cache
 
 import numpy as np
@@ -20,12 +24,18 @@ from bandanna.core.arrays import Floats, Ints
 from bandanna.core.linalg import inner
 
 DIRECTIONS = 2048
+MORE = 16
 _NODES = 2001  # of an integral over +- 9 standard deviations
-_PART = 16  # decisions at once
+_LEVEL = 1e-150  # what is nearer to 0 counts as 0: its reciprocal's square would be no number
 
 
-def of_shared(mean: Floats, root: Floats, contexts: Floats, actions: Ints) -> tuple[Floats, Floats]:
-    """(d,), (d, d), (n, K, d), (n,) -> probabilities and their standard errors, (n,)."""
+def of_shared(
+    mean: Floats, root: Floats, contexts: Floats, actions: Ints, *, taken: bool = False
+) -> tuple[Floats, Floats]:
+    """(d,), (d, d), (n, K, d), (n,) -> probabilities and their standard errors, (n,).
+
+    taken: these arms were drawn, so that no probability is 0
+    """
     best = np.take_along_axis(contexts, actions[:, None, None], axis=1)
     apart = best - contexts  # (n, K, d)
     same = np.sum(np.all(apart == 0, axis=-1), axis=-1)  # arms that are equal share
@@ -34,26 +44,54 @@ def of_shared(mean: Floats, root: Floats, contexts: Floats, actions: Ints) -> tu
         along = (other[:, None, :] @ root)[:, 0]  # each by itself
         chance = special.ndtr(_ratio(inner(other, np.broadcast_to(mean, other.shape)), np.sqrt(inner(along, along))))
         return np.where(same > 1, 0.5, chance), np.zeros(len(actions))
-    apart, again = np.unique(apart, axis=0, return_inverse=True)  # decisions that are alike are computed once
+    again = np.zeros(1, dtype=np.int64)
+    if len(apart) > 1:
+        apart, again = np.unique(apart, axis=0, return_inverse=True)  # decisions that are alike are computed once
     spread = root @ directions(len(mean)).T  # (d, directions)
-    parts = [_along(part @ mean, part @ spread, len(mean)) for part in np.split(apart, range(_PART, len(apart), _PART))]
-    chances = np.concatenate(parts)[again.ravel()]  # (n, directions)
-    error = np.std(chances, axis=-1) / np.sqrt(chances.shape[-1])
-    return np.mean(chances, axis=-1) / same, error / same
+    found = [_averaged(mean, root, spread, each, taken=taken) for each in apart]
+    chances, errors = np.array(found).reshape(-1, 2)[again.ravel()].T
+    return chances / same, errors / same
 
 
-def _along(level: Floats, slope: Floats, dim: int) -> Floats:
-    """P(level_j + r slope_j >= 0 for all j), (n, K) and (n, K, directions) -> (n, directions)."""
-    crossing = -_ratio(level[..., None], slope)  # of a slope of 0: minus or plus infinity, or 0 / 0 for an equal arm
-    low = np.max(np.where(slope > 0, crossing, -np.inf), axis=1)
-    high = np.min(np.where(slope < 0, crossing, np.inf), axis=1)
-    never = np.any((slope == 0) & (level[..., None] < 0), axis=1)
-    return np.where(never, 0.0, np.maximum(_below(high, dim) - _below(low, dim), 0.0))
+def _averaged(mean: Floats, root: Floats, spread: Floats, apart: Floats, *, taken: bool) -> tuple[float, float]:
+    """Of one decision, (K, d): the average over directions and its standard error."""
+    chances = _along(apart, mean, spread)
+    if taken and not chances.any():
+        more = [_along(apart, mean, root @ _drawn(len(mean), block).T) for block in range(1, MORE)]
+        chances = np.concatenate([chances, *more])
+        if not chances.any():
+            return 0.5 / len(chances), 0.5 / len(chances)
+    return float(np.mean(chances)), float(np.std(chances)) / math.sqrt(len(chances))
 
 
-def _below(radius: Floats, dim: int) -> Floats:
-    """P(r <= radius) of a signed radius whose size is chi-distributed."""
-    return np.asarray(0.5 + 0.5 * np.sign(radius) * special.gammainc(dim / 2, radius**2 / 2))
+def _along(apart: Floats, mean: Floats, spread: Floats) -> Floats:
+    """P(<a_j, mean> + r <a_j, s> >= 0 for all j) of the a_j of `apart` (K, d) and s of `spread` (d, directions).
+
+    With levels l_j = <a_j, mean> and t = 1/r this is t >= w_j where l_j > 0 and t <= w_j where l_j < 0, for r > 0, with
+    w_j = <-a_j / l_j, s>; for r < 0 it is the same of -s. So one product, of which the largest and least are taken.
+    """
+    level = apart @ mean  # (K,)
+    ahead, behind = level > _LEVEL, level < -_LEVEL
+    even = ~(ahead | behind) & np.any(apart != 0, axis=-1)
+    none = np.zeros((0, spread.shape[-1]))
+    above = (-apart[ahead] / level[ahead, None]) @ spread if ahead.any() else none
+    below = (-apart[behind] / level[behind, None]) @ spread if behind.any() else none
+    beside = apart[even] @ spread if even.any() else none
+    sides = []
+    for one in (1.0, -1.0):  # the sign of r
+        least = np.max(above, axis=0, initial=0.0) if one > 0 else -np.min(above, axis=0, initial=0.0)
+        most = np.min(below, axis=0, initial=np.inf) if one > 0 else -np.max(below, axis=0, initial=-np.inf)
+        wins = (most > least) & np.all(one * beside >= 0, axis=0)
+        side = np.zeros(len(wins))
+        with np.errstate(divide="ignore"):
+            side[wins] = _within(1 / least[wins], len(mean)) - _within(1 / most[wins], len(mean))
+        sides.append(side)
+    return np.asarray(0.5 * (sides[0] + sides[1]))
+
+
+def _within(radius: Floats, dim: int) -> Floats:
+    """P(|z| <= radius)."""
+    return np.asarray(special.gammainc(dim / 2, radius**2 / 2))
 
 
 @np.errstate(divide="ignore", invalid="ignore")
@@ -64,7 +102,11 @@ def _ratio(above: Floats, below: Floats) -> Floats:
 @lru_cache(maxsize=32)
 def directions(dim: int) -> Floats:
     """A fixed sample of uniform directions, (DIRECTIONS, d); public."""
-    drawn = np.random.default_rng(0).standard_normal((DIRECTIONS, dim))
+    return _drawn(dim, 0)
+
+
+def _drawn(dim: int, block: int) -> Floats:
+    drawn = np.random.default_rng(block).standard_normal((DIRECTIONS, dim))
     drawn /= np.linalg.norm(drawn, axis=1, keepdims=True)
     drawn.setflags(write=False)
     return drawn

@@ -245,13 +245,15 @@ class LinTS(LinearSums):
         """Device: the best arm of its draw; (*R, rounds, K, d) -> (*R, rounds)."""
         rows = self.choose.rows(contexts)
         actions = self.choose.actions(snapshot, rows, coins)
-        return Sampled(actions=actions, chances=lambda: self._chances(snapshot, rows, actions)[0])
+        return Sampled(actions=actions, chances=lambda: self._chances(snapshot, rows, actions, taken=True)[0])
 
     def probabilities(self, snapshot: Posterior, contexts: Floats, actions: Ints) -> tuple[Floats, Floats]:
         """With which probability devices choose these arms, and its standard error: see `chances`."""
         return self._chances(snapshot, self.choose.rows(contexts), actions)
 
-    def _chances(self, snapshot: Posterior, contexts: Floats, actions: Ints) -> tuple[Floats, Floats]:
+    def _chances(
+        self, snapshot: Posterior, contexts: Floats, actions: Ints, *, taken: bool = False
+    ) -> tuple[Floats, Floats]:
         shape = actions.shape
         axes = len(shape) - 1  # replicates
         runs = zip(
@@ -261,15 +263,17 @@ class LinTS(LinearSums):
             actions.reshape(-1, shape[-1]),
             strict=True,
         )
-        found, errors = zip(*(self._chances_of_one(*run) for run in runs), strict=True)
+        found, errors = zip(*(self._chances_of_one(*run, taken=taken) for run in runs), strict=True)
         any_arm, own = snapshot.explore / contexts.shape[-2], 1 - snapshot.explore
         return any_arm + own * np.array(found).reshape(shape), own * np.array(errors).reshape(shape)
 
-    def _chances_of_one(self, mean: Floats, root: Floats, contexts: Floats, actions: Ints) -> tuple[Floats, Floats]:
+    def _chances_of_one(
+        self, mean: Floats, root: Floats, contexts: Floats, actions: Ints, *, taken: bool
+    ) -> tuple[Floats, Floats]:
         """Probabilities of these actions and their standard errors, of one run: (n, K, d), (n,) -> (n,)."""
         draws = self.choose.draws
         if not isinstance(draws, Own):
-            return chances.of_shared(mean, root, contexts, actions)
+            return chances.of_shared(mean, root, contexts, actions, taken=taken)
         found = chances.of_own(draws.expected(mean, contexts), draws.spread(root, contexts), actions)
         return found, np.zeros(found.shape)
 
