@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import hmac
 from typing import Any
 
 import numpy as np
@@ -12,9 +13,9 @@ from numpy.typing import NDArray
 
 import bandanna as bd
 from bandanna.agent import Agent, release
-from bandanna.core.coins import Coins, StreamCoins
+from bandanna.core.coins import Coins, NumberedCoins, StreamCoins
 from bandanna.core.streams import Streams
-from bandanna.device.choice import Choice
+from bandanna.device.choice import Choice, pick
 from bandanna.device.noise import NoiseSource, Size, shape
 from bandanna.environments import Bounded, LinearContextual
 from bandanna.errors import BandannaError, ClippingWarning, InvalidArgument, InvalidStatistic
@@ -336,3 +337,32 @@ def test_a_decision_is_as_good_as_its_id() -> None:
     """What `act` returned is not taken for the decision that it is."""
     agent = bd.Agent(policy=bd.LinUCB(dim=2, horizon=10))
     assert agent.observe(agent.act(np.eye(2)), 1.0)
+
+
+def test_ids_of_earlier_agents_are_known() -> None:
+    """A decision of a save from before ids were by BLAKE2 cannot be answered; or an id that nobody issued can."""
+    agent = Agent(policy=policy(), test=True, seed=4)
+    decision = agent.act(contexts()[0])
+    number, session, mark = decision.id.split("-")
+    before = hmac.digest(agent._loop.secret, f"decision {number} {session}".encode(), "sha256").hex()[:16]
+    assert before != mark
+    for wrong in ("0" * 16, before[::-1], hmac.digest(b"x" * 32, b"decision 0", "sha256").hex()[:16]):
+        with pytest.raises(InvalidArgument, match="decision id"):
+            agent.observe(f"{number}-{session}-{wrong}", 1.0)
+    assert agent.observe(f"{number}-{session}-{before}", 1.0)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_one_device_draws_between_ties_as_many_do(seed: int) -> None:
+    """Who decides alone is given another of the tied arms, or another probability, than in company."""
+    rng = np.random.default_rng(seed)
+    tied = rng.random((5, 7)) < 0.4
+    tied[:, 3] = True
+    first = tied.argmax(axis=1)
+    together = pick(first.copy(), tied, NumberedCoins(seed, 10))
+    for device in range(5):
+        alone = pick(first[device : device + 1].copy(), tied[device : device + 1], NumberedCoins(seed, 10 + device))
+        assert alone.actions[0] == together.actions[device]
+        assert alone.probabilities[0] == together.probabilities[device] == 1 / tied[device].sum()
+    counts = tied.sum(axis=1)
+    assert NumberedCoins(seed, 3).below(counts).tolist() == Coins.below(NumberedCoins(seed, 3), counts).tolist()

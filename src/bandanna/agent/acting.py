@@ -12,7 +12,7 @@ from bandanna.accounting.people import hashed
 from bandanna.agent.alone import alone
 from bandanna.agent.arms import features_of
 from bandanna.agent.background import Background
-from bandanna.agent.decisions import Decision, issue_client, recognise, recognise_client
+from bandanna.agent.decisions import Decision
 from bandanna.agent.early import Early
 from bandanna.agent.release import coins_for
 from bandanna.agent.releases import reward_of
@@ -75,16 +75,16 @@ class Acting(Reporting):
 
     @alone
     def _decide(self, sets: Sets, people: Sequence[Any], names: Sequence[str]) -> list[Decision]:
-        pairs = zip(people, names, strict=True)
-        users = [None if user is None else hashed(self._loop.secret, user, name) for user, name in pairs]
+        loop, pairs = self._loop, zip(people, names, strict=True)
+        users = [None if user is None else hashed(loop.secret, user, name) for user, name in pairs]
         if self.clients_wanted and any(user is not None for user in users):
             raise InvalidArgument("user", "an id", "none: one action is for everybody, and recruit(user) names clients")
         self._tell(stacklevel=5)  # before anything is recorded
         self._warn(self._early.contexts(sets), stacklevel=5)
         if self._background is not None:
             self._background.check()
-        decisions = self._loop.decide(sets, users, names)
-        if self._background is not None and self._loop.due(self._loop.grace) is not None:
+        decisions = loop.decide(sets, users, names)
+        if self._background is not None and loop.due(loop.grace) is not None:
             self._background.wake()
         return decisions
 
@@ -129,7 +129,7 @@ class Acting(Reporting):
         place = self._loop.recruit(person, "user")
         if place is None:
             return None
-        return issue_client(self._loop.secret, self._loop.clients.episode, place, self._loop.session)
+        return self._loop.ids.issue_client(self._loop.clients.episode, place, self._loop.session)
 
     def observe(self, decision_id: str | Decision, reward: float, *, client: str | None = None) -> bool:
         """The reward of a decision (or of its id), once, or a client's; False if it came too late, and was dropped and
@@ -143,8 +143,8 @@ class Acting(Reporting):
 
     @alone
     def _answer(self, decision_id: str, reward: float, client: str | None) -> bool:
-        number, session = recognise(self._loop.secret, decision_id)
+        number, session = self._loop.ids.recognise(decision_id)
         if client is None:
             return self._loop.answer(number, session, reward)
-        episode, place, joined = recognise_client(self._loop.secret, client)
+        episode, place, joined = self._loop.ids.recognise_client(client)
         return self._loop.client_answer((episode, place, joined), number, reward)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -13,17 +12,18 @@ import numpy as np
 from bandanna.accounting.ledger import Ledger, entry_name
 from bandanna.accounting.stores.journals import Journals
 from bandanna.agent.arms import features_of
+from bandanna.agent.choices import choices
 from bandanna.agent.clients import Clients
-from bandanna.agent.decisions import Decision, issue
+from bandanna.agent.decisions import Decision, Ids
 from bandanna.agent.plan import Batch, batch_of, following
 from bandanna.agent.progress import Progress
-from bandanna.agent.release import TASK, NotStored, Release, coins_for
+from bandanna.agent.release import TASK, NotStored, Release
 from bandanna.agent.releases import affordable, calibrations, first_ask, noise_for
 from bandanna.agent.slots import Slot, Slots
 from bandanna.agent.users import admit
 from bandanna.core.arm_sets import FixedArms, Sets
-from bandanna.device.choice import Choice, certain
-from bandanna.errors import BandannaError, HorizonReached, InvalidArgument
+from bandanna.core.arrays import Floats
+from bandanna.errors import BandannaError, HorizonReached
 from bandanna.loop import Desk
 from bandanna.policies.base import Assigned, Played, Policy, Until
 
@@ -50,11 +50,14 @@ class Loop:
 
     PLAIN = "made", "beside", "late", "over"
 
+    ids: Ids  # by the secret
+
     def __init__(
         self, policy: Policy[Any], arms: FixedArms | None, grace: int, seed: int | None, secret: bytes, session: str
     ) -> None:
         self.policy, self.arms, self.grace = policy, arms, grace
-        self.secret, self.session, self.seed = secret, session, seed
+        self.session, self.seed = session, seed
+        self.secret = secret
         self.lock, self.releasing = threading.RLock(), threading.Lock()
         self.at_once = True  # batches are released as soon as they are due, by whoever decides next
         self.slots, self.clients = Slots(features_of(policy)), Clients()
@@ -68,6 +71,15 @@ class Loop:
         self.source, self.rng = noise_for(first_ask(policy, state), seed)
         self.progress = Progress(state=state, source=self.randomness())
         self.see()
+
+    @property
+    def secret(self) -> bytes:
+        """What ids and the hashes of users are made with."""
+        return self._secret
+
+    @secret.setter
+    def secret(self, secret: bytes) -> None:
+        self._secret, self.ids = secret, Ids(secret)
 
     def open_ledger(self, journals: Journals) -> None:
         """Where something is promised, every release goes through a ledger over the journals."""
@@ -107,8 +119,7 @@ class Loop:
         """Check everything, then decide for one user after the other, closing episodes on the way."""
         count = len(users)
         self._room_for(count)
-        for _, features in sets:
-            self.policy.seen(features[None])  # refuses what it cannot take
+        seen = self._seen(sets)
         if self.ledger is not None and self._clients is None and self._counted(users):
             admit(users, names=names, made=self.made, batches=self._coming(), slots=self.slots,
                   store=self.journals, task=TASK, participations=self.policy.privacy.participations)  # fmt: skip
@@ -123,9 +134,17 @@ class Loop:
                     "decisions", self.made + 1, f"at most {self.made}: the policy has no more episodes"
                 )
             done = slice(len(decisions), len(decisions) + self._together(count - len(decisions)))
-            decisions += self._record(sets[done], users[done])
+            decisions += self._record(sets[done], users[done], seen[done])
         self.settled = True
         return decisions
+
+    def _seen(self, sets: Sets) -> list[Floats]:
+        """Features as the policy takes them, (1, K, d) for each user; it refuses what it cannot take."""
+        seen: list[Floats] = []
+        for place, (_, features) in enumerate(sets):
+            again = place > 0 and features is sets[place - 1][1]  # arms that stay
+            seen.append(seen[-1] if again else self.policy.seen(features[None]))
+        return seen
 
     def _counted(self, users: Sequence[str | None]) -> bool:
         """Whether somebody among these users, or a missing id, can be refused."""
@@ -158,54 +177,34 @@ class Loop:
             allowed = f"at most {horizon}, the policy's horizon; nothing was recorded, and recommend(...) still answers"
             raise HorizonReached("decisions", rounds, allowed)
 
-    def _record(self, sets: Sets, users: Sequence[str | None]) -> list[Decision]:
+    def _record(self, sets: Sets, users: Sequence[str | None], seen: Sequence[Floats]) -> list[Decision]:
         """Decide with the snapshot in force; every decision has a slot, unless its episode is not known yet."""
-        decisions = []
-        for (ids, features), user, (action, probability, group) in zip(sets, users, self._choices(sets), strict=True):
-            batch, running = self.filling, self.now.batch
-            assert running is not None
+        decisions, now, session = [], self.now, self.session
+        assert now.batch is not None
+        chosen = choices(self.policy, now.snapshot, now.batch, seen, number=self.made, seed=self.seed)
+        for (ids, features), user, (action, chance, group) in zip(sets, users, chosen, strict=True):
+            batch = self.filling
             if batch is None:
                 self.beside += 1
             elif batch.clients is None:
-                slot = Slot(batch=batch.number, session=self.session, features=features[action].copy(), arm=action,
+                slot = Slot(batch=batch.number, session=session, features=features[action].copy(), arm=action,
                             group=group, user=user)  # fmt: skip
                 self.slots.record(self.made, slot)
-            name = issue(self.secret, self.made, self.session)
-            number = (batch or running).number
-            decisions.append(Decision(id=name, arm=ids[action], probability=probability, episode=number))
+            episode = (batch or now.batch).number
+            decisions.append(Decision.made(self.ids.issue(self.made, session), ids[action], chance, episode))
             self.made += 1
             if batch is not None:
-                self._go_forward(batch, features[action])
+                self._go_forward(batch, features, action)
         return decisions
 
-    def _go_forward(self, batch: Batch, features: Any) -> None:
+    def _go_forward(self, batch: Batch, features: Floats, action: int) -> None:
         """After a decision of an episode."""
         if isinstance(batch.episode, Until):
-            state, ended = self._pass(self.now.state, features)
+            state, ended = self._pass(self.now.state, features[action])
             batch = replace(batch, users=self.made - batch.begin) if ended else batch
             self.now = replace(self.now, state=state, batch=batch, ended=ended)
         if batch.end <= self.made:
             self.filling = following(self.policy, batch)
-
-    def _choices(self, sets: Sets) -> Iterator[tuple[int, float, int]]:
-        """For each set of arms (K, d): the action, its probability, its group (or -1); each by its own coins."""
-        batch, number = self.now.batch, self.made
-        assert batch is not None
-        for _, alike in groupby(sets, key=_arms):
-            each = [features for _, features in alike]
-            contexts = each[0][None] if len(each) == 1 else np.stack(each)  # (users, K, d)
-            if isinstance(batch.episode, Assigned):
-                places = (number - batch.begin + np.arange(len(contexts))) % batch.users
-                choice = certain(batch.episode.arms_at(places))
-            else:
-                choice = self._act(contexts, number)
-            check_choice(self.policy, choice, contexts)
-            groups = [-1] * len(contexts) if choice.groups is None else choice.groups.tolist()
-            yield from zip(choice.actions.tolist(), choice.probabilities.tolist(), groups, strict=True)
-            number += len(contexts)
-
-    def _act(self, contexts: Any, number: int) -> Choice:
-        return self.policy.act(self.now.snapshot, self.policy.seen(contexts), coins_for(self.seed, number))
 
     def played(self, batch: Batch) -> tuple[Played, int]:
         """The rows of an episode, and how many have no answer; a reward of nothing is the one nearest to 0."""
@@ -263,8 +262,8 @@ class Loop:
         batch = self.now.batch
         if batch is None or not batch.episode.released:
             return None
-        complete = self.now.ended if isinstance(batch.episode, Until) else batch.end <= self.made
-        return batch if self.progress.asked or (complete and batch.end + grace <= self.made) else None
+        complete = batch.end + grace <= self.made and (self.now.ended or not isinstance(batch.episode, Until))
+        return batch if complete or self.progress.asked else None
 
     def waiting(self) -> int | None:
         """How many decisions the running episode waits for."""
@@ -370,27 +369,6 @@ class Loop:
     def randomness(self) -> Any:
         """Where the seeded generator is; None for secure noise."""
         return None if self.rng is None else self.rng.bit_generator.state
-
-
-def _arms(each: tuple[Sequence[Any], Any]) -> int:
-    """How many arms a set has."""
-    return len(each[1])
-
-
-def check_choice(policy: Policy[Any], choice: Any, contexts: Any) -> None:
-    """Arms that are there, with probabilities that are some: what a policy of one's own says is not believed."""
-    name = f"{type(policy).__name__}.act"
-    if not isinstance(choice, Choice):
-        raise InvalidArgument(name, type(choice).__name__, "a Choice: actions and their probabilities")
-    users, arms = contexts.shape[:2]
-    actions = np.asarray(choice.actions)
-    if actions.shape != (users,) or actions.dtype.kind not in "iu":
-        raise InvalidArgument(f"{name}: actions", f"{actions.dtype} {actions.shape}", f"{users} whole numbers")
-    if not all(0 <= action < arms for action in actions.tolist()):
-        raise InvalidArgument(f"{name}: actions", actions.tolist()[:5], f"numbers of arms, 0 to {arms - 1}")
-    chances = np.asarray(choice.probabilities)
-    if chances.shape != (users,) or not all(0 < chance <= 1 + 1e-9 for chance in chances.tolist()):
-        raise InvalidArgument(f"{name}: probabilities", chances.tolist(), f"{users} numbers in (0, 1]")
 
 
 def as_columns(played: Played) -> dict[str, Any]:

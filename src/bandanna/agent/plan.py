@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from bandanna.policies.base import Assigned, Episode, Frozen, Policy, Until
@@ -10,26 +10,23 @@ from bandanna.policies.base import Assigned, Episode, Frozen, Policy, Until
 
 @dataclass(frozen=True, kw_only=True)
 class Batch:
-    """Decisions begin, ..., begin + users - 1 are the rounds of an episode."""
+    """Decisions begin, ..., begin + users - 1 are the rounds of an episode.
+
+    number   of the episode
+    end      the first decision after it
+    clients  how many people answer for all its rounds; None: every round has its own user
+    """
 
     episode: Episode
     begin: int
     users: int
+    number: int = field(init=False, repr=False, compare=False)
+    end: int = field(init=False, repr=False, compare=False)
+    clients: int | None = field(init=False, repr=False, compare=False)
 
-    @property
-    def number(self) -> int:
-        """Of the episode."""
-        return self.episode.number
-
-    @property
-    def end(self) -> int:
-        """The first decision after it."""
-        return self.begin + self.users
-
-    @property
-    def clients(self) -> int | None:
-        """How many people answer for all its rounds; None: every round has its own user."""
-        return self.episode.clients if isinstance(self.episode, Assigned) else None
+    def __post_init__(self) -> None:
+        clients = self.episode.clients if isinstance(self.episode, Assigned) else None
+        vars(self).update(number=self.episode.number, end=self.begin + self.users, clients=clients)
 
 
 def batch_of(episode: Episode | None, begin: int) -> Batch | None:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from bandanna.agent.loop import Loop
 
 TASK = "agent"  # the agent's releases in its ledger
+_SECURE = SecureCoins()  # which hold nothing
 
 
 class NotStored(Exception):
@@ -39,7 +40,7 @@ class Overtaken(Exception):
 
 def coins_for(seed: int | None, number: int) -> Coins:
     """Of the devices of decisions `number`, `number` + 1, ...: the operating system's, or in a test the seed's."""
-    return SecureCoins() if seed is None else NumberedCoins(seed, number)
+    return _SECURE if seed is None else NumberedCoins(seed, number)
 
 
 @dataclass(frozen=True, kw_only=True)

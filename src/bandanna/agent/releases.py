@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -72,6 +73,8 @@ def release_seconds(policy: Policy[Any], ask: Ask | None, users: int, *, secure:
 
 def reward_of(reward: Any) -> float:
     """A finite number; True and False are 1 and 0."""
+    if type(reward) is float and math.isfinite(reward):
+        return reward
     if isinstance(reward, bool | np.bool_):
         return float(reward)
     return require.finite("reward", reward, "a finite number; the slot is still open", error=InvalidStatistic)

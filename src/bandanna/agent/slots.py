@@ -75,20 +75,21 @@ class Slots:
         They make a report of the domain like any other, noised in full.
         """
         users = batch.users
-        features, rewards, missing = np.zeros((users, self._dim)), np.full(users, nothing), users
+        features, rewards, answered = np.zeros((users, self._dim)), np.full(users, nothing), np.zeros(users, dtype=bool)
         arms, groups = np.zeros(users, dtype=np.int64), np.zeros(users, dtype=np.int64)
-        answered = np.zeros(users, dtype=bool)
         if isinstance(batch.episode, Assigned):
             arms = batch.episode.arms_at(np.arange(users))
-        for row, number in enumerate(range(batch.begin, batch.end)):
-            slot = self._slots.get(number)
-            if slot is None:
-                continue
-            arms[row], groups[row] = slot.arm, max(slot.group, 0)
-            if slot.reward is not None:
-                features[row], rewards[row], answered[row] = slot.features, slot.reward, True
-                missing -= 1
+        slots = [self._slots.get(number) for number in range(batch.begin, batch.end)]
+        if held := [place for place, slot in enumerate(slots) if slot is not None]:
+            arms[held] = [slot.arm for slot in slots if slot is not None]
+            groups[held] = [max(slot.group, 0) for slot in slots if slot is not None]
+        if told := [place for place, slot in enumerate(slots) if slot is not None and slot.reward is not None]:
+            answers = [slot for slot in slots if slot is not None and slot.reward is not None]
+            features[told] = np.concatenate([slot.features for slot in answers]).reshape(len(told), self._dim)
+            rewards[told] = [slot.reward for slot in answers]
+            answered[told] = True
         rows = Played(rewards=rewards, features=features, arms=arms, groups=groups if grouped else None)
+        missing = users - len(told)
         return (replace(rows, answered=answered) if missing else rows), missing
 
     def members(self, batch: Batch, arm: int | None = None) -> list[str]:

@@ -15,6 +15,7 @@ from bandanna.core.domain import reals
 from bandanna.errors import InvalidArgument, InvalidStatistic, shown
 
 _LARGEST = 1e100  # whose square is a number too
+_DOUBLE = np.dtype(float)
 
 Contexts = Mapping[Any, ArrayLike] | ArrayLike
 Sets = list[tuple[Sequence[Hashable], Floats]]  # ids and features (K, d), one for each user
@@ -40,17 +41,19 @@ def arms_of(contexts: Contexts, dim: int, name: str = "contexts") -> tuple[Seque
     """Ids and features (K, d) of one set of arms: a mapping from ids to features, a table whose index has the ids, or
     an array with ids 0..K-1.
     """
-    if isinstance(contexts, Mapping):
-        ids: Sequence[Hashable] = tuple(contexts)
+    ids: Sequence[Hashable]
+    if type(contexts) is np.ndarray and contexts.dtype is _DOUBLE:  # what most callers have
+        features, ids = contexts.copy(), range(len(contexts)) if contexts.ndim else ()  # the caller may reuse his
+    elif isinstance(contexts, Mapping):
+        ids = tuple(contexts)
         if not ids:
             raise InvalidArgument(name, contexts, "at least one arm")
         features = _mapped(contexts, dim, name)
     else:
-        allowed = f"an array of shape (arms, {dim}), or a mapping from ids to features"
-        features = reals(name, contexts, allowed).copy()  # the caller may reuse his
-        if features.ndim != 2 or features.shape[0] < 1 or features.shape[1] != dim:
-            raise InvalidStatistic(name, f"array of shape {features.shape}", f"shape (arms, {dim}), at least one arm")
-        ids = index_of(contexts, name) or range(len(features))
+        features = reals(name, contexts, f"an array of shape (arms, {dim}), or a mapping from ids to features").copy()
+        ids = index_of(contexts, name) or range(len(features) if features.ndim else 0)
+    if features.ndim != 2 or features.shape[0] < 1 or features.shape[1] != dim:
+        raise InvalidStatistic(name, f"array of shape {features.shape}", f"shape (arms, {dim}), at least one arm")
     _finite(features, ids, name)
     return ids, features
 
@@ -100,6 +103,8 @@ def _mapped(contexts: Mapping[Any, ArrayLike], dim: int, name: str) -> Floats:
 
 
 def _finite(features: Floats, ids: Sequence[Hashable], name: str) -> None:
+    if np.vdot(features, features) <= _LARGEST:  # the sum of all squares: none is larger, and none is NaN
+        return
     fine = np.abs(features) <= _LARGEST  # False for NaN
     if np.count_nonzero(fine) < fine.size:
         arm, place = (int(i) for i in np.argwhere(~fine)[0])

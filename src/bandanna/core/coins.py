@@ -130,6 +130,13 @@ class NumberedCoins(Coins):
         ]
         return np.array(rows).reshape(wanted.shape)
 
+    def below(self, counts: Ints) -> Ints:
+        """Device by device, the numbers that `among` gives; of one device each, in fewer steps."""
+        if counts.ndim != 1:
+            return super().below(counts)
+        drawn = [int(self._of(i).uniform((), TIES) * n) if n > 1 else 0 for i, n in enumerate(counts.tolist())]
+        return np.array(drawn, dtype=np.int64)
+
     def binomial(self, counts: Ints, chances: Floats, name: str) -> Ints:
         """Device by device."""
         pairs = enumerate(zip(counts, np.broadcast_to(chances, counts.shape), strict=True))

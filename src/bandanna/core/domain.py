@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from bandanna.core import require
 from bandanna.core.arrays import Bools, Floats, Ints
+from bandanna.core.linalg import einsum
 from bandanna.errors import InvalidArgument, InvalidStatistic
 
 _COORDINATES = 10**8  # at most
@@ -369,9 +370,10 @@ def clip_norm(values: Floats, bound: float) -> Floats:
     """
     values = np.ascontiguousarray(values)  # the entries of a vector are added in one order, in any company
     limit = bound * (1 + (values.shape[-1] + 8) * 2.0**-52)
-    outside = ~(np.einsum("...i,...i->...", values, values) <= min(limit * limit, 1e300))
-    if not np.count_nonzero(outside):
+    squares, largest = einsum("...i,...i->...", values, values), min(limit * limit, 1e300)
+    if not squares.size or squares.item(squares.argmax()) <= largest:  # NaN is not
         return values
+    outside = ~(squares <= largest)
     long, inside = values[outside], values.copy()
     with np.errstate(over="ignore", invalid="ignore"):  # what is not finite stays so
         peaks = np.max(np.abs(long), axis=-1, keepdims=True)

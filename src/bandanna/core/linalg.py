@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,6 +12,8 @@ from numpy.typing import NDArray
 from bandanna.core.arrays import Floats
 
 _SWEPT = 64  # dimensions up to which sweeps over all matrices at once are faster
+
+einsum: Callable[..., Any] = getattr(np.einsum, "_implementation", np.einsum)  # of arrays alone: in a third less time
 
 
 def inner(a: Floats, b: Floats) -> Floats:
@@ -80,7 +84,12 @@ def favoured(index: Floats) -> tuple[NDArray[np.int64], NDArray[np.bool_] | None
     """
     single = in_single(index)
     first = np.asarray(single.argmax(axis=-1))
-    below = single < single.max(axis=-1, keepdims=True)
+    if first.size == 1:  # one row: whether the largest of those after the first is less
+        row, place = single.reshape(-1), first.item()
+        later = row[place + 1 :]
+        if not later.size or later[later.argmax()] < row[place]:
+            return first, None
+    below = single < np.maximum.reduce(single, axis=-1, keepdims=True)
     if np.count_nonzero(below) == below.size - first.size:  # all but one in every row
         return first, None
     return first, ~below

@@ -12,6 +12,10 @@ import numpy as np
 
 from bandanna.core.arrays import Bools, Floats, Ints
 from bandanna.core.coins import Coins
+from bandanna.core.linalg import einsum
+
+_SURE = np.ones(1)  # of one device
+_SURE.setflags(write=False)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +48,8 @@ class Sampled(Choice):
 
 def certain(actions: Ints, groups: Ints | None = None) -> Choice:
     """A choice without randomness."""
-    return Choice(actions=actions, probabilities=np.ones(actions.shape), groups=groups)
+    sure = _SURE if actions.shape == (1,) else np.ones(actions.shape)
+    return Choice(actions=actions, probabilities=sure, groups=groups)
 
 
 def scores(theta: Floats, inverse: Floats, radius: float, contexts: Floats) -> Floats:
@@ -64,14 +69,18 @@ def scored(columns: Floats, contexts: Floats) -> Floats:
     """`scores` by these columns."""
     arms = np.ascontiguousarray(contexts)
     projected = arms @ columns[..., None, :, :]  # (*R, rounds, K, 1 + d)
-    spread = np.einsum("...i,...i->...", projected[..., 1:], arms)  # radius^2 x^T V^{-1} x
+    spread = einsum("...i,...i->...", projected[..., 1:], arms)  # radius^2 x^T V^{-1} x
     return np.asarray(projected[..., 0] + np.sqrt(np.maximum(spread, 0.0, out=spread), out=spread))
 
 
 def pick(first: Ints, tied: Bools | None, coins: Coins) -> Choice:
     """One of each user's tied arms, all equally likely; `first` and `tied` as `linalg.favoured` gives them."""
     if tied is None:
-        return Choice(actions=first, probabilities=np.ones(first.shape))
+        return certain(first)
+    if first.shape == (1,):  # one device, as in an agent: the arm of that rank
+        equal = tied[0].nonzero()[0]
+        first[0] = equal[coins.below(np.array([len(equal)]))[0]]
+        return Choice(actions=first, probabilities=np.array([1 / len(equal)]))
     counts = np.asarray(np.sum(tied, axis=-1, dtype=np.int64))  # (*R, users)
     several, rank = counts > 1, coins.below(counts)
     reached = np.cumsum(tied[several], axis=-1) > rank[several][:, None]  # from the arm of that rank on

@@ -55,8 +55,9 @@ class Thompson(Chooser):
 
     def seen(self, contexts: Floats) -> Floats:
         """Clipped; a constant that is not one is refused."""
-        if isinstance(self.domain, InterceptReport):
-            _one_constant(contexts)
+        if not isinstance(self.domain, InterceptReport):
+            return self.domain.seen(contexts)
+        _one_constant(contexts)
         with np.errstate(invalid="ignore", over="ignore"):
             return self.domain.seen(contexts)
 
@@ -73,7 +74,7 @@ class Thompson(Chooser):
     def actions(self, snapshot: Any, rows: Floats, coins: Coins) -> Ints:
         """Of `rows`, (*R, n)."""
         index = self.draws.scores(snapshot.theta, snapshot.root, rows, coins)
-        if not math.isfinite(index.sum()):
+        if not math.isfinite(np.add.reduce(index, axis=None)):
             all_finite("contexts", rows)
         actions = pick(*favoured(index), coins).actions
         return moved(actions, snapshot.explore, rows.shape[-2], coins) if snapshot.explore else actions
@@ -98,10 +99,14 @@ class Optimist(Chooser):
 
     def act(self, snapshot: Any, contexts: Floats, coins: Coins) -> Choice:
         """With its probability."""
-        with np.errstate(invalid="ignore", over="ignore"):  # what is not finite is named below
-            index = scored(self._columns(snapshot), clip_norm(contexts, 1.0))
-        if not math.isfinite(index.sum()):
-            all_finite("contexts", contexts)
+        inside = clip_norm(contexts, 1.0)
+        if inside is contexts:  # nothing had to be clipped: they are numbers
+            index = scored(self._columns(snapshot), inside)
+        else:
+            with np.errstate(invalid="ignore", over="ignore"):  # what is not finite is named below
+                index = scored(self._columns(snapshot), inside)
+            if not math.isfinite(np.add.reduce(index, axis=None)):
+                all_finite("contexts", contexts)
         first, tied = self.favoured(index)
         if not snapshot.explore:
             return pick(first, tied, coins)

@@ -2,33 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import cached_property
-
 import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
 from bandanna.core.arrays import Floats, Ints
-from bandanna.device.choice import Choice
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
 _TAIL = 1e-18  # of a posterior, beyond which nothing is integrated
 _CUTS = np.array([-32.0, -16, -8, -4, -2, -1, 0, 1, 2, 4, 8, 16, 32])  # panels end so many deviations from a mean
-
-
-class Sampled(Choice):
-    """A choice whose probabilities take a while: they are computed when they are first looked at, or never."""
-
-    def __init__(self, *, actions: Ints, computed: Callable[[], Floats]) -> None:
-        for name, value in (("actions", actions), ("groups", None), ("_computed", computed)):
-            object.__setattr__(self, name, value)
-
-    @cached_property
-    def probabilities(self) -> Floats:
-        """(*R, n)."""
-        computed: Callable[[], Floats] = self._computed  # type: ignore[attr-defined]
-        return computed()
 
 
 def chances_of(actions: Ints, counts: Floats) -> Floats:

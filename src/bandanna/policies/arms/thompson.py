@@ -21,8 +21,8 @@ from bandanna.core.coins import Coins, gamma
 from bandanna.core.domain import Box, Statistic
 from bandanna.core.estimate import Estimate
 from bandanna.core.linalg import first_best
-from bandanna.device.choice import Choice
-from bandanna.policies.arms.best_of_betas import Sampled, chances_of
+from bandanna.device.choice import Choice, Sampled
+from bandanna.policies.arms.best_of_betas import chances_of
 from bandanna.policies.arms.finite import FiniteArmed, Tallies, no_tallies, reward_guarantee
 from bandanna.policies.base import Ask, Frozen, Played
 from bandanna.policies.named import algorithm
@@ -71,7 +71,7 @@ class Thompson(FiniteArmed[Tallies]):
         gammas = gamma(np.broadcast_to(counts[..., None, :], shape), coins)
         successes, failures = gammas[..., : self.n_arms], gammas[..., self.n_arms :]
         arms = first_best(successes / (successes + failures))  # Beta(a, b) = G_a / (G_a + G_b)
-        return Sampled(actions=arms, computed=lambda: chances_of(arms, counts))
+        return Sampled(actions=arms, chances=lambda: chances_of(arms, counts))
 
     def report(self, ask: Ask, played: Played, coins: Coins) -> Statistic:
         """Which arm it was, and whether it succeeded."""

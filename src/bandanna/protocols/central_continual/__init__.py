@@ -77,7 +77,7 @@ class CentralContinual(Trusted, StreamProtocol):
             participations=self.participations,
         )
 
-    @property
+    @cached_property
     def event(self) -> ContinualEvent:
         """The whole stream is one event, all participations included."""
         return privacy.event(self.domain, self.factorisation, self.noise_std, self.participations)
