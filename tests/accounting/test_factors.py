@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from bandanna.accounting import accountant, amplification, caps, exact, gdp, lat
 from bandanna.accounting.budgets import ApproxDP, PureDP
 from bandanna.accounting.calibration.binomial import BinomialNoise
 from bandanna.accounting.calibration.gaussian import continual_std, gaussian_std, laplace_scale
+from bandanna.accounting.calibration.refusals import left_for_coins, likely_coins, refusal_tail
 from bandanna.accounting.events import (
     BinomialEvent,
     CapEvent,
@@ -30,7 +32,7 @@ from bandanna.accounting.grid import fine_grid
 from bandanna.accounting.ledger import Ledger
 from bandanna.accounting.prices import binomial_unit, gaussian_price
 from bandanna.accounting.rounding import composable_shift, expected_delta
-from bandanna.errors import BudgetExceeded
+from bandanna.errors import BudgetExceeded, InvalidBudget
 
 TAIL = 1e-9
 
@@ -308,3 +310,23 @@ def test_shuffled_reports_without_a_shuffler() -> None:
     """Reports that nobody shuffles have another price than their noise gives them."""
     price = gaussian_price(ShuffledGaussianEvent(std=4.0, sensitivity=2.0, users=10, tail=1e-9), TAIL)
     assert (price.mu, price.tail) == (0.5, 1e-9)
+
+
+@pytest.mark.parametrize("probability", [0.25, 0.5])
+def test_refused_counts_are_the_improbable_ones(probability: float) -> None:
+    """Counts are refused that honest devices send more often than 2^-61 on either side, or fewer than could be."""
+    p, trials = Fraction(probability), 200
+    mass = [math.comb(trials, k) * p**k * (1 - p) ** (trials - k) for k in range(trials + 1)]
+    low, high = likely_coins(BinomialNoise(scale=1.0, trials=trials, users=2, probability=probability))
+    assert sum(mass[:low]) <= Fraction(1, 2**61) < sum(mass[: low + 1])
+    assert sum(mass[high + 1 :]) <= Fraction(1, 2**61) < sum(mass[high:])
+
+
+def test_refusals_leave_half_of_the_delta() -> None:
+    """A delta is accepted of which refusals use up more than a half."""
+    cost = (1 + math.e) * refusal_tail(16, 5)
+    left = left_for_coins(ApproxDP(epsilon=1.0, delta=2.1 * cost), 16, 5)
+    assert isinstance(left, ApproxDP)
+    assert left.delta == pytest.approx(1.1 * cost, rel=1e-6, abs=0.0)
+    with pytest.raises(InvalidBudget, match="refusing improbable counts"):
+        left_for_coins(ApproxDP(epsilon=1.0, delta=1.9 * cost), 16, 5)
