@@ -330,3 +330,10 @@ def test_refusals_leave_half_of_the_delta() -> None:
     assert left.delta == pytest.approx(1.1 * cost, rel=1e-6, abs=0.0)
     with pytest.raises(InvalidBudget, match="refusing improbable counts"):
         left_for_coins(ApproxDP(epsilon=1.0, delta=1.9 * cost), 16, 5)
+
+
+def test_of_many_coins_no_more_than_the_improbable_counts_are_let_pass() -> None:
+    """The least count of many coins that is let pass is farther from the mean than 2^-61 allows."""
+    low, high = likely_coins(BinomialNoise(scale=1.0, trials=10_000, users=2))
+    assert special.bdtr(low - 1, 10_000, 0.5) <= 2.0**-61 < special.bdtr(low, 10_000, 0.5)
+    assert high == 10_000 - low
