@@ -36,11 +36,12 @@ class Deployed:
     """An analyzer and a shuffler of a fresh task, in processes of their own."""
 
     def __init__(self, folder: Path, *, database: str | None = None, slots: int = SLOTS, grace: float = 1.0) -> None:
+        from bandanna.roles.demonstration import free_ports
         from bandanna.roles.running import Running
         from bandanna.tasks.creation import create, write
         from bandanna.wire.canonical import unpacked
 
-        ports = dict(zip(("registrar", "analyzer", "shuffler"), _free_ports(3), strict=True))
+        ports = dict(zip(("registrar", "analyzer", "shuffler"), free_ports(3), strict=True))
         policy = {"dim": FEATURES, "batch": slots, "horizon": 1000 * slots, "epsilon": 1.0, "delta": 1e-5}
         urls = {role: f"http://127.0.0.1:{port}" for role, port in ports.items()}
         document = {"title": "load", "algorithm": "LinTS-SDP", "policy": policy, "rules": {"grace": grace}}
@@ -172,14 +173,6 @@ def family(pid: int) -> float:
     """CPU seconds of a process and of all that it has begun."""
     below = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     return cpu(pid) + sum(family(int(child)) for child in below)
-
-
-def _free_ports(count: int) -> list[int]:
-    with ExitStack() as stack:
-        own = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for each in own:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in own]
 
 
 @contextmanager

@@ -36,7 +36,7 @@ def served(command: Sequence[str], url: str, log: Path, cwd: Path = ROOT) -> Ite
     finally:
         process.send_signal(signal.SIGTERM)
         try:
-            process.wait(timeout=20)
+            process.wait(timeout=60)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import secrets
-import socket
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +13,7 @@ import bandanna as bd
 from bandanna.agent.kinds import encoding_of
 from bandanna.roles.client.crowd import Crowd
 from bandanna.roles.client.deployment import Http
+from bandanna.roles.demonstration import free_ports
 from bandanna.roles.running import Running
 from bandanna.simulation.players.plain import Seed
 from bandanna.tasks.document import Task
@@ -53,17 +51,6 @@ LONG = [
     ("DP-SE", 0, "postgres"),
     ("LinUCB-LDP-batched", 0, "sqlite"),
 ]
-
-
-def free_ports(count: int) -> list[int]:
-    """Nobody listens on these; and below those that connections are given, which would take one in the meantime."""
-    found: list[int] = []
-    while len(found) < count:
-        port = 20_000 + secrets.randbelow(12_000)
-        with socket.socket() as one, contextlib.suppress(OSError):
-            one.bind(("127.0.0.1", port))
-            found += [port] if port not in found else []
-    return found
 
 
 def on_disk(policy: Any, folder: Path, *, mixers: int | None = None, **parts: Any) -> tuple[Task, dict[str, Any]]:

@@ -8,8 +8,9 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack, closing
+from contextlib import closing, suppress
 from pathlib import Path
+from secrets import randbelow
 from typing import Any
 
 from bandanna.errors import BandannaError
@@ -29,12 +30,14 @@ _OURS = ("about",)  # the version of the tables
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports of this machine on which nobody listens now."""
-    with ExitStack() as held:
-        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]
+    """Nobody listens on these; and below those that connections are given, which would take one in the meantime."""
+    found: list[int] = []
+    while len(found) < count:
+        port = 20_000 + randbelow(12_000)
+        with socket.socket() as one, suppress(OSError):
+            one.bind(("127.0.0.1", port))
+            found += [port] if port not in found else []
+    return found
 
 
 def a_small_task(folder: Path, *, users: int, mixers: int) -> Task:

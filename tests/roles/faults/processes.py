@@ -16,10 +16,9 @@ from typing import Any
 import numpy as np
 
 import bandanna
+from bandanna.roles.demonstration import free_ports
 from bandanna.roles.running import port_of
 from bandanna.tasks.document import Task
-
-from ..test_processes import free_ports
 
 _DEATHS = 6  # at random, in one test
 LAUNCHER = Path(__file__).with_name("launcher.py")

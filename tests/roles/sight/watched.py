@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import secrets
-import socket
 import sqlite3
 import time
 from collections.abc import Callable, Sequence
@@ -18,6 +17,7 @@ import httpx
 from bandanna.environments import LinearContextual
 from bandanna.roles.client.crowd import Account, Crowd
 from bandanna.roles.client.deployment import Http
+from bandanna.roles.demonstration import free_ports
 from bandanna.tasks.creation import create, write
 from bandanna.tasks.document import Secrets, Task
 from bandanna.wire.answers import Answer, Ticket
@@ -134,7 +134,7 @@ class Deployed:
         watched = Watched(self.task, self.secrets["registrar"].token, both)
         self.known = watched.known
         world = LinearContextual(dim=2, n_arms=4)
-        account = Crowd(self.task, watched, world, rounds=self._rounds, concurrency=1, wait=20).run()
+        account = Crowd(self.task, watched, world, rounds=self._rounds, concurrency=1, wait=120).run()
         watched.close()
         self.plans = [batch for view in account.publications for batch in view.batches]
         self._settle()
@@ -185,8 +185,7 @@ class Deployed:
             return {name: rows.execute(f"select count(*) from {name}").fetchone()[0] for name in names}
 
     def _start(self, role: str) -> None:
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            port = free.getsockname()[1]
+        (port,) = free_ports(1)
         (self.folder / role).mkdir()
         number = self._nursery.start(
             folder=str(self.folder),
