@@ -1,0 +1,96 @@
+"""Factors of amplification by shuffling whose loss no quick test noticed: the bound, evaluated as it is written."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from bandanna.accounting import gdp
+from bandanna.accounting.amplification.bound import ShuffledBatches
+from bandanna.accounting.amplification.clones import clone_buckets, clones_delta, clones_tail, tail_weight
+from bandanna.accounting.amplification.loss import _outcomes, clones_pld, composed_clones
+from bandanna.accounting.amplification.shuffled_gaussian import (
+    composed_shuffled_gaussian_delta,
+    composed_shuffled_gaussian_epsilon,
+    composed_shuffled_gaussian_std,
+    shuffled_gaussian_epsilon,
+)
+
+USERS, SCALE, EPSILON = 80, 5.0, 0.5
+
+
+def written(times: int) -> float:
+    """The bound on a coarse grid of eps0, at epsilon itself: clones and (1 + e^epsilon) M tails."""
+    found = []
+    for local in np.geomspace(0.6, 1.4, 17):
+        if times == 1:
+            clones = float(clones_delta(users=USERS, local_epsilon=local, epsilon=EPSILON))
+        else:
+            clones = float(composed_clones(USERS, float(local), times).get_delta_for_epsilon(EPSILON))
+        tail = clones_tail(std=SCALE, sensitivity=1.0, users=USERS, local_epsilon=local)
+        found.append(clones + (1 + math.exp(EPSILON)) * times * tail)
+    return min(found)
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_the_least_bound_is_found(times: int) -> None:
+    """Clones, tails or batches are lost from delta, epsilon or the noise of shuffled reports."""
+    batches, as_written = ShuffledBatches(users=USERS, times=times), written(times)
+    delta = batches.delta(SCALE, EPSILON)
+    alone = float(gdp.delta(EPSILON, math.sqrt(times) / SCALE))
+    assert 0.9 * as_written <= delta <= as_written < 0.2 * alone
+    assert batches.epsilon(SCALE, delta) == pytest.approx(EPSILON, rel=1e-4)
+    assert batches.scale(EPSILON, delta) == pytest.approx(SCALE, rel=1e-4)
+    given = {"sensitivity": 2.0, "users": USERS, "times": times}
+    assert composed_shuffled_gaussian_delta(std=2 * SCALE, epsilon=EPSILON, **given) == delta
+    assert composed_shuffled_gaussian_epsilon(std=2 * SCALE, delta=delta, **given) == batches.epsilon(SCALE, delta)
+    std = composed_shuffled_gaussian_std(epsilon=EPSILON, delta=delta, **given)
+    assert std == 2 * batches.scale(EPSILON, delta)
+    if times == 1:
+        one = shuffled_gaussian_epsilon(std=2 * SCALE, sensitivity=2.0, users=USERS, delta=delta)
+        assert one == batches.epsilon(SCALE, delta)
+
+
+@pytest.mark.parametrize("times", [1, 4])
+def test_without_others_every_batch_is_a_gaussian_report(times: int) -> None:
+    """One who returns alone is charged for one report."""
+    batches = ShuffledBatches(users=1, times=times)
+    mu = math.sqrt(times) / SCALE
+    delta = float(gdp.delta(EPSILON, mu))
+    assert batches.delta(SCALE, EPSILON) == delta
+    assert batches.epsilon(SCALE, delta) == pytest.approx(EPSILON)
+    assert batches.scale(EPSILON, delta) == pytest.approx(SCALE)
+
+
+def test_rounding_is_charged_for_every_batch() -> None:
+    """The errors of convolutions are charged once, though every batch is convolved."""
+    times, index = 3, 2300  # eps0 = 0.96
+    local = 1e-5 * 1.005**index
+    composed = float(composed_clones(USERS, local, times).get_delta_for_epsilon(1.5))
+    batches = ShuffledBatches(users=USERS, times=times)
+    assert batches._clones(index, 1.5) - composed == pytest.approx(3e-16, rel=0.02, abs=0.0)
+    assert batches._clones(index, times * local) == 0.0
+    assert batches._weight(index, 1.5) == (1 + math.exp(1.5)) * times * tail_weight(users=USERS, local_epsilon=local)
+    assert batches._clones(index, 0.99 * times * local) > 0.0
+
+
+def test_outcomes_of_the_pair_are_a_law_and_what_is_left_out_is_paid_for() -> None:
+    """Masses of the clones pair are no law, or improbable outcomes are left out for nothing."""
+    users, local = 50, 1.0
+    loss, mass, beyond = _outcomes(users, local)
+    assert mass.sum() == pytest.approx(1.0, abs=1e-12)
+    assert (mass * np.exp(-loss)).sum() == pytest.approx(1.0, abs=1e-9)
+    assert beyond >= 4 * math.exp(-50.0)  # Hoeffding at ten standard deviations, twice, times 1 + r <= 2
+    assert loss.max() == pytest.approx(local)
+    delta = clones_pld(users=users, local_epsilon=local).get_delta_for_epsilon(0.2)
+    exact = float(clones_delta(users=users, local_epsilon=local, epsilon=0.2))
+    assert exact <= delta <= 1.01 * exact
+    assert composed_clones(users, local, 1).get_delta_for_epsilon(0.2) == pytest.approx(delta)
+
+
+def test_buckets_of_clones_have_the_mean_of_a_binomial() -> None:
+    """Others, or their chance of being a clone, are lost from the number of clones."""
+    least, mass = clone_buckets(users=50, local_epsilon=1.0, fineness=1e5)
+    assert least @ mass == pytest.approx(49 * math.exp(-1.0), rel=1e-9)

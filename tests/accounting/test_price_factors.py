@@ -1,0 +1,68 @@
+"""Factors of single prices whose loss no quick test noticed: each was found by `make mutants`."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+
+import pytest
+
+from bandanna.accounting import gdp, parallel
+from bandanna.accounting.budgets import ApproxDP
+from bandanna.accounting.events import (
+    BinomialEvent,
+    ContinualEvent,
+    DiscreteLaplaceEvent,
+    GaussianEvent,
+    LaplaceEvent,
+    RecordEvent,
+)
+from bandanna.accounting.factorisation import factorise
+from bandanna.accounting.prices import concentrated_price, gaussian_price, pure_price, unrounded
+from bandanna.accounting.rounding import composable_shift
+
+TAIL = 1e-9
+
+
+def test_gaussian_noise_costs_sensitivity_over_std() -> None:
+    """A Gaussian release is priced with less sensitivity, or with another noise, than it has."""
+    assert gaussian_price(GaussianEvent(std=2.0, sensitivity=3.0), TAIL).mu == 1.5
+
+
+def test_laplace_noise_costs_sensitivity_and_steps_over_scale() -> None:
+    """A Laplace release is priced with less sensitivity, fewer coordinates or another noise than it has."""
+    assert pure_price(LaplaceEvent(scale=4.0, sensitivity=2.0, dim=3, grid=0.5)) == (2.0 + 3 * 0.5) / 4.0
+    assert pure_price(DiscreteLaplaceEvent(scale=4.0, shift=6.0, dim=3)) == 1.5
+
+
+def test_the_share_of_the_data_in_a_price_is_that_without_rounding() -> None:
+    """Rounding of some coordinates or participations is taken for a change of the data, or the change for rounding."""
+    tree = factorise("tree", horizon=8)
+    stream = ContinualEvent(factorisation=tree, std=8.0, sensitivity=2.0, participations=2, dim=3, grid=0.5)
+    change, touched = 2.0 * tree.sensitivity(2), 3 * tree.releases(2)
+    assert unrounded(stream, TAIL) == pytest.approx(change / (change + 0.5 * math.sqrt(touched)))
+    report = GaussianEvent(std=8.0, sensitivity=2.0, dim=9, grid=0.5)
+    assert unrounded(report, TAIL) == pytest.approx(2.0 / (2.0 + 0.5 * 3))
+    for event, moved in ((stream, change + 0.5 * math.sqrt(touched)), (report, 2.0 + 0.5 * 3)):
+        assert concentrated_price(event) == pytest.approx(moved**2 / (2 * 8.0**2))
+    coins = BinomialEvent(trials=10_000, shift=6.0, reach=6, dim=50, rounded=True)
+    assert unrounded(coins, TAIL) == pytest.approx(6.0 / composable_shift(6.0, 50, TAIL / 2))
+
+
+def test_returning_people_pay_for_every_batch_of_every_task() -> None:
+    """Of several tasks, some with batches of different noise, a person is charged for fewer batches than there are."""
+    noisy = {std: GaussianEvent(std=std, sensitivity=1.0) for std in (2.0, 3.0, 5.0)}
+    tasks = {"mixed": Counter({noisy[2.0]: 1, noisy[3.0]: 4}), "alike": Counter({noisy[5.0]: 7})}
+    mu = math.sqrt(1 / 2.0**2 + 1 / 3.0**2 + 2 / 5.0**2)
+    assert parallel.spent(tasks, 2, 1e-5) == pytest.approx(gdp.epsilon(1e-5, mu), rel=1e-6)
+
+
+def test_records_of_returning_people_are_priced_one_by_one() -> None:
+    """Who has several records pays as if all were of the same features, which makes matrix and vector cheaper."""
+    matrix = RecordEvent(event=GaussianEvent(std=math.sqrt(2), sensitivity=math.sqrt(2)), part="matrix")
+    vector = RecordEvent(event=GaussianEvent(std=2.0, sensitivity=2.0), part="vector")
+    tasks = {"matrix": Counter({matrix: 3}), "vector": Counter({vector: 3})}
+    epsilon = gdp.epsilon(1e-5, 2.0)  # two of each, of mu = 1
+    assert parallel.spent(tasks, 2, 1e-5) == pytest.approx(epsilon, rel=1e-6)
+    assert not parallel.within(tasks, 2, ApproxDP(epsilon=0.999 * epsilon, delta=1e-5))
+    assert parallel.within(tasks, 2, ApproxDP(epsilon=1.001 * epsilon, delta=1e-5))

@@ -1,0 +1,45 @@
+"""Factors of policies whose loss no quick test noticed: each was found by `make mutants`."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from bandanna.accounting.budgets import ApproxDP
+from bandanna.glm.links import Logistic
+from bandanna.policies.arms.rewards import PublicDirections, Rewards
+from bandanna.policies.glm import sdp_privacy
+from bandanna.policies.linear.linucb import LinUCB
+
+
+def test_rewards_along_directions_move_a_sum_by_the_width_of_their_range() -> None:
+    """A reward times a public direction moves a sum by more than is priced: in l1, or by the rounding of products."""
+    directions = PublicDirections(dim=9, rewards=Rewards(low=0.0, high=2.0), bound=3.0)
+    assert directions.sensitivity == pytest.approx(6.0)
+    assert directions.sensitivity >= 6.0
+    assert directions.l1_sensitivity == pytest.approx(3 * 6.0)
+    far = PublicDirections(dim=10_000, rewards=Rewards(low=1e8, high=1e8 + 1.0))
+    assert far.sensitivity - 1.0 >= 2.0**-51 * 100 * 1e8  # of every coordinate, in the size of what is rounded
+
+
+def test_a_policy_reports_as_many_features_as_it_has() -> None:
+    """Reports of a linear policy have another length than its features."""
+    assert LinUCB(dim=3, horizon=100).domain.features == 3
+
+
+def test_the_noise_of_a_shuffled_matrix_is_bounded_by_its_entries() -> None:
+    """The bound on a noisy matrix is not s (sqrt(2d) + sqrt(2 log(2/failure))), s the noise of an entry."""
+    made = sdp_privacy.calibrate(
+        link=Logistic(),
+        dim=3,
+        parameter_bound=1.0,
+        budget=ApproxDP(epsilon=5.0, delta=1e-3),
+        users=2000,
+        weight_bound=0.25,
+        share=0.5,
+        steps=2,
+    )
+    s = made.matrix.std(2000)
+    wanted = s * (math.sqrt(6) + math.sqrt(2 * math.log(2 / 0.01)))
+    assert made.matrix_noise(3, 0.01) == pytest.approx(wanted, rel=0.02)

@@ -1,0 +1,175 @@
+"""Factors of what protocols state and draw, whose loss no quick test noticed: each was found by `make mutants`."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import ArrayLike, NDArray
+
+import bandanna as bd
+from bandanna.accounting import parallel
+from bandanna.accounting.budgets import ApproxDP, PureDP
+from bandanna.accounting.calibration.binomial import BinomialNoise
+from bandanna.accounting.events import BinomialEvent, Event
+from bandanna.accounting.factorisation import factorise
+from bandanna.core.coins import NoCoins
+from bandanna.core.domain import Ball, Box
+from bandanna.core.report import LinearReport
+from bandanna.core.sizes import Sizes
+from bandanna.device.inversion import PART
+from bandanna.device.telling import Public
+from bandanna.mechanisms.sources import FastNoise
+from bandanna.protocols import comparison
+from bandanna.protocols.central_continual import CentralContinual
+from bandanna.protocols.central_laplace import CentralLaplace
+from bandanna.protocols.channel import Channel, open_channel
+from bandanna.protocols.clear import Clear
+from bandanna.protocols.concurrent_shuffle import ConcurrentShuffle
+from bandanna.protocols.concurrent_shuffle.schedule import BatchTree
+from bandanna.protocols.local_bits import LocalBits
+from bandanna.protocols.local_bits.signs import LocalSigns
+from bandanna.protocols.local_unit import LocalUnit
+from bandanna.protocols.opening import open_batch
+from bandanna.protocols.shuffle_binomial import ShuffleBinomial
+from bandanna.protocols.shuffle_binomial.encoding import encode_sums
+from bandanna.protocols.shuffle_bits import ShuffleBits
+from bandanna.protocols.shuffle_gaussian import ShuffleGaussian
+
+BUDGET = ApproxDP(epsilon=1.0, delta=1e-5)
+
+
+class Told(FastNoise):
+    """Remembers which noise it was asked for."""
+
+    def __init__(self) -> None:
+        super().__init__(np.random.default_rng(0))
+        self.stds: set[float] = set()
+
+    def gaussian(self, value: ArrayLike, *, std: float, grid: float) -> NDArray[np.float64]:
+        """Remembered."""
+        self.stds.add(std)
+        return super().gaussian(value, std=std, grid=grid)
+
+
+@pytest.mark.parametrize("kind", ["tree", "blt"])
+def test_streams_are_simulated_with_the_noise_that_they_state(kind: str) -> None:
+    """Simulated prefixes have less noise than is priced, or a channel states another one for a prefix."""
+    factors, source = factorise(kind, horizon=8), Told()
+    stream = CentralContinual(domain=Ball(dim=2), factorisation=factors, noise_std=3.0)
+    stream.prefixes(np.zeros((8, 2)), source, path="law")
+    assert source.stds == {3.0}
+    stds = 3.0 * factors.prefix_std(np.arange(1, 9))
+    np.testing.assert_allclose(stream.prefix_std(), stds)
+    channel = Channel(protocols={5: stream}, sizes=Sizes.of([5] * 8))
+    np.testing.assert_allclose(channel.prefix_std(), stds)
+
+
+def test_returning_people_may_be_in_batches_of_any_size() -> None:
+    """What is stated for batches of several sizes is less than their dearest choice costs somebody who returns."""
+    privacy = bd.Privacy(model="shuffle", budget=BUDGET, participations=2)
+    channel = open_channel(privacy, domain=Ball(dim=2), sizes=[16, 17, 64])
+    batches: Counter[Event] = Counter(channel.protocols[size].event for size in (16, 17, 64))
+    assert channel.guarantee.epsilon >= parallel.spent({"": batches}, 2, BUDGET.delta)
+
+
+def test_answers_state_the_variance_of_randomized_response() -> None:
+    """A sum of answered bits or signs states less noise than its lies have: q (1 - q) / (2q - 1)^2 for each bit."""
+    q = 1 / (1 + math.exp(-1.0))
+    bit = q * (1 - q) / (2 * q - 1) ** 2
+    assert LocalBits(epsilon=1.0).analyzer.estimate(np.array([3]), 7).variance == pytest.approx(7 * bit)
+    signs = LocalSigns(domain=Ball(dim=3, bound=0.5), epsilon=1.0)
+    assert signs.std(7) == pytest.approx(0.5 * math.sqrt(7 * (1 / (2 * q - 1) ** 2 - 1)))
+
+
+def test_signs_of_returning_people_state_all_their_answers() -> None:
+    """Signs that were calibrated for several answers are stated for one."""
+    signs = LocalSigns.calibrate(domain=Ball(dim=3, bound=0.5), budget=PureDP(epsilon=1.0), participations=4)
+    assert (signs.participations, signs.guarantee.epsilon) == (4, pytest.approx(1.0))
+    assert signs.epsilon == pytest.approx(0.25)
+
+
+def test_directions_have_the_wanted_noise() -> None:
+    """Directions of a given noise have another one, or are stated for one participation."""
+    made = LocalUnit.of_std(domain=Ball(dim=3, bound=2.0), std=9.0, participations=2)
+    assert made.participations == 2
+    assert made.std(1) == pytest.approx(9.0, rel=1e-3)
+
+
+@pytest.mark.parametrize("participations", [1, 5])
+def test_directions_spend_the_whole_budget(participations: int) -> None:
+    """Directions are calibrated for less than the budget, and have more noise than they need."""
+    made = LocalUnit.calibrate(domain=Ball(dim=3), budget=PureDP(epsilon=1.0), participations=participations)
+    assert made.guarantee.epsilon == pytest.approx(1.0, rel=1e-6)
+
+
+def test_pure_central_noise_is_for_so_many_users() -> None:
+    """The lattice of pure noise is that of more or fewer users than there are."""
+    domain = Ball(dim=1)
+    opened = open_batch(bd.central(epsilon=1.0, delta=0.0), domain, 2**50)
+    assert opened == CentralLaplace.calibrate(domain=domain, users=2**50, budget=bd.PureDP(epsilon=1.0))
+    assert opened != CentralLaplace.calibrate(domain=domain, users=2**51, budget=bd.PureDP(epsilon=1.0))
+
+
+def concurrent(**changed: Any) -> ConcurrentShuffle:
+    """Two levels of three coordinates whose coins fill a little more than two parts."""
+    noises = tuple(BinomialNoise(scale=4.0, trials=2 * PART + 1, users=users) for users in (4, 8))
+    return ConcurrentShuffle(domain=Ball(dim=3), tree=BatchTree(horizon=16, degrees=(4, 2)), noises=noises, **changed)
+
+
+def test_draws_count_every_coordinate_and_all_coins() -> None:
+    """Estimates of a release's time leave out coordinates or coins."""
+    for made in (Clear(domain=Ball(dim=3)), LocalSigns(domain=Ball(dim=3), epsilon=1.0)):
+        assert made.draws(20).numbers == 60
+    unit = LocalUnit(domain=Ball(dim=3), cosine=0.5, chance=0.9, candidates=16)
+    assert unit.draws(20).numbers == 60
+    assert unit.draws(20).words == 3 * 20 * 16 * 2
+    assert concurrent().draws(8).words == 3 * 8 * 2 * 3
+    assert concurrent(coins="mixer").draws(8).words == 3 * (9 + 17)
+    bits = BinomialNoise(scale=3.0, trials=2 * PART + 1, users=4)
+    assert ShuffleBits(noise=bits).draws(4).words == 4 * 3
+    assert ShuffleBits(noise=bits, coins="mixer").draws(4).words == 9
+    assert [each.shape for each in concurrent().analyzer.begin()] == [(3,), (3,)]
+
+
+def test_shuffled_sums_are_stated_for_every_participation() -> None:
+    """Noise that was calibrated for several participations is stated for one."""
+    shared: Any = {"domain": Ball(dim=2), "budget": BUDGET, "batch": 20, "participations": 3}
+    for made in (ShuffleBinomial.calibrate(**shared), ShuffleGaussian.calibrate(**shared)):
+        assert made.participations == 3
+        assert made.guarantee.epsilon == pytest.approx(1.0, rel=0.01)
+
+
+@pytest.mark.parametrize("coins", ["device", "mixer"])
+def test_counts_are_on_the_lattice_of_the_noise(coins: str) -> None:
+    """Devices, simulated sums or the shuffler's view round to a coarser lattice than the one that is priced."""
+    domain, noise = Box(dim=2), BinomialNoise(scale=20.0, trials=400, users=3)
+    protocol = ShuffleBinomial(domain=domain, noise=noise, coins=coins)
+    assert protocol.device.scale == 20.0
+    (total,) = encode_sums(np.ones((3, 2)), [noise], domain, FastNoise(np.random.default_rng(0)))
+    assert total.tolist() == [60, 60]
+    if coins == "device":
+        view = protocol.local_event
+        assert isinstance(view, BinomialEvent)
+        assert view.shift == pytest.approx(20.0 * domain.sensitivity)
+
+
+def test_public_features_are_told_in_their_scale() -> None:
+    """The public sum is of shorter features than the server takes it for."""
+    report = LinearReport(features=2)
+    told = Public(seen=report, scale=0.5)
+    statistic = told.statistic(report, np.array([[1.0, 0.0]]), np.array([1.0]), None, NoCoins())
+    np.testing.assert_array_equal(statistic.values, report.pack(np.array([[0.5, 0.0]]), np.array([0.5])))
+
+
+def test_rows_of_a_comparison_are_for_every_participation(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A comparison shows directions for one participation, or less noise than a stream has."""
+    shared: Any = {"domain": Ball(dim=3), "budget": BUDGET, "participations": 2}
+    monkeypatch.setattr(comparison, "NAMES", ("central_gaussian", "central_continual", "local_unit"))
+    _, stream, unit = comparison.compare(batch=16, mechanism="tree", **shared)
+    assert stream.std == CentralContinual.calibrate(horizon=16, mechanism="tree", **shared).std()
+    made = LocalUnit.calibrate(**shared)
+    assert (unit.std, unit.guarantee) == (made.std(16), made.guarantee)
