@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from bandanna.accounting import gdp, parallel
+from bandanna.accounting import accountant, gdp, parallel
 from bandanna.accounting.budgets import ApproxDP
 from bandanna.accounting.events import (
     BinomialEvent,
@@ -16,6 +16,8 @@ from bandanna.accounting.events import (
     GaussianEvent,
     LaplaceEvent,
     RecordEvent,
+    RepetitionEvent,
+    ShuffledGaussianEvent,
 )
 from bandanna.accounting.factorisation import factorise
 from bandanna.accounting.prices import concentrated_price, gaussian_price, pure_price, unrounded
@@ -66,3 +68,13 @@ def test_records_of_returning_people_are_priced_one_by_one() -> None:
     assert parallel.spent(tasks, 2, 1e-5) == pytest.approx(epsilon, rel=1e-6)
     assert not parallel.within(tasks, 2, ApproxDP(epsilon=0.999 * epsilon, delta=1e-5))
     assert parallel.within(tasks, 2, ApproxDP(epsilon=1.001 * epsilon, delta=1e-5))
+
+
+def test_tails_of_all_shuffled_batches_are_charged() -> None:
+    """Of somebody's shuffled reports only one has tails."""
+    tail, delta = 1e-13, []
+    for each in (tail, 0.0):
+        batch = ShuffledGaussianEvent(std=5.0, sensitivity=1.0, users=80, tail=each)
+        delta.append(accountant.delta_near(RepetitionEvent(event=batch, times=2), 0.5, 1e-5))
+    beyond = 2 * 80 * 1.5 * (1 + 80 * math.exp(8)) * tail * (1 + math.exp(0.5))
+    assert delta[0] - delta[1] == pytest.approx(beyond, rel=1e-3, abs=0.0)

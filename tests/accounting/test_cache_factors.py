@@ -1,0 +1,61 @@
+"""Remembered noise is priced as it would be used: all coordinates, users, participations."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bandanna.accounting import cache
+from bandanna.accounting.budgets import ApproxDP
+from bandanna.accounting.cache import forget
+from bandanna.accounting.calibration.binomial import binomial_noise
+from bandanna.accounting.calibration.shuffled import shuffled_gaussian_std
+
+BUDGET = ApproxDP(epsilon=1.0, delta=1e-5)
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty cache."""
+    monkeypatch.setenv("BANDANNA_CACHE", str(tmp_path))
+    forget()
+    return tmp_path
+
+
+def forge(place: Path, result: dict[str, Any]) -> None:
+    """Write another result into the only file of the cache, with its digest."""
+    (file,) = place.iterdir()
+    identity = json.loads(file.read_text())["identity"]
+    file.write_text(json.dumps({"identity": identity, "result": result, "digest": cache._digest(identity, result)}))
+    forget()
+
+
+@pytest.mark.parametrize("less", [{"sensitivity": 1.8}, {"dim": 1}, {"participations": 1}])
+def test_coins_for_less_are_not_believed(less: dict[str, Any], place: Path) -> None:
+    """Coins that would do for less sensitivity, one coordinate or one participation are taken from a file."""
+    wanted: dict[str, Any] = {"sensitivity": 2.0, "reach": 2.0, "dim": 100, "users": 50, "participations": 2}
+    cheap = binomial_noise(budget=BUDGET, **wanted | less)
+    for file in place.iterdir():
+        file.unlink()
+    forget()
+    honest = binomial_noise(budget=BUDGET, **wanted)
+    forge(place, {"scale": cheap.scale, "trials": cheap.trials})
+    assert cheap != honest
+    assert binomial_noise(budget=BUDGET, **wanted) == honest
+
+
+@pytest.mark.parametrize("less", [{"users": 400}, {"participations": 1}])
+def test_shuffled_noise_for_less_is_not_believed(less: dict[str, Any], place: Path) -> None:
+    """The noise of twice as many users, or of one participation, is taken from a file."""
+    wanted: dict[str, Any] = {"sensitivity": 1.0, "dim": 2, "users": 200, "participations": 2}
+    cheap = shuffled_gaussian_std(budget=BUDGET, **wanted | less)
+    for file in place.iterdir():
+        file.unlink()
+    forget()
+    honest = shuffled_gaussian_std(budget=BUDGET, **wanted)
+    forge(place, {"std": cheap})
+    assert cheap < honest
+    assert shuffled_gaussian_std(budget=BUDGET, **wanted) == honest
