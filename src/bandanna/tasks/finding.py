@@ -18,7 +18,7 @@ class NotThere(BandannaError):
 
 def is_url(place: str) -> bool:
     """Whether a place is an address."""
-    return re.match(r"https?://[^/?#\s]", place) is not None
+    return re.match(r"https?://", place) is not None
 
 
 def find_task(place: str) -> Task:

@@ -66,7 +66,8 @@ def test_logs_name_nobody(model: str, deployed: Deployments) -> None:
     for role in found.task.roles:
         lines, log = found.lines(role), found.log(role)
         assert {"ready", "stopping"} <= {line["event"] for line in lines}
-        for values in (found.known.users, found.known.slots, found.known.macs, found.known.bodies):
+        known = found.known
+        for values in (known.users, known.slots, known.macs, known.bound, known.bodies):
             assert seen(values, log) == 0
         assert SOURCE.encode() not in log
         assert not FORBIDDEN & {key for line in lines for key in line}
@@ -101,10 +102,10 @@ def test_the_collector_forgets(model: str, deployed: Deployments) -> None:
     found, known = deployed(model), deployed(model).known
     role = found.task.collector
     received, before, after = found.received(role), found.before[role], found.after[role]
-    for values in (known.bodies, known.slots, known.macs):
-        assert seen(values, received) == len(values)  # it was sent them,
-        assert seen(values, before) >= 5  # it has kept them while the batch was open,
-        assert seen(values, after) == 0  # and has none of them
+    for sent, kept in ((known.bodies, known.bodies), (known.slots, known.slots), (known.bound, known.macs)):
+        assert seen(sent, received) == len(sent)  # it was sent them,
+        assert seen(kept, before) >= 5  # it has kept them while the batch was open,
+        assert seen(sent + kept, after) == 0  # and has none of them
     assert seen(known.users, received + before + after) == 0
     assert found.tables(role)["reports"] == 0
 
@@ -114,7 +115,7 @@ def test_the_analyzer_sees_no_one(model: str, deployed: Deployments) -> None:
     """The analyzer of a shuffled task would have a slot, a ticket, a name or a single report: stored or received."""
     found, known = deployed(model), deployed(model).known
     for where in (found.received("analyzer"), found.before["analyzer"], found.after["analyzer"]):
-        assert seen(known.users + known.slots + known.macs, where) == 0
+        assert seen(known.users + known.slots + known.macs + known.bound, where) == 0
         if model != "gaussian":
             assert seen(known.bodies, where) == 0
             assert seen_numbers(_plain(found), where) == 0
@@ -175,7 +176,7 @@ def test_the_other_of_two_mixers_has_seeds_and_no_shares(deployed: Deployments) 
         assert seen(shares, where) == 0
         assert seen_numbers(_plain(found), where) == 0
         assert seen(known.users, where) == 0
-    assert seen(known.slots + known.macs + sealed, found.after["helper"]) == 0
+    assert seen(known.slots + known.macs + known.bound + sealed, found.after["helper"]) == 0
     assert found.tables("helper")["slots"] == 0
 
 

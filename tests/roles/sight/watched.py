@@ -45,8 +45,13 @@ class Known:
 
     @property
     def macs(self) -> list[bytes]:
-        """Of their tickets."""
+        """Of their tickets, as they were given."""
         return [each.mac for each in self.tickets]
+
+    @property
+    def bound(self) -> list[bytes]:
+        """The same as records carry them: for batches of a plan."""
+        return [each.mac for each in self.records]
 
     @property
     def bodies(self) -> list[bytes]:
