@@ -17,13 +17,13 @@ class NotThere(BandannaError):
 
 
 def is_url(place: str) -> bool:
-    """Whether a place is an address."""
-    return re.match(r"https?://", place) is not None
+    """Whether a place is an address, of some host."""
+    return re.match(r"https?://[^/?#\s]", place) is not None
 
 
 def find_task(place: str) -> Task:
     """The task of a folder, of a file, or of the analyzer that serves it: `GET {place}/task`."""
-    if not is_url(place):
+    if not re.match(r"https?://", place):
         path = require.path("task", place, folder=True)
         return Task.read(path / "task.json" if path.is_dir() else path)
     url = f"{place.rstrip('/')}/task"
