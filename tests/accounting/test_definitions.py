@@ -167,6 +167,7 @@ def test_proposition_1_on_thousands_of_drawn_policies(
     proposition_1(three, epsilon, order)
 
 
+@pytest.mark.full
 @settings(max_examples=34)
 @given(drawn_policies(3, 2, count=60), drawn_policies(2, 3, count=60), EPSILONS, ORDERS)
 def test_proposition_2_on_thousands_of_drawn_policies(
