@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -110,8 +111,11 @@ def epsilon(delta_: float, mu_: float) -> float:
     delta_ = require.delta(delta_)
     if mu_ == 0.0:
         return 0.0
-    if delta_ == 0.0 or math.isinf(mu_):
-        return math.inf
+    return math.inf if delta_ == 0.0 or math.isinf(mu_) else _epsilon(delta_, float(mu_))
+
+
+@lru_cache(maxsize=4096)  # of what is calibrated and stated over and over
+def _epsilon(delta_: float, mu_: float) -> float:
     log_target = math.log(delta_)
     # delta <= Phi(-a): once a = epsilon/mu - mu/2 reaches sqrt(2 log(1/delta)) the target is met
     reach = mu_ * (mu_ / 2 + math.sqrt(-2 * log_target))
@@ -123,8 +127,11 @@ def mu(epsilon_: float, delta_: float) -> float:
     epsilon_, delta_ = require.epsilon(epsilon_), require.delta(delta_)
     if delta_ == 0.0:
         raise InvalidBudget("delta", 0.0, "a number in (0, 1): Gaussian noise is never pure, use a Laplace mechanism")
-    if math.isinf(epsilon_):
-        return math.inf
+    return math.inf if math.isinf(epsilon_) else _mu(epsilon_, delta_)
+
+
+@lru_cache(maxsize=4096)
+def _mu(epsilon_: float, delta_: float) -> float:
     log_target = math.log(delta_)
     # at mu = 2 sqrt(epsilon) + 80, a <= -39 and delta = 1; delta <= mu/sqrt(2 pi), so mu = delta meets the target
     low, high = min(delta_, 1e-3), 2 * math.sqrt(epsilon_) + 80.0
