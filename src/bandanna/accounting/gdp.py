@@ -85,17 +85,20 @@ def log_delta(epsilon: ArrayLike, mu: ArrayLike) -> NDArray[np.float64]:
     With a = epsilon/mu - mu/2 and b = epsilon/mu + mu/2, e^epsilon = phi(a)/phi(b), so that
     delta = phi(a) (Mills(a) - Mills(b)); the difference is taken as an integral of -Mills' when b - a = mu is small.
     """
-    epsilon, mu = np.broadcast_arrays(np.asarray(epsilon, dtype=float), np.asarray(mu, dtype=float))
+    epsilon, mu = np.asarray(epsilon, dtype=float), np.asarray(mu, dtype=float)
     a, b = epsilon / mu - mu / 2, epsilon / mu + mu / 2
     log_phi = -0.5 * a * a - _LOG_SQRT_TAU
+    close, far_left = mu < 1.0, a < -1.0  # most often one value, for which one of two ways is enough
     with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
-        between = _mills(np.maximum(a, -30.0)) - _mills(b)
-        if np.any(mu < 1.0):
+        between = 0.0 if close.all() else _mills(np.maximum(a, -30.0)) - _mills(b)
+        if close.any():
             points = (a + b)[..., None] / 2 + mu[..., None] / 2 * _NODES
-            between = np.where(mu < 1.0, mu / 2 * (_mills_slope(points) @ _WEIGHTS), between)
+            between = np.where(close, mu / 2 * (_mills_slope(points) @ _WEIGHTS), between)
         near = log_phi + np.log(between)
+        if not far_left.any():
+            return np.asarray(near)
         sure = np.log1p(-np.minimum(special.ndtr(a) + np.exp(log_phi) * _mills(b), 1.0))  # a << 0: delta near 1
-    return np.asarray(np.where(a < -1.0, sure, near))
+    return np.asarray(np.where(far_left, sure, near))
 
 
 def delta(epsilon: ArrayLike, mu: ArrayLike) -> NDArray[np.float64]:
