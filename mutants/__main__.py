@@ -37,7 +37,7 @@ def main(arguments: list[str]) -> int:
         return known(files, verdicts)
     reach = _reach(options.tests, options.trace)
     warm_up()
-    trial = Trial(reach=reach, verdicts=verdicts, most=options.most)
+    trial = Trial(reach=reach, verdicts=verdicts, most=options.most, quick=options.quick)
     tried: list[tuple[Mutant, str]] = []
     for place, (file, found) in enumerate(files.items(), start=1):
         tried += trial.of_file(found, file, f"file {place} of {len(files)}")
@@ -54,6 +54,9 @@ def _options() -> argparse.ArgumentParser:
     parser.add_argument("--kinds", help="some kinds of mutants only: noise,sensitivity,dimension,...")
     parser.add_argument("--only", default="", help="mutants whose name contains this: Gaussian.release")
     parser.add_argument("--most", type=float, default=math.inf, help="CPU seconds of tests for one mutant (all tests)")
+    parser.add_argument(
+        "--quick", action="store_true", help="survivors by forks alone, where modules are loaded before"
+    )
     return parser
 
 
@@ -84,6 +87,7 @@ class Trial:
     reach: Reach
     verdicts: Verdicts
     most: float
+    quick: bool = False  # nothing is loaded anew: what was computed when modules were loaded may hide a mutant
     collected: Collected | None = None
     seen: Counter[str] = field(default_factory=Counter)  # how many mutants of this file a test has seen
 
@@ -111,7 +115,7 @@ class Trial:
             files = sorted({test.partition("::")[0] for test in self.reach.seconds})
             self.collected = Collected(ROOT, SOURCE, files, BUILD / "collected.log")
         answer = self.collected.of(mutant, tests, self.reach.seconds)
-        if answer.verdict and not (answer.verdict == SURVIVED and answer.early):
+        if answer.verdict and (self.quick or not (answer.verdict == SURVIVED and answer.early)):
             return answer.verdict, answer.test
         return verdict(ROOT, SOURCE, mutant, tests, self.reach.seconds), ""
 
