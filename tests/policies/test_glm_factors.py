@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Generator
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -11,12 +12,15 @@ import pytest
 
 from bandanna.accounting.factorisation import factorise
 from bandanna.glm.links import Logistic
+from bandanna.glm.shuffled_gradient import ShuffledGradient
 from bandanna.policies.base import Frozen
-from bandanna.policies.glm import GLMJDP, GLMSDP, BGLinUCB
+from bandanna.policies.glm import GLMJDP, GLMSDP, GLMUCB, BGLinUCB
 from bandanna.policies.glm.batched import BatchEstimate
 from bandanna.policies.glm.designs import designs
 from bandanna.policies.glm.jdp_constants import SHARE, _calls, _radius, noise_norms, paper_constants, tuned_constants
 from bandanna.protocols.trust import central, shuffle
+
+from .answering import told
 
 DIM, HORIZON, S, FAILURE, MU = 4, 5000, 1.5, 0.02, 0.7
 LOGISTIC = Logistic()  # R = 1, L_mu = 1/4
@@ -138,6 +142,23 @@ def test_constants_of_shuffled_batches() -> None:
     assert mechanisms.matrix.noise.users == 500
 
 
+def test_newton_s_matrix_bounds_the_hessian(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Steps of GLM-SDP have another matrix than L_mu V in batch 1, or 2 H_k later."""
+    used: list[np.ndarray] = []
+
+    def descend(self: ShuffledGradient, start: np.ndarray, **given: Any) -> Generator[Any, Any, np.ndarray]:
+        used.append(given["matrix"])
+        return start
+        yield start
+
+    monkeypatch.setattr(ShuffledGradient, "descend", descend)
+    policy = sdp(batches=4)
+    state = policy.init()
+    for batch, scale in ((0, 0.25), (1, 2.0)):
+        state = told(policy, state, policy.episode(state), np.zeros(policy.mechanisms(batch).matrix.domain.dim))
+        np.testing.assert_allclose(used[batch], scale * policy.regulariser(batch) * np.eye(DIM), rtol=1e-9)
+
+
 def test_theory_s_regulariser_where_noise_is_small() -> None:
     """lambda is not 20 R d log T where that is more than the noise's, or the radius has other noise than it."""
     loud = GLMSDP(
@@ -155,6 +176,16 @@ def test_theory_s_regulariser_where_noise_is_small() -> None:
     gradient, ridge = loud.mechanisms(0).optimiser.protocol.noise.std(), 20 * DIM * math.log(HORIZON)
     rest = loud.gamma - 0.03 * math.sqrt(DIM * math.log(HORIZON)) - 1e-3 * math.sqrt(ridge)
     assert rest**2 == pytest.approx(2 * (1 + 1e-3) * (500 * 4e-3 / math.sqrt(6) + gradient), rel=1e-6)
+
+
+def test_a_polynomial_of_many_features_is_not_kept() -> None:
+    """GLM-UCB keeps a table that is too large, or of another number of features; or names a kernel that needs it."""
+    few, many = (GLMUCB(dim=dim, horizon=10) for dim in (3, 40))
+    near = few.init(replicates=(2,)).near
+    assert near is not None
+    assert near.anchor.shape == (2, 3)
+    assert many.init().near is None
+    assert (few.kernel, many.kernel) == ("glm_ucb", None)
 
 
 def test_batches_double_in_their_exponents() -> None:
