@@ -12,7 +12,9 @@ from scipy import integrate, stats
 from bandanna.accounting import accountant
 from bandanna.core.domain import Ball
 from bandanna.core.report import LinearReport
-from bandanna.policies.base import Frozen, Until
+from bandanna.errors import InvalidArgument
+from bandanna.policies.base import Frozen, Played, Until
+from bandanna.policies.glm.leaves import Leaves
 from bandanna.policies.linear import chances
 from bandanna.policies.linear.anytime import Anytime
 from bandanna.policies.linear.confidence import matrix_quantile, vector_quantile
@@ -27,7 +29,7 @@ from bandanna.policies.linear.start import Start
 from bandanna.protocols.central_gaussian import CentralGaussian
 from bandanna.protocols.trust import central, local, none, shuffle
 
-from .answering import told
+from .answering import COINS, told
 
 
 def test_batches_as_printed() -> None:
@@ -232,3 +234,18 @@ def test_chances_by_quadrature() -> None:
     )
     assert three[0] == pytest.approx(whole, rel=1e-6)
     assert chances.directions(3).shape[1] == 3
+
+
+def test_features_that_are_no_numbers_are_refused_by_name() -> None:
+    """A report, or a rule of switching, is made of features that are not finite."""
+    bad, one = np.array([[math.nan, 0.0]]), np.ones(1)
+    with pytest.raises(InvalidArgument, match="features"):
+        Leaves(size=2).statistic(bad, one, one > 0)
+    played = Played(features=bad, rewards=one)
+    public = OFUL(dim=2, horizon=9, privacy=central(rho=0.5))
+    private = OFULJDP(dim=2, horizon=9, privacy=central(rho=0.5))
+    with pytest.raises(InvalidArgument, match="features"):
+        public.passed(public.init(), bad)
+    for policy, ask in ((public, public.ask), (private, private._asks[0]), (private, private._asks[1])):
+        with pytest.raises(InvalidArgument, match="features"):
+            policy.report(ask, played, COINS)
