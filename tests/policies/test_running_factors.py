@@ -76,6 +76,7 @@ def test_radii_of_oful_by_hand() -> None:
     assert isinstance(episode, Until)
     assert episode.users == 500
     assert state.snapshot.radius == pytest.approx(1.5 * math.sqrt(2 * math.log(200)) + math.sqrt(2))
+    assert state.log_det == pytest.approx(3 * math.log(2.0))  # of lambda I: when it has doubled, the policy switches
     rng = np.random.default_rng(0)
     for switches in (1, 2):
         x = rng.normal(size=(40, 3)) / 5
@@ -154,6 +155,15 @@ def test_the_posterior_knows_its_noise() -> None:
     mean, covariance = by_hand(np.array([20.0, 5.0]), gram, noise, policy.reward_std)
     np.testing.assert_allclose(snapshot.theta, mean, rtol=1e-6)
     np.testing.assert_allclose(snapshot.root @ snapshot.root.T, policy.alpha**2 * covariance, rtol=1e-6)
+
+
+def test_what_has_no_horizon_ends_after_a_billion_users() -> None:
+    """After its last batch an endless LinTS plays on for another number of users than it plans for."""
+    endless = lints(horizon=None, batch=10**8, privacy=none())
+    assert endless.span == 10**9
+    after = endless._episode(len(endless._sizes))
+    assert after is not None
+    assert (after.users, after.released) == (10**9, False)
 
 
 def by_hand(vector: np.ndarray, gram: np.ndarray, noise: float, reward_std: float) -> tuple[np.ndarray, np.ndarray]:
