@@ -130,6 +130,9 @@ def test_the_first_batch_can_be_told_from_its_noise() -> None:
         std = CentralGaussian.calibrate(domain=Ball(dim=4), budget=privacy.budget, participations=often).noise_std
         assert found.first == round(3 * max(1, dim - 1) ** 1.5 * math.sqrt(1.5) * std)
     assert informed(none(), domain=Ball(dim=4), dim=5, horizon=10**6).first == 10
+    rewards = LinTSRewards(dim=5, horizon=10**6, public_contexts=True, privacy=central(rho=1e-3))
+    std = CentralGaussian.calibrate(domain=Ball(dim=5, bound=0.5), budget=rewards.privacy.budget).noise_std
+    assert rewards._sizes[0] == round(3 * 8 * math.sqrt(1.5) * std)
     loud = informed(central(rho=1e6), domain=Ball(dim=4), dim=5, horizon=10**6, blocks=3)
     assert loud.first == 7 * 5 * 3
     assert informed(none(), domain=Ball(dim=4), dim=5, horizon=10**6, blocks=3).first == 2 * 5 * 3
