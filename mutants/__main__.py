@@ -37,7 +37,9 @@ def main(arguments: list[str]) -> int:
         return known(files, verdicts)
     reach = _reach(options.tests, options.trace)
     warm_up()
-    trial = Trial(reach=reach, verdicts=verdicts, most=options.most, quick=options.quick)
+    reaching = {test for found in files.values() for each in found for test in reach.of(each.path, each.where)}
+    tests = sorted({test.partition("::")[0] for test in reaching})
+    trial = Trial(reach=reach, verdicts=verdicts, tests=tests, most=options.most, quick=options.quick)
     tried: list[tuple[Mutant, str]] = []
     for place, (file, found) in enumerate(files.items(), start=1):
         tried += trial.of_file(found, file, f"file {place} of {len(files)}")
@@ -86,6 +88,7 @@ class Trial:
 
     reach: Reach
     verdicts: Verdicts
+    tests: list[str]  # files of tests that reach something
     most: float
     quick: bool = False  # nothing is loaded anew: what was computed when modules were loaded may hide a mutant
     excused: list[Allowed] = field(default_factory=allowed)  # never loaded anew: one that survives is no news
@@ -113,8 +116,7 @@ class Trial:
         if not tests:
             return UNREACHED, ""
         if self.collected is None:
-            files = sorted({test.partition("::")[0] for test in self.reach.seconds})
-            self.collected = Collected(ROOT, SOURCE, files, BUILD / "collected.log")
+            self.collected = Collected(ROOT, SOURCE, self.tests, BUILD / "collected.log")
         answer = self.collected.of(mutant, tests, self.reach.seconds)
         alone = self.quick or any(each.is_of(mutant) for each in self.excused)
         if answer.verdict and (alone or not (answer.verdict == SURVIVED and answer.early)):
