@@ -46,20 +46,22 @@ def prefixes(blocks: Sequence[Floats], degrees: Sequence[int]) -> Floats:
     """After every lowest block, the sum of the maximal complete blocks: estimates by level -> (..., N_1, dim)."""
     total = _cumulated(blocks[-1])  # (..., N_k + 1, dim): after 0, 1, ... blocks of the top level
     for level, degree in zip(reversed(blocks[:-1]), reversed(degrees), strict=True):
-        total = _below(total, _cumulated(level), degree)
+        total = _below(total, level, degree)
     return np.asarray(total[..., 1:, :])
 
 
-def _below(total: Floats, inside: Floats, degree: int) -> Floats:
-    """After every block of a level: what there is after its parent's predecessors, and inside of the parent."""
+def _below(total: Floats, blocks: Floats, degree: int) -> Floats:
+    """After 0, 1, ... blocks of a level: what there is after so many of their parents, and in the parent begun."""
     if degree >= _FEW:
+        inside = _cumulated(blocks)
         parent = np.arange(inside.shape[-2]) // degree
         return np.asarray(total[..., parent, :] + inside - inside[..., parent * degree, :])
-    begun, after = inside[..., ::degree, :], np.empty_like(inside)
-    for place in range(degree):
-        own = inside[..., place::degree, :]
-        count = own.shape[-2]
-        after[..., place::degree, :] = total[..., :count, :] + own - begun[..., :count, :]
+    after = np.empty((*blocks.shape[:-2], blocks.shape[-2] + 1, blocks.shape[-1]))
+    after[..., ::degree, :] = begun = total[..., : blocks.shape[-2] // degree + 1, :]
+    for place in range(1, degree):
+        more = blocks[..., place - 1 :: degree, :]
+        begun = begun[..., : more.shape[-2], :] + more
+        after[..., place::degree, :] = begun
     return after
 
 
