@@ -9,6 +9,29 @@ from hypothesis import strategies as st
 from bandanna.core import trees
 
 
+@given(st.integers(1, 12), st.integers(1, 40), st.integers(1, 3), st.integers(0, 2**31))
+def test_sums_of_parts_are_numpys(degree: int, count: int, dim: int, seed: int) -> None:
+    """Few parts are added up to other numbers than many, in whole numbers or in the last bit of others."""
+    rng = np.random.default_rng(seed)
+    parts = rng.normal(size=(2, count * degree + rng.integers(3), dim)) * 10.0 ** rng.integers(-9, 9, (2, 1, 1))
+    for each in (parts, rng.integers(0, 2**40, parts.shape)):
+        groups = each[:, : count * degree].reshape(2, count, degree, dim)
+        assert np.array_equal(trees.of_parts(each, count, degree), np.sum(groups, axis=-2))
+
+
+@given(st.integers(2, 12), st.integers(1, 40), st.integers(0, 11), st.integers(0, 2**31))
+def test_what_is_after_a_block_is_the_same_for_few_and_many_parts(
+    degree: int, count: int, rest: int, seed: int
+) -> None:
+    """Blocks of few parts belong to another parent than those of many."""
+    rng = np.random.default_rng(seed)
+    low, high = rng.normal(size=(2, count * degree + rest % degree, 1)), rng.normal(size=(2, count, 1))
+    found = trees.prefixes([low, high], [degree])
+    inside, above = (np.concatenate([np.zeros((2, 1, 1)), np.cumsum(each, axis=1)], axis=1) for each in (low, high))
+    parent = np.arange(inside.shape[1]) // degree
+    assert np.allclose(found, (above[:, parent] + inside - inside[:, parent * degree])[:, 1:], rtol=0, atol=1e-12)
+
+
 @given(st.integers(1, 60), st.lists(st.integers(2, 5), max_size=3), st.integers(0, 2**31))
 def test_prefixes_are_sums_of_maximal_blocks(lowest: int, degrees: list[int], seed: int) -> None:
     """A prefix is built of other blocks than the largest complete ones, or in the wrong average."""

@@ -26,6 +26,7 @@ from bandanna.environments import (
     drifting,
     published,
 )
+from bandanna.environments.levels import ClippedGaussian
 from bandanna.errors import InvalidArgument
 from bandanna.policies.linear.linucb import LinUCB
 from bandanna.simulation.engine import simulate
@@ -195,3 +196,18 @@ def test_sizes_that_cannot_be(bad: dict[str, Any]) -> None:
     """A world without arms or coordinates is not refused by name."""
     with pytest.raises(InvalidArgument, match=next(iter(bad))):
         LinearContextual(**{"dim": 2, "n_arms": 2, **bad})
+
+
+@pytest.mark.parametrize("std", [1.0, 0.1, 0.01])
+@pytest.mark.parametrize("end", [0.05, 1.0, 7.0])
+def test_the_centre_gives_the_mean(end: float, std: float) -> None:
+    """Newton steps end before the clipped reward has the mean that was asked for, but for rounding errors."""
+    law = ClippedGaussian(std=std, low=-end, high=end)
+    wanted = np.concatenate([np.linspace(-end, end, 2001), end * (1 - np.geomspace(1e-12, 1e-2, 50))])
+    noise = np.linspace(-12, 12, 48_001) * std
+    centres = law.centre(wanted)
+    assert np.allclose(law._clipped_mean(centres), wanted, rtol=0, atol=1e-13 * max(1.0, end))
+    some = slice(100, 2001, 190)  # a second route: the mean of clipped rewards, integrated
+    weights = np.exp(-((noise / std) ** 2) / 2)
+    means = np.clip(centres[some, None] + noise, -end, end) @ weights / weights.sum()
+    assert np.allclose(means, wanted[some], rtol=0, atol=1e-6 * std)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
@@ -192,3 +193,27 @@ def test_ecologs_steps_are_minima_on_the_ball(bound: float) -> None:
     inward = np.where(inside, 0.0, -np.sum(slope * v, axis=-1) / bound**2)
     assert np.all(inward >= 0)
     np.testing.assert_allclose(slope + inward[:, None] * v, 0.0, atol=1e-6)
+
+
+def test_a_run_whose_bonus_follows_h_takes_one_round_as_it_would_the_first_of_two() -> None:
+    """After the first switch of the published run, a single round leaves another state than the first of several."""
+    policy = RSGLinUCB(dim=3, horizon=50, link="probit", parameter_bound=2.0, kappa=18.4, preset="published")
+    rng, runs = np.random.default_rng(3), 4
+    noise = rng.normal(size=(runs, 3, 3))
+    h = 0.5 * np.eye(3) + noise @ np.swapaxes(noise, -1, -2)
+    thetas = {name: rng.normal(size=(runs, 3)) for name in ("next_o", "next_tau", "theta_o", "theta_tau")}
+    for due in (False, True):
+        state = replace(
+            policy.init(replicates=(runs,)),
+            **thetas,
+            h=h,
+            h_inverse=np.linalg.inv(h),
+            switches=np.full(runs, 0 if due else 1),
+            due=np.full(runs, due),
+            late=rng.random(runs) < 0.5,
+        )
+        x, limit = rng.normal(size=(runs, 2, 3)) / 2, np.array([1, 0, 1, 1])
+        (one, taken), (first, of_two) = policy._used(state, x[:, :1], limit), policy._used(state, x, limit)
+        np.testing.assert_array_equal(taken, of_two)
+        for field in fields(one):
+            np.testing.assert_array_equal(getattr(one, field.name), getattr(first, field.name), err_msg=field.name)

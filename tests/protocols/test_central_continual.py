@@ -12,12 +12,14 @@ from numpy.typing import NDArray
 
 from bandanna.accounting import accountant, gdp
 from bandanna.accounting.budgets import ApproxDP
-from bandanna.accounting.factorisation import factorise
+from bandanna.accounting.factorisation import BLT, factorise
 from bandanna.core.domain import Box
 from bandanna.core.report import LinearReport
 from bandanna.errors import InvalidArgument, InvalidStatistic, OutsideTheorem
+from bandanna.mechanisms.continual import ContinualGaussian
 from bandanna.mechanisms.sources import FastNoise
 from bandanna.protocols import CentralContinual
+from bandanna.protocols.central_continual import law
 
 KINDS = ("tree", "honaker", "blt")
 each = pytest.mark.parametrize("kind", KINDS)
@@ -43,6 +45,18 @@ class Silent(FastNoise):
         return np.array(value, dtype=float)
 
 
+class Given(FastNoise):
+    """Adds what it is given, one array after the other."""
+
+    def __init__(self, noises: list[NDArray[np.float64]]) -> None:
+        super().__init__(np.random.default_rng(0))
+        self.noises = iter(noises)
+
+    def gaussian(self, value: Any, *, std: float, grid: float) -> NDArray[np.float64]:
+        """The value and the next one."""
+        return np.asarray(value + next(self.noises))
+
+
 def protocol(kind: str, horizon: int = 13, std: float = 2.0, dim: int = 2) -> CentralContinual:
     """A small protocol."""
     factors = factorise(kind, horizon=horizon)
@@ -65,6 +79,20 @@ def test_prefixes_are_sums_of_all_users_so_far(kind: str) -> None:
         total, count = total + values.sum(axis=-2), count + users
         assert np.allclose(estimate.total, total, rtol=0, atol=1e-9)
         assert (estimate.count, state.count) == (count, count)
+
+
+@pytest.mark.parametrize("steps", [1, 31, 32, 33, 500])
+@pytest.mark.parametrize("buffers", [0, 1, 4])
+def test_noise_of_a_whole_stream_is_that_of_its_steps(steps: int, buffers: int) -> None:
+    """By blocks of steps, the same draws make other noise than step by step: in one block, at its end, over many."""
+    best = BLT.optimal(horizon=500, buffers=4)
+    blt = BLT(horizon=500, theta=best.theta[:buffers], theta_hat=best.theta_hat[:buffers])
+    mechanism = ContinualGaussian(factorisation=blt, std=2.0, sensitivity=1.0, dim=2)
+    drawn = np.random.default_rng(4).normal(size=(3, steps, 2))
+    found = law.noise(drawn.shape, mechanism, Given([2.0 * drawn]))
+    each = mechanism.prefix_noise(Given([2.0 * drawn[:, step] for step in range(steps)]), (3,))
+    for step in range(steps):
+        assert np.allclose(found[:, step], next(each), rtol=0, atol=1e-12)
 
 
 @each

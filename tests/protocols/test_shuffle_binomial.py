@@ -17,10 +17,12 @@ from bandanna.accounting.calibration.binomial import BinomialNoise
 from bandanna.accounting.events import BinomialEvent, RepetitionEvent
 from bandanna.core.domain import Ball, Box
 from bandanna.core.report import LinearReport
+from bandanna.core.streams import Streams
 from bandanna.errors import CommunicationWarning, InvalidArgument, OutsideTheorem
 from bandanna.mechanisms.sources import FastNoise
+from bandanna.mechanisms.sources.replicated import ReplicatedNoise
 from bandanna.protocols import CentralGaussian, ShuffleBinomial
-from bandanna.protocols.shuffle_binomial import privacy
+from bandanna.protocols.shuffle_binomial import encoding, privacy
 from bandanna.protocols.shuffle_binomial.encoding import largest_counts
 
 # calibration.md A.5: (epsilon, delta, B) -> total std for d = 5, 10, 15, and the central mechanism's.
@@ -252,3 +254,24 @@ def test_what_the_shuffler_is_sure_of(trials: int) -> None:
         found = privacy.exposed(domain, BinomialNoise(scale=float(reach), trials=trials, users=5, probability=p))
         coins = stats.binom(trials, p)
         assert found == pytest.approx(max(coins.sf(trials - reach), coins.cdf(reach - 1)), rel=1e-9, abs=1e-300)
+
+
+@pytest.mark.parametrize("at_once", [0, 1000, 1 << 17])
+def test_sums_for_several_lattices_are_those_of_one_after_the_other(
+    at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Lattices that are rounded to together give a seed other sums than each by itself, or another order."""
+    monkeypatch.setattr(encoding, "_AT_ONCE", at_once)
+    domain, values = LinearReport(features=2), np.random.default_rng(8).uniform(-0.4, 0.4, (3, 7, 5))
+    noises = [BinomialNoise(users=7, scale=scale, trials=4, probability=0.5) for scale in (3.0, 17.5, 200.25)]
+    found = encoding.encode_sums(values, noises, domain, ReplicatedNoise(Streams(range(3))))
+    source = ReplicatedNoise(Streams(range(3)))
+    for noise, sums in zip(noises, found, strict=True):
+        assert np.array_equal(sums, np.sum(np.floor(_steps(values, noise, domain) + source.uniform((3, 7, 5))), axis=1))
+    top = encoding.encode_sums(np.full((3, 7, 5), 9.0), noises, domain, source)
+    most = [7 * np.ceil(noise.scale * (domain.upper - domain.lower)) for noise in noises]
+    assert all(np.array_equal(each, np.broadcast_to(limit, (3, 5))) for each, limit in zip(top, most, strict=True))
+
+
+def _steps(values: Any, noise: BinomialNoise, domain: LinearReport) -> Any:
+    return noise.scale * np.maximum(values - domain.lower, 0.0)

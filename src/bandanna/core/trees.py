@@ -6,10 +6,15 @@ Level j = 1..k has N_j blocks, d_{j+1} of level j in one of level j + 1; blocks 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from bandanna.core.arrays import Floats
+
+_FEW = 8  # parts of a block: NumPy's sums are pairwise from here on
+Numbers = TypeVar("Numbers", NDArray[np.float64], NDArray[np.int64])
 
 
 def averaged(own: Sequence[Floats], degrees: Sequence[int], weights: Sequence[float]) -> list[Floats]:
@@ -22,20 +27,42 @@ def averaged(own: Sequence[Floats], degrees: Sequence[int], weights: Sequence[fl
         if weight == 1.0:
             estimates.append(release)
             continue
-        parts = estimates[-1][..., : release.shape[-2] * degree, :]
-        grouped = parts.reshape(*parts.shape[:-2], release.shape[-2], degree, parts.shape[-1])
-        estimates.append(weight * release + (1 - weight) * np.sum(grouped, axis=-2))
+        estimates.append(weight * release + (1 - weight) * of_parts(estimates[-1], release.shape[-2], degree))
     return estimates
+
+
+def of_parts(parts: Numbers, count: int, degree: int) -> Numbers:
+    """Sums of so many groups of `degree` blocks: (..., N_j, dim) -> (..., count, dim)."""
+    whole = parts[..., : count * degree, :]
+    if degree < _FEW:  # NumPy's sums over few numbers take several times as long, and are the same to the last bit
+        summed = whole[..., ::degree, :].copy()
+        for place in range(1, degree):
+            summed += whole[..., place::degree, :]
+        return summed
+    return np.asarray(np.sum(whole.reshape(*parts.shape[:-2], count, degree, parts.shape[-1]), axis=-2))
 
 
 def prefixes(blocks: Sequence[Floats], degrees: Sequence[int]) -> Floats:
     """After every lowest block, the sum of the maximal complete blocks: estimates by level -> (..., N_1, dim)."""
     total = _cumulated(blocks[-1])  # (..., N_k + 1, dim): after 0, 1, ... blocks of the top level
     for level, degree in zip(reversed(blocks[:-1]), reversed(degrees), strict=True):
-        inside = _cumulated(level)
-        parent = np.arange(inside.shape[-2]) // degree
-        total = total[..., parent, :] + inside - inside[..., parent * degree, :]
+        total = _below(total, level, degree)
     return np.asarray(total[..., 1:, :])
+
+
+def _below(total: Floats, blocks: Floats, degree: int) -> Floats:
+    """After 0, 1, ... blocks of a level: what there is after so many of their parents, and in the parent begun."""
+    if degree >= _FEW:
+        inside = _cumulated(blocks)
+        parent = np.arange(inside.shape[-2]) // degree
+        return np.asarray(total[..., parent, :] + inside - inside[..., parent * degree, :])
+    after = np.empty((*blocks.shape[:-2], blocks.shape[-2] + 1, blocks.shape[-1]))
+    after[..., ::degree, :] = begun = total[..., : blocks.shape[-2] // degree + 1, :]
+    for place in range(1, degree):
+        more = blocks[..., place - 1 :: degree, :]
+        begun = begun[..., : more.shape[-2], :] + more
+        after[..., place::degree, :] = begun
+    return after
 
 
 def _cumulated(values: Floats) -> Floats:

@@ -17,6 +17,6 @@ def encode(values: Floats, scale: float, domain: Domain, source: NoiseSource) ->
     return np.asarray(np.clip(rounded, 0, largest(scale, domain)), dtype=np.int64)
 
 
-def largest(scale: float, domain: Domain) -> Floats:
-    """Largest encoded value of each coordinate, before noise."""
-    return np.ceil(scale * (domain.upper - domain.lower) * (1 - 1e-12))
+def largest(scale: float | Floats, domain: Domain) -> Floats:
+    """Largest encoded value of each coordinate, before noise; of several scales (k, 1), (k, dim)."""
+    return np.asarray(np.ceil(scale * (domain.upper - domain.lower) * (1 - 1e-12)))

@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 from bandanna.accounting.budgets import ZCDP
 from bandanna.cli import app
 from bandanna.papers.catalogue import figures
+from bandanna.papers.p004 import prices as module
 from bandanna.papers.p004.drawing import draw_prices
 from bandanna.papers.p004.prices import NORM, WIDE, Price, curve, noise_levels, prices, problem
 from bandanna.policies.arms.gope import GOPE
@@ -115,3 +116,19 @@ def test_command(figure: str) -> None:
     rows = json.loads(found.stdout)["rows"]
     assert len(rows) == (30 if figure == "fig4" else 20)
     assert all(row["true_rho"] >= row["rho"] * (1 - 1e-3) for row in rows)
+
+
+def test_curves_that_share_their_contexts_are_those_that_draw_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Contexts that are drawn once for all curves of a seed give another run, row or order than each curve's own."""
+    asked = {"settings": ("contextual",), "rhos": (0.1, 10.0), "horizon": 600, "n_seeds": 3}
+    together = prices(**asked)
+    monkeypatch.setattr(module, "REMEMBERED", 0)
+    apart = prices(**asked)
+    assert len(together) == len(apart) == 4
+    for one, other in zip(together, apart, strict=True):
+        assert one.row == other.row
+        for mine, theirs in zip(one.results, other.results, strict=True):
+            assert np.array_equal(mine.regret, theirs.regret)
+            assert np.array_equal(mine.rewards, theirs.rewards)
+            assert np.array_equal(mine.counts["switches"], theirs.counts["switches"])
+            assert (mine.seeds, mine.setting, mine.guarantee) == (theirs.seeds, theirs.setting, theirs.guarantee)

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -35,6 +35,8 @@ from bandanna.papers.p000.instances import AuthorsInstances
 from bandanna.papers.p000.settings import LENGTH, Setting
 from bandanna.simulation.result import checkpoints_for
 from bandanna.simulation.tally import Tally
+
+_BYTES = 16 << 20  # of noise that is drawn ahead
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -72,23 +74,51 @@ def run(
     streams = Streams(seeds)
     world = (AuthorsInstances(dim=setting.dim) if env is None else env).begin(streams)
     problem, noise = _Problem(world), _NOISES[algorithm](setting, streams)
-    statistic = noise.initial  # (S, D)
     marks = checkpoints_for(setting.horizon, 200)
     realised, expected = (Tally(checkpoints=marks, n_seeds=len(streams.seeds)) for _ in range(2))
-    kernel = compiled("unrepaired", rounds=setting.horizon // setting.every)
-    for start in range(0, setting.horizon, setting.every):
-        rounds = min(setting.every, setting.horizon - start)
-        if kernel is None or start == 0:  # at first all arms are tied, but for rounding errors
-            actions = problem.choose(statistic, setting)  # (S,)
-        else:
-            actions = problem.chosen_by(kernel, statistic, setting)
-        rewards, lost = problem.play(actions, streams.uniform("rewards", (rounds, 2)))  # (S, rounds)
+    play = _singles if setting.every == 1 else _batches
+    for gaps, lost in play(problem, noise, setting, streams):
         realised.varying(lost)
-        expected.steady(problem.gaps[problem.seeds, actions], rounds)
-        if rounds == setting.every:
-            statistic = statistic + noise.release(problem.reports[problem.seeds, actions], rewards, start + rounds)
+        expected.varying(gaps)
     seconds = time.perf_counter() - began
     return PublishedRun(checkpoints=marks, regret=realised.regret, pseudo=expected.regret, seconds=seconds)
+
+
+def _batches(problem: _Problem, noise: _Clear, setting: Setting, streams: Streams) -> Iterator[tuple[Floats, Floats]]:
+    """Gaps and realised losses, (S, rounds) each, of one batch after the other."""
+    statistic = noise.initial  # (S, D)
+    for start in range(0, setting.horizon, setting.every):
+        rounds = min(setting.every, setting.horizon - start)
+        actions = problem.choose(statistic, setting)  # (S,)
+        rewards, lost = problem.play(actions[:, None], streams.uniform("rewards", (rounds, 2)))  # (S, rounds)
+        yield np.broadcast_to(problem.gaps[problem.seeds, actions][:, None], lost.shape), lost
+        if rounds == setting.every:
+            statistic = statistic + noise.release(problem.reports[problem.seeds, actions], rewards)
+
+
+def _singles(problem: _Problem, noise: _Clear, setting: Setting, streams: Streams) -> Iterator[tuple[Floats, Floats]]:
+    """The same where every round is released: many rounds at a time, whose numbers are drawn ahead."""
+    statistic, seeds = noise.initial.copy(), problem.seeds[:, None]
+    most = max(1, _BYTES // (8 * statistic.size))
+    for start in range(0, setting.horizon, most):
+        count = min(most, setting.horizon - start)
+        uniform, added = streams.uniform("rewards", (count, 2)), noise.ahead(start, count)
+        actions = np.empty((count, len(statistic)), dtype=np.int64)
+        plain = count  # rounds that NumPy plays
+        if kernel := compiled("unrepaired_rounds", rounds=setting.horizon):
+            plain = int(start == 0)  # at first all arms are tied, but for rounding errors
+        for t in range(plain):
+            actions[t] = chosen = problem.choose(statistic, setting)
+            report = problem.reports[problem.seeds, chosen]
+            report[:, : setting.dim] *= uniform[:, t, :1] < problem.means[seeds, chosen[:, None]]
+            statistic += report + added[:, t] if added.size else report
+        if kernel:
+            drawn = (np.ascontiguousarray(each[:, plain:]) for each in (uniform[..., 0], added))
+            given = statistic, problem.columns, problem.reports, problem.means, *drawn
+            if not kernel(*given, setting.ridge, setting.radius, actions[plain:]):
+                raise np.linalg.LinAlgError("Singular matrix")
+        _, lost = problem.play(actions.T, uniform)
+        yield problem.gaps[seeds, actions.T], lost
 
 
 class _Problem:
@@ -104,7 +134,7 @@ class _Problem:
         row, column = np.triu_indices(dim)
         outer = self.arms[..., row] * self.arms[..., column]  # (S, K, d(d+1)/2)
         self.reports = np.concatenate([self.arms, outer], axis=-1)  # (S, K, D): at reward 1
-        self.columns = np.ascontiguousarray(np.swapaxes(self.arms, 1, 2))  # (S, d, K)
+        self.columns = np.ascontiguousarray(np.swapaxes(self.arms, 1, 2))  # (S, d, K), for the kernel
         self.doubled = outer * np.where(row == column, 1.0, 2.0)  # x^T A x = <doubled, upper triangle of A>
         self.upper = (slice(None), row, column)
         self.place = np.zeros((dim, dim), dtype=np.int64)  # where an entry of the matrix is in the report
@@ -118,18 +148,15 @@ class _Problem:
             width = np.sqrt(self.doubled @ inverse[self.upper][..., None])  # (S, K, 1)
         return np.asarray(np.argmax((self.arms @ theta + setting.radius * width)[..., 0], axis=1))
 
-    def chosen_by(self, kernel: Callable[..., bool], statistic: Floats, setting: Setting) -> Ints:
-        """The same by the compiled kernel."""
-        actions = np.empty(len(self.seeds), dtype=np.int64)
-        if not kernel(statistic, self.columns, setting.ridge, setting.radius, actions):
-            raise np.linalg.LinAlgError("Singular matrix")
-        return actions
-
     def play(self, actions: Ints, uniform: Floats) -> tuple[Floats, Floats]:
-        """Bernoulli rewards of the chosen arm, and what the best arm, if another, brought more: (S, rounds) each."""
-        chosen = (uniform[..., 0] < self.means[self.seeds, actions, None]).astype(float)
+        """Bernoulli rewards of the chosen arms, and what the best arm, if another, brought more: (S, rounds) each.
+
+        `actions` (S, rounds), or (S, 1) for all rounds.
+        """
+        seeds = self.seeds[:, None]
+        chosen = (uniform[..., 0] < self.means[seeds, actions]).astype(float)
         top = uniform[..., 1] < self.means[self.seeds, self.best, None]
-        return chosen, np.where((actions == self.best)[:, None], 0.0, top - chosen)
+        return chosen, np.where(actions == self.best[:, None], 0.0, top - chosen)
 
 
 class _Clear:
@@ -144,22 +171,29 @@ class _Clear:
         self.scale = setting.std * shape  # (D,)
         self.initial = np.zeros((len(streams.seeds), self.size))
 
-    def release(self, report: Floats, rewards: Floats, done: int) -> Floats:
+    def release(self, report: Floats, rewards: Floats) -> Floats:
         """What is added to the statistic after a batch of one arm's reports: (S, D), (S, rounds) -> (S, D)."""
         total = report * rewards.shape[1]
         total[:, : self.setting.dim] = report[:, : self.setting.dim] * np.sum(rewards, axis=1, keepdims=True)
         return np.asarray(total)
 
-    def normal(self) -> Floats:
-        """One draw of the noise, (S, D)."""
-        return self.scale * self.streams.normal("noise", (self.size,))
+    def ahead(self, start: int, count: int) -> Floats:
+        """What the noise adds after each of so many single rounds: (S, count, D); empty where there is none."""
+        return np.empty((len(self.initial), 0, 0))
+
+    def normal(self, *count: int) -> Floats:
+        """One draw of the noise, (S, D), or several, (S, count, D)."""
+        return self.scale * self.streams.normal("noise", (*count, self.size))
 
 
 class _PerUser(_Clear):
     """LDP and Amp: every user's report has its own Gaussian noise; their sum has sqrt(rounds) times its std."""
 
-    def release(self, report: Floats, rewards: Floats, done: int) -> Floats:
-        return super().release(report, rewards, done) + math.sqrt(rewards.shape[1]) * self.normal()
+    def release(self, report: Floats, rewards: Floats) -> Floats:
+        return super().release(report, rewards) + math.sqrt(rewards.shape[1]) * self.normal()
+
+    def ahead(self, start: int, count: int) -> Floats:
+        return self.normal(count)
 
 
 class _FewDraws(_Clear):
@@ -169,16 +203,18 @@ class _FewDraws(_Clear):
         super().__init__(setting, streams)
         self.initial = self.normal()
 
-    def release(self, report: Floats, rewards: Floats, done: int) -> Floats:
-        total = super().release(report, rewards, done)
-        joins = math.floor(math.log1p(done)) > math.floor(math.log(done))
-        return total + self.normal() if joins else total
+    def ahead(self, start: int, count: int) -> Floats:
+        added = np.zeros((len(self.initial), count, self.size))
+        for done in range(start + 1, start + count + 1):
+            if math.floor(math.log1p(done)) > math.floor(math.log(done)):
+                added[:, done - start - 1] = self.normal()
+        return added
 
 
 class _Bits(_Clear):
     """Vec: entries in [-L, L] are moved to [0, 2L], rounded at random to steps of L/g and hidden by binomial bits."""
 
-    def release(self, report: Floats, rewards: Floats, done: int) -> Floats:
+    def release(self, report: Floats, rewards: Floats) -> Floats:
         users, steps, bits = rewards.shape[1], self.setting.steps, self.setting.bits
         values = np.repeat(report[:, None], users, axis=1)  # (S, B, D)
         values[..., : self.setting.dim] *= rewards[..., None]

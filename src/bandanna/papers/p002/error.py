@@ -18,24 +18,22 @@ Reference: Tenenbaum, Kaplan, Mansour and Stemmer 2023 [002]; the paper has no e
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bandanna.accounting.budgets import ApproxDP
 from bandanna.core import require
-from bandanna.core.arrays import Floats
 from bandanna.core.shapes import Bits
-from bandanna.core.streams import Streams
 from bandanna.counters.continual_sum import ContinualSum
 from bandanna.environments.hard_bits import HardBits
 from bandanna.experiments.workers import Progress, silent
-from bandanna.mechanisms.sources import FastNoise
 from bandanna.papers.common.curve import Curve
 from bandanna.papers.common.gather import gather
 from bandanna.papers.common.scaling import Rate
+from bandanna.papers.p002.coins import TabledCoins
+from bandanna.papers.p002.counting import Errors, Truth, errors_of
 from bandanna.protocols.concurrent_shuffle import BatchTree, ConcurrentShuffle
 from bandanna.protocols.trust import Privacy, central, concurrent, local
 
@@ -65,6 +63,13 @@ class Kind:
             return 1 / 2
         return 1 / (2 * self.k + 1) if isinstance(self.k, int) else 0.0  # [002, Theorem 3.4, Corollary 3.3]
 
+    @property
+    def streams(self) -> object:
+        """Kinds of which this is the same have the same hard streams for most n, and are measured together."""
+        if self.model == "central":
+            return "any"  # its noise does not look at them
+        return min(self.k, 3) if isinstance(self.k, int) else 1 if self.model == "local" else 3
+
     def privacy(self, *, epsilon: float, delta: float) -> Privacy:
         """The model with its budget."""
         if self.model == "shuffle":
@@ -91,65 +96,65 @@ def horizons(longest: int = HORIZON) -> tuple[int, ...]:
 
 def measure(*, kind: Kind, n: int, n_seeds: int, seed: int, epsilon: float, delta: float) -> Curve:
     """`n_seeds` runs of a counter: its noise, measured and predicted, and that of the epsilon/k rule on its tree."""
-    privacy = kind.privacy(epsilon=epsilon, delta=delta)
-    source = FastNoise(np.random.default_rng([seed, n, KINDS.index(kind)]))
-    counter = ContinualSum(horizon=n, privacy=privacy, values=Bits(), source=source)
-    tree = counter.protocol.tree if isinstance(counter.protocol, ConcurrentShuffle) else None
-    worst, counted = _worst_prefix(counter)
-    hard = HardBits(horizon=n, shufflers=1 if tree is None else tree.levels, epsilon=epsilon)
-    noise, largest = [], []
+    (curve,) = measure_all(kinds=(kind,), n=n, n_seeds=n_seeds, seed=seed, epsilon=epsilon, delta=delta)
+    return curve
+
+
+def measure_all(*, kinds: Sequence[Kind], n: int, n_seeds: int, seed: int, epsilon: float, delta: float) -> list[Curve]:
+    """The same of several, on the same streams."""
+    counters = [Counting.of(kind, n, seed, {"epsilon": epsilon, "delta": delta}) for kind in kinds]
     step, end = max(1, _CHUNK // n), seed + n_seeds
     for first in range(seed, end, step):
-        bits = hard.bits(Streams(range(first, min(first + step, end))))  # (runs, n)
-        truth = np.cumsum(bits, axis=1, dtype=np.int32)  # half as much to read as 64 bits
-        if isinstance(counter.protocol, ConcurrentShuffle):
-            after, error = _by_batches(counter.protocol, truth, source)
-            noise.append(after[:, worst // counter.protocol.tree.sizes[0] - 1] - truth[:, counted - 1])
-        else:
-            estimates = counter.run(bits)
-            error = np.max(np.abs(estimates - truth), axis=1)
-            noise.append(estimates[:, worst - 1] - truth[:, counted - 1])
-        largest.append(error)
-    return Curve(
-        row={
-            "n": n,
-            "model": kind.model,
-            "k": kind.k,
-            "std": float(np.std(np.concatenate(noise), ddof=1)) if n_seeds > 1 else None,
-            "predicted_std": counter.predicted_std,
-            "paper_rule_std": None if tree is None else paper_rule_std(tree, epsilon=epsilon, delta=delta),
-            "degrees": kind.degrees,
-        },
-        more={
-            "name": kind.name,
-            "worst_error": float(np.mean(np.concatenate(largest))),
-            "lower_bound": hard.lower_bound if isinstance(kind.k, int) else None,
-        },
-        promise=counter.guarantee,
-    )
+        truth = Truth(range(first, min(first + step, end)))
+        for counter in counters:
+            counter.found.append(counter.errors(truth))
+    return [counter.curve for counter in counters]
 
 
-def _by_batches(protocol: ConcurrentShuffle, truth: NDArray[np.int32], source: FastNoise) -> tuple[Floats, Floats]:
-    """Estimates after every lowest batch, (runs, N_1), and the largest error of all prefixes, (runs,).
+@dataclass(frozen=True, kw_only=True)
+class Counting:
+    """A kind of counter, the streams that are hard for it, and what its runs found."""
 
-    An estimate stands until the next batch is full, and the true count only grows: errors are largest at either end.
-    """
-    n, low = truth.shape[1], protocol.tree.sizes[0]
-    full = truth[:, low - 1 :: low]
-    after = protocol.after_batches(np.diff(full, axis=1, prepend=0), source)
-    last = np.minimum(np.arange(2, full.shape[1] + 2) * low - 1, n) - 1  # of those whom the same estimate serves
-    errors = np.maximum(np.abs(after - full), np.abs(after - truth[:, last]))
-    return after, np.maximum(np.max(errors, axis=1), truth[:, low - 2])
+    kind: Kind
+    counter: ContinualSum
+    hard: HardBits
+    budget: Mapping[str, float]
+    errors: Callable[[Truth], Errors]
+    found: list[Errors]
 
+    @classmethod
+    def of(cls, kind: Kind, n: int, seed: int, budget: Mapping[str, float]) -> Counting:
+        """Nothing found yet; every kind and n has noise of its own."""
+        source = TabledCoins(np.random.default_rng([seed, n, KINDS.index(kind)]))
+        counter = ContinualSum(horizon=n, privacy=kind.privacy(**budget), values=Bits(), source=source)
+        levels = counter.protocol.tree.levels if isinstance(counter.protocol, ConcurrentShuffle) else 1
+        hard = HardBits(horizon=n, shufflers=levels, epsilon=budget["epsilon"])
+        errors = errors_of(counter, hard, source)
+        return cls(kind=kind, counter=counter, hard=hard, budget=budget, errors=errors, found=[])
 
-def _worst_prefix(counter: ContinualSum) -> tuple[int, int]:
-    """The prefix with the most predicted noise, and how many of its users are in full batches."""
-    protocol = counter.protocol
-    if isinstance(protocol, ConcurrentShuffle):
-        steps, low = protocol.tree.worst_steps, protocol.tree.sizes[0]
-        worst = int(steps[np.argmax(protocol.prefix_variance(steps))])
-        return worst, worst // low * low
-    return counter.horizon, counter.horizon  # of a BLT and of local noise, the last one
+    @property
+    def curve(self) -> Curve:
+        """Of all runs."""
+        kind, protocol = self.kind, self.counter.protocol
+        rule = paper_rule_std(protocol.tree, **self.budget) if isinstance(protocol, ConcurrentShuffle) else None
+        noise, largest = (np.concatenate(each) for each in zip(*self.found, strict=True))
+        return Curve(
+            row={
+                "n": self.counter.horizon,
+                "model": kind.model,
+                "k": kind.k,
+                "std": float(np.std(noise, ddof=1)) if len(noise) > 1 else None,
+                "predicted_std": self.counter.predicted_std,
+                "paper_rule_std": rule,
+                "degrees": kind.degrees,
+            },
+            more={
+                "name": kind.name,
+                "worst_error": float(np.mean(largest)),
+                "lower_bound": self.hard.lower_bound if isinstance(kind.k, int) else None,
+            },
+            promise=self.counter.guarantee,
+        )
 
 
 def paper_rule_std(tree: BatchTree, *, epsilon: float, delta: float) -> float:
@@ -179,10 +184,20 @@ def errors(
     shared = {"seed": seed, "epsilon": epsilon, "delta": delta}
     ns = horizons(horizon)
     runs = {n: n_seeds * min(MORE_RUNS, horizon // n) for n in reversed(ns)}  # the longest first
-    tasks = [{"kind": kind, "n": n, "n_seeds": many, **shared} for n, many in runs.items() for kind in kinds]
-    found = gather(measure, tasks, jobs=jobs, progress=progress)[::-1]
-    lines = {kind: tuple(found[place :: len(kinds)]) for place, kind in enumerate(reversed(kinds))}
+    alike: dict[object, list[Kind]] = {}
+    for kind in kinds:
+        alike.setdefault(kind.streams, []).append(kind)
+    wanted = [(n, some) for n in runs for some in alike.values()]
+    tasks = [{"kinds": some, "n": n, "n_seeds": runs[n], **shared} for n, some in wanted]
+    found = zip(wanted, gather(measure_all, tasks, jobs=jobs, progress=progress), strict=True)
+    at = {(kind, n): point for (n, some), points in found for kind, point in zip(some, points, strict=True)}
     return [
-        Rate(arguments={"model": kind.model, "k": kind.k}, theory=kind.theory, points=lines[kind], x="n", y="std")
+        Rate(
+            arguments={"model": kind.model, "k": kind.k},
+            theory=kind.theory,
+            points=tuple(at[kind, n] for n in ns),
+            x="n",
+            y="std",
+        )
         for kind in kinds
     ]

@@ -10,7 +10,7 @@ right) and contexts of norm 1: the nominal rho is the true one. Finite arms are 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,9 +22,11 @@ from bandanna.environments.base import Environment
 from bandanna.environments.finite import FiniteArms
 from bandanna.environments.levels import ClippedGaussian
 from bandanna.environments.sphere import SphereArms, SphereContexts
+from bandanna.experiments.sweep import merged
 from bandanna.experiments.workers import Progress, silent
 from bandanna.papers.common.curve import Curve, Row, ending, finite
 from bandanna.papers.common.gather import gather
+from bandanna.papers.p004.remembered import Remembered
 from bandanna.policies.arms.gope import GOPE
 from bandanna.policies.arms.ucb_episodes import UCBEpisodes
 from bandanna.policies.linear.oful import OFUL
@@ -38,6 +40,7 @@ RHOS = (0.001, 0.01, 0.1, 1.0, 10.0, 100.0)
 SETTINGS = {"finite": ("ours",), "linear": ("published", "ours"), "contextual": ("published", "ours")}
 DEFAULTS = {"finite": (10**7, 100), "linear": (10**7, 100), "contextual": (10**5, 20)}  # rounds, runs
 NAMES = {"finite": "AdaC-UCB", "linear": "AdaC-GOPE", "contextual": "AdaC-OFUL"}
+REMEMBERED = 200_000  # rounds at most whose contexts of a seed are kept: 64 MB
 WIDE, NORM = {"linear": 7.0, "contextual": 10.0}, 4.0  # what published rewards and contexts really keep to
 
 
@@ -84,8 +87,9 @@ def prices(
 ) -> list[Price]:
     """Figure 4: every setting and variant at every rho; rounds and runs are each setting's own unless given."""
     wanted = [(s, v) for s in settings for v in SETTINGS[require.one_of("setting", s, tuple(SETTINGS))]]
-    tasks = [_task(s, v, rho, horizon, n_seeds) for s, v in wanted for rho in (None, *rhos)]
-    found = gather(curve, tasks, jobs=jobs, progress=progress)
+    tasks = [_task(s, v, (None, *rhos), horizon, n_seeds) for s, v in wanted]
+    parts = [part for task in tasks for part in _parts(task)]
+    found = _joined(parts, gather(curves, parts, jobs=jobs, progress=progress))
     step = 1 + len(rhos)
     groups = [found[begin : begin + step] for begin in range(0, len(found), step)]
     return [Price(private=private, free=free) for free, *rest in groups for private in rest]
@@ -101,31 +105,90 @@ def noise_levels(
 ) -> list[Curve]:
     """Figure 5: AdaC-GOPE and its variant with noise in the beginning."""
     tasks = [
-        _task("linear", variant, rho, horizon, n_seeds) | {"early": early}
+        _task("linear", variant, (rho,), horizon, n_seeds) | {"early": early}
         for variant in SETTINGS["linear"]
         for rho in rhos
         for early in (False, True)
     ]
-    return gather(curve, tasks, jobs=jobs, progress=progress)
+    return [one for (one,) in gather(curves, tasks, jobs=jobs, progress=progress)]
 
 
-def _task(setting: str, variant: str, rho: float | None, horizon: int | None, runs: int | None) -> dict[str, Any]:
+def _task(
+    setting: str, variant: str, rhos: Sequence[float | None], horizon: int | None, runs: int | None
+) -> dict[str, Any]:
     own = DEFAULTS[setting]
     return {
         "setting": setting,
         "variant": variant,
-        "rho": rho,
+        "rhos": rhos,
         "horizon": own[0] if horizon is None else require.whole("horizon", horizon),
         "n_seeds": own[1] if runs is None else runs,
     }
 
 
+def _parts(task: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """What may be done by different processes: seed by seed where curves share their contexts, else curve by curve."""
+    if task["setting"] == "contextual" and task["horizon"] <= REMEMBERED:
+        return [{**task, "n_seeds": 1, "seed": seed} for seed in range(task["n_seeds"])]
+    return [{**task, "rhos": (rho,)} for rho in task["rhos"]]
+
+
+def _joined(parts: Sequence[Mapping[str, Any]], found: Sequence[list[Curve]]) -> list[Curve]:
+    """The curves in the order of the tasks, their seeds together."""
+    curves: dict[tuple[str, str, float | None], list[Curve]] = {}
+    for part, some in zip(parts, found, strict=True):
+        for rho, one in zip(part["rhos"], some, strict=True):
+            curves.setdefault((part["setting"], part["variant"], rho), []).append(one)
+    return [merged_curve(some) for some in curves.values()]
+
+
+def merged_curve(parts: Sequence[Curve]) -> Curve:
+    """One curve of different seeds; as if they had been run together, since a seed is the same run in any company."""
+    if len(parts) == 1:
+        return parts[0]
+    result = merged([part.result for part in parts if part.result is not None])
+    clipped = sum(part.row["clipped"] for part in parts)
+    return Curve(row=parts[0].row | {"clipped": clipped} | ending(result), result=result)
+
+
+def curves(
+    *,
+    setting: str,
+    variant: str,
+    rhos: Sequence[float | None],
+    horizon: int,
+    n_seeds: int,
+    seed: int = 0,
+    early: bool = False,
+) -> list[Curve]:
+    """Curves of one problem; of a single seed, contexts are drawn once for all of them."""
+    env = problem(setting, variant, None, horizon)[1]
+    shared = Remembered(dim=env.dim, n_arms=env.n_arms, reward=env.reward, of=env, rounds=horizon)
+    world = shared if setting == "contextual" and n_seeds == 1 and horizon <= REMEMBERED else None
+    given: dict[str, Any] = {
+        "setting": setting,
+        "variant": variant,
+        "horizon": horizon,
+        "n_seeds": n_seeds,
+        "seed": seed,
+    }
+    return [curve(**given, rho=rho, early=early, world=world) for rho in rhos]
+
+
 def curve(
-    *, setting: str, variant: str, rho: float | None, horizon: int, n_seeds: int, seed: int = 0, early: bool = False
+    *,
+    setting: str,
+    variant: str,
+    rho: float | None,
+    horizon: int,
+    n_seeds: int,
+    seed: int = 0,
+    early: bool = False,
+    world: Remembered | None = None,
 ) -> Curve:
-    """One curve."""
+    """One curve; `world` is the problem's own, where others have seen it too."""
     policy, env = problem(setting, variant, rho, horizon, early=early)
-    result = simulate(policy, env, n_seeds=n_seeds, seed=seed, checkpoints=1000)
+    result = simulate(policy, env if world is None else world, n_seeds=n_seeds, seed=seed, checkpoints=1000)
     name = NAMES[setting] + "-early" * early
     free = {"finite": "UCB-episodes", "linear": "GOPE", "contextual": "RS-OFUL"}[setting]
     row = {

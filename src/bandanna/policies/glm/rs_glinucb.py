@@ -125,6 +125,8 @@ class RSGLinUCB(RSRules[RSState]):
         switches, h_tau = state.switches + state.due, np.where(state.due[..., None, None], state.h, state.h_tau)
         live = self.live & (switches > 0)  # the bonus follows H: one round at a time
         steps = (self.weights(state.next_o, x)[..., None] * x)[..., :, None] * x[..., None, :]
+        if live.all() and x.shape[-2] == 1:
+            return self._used_live(state, steps[..., 0, :, :], np.minimum(limit, 1), switches, h_tau)
         running = state.h[..., None, :, :] + np.cumsum(steps, axis=-3)  # (*R, B, d, d): H after each round
         grown = self.grown(running, h_tau[..., None, :, :]) & ~live[..., None]
         taken = np.minimum(np.where(live, np.minimum(limit, 1), limit), first_true(grown) + 1)
@@ -147,6 +149,26 @@ class RSGLinUCB(RSRules[RSState]):
             switches=switches,
         )
         return blended(taken > 0, after, state), taken
+
+    def _used_live(
+        self, state: RSState, step: Floats, taken: Ints, switches: Ints, h_tau: Floats
+    ) -> tuple[RSState, Ints]:
+        """The same after one round of runs whose bonus follows H: none of them switches any more."""
+        h, never = state.h + step, np.zeros_like(state.due)
+        inverse = np.asarray(np.linalg.inv(h), dtype=float)
+        after = replace(
+            state,
+            rounds=state.rounds + taken,
+            h=h,
+            h_tau=h_tau,
+            h_inverse=inverse,
+            theta_o=state.next_o,
+            theta_tau=state.next_tau,
+            late=never,
+            due=never,
+            switches=switches,
+        )
+        return after if taken.all() else blended(taken > 0, after, state), taken
 
     def due(self, state: RSState) -> NDArray[np.bool_]:
         """Rows have come that an estimate is not fitted to."""

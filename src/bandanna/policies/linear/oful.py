@@ -76,6 +76,7 @@ class OFUL(Policy[State]):
     trusts = ("none", "central")
     noise_stream = "oful"
     player = "until"
+    steady = True  # users of an episode who see the same arms take the same one
 
     dim: int
     horizon: int

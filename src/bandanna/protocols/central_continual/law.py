@@ -1,7 +1,7 @@
 """Aggregate law of the continual protocol: the noise of all prefixes of a stream at once, exact in law.
 
 The estimates are A x + B z with z_i ~ N(0, std^2 I) whatever the stream is, so a simulation may add B z to the exact
-prefix sums. B z is a recurrence for a BLT and sums of blocks for a tree: O(T), without a loop over steps.
+prefix sums. B z is a sum of decaying sums for a BLT and sums of blocks for a tree: O(T), without a loop over steps.
 """
 
 from __future__ import annotations
@@ -15,37 +15,59 @@ from bandanna.errors import InvalidArgument
 from bandanna.mechanisms.continual import ContinualGaussian
 from bandanna.mechanisms.sources import NoiseSource
 
+_STEPS = 32  # L, in a block of a BLT's noise
+
 
 def prefixes(values: Floats, mechanism: ContinualGaussian, source: NoiseSource) -> Floats:
     """Noisy prefix sums after every step: (..., steps, dim) -> (..., steps, dim)."""
-    exact = np.cumsum(values, axis=-2)
+    return np.asarray(np.cumsum(values, axis=-2) + noise(values.shape, mechanism, source))
+
+
+def noise(shape: tuple[int, ...], mechanism: ContinualGaussian, source: NoiseSource) -> Floats:
+    """B z alone, for simulation: of such a shape (..., steps, dim)."""
     factors = mechanism.factorisation
     if isinstance(factors, BLT):
-        return np.asarray(exact + _blt(values.shape, factors, mechanism, source))
+        return _blt(_drawn(shape, mechanism, source), factors)
     if isinstance(factors, BinaryTree):
-        return np.asarray(exact + _tree(values.shape, factors, mechanism, source))
+        return _tree(shape, factors, mechanism, source)
     raise InvalidArgument("factorisation", factors.name, "a BLT or a tree")
 
 
-def _noise(shape: tuple[int, ...], mechanism: ContinualGaussian, source: NoiseSource) -> Floats:
+def _drawn(shape: tuple[int, ...], mechanism: ContinualGaussian, source: NoiseSource) -> Floats:
     return source.gaussian(np.zeros(shape), std=mechanism.std, grid=mechanism.spacing)
 
 
-def _blt(shape: tuple[int, ...], factors: BLT, mechanism: ContinualGaussian, source: NoiseSource) -> Floats:
-    """B z: prefix sums of C^{-1} z, with C^{-1} z = z - sum_i w_hat_i s_i and s_i <- theta_hat_i s_i + z."""
-    from scipy import signal  # here, since it is slow to load and only simulations of whole streams need it
+def _blt(z: Floats, factors: BLT) -> Floats:
+    """B z by blocks of L steps: b_{t-u} z_u within a block, and s_i, decaying sums of all blocks before it.
 
-    z = _noise(shape, mechanism, source)
-    increments = z.copy()
-    for theta_hat, weight in zip(factors.theta_hat, factors.inverse_weights, strict=True):
-        increments -= weight * signal.lfilter([0.0, 1.0], [1.0, -theta_hat], z, axis=-2)
-    return np.asarray(np.cumsum(increments, axis=-2))
+    b_k = sum_i a_i r_i^k: prefix sums of 1/C(x) = 1 - sum_i w_hat_i x / (1 - theta_hat_i x) have r = (1, theta_hat),
+    a_i = w_hat_i / (1 - theta_hat_i), a_0 = 1/C(1) = prod_i (1 - theta_i) / (1 - theta_hat_i). Only s_i is recurrent.
+    """
+    from scipy import linalg, signal  # here, since they are slow to load, and only simulations of streams need them
+
+    rate, rate_hat = 1 - np.asarray(factors.theta), 1 - np.asarray(factors.theta_hat)
+    r = np.append(1.0, factors.theta_hat)
+    a = np.append(np.prod(rate / rate_hat), factors.inverse_weights / rate_hat)
+    rows = np.swapaxes(z, -2, -1)  # (..., dim, steps)
+    steps = rows.shape[-1]
+    if steps % _STEPS:
+        rows = np.pad(rows, [(0, 0)] * (rows.ndim - 1) + [(0, -steps % _STEPS)])
+    blocks = rows.reshape(*rows.shape[:-1], -1, _STEPS)
+    powers = r[:, None] ** np.arange(_STEPS + 1)  # (n + 1, L + 1)
+    left = blocks @ np.ascontiguousarray(powers[:, -2::-1]).T  # by each block: sum_u r_i^{L-1-u} z_u
+    before = [  # s_i
+        signal.lfilter([0.0, 1.0], [1.0, -power], own, axis=-1)
+        for power, own in zip(powers[:, -1], np.moveaxis(left, -1, 0), strict=True)
+    ]
+    summed = blocks @ linalg.toeplitz(a @ powers[:, :-1], np.zeros(_STEPS)).T
+    summed += np.stack(before, axis=-1) @ (a[:, None] * powers[:, 1:])
+    return np.swapaxes(summed.reshape(rows.shape)[..., :steps], -2, -1)
 
 
 def _tree(shape: tuple[int, ...], factors: BinaryTree, mechanism: ContinualGaussian, source: NoiseSource) -> Floats:
     """B z: noise of all complete blocks, averaged with their halves' (Honaker), summed over a prefix's blocks."""
     steps = shape[-2]
     levels = steps.bit_length()
-    own = [_noise((*shape[:-2], steps >> level, shape[-1]), mechanism, source) for level in range(levels)]
+    own = [_drawn((*shape[:-2], steps >> level, shape[-1]), mechanism, source) for level in range(levels)]
     halves = (2,) * (levels - 1)
     return trees.prefixes(trees.averaged(own, halves, factors.node_variance[:levels]), halves)

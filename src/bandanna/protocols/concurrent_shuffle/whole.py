@@ -46,12 +46,12 @@ def after_batches(ones: Ints, analyzer: TreeSums, source: NoiseSource) -> Floats
     Only counts matter to the law: those of a level are sums of the level's below.
     """
     tree, released, users = analyzer.tree, [], ones.shape[-1] * analyzer.tree.sizes[0]
+    ones = ones[..., None]
     for level, (size, degree) in enumerate(zip(tree.sizes, (1, *tree.degrees[1:]), strict=True)):
         if size > users:
             break
-        full = users // size
-        ones = np.sum(ones[..., : full * degree].reshape(*ones.shape[:-1], full, degree), axis=-1)
-        totals = law.of_bits(ones[..., None], analyzer.levels[level].noise, source)
+        ones = trees.of_parts(ones, users // size, degree)
+        totals = law.of_bits(ones, analyzer.levels[level].noise, source)
         released.append(analyzer.release(level, Held(users=size, numbers=totals)))
     return _after(released, analyzer)
 

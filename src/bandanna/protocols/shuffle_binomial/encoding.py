@@ -12,18 +12,23 @@ from bandanna.core.domain import Domain
 from bandanna.device import lattice
 from bandanna.mechanisms.sources import NoiseSource
 
+_AT_ONCE = 1 << 17  # numbers of several lattices
+
 
 def encode_sums(
     values: Floats, noises: Sequence[BinomialNoise], domain: Domain, source: NoiseSource
 ) -> tuple[Ints, ...]:
     """Encoded sums over users for several lattices, in law: floor(x + U) is floor(x) and a coin of its rest."""
-    above = np.maximum(values - domain.lower, 0.0)  # (..., users, dim)
-    everybody, sums = np.ones(above.shape[-2]), []
-    for noise in noises:
-        rounded = noise.scale * above
-        rounded += source.uniform(above.shape)
-        total = everybody @ np.floor(rounded, out=rounded)  # whole numbers below 2^53: exact
-        sums.append(np.minimum(total, above.shape[-2] * lattice.largest(noise.scale, domain)).astype(np.int64))
+    above = np.maximum(values - domain.lower, 0.0)[..., None, :, :]  # (..., 1, users, dim)
+    users, sums = above.shape[-2], list[Ints]()
+    step = max(1, _AT_ONCE // max(1, above.size))
+    for begin in range(0, len(noises), step):  # a seed's numbers are the same, of one lattice after the other or of all
+        scales = np.array([noise.scale for noise in noises[begin : begin + step]])[:, None]  # (k, 1)
+        rounded = scales[..., None] * above
+        rounded += source.uniform(rounded.shape)
+        total = np.ones(users) @ np.floor(rounded, out=rounded)  # whole numbers below 2^53: exact
+        total = np.minimum(total, users * lattice.largest(scales, domain)).astype(np.int64)  # (..., k, dim)
+        sums += [total[..., place, :] for place in range(len(scales))]
     return tuple(sums)
 
 

@@ -84,10 +84,10 @@ class _Seeds:
 
     def in_blocks(self, chunk: Chunk, sums: PrefixSums | None) -> None:
         """All seeds to the end of the chunk."""
-        length, shared = 16, chunk.contexts.strides[0] == 0
+        length, shared, exploring = 16, chunk.contexts.strides[0] == 0, True
         seen = np.require(chunk.contexts[:1] if shared else chunk.contexts, requirements=["C", "W"])
         while len(seeds := np.flatnonzero(self.position < chunk.stop)):
-            if self.explore and self._explored(chunk, seen):
+            if self.explore and exploring and self._explored(chunk, seen):
                 continue
             begun = self.position[seeds]
             rounds = begun[:, None] + np.arange(length)
@@ -102,7 +102,7 @@ class _Seeds:
                 sums.add(seeds, moved.added)
             self._record(chunk, seeds, rounds, moved.actions, moved.groups, moved.taken)
             self._settle(seeds[moved.due])
-            length = _following(length, moved)
+            length, exploring = _following(length, moved), bool(np.any(moved.groups == 0))
 
     def _explored(self, chunk: Chunk, contexts: Floats) -> bool:
         """Rounds that seeds explore one after the other, by the kernel; whether it brought any to the chunk's end."""

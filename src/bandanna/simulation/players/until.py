@@ -33,10 +33,13 @@ def play(policy: Any, world: World, tally: Tally, rounds: int, *, path: str) -> 
         own = _Seed(world.environment.begin(Streams([seed])), tally, place)
         answers = Answers(policy, FastNoise(rng), coins.of(place), path)
         state, parts = policy.init(), []
+        same = own.world.fixed and policy.steady  # of one episode: all users see the same arms, and none flips a coin
         while own.played < rounds:
             contexts, means = own.look(min(most, rounds - own.played, max(16, own.played // _SHARE)))
             while len(contexts):
-                actions = policy.act(policy.publish(state), contexts, answers.coins).actions
+                seen = contexts[:1] if same else contexts
+                actions = policy.act(policy.publish(state), seen, answers.coins).actions
+                actions = np.broadcast_to(actions, len(contexts))
                 features = contexts[np.arange(len(actions)), actions]
                 cut = policy.crossing(state, features)
                 n = len(actions) if cut is None else cut
@@ -78,7 +81,8 @@ class _Seed:
         """Rewards of these actions, (rounds,)."""
         chosen = means[np.arange(len(actions)), actions]
         rewards = self.world.rewards(chosen[None])[0]
-        self.tally.of_seed(self.place, self.played, means.max(axis=1) - chosen, rewards)
+        best = means[0].max() if self.world.fixed else means.max(axis=1)
+        self.tally.of_seed(self.place, self.played, best - chosen, rewards)
         self.tally.chose(actions[None], np.array([self.place]))
         self.played += len(actions)
         return np.asarray(rewards)
