@@ -42,8 +42,6 @@ from bandanna.protocols.channel import lowest_batch
 from bandanna.theory import contextual
 from bandanna.theory.settings import Found, Setting
 
-_TABLE = 1 << 20  # bytes of a run's products of features: what is larger takes longer to read than to compute
-
 
 @dataclass(frozen=True, kw_only=True)
 class Snapshot(Published):
@@ -60,9 +58,7 @@ class Arms:
     """Features of a fixed set of arms, tabulated so that an index is two small products. R = replicate axes."""
 
     linear: Floats  # (*R, d, K)
-    squares: (
-        Floats | None
-    )  # (*R, d(d+1)/2, K): x_i x_j, doubled above the diagonal; None where that is too much to read
+    squares: Floats  # (*R, d(d+1)/2, K): x_i x_j, doubled above the diagonal
 
 
 _named = partial(algorithm, paper="000", protects="contexts and rewards")
@@ -241,13 +237,8 @@ class LinUCB(LinearSums):
 
     def favoured(self, snapshot: Snapshot, arms: Arms) -> tuple[NDArray[np.int64], NDArray[np.bool_] | None]:
         """Of one tabulated set of arms, those between which coins choose: as `linalg.favoured`, (*R) and (*R, K)."""
-        if arms.squares is None:
-            products = (snapshot.radius**2 * snapshot.inverse) @ arms.linear
-            products *= arms.linear
-            spread = np.sum(products, axis=-2, keepdims=True)  # (*R, 1, K): radius^2 x^T V^{-1} x
-        else:
-            weights = snapshot.radius**2 * snapshot.inverse[..., *upper(self.dim)]  # (*R, d(d+1)/2)
-            spread = np.ascontiguousarray(weights)[..., None, :] @ arms.squares  # the same
+        weights = np.ascontiguousarray(snapshot.radius**2 * snapshot.inverse[..., *upper(self.dim)])  # (*R, d(d+1)/2)
+        spread = weights[..., None, :] @ arms.squares  # (*R, 1, K): radius^2 x^T V^{-1} x
         np.sqrt(np.maximum(spread, 0.0, out=spread), out=spread)
         spread += snapshot.theta[..., None, :] @ arms.linear
         return self.choose.favoured(spread[..., 0, :])
@@ -264,8 +255,6 @@ class LinUCB(LinearSums):
         """Arms that stay, clipped as in `act`: (*R, K, d)."""
         linear = np.ascontiguousarray(np.swapaxes(clip_norm(features, 1.0), -1, -2))
         rows, columns = upper(self.dim)
-        if 8 * len(rows) * linear.shape[-1] > _TABLE:
-            return Arms(linear=linear, squares=None)
         squares = np.empty((*linear.shape[:-2], len(rows), linear.shape[-1]))
         for place, (i, j) in enumerate(zip(rows, columns, strict=True)):  # one by one: tables can be large
             np.multiply(linear[..., i, :], linear[..., j, :] * (1.0 if i == j else 2.0), out=squares[..., place, :])
