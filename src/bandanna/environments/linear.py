@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -99,7 +100,10 @@ def fresh(streams: Streams, shape: tuple[int, int, int], length: Floats | float,
     full = np.empty((len(generators), numbers // dim, dim + (last is not None)))
     lengths = np.broadcast_to(length, (len(generators), *shape[:2])).reshape(len(generators), -1)
     for rng, own, out in zip(generators, np.ascontiguousarray(lengths), full, strict=True):
-        kernel(rng, own, dim, 0.0 if last is None else last, out)
+        state: Any = rng.bit_generator.state
+        words = np.array(state["state"]["state"])
+        kernel(words, own, dim, 0.0 if last is None else last, out)
+        rng.bit_generator.state = {**state, "state": {"state": words}}
     return full.reshape(-1, *shape[:2], full.shape[-1])
 
 
