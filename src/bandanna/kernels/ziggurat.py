@@ -7,6 +7,7 @@ and Tsang 2000). The tables are NumPy's, as Numba has them.
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 from numba.np.random import _constants
@@ -42,7 +43,7 @@ def normals(words: Words, out: Floats) -> None:
 
 
 @jit
-def _beside(words: Words, layer: int, digits: int, x: float) -> float:
+def _beside(words: Words, layer: Any, digits: Any, x: float) -> float:
     """A number that is not inside of its layer: one in a hundred."""
     while True:
         if layer == 0:
@@ -57,21 +58,23 @@ def _beside(words: Words, layer: int, digits: int, x: float) -> float:
 
 
 @jit
-def _tail(words: Words, digits: int) -> float:
+def _tail(words: Words, digits: Any) -> float:
     """Beyond the last layer."""
     while True:
         x, y = -_INVERSE * math.log1p(-_uniform(words)), -math.log1p(-_uniform(words))
         if y + y > x * x:
-            return -(_END + x) if (digits >> _8) & _1 else _END + x
+            found: float = -(_END + x) if (digits >> _8) & _1 else _END + x
+            return found
 
 
 @jit
 def _uniform(words: Words) -> float:
-    return np.float64(_next(words) >> _11) * _UNIT
+    number: float = np.float64(_next(words) >> _11) * _UNIT
+    return number
 
 
 @jit
-def _next(words: Words) -> int:
+def _next(words: Words) -> Any:
     """The next word of SFC64."""
     word = words[0] + words[1] + words[3]
     words[3] += _1
