@@ -58,8 +58,10 @@ class Arms:
     """Features of a fixed set of arms, tabulated so that an index is two small products. R = replicate axes."""
 
     linear: Floats  # (*R, d, K)
-    squares: Floats  # (*R, d(d+1)/2, K): x_i x_j, doubled above the diagonal
+    squares: Floats | None  # (*R, d(d+1)/2, K): x_i x_j, doubled above the diagonal; None: more than `PRODUCTS`
 
+
+PRODUCTS = 1 << 20  # bytes of a table of products, of one seed: larger ones are read no faster than products are made
 
 _named = partial(algorithm, paper="000", protects="contexts and rewards")
 _joint = partial(_named, trust="central", guarantee="joint DP or zCDP")
@@ -237,8 +239,11 @@ class LinUCB(LinearSums):
 
     def favoured(self, snapshot: Snapshot, arms: Arms) -> tuple[NDArray[np.int64], NDArray[np.bool_] | None]:
         """Of one tabulated set of arms, those between which coins choose: as `linalg.favoured`, (*R) and (*R, K)."""
-        weights = np.ascontiguousarray(snapshot.radius**2 * snapshot.inverse[..., *upper(self.dim)])  # (*R, d(d+1)/2)
-        spread = weights[..., None, :] @ arms.squares  # (*R, 1, K): radius^2 x^T V^{-1} x
+        matrix = snapshot.radius**2 * snapshot.inverse  # (*R, d, d)
+        if arms.squares is None:
+            spread = _quadratic(matrix, arms.linear)
+        else:
+            spread = np.ascontiguousarray(matrix[..., *upper(self.dim)])[..., None, :] @ arms.squares
         np.sqrt(np.maximum(spread, 0.0, out=spread), out=spread)
         spread += snapshot.theta[..., None, :] @ arms.linear
         return self.choose.favoured(spread[..., 0, :])
@@ -255,6 +260,8 @@ class LinUCB(LinearSums):
         """Arms that stay, clipped as in `act`: (*R, K, d)."""
         linear = np.ascontiguousarray(np.swapaxes(clip_norm(features, 1.0), -1, -2))
         rows, columns = upper(self.dim)
+        if 8 * len(rows) * linear.shape[-1] > PRODUCTS:
+            return Arms(linear=linear, squares=None)
         squares = np.empty((*linear.shape[:-2], len(rows), linear.shape[-1]))
         for place, (i, j) in enumerate(zip(rows, columns, strict=True)):  # one by one: tables can be large
             np.multiply(linear[..., i, :], linear[..., j, :] * (1.0 if i == j else 2.0), out=squares[..., place, :])
@@ -277,6 +284,17 @@ class LinUCB(LinearSums):
             "participations": self.privacy.participations,
             "shufflers": getattr(self.channel.stream, "shufflers", None),
         }
+
+
+def _quadratic(matrix: Floats, arms: Floats) -> Floats:
+    """x^T A x of arms in columns, one replicate after the other: (*R, d, d), (*R, d, K) -> (*R, 1, K)."""
+    *shape, d, n_arms = arms.shape
+    found, product = np.empty((*shape, 1, n_arms)), np.empty((d, n_arms))
+    each = zip(matrix.reshape(-1, d, d), arms.reshape(-1, d, n_arms), found.reshape(-1, n_arms), strict=True)
+    for own, columns, out in each:
+        np.matmul(own, columns, out=product)
+        np.einsum("dk,dk->k", product, columns, out=out)
+    return found
 
 
 def scores(snapshot: Snapshot, contexts: Floats) -> Floats:
