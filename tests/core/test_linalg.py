@@ -62,7 +62,7 @@ def test_large_matrices_are_inverted_alike() -> None:
     np.testing.assert_array_equal(positive_inverse(v[0], floor=0.5)[0], inverse[0])
 
 
-@pytest.mark.parametrize("dim", range(1, 9))
+@pytest.mark.parametrize("dim", [*range(1, 9), 40])
 def test_a_matrix_alone_is_inverted_as_in_company(dim: int) -> None:
     """One matrix by itself has an inverse with other bits than beside another, or is not shifted where it would be."""
     rng = np.random.default_rng(dim)

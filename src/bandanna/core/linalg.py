@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from bandanna.core.arrays import Floats
 
 _FEW, _MODERATE = 1_000, 1e38  # numbers that are looked at one by one; the size of those that single precision has
-_SMALL = 6  # dimensions up to which one matrix alone is swept in plain numbers
 _SWEPT = 64  # dimensions up to which sweeps over all matrices at once are faster
 
 _plain: Callable[..., Any] = getattr(np.einsum, "_implementation", np.einsum)
@@ -37,7 +36,7 @@ def positive_inverse(matrices: Floats, floor: float) -> tuple[Floats, NDArray[np
         alone = [_large_inverse(each, floor) for each in flat]
         repairs = np.array([shifted for _, shifted in alone], dtype=np.int64)
         return np.array([found for found, _ in alone]).reshape(shape), repairs.reshape(shape[:-2])
-    if len(flat) == 1 and d <= _SMALL and (found := _swept_alone(flat[0])) is not None:
+    if len(flat) == 1 and (found := _swept_alone(flat[0])) is not None:
         return found.reshape(shape), np.zeros(shape[:-2], dtype=np.int64)
     inverse, pivots = _sweep(np.array(flat.transpose(1, 2, 0), order="C"))  # replicates last: whole rows at once
     repaired = np.zeros(len(flat), dtype=np.int64)
@@ -61,23 +60,19 @@ def _sweep(a: Floats) -> tuple[Floats, Floats]:
     return np.negative(a, out=a), pivots
 
 
+@np.errstate(all="ignore")
 def _swept_alone(matrix: Floats) -> Floats | None:
-    """The inverse of a small matrix by the same sweeps, in plain numbers: sooner, the same bits; None: not definite."""
-    a: list[list[float]] = matrix.tolist()
+    """The inverse of one matrix by the same sweeps: sooner than in a stack, the same bits; None: not definite."""
+    a, product = np.array(matrix, order="C"), np.empty(matrix.shape)
     for k in range(len(a)):
-        pivot = a[k][k]
+        pivot = a.item(k, k)
         if not pivot > 0:
             return None
-        row = [entry / pivot for entry in a[k]]
-        for i, old in enumerate(a):
-            if i == k:
-                continue
-            factor = old[k]
-            a[i] = [entry - factor * each for entry, each in zip(old, row, strict=True)]
-            a[i][k] = row[i]
-        row[k] = -1 / pivot
-        a[k] = row
-    return np.negative(a)
+        row = a[k] / pivot
+        a -= np.multiply(a[:, k, None], row, out=product)
+        a[k] = a[:, k] = row
+        a[k, k] = -1 / pivot
+    return np.negative(a, out=a)
 
 
 def _large_inverse(matrix: Floats, floor: float) -> tuple[Floats, bool]:
