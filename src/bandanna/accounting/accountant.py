@@ -186,7 +186,7 @@ def delta_near(event: events.Event, epsilon: float, target: float) -> float:
 
 
 def _without_amplification(event: events.Event, counts: Counter[events.Event], epsilon: float, tail: float) -> float:
-    """Shuffled reports priced as if nobody shuffled: better than the clones bound for few users or large epsilon."""
+    """Shuffled reports priced as if nobody shuffled: better than the amplified bound where epsilon is large."""
     if any(isinstance(atom, _PURE) for atom in counts):
         return 1.0
     return price(event, tail).delta(epsilon)
