@@ -405,7 +405,7 @@ def test_one_batch_by_convolution_agrees_with_the_sum() -> None:
         pld = amplification.blanket_pld(users=300, local_epsilon=1.5, mu=0.4)
         exact = amplification.stop_loss(users=300, chance=math.exp(-1.5), mu=0.4, epsilon=epsilon)
         exact *= 1 + math.exp(epsilon)
-        assert exact * (1 - 1e-9) <= pld.get_delta_for_epsilon(epsilon) <= exact * 1.05
+        assert exact * (1 - 1e-9) <= pld.get_delta_for_epsilon(epsilon) <= exact * 1.05 + 1e-19
 
 
 # --- the printed lemma ---------------------------------------------------------------------------------------------

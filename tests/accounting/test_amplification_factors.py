@@ -26,7 +26,7 @@ USERS, SCALE, EPSILON = 80, 3.0, 0.3
 def written(times: int) -> float:
     """The bound on a coarse grid of eps0, at epsilon itself: what mixtures reveal, and M tails."""
     found, mu = [], 1 / SCALE
-    for local in np.geomspace(0.8, 2.4, 60).tolist():
+    for local in np.geomspace(0.8, 2.4, 60).tolist()[:: 1 if times == 1 else 4]:
         moved = times * (USERS - 1) * math.exp(-local) * float(gdp.delta(local, mu))
         if times == 1:
             hidden = (1 + math.exp(EPSILON)) * stop_loss(users=USERS, chance=math.exp(-local), mu=mu, epsilon=EPSILON)
@@ -43,7 +43,7 @@ def test_the_least_bound_is_found(times: int) -> None:
     batches, as_written = ShuffledBatches(users=USERS, times=times), written(times)
     delta = batches.delta(SCALE, EPSILON)
     alone = float(gdp.delta(EPSILON, math.sqrt(times) / SCALE))
-    assert 0.8 * as_written <= delta <= as_written * 1.002 < 0.2 * alone
+    assert (0.8 if times == 1 else 0.5) * as_written <= delta <= as_written * 1.002 < 0.2 * alone
     assert batches.epsilon(SCALE, delta) == pytest.approx(EPSILON, rel=1e-3)
     assert batches.scale(EPSILON, delta) == pytest.approx(SCALE, rel=5e-4)
     given = {"sensitivity": 2.0, "users": USERS, "times": times}
