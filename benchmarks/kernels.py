@@ -108,18 +108,18 @@ def lean_loop(policy: LinUCB, env: LinearContextual) -> float:
 
     The regulariser stays: it is that of confidence="lemma". Of arms that stay, widths and means are followed too.
     """
-    world, ahead = env.begin(Streams([0])), policy.optimism(0, PLAIN)
+    world, ahead = env.begin(Streams([0])), policy.optimism(0, ROUNDS)
     assert ahead is not None
-    contexts = world.contexts(0, PLAIN)
+    contexts = world.contexts(0, ROUNDS)
     means, arms = world.means(contexts)[0], contexts[0]
     uniforms, inverse, theta = (
-        world.streams.uniform("rewards", (PLAIN,))[0],
+        world.streams.uniform("rewards", (ROUNDS,))[0],
         np.eye(DIM) / ahead.weights[0],
         np.zeros(DIM),
     )
     x, regret = arms[0], 0.0
     spread, along = np.einsum("kd,kd->k", x @ inverse, x), np.zeros(len(x))
-    for t in range(PLAIN):
+    for t in range(ROUNDS):
         if not env.fixed:
             x = arms[t]
             spread, along = np.einsum("kd,kd->k", x @ inverse, x), x @ theta
@@ -143,7 +143,7 @@ def alone() -> list[Ratio]:
     for fixed in (True, False):
         env = LinearContextual(dim=DIM, n_arms=ARMS, fixed=fixed)
         lemma = LinUCB(dim=DIM, horizon=ROUNDS, batch=1, confidence="lemma")
-        lean = timed(partial(lean_loop, lemma, env)) / PLAIN
+        lean = timed(partial(lean_loop, lemma, env)) / ROUNDS
         for policy in (lemma, LinUCB(dim=DIM, horizon=ROUNDS, batch=1)):
             what = f"LinUCB, NumPy, {policy.confidence}, {'fixed' if fixed else 'fresh'}, one seed"
             ours = switched(False, partial(simulate, policy, env, n_seeds=1, horizon=ROUNDS)) / ROUNDS
