@@ -51,7 +51,7 @@ def play(policy: RunningSums[Any], world: World, tally: Tally, rounds: int, *, p
 
 
 def _by_noise(policy: RunningSums[Any], world: World, tally: Tally, rounds: int) -> tuple[int, int, Ints, Ints] | None:
-    """Noise that does not depend on the data: exact sums plus that noise. None if it does, or NumPy has fresh arms."""
+    """Exact sums plus noise that does not depend on the data. None if it does, or meets fresh arms in NumPy."""
     source, arms = ReplicatedNoise(world.streams), None
     releases, users, (clipped, repairs) = 0, 0, np.zeros((2, tally.n_seeds), dtype=np.int64)
     for running in policy.phases():
