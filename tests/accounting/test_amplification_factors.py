@@ -56,6 +56,20 @@ def test_the_least_bound_is_found(times: int) -> None:
         assert one == batches.epsilon(SCALE, delta)
 
 
+def test_the_bound_of_one_batch_is_the_theorem() -> None:
+    """At one eps0, mixtures or their tail are priced with another noise, another batch or another weight."""
+    batches, local, mu = ShuffledBatches(users=USERS), 1.3, 1 / SCALE
+    moved = (USERS - 1) * math.exp(-local) * float(gdp.delta(local, mu))
+    tail = (math.expm1(EPSILON) + 2 * float(gdp.delta(EPSILON, mu))) * moved
+    hidden = stop_loss(users=USERS, chance=math.exp(-local), mu=mu, epsilon=EPSILON)
+    assert batches._tail(local, SCALE, EPSILON) == pytest.approx(tail, rel=1e-12)
+    assert batches._bound(local, SCALE, EPSILON) == pytest.approx((1 + math.exp(EPSILON)) * hidden + tail, rel=1e-12)
+    assert batches._before(2.2, SCALE, EPSILON) == batches._bound(2.2, SCALE, EPSILON)
+    assert batches._before(0.2, SCALE, 4.0) < 0.5 * batches._bound(0.2, SCALE, 4.0)  # it rises there
+    least = min(batches._bound(0.2, SCALE, float(e)) for e in np.geomspace(0.08, 4.0, 100))
+    assert batches._before(0.2, SCALE, 4.0) == pytest.approx(least, rel=1e-2)
+
+
 @pytest.mark.parametrize("times", [1, 4])
 def test_without_others_every_batch_is_a_gaussian_report(times: int) -> None:
     """One who returns alone is charged for one report."""

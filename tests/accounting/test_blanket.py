@@ -196,16 +196,17 @@ def test_what_lies_beyond_the_lattice_is_added() -> None:
     assert 16.0 <= last / mu <= 16.2
 
 
-def test_rounding_is_paid_for() -> None:
+@pytest.mark.parametrize(("points", "most"), [(512, 1.2), (16, 1.3)])
+def test_rounding_is_paid_for(points: int, most: float) -> None:
     """The allowance for rounding is not that of n powers, of the weights, the transform and the faint terms."""
-    theta, step, points, users, tilted = 3.0, 0.01, 512, 40, np.full(30, 0.03)
-    eta = 0.2 * (1e-13 + 5 * 2.0**-52 * 9 * math.sqrt(512 / 30)) + 8 * 2.0**-52
+    theta, step, users, tilted = 3.0, 0.01, 40, np.full(30, 0.03)
+    eta = 0.2 * (1e-13 + 5 * 2.0**-52 * math.log2(points) * math.sqrt(points / 30)) + 8 * 2.0**-52
     circle = np.exp(2j * math.pi * np.arange(points) / points)
     z = theta * step + np.log(circle)
     sizes = float(np.sum((step / 2) ** 2 / np.abs(np.sinh(z / 2)) ** 2)) / (points * step)
     found = blanket._allowance(theta, step, points, users, 0.2, tilted)
     assert found >= sizes * (users * eta + math.exp(-45.0)) * (1 - 1e-9)
-    assert found <= 1.2 * sizes * (users * eta + math.exp(-45.0))
+    assert found <= most * sizes * (users * eta + math.exp(-45.0))
 
 
 # --- the least bound -----------------------------------------------------------------------------------------------
@@ -272,6 +273,13 @@ def test_losses_are_a_law_whose_mirror_image_is_the_other(users: int, local: flo
     assert pmf._probs.sum() + pmf._infinity_mass == pytest.approx(1.0, abs=1e-12)
     assert 0.0 < pmf._infinity_mass < 1e-18
     assert pmf._probs.min() >= 0.0
+
+
+def test_losses_beyond_the_last_knot_count_as_infinite() -> None:
+    """Of a report with next to no noise, losses beyond the last knot are lost, or counted half."""
+    pmf = blanket_pld(users=1, local_epsilon=1.0, mu=8.0)._pmf_remove
+    assert pmf._infinity_mass > 0.8
+    assert pmf._probs.sum() + pmf._infinity_mass == pytest.approx(1.0, abs=1e-12)
 
 
 def test_coarse_and_fine_losses_bound_the_same_profile() -> None:
