@@ -23,7 +23,7 @@ from bandanna.protocols import (
     ShuffleGaussian,
     comparison,
 )
-from bandanna.protocols.comparison import NAMES, Row, compare, invert
+from bandanna.protocols.comparison import NAMES, Row, _row, compare, invert
 
 REPORT = LinearReport(features=5)
 BUDGET = ApproxDP(epsilon=1.0, delta=1e-5)
@@ -230,3 +230,10 @@ def test_a_given_delta_must_be_one(delta: float) -> None:
     with pytest.raises(InvalidBudget) as caught:
         invert(domain=REPORT, std=1.0, delta=delta, batch=20)
     assert caught.value.argument == "delta"
+
+
+def test_a_ratio_is_that_of_the_row_s_noise() -> None:
+    """A row's ratio is that of less noise than its std."""
+    made = LocalGaussian(domain=REPORT, noise_std=3.0, delta=1e-5)
+    row = _row("local_gaussian", made, 100, 5.0)
+    assert (row.std, row.ratio_to_central) == (pytest.approx(30.0), pytest.approx(6.0))

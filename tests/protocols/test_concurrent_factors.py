@@ -12,6 +12,7 @@ from bandanna.accounting.events import BinomialEvent, CompositionEvent, Event
 from bandanna.core.domain import Ball, Box, Domain
 from bandanna.core.shapes import Bits
 from bandanna.protocols.concurrent_shuffle import privacy
+from bandanna.protocols.concurrent_shuffle.plan import _shortlist
 from bandanna.protocols.concurrent_shuffle.schedule import BatchTree
 
 BUDGET = ApproxDP(epsilon=1.0, delta=1e-3)
@@ -58,3 +59,12 @@ def test_the_lattice_of_a_level_is_the_first_of_theorem_a4() -> None:
     assert privacy._of_std(ball, 50.0, 4).scale == 30.0
     wide = Ball(dim=10_000, bound=0.5)  # Delta = 1
     assert privacy._of_std(wide, 50.0, 4).scale == 500.0
+
+
+def test_trees_are_tried_in_the_order_of_their_bounds() -> None:
+    """The first trees are not those of least noise, sqrt(d - 1) + sqrt(top batches), of two levels without averages."""
+    found = list(_shortlist(10**6, 2, 1.0, 0.0, averaging=False, lowest=10))
+    assert len(found) > 5
+    bounds = [math.sqrt(tree.degrees[1] - 1) + math.sqrt(tree.batches[1]) for tree in found]
+    assert bounds == sorted(bounds)
+    assert bounds[0] == pytest.approx(min(math.sqrt(d - 1) + math.sqrt(10**5 // d) for d in range(2, 2000)), rel=1e-3)
