@@ -6,7 +6,9 @@ import math
 
 import pytest
 
+from bandanna.accounting import accountant
 from bandanna.accounting.budgets import ApproxDP
+from bandanna.accounting.calibration.gaussian import parts_mu
 from bandanna.core.report import LinearReport
 from bandanna.glm.links import Logistic
 from bandanna.policies.arms.rewards import PublicDirections, Rewards
@@ -65,6 +67,15 @@ def test_noise_is_divided_between_a_matrix_and_its_gradients_by_their_share() ->
     matrix = (math.sqrt(2) * 0.25 / made.matrix.noise.std()) ** 2  # ||w (x x^T - x' x'^T)||_F <= sqrt(2) w
     gradient = (2.0 / made.optimiser.protocol.noise.std()) ** 2  # ||g - g'|| <= 2 for the logistic link
     assert matrix / (matrix + 4 * gradient) == pytest.approx(0.3, rel=0.01)
+
+
+def test_the_first_noise_that_is_tried_is_that_of_gaussians(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The search for a batch's noise does not begin at what Gaussian noise of the price would be, or jumps over it."""
+    monkeypatch.setattr(accountant, "satisfies", lambda event, budget: True)
+    made = batch_mechanisms(dim=3, users=50, share=0.3, steps=4)
+    whole = parts_mu(ApproxDP(epsilon=5.0, delta=1e-3), 0.3, weighted=True)
+    assert made.matrix.noise.std() == pytest.approx(math.sqrt(2) * 0.25 / (whole * math.sqrt(0.3)), rel=0.01)
+    assert made.optimiser.protocol.noise.std() == pytest.approx(2.0 * math.sqrt(4 / 0.7) / whole, rel=0.01)
 
 
 def test_the_lattices_of_a_batch_are_the_first_of_theorem_a4() -> None:
