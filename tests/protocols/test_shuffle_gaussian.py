@@ -89,7 +89,7 @@ def test_claims_are_never_below_an_attack(epsilon: float, delta: float, batch: i
     budget = ApproxDP(epsilon=epsilon, delta=delta)
     std = ShuffleGaussian.calibrate(domain=REPORT, budget=budget, batch=batch).noise_std
     assert lower_bound(std, epsilon, batch) <= delta
-    for factor in (0.1, 0.3, 1.0, 3.0):
+    for factor in (0.3, 3.0):
         event = ShuffledGaussianEvent(std=factor * std, sensitivity=REPORT.sensitivity, users=batch)
         claim = accountant.delta(event, epsilon)
         assert lower_bound(factor * std, epsilon, batch) <= claim
