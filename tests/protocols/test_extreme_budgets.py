@@ -91,7 +91,10 @@ def test_ordinary_budgets_are_taken(kind: str) -> None:
     assert 0.95 <= found[0] <= 1.0
 
 
-@pytest.mark.parametrize("kind", ["central", "continual", "local", "local bits", "local unit", "shuffle gaussian"])
+LONG = pytest.param("shuffle gaussian", marks=pytest.mark.full)
+
+
+@pytest.mark.parametrize("kind", ["central", "continual", "local", "local bits", "local unit", LONG])
 @pytest.mark.parametrize(
     ("epsilon", "delta"),
     [pytest.param(1.0, 0.999999, marks=pytest.mark.full), (1.0, 1 - 1e-9), (590.0, 1e-6)],
