@@ -1,4 +1,5 @@
-"""Compiled kernels (extra `fast`): CPU time of a seed-round beside the plain loop, the NumPy player and drawing alone.
+"""Compiled kernels (extra `fast`): CPU time of a seed-round beside the plain loop, the NumPy player and drawing alone;
+and NumPy's own rank-one recursion for a seed that is alone, beside the plain loop and a lean one.
 
 The plain loop (`players/plain.py`) runs one seed, and NumPy all of them, for fewer rounds. Compilation is
 not in it: it happens once on a machine.
@@ -10,6 +11,8 @@ import os
 from collections.abc import Callable
 from functools import partial
 from typing import Any
+
+import numpy as np
 
 from bandanna.core.streams import Streams
 from bandanna.environments import FiniteArms, LinearContextual
@@ -39,20 +42,26 @@ def switched(on: bool, work: Callable[[], object]) -> float:
         os.environ.pop(SWITCH) if before is None else os.environ.update({SWITCH: before})
 
 
-def compared(what: str, policy: Any, env: Environment, times: float | None, seeds: int = SEEDS) -> list[Ratio]:
-    """Seconds of a seed-round: beside the plain loop, of which we promise to be so many times as fast, and NumPy's."""
-    _ = policy.guarantee
+def plain_loop(policy: Any, env: Environment) -> float:
+    """Seconds of a round of one seed by the loop that plays any policy."""
 
     def loop() -> None:
         tally = Tally(checkpoints=checkpoints_for(PLAIN, 10), n_seeds=1)
         plain.play(policy, env.begin(Streams([0])), tally, PLAIN, path="law", counterfactual=True)
+
+    return timed(loop) / PLAIN
+
+
+def compared(what: str, policy: Any, env: Environment, times: float | None, seeds: int = SEEDS) -> list[Ratio]:
+    """Seconds of a seed-round: beside the plain loop, of which we promise to be so many times as fast, and NumPy's."""
+    _ = policy.guarantee
 
     def run(rounds: int) -> None:
         simulate(policy, env, n_seeds=seeds, horizon=rounds)
 
     run(ROUNDS)  # compiled, or loaded
     ours, numpy = (switched(n == ROUNDS, partial(run, n)) / seeds / n for n in (ROUNDS, PLAIN))
-    theirs = timed(loop) / PLAIN
+    theirs = plain_loop(policy, env)
     what = f"{what}, {seeds} seeds" if seeds > 1 else f"{what}, one seed"
     return [
         Ratio(what=what, ours=ours, beside="plain loop", theirs=theirs, promise=theirs / times if times else None),
@@ -94,6 +103,55 @@ def linucb() -> list[Ratio]:
     return [*ratios, drawing(free, LinearContextual(dim=DIM, n_arms=ARMS))]
 
 
+def lean_loop(policy: LinUCB, env: LinearContextual) -> float:
+    """Rank-one LinUCB of one seed as one would write it, without ties, clips, tallies or sums to release; its regret.
+
+    The regulariser stays: it is that of confidence="lemma". Of arms that stay, widths and means are followed too.
+    """
+    world, ahead = env.begin(Streams([0])), policy.optimism(0, ROUNDS)
+    assert ahead is not None
+    contexts = world.contexts(0, ROUNDS)
+    means, arms = world.means(contexts)[0], contexts[0]
+    uniforms, inverse, theta = (
+        world.streams.uniform("rewards", (ROUNDS,))[0],
+        np.eye(DIM) / ahead.weights[0],
+        np.zeros(DIM),
+    )
+    x, regret = arms[0], 0.0
+    spread, along = np.einsum("kd,kd->k", x @ inverse, x), np.zeros(len(x))
+    for t in range(ROUNDS):
+        if not env.fixed:
+            x = arms[t]
+            spread, along = np.einsum("kd,kd->k", x @ inverse, x), x @ theta
+        worth = means[0 if env.fixed else t]
+        arm = int(np.argmax(along + ahead.radii[t] * np.sqrt(spread)))
+        regret += float(worth.max() - worth[arm])
+        step = inverse @ x[arm]
+        grown = 1 + step @ x[arm]
+        gain = (float(uniforms[t] < worth[arm]) - theta @ x[arm]) / grown
+        inverse -= np.outer(step, step / grown)
+        theta += gain * step
+        if env.fixed:
+            moved = x @ step
+            spread, along = spread - moved * moved / grown, along + gain * moved
+    return regret
+
+
+def alone() -> list[Ratio]:
+    """One seed without kernels, beside the plain loop and the lean one."""
+    ratios = []
+    for fixed in (True, False):
+        env = LinearContextual(dim=DIM, n_arms=ARMS, fixed=fixed)
+        lemma = LinUCB(dim=DIM, horizon=ROUNDS, batch=1, confidence="lemma")
+        lean = timed(partial(lean_loop, lemma, env)) / ROUNDS
+        for policy in (lemma, LinUCB(dim=DIM, horizon=ROUNDS, batch=1)):
+            what = f"LinUCB, NumPy, {policy.confidence}, {'fixed' if fixed else 'fresh'}, one seed"
+            ours = switched(False, partial(simulate, policy, env, n_seeds=1, horizon=ROUNDS)) / ROUNDS
+            for beside, theirs in (("plain loop", plain_loop(policy, env)), ("lean loop", lean)):
+                ratios.append(Ratio(what=what, ours=ours, beside=beside, theirs=theirs))
+    return ratios
+
+
 def generalised() -> list[Ratio]:
     """Policies that learn from contexts in every round."""
     env, ratios = GeneralisedLinear(dim=DIM, n_arms=ARMS), []
@@ -120,4 +178,4 @@ def finite() -> list[Ratio]:
 
 def measure() -> list[Ratio]:
     """All of them."""
-    return [*linucb(), *generalised(), *finite()]
+    return [*linucb(), *alone(), *generalised(), *finite()]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import math
 import subprocess
 import sys
 from collections import Counter
@@ -15,11 +14,12 @@ from mutants.loading import warm_up
 from mutants.reaching import Reach
 from mutants.running import KILLED, SURVIVED, TIMED_OUT, UNREACHED, verdict
 from mutants.sites import Mutant, mutants
-from mutants.verdicts import ALIVE, Verdicts, allowed
+from mutants.verdicts import ALIVE, Allowed, Verdicts, allowed
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "src"
 BUILD = ROOT / "build" / "mutants"
+MOST = 10.0  # CPU seconds of tests that a survivor is tried against, the quickest first
 FOLDERS = ("accounting", "device", "mechanisms", "protocols", "policies")
 
 
@@ -37,7 +37,9 @@ def main(arguments: list[str]) -> int:
         return known(files, verdicts)
     reach = _reach(options.tests, options.trace)
     warm_up()
-    trial = Trial(reach=reach, verdicts=verdicts, most=options.most)
+    reaching = {test for found in files.values() for each in found for test in reach.of(each.path, each.where)}
+    tests = sorted({test.partition("::")[0] for test in reaching})
+    trial = Trial(reach=reach, verdicts=verdicts, tests=tests, most=options.most, quick=options.quick)
     tried: list[tuple[Mutant, str]] = []
     for place, (file, found) in enumerate(files.items(), start=1):
         tried += trial.of_file(found, file, f"file {place} of {len(files)}")
@@ -53,7 +55,10 @@ def _options() -> argparse.ArgumentParser:
     parser.add_argument("--trace", action="store_true", help="record anew which tests reach what")
     parser.add_argument("--kinds", help="some kinds of mutants only: noise,sensitivity,dimension,...")
     parser.add_argument("--only", default="", help="mutants whose name contains this: Gaussian.release")
-    parser.add_argument("--most", type=float, default=math.inf, help="CPU seconds of tests for one mutant (all tests)")
+    parser.add_argument("--most", type=float, default=MOST, help=f"CPU seconds of tests for one mutant ({MOST:g}; inf)")
+    parser.add_argument(
+        "--quick", action="store_true", help="survivors by forks alone, where modules are loaded before"
+    )
     return parser
 
 
@@ -83,7 +88,10 @@ class Trial:
 
     reach: Reach
     verdicts: Verdicts
+    tests: list[str]  # files of tests that reach something
     most: float
+    quick: bool = False  # nothing is loaded anew: what was computed when modules were loaded may hide a mutant
+    excused: list[Allowed] = field(default_factory=allowed)  # never loaded anew: one that survives is no news
     collected: Collected | None = None
     seen: Counter[str] = field(default_factory=Counter)  # how many mutants of this file a test has seen
 
@@ -108,10 +116,10 @@ class Trial:
         if not tests:
             return UNREACHED, ""
         if self.collected is None:
-            files = sorted({test.partition("::")[0] for test in self.reach.seconds})
-            self.collected = Collected(ROOT, SOURCE, files, BUILD / "collected.log")
+            self.collected = Collected(ROOT, SOURCE, self.tests, BUILD / "collected.log")
         answer = self.collected.of(mutant, tests, self.reach.seconds)
-        if answer.verdict and not (answer.verdict == SURVIVED and answer.early):
+        alone = self.quick or any(each.is_of(mutant) for each in self.excused)
+        if answer.verdict and (alone or not (answer.verdict == SURVIVED and answer.early)):
             return answer.verdict, answer.test
         return verdict(ROOT, SOURCE, mutant, tests, self.reach.seconds), ""
 

@@ -22,7 +22,7 @@ _HEAVY = (
     "scipy.optimize",
     "hypothesis",
     "mpmath",
-    "opendp.prelude",
+    "opendp.measurements",
     "dp_accounting.pld.privacy_loss_distribution",
 )
 

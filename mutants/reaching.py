@@ -24,7 +24,8 @@ from mutants.sites import first_line, names_of
 TAKEN = "not full and not browser"
 _COMMON = {"__init__", "base", "privacy", "accounting", "mechanisms", "protocols", "policies"}  # say nothing of a test
 _SEEN = "__seen_by_mutants__"
-_LONG = 0.25  # CPU seconds after which a test is recorded as far as it came, and tried last
+_PAUSE = 0.4  # CPU seconds without any new function, after which a test is recorded as far as it came, and
+_LONG = 4.0  # CPU seconds after which it is in any case; such tests are tried last
 
 
 @dataclass(kw_only=True)
@@ -109,31 +110,36 @@ class Recorder:
     def __init__(self, probed: Probed) -> None:
         self.reach, self.seen = Reach(), probed.seen
         self.failed: set[str] = set()
+        self.begun, self.before, self.cut = 0.0, 0, False  # of the test that runs
 
     @pytest.hookimpl(hookwrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
         """Around a test and its fixtures."""
         self.seen.clear()
-        begun = time.process_time()
-        signal.signal(signal.SIGVTALRM, _enough)
-        signal.setitimer(signal.ITIMER_VIRTUAL, _LONG)
+        self.before, self.cut = 0, False
+        self.begun = time.process_time()
+        signal.signal(signal.SIGVTALRM, self.look)
+        signal.setitimer(signal.ITIMER_VIRTUAL, _PAUSE, _PAUSE)
         yield
         signal.setitimer(signal.ITIMER_VIRTUAL, 0.0)
-        spent = time.process_time() - begun
-        self.reach.seconds[item.nodeid] = spent if spent < _LONG else 10 * _LONG
+        spent = time.process_time() - self.begun
+        self.reach.seconds[item.nodeid] = spent + _LONG if self.cut else spent
         if item.nodeid in self.failed:
             return
         for name in self.seen:
             self.reach.tests.setdefault(name, set()).add(item.nodeid)
 
+    def look(self, number: int, frame: FrameType | None) -> None:
+        """Go on with a test while it reaches what it had not; what is reached after a long loop counts as unreached."""
+        new, self.before = len(self.seen) > self.before, len(self.seen)
+        if not new or time.process_time() - self.begun > _LONG:
+            self.cut = True
+            pytest.skip("long: recorded as far as it came")
+
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """What fails without a mutant can tell nothing of one."""
         if report.failed:
             self.failed.add(report.nodeid)
-
-
-def _enough(number: int, frame: FrameType | None) -> None:
-    pytest.skip("long: recorded as far as it came")
 
 
 def record(root: Path, folders: list[str]) -> Reach:

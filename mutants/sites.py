@@ -229,7 +229,9 @@ def _named(target: ast.expr, value: ast.expr) -> Iterator[tuple[str, ast.expr, s
 
 def _cut(name: str, value: ast.expr) -> Iterator[tuple[str, ast.expr, str]]:
     """A whole value of that name; not one that is a product of such a thing, which is cut by itself."""
-    if name not in CUT or isinstance(value, ast.Tuple | ast.List | ast.ListComp | ast.Lambda | ast.Dict):
+    if name not in CUT or isinstance(value, ast.Tuple | ast.List | ast.ListComp | ast.Lambda | ast.Dict | ast.Compare):
+        return
+    if isinstance(value, ast.Call) and name_of(value) == "zeros":
         return
     if isinstance(value, ast.Constant) and not isinstance(value.value, int | float):
         return

@@ -167,6 +167,7 @@ def test_proposition_1_on_thousands_of_drawn_policies(
     proposition_1(three, epsilon, order)
 
 
+@pytest.mark.full
 @settings(max_examples=34)
 @given(drawn_policies(3, 2, count=60), drawn_policies(2, 3, count=60), EPSILONS, ORDERS)
 def test_proposition_2_on_thousands_of_drawn_policies(
@@ -191,7 +192,7 @@ def test_proposition_1c_and_2a_for_rho_itself(rounds: int, arms: int) -> None:
 @pytest.mark.parametrize("seed", [0, 1])
 def test_backward_induction_finds_the_best_of_all_adversaries(rounds: int, arms: int, seed: int) -> None:
     """Interactive DP would miss an adversary: 64 of them for T = 3, K = 2, and 27 for T = 2, K = 3, one by one."""
-    policy = some_policies(rounds, arms, seed=seed, count=50)
+    policy = some_policies(rounds, arms, seed=seed, count=20)
     every = list(adversaries(rounds=rounds, arms=arms))
     assert len(every) == math.prod(arms ** (arms**t) for t in range(1, rounds))
     seen = [policy.seen_by(adversary) for adversary in every]

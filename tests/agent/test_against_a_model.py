@@ -11,7 +11,14 @@ import numpy as np
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 
 import bandanna as bd
 from bandanna.agent import Agent
@@ -151,8 +158,14 @@ class AgentMachine(RuleBasedStateMachine):
         self.folder.cleanup()
 
 
-AgentMachine.TestCase.settings = settings(max_examples=40, stateful_step_count=60, deadline=None, derandomize=True)
+AgentMachine.TestCase.settings = settings(max_examples=12, stateful_step_count=60, deadline=None, derandomize=True)
 TestAgent = AgentMachine.TestCase
+
+
+@pytest.mark.full
+def test_many_sequences() -> None:
+    """The same, of the rarer sequences."""
+    run_state_machine_as_test(AgentMachine, settings=settings(max_examples=200, stateful_step_count=60))
 
 
 def test_the_dead_do_not_release() -> None:

@@ -139,7 +139,7 @@ def disk(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_an_interrupt_at_many_lines(name: str, first: int, saved: bool, tmp_path: Path) -> None:
     """After an interrupt at some line of a call, the agent does not go on as if nothing had been."""
     run = Run(name, [tmp_path / "agent"] * saved)
-    assert sweep(run, Interrupt, first=first, stride=23) > 250
+    assert sweep(run, Interrupt, first=first, stride=41) > 250
 
 
 @pytest.mark.full

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -118,3 +119,26 @@ def test_everybody_pays_for_what_is_asked_about_everybody() -> None:
     for group in ("explored", "rest"):  # all calls that were paid for are made
         assert sum(group in task for task in tasks) == CONSTANTS.steps * 2
     assert agent.ledger.spent() == pytest.approx(agent.policy.guarantee.epsilon, rel=1e-6)
+
+
+def test_kept_rows_are_those_that_are_there_now(tmp_path: Path) -> None:
+    """Rows by name, found once, are asked about after others have taken their place, or differ in a loaded agent."""
+    policy = bd.make("GLM-UCB", dim=2, horizon=60)
+    whole, begun = (bd.Agent(policy=policy, test=True, seed=3) for _ in range(2))
+    play(whole, 40)
+    play(begun, 20)
+    begun.save(tmp_path / "agent")
+    again = bd.Agent.load(tmp_path / "agent")
+    play(again, 40)
+    assert again._loop.now.snapshot.theta.tolist() == whole._loop.now.snapshot.theta.tolist()
+    loop = again._loop
+    assert list(loop.kept) == sorted(loop.kept)
+    assert len(loop.kept) > 20
+    last, name = max(loop.kept), loop.policy.keeps[0]
+    before = loop.kept_with(last, loop.kept[last]).kept[name]
+    assert [part.rewards.tolist() for part in before] == [rows.rewards.tolist() for rows in loop.kept.values()]
+    other = replace(loop.kept[0], rewards=np.array([0.25]))
+    loop.kept[0] = other
+    after = loop.kept_with(last, loop.kept[last]).kept[name]
+    assert after[0].rewards.tolist() == [0.25]
+    assert [part.rewards.tolist() for part in after[1:]] == [part.rewards.tolist() for part in before[1:]]

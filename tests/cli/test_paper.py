@@ -13,10 +13,11 @@ from bandanna.cli import app
 from bandanna.errors import BandannaError, InvalidArgument, MissingExtra
 from bandanna.papers.catalogue import PAPERS, figures
 from bandanna.papers.common.figure import Figure
+from bandanna.papers.p000 import scaling
 
 from ..strict_json import strict
 
-SCALES = {"fig1": "60", "fig2": "40", "returning": "1000", "scaling": "10000"}
+SCALES = {"fig1": "60", "fig2": "40", "returning": "200", "scaling": "10000"}
 FIGURE = {
     "algorithm", "variant", "epsilon", "delta", "true_epsilon", "true_delta", "true_kind", "mean", "stderr", "n_seeds",
     "horizon", "dim",
@@ -46,6 +47,7 @@ def _computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
         return FOUND[key]
 
     monkeypatch.setattr(Figure, "find", found)
+    monkeypatch.setattr(scaling, "STEPS", 50)  # batches of a run
 
 
 def run(figure: str, *arguments: str) -> Result:

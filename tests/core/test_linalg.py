@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
-from bandanna.core.linalg import first_best, positive_inverse
+from bandanna.core.linalg import favoured, favoured_alone, first_best, in_single, positive_inverse
 
 
 def test_inverses_are_inverses() -> None:
@@ -59,3 +60,45 @@ def test_large_matrices_are_inverted_alike() -> None:
     assert np.linalg.eigvalsh(inverse[1])[0] > 0
     assert np.linalg.eigvalsh(inverse[1])[-1] <= 2.0 * (1 + 1e-6)
     np.testing.assert_array_equal(positive_inverse(v[0], floor=0.5)[0], inverse[0])
+
+
+@pytest.mark.parametrize("dim", [*range(1, 9), 40])
+def test_a_matrix_alone_is_inverted_as_in_company(dim: int) -> None:
+    """One matrix by itself has an inverse with other bits than beside another, or is not shifted where it would be."""
+    rng = np.random.default_rng(dim)
+    for size in (1e-12, 1e-3, 1.0, 1e9):
+        raw = rng.normal(size=(20, dim, dim))
+        some = size * (raw @ np.swapaxes(raw, 1, 2) - rng.choice([-0.1, 0.0, 0.5], size=(20, 1, 1)) * np.eye(dim))
+        together, repaired = positive_inverse(some, floor=0.01 * size)
+        assert repaired.any()
+        for place, matrix in enumerate(some):
+            alone, shifted = positive_inverse(matrix, floor=0.01 * size)
+            assert alone.tobytes() == together[place].tobytes()
+            assert shifted.shape == ()
+            assert shifted == repaired[place]
+
+
+def test_a_matrix_without_a_pivot_is_shifted_alone_too() -> None:
+    """A matrix of zeros, or one with a number that is none, ends in another error than among others."""
+    for odd in (0.0, np.nan, np.inf):
+        both = np.stack([np.full((3, 3), odd), np.eye(3)])
+        for matrices in (both, both[:1], both[0]):
+            if np.isfinite(odd):
+                assert positive_inverse(matrices, floor=0.5)[1].sum() == 1
+            else:
+                with pytest.raises(np.linalg.LinAlgError):
+                    positive_inverse(matrices, floor=0.5)
+
+
+def test_one_row_is_favoured_as_among_others() -> None:
+    """A device alone sees other ties than in company: of equal arms, of a single one, of numbers beyond the floats."""
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(300, 4)).round(1) * (1 + rng.integers(-1, 2, size=(300, 4)) * 2.0**-26)
+    odd = np.array([[np.nan, 1.0, 2.0, 0.0], [np.inf, 1.0, np.inf, 0.0], [-1e40, 3.0, 3.0, 1e39], [-1e39] * 4])
+    with np.errstate(invalid="ignore"):
+        for row in [*rows, *odd, *rows[:5, :1]]:
+            first, tied = favoured_alone(in_single(row))
+            expected, among = favoured(np.stack([row, row]))
+            assert first == expected[0]
+            places = [first] if tied is None else tied.tolist()
+            assert places == ([expected[0]] if among is None else np.flatnonzero(among[0]).tolist())

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import nbformat
 import pytest
+from jupyter_client.manager import KernelManager, start_new_kernel
 from nbclient import NotebookClient
 
 ROOT = Path(__file__).parents[2]
@@ -31,13 +33,27 @@ def test_a_notebook_is_kept_clean(path: Path) -> None:
         assert cell.get("execution_count") is None
 
 
+@pytest.fixture(scope="module")
+def kernel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KernelManager]:
+    """A process of Jupyter's, which has loaded the library once for all notebooks."""
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setenv("MPLBACKEND", "agg")
+        monkeypatch.setenv("JUPYTER_PLATFORM_DIRS", "1")
+        monkeypatch.setenv("IPYTHONDIR", str(tmp_path_factory.mktemp("ipython")))
+        manager, client = start_new_kernel()
+        client.stop_channels()
+        yield manager
+        manager.shutdown_kernel()
+
+
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_a_notebook_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A cell of a notebook raises an error, or warns of something."""
-    monkeypatch.setenv("MPLBACKEND", "agg")
-    monkeypatch.setenv("JUPYTER_PLATFORM_DIRS", "1")
-    monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
+def test_a_notebook_runs(path: Path, kernel: KernelManager, tmp_path: Path) -> None:
+    """A cell of a notebook raises an error, warns of something, or needs a name of another notebook."""
     notebook = nbformat.read(path, as_version=4)
-    NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(tmp_path)}}).execute()
+    alone = f"import os\nos.chdir({str(tmp_path)!r})\n%reset -f"
+    notebook.cells.insert(0, nbformat.v4.new_code_cell(alone))
+    client = NotebookClient(notebook, km=kernel, timeout=300)
+    client.execute()
+    client.kc.stop_channels()
     said = [out for cell in notebook.cells for out in cell.get("outputs", []) if out.get("name") == "stderr"]
     assert said == []

@@ -16,6 +16,7 @@ from bandanna import kernels
 from bandanna.core.arrays import Floats
 from bandanna.core.linalg import favoured
 from bandanna.core.streams import Streams
+from bandanna.environments import LinearContextual
 from bandanna.environments.base import Environment, World
 from bandanna.errors import ClippingWarning, InvalidStatistic
 from bandanna.kernels import optimist
@@ -137,6 +138,33 @@ def test_spans_and_blocks_change_nothing(fixed: bool, monkeypatch: pytest.Monkey
     same(one, two)
     for each in both(policy, env, 101, monkeypatch):
         same(each, two)
+
+
+@settings(max_examples=12, deadline=None)
+@given(
+    dim=st.integers(1, 12),
+    n_arms=st.integers(1, 40),
+    privacy=st.sampled_from(sorted(PRIVACY)),
+    confidence=st.sampled_from(["exact", "lemma"]),
+    span=st.sampled_from([17, 4096]),
+)
+def test_arms_drawn_inside_are_those_of_the_world(
+    dim: int, n_arms: int, privacy: str, confidence: str, span: int
+) -> None:
+    """A kernel that draws fresh arms itself has others, or draws some twice where a matrix was repaired."""
+    policy = LinUCB(dim=dim, horizon=80, privacy=PRIVACY[privacy], batch=1, confidence=confidence)
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setattr(optimists, "_ROUNDS", span)
+        same(*both(policy, LinearContextual(dim=dim, n_arms=n_arms), 80, monkeypatch))
+
+
+@pytest.mark.parametrize("confidence", ["exact", PaperConfidence(matrix=0.02)], ids=["exact", "paper"])
+def test_arms_drawn_inside_outlast_repairs(confidence: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The arms of a round whose matrix is repaired are drawn anew."""
+    policy = LinUCB(dim=3, horizon=150, privacy=local(epsilon=0.5, delta=1e-5), batch=1, confidence=confidence)
+    one, two = both(policy, LinearContextual(dim=3, n_arms=9), 150, monkeypatch)
+    assert confidence == "exact" or one.repairs.min() > 10
+    same(one, two)
 
 
 @settings(max_examples=50, deadline=None)

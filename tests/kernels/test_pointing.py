@@ -12,6 +12,7 @@ from bandanna.core.streams import Streams
 from bandanna.environments import GeneralisedLinear, LinearContextual, linear
 from bandanna.environments.base import Environment
 from bandanna.kernels import SWITCH, compiled, ready
+from bandanna.kernels.ziggurat import normals
 
 WORLDS = {"linear": LinearContextual, "glm": GeneralisedLinear}
 
@@ -53,3 +54,25 @@ def test_unit_vectors_need_no_clipping(kind: str) -> None:
         contexts = world.contexts(0, 200)
         assert world.unit
         assert clip_norm(contexts, 1.0) is contexts
+
+
+def test_normal_numbers_are_those_of_numpy() -> None:
+    """A number beside its layer, or beyond the last one, is another one; or the generator goes on elsewhere."""
+    for seed in range(5):
+        streams, count = Streams([seed]), 300_000
+        words, rng = streams.words("contexts"), Streams([seed]).generators("contexts")[0]
+        assert words is not None
+        out = np.empty(count)
+        normals(words[0], out)
+        np.testing.assert_array_equal(out, rng.standard_normal(count))
+        assert np.abs(out).max() > 3.7  # the tail begins at 3.65
+        streams.go_on("contexts", words)
+        np.testing.assert_array_equal(streams.normal("contexts", (7,))[0], rng.standard_normal(7))
+
+
+def test_numbers_that_were_drawn_ahead_are_not_skipped() -> None:
+    """A kernel draws from the generator while the stream still holds numbers that come first."""
+    streams = Streams([0])
+    streams.normal("contexts", (3,))
+    assert streams.words("contexts") is None
+    assert LinearContextual(dim=3, n_arms=2).begin(streams).rule() is None

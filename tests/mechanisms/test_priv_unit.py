@@ -106,7 +106,7 @@ def inside_of(event: CapEvent, points: Ints, angles: Floats) -> NDArray[np.bool_
     return within(np.broadcast_to(points, (len(angles), *points.shape)), aims, event.cosine)
 
 
-@pytest.mark.parametrize("steps", [8, 32])
+@pytest.mark.parametrize("steps", [8, pytest.param(32, marks=pytest.mark.full), 16])
 @pytest.mark.parametrize("cosine", [0.3, 0.8])
 def test_coarse_candidates_are_priced_exactly_enough(steps: int, cosine: float) -> None:
     """Over all directions and all points of the plane a message tells more than its price, or steps are not in it."""

@@ -37,18 +37,40 @@ def test_what_is_left_of_a_horizon_is_played_once() -> None:
     assert (episode.users, episode.released) == (5, False)
 
 
-def test_the_noise_of_a_shuffled_matrix_is_bounded_by_its_entries() -> None:
-    """The bound on a noisy matrix is not s (sqrt(2d) + sqrt(2 log(2/failure))), s the noise of an entry."""
-    made = sdp_privacy.calibrate(
+def batch_mechanisms(*, dim: int, users: int, share: float, steps: int) -> sdp_privacy.BatchMechanisms:
+    """Of a batch of GLM-SDP at epsilon 5."""
+    return sdp_privacy.calibrate(
         link=Logistic(),
-        dim=3,
+        dim=dim,
         parameter_bound=1.0,
         budget=ApproxDP(epsilon=5.0, delta=1e-3),
-        users=2000,
+        users=users,
         weight_bound=0.25,
-        share=0.5,
-        steps=2,
+        share=share,
+        steps=steps,
     )
+
+
+def test_the_noise_of_a_shuffled_matrix_is_bounded_by_its_entries() -> None:
+    """The bound on a noisy matrix is not s (sqrt(2d) + sqrt(2 log(2/failure))), s the noise of an entry."""
+    made = batch_mechanisms(dim=3, users=2000, share=0.5, steps=2)
     s = made.matrix.std(2000)
     wanted = s * (math.sqrt(6) + math.sqrt(2 * math.log(2 / 0.01)))
     assert made.matrix_noise(3, 0.01) == pytest.approx(wanted, rel=0.02)
+
+
+def test_noise_is_divided_between_a_matrix_and_its_gradients_by_their_share() -> None:
+    """mu_matrix^2 is not `share`, or N mu_gradient^2 not 1 - share, of what both pay together."""
+    made = batch_mechanisms(dim=3, users=50, share=0.3, steps=4)
+    matrix = (math.sqrt(2) * 0.25 / made.matrix.noise.std()) ** 2  # ||w (x x^T - x' x'^T)||_F <= sqrt(2) w
+    gradient = (2.0 / made.optimiser.protocol.noise.std()) ** 2  # ||g - g'|| <= 2 for the logistic link
+    assert matrix / (matrix + 4 * gradient) == pytest.approx(0.3, rel=0.01)
+
+
+def test_the_lattices_of_a_batch_are_the_first_of_theorem_a4() -> None:
+    """Matrices or gradients are rounded to a coarser lattice than the larger of 240 / Delta and 5 sqrt(D) / Delta."""
+    few = batch_mechanisms(dim=3, users=50, share=0.3, steps=4)
+    assert few.matrix.noise.scale == math.ceil(240 / (math.sqrt(2) * 0.25))
+    assert few.optimiser.protocol.noise.scale == 120.0  # 240 / 2
+    many = batch_mechanisms(dim=300, users=50, share=0.3, steps=4)
+    assert many.matrix.noise.scale == math.ceil(5 * math.sqrt(300 * 301 / 2) / (math.sqrt(2) * 0.25))

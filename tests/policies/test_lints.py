@@ -100,18 +100,16 @@ def test_stated_probabilities_are_those_of_the_draws(arms: int) -> None:
         assert error <= 0.5 / np.sqrt(chances.DIRECTIONS)
 
 
-def along(apart: Any, mean: Any, direction: Any) -> float:
-    """P(<a, mean> + r <a, s> >= 0 for all rows a) of a signed radius: the interval of r, end by end."""
-    low, high = -np.inf, np.inf
-    for level, slope in zip(apart @ mean, apart @ direction, strict=True):
-        if slope > 0:
-            low = max(low, -level / slope)
-        elif slope < 0:
-            high = min(high, -level / slope)
-        elif level < 0:
-            return 0.0
+def along(apart: Any, mean: Any, directions: Any) -> Any:
+    """P(<a, mean> + r <a, s> >= 0 for all rows a) of a signed radius, for rows s: the interval of r, end by end."""
+    low, high = np.full(len(directions), -np.inf), np.full(len(directions), np.inf)
+    for level, slope in zip(apart @ mean, apart @ directions.T, strict=True):
+        bound = -level / np.where(slope == 0, 1.0, slope)
+        low = np.where(slope > 0, np.maximum(low, bound), low)
+        high = np.where(slope < 0, np.minimum(high, bound), high)
+        high = np.where((slope == 0) & (level < 0), -np.inf, high)
     ends = [0.5 + 0.5 * np.sign(r) * stats.chi.cdf(abs(r), len(mean)) for r in (low, high)]
-    return float(max(ends[1] - ends[0], 0.0))
+    return np.maximum(ends[1] - ends[0], 0.0)
 
 
 @pytest.mark.parametrize("scale", [0.0, 0.3, 30.0])
@@ -125,7 +123,7 @@ def test_intervals_along_directions(scale: float, whole: bool) -> None:
     spread = chances.directions(d) @ root.T
     for arm in range(6):
         apart = contexts[0, arm] - contexts[0]
-        expected = np.mean([along(apart, mean, each) for each in spread]) / np.sum(np.all(apart == 0, axis=1))
+        expected = np.mean(along(apart, mean, spread)) / np.sum(np.all(apart == 0, axis=1))
         assert chances.of_shared(mean, root, contexts, np.array([arm]))[0][0] == pytest.approx(expected, abs=1e-12)
 
 

@@ -9,7 +9,6 @@ from bandanna.core.coins import NoCoins, SecureCoins
 from bandanna.errors import InvalidArgument
 from bandanna.mechanisms.sources import FastNoise
 from bandanna.policies.base import Played
-from bandanna.policies.linear import linucb
 from bandanna.policies.linear.linucb import LinUCB, Snapshot, scores
 from bandanna.policies.linear.schedules import FixedBatches, geometric
 from bandanna.policies.registry import make
@@ -120,28 +119,3 @@ def test_concurrent_shufflers_learn_at_every_lowest_batch() -> None:
     assert policy.guarantee.epsilon <= 1.0
     other = LinUCB(dim=2, horizon=500, privacy=concurrent(epsilon=1.0, delta=1e-5, shufflers=2), batch=20)
     assert other.channel.sizes[0] == 20
-
-
-@pytest.mark.parametrize("ties", ["random", "first"])
-def test_arms_are_favoured_alike_with_and_without_a_table(ties: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Products of features that are too many to be tabulated give another index than the table, or tie other arms."""
-    policy, rng = LinUCB(dim=6, horizon=100, ties=ties), np.random.default_rng(9)
-    features = rng.normal(size=(5, 40, 6)) / 4
-    features[:3, 7] = features[:3, 31] = 0.8 * features[:3, 7] / np.linalg.norm(features[:3, 7], axis=-1)[:, None]
-    theta, root = rng.normal(size=(5, 6)), rng.normal(size=(5, 6, 6)) / 9
-    theta[:3] = 20 * features[:3, 7]  # two arms are the best, and tied
-    inverse = root @ np.swapaxes(root, -1, -2)
-    snapshot = Snapshot(theta=theta, inverse=inverse, radius=0.7)
-    table = policy.tabulate(features)
-    monkeypatch.setattr(linucb, "_TABLE", 0)
-    none = policy.tabulate(features)
-    assert table.squares is not None
-    assert none.squares is None
-    expected = np.argmax(scores(snapshot, features[:, None])[:, 0], axis=-1)
-    assert np.array_equal(expected[:3], [7, 7, 7])
-    for arms in (table, none):
-        first, tied = policy.favoured(snapshot, arms)
-        assert np.array_equal(first, expected)
-        if ties == "random":
-            assert tied is not None
-            assert [np.flatnonzero(row).tolist() for row in tied] == [[7, 31]] * 3 + [[arm] for arm in expected[3:]]

@@ -58,7 +58,7 @@ def errors(protocol: LocalUnit, path: str, seed: int, rows: Floats = ROWS) -> Fl
 def gap(first: Floats, second: Floats) -> float:
     """Two-sample Kolmogorov distance in units of its standard scale."""
     scale = math.sqrt(len(first) * len(second) / (len(first) + len(second)))
-    return scale * float(stats.ks_2samp(first, second).statistic)
+    return scale * float(stats.ks_2samp(first, second, method="asymp").statistic)
 
 
 # Balls
@@ -233,8 +233,8 @@ def test_a_seed_draws_the_same_in_any_company() -> None:
 
 def test_less_noise_is_chosen_by_computation() -> None:
     """`auto` takes more noise than the other has, or `default`, with which runs were recorded, is not Gaussian."""
-    for epsilon in (0.05, 1.0, 10.0):
-        for participations in (1, 5, 40):
+    for epsilon in (0.05, 10.0):
+        for participations in (1, 40):
             privacy = bd.local(epsilon=epsilon, delta=1e-5, participations=participations)
             made = [open_local(replace(privacy, protocol=name), REPORT) for name in ("gaussian", "unit", "auto")]
             assert made[2].std(1) == min(made[0].std(1), made[1].std(1))

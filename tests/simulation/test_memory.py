@@ -41,7 +41,7 @@ def peak(privacy: Privacy, env: LinearContextual, horizon: int) -> int:
 def test_memory_does_not_grow_with_the_horizon(privacy: Privacy, world: str) -> None:
     """Eight times as many rounds need more memory: something of every user is kept."""
     simulate(LinUCB(dim=2, horizon=40, privacy=privacy, batch=10), WORLDS[world], n_seeds=2)  # what is loaded once
-    assert peak(privacy, WORLDS[world], 480_000) < 1.3 * peak(privacy, WORLDS[world], 60_000)
+    assert peak(privacy, WORLDS[world], 240_000) < 1.3 * peak(privacy, WORLDS[world], 30_000)
 
 
 @models

@@ -179,15 +179,14 @@ def delta_near(event: events.Event, epsilon: float, target: float) -> float:
         mixed = amplification.composed_shuffled_gaussian_delta(
             std=atom.std, sensitivity=atom.sensitivity, users=atom.users, times=times, epsilon=epsilon
         )
-        # a report's tail adds (1 + e^eps0) tail to its delta0, and eps0 <= log(users) + 8 there
-        beyond = times * atom.users * 1.5 * (1 + atom.users * math.exp(8)) * atom.tail
+        beyond = times * amplification.REPORT_TAILS * atom.users * atom.tail
         mixed += Price(mu=0.0, tail=beyond).delta(epsilon)
         return min(1.0, mixed, price(event, tail).delta(epsilon))  # shuffling never makes it worse
     return min(loss.composed_delta(counts, epsilon, tail), _without_amplification(event, counts, epsilon, tail))
 
 
 def _without_amplification(event: events.Event, counts: Counter[events.Event], epsilon: float, tail: float) -> float:
-    """Shuffled reports priced as if nobody shuffled: better than the clones bound for few users or large epsilon."""
+    """Shuffled reports priced as if nobody shuffled: better than the amplified bound where epsilon is large."""
     if any(isinstance(atom, _PURE) for atom in counts):
         return 1.0
     return price(event, tail).delta(epsilon)

@@ -58,13 +58,19 @@ def masses(event: CapEvent) -> tuple[float, float]:
     s = (1 + cosine) sqrt(dim) / steps. T and |G| are independent, and |G| is cut into classes, each as short as its
     shortest (calibration.md D.3).
     """
-    slack = (1 + event.cosine) * math.sqrt(event.dim) / event.steps
-    classes = np.diff(special.gammainc(event.dim / 2, np.append(_EDGES, np.inf) ** 2 / 2))
+    return _masses(event.dim, event.cosine, event.steps)
+
+
+@lru_cache(maxsize=4096)
+def _masses(dim: int, cosine: float, steps: int) -> tuple[float, float]:
+    """Of all chances and numbers of candidates."""
+    slack = (1 + cosine) * math.sqrt(dim) / steps
+    classes = np.diff(special.gammainc(dim / 2, np.append(_EDGES, np.inf) ** 2 / 2))
     with np.errstate(divide="ignore"):
         moved = slack / _EDGES  # infinite for the shortest: all of [-1, 1]
-    rare = event.dim * _CUT
-    low = float(np.sum(classes * beyond(event.dim, event.cosine + moved))) * (1 - _ROUNDED) - rare
-    high = float(np.sum(classes * beyond(event.dim, event.cosine - moved))) * (1 + _ROUNDED) + rare
+    rare = dim * _CUT
+    low = float(np.sum(classes * beyond(dim, cosine + moved))) * (1 - _ROUNDED) - rare
+    high = float(np.sum(classes * beyond(dim, cosine - moved))) * (1 + _ROUNDED) + rare
     return max(low, 0.0), min(high, 1.0)
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -84,17 +85,20 @@ def log_delta(epsilon: ArrayLike, mu: ArrayLike) -> NDArray[np.float64]:
     With a = epsilon/mu - mu/2 and b = epsilon/mu + mu/2, e^epsilon = phi(a)/phi(b), so that
     delta = phi(a) (Mills(a) - Mills(b)); the difference is taken as an integral of -Mills' when b - a = mu is small.
     """
-    epsilon, mu = np.broadcast_arrays(np.asarray(epsilon, dtype=float), np.asarray(mu, dtype=float))
+    epsilon, mu = np.asarray(epsilon, dtype=float), np.asarray(mu, dtype=float)
     a, b = epsilon / mu - mu / 2, epsilon / mu + mu / 2
     log_phi = -0.5 * a * a - _LOG_SQRT_TAU
+    close, far_left = mu < 1.0, a < -1.0  # most often one value, for which one of two ways is enough
     with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
-        between = _mills(np.maximum(a, -30.0)) - _mills(b)
-        if np.any(mu < 1.0):
+        between = 0.0 if close.all() else _mills(np.maximum(a, -30.0)) - _mills(b)
+        if close.any():
             points = (a + b)[..., None] / 2 + mu[..., None] / 2 * _NODES
-            between = np.where(mu < 1.0, mu / 2 * (_mills_slope(points) @ _WEIGHTS), between)
+            between = np.where(close, mu / 2 * (_mills_slope(points) @ _WEIGHTS), between)
         near = log_phi + np.log(between)
+        if not far_left.any():
+            return np.asarray(near)
         sure = np.log1p(-np.minimum(special.ndtr(a) + np.exp(log_phi) * _mills(b), 1.0))  # a << 0: delta near 1
-    return np.asarray(np.where(a < -1.0, sure, near))
+    return np.asarray(np.where(far_left, sure, near))
 
 
 def delta(epsilon: ArrayLike, mu: ArrayLike) -> NDArray[np.float64]:
@@ -110,8 +114,11 @@ def epsilon(delta_: float, mu_: float) -> float:
     delta_ = require.delta(delta_)
     if mu_ == 0.0:
         return 0.0
-    if delta_ == 0.0 or math.isinf(mu_):
-        return math.inf
+    return math.inf if delta_ == 0.0 or math.isinf(mu_) else _epsilon(delta_, float(mu_))
+
+
+@lru_cache(maxsize=4096)  # of what is calibrated and stated over and over
+def _epsilon(delta_: float, mu_: float) -> float:
     log_target = math.log(delta_)
     # delta <= Phi(-a): once a = epsilon/mu - mu/2 reaches sqrt(2 log(1/delta)) the target is met
     reach = mu_ * (mu_ / 2 + math.sqrt(-2 * log_target))
@@ -123,8 +130,11 @@ def mu(epsilon_: float, delta_: float) -> float:
     epsilon_, delta_ = require.epsilon(epsilon_), require.delta(delta_)
     if delta_ == 0.0:
         raise InvalidBudget("delta", 0.0, "a number in (0, 1): Gaussian noise is never pure, use a Laplace mechanism")
-    if math.isinf(epsilon_):
-        return math.inf
+    return math.inf if math.isinf(epsilon_) else _mu(epsilon_, delta_)
+
+
+@lru_cache(maxsize=4096)
+def _mu(epsilon_: float, delta_: float) -> float:
     log_target = math.log(delta_)
     # at mu = 2 sqrt(epsilon) + 80, a <= -39 and delta = 1; delta <= mu/sqrt(2 pi), so mu = delta meets the target
     low, high = min(delta_, 1e-3), 2 * math.sqrt(epsilon_) + 80.0

@@ -5,7 +5,7 @@ Each event is replaced by a pair that dominates it; the pairs' loss distribution
 * everything with a Gaussian price mu: one Gaussian of standard deviation 1/mu, its tail beside;
 * Laplace noise on one real coordinate: itself; on a grid or several coordinates, and caps: randomized response of their
   epsilon;
-* shuffled Gaussians: the clones pair at the local epsilon that leaves a total-variation mass within the tail.
+* shuffled Gaussians: a report among mixtures, at the local epsilon that leaves a total-variation mass within the tail.
 """
 
 from __future__ import annotations
@@ -70,15 +70,13 @@ def _pure(event: events.LaplaceEvent | events.DiscreteLaplaceEvent | events.CapE
 
 
 def _shuffled(event: events.ShuffledGaussianEvent, tail: float) -> tuple[Any, float]:
-    """The clones pair at the least local epsilon that leaves `tail` beyond it, and the total-variation mass beyond."""
+    """A report among mixtures at the least eps0 that leaves `tail` beyond it, and the total-variation mass beyond."""
     mu = event.sensitivity / event.std
 
     def left(local: float) -> float:
-        return amplification.tail_weight(users=event.users, local_epsilon=local) * float(gdp.delta(local, mu))
+        return (event.users - 1) * math.exp(-local) * float(gdp.delta(local, mu))  # B.1
 
-    most = gdp.epsilon(tail / (1.5 * event.users), mu)  # the weight is at most 1.5 users
-    local_epsilon = search.least(lambda local: left(local) <= tail, most / 1000, most, relative=1e-6)
-    local_delta = float(gdp.delta(local_epsilon, mu))
-    distribution = amplification.clones_pld(users=event.users, local_epsilon=local_epsilon, discretization=_INTERVAL)
-    local_delta += (1 + math.exp(local_epsilon)) * event.tail
-    return distribution, amplification.tail_weight(users=event.users, local_epsilon=local_epsilon) * local_delta
+    most = gdp.epsilon(tail / event.users, mu)
+    local = search.least(lambda local: left(local) <= tail, most / 1000, most, relative=1e-6)
+    distribution = amplification.blanket_pld(users=event.users, local_epsilon=local, mu=mu, discretization=_INTERVAL)
+    return distribution, left(local) + amplification.REPORT_TAILS * event.users * event.tail

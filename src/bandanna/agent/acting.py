@@ -37,7 +37,7 @@ class Acting(Reporting):
 
         Without contexts where the arms stay; of a policy that asks clients, one action for everybody.
         """
-        return self._decide([self._set(contexts)], [user], ["user"])[0]
+        return self._decide_one(self._set(contexts), user)
 
     def act_many(self, contexts: Any, users: Sequence[str | int | None] | None = None) -> list[Decision]:
         """Decide for several users in order, as `act` one by one: an array (users, arms, d) or a list of sets of arms;
@@ -75,10 +75,7 @@ class Acting(Reporting):
 
     @alone
     def _decide(self, sets: Sets, people: Sequence[Any], names: Sequence[str]) -> list[Decision]:
-        loop, pairs = self._loop, zip(people, names, strict=True)
-        users = [None if user is None else hashed(loop.secret, user, name) for user, name in pairs]
-        if self.clients_wanted and any(user is not None for user in users):
-            raise InvalidArgument("user", "an id", "none: one action is for everybody, and recruit(user) names clients")
+        loop, users = self._loop, [self._hashed(*pair) for pair in zip(people, names, strict=True)]
         self._tell(stacklevel=5)  # before anything is recorded
         self._warn(self._early.contexts(sets), stacklevel=5)
         if self._background is not None:
@@ -87,6 +84,29 @@ class Acting(Reporting):
         if self._background is not None and loop.due(loop.grace) is not None:
             self._background.wake()
         return decisions
+
+    @alone
+    def _decide_one(self, one: tuple[Sequence[Any], Floats], user: Any) -> Decision:
+        """`_decide` for one user, in fewer steps."""
+        loop, person = self._loop, None if user is None else self._hashed(user, "user")
+        if not self._told:
+            self._tell(stacklevel=5)
+            self._warn(self._early.contexts([one]), stacklevel=5)
+        if self._background is not None:
+            self._background.check()
+        decision = loop.decide_one(one, person)
+        if self._background is not None and loop.due(loop.grace) is not None:
+            self._background.wake()
+        return decision
+
+    def _hashed(self, user: Any, name: str) -> str | None:
+        """Who takes part, as the loop knows people."""
+        if user is None:
+            return None
+        person = hashed(self._loop.secret, user, name)
+        if self.clients_wanted:
+            raise InvalidArgument("user", "an id", "none: one action is for everybody, and recruit(user) names clients")
+        return person
 
     def _tell(self, stacklevel: int) -> None:
         """Once: most of the reports so far had to be clipped."""
@@ -137,7 +157,8 @@ class Acting(Reporting):
         """
         given = decision_id.id if isinstance(decision_id, Decision) else decision_id
         told = reward_of(reward)
-        if kept := self._answer(given, told, client):
+        kept = self._answer(given, told, client)
+        if kept and not self._told:
             self._warn(self._early.reward(told), stacklevel=3)
         return kept
 

@@ -24,11 +24,11 @@ def choices(
 ) -> list[Chosen]:
     """Of decisions `number`, `number` + 1, ... with these `seen` features, (1, K, d) each; each by its own coins."""
     if len(seen) == 1:
-        return _alike(policy, snapshot, batch, seen[0], number, seed)
+        return alike(policy, snapshot, batch, seen[0], number=number, seed=seed)
     chosen: list[Chosen] = []
-    for _, alike in groupby(seen, key=_arms):
-        contexts = np.concatenate(list(alike))  # (users, K, d)
-        chosen += _alike(policy, snapshot, batch, contexts, number + len(chosen), seed)
+    for _, some in groupby(seen, key=_arms):
+        contexts = np.concatenate(list(some))  # (users, K, d)
+        chosen += alike(policy, snapshot, batch, contexts, number=number + len(chosen), seed=seed)
     return chosen
 
 
@@ -37,8 +37,8 @@ def _arms(each: Floats) -> int:
     return int(each.shape[1])
 
 
-def _alike(
-    policy: Policy[Any], snapshot: Any, batch: Batch, contexts: Floats, number: int, seed: int | None
+def alike(
+    policy: Policy[Any], snapshot: Any, batch: Batch, contexts: Floats, *, number: int, seed: int | None
 ) -> list[Chosen]:
     """Of users with as many arms, (users, K, d)."""
     if isinstance(batch.episode, Assigned):
@@ -49,6 +49,8 @@ def _alike(
 
 def checked(policy: Policy[Any], choice: Any, contexts: Floats) -> list[Chosen]:
     """Arms that are there, with probabilities that are some: what a policy of one's own says is not believed."""
+    if type(choice) is Choice and (one := _one(choice, contexts.shape[1])):
+        return [one]
     if not isinstance(choice, Choice):
         raise InvalidArgument(_name(policy), type(choice).__name__, "a Choice: actions and their probabilities")
     users, arms = contexts.shape[0], contexts.shape[1]
@@ -64,6 +66,16 @@ def checked(policy: Policy[Any], choice: Any, contexts: Floats) -> list[Chosen]:
         later = [partial(_chance, policy, choice, place) for place in range(users)]
         return list(zip(chosen, later, groups, strict=True))
     return list(zip(chosen, _chances(policy, choice), groups, strict=True))
+
+
+def _one(choice: Choice, arms: int) -> Chosen | None:
+    """What one device has chosen, if it is what it should be; None: it has to be looked at."""
+    actions, chances = choice.actions, choice.probabilities
+    plain = type(actions) is np.ndarray and type(chances) is np.ndarray and choice.groups is None
+    if not plain or actions.shape != (1,) or chances.shape != (1,) or actions.dtype.kind not in "iu":
+        return None
+    action, chance = actions.item(), chances.item()
+    return (action, chance, -1) if 0 <= action < arms and 0 < chance <= 1 + 1e-9 else None
 
 
 def _chances(policy: Policy[Any], choice: Choice) -> list[float]:

@@ -12,13 +12,13 @@ import numpy as np
 from bandanna.accounting.ledger import Ledger, entry_name
 from bandanna.accounting.stores.journals import Journals
 from bandanna.agent.arms import features_of
-from bandanna.agent.choices import choices
+from bandanna.agent.choices import Chosen, alike, choices
 from bandanna.agent.clients import Clients
 from bandanna.agent.decisions import Decision, Ids
 from bandanna.agent.plan import Batch, batch_of, following
 from bandanna.agent.progress import Progress
 from bandanna.agent.release import TASK, NotStored, Release
-from bandanna.agent.releases import affordable, calibrations, first_ask, noise_for
+from bandanna.agent.releases import affordable, calibrations, first_ask, noise_for, phases_of
 from bandanna.agent.slots import Slot, Slots
 from bandanna.agent.users import admit
 from bandanna.core.arm_sets import FixedArms, Sets
@@ -61,7 +61,8 @@ class Loop:
         self.lock, self.releasing = threading.RLock(), threading.Lock()
         self.at_once = True  # batches are released as soon as they are due, by whoever decides next
         self.slots, self.clients = Slots(features_of(policy)), Clients()
-        self.kept: dict[int, Played] = {}  # by episode: rows that later asks may be about
+        self.kept: dict[int, Played] = {}  # by episode, in order: rows that later asks may be about
+        self._split: dict[int, tuple[Played, Mapping[str, tuple[Played, ...]]]] = {}  # the same by name, if asked for
         self.made = self.beside = 0  # decisions; those of them that belong to no episode
         self.late = 0
         self.over = False
@@ -120,23 +121,37 @@ class Loop:
         count = len(users)
         self._room_for(count)
         seen = self._seen(sets)
-        if self.ledger is not None and self._clients is None and self._counted(users):
-            admit(users, names=names, made=self.made, batches=self._coming(), slots=self.slots,
-                  store=self.journals, task=TASK, participations=self.policy.privacy.participations)  # fmt: skip
+        self._admit(users, names)
         self.settled = False
         decisions: list[Decision] = []
         while len(decisions) < count:
-            if self.at_once:
-                self._close(self.grace)
-            if self.now.batch is None:
-                self.settled = True
-                raise HorizonReached(
-                    "decisions", self.made + 1, f"at most {self.made}: the policy has no more episodes"
-                )
+            batch = self._running()
             done = slice(len(decisions), len(decisions) + self._together(count - len(decisions)))
-            decisions += self._record(sets[done], users[done], seen[done])
+            chosen = choices(self.policy, self.now.snapshot, batch, seen[done], number=self.made, seed=self.seed)
+            decisions += map(self._record, sets[done], users[done], chosen)
         self.settled = True
         return decisions
+
+    def decide_one(self, one: tuple[Sequence[Any], Floats], user: str | None) -> Decision:
+        """`decide` for one user."""
+        self._room_for(1)
+        seen = self.policy.seen(one[1][None])
+        self._admit((user,), ("user",))
+        self.settled = False
+        batch = self._running()
+        (chosen,) = alike(self.policy, self.now.snapshot, batch, seen, number=self.made, seed=self.seed)
+        decision = self._record(one, user, chosen)
+        self.settled = True
+        return decision
+
+    def _running(self) -> Batch:
+        """The episode of the snapshot in force, after those that are due."""
+        if self.at_once:
+            self._close(self.grace)
+        if self.now.batch is None:
+            self.settled = True
+            raise HorizonReached("decisions", self.made + 1, f"at most {self.made}: the policy has no more episodes")
+        return self.now.batch
 
     def _seen(self, sets: Sets) -> list[Floats]:
         """Features as the policy takes them, (1, K, d) for each user; it refuses what it cannot take."""
@@ -146,13 +161,14 @@ class Loop:
             seen.append(seen[-1] if again else self.policy.seen(features[None]))
         return seen
 
-    def _counted(self, users: Sequence[str | None]) -> bool:
-        """Whether somebody among these users, or a missing id, can be refused."""
-        return self.policy.privacy.participations > 1 or any(user is not None for user in users)
-
-    @property
-    def _clients(self) -> int | None:
-        return None if self.now.batch is None else self.now.batch.clients
+    def _admit(self, users: Sequence[str | None], names: Sequence[str]) -> None:
+        """Refuse users who have come too often, or without an id where they must be counted."""
+        if self.ledger is None or (self.now.batch is not None and self.now.batch.clients is not None):
+            return
+        participations = self.policy.privacy.participations
+        if participations > 1 or users.count(None) < len(users):  # somebody can be refused
+            admit(users, names=names, made=self.made, batches=self._coming(), slots=self.slots,
+                  store=self.journals, task=TASK, participations=participations)  # fmt: skip
 
     def _coming(self) -> Iterator[Batch]:
         """The episodes of the next decisions, as far as they are known."""
@@ -177,30 +193,28 @@ class Loop:
             allowed = f"at most {horizon}, the policy's horizon; nothing was recorded, and recommend(...) still answers"
             raise HorizonReached("decisions", rounds, allowed)
 
-    def _record(self, sets: Sets, users: Sequence[str | None], seen: Sequence[Floats]) -> list[Decision]:
-        """Decide with the snapshot in force; every decision has a slot, unless its episode is not known yet."""
-        decisions, now, session = [], self.now, self.session
-        assert now.batch is not None
-        chosen = choices(self.policy, now.snapshot, now.batch, seen, number=self.made, seed=self.seed)
-        for (ids, features), user, (action, chance, group) in zip(sets, users, chosen, strict=True):
-            batch = self.filling
-            if batch is None:
-                self.beside += 1
-            elif batch.clients is None:
-                slot = Slot(batch=batch.number, session=session, features=features[action].copy(), arm=action,
-                            group=group, user=user)  # fmt: skip
-                self.slots.record(self.made, slot)
-            episode = (batch or now.batch).number
-            decisions.append(Decision.made(self.ids.issue(self.made, session), ids[action], chance, episode))
-            self.made += 1
-            if batch is not None:
-                self._go_forward(batch, features, action)
-        return decisions
+    def _record(self, one: tuple[Sequence[Any], Floats], user: str | None, chosen: Chosen) -> Decision:
+        """What was chosen is decided: it has a slot, unless its episode is not known yet."""
+        (ids, features), (action, chance, group) = one, chosen
+        batch, number, session = self.filling, self.made, self.session
+        if batch is None:
+            self.beside += 1
+        elif batch.clients is None:
+            slot = Slot(batch=batch.number, session=session, features=features[action].copy(), arm=action,
+                        group=group, user=user)  # fmt: skip
+            self.slots.record(number, slot)
+        episode = self.now.batch if batch is None else batch
+        assert episode is not None
+        decision = Decision.made(self.ids.issue(number, session), ids[action], chance, episode.number)
+        self.made = number + 1
+        if batch is not None and (batch.end <= self.made or isinstance(batch.episode, Until)):
+            self._go_forward(batch, features[action])
+        return decision
 
-    def _go_forward(self, batch: Batch, features: Floats, action: int) -> None:
-        """After a decision of an episode."""
+    def _go_forward(self, batch: Batch, features: Floats) -> None:
+        """After a decision, with these features, that may be the last of an episode."""
         if isinstance(batch.episode, Until):
-            state, ended = self._pass(self.now.state, features[action])
+            state, ended = self._pass(self.now.state, features)
             batch = replace(batch, users=self.made - batch.begin) if ended else batch
             self.now = replace(self.now, state=state, batch=batch, ended=ended)
         if batch.end <= self.made:
@@ -292,7 +306,7 @@ class Loop:
 
     def noted(self) -> None:
         """Go on from what the journals know."""
-        self.known = len(calibrations(self.policy))
+        self.known = phases_of(self.policy)
         self.progress = Progress.read(self.journals.state())
 
     def go_on(self, progress: Progress, learned: Any, batch: Batch, played: Played) -> None:
@@ -301,7 +315,10 @@ class Loop:
             self.kept.setdefault(batch.number, played)
         begin = batch.end if following(self.policy, batch) is not None else max(batch.end, self.made)
         self.progress = replace(progress, state=learned, begin=begin, asked=0, closed=progress.closed + 1)
-        self.kept = {number: rows for number, rows in self.kept.items() if number >= self._needed()}
+        needed = self._needed()
+        if next(iter(self.kept), needed) < needed:
+            self.kept = {number: rows for number, rows in self.kept.items() if number >= needed}
+            self._split = {number: held for number, held in self._split.items() if number in self.kept}
         self.made = max(self.made, begin)  # more than a save knows
         self.slots.drop(batch)
         self.see()
@@ -312,12 +329,20 @@ class Loop:
 
     def kept_with(self, episode: int, played: Played) -> Desk:
         """The rows that later asks may be about, those of an episode among them."""
-        desk, forgot = Desk(), self.progress.forgot
+        kept: dict[str, list[Played]] = {}
+        forgot = self.progress.forgot
         for number, rows in sorted({**self.kept, episode: played}.items()):
-            new = Desk().keep(self.policy.keeps, rows).kept
-            fresh = {name: part for name, part in new.items() if number >= forgot.get(name, 0)}
-            desk = replace(desk, kept={**desk.kept, **{n: (*desk.kept.get(n, ()), *p) for n, p in fresh.items()}})
-        return desk
+            for name, parts in self._by_name(number, rows).items():
+                if number >= forgot.get(name, 0):
+                    kept.setdefault(name, []).extend(parts)
+        return Desk(kept={name: tuple(parts) for name, parts in kept.items()})
+
+    def _by_name(self, number: int, rows: Played) -> Mapping[str, tuple[Played, ...]]:
+        """The rows of an episode under the names that their devices chose: found once, since later asks come again."""
+        held = self._split.get(number)
+        if held is None or held[0] is not rows:
+            self._split[number] = held = rows, Desk().keep(self.policy.keeps, rows).kept
+        return held[1]
 
     def settle(self) -> None:
         """After a call that was interrupted, go on from what the journals and the slots say; else do nothing."""
@@ -353,8 +378,8 @@ class Loop:
     def notes(self, after: Progress, kept: tuple[int, Played | None] = (0, None)) -> dict[str, Any]:
         """What a journal must know to go on: calibrations if there are more than it knows, rows that are new."""
         notes: dict[str, Any] = {"state": after.note()}
-        if len(channels := calibrations(self.policy)) > self.known:
-            notes["calibrations"] = channels
+        if phases_of(self.policy) > self.known:
+            notes["calibrations"] = calibrations(self.policy)
         number, rows = kept
         if rows is not None:
             notes[f"kept {number}"] = as_columns(rows)

@@ -80,6 +80,11 @@ def reward_of(reward: Any) -> float:
     return require.finite("reward", reward, "a finite number; the slot is still open", error=InvalidStatistic)
 
 
+def phases_of(policy: Policy[Any]) -> int:
+    """How many `calibrations` there are by now."""
+    return len(policy.calibrated()) if isinstance(policy, RunningSums) else 0
+
+
 def calibrations(policy: Policy[Any]) -> dict[int, tuple[Channel, list[int]]]:
     """The calibrated channels in use, by phase: a search elsewhere might find others, of the same budget.
 

@@ -41,7 +41,7 @@ def resume(loop: Loop, saved: Mapping[str, Any], notes: Mapping[str, Any]) -> No
         loop.progress = Progress.read(newest)
         check_state(loop.policy, fresh, loop.progress)
     _check_streams(loop)
-    for number, kept in rows.items():
+    for number, kept in sorted(rows.items()):
         if kept is not None:
             check_rows(kept)
             loop.kept[number] = from_columns(kept)

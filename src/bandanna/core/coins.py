@@ -21,6 +21,7 @@ from bandanna.errors import InsecureSource
 
 TIES = "ties"  # what coins between tied arms are called
 GAMMA_PROPOSALS, GAMMA_ACCEPTANCES = "gamma proposals", "gamma acceptances"  # and those of `gamma`
+_FEW = 16  # numbers that are transformed one by one: sooner than as an array
 
 
 class Coins(ABC):
@@ -57,6 +58,10 @@ class SecureCoins(Coins):
 
     def normal(self, shape: tuple[int, ...], name: str) -> Floats:
         """By Box and Muller's transform."""
+        if math.prod(shape) <= _FEW:
+            pairs = zip(*self.uniform((2, math.prod(shape)), name).tolist(), strict=True)
+            drawn = [math.sqrt(-2 * math.log1p(-one)) * math.cos(2 * math.pi * two) for one, two in pairs]
+            return np.array(drawn).reshape(shape)
         one, two = self.uniform((2, *shape), name)
         return np.asarray(np.sqrt(-2 * np.log1p(-one)) * np.cos(2 * math.pi * two))
 

@@ -108,15 +108,17 @@ class Domain(ABC):
     def project(self, values: Floats) -> Floats:
         """A point of the domain for every vector, the vector itself where it lies inside."""
 
-    @property
+    @cached_property
     def reach(self) -> float:
         """Largest change of a single coordinate."""
         return float(np.max(self.upper - self.lower))
 
-    @property
+    @cached_property
     def origin(self) -> Floats:
         """The coordinates' values nearest to 0: sums of statistics minus this public point are small, (dim,)."""
-        return np.asarray(np.clip(0.0, self.lower, self.upper))
+        origin = np.asarray(np.clip(0.0, self.lower, self.upper))
+        origin.setflags(write=False)  # kept
+        return origin
 
     @property
     def bound_of_entries(self) -> float:
@@ -271,7 +273,7 @@ class Box(Domain):
         """(high - low) dim."""
         return (self.high - self.low) * self.dim
 
-    @property
+    @cached_property
     def reach(self) -> float:
         """high - low."""
         return float(self.high - self.low)

@@ -105,6 +105,16 @@ class InterceptReport(Regression):
         slopes, absent = _parts(contexts)
         return np.concatenate([clip_norm(slopes, 1.0), np.where(absent, 0.0, 1.0)], axis=-1)
 
+    def seen_before(self, contexts: Floats) -> Floats | None:
+        """The features themselves where they are (z, 1) with |z| <= 1, as `seen` would give them; None: they are not.
+
+        It takes a fraction of the time, and whoever acts is given `seen` features.
+        """
+        if not (contexts[..., -1] == 1.0).all():
+            return None
+        slopes = np.ascontiguousarray(contexts[..., :-1])
+        return np.ascontiguousarray(contexts) if clip_norm(slopes, 1.0) is slopes else None
+
     def inside(self, x: Floats) -> tuple[Floats, Bools]:
         """(z, 1); features that are all 0, of a user who did not answer, stay so."""
         slopes, absent = _parts(x)

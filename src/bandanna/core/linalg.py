@@ -11,9 +11,11 @@ from numpy.typing import NDArray
 
 from bandanna.core.arrays import Floats
 
+_FEW, _MODERATE = 1_000, 1e38  # numbers that are looked at one by one; the size of those that single precision has
 _SWEPT = 64  # dimensions up to which sweeps over all matrices at once are faster
 
-einsum: Callable[..., Any] = getattr(np.einsum, "_implementation", np.einsum)  # of arrays alone: in a third less time
+_plain: Callable[..., Any] = getattr(np.einsum, "_implementation", np.einsum)
+einsum: Callable[..., Any] = getattr(_plain, "__globals__", {}).get("c_einsum", _plain)  # of arrays, in half the time
 
 
 def inner(a: Floats, b: Floats) -> Floats:
@@ -34,6 +36,8 @@ def positive_inverse(matrices: Floats, floor: float) -> tuple[Floats, NDArray[np
         alone = [_large_inverse(each, floor) for each in flat]
         repairs = np.array([shifted for _, shifted in alone], dtype=np.int64)
         return np.array([found for found, _ in alone]).reshape(shape), repairs.reshape(shape[:-2])
+    if len(flat) == 1 and (found := _swept_alone(flat[0])) is not None:
+        return found.reshape(shape), np.zeros(shape[:-2], dtype=np.int64)
     inverse, pivots = _sweep(np.array(flat.transpose(1, 2, 0), order="C"))  # replicates last: whole rows at once
     repaired = np.zeros(len(flat), dtype=np.int64)
     if not pivots.min(initial=1.0) > 0:
@@ -54,6 +58,21 @@ def _sweep(a: Floats) -> tuple[Floats, Floats]:
         a[k] = a[:, k] = row
         a[k, k] = -1 / pivot
     return np.negative(a, out=a), pivots
+
+
+@np.errstate(all="ignore")
+def _swept_alone(matrix: Floats) -> Floats | None:
+    """The inverse of one matrix by the same sweeps: sooner than in a stack, the same bits; None: not definite."""
+    a, product = np.array(matrix, order="C"), np.empty(matrix.shape)
+    for k in range(len(a)):
+        pivot = a.item(k, k)
+        if not pivot > 0:
+            return None
+        row = a[k] / pivot
+        a -= np.multiply(a[:, k, None], row, out=product)
+        a[k] = a[:, k] = row
+        a[k, k] = -1 / pivot
+    return np.negative(a, out=a)
 
 
 def _large_inverse(matrix: Floats, floor: float) -> tuple[Floats, bool]:
@@ -95,12 +114,23 @@ def favoured(index: Floats) -> tuple[NDArray[np.int64], NDArray[np.bool_] | None
     return first, ~below
 
 
+def favoured_alone(single: NDArray[np.float32]) -> tuple[int, NDArray[np.intp] | None]:
+    """`favoured` of one row that is `in_single`, (K,): the first, and the places of all of them, or None."""
+    first = int(single.argmax())
+    later = single[first + 1 :]
+    if not later.size or later.item(later.argmax()) < single.item(first):
+        return first, None
+    return first, (~(single < single[first])).nonzero()[0]
+
+
 def in_single(index: Floats) -> NDArray[np.float32]:
     """What decides about ties: indices to seven digits, because those of equal arms differ by rounding errors.
 
     A row with a number beyond single precision is divided by a power of two of its own, other rows are left as they
     are: every row is rounded by itself, in any company.
     """
+    if 0 < index.size <= _FEW and index.item(index.argmin()) > -_MODERATE and index.item(index.argmax()) < _MODERATE:
+        return index.astype(np.float32)  # nothing is beyond it, and to say so takes less time than to be warned
     try:
         with np.errstate(over="raise"):
             return index.astype(np.float32)

@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike
 
 from bandanna.core.arrays import Bools, Floats, Ints
 from bandanna.core.domain import Domain, Statistic, all_finite, clip_norm, reals
+from bandanna.core.linalg import einsum
 from bandanna.errors import InvalidStatistic
 
 LARGEST_MOVE = 1e-9  # what is moved by more counts as clipped
@@ -80,13 +81,17 @@ class Regression(Domain):
     def inside(self, x: Floats) -> tuple[Floats, Bools]:
         """Features as a report may have them, and which were moved: (..., d) -> the same, (...)."""
         inside = unit_ball(x)
+        if inside is x:
+            return inside, np.zeros(x.shape[:-1], dtype=np.bool_)
         return inside, np.any(np.abs(inside - x) > LARGEST_MOVE, axis=-1)
 
 
 def unit_ball(x: Floats) -> Floats:
-    """Vectors clipped to norm 1, nor longer by rounding errors: (..., d)."""
+    """Vectors clipped to norm 1, nor longer by rounding errors: (..., d); the array itself where none is longer."""
     inside = clip_norm(x, 1.0)
-    norms = np.sqrt(np.einsum("...i,...i->...", inside, inside))[..., None]
+    norms = np.sqrt(einsum("...i,...i->...", inside, inside))[..., None]
+    if norms.size and norms.item(norms.argmax()) <= 1:  # NaN is not
+        return inside
     return np.asarray(inside * np.where(norms > 1, 1 / np.maximum(norms, 1.0), 1.0))
 
 

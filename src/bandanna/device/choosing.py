@@ -21,7 +21,7 @@ from bandanna.core.intercept import InterceptReport
 from bandanna.core.linalg import favoured, first_best
 from bandanna.core.per_arm import PerArmReport
 from bandanna.core.regression import Regression
-from bandanna.device.choice import Choice, columns_of, explored, moved, pick, scored
+from bandanna.device.choice import Choice, columns_of, explored, moved, pick, pick_alone, scored, scored_alone
 from bandanna.device.draws import OWN, SHARED, Draws
 from bandanna.errors import InvalidArgument, InvalidStatistic
 
@@ -57,6 +57,8 @@ class Thompson(Chooser):
         """Clipped; a constant that is not one is refused."""
         if not isinstance(self.domain, InterceptReport):
             return self.domain.seen(contexts)
+        if (same := self.domain.seen_before(contexts)) is not None:
+            return same
         _one_constant(contexts)
         with np.errstate(invalid="ignore", over="ignore"):
             return self.domain.seen(contexts)
@@ -76,7 +78,8 @@ class Thompson(Chooser):
         index = self.draws.scores(snapshot.theta, snapshot.root, rows, coins)
         if not math.isfinite(np.add.reduce(index, axis=None)):
             all_finite("contexts", rows)
-        actions = pick(*favoured(index), coins).actions
+        choice = pick_alone(index[0], coins) if index.shape[:-1] == (1,) else pick(*favoured(index), coins)
+        actions = choice.actions
         return moved(actions, snapshot.explore, rows.shape[-2], coins) if snapshot.explore else actions
 
     def act(self, snapshot: Any, contexts: Floats, coins: Coins) -> Choice:
@@ -99,12 +102,14 @@ class Optimist(Chooser):
 
     def act(self, snapshot: Any, contexts: Floats, coins: Coins) -> Choice:
         """With its probability."""
-        inside = clip_norm(contexts, 1.0)
+        columns, inside = self._columns(snapshot), clip_norm(contexts, 1.0)
         if inside is contexts:  # nothing had to be clipped: they are numbers
-            index = scored(self._columns(snapshot), inside)
+            if contexts.shape[:-2] == (1,) and self.ties == "random" and not snapshot.explore:  # as in an agent
+                return pick_alone(scored_alone(columns, contexts[0]), coins)
+            index = scored(columns, inside)
         else:
             with np.errstate(invalid="ignore", over="ignore"):  # what is not finite is named below
-                index = scored(self._columns(snapshot), inside)
+                index = scored(columns, inside)
             if not math.isfinite(np.add.reduce(index, axis=None)):
                 all_finite("contexts", contexts)
         first, tied = self.favoured(index)
@@ -120,11 +125,11 @@ class Optimist(Chooser):
 
     def _columns(self, snapshot: Any) -> Floats:
         """Of a snapshot; those of the last one are kept, since many devices choose by it."""
-        last, columns = vars(self).get("_last", (None, None))
-        if last is not snapshot:
+        last: tuple[Any, Floats] | None = vars(self).get("_last")
+        if last is None or last[0] is not snapshot:
             columns = columns_of(snapshot.theta, snapshot.inverse, snapshot.radius)
-            vars(self)["_last"] = snapshot, columns
-        return np.asarray(columns)
+            vars(self)["_last"] = last = snapshot, columns
+        return last[1]
 
     def favoured(self, index: Floats) -> tuple[NDArray[np.int64], NDArray[np.bool_] | None]:
         """As `linalg.favoured`, or the first alone."""

@@ -6,6 +6,7 @@ import importlib
 import math
 import os
 import threading
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any
@@ -82,14 +83,26 @@ class SecureNoise(NoiseSource):
         return np.argsort(keys, axis=-1).astype(np.int64).reshape(wanted)
 
 
-def _opendp(needed_for: str) -> Any:
+@dataclass(frozen=True)
+class _OpenDP:
+    """What is used of OpenDP's prelude, which as a whole takes two seconds to import: it looks for data frames."""
+
+    m: Any
+    vector_domain: Any
+    atom_domain: Any
+    l1_distance: Any
+    l2_distance: Any
+
+
+def _opendp(needed_for: str) -> _OpenDP:
     """OpenDP, imported on first use."""
+    parts = ("opendp", "opendp.mod", "opendp.measurements", "opendp.domains", "opendp.metrics")
     try:
-        opendp = importlib.import_module("opendp.prelude")
+        _, mod, m, domains, metrics = map(importlib.import_module, parts)
     except ImportError:
         raise MissingExtra("secure", needed_for) from None
-    opendp.enable_features("contrib")
-    return opendp
+    mod.enable_features("contrib")
+    return _OpenDP(m, domains.vector_domain, domains.atom_domain, metrics.l1_distance, metrics.l2_distance)
 
 
 @lru_cache(maxsize=64)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from itertools import cycle
 
 import numpy as np
+from numpy.typing import NDArray
 
 from bandanna.core.arrays import Floats
 from bandanna.core.streams import Streams
@@ -71,6 +73,17 @@ class FreshArms(LinearWorld):
         """Uniform directions from the stream "contexts"."""
         return fresh(self.streams, (rounds, self.n_arms, self.environment.dim - 1), _HALF, last=_HALF)
 
+    def rule(self) -> tuple[NDArray[np.uint64], Floats, Floats, float] | None:
+        """How a kernel draws them: generators' words, which it changes, theta, the length of the first entries, and the
+        last. Whoever has drawn says so with `drawn`. None where numbers were drawn ahead, or a vector has many.
+        """
+        words = self.streams.words("contexts") if 1 < self.environment.dim <= _FEW + 1 else None
+        return None if words is None else (words, np.ascontiguousarray(self.theta), np.array([_HALF]), _HALF)
+
+    def drawn(self, words: NDArray[np.uint64]) -> None:
+        """The generators go on from these words."""
+        self.streams.go_on("contexts", words)
+
 
 def directions(normals: Floats) -> Floats:
     """Uniform on the unit sphere: normalised Gaussian vectors."""
@@ -93,13 +106,14 @@ def fresh(streams: Streams, shape: tuple[int, int, int], length: Floats | float,
     ready, the same numbers bit for bit."""
     (*_, dim), numbers = shape, math.prod(shape)
     kernel = ready("pointing") if 0 < dim <= _FEW and numbers >= _TOGETHER else None
-    generators = streams.direct("contexts") if kernel else None
-    if not (kernel and generators):
+    words = streams.words("contexts") if kernel else None
+    if kernel is None or words is None:
         return pointing(streams.normal("contexts", shape), length, last)
-    full = np.empty((len(generators), numbers // dim, dim + (last is not None)))
-    lengths = np.broadcast_to(length, (len(generators), *shape[:2])).reshape(len(generators), -1)
-    for rng, own, out in zip(generators, np.ascontiguousarray(lengths), full, strict=True):
-        kernel(rng, own, dim, 0.0 if last is None else last, out)
+    full = np.empty((len(words), numbers // dim, dim + (last is not None)))
+    lengths = np.ascontiguousarray(length, dtype=float).reshape(len(words) if np.ndim(length) else 1, -1)
+    for own, each, out in zip(words, cycle(lengths), full, strict=False):
+        kernel(own, each, dim, 0.0 if last is None else last, out)
+    streams.go_on("contexts", words)
     return full.reshape(-1, *shape[:2], full.shape[-1])
 
 

@@ -129,6 +129,7 @@ class Expansion:
         return theta, np.asarray(~active & (away <= self.reach))
 
 
+@lru_cache(maxsize=16)
 def kernel_tables(link: Link, dim: int) -> tuple[NDArray[np.int64] | Floats, ...]:
     """What a kernel must know of potentials (`kernels/polynomial.py`), and of a logistic or probit link."""
     terms, few = monomials(dim, _ORDER + 1), len(monomials(dim).longer)

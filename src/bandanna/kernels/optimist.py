@@ -1,8 +1,9 @@
 """Optimism on running sums of single rounds: estimate, choose, earn, add, release - one seed after the other.
 
 The NumPy code is `Confidence.estimate` or `Ellipsoid.estimate`, `choice.scores`, `linalg.favoured` and
-`LinearReport.pack`. Inverses have the very same bits, since the same sweeps are made; what is a product of matrices
-there differs by some units in the last place.
+`LinearReport.pack`. With noise, inverses have the very same bits, since the same sweeps are made; what is a product of
+matrices there differs by some units in the last place. Without noise, one of two inverses follows by rank-one updates,
+as in `players.recursion`. Fresh arms that are drawn by a rule never leave the cache: they are drawn here.
 """
 
 from __future__ import annotations
@@ -12,11 +13,15 @@ import math
 import numpy as np
 
 from bandanna.core.arrays import Floats, Ints
+from bandanna.kernels.estimates import begin_exactly, estimate, estimate_exactly, grow
 from bandanna.kernels.jit import jit
 from bandanna.kernels.optimism import DONE, INDEFINITE, OUTSIDE
-from bandanna.kernels.scoring import Singles, along, columns, in_single, most, squares, swept
+from bandanna.kernels.pointing import pointing
+from bandanna.kernels.scoring import Singles, along, columns, in_single, most, squares
+from bandanna.kernels.ziggurat import Words
 
 _ABOVE = math.sqrt(2.0)
+_TABLE = 1 << 17  # numbers in a table of products; of more arms they are made in every round
 
 
 @jit
@@ -36,6 +41,10 @@ def optimist(
     radii: Floats,
     told: Floats,  # (2,): what is reported of rewards 0 and 1
     by_coins: bool,  # whether coins decide about ties
+    words: Words,  # (S, 4): of the generators that draw the arms, changed; or empty: these are given
+    truth: Floats,  # (S, d): the parameter, of which their means are
+    length: Floats,  # (1,): of the first entries of such an arm; the last is `last`
+    last: float,
     place: Ints,  # (3,): seed and round to go on with, and whether theta and inverse are given; changed
     theta: Floats,  # (d,)
     inverse: Floats,  # (d, d)
@@ -46,34 +55,45 @@ def optimist(
 ) -> int:
     """DONE; or INDEFINITE, OUTSIDE: the matrix, an arm of the round at `place` has to be dealt with first."""
     seeds, blocks, n_arms, d = arms.shape
-    x, table = np.empty((d, n_arms)), np.empty((d * (d + 1) // 2, n_arms))
+    draws, exact = len(words) > 0, noise.size == 0
+    fresh, pairs = draws or blocks > 1 or end - begin == 1, d * (d + 1) // 2
+    tabled = not fresh and pairs * n_arms <= _TABLE
+    x, table = np.empty((d, n_arms)), np.empty((pairs if tabled else 0, n_arms))
     spread, index, single = np.empty(n_arms), np.empty(n_arms), np.empty(n_arms, dtype=np.float32)
     gram, gain, matrix, column = np.empty((d, d)), np.empty((d, d)), np.empty((d, d)), np.empty(d)
-    fresh, own = blocks > 1 or end - begin == 1, np.empty(d)
+    own, known, best = np.empty(d), np.empty((d, d)), 0.0
+    seen, worth = np.empty((n_arms, d)), np.empty(n_arms)
     for s in range(place[0], seeds):
-        best = 0.0
         start = place[1] if s == place[0] else begin
+        if exact:
+            begin_exactly(total[s], floors[begin] / scale if scale > 0 else weights[begin], gram, known, column)
         for t in range(start, end):
-            row = t - begin if fresh else 0
-            if fresh or t == start:
-                columns(arms[s, row], x)
+            if not draws and (fresh or t == start):
+                seen, worth = arms[s, t - begin if fresh else 0], means[s, t - begin if fresh else 0]
+                columns(seen, x)
                 if not _inside(x, spread):
                     place[0], place[1], place[2] = s, t, 0
                     return OUTSIDE
-                if not fresh:
+                if tabled:
                     _tabulate(x, table)
-                best = most(means[s, row])
-            if place[2] == 1:
+                best = most(worth)
+            if exact:
+                estimate_exactly(total[s], scale, floors[t], weights[t], known, column, own, theta, inverse)
+            elif place[2] == 1:
                 place[2] = 0
-            elif not _estimate(
+            elif not estimate(
                 released[s], scale, floors[t], weights[t], gram, gain, matrix, column, own, theta, inverse
             ):
                 place[0], place[1] = s, t
                 return INDEFINITE
-            if fresh:
-                squares(x, inverse, index, spread)
-            else:
+            if draws:
+                pointing(words[s], length, d - 1, last, seen)
+                columns(seen, x)
+                best = _worth(x, truth[s], worth)
+            if tabled:
                 _spread(inverse, table, spread)
+            else:
+                squares(x, inverse, index, spread)
             along(x, theta, index)
             for k in range(n_arms):
                 index[k] += radii[t] * math.sqrt(max(spread[k], 0.0))
@@ -83,13 +103,25 @@ def optimist(
                 rank = int(coins[s, used[s]] * count)
                 used[s] += 1
             arm = _of_rank(single, rank)
-            mean = means[s, row, arm]
+            mean = worth[arm]
             reward = 1.0 if uniforms[s, t] < mean else 0.0
             actions[s, t], rewards[s, t], losses[s, t] = arm, reward, best - mean
-            _add(arms[s, row, arm], told[0] + (told[1] - told[0]) * reward, own, total[s])
-            for i in range(total.shape[1]):
-                released[s, i] = total[s, i] + noise[s, t, i] if noise.size else total[s, i]
+            _add(seen[arm], told[0] + (told[1] - told[0]) * reward, own, total[s])
+            if exact:
+                grow(known, own, column)
+            else:
+                for i in range(total.shape[1]):
+                    released[s, i] = total[s, i] + noise[s, t, i]
     return DONE
+
+
+@jit
+def _worth(x: Floats, truth: Floats, out: Floats) -> float:
+    """<x, theta> of arms in columns, in [0, 1], as `LinearWorld.means` has it; the largest."""
+    along(x, truth, out)
+    for k in range(len(out)):
+        out[k] = min(max(out[k], 0.0), 1.0)
+    return most(out)
 
 
 @jit
@@ -120,66 +152,6 @@ def _tabulate(x: Floats, table: Floats) -> None:
             for k in range(n_arms):
                 products[k] = one[k] * two[k] * times
             place += 1
-
-
-@jit
-def _estimate(
-    released: Floats,
-    scale: float,
-    floor: float,
-    weight: float,
-    gram: Floats,
-    gain: Floats,
-    matrix: Floats,
-    column: Floats,
-    vector: Floats,
-    theta: Floats,
-    inverse: Floats,
-) -> bool:
-    """theta and P^{-1} of an `Optimism`, filled; False if a matrix is not positive definite."""
-    d = len(theta)
-    place = 2 * d
-    for i in range(d):
-        gram[i, i] = released[d + i]
-        for j in range(i + 1, d):
-            gram[i, j] = gram[j, i] = released[place] * math.sqrt(0.5)
-            place += 1
-    for i in range(d):
-        vector[i] = released[i]
-    inverse[:] = gram
-    if scale > 0:
-        for i in range(d):
-            for j in range(d):
-                matrix[i, j] = scale * gram[i, j] + (floor if i == j else 0.0)
-        if not swept(matrix, column):  # R^{-1}
-            return False
-        _product(gram, matrix, gain)
-        _product(gain, gram, inverse)
-        for i in range(d):
-            vector[i] = 0.0
-            for j in range(d):
-                vector[i] += gain[i, j] * released[j]
-    for i in range(d):
-        inverse[i, i] += weight
-    if not swept(inverse, column):  # P^{-1}
-        return False
-    for i in range(d):
-        theta[i] = 0.0
-        for j in range(d):
-            theta[i] += inverse[i, j] * vector[j]
-    return True
-
-
-@jit
-def _product(a: Floats, b: Floats, out: Floats) -> None:
-    """a b, of (d, d) each."""
-    d = len(a)
-    for i in range(d):
-        for j in range(d):
-            out[i, j] = 0.0
-        for m in range(d):
-            for j in range(d):
-                out[i, j] += a[i, m] * b[m, j]
 
 
 @jit

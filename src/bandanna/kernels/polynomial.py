@@ -151,7 +151,9 @@ def follow(
     hessian: Floats,
 ) -> bool:
     """Newton's method on the polynomial, as `Expansion.minimise`; whether it ended within reach."""
-    d, away, parts = len(theta), np.empty(len(theta)), np.empty(len(powers))
+    d, away, parts, shares = len(theta), np.empty(len(theta)), np.empty(len(powers)), np.empty(len(powers))
+    for m in range(len(powers)):
+        shares[m] = 1 / (indices[m, 0] + 1)
     for _ in range(6):
         for i in range(d):
             away[i] = theta[i] - anchor[i]
@@ -159,7 +161,7 @@ def follow(
         powers_of(away, indices, powers)
         for m in range(len(powers)):
             powers[m] *= inverse_factorials[m]
-            parts[m] = powers[m] / (indices[m, 0] + 1)
+            parts[m] = powers[m] * shares[m]
         pair = 0
         for i in range(d):
             for j in range(i, d):

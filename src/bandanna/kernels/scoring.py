@@ -40,16 +40,27 @@ def along(x: Floats, theta: Floats, out: Floats) -> None:
 
 @jit
 def squares(x: Floats, inverse: Floats, across: Floats, out: Floats) -> None:
-    """|x|^2_{V^{-1}} of arms in columns (d, K), (K,); `across`: room for as many numbers."""
+    """|x|^2_{V^{-1}} of arms in columns (d, K), (K,); `across`: room for as many numbers.
+
+    Two terms in one pass over the arms, each added in its order.
+    """
     d, n_arms = x.shape
     out[:] = 0.0
     for i in range(d):
-        row = x[i]
-        across[:] = 0.0
-        for j in range(i, d):
-            weight, other = inverse[i, j] * (1.0 if i == j else 2.0), x[j]
+        row, weight, j = x[i], inverse[i, i], i + 1
+        if (d - j) % 2 == 1:
+            one, first = 2.0 * inverse[i, j], x[j]
             for k in range(n_arms):
-                across[k] += weight * other[k]
+                across[k] = weight * row[k] + one * first[k]
+            j += 1
+        else:
+            for k in range(n_arms):
+                across[k] = weight * row[k]
+        while j < d:
+            one, two, first, second = 2.0 * inverse[i, j], 2.0 * inverse[i, j + 1], x[j], x[j + 1]
+            for k in range(n_arms):
+                across[k] = across[k] + one * first[k] + two * second[k]
+            j += 2
         for k in range(n_arms):
             out[k] += across[k] * row[k]
 

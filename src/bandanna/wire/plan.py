@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any
 
@@ -59,6 +59,9 @@ class Part:
     def to_bytes(self, numbers: np.ndarray[Any, Any]) -> bytes:
         """The inverse for one user, (length,)."""
         return np.ascontiguousarray(numbers).astype(self.dtype).tobytes()
+
+
+_PART = tuple(each.name for each in fields(Part))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,8 +120,9 @@ class Batch:
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
-        plain = asdict(self)
-        return {name: list(value) if isinstance(value, tuple) else value for name, value in plain.items()}
+        plain = {each.name: getattr(self, each.name) for each in fields(self)}
+        rounds = [{"parts": tuple(_plain(part) for part in each.parts)} for each in self.rounds]
+        return {**plain, "rounds": rounds, "arms": list(self.arms), "plays": list(self.plays)}
 
     @classmethod
     def from_dict(cls, plain: Any) -> Batch:
@@ -153,6 +157,11 @@ _HINTS: dict[type, dict[str, Any]] = {
     Batch: {"epoch": int, "episode": int, "slots": int, "rounds": tuple[Any, ...], "arms": tuple[int, ...],
             "plays": tuple[int, ...], "in_turn": bool, "clients": bool},
 }  # fmt: skip
+
+
+def _plain(part: Part) -> dict[str, Any]:
+    """As `dataclasses.asdict`, which copies every value: every report of a batch has its plan's digest."""
+    return {name: getattr(part, name) for name in _PART}
 
 
 def _made(kind: Any, plain: Any) -> Any:

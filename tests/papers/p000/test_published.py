@@ -46,11 +46,8 @@ def assert_agrees(algorithm: str, epsilon: float, seeds: range) -> None:
 @pytest.mark.parametrize(
     ("algorithm", "epsilon", "n_seeds"),
     [
-        ("LinUCB", 1.0, 20),
         ("LinUCB-LDP", 1.0, 20),
-        ("LinUCB-JDP", 1.0, 20),
         ("LinUCB-SDP-Amp", 0.2, 50),
-        ("LinUCB-SDP-Amp", 1.0, 50),
         ("LinUCB-SDP-Amp", 10.0, 50),
         ("LinUCB-SDP-Vec", 1.0, 50),
     ],

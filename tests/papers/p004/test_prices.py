@@ -60,6 +60,7 @@ def test_the_two_findings_for_fixed_arms() -> None:
     assert pop[10**9, 10.0] < 0.1 < pop[10**9, 0.001] < 0.45 < 0.55 < pop[10**5, 0.001]
 
 
+@pytest.mark.full
 def test_the_two_findings_for_contexts() -> None:
     """Figure 4, contextual: the price does not fall with the horizon, or not with rho. Measured: 250 %, 195 %, 6 %."""
     free, *private = (

@@ -7,6 +7,7 @@ contexts. Laws about other raw data change only what is not public.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import pytest
@@ -62,7 +63,7 @@ class Case:
         """Made anew."""
         return bd.make(self.key, **self.arguments) if self.unnamed is None else self.unnamed
 
-    @property
+    @cached_property
     def rounds(self) -> int:
         """To be played: the policy's horizon, if it has one."""
         return self.policy.horizon or 150

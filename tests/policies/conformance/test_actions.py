@@ -14,17 +14,19 @@ from bandanna.device.choice import Choice
 from bandanna.policies.base import Assigned
 
 from .catalogue import CASES, Case
-from .driving import drive
+from .driving import Way, drive, usual
 
-ASSIGNED = [key for key, case in CASES.items() if isinstance(drive(case.policy, case).episodes[0][0], Assigned)]
+ASSIGNED = [
+    key for key, case in CASES.items() if isinstance(drive(case.policy, case, Way(enough=1)).episodes[0][0], Assigned)
+]
 CHOOSING = [key for key in CASES if key not in ASSIGNED]
 DEVICES = 3000
 FALSE_ALARM = 1e-6  # of one comparison of frequencies
 
 
-def snapshots(case: Case) -> list[Any]:
+def snapshots(key: str) -> list[Any]:
     """Before anything is known, in the middle and in the end."""
-    policy, seen = case.policy, drive(case.policy, case)
+    policy, seen = CASES[key].policy, usual(key)
     states = [seen.states[0], seen.states[len(seen.states) // 2], seen.final]
     return [policy.publish(state) for state in states]
 
@@ -65,7 +67,7 @@ def test_stated_probabilities_are_frequencies(key: str) -> None:
     """Arms are taken more or less often than stated (false alarms: 1e-6 for each of three snapshots)."""
     case = CASES[key]
     one = np.broadcast_to(contexts(case, 2)[1], (DEVICES, case.env.n_arms, contexts(case, 1).shape[-1]))
-    for snapshot in snapshots(case):
+    for snapshot in snapshots(key):
         assert truthful(case.policy.act(snapshot, one, coins(1)))
 
 
@@ -73,7 +75,7 @@ def test_wrong_probabilities_are_noticed() -> None:
     """The check would pass probabilities that are a tenth off, or do not sum to 1."""
     case = CASES["one's own"]
     one = np.broadcast_to(contexts(case, 1)[0], (DEVICES, 6, 3))
-    choice = case.policy.act(snapshots(case)[-1], one, coins(1))
+    choice = case.policy.act(snapshots("one's own")[-1], one, coins(1))
     rare = choice.probabilities < 0.5
     assert truthful(choice)
     moved = np.where(rare, 2 * choice.probabilities, choice.probabilities - 5 / 60)
@@ -87,7 +89,7 @@ def test_a_device_decides_by_its_own_features(key: str) -> None:
     case, users = CASES[key], 9
     everybody = np.array(contexts(case, users))
     everybody[::3] = case.policy.seen(1e6 * everybody[::3])
-    for snapshot in snapshots(case):
+    for snapshot in snapshots(key):
         together = case.policy.act(snapshot, everybody, NumberedCoins(7, 0))
         for user in range(users):
             alone = case.policy.act(snapshot, everybody[user : user + 1], NumberedCoins(7, user))

@@ -1,12 +1,13 @@
 """The bound on shuffled Gaussian batches, minimised: one class answers for delta, epsilon and the noise.
 
-For every eps0 > 0 and every epsilon' <= epsilon, with M = `times` batches of n = `users`,
+With mu = 1 / scale, scale = sigma / Delta_2, p = e^-eps0 and delta0 = delta_G(eps0; mu), one batch of n = `users` has
 
-    delta <= clones_M(epsilon'; n, eps0) + (1 + e^epsilon') M tail_weight(n, eps0) delta_G(eps0; 1 / scale),
+    delta <= (1 + e^epsilon) E (m - tanh(epsilon/2))+ + (e^epsilon - 1 + 2 delta_G(epsilon; mu)) (n - 1) p delta0,
 
-and delta <= delta_G(epsilon; sqrt(M) / scale) without any help from the shuffle; scale = sigma / Delta_2. Smaller
-epsilon' matter because the factor 1 + e^epsilon makes the first bound rise where the tail dominates. At a fixed eps0 it
-is convex in e^epsilon'. eps0 runs over a fixed geometric grid; wherever a search ends, the bound found is valid.
+M = `times` of them the delta of the M-fold composition and (1 + e^epsilon) M (n - 1) p delta0 (calibration.md B.1), for
+every eps0 > 0; and delta <= delta_G(epsilon; sqrt(M) / scale) without any help from the shuffle. What holds at a
+smaller epsilon holds at a larger one: that matters where the second term dominates. Wherever a search ends, the bound
+found is valid.
 """
 
 from __future__ import annotations
@@ -14,18 +15,21 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import cache, partial
 
 from bandanna.accounting import gdp
-from bandanna.accounting.amplification.clones import clones_delta, tail_weight
-from bandanna.accounting.amplification.loss import composed_clones
+from bandanna.accounting.amplification.blanket import stop_loss
+from bandanna.accounting.amplification.returning import MOST, composed_blanket, loss_std
 from bandanna.core import search
 
-_FINEST, _RATIO = 1e-5, 1.005  # the grid of eps0
-_BEYOND = 8.0  # eps0 > log(n) + 8: no clones left, nothing to gain
-_MOST = 100.0  # above this epsilon the price without a shuffle is used
-_FINENESS = 2e3  # buckets of C are at most a 2000th of its mean: costs less than 1 % of delta, 0.02 % of std
-_POINTS = 10  # of the grid, tried before halving steps
+_LEAST = 1e-5  # eps0
+_BEYOND = 8.0  # eps0 > log(n) + 8: nobody to hide among, nothing to gain
+_POINTS = 8  # values of eps0 that are tried before a minimum is narrowed down
+_WIDTH = 3e-4  # how far (relative), for one batch
+_AROUND, _GRID = (
+    0.12,
+    0.01,
+)  # for several: where it is looked for, and the grid (relative) on which compositions are kept
 _MARGIN = 1e-5  # added to the std (relative), for `delta` and `epsilon` to agree: their searches may end elsewhere
 _CONVOLUTION_ERROR = 1e-16  # per batch, absolute: rounding of the Fourier transforms (measured below 6e-17)
 _GOLDEN = (math.sqrt(5) - 1) / 2
@@ -33,177 +37,130 @@ _GOLDEN = (math.sqrt(5) - 1) / 2
 
 @dataclass(frozen=True, kw_only=True)
 class ShuffledBatches:
-    """M shuffled batches of n users, the same person in each. `index` names a point of the grid of eps0."""
+    """M shuffled batches of n users, the same person in each."""
 
     users: int
     times: int = 1
 
     def delta(self, scale: float, epsilon: float) -> float:
         """Least delta at `epsilon`."""
-        alone = float(gdp.delta(epsilon, math.sqrt(self.times) / scale))
-        if self.users == 1 or not 0.0 < epsilon <= _MOST:
+        alone = self._alone(scale, epsilon)
+        if self.users == 1 or not 0.0 < epsilon <= MOST:
             return alone
-
-        def reached(index: int, best: float) -> float:
-            if self._clones(index, epsilon) + self._tail(index, scale, 0.0) >= best:
-                return math.inf
-            return _lowest(partial(self._sum, index, scale), epsilon)[0]
-
-        return self._least(
-            reached,
-            best=alone,
-            too_low=lambda index: self._tail(index, scale, 0.0) >= alone,
-            too_high=lambda index: self._clones(index, epsilon) >= alone,
-        )
+        return min(alone, self._least(scale, epsilon))
 
     def epsilon(self, scale: float, delta: float) -> float:
-        """Least epsilon at `delta`: for each eps0, where clones + tail first fall to delta."""
+        """Least epsilon at `delta`."""
         alone = gdp.epsilon(delta, math.sqrt(self.times) / scale)
         if self.users == 1 or alone == 0.0:
             return alone
-        most = min(alone, _MOST)
-        sums_only = max(gdp.epsilon(delta, math.sqrt(self.times / self.users) / scale), 1e-12)
-
-        def needed(index: int, best: float) -> float:
-            profile = partial(self._sum, index, scale)
-            value, epsilon = _lowest(profile, min(best, most))
-            if value > delta:
-                return most * (1 + value / delta)  # out of reach, but the search shall see by how much
-            return search.least(lambda e: profile(e) <= delta, min(sums_only, epsilon), epsilon, relative=1e-7)
-
-        found = self._least(
-            needed,
-            best=math.inf,
-            too_low=lambda index: self._tail(index, scale, 0.0) >= delta,
-            too_high=lambda index: self._clones(index, most) >= delta,
-        )
-        return found if found <= most else alone
+        sums_only, most = gdp.epsilon(delta, math.sqrt(self.times / self.users) / scale), min(alone, MOST)
+        if self.delta(scale, most) > delta:
+            return alone
+        return _crossing(lambda e: self.delta(scale, e), delta, max(sums_only, 1e-9 * most), most)
 
     def scale(self, epsilon: float, delta: float) -> float:
-        """Least sigma / Delta_2: for each eps0, what the clones leave of delta fixes delta0, hence sigma."""
+        """Least sigma / Delta_2, searched for around what the sketch needs."""
         alone = math.sqrt(self.times) / gdp.mu(epsilon, delta)
-        if self.users == 1 or epsilon > _MOST:
+        if self.users == 1 or epsilon > MOST:
             return alone
-
-        def minus_delta0(index: int, e: float) -> float:
-            return (self._clones(index, e) - delta) / self._weight(index, e)
-
-        def needed(index: int, best: float) -> float:
-            if self._clones(index, epsilon) + self._tail(index, best, 0.0) >= delta:
-                return math.inf
-            return 1 / gdp.mu(_local(index), -_lowest(partial(minus_delta0, index), epsilon)[0])
-
-        scale = self._least(
-            needed,
-            best=alone,
-            too_low=lambda index: self._tail(index, alone, 0.0) >= delta,
-            too_high=lambda index: self._clones(index, epsilon) >= delta,
-        )
+        least, reached = alone / math.sqrt(self.users), cache(partial(self.delta, epsilon=epsilon))
+        guess = _crossing(lambda s: self._sketched(s, epsilon), delta, least, alone)
+        high = next((s for s in (1.1 * guess, 1.4 * guess) if s < alone and reached(s) <= delta), alone)
+        low = next((s for s in (guess / 1.1, guess / 1.4) if s > least and reached(s) > delta), least)
+        scale = _crossing(reached, delta, low, high, relative=1e-6 if self.times == 1 else 1e-4)
         margin = _MARGIN
         while scale < alone:
             scale, margin = min(alone, scale * (1 + margin)), 2 * margin
-            if self.delta(scale, epsilon) <= delta:
+            if reached(scale) <= delta:
                 break
         return scale
 
-    def _clones(self, index: int, epsilon: float) -> float:
-        """clones_M(epsilon; n, eps0)."""
-        local = _local(index)
-        if self.times * local <= epsilon:
-            return 0.0  # pure composition
+    def _alone(self, scale: float, epsilon: float) -> float:
+        """Of M reports that nobody shuffles."""
+        return float(gdp.delta(epsilon, math.sqrt(self.times) / scale))
+
+    def _least(self, scale: float, epsilon: float) -> float:
+        """Least bound over eps0 that a search finds."""
+
+        def reached(place: float) -> float:
+            return self._before(math.exp(place), scale, epsilon)
+
         if self.times == 1:
-            return float(clones_delta(users=self.users, local_epsilon=local, epsilon=epsilon, fineness=_FINENESS))
-        composed = composed_clones(self.users, local, self.times)
-        return float(composed.get_delta_for_epsilon(epsilon)) + self.times * _CONVOLUTION_ERROR
+            return _narrowed(reached, *self._range(scale, epsilon), _WIDTH)[0]
+        place = math.log(self._guess(scale, epsilon))  # compositions take time: near where the sketch has its least
+        return _golden(reached, place - _AROUND, place + _AROUND, 4 * _GRID)[0]
 
-    def _weight(self, index: int, epsilon: float) -> float:
-        """(1 + e^epsilon) M `tail_weight`: what one unit of delta0 costs."""
-        return (1 + math.exp(epsilon)) * self.times * tail_weight(users=self.users, local_epsilon=_local(index))
+    def _range(self, scale: float, epsilon: float) -> tuple[float, float]:
+        """Logarithms of the least eps0 that may be better than no shuffle, by its tail, and of the greatest."""
+        alone, most = self._alone(scale, epsilon), math.log(self.users) + _BEYOND
+        low = search.least(lambda local: self._tail(local, scale, 0.0) < alone, _LEAST, most, relative=1e-2)
+        return math.log(low), math.log(most)
 
-    def _tail(self, index: int, scale: float, epsilon: float) -> float:
-        return self._weight(index, epsilon) * _delta0(index, scale)
+    def _before(self, local: float, scale: float, epsilon: float) -> float:
+        """Least bound from this eps0 up to `epsilon`: it is convex in e^epsilon, and may rise at its end."""
+        value = self._bound(local, scale, epsilon)
+        if self._bound(local, scale, 0.98 * epsilon) >= value:
+            return value
+        end = math.log(epsilon)
+        return min(value, _golden(lambda e: self._bound(local, scale, math.exp(e)), end - 4, end, 0.04)[0])
 
-    def _sum(self, index: int, scale: float, epsilon: float) -> float:
-        return self._clones(index, epsilon) + self._tail(index, scale, epsilon)
+    def _bound(self, local: float, scale: float, epsilon: float) -> float:
+        """delta at `epsilon`, from eps0."""
+        if self.times == 1:
+            left = stop_loss(users=self.users, chance=math.exp(-local), mu=1 / scale, epsilon=epsilon)
+            return (1 + math.exp(epsilon)) * left + self._tail(local, scale, epsilon)
+        local = math.exp(_GRID * round(math.log(local) / _GRID))
+        composed = composed_blanket(self.users, local, 1 / scale, self.times)
+        hidden = float(composed.get_delta_for_epsilon(epsilon)) + self.times * _CONVOLUTION_ERROR
+        return hidden + self._tail(local, scale, epsilon)
 
-    def _least(
-        self,
-        objective: Callable[[int, float], float],
-        *,
-        best: float,
-        too_low: Callable[[int], bool],
-        too_high: Callable[[int], bool],
-    ) -> float:
-        """Least of `best` and the objective on the grid of eps0.
+    def _tail(self, local: float, scale: float, epsilon: float) -> float:
+        """What it costs that others' reports are not quite mixtures: in total variation (n - 1) p delta0 a batch."""
+        moved = self.times * (self.users - 1) * math.exp(-local) * float(gdp.delta(local, 1 / scale))
+        if self.times == 1:
+            return (math.expm1(epsilon) + 2 * float(gdp.delta(epsilon, 1 / scale))) * moved  # B.1, step 3
+        return (1 + math.exp(epsilon)) * moved
 
-        Tails fall and clones grow with eps0: up to some index the tail alone, from another one on the clones alone rule
-        out an improvement. Between them a few points are tried, and from every dip steps that are halved. The objective
-        is told the best value so far, and may answer infinity where it cannot improve on it.
-        """
-        top = math.ceil(math.log((math.log(self.users) + _BEYOND) / _FINEST) / math.log(_RATIO))
-        first = _first(lambda index: not too_low(index), 0, top)
-        last = _first(too_high, first, top) - 1
-        step = max(1, (last - first) // _POINTS)
-        tried = [math.inf]
-        for index in range(last, first - 1, -step):
-            tried.append(objective(index, best))
-            best = min(best, tried[-1])
-        tried.append(math.inf)
-        for turn in range(1, len(tried) - 1):
-            if math.inf > tried[turn] <= min(tried[turn - 1], tried[turn + 1]):
-                best = _descend(objective, tried[turn], last - (turn - 1) * step, step, range(first, last + 1), best)
-        return best
+    def _sketch(self, local: float, scale: float, epsilon: float) -> float:
+        """About the bound, by a Gaussian of the same variance."""
+        spread = math.sqrt(self.times) * loss_std(users=self.users, local_epsilon=local, mu=1 / scale)
+        return float(gdp.delta(epsilon, spread)) + self._tail(local, scale, epsilon)
+
+    def _guess(self, scale: float, epsilon: float) -> float:
+        """eps0 with the least sketch."""
+        low, high = self._range(scale, epsilon)
+        return math.exp(_golden(lambda local: self._sketch(math.exp(local), scale, epsilon), low, high, 1e-2)[1])
+
+    def _sketched(self, scale: float, epsilon: float) -> float:
+        return min(self._alone(scale, epsilon), self._sketch(self._guess(scale, epsilon), scale, epsilon))
 
 
-def _descend(
-    objective: Callable[[int, float], float], value: float, place: int, step: int, allowed: range, best: float
+def _crossing(
+    delta: Callable[[float], float], target: float, low: float, high: float, *, relative: float = 1e-6
 ) -> float:
-    """Least of `best` and a local minimum of the objective, from a value and its place by steps that are halved."""
-    while step >= 1:
-        around = [(objective(index, best), index) for index in (place - step, place + step) if index in allowed]
-        closer = min(around, default=(math.inf, 0))
-        if closer[0] < value:
-            value, place = closer
-            best = min(best, value)
-        else:
-            step //= 2
-    return best
+    """Least place at which a falling delta is at most `target`, as it is at `high`."""
+    return search.crossing(lambda place: math.log(max(delta(place), 1e-300) / target), low, high, relative=relative)
 
 
-def _local(index: int) -> float:
-    """eps0."""
-    return _FINEST * _RATIO**index
+def _narrowed(value: Callable[[float], float], low: float, high: float, width: float) -> tuple[float, float]:
+    """Least of some values between `low` and `high`, narrowed down, and where."""
+    step = (high - low) / _POINTS
+    best = min((value(low + (turn + 0.5) * step), low + (turn + 0.5) * step) for turn in range(_POINTS))
+    return min(best, _golden(value, max(low, best[1] - step), min(high, best[1] + step), width))
 
 
-@lru_cache(maxsize=1 << 12)  # searches over epsilon ask for the same ones
-def _delta0(index: int, scale: float) -> float:
-    """delta_G(eps0; 1 / scale)."""
-    return float(gdp.delta(_local(index), 1 / scale))
-
-
-def _first(holds: Callable[[int], bool], low: int, high: int) -> int:
-    """First index in [low, high) from which a monotone condition holds; `high` if there is none."""
-    while low < high:
-        middle = (low + high) // 2
-        low, high = (low, middle) if holds(middle) else (middle + 1, high)
-    return low
-
-
-def _lowest(profile: Callable[[float], float], epsilon: float) -> tuple[float, float]:
-    """Least value of a unimodal profile over epsilon' in [epsilon/1000, epsilon], and where; golden sections of log."""
-    end = (profile(epsilon), epsilon)
-    if profile(0.99 * epsilon) >= end[0]:
-        return end
-    low, high = math.log(epsilon) - math.log(1000.0), math.log(epsilon)
+def _golden(value: Callable[[float], float], low: float, high: float, width: float) -> tuple[float, float]:
+    """Least value of a unimodal function, and where, within `width`; golden sections."""
     left, right = high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)
-    at_left, at_right = profile(math.exp(left)), profile(math.exp(right))
-    while high - low > 1e-3:
+    at_left, at_right = value(left), value(right)
+    while high - low > width:
         if at_left < at_right:
             high, right, at_right = right, left, at_left
             left = high - _GOLDEN * (high - low)
-            at_left = profile(math.exp(left))
+            at_left = value(left)
         else:
             low, left, at_left = left, right, at_right
             right = low + _GOLDEN * (high - low)
-            at_right = profile(math.exp(right))
-    return min(end, (at_left, math.exp(left)), (at_right, math.exp(right)))
+            at_right = value(right)
+    return min((at_left, left), (at_right, right))

@@ -102,7 +102,7 @@ def clones_tail(*, std: float, sensitivity: float, users: int, local_epsilon: fl
 def tail_weight(*, users: int, local_epsilon: float) -> float:
     """h + (n - 1) e^-eps0 (1 + h), h = 1/(1 + e^eps0): by how many delta0 a shuffle of (eps0, delta0)-reports moves.
 
-    h for the person, e^-eps0 (1 + h) for everybody else (calibration.md B.1). Theorem 3.8 of the same paper has
+    h for the person, e^-eps0 (1 + h) for everybody else (calibration.md B.3). Theorem 3.8 of the same paper has
     n (1 + e^-eps0 / 2), which is more.
     """
     half = float(special.expit(-local_epsilon))

@@ -1,14 +1,13 @@
 """The privacy loss distribution of the clones pair, for users who return: their batches compose numerically.
 
-P_Amp is not Gaussian DP, so its compositions are convolutions of privacy losses (dp-accounting). A shuffled batch of
-(eps0, delta0)-private reports lies within a total variation `clones_tail` of one that the clones pair dominates, so M
-batches cost the M-fold composition of the pair and M tails.
+Compositions are convolutions of privacy losses (dp-accounting). A shuffled batch of (eps0, delta0)-private reports lies
+within a total variation `tail_weight` delta0 of one that the clones pair dominates, so M batches cost the M-fold
+composition of the pair and M tails.
 """
 
 from __future__ import annotations
 
 import math
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -59,13 +58,6 @@ def clones_pld(*, users: int, local_epsilon: float, discretization: float | None
 def loss_std(*, users: int, local_epsilon: float) -> float:
     """Standard deviation of the pair's privacy loss to first order: 2 tanh(eps0/2) / sqrt(E[C] + 1)."""
     return 2 * math.tanh(local_epsilon / 2) / math.sqrt((users - 1) * math.exp(-local_epsilon) + 1)
-
-
-@lru_cache(maxsize=512)
-def composed_clones(users: int, local_epsilon: float, times: int) -> PrivacyLossDistribution:
-    """`times`-fold composition of the clones pair."""
-    pld = clones_pld(users=users, local_epsilon=local_epsilon)
-    return pld.self_compose(times, tail_mass_truncation=1e-15)
 
 
 def _outcomes(users: int, local: float) -> tuple[np.ndarray, np.ndarray, float]:

@@ -1,20 +1,17 @@
 """Price and least noise of shuffled Gaussian reports (P_Amp), for one batch or for users who return.
 
-Each of n users reports x_i + N(0, sigma^2 I), |x_i - x_i'|_2 <= Delta_2, and a shuffler permutes the reports. For every
-eps0 > 0, M such batches with the same person in each are (epsilon, delta)-DP with
-
-    delta = clones_M(epsilon; n, eps0) + (1 + e^epsilon) M (h + (n - 1) e^-eps0 (1 + h)) delta0,
-    delta0 = delta_G(eps0; Delta_2 / sigma),   h = 1 / (1 + e^eps0),
-
-where clones_M is the divergence of the M-fold clones pair: closed form for M = 1, convolution of privacy losses for
-M > 1. The least over a grid of eps0 is taken. A shuffle is a post-processing of the reports, so the price without it,
+Each of n users reports x_i + N(0, sigma^2 I), |x_i - x_i'|_2 <= Delta_2, and a shuffler permutes the reports. But for a
+total-variation mass (n - 1) e^-eps0 delta_G(eps0; Delta_2 / sigma), everybody else's report is with probability
+e^-eps0 a draw from the mixture of the person's two laws, for every eps0 > 0. Among those the person's report hides:
+`blanket` computes what such a batch reveals, `returning` the privacy losses of several, `bound` the least over eps0
+(calibration.md B.1, with the proof). A shuffle is a post-processing of the reports, so the price without it,
 delta_G(epsilon; sqrt(M) Delta_2 / sigma), bounds delta too; where that is smaller, this analysis certifies no gain from
 shuffling. The sum of a batch is a post-processing of the shuffle, so no valid answer is below the price of the sums,
 delta_G(epsilon; sqrt(M/n) Delta_2 / sigma).
 
 Symbols: n `users`, M `times`, sigma `std` (per user), Delta_2 `sensitivity`.
-Reference: Feldman, McMillan, Talwar, arXiv 2012.12803, theorem 3.2. Deviation: the tail is our own, smaller than in
-theorem 3.8, and holds for several batches too (calibration.md B.1).
+Reference: Balle, Bell, Gascon, Nissim, "The privacy blanket of the shuffle model" (CRYPTO 2019), for the sum over n;
+the mixture and its price are our own. Never more than the clones bound (Feldman, McMillan, Talwar, arXiv 2012.12803).
 """
 
 from __future__ import annotations

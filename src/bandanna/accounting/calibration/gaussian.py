@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import lru_cache
 
 from bandanna.accounting import accountant, events
 from bandanna.accounting.budgets import ZCDP, ApproxDP, Budget, PureDP
@@ -22,12 +23,18 @@ def gaussian_std(*, sensitivity: float, dim: int, budget: Budget, participations
     The analytic Gaussian mechanism: std = sensitivity sqrt(M) / mu(epsilon, delta), plus the grid's share.
     """
     sensitivity, dim, participations = _checked(sensitivity, dim, participations)
+    return _gaussian_std(sensitivity, dim, budget, participations, sensitivity / finite_mu(budget))
+
+
+@lru_cache(maxsize=4096)  # policies of one kind calibrate alike
+def _gaussian_std(sensitivity: float, dim: int, budget: Budget, participations: int, once: float) -> float:
+    """From `once`, the std for a user in one release, without a grid."""
 
     def event(std: float) -> events.Event:
         one = events.GaussianEvent(std=std, sensitivity=sensitivity, dim=dim, grid=fine_grid(std, sensitivity, dim))
         return events.RepetitionEvent(event=one, times=participations)
 
-    return _least_std(event, budget, start=sensitivity * math.sqrt(participations) / finite_mu(budget))
+    return _least_std(event, budget, start=once * math.sqrt(participations))
 
 
 def continual_std(

@@ -41,5 +41,5 @@ def shuffled_gaussian_std(
         return accountant.satisfies(events.RepetitionEvent(event=one, times=participations), budget)
 
     key = {"users": users, "epsilon": budget.epsilon, "delta": budget.delta, "participations": participations}
-    key["bound"] = 2  # what was found with another tail would do, but has more noise
+    key["bound"] = 3  # what was found with the clones bound would do, but has more noise
     return sensitivity * float(cache.remember("shuffled", key, search_std, valid=meets)["std"])

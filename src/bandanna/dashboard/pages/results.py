@@ -6,54 +6,29 @@ from typing import Any
 
 from bandanna.dashboard import charts
 from bandanna.dashboard.charts import Line
-from bandanna.dashboard.markup import Element, Node, h
-from bandanna.dashboard.pages.frame import frame, numbers, part, table
+from bandanna.dashboard.markup import Node, h
+from bandanna.dashboard.pages.folder import kind_of, legend, page_of, two_errors
+from bandanna.dashboard.pages.frame import numbers, part, table
 from bandanna.dashboard.words import band, number
 
 _FIGURE = "The figure that the experiment has drawn: mean regret over time of every curve."
-_KINDS = ("one", "two", "three", "four", "five", "six")
 
 
 def results(document: dict[str, Any], *, admin: bool | None) -> bytes:
     """The page."""
-    root = f"/results/{document['id']}"
-    state = "finished" if document["finished"] else f"not finished: {number(document['blocks'])} blocks are done"
-    return frame(
-        document["title"],
-        h.h1(document["title"]),
-        h.p("Experiment in ", h.code(document["folder"]), f", {state}."),
-        h.p(document["wrong"], class_="bad") if document["wrong"] else None,
+    return page_of(
+        document,
         h.div(_over_time(document), _against_epsilon(document), class_="grid"),
-        part("table", "Every curve", _table(document["rows"])) if document["rows"] else None,
-        part("files", "Files", files_of(document, root, _FIGURE)),
-        twin=f"{root}.json",
-        trail=[("Overview", "/")],
+        noun="Experiment",
+        done=f"{number(document['blocks'])} blocks",
+        rows=part("table", "Every curve", _table(document["rows"])) if document["rows"] else None,
+        figure=_FIGURE,
         admin=admin,
     )
 
 
-def _off(point: dict[str, Any]) -> float | None:
-    """Two standard errors."""
-    return None if point["stderr"] is None else 2 * point["stderr"]
-
-
 def _regret(point: dict[str, Any]) -> str:
-    return band({"value": point["regret"], "half": _off(point)})
-
-
-def legend(names: list[str]) -> Element:
-    """What curves are called, each with its own mark."""
-    items = []
-    for place, name in enumerate(names):
-        mark = h.line(x1=0, x2=22, y1=6, y2=6, class_=f"curve {kind_of(place)}")
-        items.append(h.li(h.svg(mark, viewBox="0 0 22 12", class_="key", aria_hidden="true"), " ", name))
-    return h.ul(items, class_="legend")
-
-
-def kind_of(place: int) -> str:
-    """The class of a curve, by its place."""
-    dashed = " dashed" if place // len(_KINDS) % 2 else ""
-    return f"{_KINDS[place % len(_KINDS)]}{dashed}"
+    return band({"value": point["regret"], "half": two_errors(point)})
 
 
 def _over_time(document: dict[str, Any]) -> Node:
@@ -66,7 +41,7 @@ def _over_time(document: dict[str, Any]) -> Node:
     drawn = [
         Line(
             points=[
-                (float(each["round"]), each["regret"], _off(each))
+                (float(each["round"]), each["regret"], two_errors(each))
                 for each in found["points"]
                 if each["regret"] is not None
             ],
@@ -93,7 +68,10 @@ def _against_epsilon(document: dict[str, Any]) -> Node:
     if not groups:
         return None
     drawn = [
-        Line(points=[(each["epsilon"], each["regret"], _off(each)) for each in group["points"]], kind=kind_of(place))
+        Line(
+            points=[(each["epsilon"], each["regret"], two_errors(each)) for each in group["points"]],
+            kind=kind_of(place),
+        )
         for place, group in enumerate(groups)
     ]
     rows = [(group["group"], number(each["epsilon"]), _regret(each)) for group in groups for each in group["points"]]
@@ -128,13 +106,3 @@ def _table(rows: list[dict[str, Any]]) -> Node:
     ]
     columns = ("curve", "regret \u00b1 s.e.", "median", "epsilon", "delta", "trust", "seeds", "rounds", "bits/user")
     return table("Regret at the end, and what was promised", columns, cells, left=(0, 5))
-
-
-def files_of(document: dict[str, Any], root: str, words: str) -> Node:
-    """The figure, of which `words` say what it shows, and all files to fetch."""
-    figure = next((each for each in document["files"] if each["name"] == "figure.png"), None)
-    shown = None
-    if figure is not None:
-        shown = h.img(src=f"{root}/files/{figure['id']}", alt=words, class_="figure")
-    rows = [(h.a(each["name"], href=f"{root}/files/{each['id']}"), number(each["bytes"])) for each in document["files"]]
-    return [shown, table("Files to fetch", ("file", "bytes"), rows)] if rows else h.p("There are no files.")

@@ -7,8 +7,8 @@ from typing import Any
 from bandanna.dashboard import charts
 from bandanna.dashboard.charts import Line
 from bandanna.dashboard.markup import Node, h
-from bandanna.dashboard.pages.frame import frame, numbers, part, table
-from bandanna.dashboard.pages.results import files_of, kind_of, legend
+from bandanna.dashboard.pages.folder import kind_of, legend, page_of, two_errors
+from bandanna.dashboard.pages.frame import numbers, part, table
 from bandanna.dashboard.words import band, number
 
 _FIGURE = "The figure that the study has drawn: reward against epsilon, a curve for each trust model."
@@ -16,29 +16,19 @@ _FIGURE = "The figure that the study has drawn: reward against epsilon, a curve 
 
 def study(document: dict[str, Any], *, admin: bool | None) -> bytes:
     """The page."""
-    root = f"/results/{document['id']}"
-    state = "finished" if document["finished"] else f"not finished: {number(len(document['rows']))} rows are done"
-    return frame(
-        document["title"],
-        h.h1(document["title"]),
-        h.p("Study in ", h.code(document["folder"]), f", {state}."),
-        h.p(document["wrong"], class_="bad") if document["wrong"] else None,
+    return page_of(
+        document,
         _against_epsilon(document),
-        part("table", "Every row", _table(document["rows"])) if document["rows"] else None,
-        part("files", "Files", files_of(document, root, _FIGURE)),
-        twin=f"{root}.json",
-        trail=[("Overview", "/")],
+        noun="Study",
+        done=f"{number(len(document['rows']))} rows",
+        rows=part("table", "Every row", _table(document["rows"])) if document["rows"] else None,
+        figure=_FIGURE,
         admin=admin,
     )
 
 
-def _off(point: dict[str, Any]) -> float | None:
-    """Two standard errors."""
-    return None if point["stderr"] is None else 2 * point["stderr"]
-
-
 def _reward(point: dict[str, Any]) -> str:
-    return band({"value": point["reward"], "half": _off(point)}, 3)
+    return band({"value": point["reward"], "half": two_errors(point)}, 3)
 
 
 def _against_epsilon(document: dict[str, Any]) -> Node:
@@ -46,7 +36,10 @@ def _against_epsilon(document: dict[str, Any]) -> Node:
     if not curves:
         return part("reward", "Reward against epsilon", h.p("No private rows yet."))
     drawn = [
-        Line(points=[(each["epsilon"], each["reward"], _off(each)) for each in curve["points"]], kind=kind_of(place))
+        Line(
+            points=[(each["epsilon"], each["reward"], two_errors(each)) for each in curve["points"]],
+            kind=kind_of(place),
+        )
         for place, curve in enumerate(curves)
     ]
     ends = [point["epsilon"] for curve in curves for point in curve["points"]]

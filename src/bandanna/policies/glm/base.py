@@ -174,7 +174,9 @@ class EveryRound(InTheClear[State]):
         """
         given: Any = state
         arrays = {each.name: getattr(given, each.name) for each in fields(given) if each.name != "rounds"}
-        arrays = {name: np.array(value) for name, value in arrays.items()}  # to be changed
+        arrays = {
+            name: np.array(value, order="C") for name, value in arrays.items()
+        }  # to be changed, a seed in one piece
         actions, place = np.empty(outcomes.shape[:2], dtype=np.int64), np.zeros(2, dtype=np.int64)
         while loop(contexts, outcomes, place, actions, given.rounds, *arrays.values(), *self.constants):
             s, t = place.tolist()

@@ -112,8 +112,8 @@ class GLMUCB(EveryRound[UCBState]):
         assert rows.features is not None
         link, near, n = self.model, state.near, outcomes.shape[1]
         tables = kernel_tables(link, self.dim)
-        own = [np.array(each) for each in (near.anchor, near.reach, *near.halves())]
-        inverse, theta = np.array(state.inverse), np.array(state.theta)
+        own = [np.array(each, order="C") for each in (near.anchor, near.reach, *near.halves())]  # rows in one piece
+        inverse, theta = np.array(state.inverse, order="C"), np.array(state.theta, order="C")
         actions, place = np.empty(outcomes.shape[:2], dtype=np.int64), np.zeros(2, dtype=np.int64)
         bonuses = np.array([self.bonus(state.rounds + t) for t in range(n)])
         most = math.inf if self.preset == "published" else float(self.parameter_bound)

@@ -223,7 +223,7 @@ class RSGLinUCB(RSRules[RSState]):
     ) -> tuple[RSState, Ints, Ints]:
         """Runs that explore from rounds (s,) of (s or 1, n, K, d) on, by the kernel: the state, their actions (s, most)
         and how many each took."""
-        v, inverse, taken = np.array(state.v), np.array(state.v_inverse), np.zeros_like(begun)
+        v, inverse, taken = (*(np.array(each, order="C") for each in (state.v, state.v_inverse)), np.zeros_like(begun))
         actions = np.zeros((len(begun), contexts.shape[1]), dtype=np.int64)
         loop(contexts, begun, v, inverse, self.threshold, self.preset == "published", actions, taken)
         late, stale = state.late | state.due, np.ones_like(state.stale)

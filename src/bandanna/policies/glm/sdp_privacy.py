@@ -137,7 +137,7 @@ def calibrate(
     def meets(raised: float) -> bool:
         return accountant.satisfies(mechanisms(raised).event, budget)
 
-    high = next((raised for raised in (1.02, 1.05, 1.1, 1.2, 1.5) if meets(raised)), None)
+    high = next((raised for raised in (1.02, 1.05, 1.1) if meets(raised)), None)
     if high is None:
-        raise CalibrationError(f"no binomial noise within 50 % of the ideal meets {budget} in a batch of {users}")
+        raise CalibrationError(f"no binomial noise within 10 % of the ideal meets {budget} in a batch of {users}")
     return mechanisms(least(meets, 1.0, high, relative=1e-4))

@@ -42,8 +42,6 @@ from bandanna.protocols.channel import lowest_batch
 from bandanna.theory import contextual
 from bandanna.theory.settings import Found, Setting
 
-_TABLE = 1 << 20  # bytes of a run's products of features: what is larger takes longer to read than to compute
-
 
 @dataclass(frozen=True, kw_only=True)
 class Snapshot(Published):
@@ -60,10 +58,10 @@ class Arms:
     """Features of a fixed set of arms, tabulated so that an index is two small products. R = replicate axes."""
 
     linear: Floats  # (*R, d, K)
-    squares: (
-        Floats | None
-    )  # (*R, d(d+1)/2, K): x_i x_j, doubled above the diagonal; None where that is too much to read
+    squares: Floats | None  # (*R, d(d+1)/2, K): x_i x_j, doubled above the diagonal; None: more than `PRODUCTS`
 
+
+PRODUCTS = 1 << 20  # bytes of a table of products, of one seed: larger ones are read no faster than products are made
 
 _named = partial(algorithm, paper="000", protects="contexts and rewards")
 _joint = partial(_named, trust="central", guarantee="joint DP or zCDP")
@@ -241,13 +239,11 @@ class LinUCB(LinearSums):
 
     def favoured(self, snapshot: Snapshot, arms: Arms) -> tuple[NDArray[np.int64], NDArray[np.bool_] | None]:
         """Of one tabulated set of arms, those between which coins choose: as `linalg.favoured`, (*R) and (*R, K)."""
+        matrix = snapshot.radius**2 * snapshot.inverse  # (*R, d, d)
         if arms.squares is None:
-            products = (snapshot.radius**2 * snapshot.inverse) @ arms.linear
-            products *= arms.linear
-            spread = np.sum(products, axis=-2, keepdims=True)  # (*R, 1, K): radius^2 x^T V^{-1} x
+            spread = _quadratic(matrix, arms.linear)
         else:
-            weights = snapshot.radius**2 * snapshot.inverse[..., *upper(self.dim)]  # (*R, d(d+1)/2)
-            spread = np.ascontiguousarray(weights)[..., None, :] @ arms.squares  # the same
+            spread = np.ascontiguousarray(matrix[..., *upper(self.dim)])[..., None, :] @ arms.squares
         np.sqrt(np.maximum(spread, 0.0, out=spread), out=spread)
         spread += snapshot.theta[..., None, :] @ arms.linear
         return self.choose.favoured(spread[..., 0, :])
@@ -264,7 +260,7 @@ class LinUCB(LinearSums):
         """Arms that stay, clipped as in `act`: (*R, K, d)."""
         linear = np.ascontiguousarray(np.swapaxes(clip_norm(features, 1.0), -1, -2))
         rows, columns = upper(self.dim)
-        if 8 * len(rows) * linear.shape[-1] > _TABLE:
+        if 8 * len(rows) * linear.shape[-1] > PRODUCTS:
             return Arms(linear=linear, squares=None)
         squares = np.empty((*linear.shape[:-2], len(rows), linear.shape[-1]))
         for place, (i, j) in enumerate(zip(rows, columns, strict=True)):  # one by one: tables can be large
@@ -288,6 +284,17 @@ class LinUCB(LinearSums):
             "participations": self.privacy.participations,
             "shufflers": getattr(self.channel.stream, "shufflers", None),
         }
+
+
+def _quadratic(matrix: Floats, arms: Floats) -> Floats:
+    """x^T A x of arms in columns, one replicate after the other: (*R, d, d), (*R, d, K) -> (*R, 1, K)."""
+    *shape, d, n_arms = arms.shape
+    found, product = np.empty((*shape, 1, n_arms)), np.empty((d, n_arms))
+    each = zip(matrix.reshape(-1, d, d), arms.reshape(-1, d, n_arms), found.reshape(-1, n_arms), strict=True)
+    for own, columns, out in each:
+        np.matmul(own, columns, out=product)
+        np.einsum("dk,dk->k", product, columns, out=out)
+    return found
 
 
 def scores(snapshot: Snapshot, contexts: Floats) -> Floats:

@@ -21,7 +21,7 @@ from bandanna.protocols.shuffle_gaussian.shuffler import Sorting
 class ShuffleGaussian(GaussianReports):
     """The local protocol with a shuffler: noisy reports of at least `batch` users, their order forgotten, then summed.
 
-    Privacy: the analyzer's view by the clones bound (`privacy`), the shuffler's by the local Gaussian mechanism.
+    Privacy: the analyzer's view by amplification (`privacy`), the shuffler's by the local Gaussian mechanism.
     Kept as a baseline: the binomial vector sum needs less noise at every setting.
     """
 
@@ -38,7 +38,7 @@ class ShuffleGaussian(GaussianReports):
     def calibrate(
         cls, *, domain: Domain, budget: Budget, batch: int, participations: int = 1, calibration: str = "tight"
     ) -> ShuffleGaussian:
-        """Least noise per report that the exact amplification bound allows (`tight`), or the printed one (`paper`)."""
+        """Least noise per report that the amplification bound allows (`tight`), or the printed one (`paper`)."""
         std = privacy.calibrate(domain, budget, batch, participations, calibration)
         delta = stated_delta(budget)
         return cls(domain=domain, batch=batch, noise_std=std, participations=participations, delta=delta)

@@ -1,4 +1,4 @@
-"""Privacy of the shuffled Gaussian protocol: amplification by shuffling, computed exactly from the clones bound."""
+"""Privacy of the shuffled Gaussian protocol: amplification by shuffling, a Gaussian report among Gaussian reports."""
 
 from __future__ import annotations
 

@@ -22,6 +22,7 @@ from bandanna.policies.base import RunningSums
 from bandanna.simulation.tally import Tally
 
 _FEW = 100
+_TABLE = 1 << 20  # bytes of a table of reports, of one seed; larger ones are not made, reports are packed as they come
 _PART = 4096  # users who are held at once; the same for any number of seeds, as are then sums over them
 
 
@@ -58,9 +59,9 @@ class FixedArms:
         self.means, self.gaps = means.ravel(), (means.max(axis=1, keepdims=True) - means).ravel()
         self.first = means.shape[1] * np.arange(len(means))  # where each seed's arms begin in the tables
         inside, moved = policy.domain.inside(features)
-        arms = np.broadcast_to(np.arange(self.n_arms), means.shape)
-        reports = policy.domain.pack(inside, np.ones(means.shape), arms)
-        self.reports = reports.reshape(-1, policy.domain.dim)  # (S K, dim): at a centred reward of 1
+        self.domain, self.features = policy.domain, inside.reshape(-1, inside.shape[-1])  # (S K, d)
+        fits = 8 * self.n_arms * policy.domain.dim <= _TABLE
+        self.reports = self._pack(np.arange(means.size)) if fits else None  # (S K, dim): at a centred reward of 1
         self.clips = moved.ravel()
         self.clipped = np.zeros(len(means), dtype=np.int64)
         self._anything_clipped = bool(self.clips.any())
@@ -192,9 +193,16 @@ class FixedArms:
 
     def _reports(self, places: Ints, rewards: Floats) -> Floats:
         """Reports of these arms with these rewards: (...), (...) -> (..., dim)."""
-        values = self.reports[places]
+        values = self._packed(places)
         values[..., : self.lead] *= rewards[..., None]
         return values
+
+    def _packed(self, places: Ints) -> Floats:
+        """Reports of these arms at a centred reward of 1, to be changed: (...) -> (..., dim)."""
+        return self._pack(places) if self.reports is None else np.asarray(self.reports[places])
+
+    def _pack(self, places: Ints) -> Floats:
+        return self.domain.pack(self.features[places], np.ones(places.shape), places % self.n_arms)
 
     def run(
         self, policy: Any, noise: Iterator[Floats | float], tally: Tally, rounds: int
@@ -213,7 +221,7 @@ class FixedArms:
             groups = self.play(policy, snapshot, playing, tally)
             if playing == size:
                 for group in groups:
-                    reports = self.reports[group.places]
+                    reports = self._packed(group.places)
                     told = self._told(group.rewards, group.counts) if self.binary else group.rewards
                     vector += reports[:, : self.lead] * told[:, None]
                     gram += reports[:, self.lead :] * group.counts[:, None]

@@ -24,6 +24,7 @@ from bandanna.policies.base import Ask, Frozen, RunningSums
 from bandanna.simulation.players.fixed_arms import FixedArms
 from bandanna.simulation.players.noise import running_noise
 from bandanna.simulation.players.optimists import Optimists, kernel_for
+from bandanna.simulation.players.recursion import recursion, recursion_for
 from bandanna.simulation.players.sampled_arms import SampledArms
 from bandanna.simulation.run import Run
 from bandanna.simulation.tally import Tally
@@ -50,18 +51,20 @@ def play(policy: RunningSums[Any], world: World, tally: Tally, rounds: int, *, p
 
 
 def _by_noise(policy: RunningSums[Any], world: World, tally: Tally, rounds: int) -> tuple[int, int, Ints, Ints] | None:
-    """Noise that does not depend on the data: exact sums plus that noise. None if it does, or NumPy has fresh arms."""
+    """Exact sums plus noise that does not depend on the data. None if it does, or meets fresh arms in NumPy."""
     source, arms = ReplicatedNoise(world.streams), None
     releases, users, (clipped, repairs) = 0, 0, np.zeros((2, tally.n_seeds), dtype=np.int64)
     for running in policy.phases():
         left, sizes = rounds - tally.done, running.channel.sizes
         playing = min(left, sizes.users) if policy.horizon is None else left
-        kernel = kernel_for(running, world, playing) if world.fixed or running is policy else None
+        alone = world.fixed or running is policy
+        kernel = (kernel_for(running, world, playing) or recursion_for(running, world, playing)) if alone else None
         noise = running_noise(running.channel, source, (tally.n_seeds,)) if world.fixed or kernel else None
         if noise is None:
             return None
         if kernel:
-            made, repaired, moved = Optimists(kernel, running, world, noise, tally).run(playing)
+            player = Optimists(kernel, running, world, noise, tally, draws=kernel is not recursion)
+            made, repaired, moved = player.run(playing)
             clipped = clipped + moved
         else:
             arms = arms or _arms(policy, world)

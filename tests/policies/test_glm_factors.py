@@ -1,0 +1,268 @@
+"""Factors of generalised linear policies by hand: constants by theory and tuned, noise bounds, sizes of batches."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Generator
+from types import SimpleNamespace
+from typing import Any, cast
+
+import numpy as np
+import pytest
+
+from bandanna.accounting.factorisation import factorise
+from bandanna.glm.expansion import kernel_tables
+from bandanna.glm.likelihood import maximum_likelihood
+from bandanna.glm.links import Logistic
+from bandanna.glm.shuffled_gradient import ShuffledGradient
+from bandanna.policies.base import Frozen, Played
+from bandanna.policies.glm import GLMJDP, GLMSDP, GLMUCB, BGLinUCB
+from bandanna.policies.glm.batched import BatchEstimate
+from bandanna.policies.glm.designs import designs
+from bandanna.policies.glm.jdp_constants import SHARE, _calls, _radius, noise_norms, paper_constants, tuned_constants
+from bandanna.protocols.trust import central, shuffle
+
+from .answering import told
+
+DIM, HORIZON, S, FAILURE, MU = 4, 5000, 1.5, 0.02, 0.7
+LOGISTIC = Logistic()  # R = 1, L_mu = 1/4
+
+
+def jdp() -> GLMJDP:
+    """Logistic GLM-JDP."""
+    return GLMJDP(
+        dim=DIM,
+        horizon=HORIZON,
+        parameter_bound=S,
+        kappa=9.0,
+        failure=FAILURE,
+        privacy=central(epsilon=1.0, delta=1e-5),
+    )
+
+
+def norm() -> float:
+    """s (sqrt(2d) + sqrt(2 log(2T/z))), s = sqrt 2 times the worst prefix's noise at price sqrt(1/2) mu."""
+    s = math.sqrt(2) * factorise("tree", horizon=HORIZON).unit_std() / (math.sqrt(0.5) * MU)
+    return s * (math.sqrt(8) + math.sqrt(2 * math.log(2 * HORIZON / FAILURE)))
+
+
+def test_noise_of_the_matrices_by_hand() -> None:
+    """n_V or n_H is not that of glm.md 3.5."""
+    found = noise_norms(jdp(), MU, "tree", SHARE)
+    assert found == (pytest.approx(norm()), pytest.approx(norm() / 4 / math.e))
+
+
+def test_constants_by_theory() -> None:
+    """lambda, the calls, gamma, beta or the threshold are not those of glm.md 3.5-3.8."""
+    policy = jdp()
+    made = paper_constants(policy, MU, "tree")
+    norms = [norm(), norm() / 4 / math.e]
+    log, rho = math.log(HORIZON / FAILURE), MU**2 / 4
+    lambdas = [max(DIM * log, 6 * each) for each in norms]
+    calls, radii, wider = [], [], []
+    for regulariser, each, weight in zip(lambdas, norms, (1.0, 0.25 / math.e), strict=True):
+        low, high = regulariser - each, regulariser + each
+        calls.append(math.floor(DIM * math.log(high / low + HORIZON * weight / (DIM * low)) / math.log(1.5)))
+        volume = DIM / 2 * math.log(1 + HORIZON * 0.25 / (DIM * regulariser))
+        inside = math.log(1 / FAILURE) + DIM * math.log(2) + volume
+        root = math.sqrt(regulariser)
+        radii.append(root / 2 + 2 / root * inside + S * root)
+        wider.append(math.sqrt(high / regulariser))
+    steep = LOGISTIC.residual_bound(S)
+    losses = [2.13 * 2 * S * steep * math.sqrt(each * (DIM + log) / rho) for each in calls]
+    curved = 2 * (1 + 1.0 * S)  # M = 1
+    gamma = wider[0] * (curved * radii[0] + math.sqrt(curved * losses[0]))
+    assert (made.calls_o, made.calls_tau) == tuple(calls)
+    assert (made.regulariser_v, made.regulariser_h) == pytest.approx(lambdas)
+    assert made.threshold == pytest.approx(1 / (gamma**2 * 9.0))
+    assert made.elimination == pytest.approx(gamma * 3.0)
+    assert made.bonus == pytest.approx(wider[1] * (4 * radii[1] + 2 * math.sqrt(losses[1])))
+    # N of Lemma U.4, of the rho of one call: far above the cap of 500
+    assert made.steps == min(500, math.ceil(rho / max(calls) * HORIZON**2 / (2 * (DIM - math.log(FAILURE)))))
+
+
+def test_the_lemma_s_steps_where_the_cap_does_not_rule() -> None:
+    """The number of gradients does not fall with the dimension, as in Lemma U.4."""
+    few = GLMJDP(
+        dim=DIM, horizon=60, parameter_bound=S, kappa=9.0, failure=FAILURE, privacy=central(epsilon=1.0, delta=1e-5)
+    )
+    made = paper_constants(few, MU, "tree")
+    per_call = MU**2 / 4 / max(made.calls_o, made.calls_tau)
+    assert made.steps == math.ceil(per_call * 60**2 / (2 * (DIM - math.log(FAILURE))))
+    assert 1 < made.steps < 500
+
+
+def test_regularisers_of_many_features_follow_them() -> None:
+    """lambda is not d log(T/z) / R^2 where that is more than the noise asks for."""
+    quiet = paper_constants(jdp(), 1e6, "tree")
+    assert quiet.regulariser_v == pytest.approx(DIM * math.log(HORIZON / FAILURE))
+
+
+def test_refits_and_radii_of_another_dimension() -> None:
+    """The number of refits, or the radius, is not that of d features."""
+    low, high = 30.0 - 5.0, 30.0 + 5.0
+    assert _calls(7, 1000, 30.0, 5.0, 0.5) == math.floor(7 * math.log(high / low + 500 / (low * 7)) / math.log(1.5))
+    wide = cast(Any, SimpleNamespace(dim=7, model=SimpleNamespace(reward_bound=3.0, slope_bound=0.5)))
+    wide.horizon, wide.failure, wide.parameter_bound = 1000, 0.1, 2.0
+    log = math.log(10) + 7 * math.log(2) + 3.5 * math.log(1 + 1000 * 0.5 / (7 * 16.0))
+    assert _radius(wide, 16.0) == pytest.approx(4.0 / 6.0 + 6.0 / 4.0 * log + 2.0 * 4.0)
+
+
+def test_tuned_constants_by_hand() -> None:
+    """Elimination is not at 2 sqrt(kappa), or a regulariser not the noise's bound."""
+    made = tuned_constants(jdp(), MU, "tree")
+    assert made.elimination == 6.0
+    assert (made.regulariser_v, made.regulariser_h) == pytest.approx((norm(), norm() / 4 / math.e))
+    assert made.threshold == pytest.approx(1 / (norm() + 2.7))
+
+
+def sdp(**changes: Any) -> GLMSDP:
+    """Logistic GLM-SDP of few batches."""
+    given: dict[str, Any] = {"dim": DIM, "horizon": HORIZON, "parameter_bound": S, "kappa": 9.0, "failure": FAILURE}
+    return GLMSDP(**given | {"batches": 3, "warmup": 500} | changes, privacy=shuffle(epsilon=5.0, delta=1e-3))
+
+
+def test_constants_of_shuffled_batches() -> None:
+    """lambda, gamma or the blur of GLM-SDP are not those of the module's text, tuned and by theory."""
+    tuned = sdp()
+    mechanisms = tuned.mechanisms(0)
+    gradient = mechanisms.optimiser.protocol.noise.std()
+    batches = len(tuned.sizes)
+    noise = mechanisms.matrix.noise.std() * (math.sqrt(2 * DIM) + math.sqrt(2 * math.log(2 * batches / FAILURE)))
+    assert tuned.regulariser(0) == pytest.approx(2 * noise)
+    assert tuned.gamma == pytest.approx(0.25 * 2.0)
+    assert tuned._blur(mechanisms, 0) == pytest.approx(2 * 4 * gradient / math.sqrt(3))  # 1/L_mu = 4, 3 of 6 steps
+    assert tuned._blur(mechanisms, 1) == pytest.approx(2 * gradient / math.sqrt(3))
+    theory = sdp(preset="paper", steps=6)
+    ridge = max(2 * noise, 20 * DIM * math.log(HORIZON))
+    assert theory.regulariser(0) == pytest.approx(ridge)
+    excess = 500 * 4 * S / math.sqrt(6)
+    gamma = 30 * S * math.sqrt(DIM * math.log(HORIZON)) + S * math.sqrt(ridge)
+    gamma += math.sqrt(2 * (1 + S) * (excess + gradient))
+    assert theory.gamma == pytest.approx(gamma)
+    assert theory._blur(mechanisms, 0) == 0.0
+    assert mechanisms.matrix.noise.users == 500
+
+
+def test_newton_s_matrix_bounds_the_hessian(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Steps of GLM-SDP have another matrix than L_mu V in batch 1, or 2 H_k later."""
+    used: list[np.ndarray] = []
+
+    def descend(self: ShuffledGradient, start: np.ndarray, **given: Any) -> Generator[Any, Any, np.ndarray]:
+        used.append(given["matrix"])
+        return start
+        yield start
+
+    monkeypatch.setattr(ShuffledGradient, "descend", descend)
+    policy = sdp(batches=4)
+    state = policy.init()
+    for batch, scale in ((0, 0.25), (1, 2.0)):
+        state = told(policy, state, policy.episode(state), np.zeros(policy.mechanisms(batch).matrix.domain.dim))
+        np.testing.assert_allclose(used[batch], scale * policy.regulariser(batch) * np.eye(DIM), rtol=1e-9)
+
+
+def test_theory_s_regulariser_where_noise_is_small() -> None:
+    """lambda is not 20 R d log T where that is more than the noise's, or the radius has other noise than it."""
+    loud = GLMSDP(
+        dim=DIM,
+        horizon=HORIZON,
+        parameter_bound=1e-3,
+        kappa=9.0,
+        failure=FAILURE,
+        warmup=500,
+        batches=3,
+        preset="paper",
+        privacy=shuffle(epsilon=60.0, delta=1e-3),
+    )
+    assert loud.regulariser(0) == pytest.approx(20 * DIM * math.log(HORIZON))
+    gradient, ridge = loud.mechanisms(0).optimiser.protocol.noise.std(), 20 * DIM * math.log(HORIZON)
+    rest = loud.gamma - 0.03 * math.sqrt(DIM * math.log(HORIZON)) - 1e-3 * math.sqrt(ridge)
+    assert rest**2 == pytest.approx(2 * (1 + 1e-3) * (500 * 4e-3 / math.sqrt(6) + gradient), rel=1e-6)
+
+
+def test_a_polynomial_of_many_features_is_not_kept() -> None:
+    """GLM-UCB keeps a table that is too large, or of another number of features; or names a kernel that needs it."""
+    few, many = (GLMUCB(dim=dim, horizon=10) for dim in (3, 7))
+    near = few.init(replicates=(2,)).near
+    assert near is not None
+    assert near.anchor.shape == (2, 3)
+    assert many.init().near is None
+    assert (few.kernel, many.kernel) == ("glm_ucb", None)
+
+
+def test_what_a_kernel_cannot_estimate_is_estimated_for_it() -> None:
+    """A compiled GLM-UCB is told of other features than there are; or where it stops, theta is not that of the rows."""
+    policy = GLMUCB(dim=2, horizon=10, parameter_bound=1.0)
+    rng = np.random.default_rng(0)
+    rows = Played(features=rng.normal(size=(1, 4, 2)) / 3, rewards=np.array([[1.0, 0.0, 1.0, 1.0]]))
+    calls = []
+
+    def loop(contexts: Any, outcomes: Any, place: Any, actions: Any, rounds: int, *told: Any) -> bool:
+        calls.append(told)
+        place[:] = 0, 4
+        actions[:] = 0
+        return len(calls) == 1  # stopped once, after four rounds
+
+    after, _ = policy.many(loop, policy.init(replicates=(1,)), np.zeros((1, 4, 3, 2)), np.zeros((1, 4, 3)), rows)
+    tables = kernel_tables(policy.model, 2)
+    for given, wanted in zip(calls[0][-len(tables) - 6 :], tables, strict=False):
+        np.testing.assert_array_equal(given, wanted)
+    assert rows.features is not None
+    best = maximum_likelihood(policy.model, rows.features[0], rows.rewards[0], ridge=2.0, tolerance=1e-9).theta
+    np.testing.assert_allclose(after.theta[0], best, atol=1e-6)
+    assert after.near is not None
+    np.testing.assert_allclose(after.near.anchor, after.theta)
+
+
+def test_batches_double_in_their_exponents() -> None:
+    """tau_2 is not alpha, tau_3 not alpha sqrt(tau_2); or users are asked for twice, or half of them."""
+    policy = BGLinUCB(dim=3, horizon=10_000, parameter_bound=1.0, warmup=100)
+    alpha = 2 * 100.0  # 2 sqrt T
+    sizes = [100, 200, math.ceil(alpha * math.sqrt(alpha))]
+    assert policy.sizes[:3] == tuple(sizes)
+    assert sum(policy.sizes) == 10_000
+    few = BGLinUCB(dim=3, horizon=10_000, parameter_bound=1.0, warmup=100, batches=4)  # three after the warm-up
+    assert few.sizes[1] == math.ceil(10_000 ** (1 / (2 * (1 - 2**-2))))
+    state = policy.init()
+    first = policy.episode(state)
+    assert isinstance(first, Frozen)
+    assert first.users == 100
+    second = policy.following(first)
+    assert second is not None
+    assert second.users == 200
+
+
+def test_constants_of_batches_without_privacy() -> None:
+    """gamma, lambda or tau_1 of B-GLinUCB are not those of its text."""
+    policy = BGLinUCB(dim=DIM, horizon=HORIZON, parameter_bound=S, kappa=9.0, failure=FAILURE, width=2.0)
+    ridge = DIM * math.log(HORIZON)
+    assert policy.regulariser == pytest.approx(ridge)
+    log = DIM * math.log(1 + HORIZON / DIM) + 2 * math.log(HORIZON / FAILURE)
+    gamma = 2.0 * (0.5 * math.sqrt(log) / math.sqrt(0.25) + S * math.sqrt(ridge))
+    assert policy.gamma == pytest.approx(gamma)
+    small = BGLinUCB(dim=1, horizon=10**6, parameter_bound=0.5, kappa=4.0, failure=FAILURE, width=0.1)
+    inside = math.sqrt(4.0) * math.exp(1.5) * small.gamma**2 * 2 * 1000.0 / 0.5
+    assert small.first == math.ceil(inside ** (2 / 3))
+    assert 2 < small.first < 10**6 // 4
+
+
+def test_weights_of_arms_are_bounded_by_the_ball() -> None:
+    """w(x) is not mu'(<x, theta_1>) exp(-M min(2S, half-width)): beyond the ball's diameter it keeps falling."""
+    policy = BGLinUCB(dim=2, horizon=100, parameter_bound=S)
+    far = BatchEstimate(theta=np.zeros(2), inverse=np.eye(2), width=1e3, blur=0.0)
+    near = BatchEstimate(theta=np.zeros(2), inverse=np.eye(2), width=0.5, blur=0.0)
+    arms = np.array([[[1.0, 0.0]]])
+    m = policy.concordance
+    assert policy.arm_weights(arms, far)[0, 0] == pytest.approx(0.25 * math.exp(-m * 2 * S))
+    assert policy.arm_weights(arms, near)[0, 0] == pytest.approx(0.25 * math.exp(-m * 0.5))
+
+
+def test_designs_move_weight_to_the_worst_arm() -> None:
+    """The line search of a design removes weight and gives none; or arms that are all zero have no design."""
+    arms = np.array([[[1.0, 0.0], [0.9, 0.1], [0.1, 0.05], [0.0, 0.1], [-1.0, 0.6]]])
+    weights = designs(arms, np.ones((1, 5), dtype=bool), factor=1.01)
+    np.testing.assert_allclose(weights.sum(axis=1), 1.0)
+    gram = (arms[0] * weights[0][:, None]).T @ arms[0]
+    assert np.max(np.einsum("ki,ij,kj->k", arms[0], np.linalg.inv(gram), arms[0])) <= 2 * 1.01
+    nothing = designs(np.zeros((1, 3, 2)), np.array([[True, False, True]]))
+    np.testing.assert_array_equal(nothing, [[0.5, 0.0, 0.5]])

@@ -1,0 +1,60 @@
+"""Where the noise of concurrent shufflers begins, by hand: found by `make mutants`, which lost factors of it unseen."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from bandanna.accounting import accountant, gdp
+from bandanna.accounting.budgets import ApproxDP, Budget
+from bandanna.accounting.events import BinomialEvent, CompositionEvent, Event
+from bandanna.core.domain import Ball, Box, Domain
+from bandanna.core.shapes import Bits
+from bandanna.protocols.concurrent_shuffle import privacy
+from bandanna.protocols.concurrent_shuffle.schedule import BatchTree
+
+BUDGET = ApproxDP(epsilon=1.0, delta=1e-3)
+TREE = BatchTree(horizon=16, degrees=(4, 4))  # three batches of level 1 and one of level 2 at most
+SHARES = (math.sqrt(3) / (1 + math.sqrt(3)), 1 / (1 + math.sqrt(3)))  # sqrt(m_j), m = (3, 1)
+
+
+@pytest.mark.parametrize("domain", [Bits(), Ball(dim=3), Box(dim=2, low=0.0, high=0.5)])
+def test_the_first_noise_that_is_tried_is_that_of_gaussians(domain: Domain, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The search does not begin at Delta / mu_j on level j, the least that Gaussian noise could be."""
+    tried: list[Event] = []
+
+    def satisfies(event: Event, budget: Budget) -> bool:
+        tried.append(event)
+        return True  # whatever it is
+
+    monkeypatch.setattr(accountant, "satisfies", satisfies)
+    noises = privacy.calibrate(domain, BUDGET, TREE, averaging=False, calibration="tight")
+    assert len(tried) == 1
+    for noise, share in zip(noises, SHARES, strict=True):
+        ideal = domain.sensitivity / (gdp.mu(1.0, 1e-3) * math.sqrt(share))
+        assert noise.std() == pytest.approx(ideal, rel=0.01)
+
+
+def test_a_step_of_the_search_is_what_is_missing() -> None:
+    """Noise is raised by more than the accountant asks for: one tenth less would do, or only much more is found."""
+    noises = privacy.calibrate(Ball(dim=3), BUDGET, TREE, averaging=False, calibration="tight")
+    composed = privacy.event(Ball(dim=3), noises)
+    assert accountant.satisfies(composed, BUDGET)
+    less = [
+        BinomialEvent(trials=math.floor(each.trials * 0.995), shift=each.shift, reach=each.reach, dim=each.dim)
+        for each in composed.events
+        if isinstance(each, BinomialEvent)
+    ]
+    assert len(less) == 2
+    assert not accountant.satisfies(CompositionEvent(events=tuple(less)), BUDGET)
+
+
+def test_the_lattice_of_a_level_is_the_first_of_theorem_a4() -> None:
+    """A level is not rounded to 5 sqrt(D) / Delta steps (a box), or 240 / Delta (where rounding is paid for)."""
+    box = Box(dim=400, low=0.0, high=0.5)  # Delta = 10
+    assert privacy._of_std(box, 50.0, 4).scale == 10.0  # 5 sqrt(400) / 10; 5 sqrt(4) / 50 and sqrt(375) / 50 are less
+    ball = Ball(dim=2, bound=4.0)  # Delta = 8
+    assert privacy._of_std(ball, 50.0, 4).scale == 30.0
+    wide = Ball(dim=10_000, bound=0.5)  # Delta = 1
+    assert privacy._of_std(wide, 50.0, 4).scale == 500.0

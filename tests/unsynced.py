@@ -1,0 +1,29 @@
+"""SQLite without waiting for the disk, where processes may die but no machine does: the files are the same.
+
+What is written is synced by `pragma synchronous = full`: tests/storage and tests/accounting look at that.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import pytest
+
+
+class Unsynced(sqlite3.Connection):
+    """A connection that does not ask the disk whether it is done."""
+
+    def execute(self, query: str, *given: Any) -> sqlite3.Cursor:
+        """The rest as it is."""
+        return super().execute(query.replace("synchronous = full", "synchronous = off"), *given)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _unsynced() -> Iterator[None]:
+    """In this process; those that tests start keep to the disk."""
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setattr(sqlite3, "connect", partial(sqlite3.connect, factory=Unsynced))
+        yield
