@@ -81,18 +81,23 @@ def test_prefixes_are_sums_of_all_users_so_far(kind: str) -> None:
         assert (estimate.count, state.count) == (count, count)
 
 
-@pytest.mark.parametrize("steps", [1, 31, 32, 33, 500])
+@pytest.mark.parametrize("steps", [1, 16, 17, 31, 32, 33, 500])
 @pytest.mark.parametrize("buffers", [0, 1, 4])
 def test_noise_of_a_whole_stream_is_that_of_its_steps(steps: int, buffers: int) -> None:
     """By blocks of steps, the same draws make other noise than step by step: in one block, at its end, over many."""
     best = BLT.optimal(horizon=500, buffers=4)
     blt = BLT(horizon=500, theta=best.theta[:buffers], theta_hat=best.theta_hat[:buffers])
     mechanism = ContinualGaussian(factorisation=blt, std=2.0, sensitivity=1.0, dim=2)
-    drawn = np.random.default_rng(4).normal(size=(3, steps, 2))
+    whole = np.random.default_rng(4).normal(size=(3, 500, 2))
+    drawn = whole[:, :steps]
     found = law.noise(drawn.shape, mechanism, Given([2.0 * drawn]))
-    each = mechanism.prefix_noise(Given([2.0 * drawn[:, step] for step in range(steps)]), (3,))
+    blocks = [whole[:, begin : begin + 16] for begin in range(0, 500, 16)]
+    each = mechanism.prefix_noise(Given([2.0 * block for block in blocks]), (3,))
+    state, plain = mechanism.begin((3,)), Given([2.0 * drawn[:, step] for step in range(steps)])
     for step in range(steps):
-        assert np.allclose(found[:, step], next(each), rtol=0, atol=1e-12)
+        state, prefix = mechanism.step(state, np.zeros((3, 2)), plain)
+        assert np.allclose(found[:, step], prefix, rtol=0, atol=1e-12)
+        assert np.allclose(next(each), prefix, rtol=0, atol=1e-12)
 
 
 @each

@@ -89,17 +89,18 @@ class Streams:
         return drawn.astype(np.int64)  # exact: below 2^53
 
     def _take(self, name: str, shape: tuple[int, ...], fill: Callable[[np.random.Generator, Floats], object]) -> Floats:
-        wanted = math.prod(shape)
+        wanted, seeds = math.prod(shape), len(self.seeds)
         ahead = self._ahead.get(name)
-        if ahead is None:
-            ahead = np.empty((len(self.seeds), 0))
-        if ahead.shape[1] < wanted:
-            fresh = np.empty((len(self.seeds), max(wanted - ahead.shape[1], _BLOCK)))
-            for rng, row in zip(self.generators(name), fresh, strict=True):
-                fill(rng, row)
-            ahead = np.concatenate([ahead, fresh], axis=1) if ahead.shape[1] else fresh
+        left = 0 if ahead is None else ahead.shape[1]
+        if ahead is None or left < wanted:
+            longer = np.empty((seeds, left + max(wanted - left, _BLOCK)))
+            if ahead is not None and left:
+                longer[:, :left] = ahead
+            for rng, row in zip(self.generators(name), longer, strict=True):
+                fill(rng, row[left:])
+            ahead = longer
         self._ahead[name] = ahead[:, wanted:]
-        return ahead[:, :wanted].reshape(len(self.seeds), *shape)
+        return ahead[:, :wanted].reshape(seeds, *shape)
 
 
 def _state(rng: np.random.Generator) -> dict[str, Any]:

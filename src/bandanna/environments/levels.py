@@ -20,7 +20,6 @@ from bandanna.errors import InvalidArgument
 
 _REACH = 9.0  # centres are searched up to so many standard deviations outside of the range
 _TABLE = 4096
-_CLOSE = 0.02  # standard deviations between centres: after two Newton steps all is rounding errors
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,11 +124,11 @@ class ClippedGaussian(Levels):
         return self.low + self._above(centre, self.low) - self._above(centre, self.high)
 
     def centre(self, means: Floats) -> Floats:
-        """The c whose clipped reward has this mean: a table, then Newton steps, two where its centres are close."""
+        """The c whose clipped reward has this mean: a table, then Newton steps."""
         centres, table = self._table
         wanted = self.checked(means)
         c = np.interp(wanted, table, centres)
-        for _ in range(2 if centres[1] - centres[0] < _CLOSE * self.std else 3):
+        for _ in range(3):
             u, v = (c - self.low) / self.std, (c - self.high) / self.std
             over, under = special.ndtr(u), special.ndtr(v)
             found = self.low + self._excess(c - self.low, u, over) - self._excess(c - self.high, v, under)

@@ -25,6 +25,7 @@ KERNELS = (  # a file each
     "exploring",
     "pointing",
     "unrepaired",
+    "unrepaired_rounds",
 )
 SWITCH = "BANDANNA_KERNELS"  # an environment variable
 SMALL = 24  # dimensions; larger matrices are BLAS's

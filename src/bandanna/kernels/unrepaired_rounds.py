@@ -1,5 +1,6 @@
-"""Many rounds of `unrepaired`, one after the other: choose, earn, add. The NumPy code is `_Rounds` of
-`bandanna.papers.p000.published`, and makes the same sums to the last bit.
+"""Many rounds of `unrepaired`, one after the other: choose, earn, add.
+
+The NumPy code is `_singles` of `bandanna.papers.p000.published`, and makes the same sums to the last bit.
 """
 
 from __future__ import annotations

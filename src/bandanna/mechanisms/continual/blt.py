@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,6 +12,8 @@ from bandanna.accounting.factorisation import BLT
 from bandanna.core.sums import Pair, add, two_product
 
 Array = NDArray[np.float64]
+
+_STEPS = 16  # of a block of noise, for any number of seeds: so that a seed is the same run in any company
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -41,21 +43,48 @@ def advance(factorisation: BLT, state: BLTState, value: Pair, release: Callable[
     return BLTState(step=state.step + 1, sums=sums, carry=carry, pulls=pulls, total=total)
 
 
-def prefix_noise(factorisation: BLT, draws: Iterable[Array]) -> Iterator[Array]:
-    """What `advance` makes of noise z alone: prefix sums of C^{-1} z, (*R, dim) each."""
-    weights, decay = factorisation.inverse_weights, np.asarray(factorisation.theta_hat)[:, None]
-    total, pulls = np.zeros(()), np.zeros(())
-    for z in draws:
-        flat = z.reshape(-1)
-        if not total.ndim:
-            total, pulls = (
-                np.zeros(z.shape),
-                np.zeros((factorisation.buffers, flat.size)),
-            )  # buffers first: few, long rows
-        total = total + (flat - weights @ pulls).reshape(z.shape)
-        pulls *= decay
-        pulls += flat
-        yield total
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Blocks:
+    """B z by blocks of L steps: b_{t-u} z_u within a block, and s_i, decaying sums of all blocks before it.
+
+    b_k = sum_i a_i r_i^k: prefix sums of 1/C(x) = 1 - sum_i w_hat_i x / (1 - theta_hat_i x) have r = (1, theta_hat),
+    a_i = w_hat_i / (1 - theta_hat_i), a_0 = 1/C(1) = prod_i (1 - theta_i) / (1 - theta_hat_i). Only s_i is recurrent.
+    """
+
+    within: Array  # (L, L): b_{t-u}, lower triangular
+    after: Array  # (L, n + 1): a_i r_i^{t+1}, what s_i adds to step t of a block
+    left: Array  # (n + 1, L): r_i^{L-1-u}, what step u of a block leaves to s_i
+    decay: Array  # (n + 1,): r_i^L
+
+    @classmethod
+    def of(cls, factorisation: BLT, steps: int) -> Blocks:
+        """With L = `steps`."""
+        rate, rate_hat = 1 - np.asarray(factorisation.theta), 1 - np.asarray(factorisation.theta_hat)
+        r = np.append(1.0, factorisation.theta_hat)
+        a = np.append(np.prod(rate / rate_hat), factorisation.inverse_weights / rate_hat)
+        powers: Array = np.power(r[:, None], np.arange(steps + 1.0))  # (n + 1, L + 1)
+        lags = np.subtract.outer(np.arange(steps), np.arange(steps))  # t - u
+        within = np.where(lags >= 0, (a @ powers[:, :-1])[np.maximum(lags, 0)], 0.0)
+        return cls(
+            within=within,
+            after=np.ascontiguousarray((a[:, None] * powers[:, 1:]).T),
+            left=np.ascontiguousarray(powers[:, -2::-1]),
+            decay=powers[:, -1],
+        )
+
+
+def prefix_noise(factorisation: BLT, draw: Callable[[int], Array]) -> Iterator[Array]:
+    """What `advance` makes of noise z alone, B z: (*R, dim) each; `draw` gives the next z, (*R, steps, dim)."""
+    blocks, sums = Blocks.of(factorisation, _STEPS), np.zeros(())
+    for begin in range(0, factorisation.horizon, _STEPS):
+        count = min(_STEPS, factorisation.horizon - begin)
+        z = draw(count)
+        noise = blocks.within[:count, :count] @ z
+        if begin:
+            noise += blocks.after[:count] @ sums  # (*R, n + 1, dim)
+        if count == _STEPS:
+            sums = blocks.decay[:, None] * sums + blocks.left @ z
+        yield from np.moveaxis(noise, -2, 0)
 
 
 def _decay(factorisation: BLT, state: BLTState, value: Pair) -> tuple[Array, Array, Pair]:

@@ -127,15 +127,17 @@ class ContinualGaussian:
         """
         if noise_source(source).secure:
             raise InsecureSource("noise without its data is a shortcut for simulation; a secure source runs every step")
-        nothing = np.zeros((*replicates, self.dim))
         if not isinstance(self.factorisation, BLT):
-            state = self.begin(replicates)
+            state, nothing = self.begin(replicates), np.zeros((*replicates, self.dim))
             for _ in range(self.factorisation.horizon):
                 state, prefix = self.step(state, nothing, source)
                 yield prefix
             return
-        draws = (source.gaussian(nothing, std=self.std, grid=0.0) for _ in range(self.factorisation.horizon))
-        yield from blt.prefix_noise(self.factorisation, draws)
+
+        def draw(steps: int) -> NDArray[np.float64]:
+            return source.gaussian(np.zeros((*replicates, steps, self.dim)), std=self.std, grid=0.0)
+
+        yield from blt.prefix_noise(self.factorisation, draw)
 
     def _advance(self, state: State, element: sums.Pair, release: Callable[[sums.Pair], blt.Array]) -> State:
         """By the factorisation's own stream."""

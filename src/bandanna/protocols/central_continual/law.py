@@ -13,6 +13,7 @@ from bandanna.core import trees
 from bandanna.core.arrays import Floats
 from bandanna.errors import InvalidArgument
 from bandanna.mechanisms.continual import ContinualGaussian
+from bandanna.mechanisms.continual.blt import Blocks
 from bandanna.mechanisms.sources import NoiseSource
 
 _STEPS = 32  # L, in a block of a BLT's noise
@@ -38,29 +39,22 @@ def _drawn(shape: tuple[int, ...], mechanism: ContinualGaussian, source: NoiseSo
 
 
 def _blt(z: Floats, factors: BLT) -> Floats:
-    """B z by blocks of L steps: b_{t-u} z_u within a block, and s_i, decaying sums of all blocks before it.
+    """B z by `Blocks` of L steps, all of them at once."""
+    from scipy import signal  # here, since it is slow to load, and only simulations of streams need it
 
-    b_k = sum_i a_i r_i^k: prefix sums of 1/C(x) = 1 - sum_i w_hat_i x / (1 - theta_hat_i x) have r = (1, theta_hat),
-    a_i = w_hat_i / (1 - theta_hat_i), a_0 = 1/C(1) = prod_i (1 - theta_i) / (1 - theta_hat_i). Only s_i is recurrent.
-    """
-    from scipy import linalg, signal  # here, since they are slow to load, and only simulations of streams need them
-
-    rate, rate_hat = 1 - np.asarray(factors.theta), 1 - np.asarray(factors.theta_hat)
-    r = np.append(1.0, factors.theta_hat)
-    a = np.append(np.prod(rate / rate_hat), factors.inverse_weights / rate_hat)
+    by = Blocks.of(factors, _STEPS)
     rows = np.swapaxes(z, -2, -1)  # (..., dim, steps)
     steps = rows.shape[-1]
     if steps % _STEPS:
         rows = np.pad(rows, [(0, 0)] * (rows.ndim - 1) + [(0, -steps % _STEPS)])
     blocks = rows.reshape(*rows.shape[:-1], -1, _STEPS)
-    powers = r[:, None] ** np.arange(_STEPS + 1)  # (n + 1, L + 1)
-    left = blocks @ np.ascontiguousarray(powers[:, -2::-1]).T  # by each block: sum_u r_i^{L-1-u} z_u
+    left = blocks @ by.left.T
     before = [  # s_i
-        signal.lfilter([0.0, 1.0], [1.0, -power], own, axis=-1)
-        for power, own in zip(powers[:, -1], np.moveaxis(left, -1, 0), strict=True)
+        signal.lfilter([0.0, 1.0], [1.0, -decay], own, axis=-1)
+        for decay, own in zip(by.decay, np.moveaxis(left, -1, 0), strict=True)
     ]
-    summed = blocks @ linalg.toeplitz(a @ powers[:, :-1], np.zeros(_STEPS)).T
-    summed += np.stack(before, axis=-1) @ (a[:, None] * powers[:, 1:])
+    summed = blocks @ by.within.T
+    summed += np.stack(before, axis=-1) @ by.after.T
     return np.swapaxes(summed.reshape(rows.shape)[..., :steps], -2, -1)
 
 

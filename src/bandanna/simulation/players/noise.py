@@ -7,7 +7,7 @@ which ignores grids). Binomial noise is not of this kind: its rounding looks at 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import repeat
+from itertools import islice, repeat
 
 import numpy as np
 
@@ -17,6 +17,8 @@ from bandanna.protocols.central_gaussian import CentralGaussian
 from bandanna.protocols.channel import Channel
 from bandanna.protocols.clear import Clear
 from bandanna.protocols.local_gaussian import GaussianReports
+
+_BATCHES = 16  # whose noise is drawn at once
 
 
 def running_noise(
@@ -36,12 +38,15 @@ def running_noise(
 def _sums_of_gaussians(channel: Channel, source: NoiseSource, replicates: tuple[int, ...]) -> Iterator[Floats]:
     """Every batch adds noise of its own: n users N(0, n std^2), a server N(0, std^2)."""
     dim = next(iter(channel.protocols.values())).domain.dim
-    noise = np.zeros((*replicates, dim))
+    last, sizes = np.zeros((*replicates, dim)), iter(channel.sizes)
     stds = {
         size: protocol.std(size)
         for size, protocol in channel.protocols.items()
         if isinstance(protocol, GaussianReports | CentralGaussian)
     }
-    for size in channel.sizes:
-        noise = source.gaussian(noise, std=stds[size], grid=0.0)
-        yield noise
+    while block := list(islice(sizes, _BATCHES)):
+        noise = source.gaussian(np.zeros((*replicates, len(block), dim)), std=1.0, grid=0.0)
+        noise *= np.array([stds[size] for size in block])[:, None]
+        noise[..., 0, :] += last
+        last = np.cumsum(noise, axis=-2, out=noise)[..., -1, :]
+        yield from np.moveaxis(noise, -2, 0)
