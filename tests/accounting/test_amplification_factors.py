@@ -37,7 +37,7 @@ def written(times: int) -> float:
     return min(found)
 
 
-@pytest.mark.parametrize("times", [1, 2])
+@pytest.mark.parametrize("times", [1, pytest.param(2, marks=pytest.mark.full)])
 def test_the_least_bound_is_found(times: int) -> None:
     """Mixtures, tails or batches are lost from delta, epsilon or the noise of shuffled reports."""
     batches, as_written = ShuffledBatches(users=USERS, times=times), written(times)

@@ -19,6 +19,7 @@ def found() -> list[Curve]:
     return returning.curves(n_seeds=2, horizon=8000)
 
 
+@pytest.mark.full
 def test_every_row_is_there_or_explained(found: list[Curve]) -> None:
     """A row is missing, or has neither a regret nor a reason, or ours does not keep the budget."""
     rows = [curve.row for curve in found]
@@ -36,6 +37,7 @@ def test_every_row_is_there_or_explained(found: list[Curve]) -> None:
     assert all("[000, " in row["note"] for row in outside)
 
 
+@pytest.mark.full
 def test_ours_spends_the_whole_budget(found: list[Curve]) -> None:
     """Noise for returning users is larger than needed by more than what the granularity of its protocol costs."""
     for curve in found:
@@ -65,6 +67,7 @@ def test_true_numbers_are_those_of_all_participations(name: str) -> None:
     assert true_numbers(policy, 0.8, 1e-5)["true_delta"] > 2e-5  # 20 % less than what is promised is not kept
 
 
+@pytest.mark.full
 def test_random_play(found: list[Curve]) -> None:
     """Random play is not the mean gap of the arms: about 1/2 per round, as means are about 1/2 and the best near 1."""
     assert returning.random_play(found) == pytest.approx(8 * 470, abs=8 * 40)  # two instances
