@@ -119,3 +119,11 @@ def test_shuffled_reports_lie_between_their_bounds() -> None:
     stated = composed_delta(Counter({laplace: 1, shuffled: 1}), 0.5, 1e-10)
     assert counted_responses(0.1, 1, 0.5, mu=0.25 / math.sqrt(1000)) <= stated
     assert stated <= counted_responses(0.1, 1, 0.5, mu=0.25)
+
+
+def test_reports_of_next_to_nothing_have_a_price() -> None:
+    """Shuffled reports whose tail allows eps0 = 0 are refused beside a pure release, or change its price."""
+    laplace = LaplaceEvent(scale=1.0, sensitivity=1.0)
+    shuffled = ShuffledGaussianEvent(std=1e9, sensitivity=1.0, users=2)
+    stated = composed_delta(Counter({laplace: 1, shuffled: 1}), 0.5, 1e-6)
+    assert -math.expm1(-0.25) <= stated <= -math.expm1(-0.25) + 1e-5  # 1 - e^((epsilon - 1/b)/2), b = 1

@@ -21,6 +21,7 @@ from bandanna.accounting.prices import gaussian_price, pure_price
 from bandanna.core import search
 
 _INTERVAL = 1e-4
+_LEAST = 1e-5  # eps0 of reports so noisy that their tail would allow 0, which has no mixture
 
 
 def composed_delta(counts: Counter[events.Event], epsilon: float, tail: float) -> float:
@@ -76,7 +77,7 @@ def _shuffled(event: events.ShuffledGaussianEvent, tail: float) -> tuple[Any, fl
     def left(local: float) -> float:
         return (event.users - 1) * math.exp(-local) * float(gdp.delta(local, mu))  # B.1
 
-    most = gdp.epsilon(tail / event.users, mu)
+    most = max(gdp.epsilon(tail / event.users, mu), _LEAST)
     local = search.least(lambda local: left(local) <= tail, most / 1000, most, relative=1e-6)
     distribution = amplification.blanket_pld(users=event.users, local_epsilon=local, mu=mu, discretization=_INTERVAL)
     return distribution, left(local) + amplification.REPORT_TAILS * event.users * event.tail
