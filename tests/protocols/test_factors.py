@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 
@@ -65,6 +66,22 @@ def test_printed_shuffled_reports_pay_for_every_participation() -> None:
         for times in (1, 4)
     )
     assert often.noise_std >= 2 * once.noise_std
+
+
+def test_shuffled_reports_have_the_noise_that_was_searched_for_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Noise is searched for another change, batch or participation than the protocol's, or cut afterwards."""
+    asked: list[dict[str, Any]] = []
+
+    def searched(**case: Any) -> float:
+        asked.append(case)
+        return 8192.0
+
+    monkeypatch.setattr("bandanna.protocols.shuffle_gaussian.privacy.shuffled_gaussian_std", searched)
+    domain = Ball(dim=3, bound=1.7)
+    made = ShuffleGaussian.calibrate(domain=domain, budget=BUDGET, batch=20, participations=3)
+    assert asked == [{"sensitivity": 3.4, "dim": 3, "users": 20, "budget": BUDGET, "participations": 3}]
+    assert made.noise_std == 8193.0  # 2^-13 more, for the grid
+    assert (made.batch, made.participations, made.delta) == (20, 3, BUDGET.delta)
 
 
 def test_a_batch_of_reports_states_its_dimension() -> None:
