@@ -10,7 +10,7 @@ import pytest
 from bandanna.accounting import accountant
 from bandanna.accounting.budgets import ApproxDP, PureDP
 from bandanna.accounting.calibration.binomial import BinomialNoise
-from bandanna.accounting.events import BinomialEvent
+from bandanna.accounting.events import BinomialEvent, ShuffledGaussianEvent
 from bandanna.accounting.factorisation import factorise
 from bandanna.core.domain import Ball
 from bandanna.core.report import LinearReport
@@ -85,9 +85,11 @@ def test_shuffled_reports_have_the_noise_that_was_searched_for_them(monkeypatch:
 
 
 def test_a_batch_of_reports_states_its_dimension() -> None:
-    """The event of a shuffled batch describes reports of another length than the devices'."""
-    protocol = ShuffleGaussian(domain=Ball(dim=3), noise_std=4.0, batch=50)
-    assert protocol.event.dim == 3
+    """The event of a shuffled batch describes other reports than the devices': length, noise, change or number."""
+    event = ShuffleGaussian(domain=Ball(dim=3), noise_std=4.0, batch=50).event
+    assert isinstance(event, ShuffledGaussianEvent)
+    assert (event.dim, event.std, event.users) == (3, 4.0, 50)
+    assert 2.0 <= event.sensitivity <= 2.0 * (1 + 1e-4)  # the diameter, and what the grid costs
 
 
 @pytest.mark.parametrize(("dim", "participations"), [(400, 1), (1, 400)])
