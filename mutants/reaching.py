@@ -43,13 +43,13 @@ class Reach:
         return sorted(found, key=lambda test: (nearness(path, test), self.seconds[test], test))
 
     def within(self, most: float, tests: list[str]) -> list[str]:
-        """The first of these tests, as many as take so many seconds together."""
-        spent, kept = 0.0, []
+        """The first of these tests that take so many seconds together; a long one is left out, not what follows it."""
+        spent, kept = 0.0, list[str]()
         for test in tests:
-            spent += self.seconds[test]
-            if spent <= most or not kept:
+            if spent + self.seconds[test] <= most:
+                spent += self.seconds[test]
                 kept.append(test)
-        return kept
+        return kept or tests[:1]
 
     def save(self, file: Path) -> None:
         """As JSON, with what is there already: tests may be recorded folder by folder."""

@@ -195,3 +195,11 @@ def test_nothing_is_excused_where_prices_are_stated() -> None:
     """A fault of noise or sensitivity in a privacy.py would be excused instead of being seen by a test."""
     excused = {each.path for each in allowed(SURVIVORS) if each.path.endswith("privacy.py")}
     assert excused <= {"src/bandanna/protocols/shuffle_gaussian/privacy.py"}  # a dimension that no bound depends on
+
+
+def test_a_long_test_leaves_room_for_those_behind_it() -> None:
+    """Quick tests are not tried against a mutant, since a longer one stands before them."""
+    reach = reaching.Reach(seconds={"near": 0.5, "long": 5.0, "far": 1.0, "farther": 2.0})
+    assert reach.within(3.0, ["near", "long", "far", "farther"]) == ["near", "far"]
+    assert reach.within(0.1, ["long", "near"]) == ["long"]  # one is tried in any case
+    assert reach.within(3.0, []) == []

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 
 from bandanna.accounting import accountant
 from bandanna.accounting.budgets import ApproxDP, PureDP
 from bandanna.accounting.calibration.binomial import BinomialNoise
-from bandanna.accounting.events import BinomialEvent
+from bandanna.accounting.events import BinomialEvent, ShuffledGaussianEvent
 from bandanna.accounting.factorisation import factorise
 from bandanna.core.domain import Ball
 from bandanna.core.report import LinearReport
@@ -67,10 +68,28 @@ def test_printed_shuffled_reports_pay_for_every_participation() -> None:
     assert often.noise_std >= 2 * once.noise_std
 
 
+def test_shuffled_reports_have_the_noise_that_was_searched_for_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Noise is searched for another change, batch or participation than the protocol's, or cut afterwards."""
+    asked: list[dict[str, Any]] = []
+
+    def searched(**case: Any) -> float:
+        asked.append(case)
+        return 8192.0
+
+    monkeypatch.setattr("bandanna.protocols.shuffle_gaussian.privacy.shuffled_gaussian_std", searched)
+    domain = Ball(dim=3, bound=1.7)
+    made = ShuffleGaussian.calibrate(domain=domain, budget=BUDGET, batch=20, participations=3)
+    assert asked == [{"sensitivity": 3.4, "dim": 3, "users": 20, "budget": BUDGET, "participations": 3}]
+    assert made.noise_std == 8193.0  # 2^-13 more, for the grid
+    assert (made.batch, made.participations, made.delta) == (20, 3, BUDGET.delta)
+
+
 def test_a_batch_of_reports_states_its_dimension() -> None:
-    """The event of a shuffled batch describes reports of another length than the devices'."""
-    protocol = ShuffleGaussian(domain=Ball(dim=3), noise_std=4.0, batch=50)
-    assert protocol.event.dim == 3
+    """The event of a shuffled batch describes other reports than the devices': length, noise, change or number."""
+    event = ShuffleGaussian(domain=Ball(dim=3), noise_std=4.0, batch=50).event
+    assert isinstance(event, ShuffledGaussianEvent)
+    assert (event.dim, event.std, event.users) == (3, 4.0, 50)
+    assert 2.0 <= event.sensitivity <= 2.0 * (1 + 1e-4)  # the diameter, and what the grid costs
 
 
 @pytest.mark.parametrize(("dim", "participations"), [(400, 1), (1, 400)])
