@@ -92,6 +92,11 @@ def target_of(
     view: str,
 ) -> Target:
     """What is audited; the same wherever it is made."""
+    settled = {*mechanisms.MECHANISMS, *protocols.PROTOCOLS}
+    if trust is not None and (not isinstance(target, str) or target in settled):
+        raise InvalidArgument(
+            "trust", trust, "left out: only a policy given as module:Class has several to choose from"
+        )
     if view != "releases":
         name, policy, world, played = _policy(target, env, rounds, epsilon, delta, trust)
         return view_target(policy, world, name=name, view=view, rounds=played)

@@ -71,10 +71,12 @@ def audit(
         figure_for("--plot", plot)
     if gallery == (target is not None):
         raise InvalidArgument("TARGET", target, "what to audit, such as LinTS-SDP; or --gallery, without a target")
+    if target is not None and Path(target).is_dir() and not is_task(target):
+        raise InvalidArgument("TARGET", target, "as a folder, that of a running test task, in which task.json lies")
     if gallery:
-        for option, value in (("--epsilon", epsilon), ("--delta", delta)):
-            if value is not None:
-                raise InvalidArgument(option, value, "only with a target: the gallery has budgets of its own")
+        own: dict[str, object] = {"--epsilon": epsilon, "--delta": delta, "--trust": trust}
+        own |= {"--confidence": _other(confidence, 0.95), "--view": _other(view, "releases")}
+        _refuse(own, "only with a target: the gallery has budgets, views and confidences of its own")
     with Bar(shown=not as_json) as bar:
         if target is None:
             many = 20_000 if trials is None else trials
@@ -82,11 +84,11 @@ def audit(
                 trials=many, seed=seed, jobs=jobs, executor=executor, scheduler=scheduler, progress=bar
             )
         elif is_task(target):
-            left_out = {"--epsilon": epsilon, "--delta": delta, "--trust": trust, "--plot": plot}
-            for option, chosen in (("--jobs", jobs), ("--executor", executor), ("--scheduler", scheduler)):
-                if chosen is not None:
-                    raise InvalidArgument(option, chosen, "left out: the batches of a task come one after the other")
-            result = _live(target, left_out, 200 if trials is None else trials, confidence, seed, bar)
+            said = {"--epsilon": epsilon, "--delta": delta, "--trust": trust, "--plot": plot}
+            _refuse(said | {"--view": _other(view, "releases")}, "left out: a task says what it promises")
+            workers = {"--jobs": jobs, "--executor": executor, "--scheduler": scheduler}
+            _refuse(workers, "left out: the batches of a task come one after the other")
+            result = _live(target, 200 if trials is None else trials, confidence, seed, bar)
         else:
             result = run(
                 target,
@@ -118,16 +120,23 @@ def is_task(target: str) -> bool:
     return (place / "task.json").is_file() or (place.is_file() and place.suffix == ".json")
 
 
-def _live(
-    target: str, left_out: Mapping[str, object], batches: int, confidence: float, seed: int, bar: Bar
-) -> AuditResult:
+def _other(value: object, default: object) -> object:
+    """None, as if it had not been given, where it is the default."""
+    return None if value == default else value
+
+
+def _refuse(options: Mapping[str, object], why: str) -> None:
+    """What was given, and would not be heeded."""
+    for option, value in options.items():
+        if value is not None:
+            raise InvalidArgument(option, value, why)
+
+
+def _live(target: str, batches: int, confidence: float, seed: int, bar: Bar) -> AuditResult:
     from bandanna.audit import audit_task
     from bandanna.roles.client.deployment import Http
     from bandanna.tasks.document import Secrets, Task
 
-    for option, value in left_out.items():
-        if value is not None:
-            raise InvalidArgument(option, value, "left out: a task says what it promises")
     place = Path(target)
     task = Task.read(place)
     token = Secrets.read(place if place.is_dir() else place.parent, "registrar", task).token
