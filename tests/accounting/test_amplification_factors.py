@@ -81,6 +81,23 @@ def test_without_others_every_batch_is_a_gaussian_report(times: int) -> None:
     assert batches.scale(EPSILON, delta) == pytest.approx(SCALE)
 
 
+class Known(ShuffledBatches):
+    """Batches that hide somebody as little as Gaussian reports at 0.97 of the distance would."""
+
+    def delta(self, scale: float, epsilon: float) -> float:
+        """Of M such reports."""
+        return float(gdp.delta(epsilon, 0.97 * math.sqrt(self.times) / scale))
+
+
+@pytest.mark.parametrize("times", [1, 4])
+def test_epsilon_and_noise_are_inverse_to_a_delta_that_is_known(times: int) -> None:
+    """epsilon or the least noise is searched with other noise than is asked about, or cut when it was found."""
+    batches = Known(users=USERS, times=times)
+    delta = batches.delta(SCALE, EPSILON)
+    assert batches.epsilon(SCALE, delta) == pytest.approx(EPSILON, rel=1e-5)
+    assert SCALE <= batches.scale(EPSILON, delta) <= SCALE * (1 + 2e-4)
+
+
 def test_rounding_is_charged_for_every_batch() -> None:
     """The errors of convolutions are charged once, though every batch is convolved, or tails are lost."""
     times, local = 3, math.exp(0.01 * round(math.log(1.7) / 0.01))
