@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from bandanna.core.arrays import Floats, Ints
+from bandanna.core.arrays import Bools, Floats, Ints
 from bandanna.core.coins import Coins
 from bandanna.core.estimate import Estimate
 from bandanna.device.choice import Choice
@@ -125,14 +125,10 @@ class RSGLinUCB(RSRules[RSState]):
         switches, h_tau = state.switches + state.due, np.where(state.due[..., None, None], state.h, state.h_tau)
         live = self.live & (switches > 0)  # the bonus follows H: one round at a time
         steps = (self.weights(state.next_o, x)[..., None] * x)[..., :, None] * x[..., None, :]
-        if live.all() and x.shape[-2] == 1:
-            return self._used_live(state, steps[..., 0, :, :], np.minimum(limit, 1), switches, h_tau)
-        running = state.h[..., None, :, :] + np.cumsum(steps, axis=-3)  # (*R, B, d, d): H after each round
-        grown = self.grown(running, h_tau[..., None, :, :]) & ~live[..., None]
-        taken = np.minimum(np.where(live, np.minimum(limit, 1), limit), first_true(grown) + 1)
-        last = np.maximum(taken - 1, 0)[..., None]
-        h = np.take_along_axis(running, last[..., None, None], axis=-3)[..., 0, :, :]
-        due = np.take_along_axis(grown, last, axis=-1)[..., 0]
+        if live.all() and x.shape[-2] == 1:  # none of them switches any more
+            h, due, taken = state.h + steps[..., 0, :, :], np.zeros_like(state.due), np.minimum(limit, 1)
+        else:
+            h, due, taken = self._until_grown(state.h, steps, h_tau, live, limit)
         inverse = state.h_inverse
         if live.any():
             inverse = np.where(live[..., None, None], np.linalg.inv(h), inverse)
@@ -148,27 +144,18 @@ class RSGLinUCB(RSRules[RSState]):
             due=due,
             switches=switches,
         )
-        return blended(taken > 0, after, state), taken
-
-    def _used_live(
-        self, state: RSState, step: Floats, taken: Ints, switches: Ints, h_tau: Floats
-    ) -> tuple[RSState, Ints]:
-        """The same after one round of runs whose bonus follows H: none of them switches any more."""
-        h, never = state.h + step, np.zeros_like(state.due)
-        inverse = np.asarray(np.linalg.inv(h), dtype=float)
-        after = replace(
-            state,
-            rounds=state.rounds + taken,
-            h=h,
-            h_tau=h_tau,
-            h_inverse=inverse,
-            theta_o=state.next_o,
-            theta_tau=state.next_tau,
-            late=never,
-            due=never,
-            switches=switches,
-        )
         return after if taken.all() else blended(taken > 0, after, state), taken
+
+    def _until_grown(
+        self, h: Floats, steps: Floats, h_tau: Floats, live: Bools, limit: Ints
+    ) -> tuple[Floats, Bools, Ints]:
+        """H after the rounds that are taken, whether criterion II has ended them, and how many they are."""
+        running = h[..., None, :, :] + np.cumsum(steps, axis=-3)  # (*R, B, d, d): H after each round
+        grown = self.grown(running, h_tau[..., None, :, :]) & ~live[..., None]
+        taken = np.minimum(np.where(live, np.minimum(limit, 1), limit), first_true(grown) + 1)
+        last = np.maximum(taken - 1, 0)[..., None]
+        due = np.take_along_axis(grown, last, axis=-1)[..., 0]
+        return np.take_along_axis(running, last[..., None, None], axis=-3)[..., 0, :, :], due, taken
 
     def due(self, state: RSState) -> NDArray[np.bool_]:
         """Rows have come that an estimate is not fitted to."""
