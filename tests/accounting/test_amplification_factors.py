@@ -79,6 +79,9 @@ def test_without_others_every_batch_is_a_gaussian_report(times: int) -> None:
     assert batches.delta(SCALE, EPSILON) == delta
     assert batches.epsilon(SCALE, delta) == pytest.approx(EPSILON)
     assert batches.scale(EPSILON, delta) == pytest.approx(SCALE)
+    given = {"sensitivity": 2.0, "users": 1, "times": times}
+    assert composed_shuffled_gaussian_delta(std=2 * SCALE, epsilon=EPSILON, **given) == delta
+    assert composed_shuffled_gaussian_std(epsilon=EPSILON, delta=delta, **given) == pytest.approx(2 * SCALE)
 
 
 class Known(ShuffledBatches):

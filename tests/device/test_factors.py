@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from bandanna.core.domain import Ball, Box
 from bandanna.device import secure
 from bandanna.device.base import Device
 from bandanna.device.counts import Copies, Counts, Rounded
+from bandanna.device.noise import at_least
 from bandanna.device.reports import Noisy
 from bandanna.mechanisms.sources import FastNoise
 
@@ -57,3 +59,10 @@ def test_the_secure_sampler_is_made_with_the_whole_std() -> None:
     opendp = pytest.importorskip("opendp.prelude")
     opendp.enable_features("contrib")
     assert secure._gaussian(opendp, 3.0, 0).map(1) == pytest.approx(1 / 18)
+
+
+def test_noise_in_steps_of_a_grid_is_never_rounded_down() -> None:
+    """A quotient of floats below the real one is taken as it is: less noise than is priced, by one rounding."""
+    scales, grid = [1 + step / 7 for step in range(40)], 0.3
+    assert any(Fraction(scale / grid) * Fraction(grid) < Fraction(scale) for scale in scales)
+    assert all(Fraction(at_least("std", scale, grid)) * Fraction(grid) >= Fraction(scale) for scale in scales)
