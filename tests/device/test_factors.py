@@ -62,7 +62,7 @@ def test_the_secure_sampler_is_made_with_the_whole_std() -> None:
 
 
 def test_noise_in_steps_of_a_grid_is_never_rounded_down() -> None:
-    """A quotient of floats that lies below the real one is taken as it is: less noise than is priced, by one rounding."""
+    """A quotient of floats that lies below the real one is taken as it is: a rounding less noise than is priced."""
     scales, grid = [1 + step / 7 for step in range(40)], 0.3
     assert any(Fraction(scale / grid) * Fraction(grid) < Fraction(scale) for scale in scales)
     assert all(Fraction(at_least("std", scale, grid)) * Fraction(grid) >= Fraction(scale) for scale in scales)
