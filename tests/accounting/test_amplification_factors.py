@@ -87,8 +87,8 @@ def test_without_others_every_batch_is_a_gaussian_report(times: int) -> None:
 class Known(ShuffledBatches):
     """Batches that hide somebody as little as Gaussian reports at 0.97 of the distance would."""
 
-    def delta(self, scale: float, epsilon: float) -> float:
-        """Of M such reports."""
+    def _bound(self, local: float, scale: float, epsilon: float) -> float:
+        """Of M such reports, whatever eps0 is."""
         return float(gdp.delta(epsilon, 0.97 * math.sqrt(self.times) / scale))
 
 

@@ -17,6 +17,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, partial
 
+import numpy as np
+
 from bandanna.accounting import gdp
 from bandanna.accounting.amplification.blanket import stop_loss
 from bandanna.accounting.amplification.returning import MOST, composed_blanket, loss_std
@@ -26,10 +28,8 @@ _LEAST = 1e-5  # eps0
 _BEYOND = 8.0  # eps0 > log(n) + 8: nobody to hide among, nothing to gain
 _POINTS = 8  # values of eps0 that are tried before a minimum is narrowed down
 _WIDTH = 3e-4  # how far (relative), for one batch
-_AROUND, _GRID = (
-    0.12,
-    0.01,
-)  # for several: where it is looked for, and the grid (relative) on which compositions are kept
+_NEAR = 4e-3  # while noise or epsilon are searched for
+_GRID = 0.01  # of log eps0, for several batches: compositions are kept
 _MARGIN = 1e-5  # added to the std (relative), for `delta` and `epsilon` to agree: their searches may end elsewhere
 _CONVOLUTION_ERROR = 1e-16  # per batch, absolute: rounding of the Fourier transforms (measured below 6e-17)
 _GOLDEN = (math.sqrt(5) - 1) / 2
@@ -47,53 +47,95 @@ class ShuffledBatches:
         alone = self._alone(scale, epsilon)
         if self.users == 1 or not 0.0 < epsilon <= MOST:
             return alone
-        return min(alone, self._least(scale, epsilon))
+        return min(alone, self._least(scale, epsilon)[0])
 
     def epsilon(self, scale: float, delta: float) -> float:
         """Least epsilon at `delta`."""
         alone = gdp.epsilon(delta, math.sqrt(self.times) / scale)
         if self.users == 1 or alone == 0.0:
             return alone
-        sums_only, most = gdp.epsilon(delta, math.sqrt(self.times / self.users) / scale), min(alone, MOST)
-        if self.delta(scale, most) > delta:
+        high, sums_only = min(alone, MOST), gdp.epsilon(delta, math.sqrt(self.times / self.users) / scale)
+        low = max(sums_only, 1e-9 * high)
+        if alone > MOST and self.delta(scale, MOST) > delta:
             return alone
-        return _crossing(lambda e: self.delta(scale, e), delta, max(sums_only, 1e-9 * most), most)
+        guess = _crossing(lambda e: self._sketched(scale, e)[0], delta, low, high, relative=1e-2)
+        place = self._least(scale, guess)[1]
+
+        @cache
+        def reached(epsilon: float) -> float:
+            nonlocal place  # the next least is near the last
+            value, place = self._near(place, scale, epsilon)
+            return min(value, self._alone(scale, epsilon))
+
+        return _crossing(reached, delta, *_beside(lambda e: reached(e) <= delta, guess, low, high))
 
     def scale(self, epsilon: float, delta: float) -> float:
-        """Least sigma / Delta_2, searched for around what the sketch needs."""
+        """Least sigma / Delta_2."""
         alone = math.sqrt(self.times) / gdp.mu(epsilon, delta)
         if self.users == 1 or epsilon > MOST:
             return alone
-        least, reached = alone / math.sqrt(self.users), cache(partial(self.delta, epsilon=epsilon))
-        guess = _crossing(lambda s: self._sketched(s, epsilon), delta, least, alone)
-        high = next((s for s in (1.1 * guess, 1.4 * guess) if s < alone and reached(s) <= delta), alone)
-        low = next((s for s in (guess / 1.1, guess / 1.4) if s > least and reached(s) > delta), least)
-        scale = _crossing(reached, delta, low, high, relative=1e-6 if self.times == 1 else 1e-4)
-        margin = _MARGIN
+        least, relative = alone / math.sqrt(self.users), 1e-6 if self.times == 1 else 1e-4
+        scale, margin = self._alternating(epsilon, delta, least, alone, relative), _MARGIN
         while scale < alone:
             scale, margin = min(alone, scale * (1 + margin)), 2 * margin
-            if reached(scale) <= delta:
+            if self.delta(scale, epsilon) <= delta:
                 break
         return scale
+
+    def _alternating(self, epsilon: float, delta: float, low: float, high: float, relative: float) -> float:
+        """Least scale between two, of which the second keeps `delta`.
+
+        By turns the eps0 with the least delta for this noise, and the least noise with this eps0, until it falls no
+        more; first for the noise that the sketch needs.
+        """
+
+        def needed(bound: Callable[[float, float], float], start: float, relative: float) -> float:
+            reached = cache(lambda scale: min(bound(scale, epsilon), self._alone(scale, epsilon)))
+            ends = _beside(lambda scale: reached(scale) <= delta, start, low, high)
+            return _crossing(reached, delta, *ends, relative=relative)
+
+        best, found = math.inf, needed(lambda *there: self._sketched(*there)[0], high, 1e-2)
+        place = self._least(found, epsilon)[1]
+        while True:
+            found = needed(partial(self._before, math.exp(place)), found, relative)
+            if found > best * (1 - relative):
+                return min(found, best)
+            best, place = found, self._near(place, found, epsilon)[1]
+
+    def _near(self, place: float, scale: float, epsilon: float) -> tuple[float, float]:
+        """Least bound that a walk downhill from log eps0 = `place` finds, and where."""
+
+        def reached(place: float) -> float:
+            local = math.exp(place)
+            return self._before(local, scale, epsilon) if _LEAST < local < self._most else math.inf
+
+        if self.times == 1:
+            return _golden(reached, *_downhill(reached, place, 8 * _NEAR)[1:], _NEAR)
+        return _settled(reached, place, (2 * _GRID, _GRID))
 
     def _alone(self, scale: float, epsilon: float) -> float:
         """Of M reports that nobody shuffles."""
         return float(gdp.delta(epsilon, math.sqrt(self.times) / scale))
 
-    def _least(self, scale: float, epsilon: float) -> float:
-        """Least bound over eps0 that a search finds."""
+    def _least(self, scale: float, epsilon: float) -> tuple[float, float]:
+        """Least bound over eps0 that a search finds, and log eps0."""
 
         def reached(place: float) -> float:
             return self._before(math.exp(place), scale, epsilon)
 
         if self.times == 1:
-            return _narrowed(reached, *self._range(scale, epsilon), _WIDTH)[0]
-        place = math.log(self._guess(scale, epsilon))  # compositions take time: near where the sketch has its least
-        return _golden(reached, place - _AROUND, place + _AROUND, 4 * _GRID)[0]
+            return _narrowed(reached, *self._range(scale, epsilon), _WIDTH)
+        place = _GRID * round(math.log(self._sketched(scale, epsilon)[1]) / _GRID)
+        return _settled(reached, place, (6 * _GRID, 2 * _GRID, _GRID))  # compositions take time: few of them
+
+    @property
+    def _most(self) -> float:
+        """eps0 with next to nobody to hide among."""
+        return math.log(self.users) + _BEYOND
 
     def _range(self, scale: float, epsilon: float) -> tuple[float, float]:
         """Logarithms of the least eps0 that may be better than no shuffle, by its tail, and of the greatest."""
-        alone, most = self._alone(scale, epsilon), math.log(self.users) + _BEYOND
+        alone, most = self._alone(scale, epsilon), self._most
         low = search.least(lambda local: self._tail(local, scale, 0.0) < alone, _LEAST, most, relative=1e-2)
         return math.log(low), math.log(most)
 
@@ -118,22 +160,22 @@ class ShuffledBatches:
     def _tail(self, local: float, scale: float, epsilon: float) -> float:
         """What it costs that others' reports are not quite mixtures: in total variation (n - 1) p delta0 a batch."""
         moved = self.times * (self.users - 1) * math.exp(-local) * float(gdp.delta(local, 1 / scale))
+        return self._weight(scale, epsilon) * moved
+
+    def _weight(self, scale: float, epsilon: float) -> float:
+        """Of total variation, in delta."""
         if self.times == 1:
-            return (math.expm1(epsilon) + 2 * float(gdp.delta(epsilon, 1 / scale))) * moved  # B.1, step 3
-        return (1 + math.exp(epsilon)) * moved
+            return math.expm1(epsilon) + 2 * float(gdp.delta(epsilon, 1 / scale))  # B.1, step 3
+        return 1 + math.exp(epsilon)
 
-    def _sketch(self, local: float, scale: float, epsilon: float) -> float:
-        """About the bound, by a Gaussian of the same variance."""
+    def _sketched(self, scale: float, epsilon: float) -> tuple[float, float]:
+        """About the least delta and its eps0, among some: with a Gaussian of the same variance for the mixtures."""
+        local = np.geomspace(_LEAST, self._most, 200)
         spread = math.sqrt(self.times) * loss_std(users=self.users, local_epsilon=local, mu=1 / scale)
-        return float(gdp.delta(epsilon, spread)) + self._tail(local, scale, epsilon)
-
-    def _guess(self, scale: float, epsilon: float) -> float:
-        """eps0 with the least sketch."""
-        low, high = self._range(scale, epsilon)
-        return math.exp(_golden(lambda local: self._sketch(math.exp(local), scale, epsilon), low, high, 1e-2)[1])
-
-    def _sketched(self, scale: float, epsilon: float) -> float:
-        return min(self._alone(scale, epsilon), self._sketch(self._guess(scale, epsilon), scale, epsilon))
+        moved = self.times * (self.users - 1) * np.exp(-local) * gdp.delta(local, 1 / scale)
+        bound = gdp.delta(epsilon, spread) + self._weight(scale, epsilon) * moved
+        best = int(np.argmin(bound))
+        return min(float(bound[best]), self._alone(scale, epsilon)), float(local[best])
 
 
 def _crossing(
@@ -143,11 +185,42 @@ def _crossing(
     return search.crossing(lambda place: math.log(max(delta(place), 1e-300) / target), low, high, relative=relative)
 
 
+def _beside(kept: Callable[[float], bool], start: float, low: float, high: float) -> tuple[float, float]:
+    """Two places, `kept` at the second alone, as at `high` and not at `low`: by growing steps from `start`."""
+    ratio, last = 1.02, start
+    if kept(start):
+        while last / ratio > low and kept(last / ratio):
+            last, ratio = last / ratio, ratio**2
+        return max(low, last / ratio), last
+    while last * ratio < high and not kept(last * ratio):
+        last, ratio = last * ratio, ratio**2
+    return last, min(high, last * ratio)
+
+
 def _narrowed(value: Callable[[float], float], low: float, high: float, width: float) -> tuple[float, float]:
     """Least of some values between `low` and `high`, narrowed down, and where."""
     step = (high - low) / _POINTS
     best = min((value(low + (turn + 0.5) * step), low + (turn + 0.5) * step) for turn in range(_POINTS))
     return min(best, _golden(value, max(low, best[1] - step), min(high, best[1] + step), width))
+
+
+def _downhill(value: Callable[[float], float], place: float, step: float) -> tuple[float, float, float]:
+    """A place whose value is below those of the two beside it, and these: by steps from `place` that double."""
+    at, ahead = value(place), value(place + step)
+    if ahead >= at:
+        step, ahead = -step, value(place - step)
+    behind = place - step
+    while ahead < at:
+        behind, place, at, step = place, place + step, ahead, 2 * step
+        ahead = value(place + step)
+    return place, min(behind, place + step), max(behind, place + step)
+
+
+def _settled(value: Callable[[float], float], place: float, steps: tuple[float, ...]) -> tuple[float, float]:
+    """Least value, and where, that a walk downhill finds with one length of steps after the other."""
+    for step in steps:
+        place = _downhill(value, place, step)[0]
+    return value(place), place
 
 
 def _golden(value: Callable[[float], float], low: float, high: float, width: float) -> tuple[float, float]:

@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
 from bandanna.accounting.amplification.blanket import stop_loss
@@ -41,7 +41,7 @@ def blanket_pld(
     from dp_accounting.pld import pld_pmf, privacy_loss_distribution
 
     users, local = require.whole("users", users), require.positive("local_epsilon", local_epsilon)
-    coarse = loss_std(users=users, local_epsilon=local, mu=require.positive("mu", mu)) / _FINENESS
+    coarse = float(loss_std(users=users, local_epsilon=local, mu=require.positive("mu", mu))) / _FINENESS
     step = coarse if discretization is None else require.positive("discretization", discretization)
     knots, rest, left = _profile(users, math.exp(-local), mu, step, max(1, math.floor(coarse / step)))
     slopes = np.append(np.diff(left) / np.diff(rest), left[-1] / rest[-1])  # of E (m - tau)+ in 1 - tau, falling to 0
@@ -55,9 +55,9 @@ def blanket_pld(
     return privacy_loss_distribution.PrivacyLossDistribution(pmf)
 
 
-def loss_std(*, users: int, local_epsilon: float, mu: float) -> float:
+def loss_std(*, users: int, local_epsilon: ArrayLike, mu: float) -> NDArray[np.float64]:
     """Standard deviation of the loss, about: 2 tanh(mu/2) / sqrt(E[C] + 1)."""
-    return 2 * math.tanh(mu / 2) / math.sqrt((users - 1) * math.exp(-local_epsilon) + 1)
+    return np.asarray(2 * math.tanh(mu / 2) / np.sqrt((users - 1) * np.exp(-np.asarray(local_epsilon)) + 1))
 
 
 @lru_cache(maxsize=512)
