@@ -30,6 +30,7 @@ _POINTS = 8  # values of eps0 that are tried before a minimum is narrowed down
 _WIDTH = 3e-4  # how far (relative), for one batch
 _NEAR = 4e-3  # while noise or epsilon are searched for
 _GRID = 0.01  # of log eps0, for several batches: compositions are kept
+_LOUD = 9.0  # mu of reports that nobody hides: nearly all losses, mu^2/2 in the middle, are beyond the last knot
 _MARGIN = 1e-5  # added to the std (relative), for `delta` and `epsilon` to agree: their searches may end elsewhere
 _CONVOLUTION_ERROR = 1e-16  # per batch, absolute: rounding of the Fourier transforms (measured below 6e-17)
 _GOLDEN = (math.sqrt(5) - 1) / 2
@@ -104,14 +105,15 @@ class ShuffledBatches:
 
     def _near(self, place: float, scale: float, epsilon: float) -> tuple[float, float]:
         """Least bound that a walk downhill from log eps0 = `place` finds, and where."""
-
-        def reached(place: float) -> float:
-            local = math.exp(place)
-            return self._before(local, scale, epsilon) if _LEAST < local < self._most else math.inf
-
+        reached = partial(self._at, scale=scale, epsilon=epsilon)
         if self.times == 1:
             return _golden(reached, *_downhill(reached, place, 8 * _NEAR)[1:], _NEAR)
         return _settled(reached, place, (2 * _GRID, _GRID))
+
+    def _at(self, place: float, scale: float, epsilon: float) -> float:
+        """Bound at log eps0 = `place`."""
+        local = math.exp(place)
+        return self._before(local, scale, epsilon) if _LEAST <= local <= self._most else math.inf
 
     def _alone(self, scale: float, epsilon: float) -> float:
         """Of M reports that nobody shuffles."""
@@ -119,10 +121,7 @@ class ShuffledBatches:
 
     def _least(self, scale: float, epsilon: float) -> tuple[float, float]:
         """Least bound over eps0 that a search finds, and log eps0."""
-
-        def reached(place: float) -> float:
-            return self._before(math.exp(place), scale, epsilon)
-
+        reached = partial(self._at, scale=scale, epsilon=epsilon)
         if self.times == 1:
             return _narrowed(reached, *self._range(scale, epsilon), _WIDTH)
         place = _GRID * round(math.log(self._sketched(scale, epsilon)[1]) / _GRID)
@@ -152,6 +151,8 @@ class ShuffledBatches:
         if self.times == 1:
             left = stop_loss(users=self.users, chance=math.exp(-local), mu=1 / scale, epsilon=epsilon)
             return (1 + math.exp(epsilon)) * left + self._tail(local, scale, epsilon)
+        if 1 / scale > _LOUD:
+            return 1.0
         local = math.exp(_GRID * round(math.log(local) / _GRID))
         composed = composed_blanket(self.users, local, 1 / scale, self.times)
         hidden = float(composed.get_delta_for_epsilon(epsilon)) + self.times * _CONVOLUTION_ERROR
