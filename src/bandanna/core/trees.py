@@ -59,9 +59,8 @@ def _below(total: Floats, blocks: Floats, degree: int) -> Floats:
     after = np.empty((*blocks.shape[:-2], blocks.shape[-2] + 1, blocks.shape[-1]))
     after[..., ::degree, :] = begun = total[..., : blocks.shape[-2] // degree + 1, :]
     for place in range(1, degree):
-        more = blocks[..., place - 1 :: degree, :]
-        begun = begun[..., : more.shape[-2], :] + more
-        after[..., place::degree, :] = begun
+        more, here = blocks[..., place - 1 :: degree, :], after[..., place::degree, :]
+        begun = np.add(begun[..., : more.shape[-2], :], more, out=here)
     return after
 
 

@@ -62,4 +62,6 @@ def totals(statistic: Statistic, noise: BinomialNoise, domain: Domain, source: N
 
 def of_bits(ones: Ints, noise: BinomialNoise, source: NoiseSource) -> Ints:
     """Whole batches of bits of one level, from how many ones each has."""
-    return np.asarray(int(noise.scale) * ones + coins(noise.users, noise, ones.shape, source))
+    totals = coins(noise.users, noise, ones.shape, source)
+    totals += int(noise.scale) * ones
+    return totals

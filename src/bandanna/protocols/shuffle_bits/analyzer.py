@@ -27,5 +27,6 @@ class BitSum(Analyzer):
     def estimate(self, totals: Ints, users: int) -> Estimate:
         """Of so many users."""
         noise = self.noise.for_users(users)
-        centred = totals - users * noise.trials / 2
-        return Estimate(total=np.asarray(centred / noise.scale), count=users, variance=bit_std(noise) ** 2)
+        centred = np.asarray(totals - users * noise.trials / 2)
+        centred /= noise.scale
+        return Estimate(total=centred, count=users, variance=bit_std(noise) ** 2)
