@@ -14,7 +14,7 @@ import bandanna as bd
 from bandanna.accounting import parallel
 from bandanna.accounting.budgets import ApproxDP, PureDP
 from bandanna.accounting.calibration.binomial import BinomialNoise
-from bandanna.accounting.events import BinomialEvent, Event
+from bandanna.accounting.events import BinomialEvent, Event, GaussianEvent, ShuffledGaussianEvent
 from bandanna.accounting.factorisation import factorise
 from bandanna.core.coins import NoCoins
 from bandanna.core.domain import Ball, Box
@@ -38,6 +38,7 @@ from bandanna.protocols.shuffle_binomial import ShuffleBinomial
 from bandanna.protocols.shuffle_binomial.encoding import encode_sums
 from bandanna.protocols.shuffle_bits import ShuffleBits
 from bandanna.protocols.shuffle_gaussian import ShuffleGaussian
+from bandanna.protocols.shuffle_gaussian.privacy import event as shuffled_event
 
 BUDGET = ApproxDP(epsilon=1.0, delta=1e-5)
 
@@ -163,6 +164,16 @@ def test_public_features_are_told_in_their_scale() -> None:
     told = Public(seen=report, scale=0.5)
     statistic = told.statistic(report, np.array([[1.0, 0.0]]), np.array([1.0]), None, NoCoins())
     np.testing.assert_array_equal(statistic.values, report.pack(np.array([[0.5, 0.0]]), np.array([0.5])))
+
+
+def test_every_coordinate_of_a_shuffled_report_may_spend_the_same_tail() -> None:
+    """Tails of a report's discrete noise are shared out among its coordinates, and no longer those of each."""
+    one, many = (
+        shuffled_event(GaussianEvent(std=4.0, sensitivity=1.0, dim=dim, grid=2.0**-18), 50) for dim in (1, 10**5)
+    )
+    assert isinstance(one, ShuffledGaussianEvent)
+    assert isinstance(many, ShuffledGaussianEvent)
+    assert many.tail == pytest.approx(10**5 * one.tail, rel=1e-9, abs=0.0)
 
 
 def test_rows_of_a_comparison_are_for_every_participation(monkeypatch: pytest.MonkeyPatch) -> None:
