@@ -83,6 +83,13 @@ def test_features_that_are_no_numbers_are_told_to_nobody(value: float) -> None:
             tell.statistic(domain, broken, np.array([1.0]), None, NoCoins())
 
 
+def test_weighted_rewards_are_told_with_their_features() -> None:
+    """A device tells other features, or other weights, than those of its arm: w x (r - 1/2), a reward of 1 here."""
+    weighted = Weighted(seen=LinearReport(features=2), weights=(0.5, 2.0), bits=False)
+    told = weighted.statistic(Ball(dim=2, bound=0.5), np.array([[0.6, 0.4]]), np.array([1.0]), None, NoCoins())
+    np.testing.assert_allclose(told.values, [[0.15, 0.4]])
+
+
 def test_secure_noise_beyond_what_integers_hold_is_refused() -> None:
     """Discrete Laplace noise is drawn at a scale at which sums leave 64-bit integers."""
     with pytest.raises(InvalidArgument, match="scale"):
