@@ -33,7 +33,7 @@ from mutants.reaching import TAKEN
 from mutants.running import KILLED, SURVIVED, TIMED_OUT, Hurry, waited
 from mutants.sites import Mutant, mutated
 
-_OLD = "failed without any mutant"
+_OLD, _LONGER = "failed without any mutant", "takes longer without a cache, and is tried again"
 PATIENCE = 4.0  # CPU seconds for a test, and
 _TIMES = 5.0  # times what it usually takes, beyond which it is taken for endless
 
@@ -103,7 +103,7 @@ class _Serving:
         self.root, self.requests, self.answers = root, requests, answers
         self.called: set[CodeType] = set()
         self.source = source
-        self.sane: dict[str, bool] = {}  # tests that have seen a mutant: whether they pass without one
+        self.alone: dict[str, float] = {}  # tests that saw a mutant: CPU seconds without one; inf if they fail
 
     @pytest.hookimpl(hookwrapper=True)
     def pytest_collection(self) -> Iterator[None]:
@@ -133,18 +133,28 @@ class _Serving:
         return True
 
     def answer(self, mutant: Mutant, tests: list[tuple[str, float]]) -> Answer:
-        """What became of a mutant; tests that fail without it are not believed."""
+        """What became of a mutant; a test that fails without it, or needs as long, is not believed."""
         early = (str(self.root / mutant.path), mutant.where.partition("#")[0]) in self.early
         while True:
-            kept = [(test, spent) for test, spent in tests if self.sane.get(test, True)]
+            usual = {test: max(spent, self.alone.get(test, 0.0)) for test, spent in tests}
+            kept = [(test, spent) for test, spent in usual.items() if spent < math.inf]
             verdict, test = self.forked(mutant, kept)
-            if verdict != KILLED:
+            if verdict not in (KILLED, TIMED_OUT):
                 return Answer(verdict=verdict, test=test, early=early)
-            if test not in self.sane:
-                self.sane[test] = self.forked(None, [(test, math.inf)])[0] == SURVIVED
-            if self.sane[test]:
-                return Answer(verdict=KILLED, test=test)
-            print(f"{_OLD}: {test}", flush=True)
+            if not test:  # it ended before any test
+                return Answer()
+            if test not in self.alone:
+                self.alone[test] = self.seconds_alone(test)
+            own = self.alone[test]
+            if own < math.inf and (verdict == KILLED or own <= _limit(usual[test])):
+                return Answer(verdict=verdict, test=test)
+            print(f"{_OLD if own == math.inf else _LONGER}: {test}", flush=True)
+
+    def seconds_alone(self, test: str) -> float:
+        """What a test takes without any mutant, and with nothing remembered, as a mutant's does; inf if it fails."""
+        before = _spent_by_children()
+        verdict, _ = self.forked(None, [(test, math.inf)])
+        return _spent_by_children() - before if verdict == SURVIVED else math.inf
 
     def forked(self, mutant: Mutant | None, tests: list[tuple[str, float]]) -> tuple[str, str]:
         """Verdict and the last test that was begun."""
@@ -266,5 +276,15 @@ def _living(prefix: str) -> tuple[dict[str, list[FunctionType]], list[Any]]:
 
 def _patience(usual: float) -> None:
     """How much CPU time this process may take from here."""
-    most = time.process_time() + PATIENCE + _TIMES * min(usual, 60.0)
+    most = time.process_time() + _limit(usual)
     resource.setrlimit(resource.RLIMIT_CPU, (math.ceil(most), resource.RLIM_INFINITY))
+
+
+def _limit(usual: float) -> float:
+    """CPU seconds that a test may take which usually takes so many."""
+    return PATIENCE + _TIMES * min(usual, 60.0)
+
+
+def _spent_by_children() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime

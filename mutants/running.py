@@ -57,16 +57,17 @@ def verdict(
     seconds: dict[str, float],
     patience: float = PATIENCE,
 ) -> str:
-    """What became of a mutant."""
+    """What became of a mutant; a time-out is believed if the tests pass in that time without it."""
     if not tests:
         return UNREACHED
     for some in stages(tests, seconds):
         usual = sum(seconds[test] for test in some)
-        found = passes(root, source, mutant.path, mutant, some, patience=patience + 5 * usual)
-        if found is None:
-            return TIMED_OUT
-        if not found:
+        limit = patience + 5 * usual
+        found = passes(root, source, mutant.path, mutant, some, patience=limit)
+        if found is False:
             return KILLED
+        if found is None and passes(root, source, mutant.path, None, some, patience=limit):
+            return TIMED_OUT
     return SURVIVED
 
 

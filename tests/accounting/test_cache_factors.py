@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from bandanna.accounting import cache
+from bandanna.accounting import accountant, amplification, cache
 from bandanna.accounting.budgets import ApproxDP
 from bandanna.accounting.cache import forget
 from bandanna.accounting.calibration.binomial import binomial_noise
 from bandanna.accounting.calibration.shuffled import shuffled_gaussian_std
+from bandanna.accounting.events import Event, RepetitionEvent, ShuffledGaussianEvent
 
 BUDGET = ApproxDP(epsilon=1.0, delta=1e-5)
 
@@ -59,3 +61,19 @@ def test_shuffled_noise_for_less_is_not_believed(less: dict[str, Any], place: Pa
     forge(place, {"std": cheap})
     assert cheap < honest
     assert shuffled_gaussian_std(budget=BUDGET, **wanted) == honest
+
+
+def test_remembered_shuffled_noise_is_priced_as_it_is_used(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Shuffled noise is searched for, or looked at again, with other people or participations, or in another range."""
+    searched: dict[str, Any] = {}
+    priced: list[Event] = []
+    monkeypatch.setattr(amplification, "composed_shuffled_gaussian_std", lambda **asked: searched.update(asked) or 4.0)
+    monkeypatch.setattr(accountant, "satisfies", lambda event, _: bool(priced.append(event)) or True)
+    wanted: dict[str, Any] = {"sensitivity": 2.0, "dim": 3, "users": 200, "participations": 2, "budget": BUDGET}
+    assert shuffled_gaussian_std(**wanted) == 8.0
+    assert searched == {"sensitivity": 1.0, "users": 200, "times": 2, "epsilon": 1.0, "delta": 1e-5}
+    forge(place, {"std": 5.0})  # more than one report needs without a shuffler, less than two
+    assert 1 / BUDGET.mu() < 5.0 < math.sqrt(2) / BUDGET.mu()
+    assert shuffled_gaussian_std(**wanted) == 10.0
+    one = ShuffledGaussianEvent(std=5.0, sensitivity=1.0, users=200, dim=3)
+    assert priced == [RepetitionEvent(event=one, times=2)]

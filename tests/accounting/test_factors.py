@@ -256,6 +256,13 @@ def test_candidates_on_a_grid_may_be_inside_a_little_more_often_and_less() -> No
     assert low < 0.35 < high
 
 
+def test_coordinates_that_steps_cut_off_are_in_the_mass_of_a_cap() -> None:
+    """A cap of a thousand coordinates that next to nothing lies in is priced for one that the steps cut off."""
+    low, high = caps.masses(CapEvent(cosine=0.3, chance=0.7, candidates=3, dim=1000, steps=2**22))
+    assert low == 0.0
+    assert high == pytest.approx(1000 * 2.0**-64, rel=1e-3, abs=0.0)
+
+
 def test_a_batch_of_another_size_has_its_own_users() -> None:
     """What every user does in a batch of another size is counted for the wrong number of users."""
     noise = BinomialNoise(scale=4.0, trials=9, users=10).for_users(40)

@@ -8,12 +8,17 @@ from typing import Any
 import numpy as np
 import pytest
 
+from bandanna.core.coins import NoCoins
 from bandanna.core.domain import Ball, Box
+from bandanna.core.report import LinearReport
 from bandanna.device import secure
 from bandanna.device.base import Device
 from bandanna.device.counts import Copies, Counts, Rounded
-from bandanna.device.noise import at_least
+from bandanna.device.noise import LARGEST, at_least
 from bandanna.device.reports import Noisy
+from bandanna.device.secure import SecureNoise
+from bandanna.device.telling import Public, Weighted
+from bandanna.errors import InvalidArgument, InvalidStatistic
 from bandanna.mechanisms.sources import FastNoise
 
 
@@ -66,3 +71,26 @@ def test_noise_in_steps_of_a_grid_is_never_rounded_down() -> None:
     scales, grid = [1 + step / 7 for step in range(40)], 0.3
     assert any(Fraction(scale / grid) * Fraction(grid) < Fraction(scale) for scale in scales)
     assert all(Fraction(at_least("std", scale, grid)) * Fraction(grid) >= Fraction(scale) for scale in scales)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_features_that_are_no_numbers_are_told_to_nobody(value: float) -> None:
+    """A device tells what a sum cannot recover from: one NaN, and the estimate of all people is gone."""
+    report, broken = LinearReport(features=2), np.array([[value, 0.0]])
+    weighted = Weighted(seen=report, weights=(1.0, 1.0), bits=False)
+    for tell, domain in ((Public(seen=report, scale=0.5), report), (weighted, Ball(dim=2, bound=0.5))):
+        with pytest.raises(InvalidStatistic, match="features"):
+            tell.statistic(domain, broken, np.array([1.0]), None, NoCoins())
+
+
+def test_weighted_rewards_are_told_with_their_features() -> None:
+    """A device tells other features, or other weights, than those of its arm: w x (r - 1/2), a reward of 1 here."""
+    weighted = Weighted(seen=LinearReport(features=2), weights=(0.5, 2.0), bits=False)
+    told = weighted.statistic(Ball(dim=2, bound=0.5), np.array([[0.6, 0.4]]), np.array([1.0]), None, NoCoins())
+    np.testing.assert_allclose(told.values, [[0.15, 0.4]])
+
+
+def test_secure_noise_beyond_what_integers_hold_is_refused() -> None:
+    """Discrete Laplace noise is drawn at a scale at which sums leave 64-bit integers."""
+    with pytest.raises(InvalidArgument, match="scale"):
+        SecureNoise().discrete_laplace(scale=1.05 * LARGEST, size=1)

@@ -11,7 +11,7 @@ from bandanna.accounting.budgets import ApproxDP, Budget
 from bandanna.accounting.events import BinomialEvent, CompositionEvent, Event
 from bandanna.core.domain import Ball, Box, Domain
 from bandanna.core.shapes import Bits
-from bandanna.protocols.concurrent_shuffle import privacy
+from bandanna.protocols.concurrent_shuffle import plan, privacy
 from bandanna.protocols.concurrent_shuffle.plan import _shortlist
 from bandanna.protocols.concurrent_shuffle.schedule import BatchTree
 
@@ -68,3 +68,17 @@ def test_trees_are_tried_in_the_order_of_their_bounds() -> None:
     bounds = [math.sqrt(tree.degrees[1] - 1) + math.sqrt(tree.batches[1]) for tree in found]
     assert bounds == sorted(bounds)
     assert bounds[0] == pytest.approx(min(math.sqrt(d - 1) + math.sqrt(10**5 // d) for d in range(2, 2000)), rel=1e-3)
+
+
+def test_trees_are_compared_by_their_noise_and_delay(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tree is chosen for less noise than its prefixes will have, or for another delay."""
+    assert plan._error(TREE, 2.0, 0.5, averaging=False) == pytest.approx(2.0 * math.sqrt(3 / SHARES[0]) + 3 * 0.5)
+    asked: dict[str, float] = {}
+
+    def best_tree(horizon: int, shufflers: int | str, **given: float) -> BatchTree:
+        asked.update(given)
+        return TREE
+
+    monkeypatch.setattr(plan, "best_tree", best_tree)
+    assert plan.plan_tree(Ball(dim=3), BUDGET, 16, shufflers=2) == TREE
+    assert asked["noise"] == pytest.approx(2.0 / gdp.mu(1.0, 1e-3))

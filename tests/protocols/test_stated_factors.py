@@ -13,12 +13,14 @@ from numpy.typing import ArrayLike, NDArray
 import bandanna as bd
 from bandanna.accounting import parallel
 from bandanna.accounting.budgets import ApproxDP, PureDP
-from bandanna.accounting.calibration.binomial import BinomialNoise
-from bandanna.accounting.events import BinomialEvent, Event
+from bandanna.accounting.calibration.binomial import BinomialNoise, noise_of_std
+from bandanna.accounting.calibration.bits import bit_noise_of_std
+from bandanna.accounting.events import BinomialEvent, Event, GaussianEvent, ShuffledGaussianEvent
 from bandanna.accounting.factorisation import factorise
 from bandanna.core.coins import NoCoins
 from bandanna.core.domain import Ball, Box
 from bandanna.core.report import LinearReport
+from bandanna.core.shapes import Bits
 from bandanna.core.sizes import Sizes
 from bandanna.device.inversion import PART
 from bandanna.device.telling import Public
@@ -38,6 +40,7 @@ from bandanna.protocols.shuffle_binomial import ShuffleBinomial
 from bandanna.protocols.shuffle_binomial.encoding import encode_sums
 from bandanna.protocols.shuffle_bits import ShuffleBits
 from bandanna.protocols.shuffle_gaussian import ShuffleGaussian
+from bandanna.protocols.shuffle_gaussian.privacy import event as shuffled_event
 
 BUDGET = ApproxDP(epsilon=1.0, delta=1e-5)
 
@@ -163,6 +166,37 @@ def test_public_features_are_told_in_their_scale() -> None:
     told = Public(seen=report, scale=0.5)
     statistic = told.statistic(report, np.array([[1.0, 0.0]]), np.array([1.0]), None, NoCoins())
     np.testing.assert_array_equal(statistic.values, report.pack(np.array([[0.5, 0.0]]), np.array([0.5])))
+
+
+def test_every_coordinate_of_a_shuffled_report_may_spend_the_same_tail() -> None:
+    """Tails of a report's discrete noise are shared out among its coordinates, and no longer those of each."""
+    one, many = (
+        shuffled_event(GaussianEvent(std=4.0, sensitivity=1.0, dim=dim, grid=2.0**-18), 50) for dim in (1, 10**5)
+    )
+    assert isinstance(one, ShuffledGaussianEvent)
+    assert isinstance(many, ShuffledGaussianEvent)
+    assert many.tail == pytest.approx(10**5 * one.tail, rel=1e-9, abs=0.0)
+
+
+def test_a_quick_opening_begins_near_the_central_noise() -> None:
+    """What is proposed for a batch is not so many times the central noise, on the lattice of calibration.md A.4."""
+    vectors = open_batch(bd.Privacy(model="shuffle", budget=BUDGET), Ball(dim=400), 64, quick=True)
+    std = 1.011 * 2.0 / BUDGET.mu()
+    assert isinstance(vectors, ShuffleBinomial)
+    assert vectors.noise == noise_of_std(std, sensitivity=2.0, dim=400, users=64, composed=False)
+    bits = open_batch(bd.Privacy(model="shuffle", budget=BUDGET), Bits(), 1000, quick=True)
+    assert isinstance(bits, ShuffleBits)
+    assert bits.noise == bit_noise_of_std(1.001 / BUDGET.mu(), users=1000)
+
+
+def test_a_wanted_std_is_compared_on_the_lattice_of_its_domain(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A comparison shows the counts of a finer or coarser lattice than a batch of that noise would have."""
+    monkeypatch.setattr(comparison, "NAMES", ("central_gaussian", "shuffle_binomial"))
+    domain = Ball(dim=400)
+    _, row = comparison.invert(domain=domain, std=8.0, delta=1e-5, batch=64, mechanism="tree")
+    noise = noise_of_std(8.0, sensitivity=2.0, dim=400, users=64, composed=False)
+    made = ShuffleBinomial(domain=domain, noise=noise, delta=1e-5)
+    assert (row.std, row.guarantee) == (made.std(64), made.guarantee)
 
 
 def test_rows_of_a_comparison_are_for_every_participation(monkeypatch: pytest.MonkeyPatch) -> None:
