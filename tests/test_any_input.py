@@ -369,7 +369,7 @@ def test_every_public_name_is_here() -> None:
 
 @pytest.mark.filterwarnings("ignore::bandanna.errors.CommunicationWarning")
 @pytest.mark.parametrize("name", CASES)
-@settings(max_examples=25)
+@settings(max_examples=10)
 @given(data=st.data())
 def test_functions(name: str, data: st.DataObject) -> None:
     """An input ends in a foreign error, in a message of several lines, or in one that repeats it in full."""
@@ -379,7 +379,7 @@ def test_functions(name: str, data: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize("name", STATEFUL)
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(data=st.data())
 def test_nothing_changes_when_refused(name: str, data: st.DataObject) -> None:
     """A refused input leaves a decision, an expense or a user behind."""

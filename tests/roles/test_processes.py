@@ -95,9 +95,9 @@ def test_processes_learn_what_the_simulator_learns(
 
 def test_with_secure_noise_the_regret_agrees_in_law(tmp_path: Path) -> None:
     """Devices' own noise has another law than the simulator's: false alarm 1 in 1,000 (3.3 standard errors)."""
-    policy = bd.LinTS(dim=2, horizon=400, batch=40, privacy=bd.shuffle(epsilon=2.0, delta=1e-4))
+    policy = bd.LinTS(dim=2, horizon=200, batch=40, privacy=bd.shuffle(epsilon=2.0, delta=1e-4))
     env = bd.environments.LinearContextual(dim=2, n_arms=3)
-    rounds, regrets = 400, []
+    rounds, regrets = 200, []
     from .inside import Inside
 
     for seed in range(12):
