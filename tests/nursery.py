@@ -170,7 +170,11 @@ def nursery() -> Nursery:
 @pytest.fixture
 def _quick_roles(monkeypatch: pytest.MonkeyPatch) -> None:
     """`Running` has the roles of a task begun by the nursery."""
-    quick = SimpleNamespace(Popen=nursery().start, TimeoutExpired=subprocess.TimeoutExpired)
+
+    def start(command: Sequence[str], **files: Any) -> Child:
+        return nursery().start(command, **files)
+
+    quick = SimpleNamespace(Popen=start, TimeoutExpired=subprocess.TimeoutExpired)
     monkeypatch.setattr("bandanna.roles.running.subprocess", quick)
 
 

@@ -29,6 +29,8 @@ import pytest
 
 from bandanna.cli import main
 
+from ..nursery import _quick_roles as _quick_roles
+
 ROOT = Path(__file__).parents[2]
 PAGES = sorted(path for path in [ROOT / "README.md", *ROOT.glob("docs/**/*.md")] if path.is_file())
 LONG = {
@@ -138,6 +140,7 @@ def _param(page: Path) -> object:
     return pytest.param(page, marks=pytest.mark.full if _name(page) in LONG else (), id=_name(page))
 
 
+@pytest.mark.usefixtures("_quick_roles")
 @pytest.mark.parametrize("page", [_param(page) for page in PAGES])
 def test_examples_of_page(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
