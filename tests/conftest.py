@@ -9,6 +9,8 @@ import tempfile
 import pytest
 from hypothesis import HealthCheck, settings
 
+from . import drawn
+
 # Fixed examples and no clocks: a test's verdict depends on the code alone, not on the day or the machine's load.
 settings.register_profile("bandanna", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("bandanna")
@@ -19,6 +21,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
     Workers inherit it: what one of them has searched for, the others read, and check against its budget.
     """
+    drawn.LONG[0] = "not full" not in config.option.markexpr
     if hasattr(config, "workerinput"):
         return
     cache = tempfile.TemporaryDirectory(prefix="bandanna-tests-")

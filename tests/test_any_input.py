@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import bandanna as bd
@@ -20,6 +20,7 @@ from bandanna.experiments import plan
 from bandanna.experiments.executors import Here
 from bandanna.protocols.opening import open_local
 
+from .drawn import examples
 from .hostile import FIXED, VALUES, answers_or_refuses
 
 B: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-5}
@@ -369,7 +370,7 @@ def test_every_public_name_is_here() -> None:
 
 @pytest.mark.filterwarnings("ignore::bandanna.errors.CommunicationWarning")
 @pytest.mark.parametrize("name", CASES)
-@settings(max_examples=25)
+@examples(10, full=25)
 @given(data=st.data())
 def test_functions(name: str, data: st.DataObject) -> None:
     """An input ends in a foreign error, in a message of several lines, or in one that repeats it in full."""
@@ -379,7 +380,7 @@ def test_functions(name: str, data: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize("name", STATEFUL)
-@settings(max_examples=40)
+@examples(20, full=40)
 @given(data=st.data())
 def test_nothing_changes_when_refused(name: str, data: st.DataObject) -> None:
     """A refused input leaves a decision, an expense or a user behind."""

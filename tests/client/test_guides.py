@@ -40,15 +40,16 @@ def published(task: Task, state: Any = None) -> dict[str, Any]:
     }  # fmt: skip
 
 
+@pytest.mark.parametrize("trials", [12, pytest.param(40, marks=pytest.mark.full)])
 @pytest.mark.parametrize("name", [name for name in POLICIES if "Gaussian" not in name])
-def test_light_guides_do_what_the_policy_does(name: str) -> None:
+def test_light_guides_do_what_the_policy_does(name: str, trials: int) -> None:
     """With the same randomness a client without policies chooses another arm, or sends other bytes."""
     policy = POLICIES[name]
     task, _ = a_task(policy, seed=None)
     leaflet = Leaflet.from_bytes(task.document, task.id)
     light, whole = LightGuide(leaflet), WholeGuide(leaflet)
     own = getattr(policy, "n_arms", None)
-    for trial in range(40):
+    for trial in range(trials):
         features = RNG.uniform(-0.9, 0.9, (own or 4, light.dim))
         if own:
             features[:] = features[0]

@@ -9,6 +9,7 @@ from typing import Any
 
 import httpx
 import numpy as np
+import pytest
 
 import bandanna as bd
 from bandanna.client import AsyncSession, Outbox, Registrar, Session
@@ -19,6 +20,7 @@ from ..roles.test_processes import on_disk
 BATCH = 32
 
 
+@pytest.mark.usefixtures("_quick_roles")
 def test_sessions_and_processes_learn_together(tmp_path: Path, monkeypatch: Any) -> None:
     """Two mixers, tickets by the registrar, a clock that is an hour off: users' reports are not learned from, or a
     user takes part more often than the task allows.

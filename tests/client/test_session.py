@@ -437,7 +437,10 @@ def test_the_async_session_is_the_same(tmp_path: Path) -> None:
     assert len(town.records(FINAL)) == 1
 
 
-@pytest.mark.parametrize(("name", "light"), [("SDP-SE", True), ("AdaC-UCB", True), ("GOPE", True), ("GLM-SDP", False)])
+@pytest.mark.parametrize(
+    ("name", "light"),
+    [pytest.param("SDP-SE", True, marks=pytest.mark.full), ("AdaC-UCB", True), ("GOPE", True), ("GLM-SDP", False)],
+)
 def test_other_algorithms_are_played_too(name: str, light: bool, tmp_path: Path) -> None:
     """Assigned arms, or a task that needs the whole library, cannot be played; or later rounds are not answered."""
     policy, _, arms, _ = case(name)

@@ -5,8 +5,8 @@ page in one namespace; in a `console` block each line that starts with `$ bandan
 or `sh` block each line that starts with `bandanna`, with or without the `$`. Other commands (make, pip) are not run.
 A block of any language whose title is the name of a file is saved under it, for the steps that follow.
 
-Commands that need no shell are run in this process, which has loaded their libraries. docs/cli.md has all of them: in
-the long tests, the first example of each is a process of its own there.
+Commands that need no shell, but for a file that they are written to, are run in this process, which has loaded their
+libraries. docs/cli.md has all of them: in the long tests, the first example of each is a process of its own there.
 """
 
 from __future__ import annotations
@@ -29,6 +29,8 @@ import pytest
 
 from bandanna.cli import main
 
+from ..nursery import _quick_roles as _quick_roles
+
 ROOT = Path(__file__).parents[2]
 PAGES = sorted(path for path in [ROOT / "README.md", *ROOT.glob("docs/**/*.md")] if path.is_file())
 LONG = {
@@ -43,7 +45,7 @@ FENCE = re.compile(
 COMMAND = {"console": r"\$ (bandanna\b.*)", "bash": r"(?:\$ )?(bandanna\b.*)", "sh": r"(?:\$ )?(bandanna\b.*)"}
 TITLE = re.compile(r'title="([\w-]+\.\w+)"')  # of a file
 ALL = "docs/cli.md"  # has an example of every command
-PLAIN = re.compile(r"bandanna ([^|&;<>$`*?~]*)")  # that means the same without a shell
+PLAIN = re.compile(r"bandanna ([^|&;<>$`*?~]*)(?:> ([\w.-]+))?")  # that means the same without a shell
 SHIM = "import sys; from bandanna.cli import main; sys.argv[0] = 'bandanna'; main()"
 
 
@@ -101,7 +103,7 @@ def run(text: str, *, name: str, workplace: Path, monkeypatch: pytest.MonkeyPatc
             if processes and command not in started:
                 plain = None
             started.add(command)
-            code, said = in_a_shell(step.code) if plain is None else here(shlex.split(plain[1]), monkeypatch)
+            code, said = in_a_shell(step.code) if plain is None else here(plain[1], plain[2], monkeypatch)
             assert code == 0, f"{name}:{step.line}: $ {step.code}\n{said}"
 
 
@@ -111,11 +113,15 @@ def in_a_shell(command: str) -> tuple[int, str]:
     return done.returncode, done.stdout + done.stderr
 
 
-def here(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> tuple[int, str]:
-    """Exit code and words of `bandanna` with these arguments, in this process."""
-    said = io.StringIO()
-    with monkeypatch.context() as patch, contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
-        patch.setattr(sys, "argv", ["bandanna", *arguments])
+def here(arguments: str, file: str | None, monkeypatch: pytest.MonkeyPatch) -> tuple[int, str]:
+    """Exit code and words of `bandanna` with these arguments, in this process; what it prints may be for a file."""
+    with contextlib.ExitStack() as stack:
+        said = io.StringIO()
+        out = said if file is None else stack.enter_context(Path(file).open("w", encoding="utf-8"))
+        stack.enter_context(contextlib.redirect_stdout(out))
+        stack.enter_context(contextlib.redirect_stderr(said))
+        patch = stack.enter_context(monkeypatch.context())
+        patch.setattr(sys, "argv", ["bandanna", *shlex.split(arguments)])
         patch.setattr(warnings, "formatwarning", warnings.formatwarning)  # `main` has its own
         with warnings.catch_warnings():
             warnings.simplefilter("default")  # as in a process of its own
@@ -134,6 +140,7 @@ def _param(page: Path) -> object:
     return pytest.param(page, marks=pytest.mark.full if _name(page) in LONG else (), id=_name(page))
 
 
+@pytest.mark.usefixtures("_quick_roles")
 @pytest.mark.parametrize("page", [_param(page) for page in PAGES])
 def test_examples_of_page(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -196,9 +203,10 @@ def test_every_kind_of_example_is_found() -> None:
 
 def test_steps_share_their_workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A later example of a page does not see the names and files of an earlier one, or `bandanna` is not found."""
-    python = "```python\nfrom pathlib import Path\n```\n", "```python\nassert Path('version').read_text()\n```\n"
-    text = python[0] + "```console\n$ bandanna --version > version\n```\n" + python[1]
-    run(text, name="sound.md", workplace=tmp_path, monkeypatch=monkeypatch)
+    first = "```python\nfrom pathlib import Path\n```\n"
+    commands = "```console\n$ bandanna --version > here\n$ bandanna --version | cat > shell\n```\n"
+    last = "```python\nassert Path('here').read_text() == Path('shell').read_text() > ''\n```\n"
+    run(first + commands + last, name="sound.md", workplace=tmp_path, monkeypatch=monkeypatch)
 
 
 @pytest.mark.parametrize(
@@ -208,6 +216,7 @@ def test_steps_share_their_workplace(tmp_path: Path, monkeypatch: pytest.MonkeyP
         ("```python\nunknown_name\n```\n", NameError),
         ("```console\n$ bandanna no-such-command\n```\n", AssertionError),
         ("```console\n$ bandanna no-such-command > file\n```\n", AssertionError),
+        ("```console\n$ bandanna no-such-command | cat\n```\n", AssertionError),
     ],
 )
 def test_a_broken_example_is_noticed(

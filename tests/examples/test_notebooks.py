@@ -1,15 +1,25 @@
-"""The notebooks of examples/ run from the first cell to the last, as in Jupyter, and are kept without outputs."""
+"""The notebooks of examples/ run from the first cell to the last, and are kept without outputs.
+
+In this process, by the shell that a Jupyter kernel has; by a kernel in the long tests.
+"""
 
 from __future__ import annotations
 
+import builtins
 import json
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import nbformat
 import pytest
+from IPython.core.interactiveshell import InteractiveShell
+from IPython.utils.capture import capture_output
 from jupyter_client.manager import KernelManager, start_new_kernel
 from nbclient import NotebookClient
+from traitlets.config import Config
+
+from ..nursery import _quick_roles as _quick_roles
 
 ROOT = Path(__file__).parents[2]
 NOTEBOOKS = sorted((ROOT / "examples").glob("*.ipynb"))
@@ -33,6 +43,24 @@ def test_a_notebook_is_kept_clean(path: Path) -> None:
         assert cell.get("execution_count") is None
 
 
+@pytest.mark.usefixtures("_quick_roles")
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_a_notebook_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cell of a notebook raises an error, or warns of something."""
+    monkeypatch.setenv("MPLBACKEND", "agg")
+    monkeypatch.setenv("IPYTHONDIR", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    for name in ("__IPYTHON__", "display"):  # what the shell leaves behind
+        monkeypatch.setattr(builtins, name, None, raising=False)
+    monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
+    shell = InteractiveShell(config=Config(HistoryManager={"enabled": False}))
+    for cell in nbformat.read(path, as_version=4).cells:
+        if cell.cell_type == "code":
+            with capture_output() as said:
+                shell.run_cell(cell.source).raise_error()
+            assert said.stderr == ""
+
+
 @pytest.fixture(scope="module")
 def kernel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KernelManager]:
     """A process of Jupyter's, which has loaded the library once for all notebooks."""
@@ -46,8 +74,9 @@ def kernel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KernelManager]:
         manager.shutdown_kernel()
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_a_notebook_runs(path: Path, kernel: KernelManager, tmp_path: Path) -> None:
+def test_a_notebook_runs_in_jupyter(path: Path, kernel: KernelManager, tmp_path: Path) -> None:
     """A cell of a notebook raises an error, warns of something, or needs a name of another notebook."""
     notebook = nbformat.read(path, as_version=4)
     alone = f"import os\nos.chdir({str(tmp_path)!r})\n%reset -f"

@@ -118,13 +118,19 @@ def test_a_killed_client_resumes(cluster: Any, experiment: Path, local: dict[str
     assert {name: after[name] for name in kept} == kept
 
 
-def test_audits_and_studies_over_a_cluster(cluster: Any, tmp_path: Path) -> None:
-    """Rows of the gallery or of a study, or blocks of one audit, differ from those of this process."""
+@pytest.mark.full
+def test_audits_over_a_cluster(cluster: Any) -> None:
+    """Rows of the gallery, or blocks of one audit, differ from those of this process."""
     there: dict[str, Any] = {"executor": "dask", "scheduler": cluster.scheduler_address}
     few: dict[str, Any] = {"trials": 600, "wanted": lambda name, known: name in ("half the noise", "gaussian")}
     assert bd.audit.run_gallery(**few, **there).to_dict() == bd.audit.run_gallery(**few).to_dict()
     one: dict[str, Any] = {"epsilon": 2.0, "delta": 1e-3, "trials": 600}
     assert bd.audit.audit("LinTS-SDP", **one, **there).rows == bd.audit.audit("LinTS-SDP", **one).rows
+
+
+def test_studies_over_a_cluster(cluster: Any, tmp_path: Path) -> None:
+    """Rows of a study differ from those of this process."""
+    there: dict[str, Any] = {"executor": "dask", "scheduler": cluster.scheduler_address}
     (tmp_path / "ACTG175.csv").write_text(files.actg())
     trial = bd.datasets.load("actg175", path=tmp_path / "ACTG175.csv")
     small: dict[str, Any] = {"epsilons": (1.0,), "trusts": ("central",), "seeds": 2, "horizon": 60}

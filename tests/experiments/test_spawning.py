@@ -14,6 +14,8 @@ from bandanna.experiments.executors import Here, Processes, chosen
 from bandanna.experiments.spawning import needs_main
 from bandanna.experiments.workers import call_here
 
+from ..nursery import nursery
+
 EXPERIMENT = """
 print("begins", flush=True)
 import bandanna as bd
@@ -41,7 +43,13 @@ def ran(folder: Path, *, jobs: int, name: str = "LinUCB", policy: str = "") -> s
     """A script without `if __name__ == "__main__":`."""
     script = folder / "script.py"
     script.write_text(EXPERIMENT.format(jobs=jobs, name=name, policy=policy))
-    return subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=120, check=False)
+    command = [sys.executable, str(script)]
+    if jobs > 1:
+        return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    out, errors = folder / "out", folder / "errors"
+    with out.open("wb") as stdout, errors.open("wb") as stderr:
+        code = nursery().start(command, stdout=stdout, stderr=stderr).wait(120)
+    return subprocess.CompletedProcess(command, code, out.read_text(), errors.read_text())
 
 
 def test_a_script_needs_no_guard(tmp_path: Path) -> None:

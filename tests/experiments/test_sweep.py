@@ -192,7 +192,7 @@ def test_a_killed_run_resumes_without_repeating(tmp_path: Path) -> None:
     assert timeless(results) == timeless(sweep.run(experiment, tmp_path / "whole", jobs=1))
 
 
-@pytest.mark.parametrize("everyone", [True, False], ids=["group", "parent"])
+@pytest.mark.parametrize("everyone", [True, pytest.param(False, marks=pytest.mark.full)], ids=["group", "parent"])
 def test_an_interrupted_run_ends_at_once_and_says_how_to_continue(tmp_path: Path, everyone: bool) -> None:
     """Ctrl-C (to all processes) or SIGINT (to the parent) ends all of them with code 130 and one hint, no traceback."""
     file, out = tmp_path / "mine.toml", tmp_path / "stopped"

@@ -10,12 +10,13 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bandanna.errors import BandannaError
 from bandanna.features import Ball, Hash, Intercept, Map, OneHot, Project, Range
 
+from ..drawn import examples
 from ..hostile import FIXED, VALUES, answers_or_refuses
 
 COLUMNS = Range(age=(18, 80)), OneHot(site=["north", 1, 2.5], unknown="other"), Hash("note", buckets=5)
@@ -39,7 +40,7 @@ def fine(values: Any) -> None:
     assert np.all(np.linalg.norm(values, axis=-1) <= 1 + 1e-12)
 
 
-@settings(max_examples=150)
+@examples(50, full=150)
 @given(st.sampled_from(MAPS), tables)
 def test_mixed_records(made: Map, rows: list[dict[str, Any]]) -> None:
     """Mixed types, missing values or duplicates raise something else, leave the ball, or depend on the other rows."""
@@ -55,7 +56,7 @@ def test_mixed_records(made: Map, rows: list[dict[str, Any]]) -> None:
     assert np.array_equal(again.mapped([*rows, *rows]).values, np.concatenate([values, values]))
 
 
-@settings(max_examples=150)
+@examples(50, full=150)
 @given(st.sampled_from(MAPS[:3]), tables, st.booleans())
 def test_frames(made: Map, rows: list[dict[str, Any]], whole: bool) -> None:
     """A frame with any cells, or a duplicated index, raises something else, or says another thing than its rows."""
@@ -74,7 +75,7 @@ def test_frames(made: Map, rows: list[dict[str, Any]], whole: bool) -> None:
 plain = st.one_of(st.none(), st.booleans(), st.integers(-(2**62), 2**62), st.floats())
 
 
-@settings(max_examples=60)
+@examples(30, full=60)
 @given(st.lists(plain, max_size=5), st.lists(st.none() | st.text(max_size=4), max_size=5))
 def test_polars(ages: list[Any], notes: list[Any]) -> None:
     """A polars frame says another thing than its rows."""
@@ -117,7 +118,7 @@ def test_odd_parts(place: int) -> None:
     answers_or_refuses(lambda: Map(odd))
 
 
-@settings(max_examples=100)
+@examples(40, full=100)
 @given(VALUES)
 def test_drawn_values(value: Any) -> None:
     """A drawn value as a cell or as records raises something else than ours."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -31,16 +30,12 @@ class Served:
     def __init__(self, folder: Path, role: str, url: str, port: int = 0) -> None:
         import httpx
 
-        import bandanna
+        from ..nursery import nursery
 
         self.errors = folder / f"stderr-{role}-{time.monotonic_ns()}"
         with self.errors.open("wb") as errors:
-            self.process = subprocess.Popen(
-                [sys.executable, "-W", "error", __file__, str(folder), role, url, str(port)],
-                stdout=subprocess.PIPE,
-                stderr=errors,
-                env={**os.environ, "PYTHONPATH": str(Path(bandanna.__file__).parents[1])},
-            )
+            command = [sys.executable, "-W", "error", __file__, str(folder), role, url, str(port)]
+            self.process = nursery().start(command, stdout=subprocess.PIPE, stderr=errors)
         assert self.process.stdout is not None
         self.port = int(self.process.stdout.readline() or 0)
         self.client = httpx.Client(base_url=f"http://127.0.0.1:{self.port}", timeout=60, trust_env=False)

@@ -16,7 +16,11 @@ from bandanna.simulation.tally import Tally
 from ..simulation.golden_runs import RUNS
 
 SEED = 11
-ROUNDS = {"DP-SE": 2000, "SDP-SE": 2000, "GOPE": 1500, "AdaC-GOPE": 1500, "AdaC-GOPE-early": 1500, "GLM-JDP": 30}
+ROUNDS = {
+    **{"DP-SE": 2000, "SDP-SE": 2000, "GOPE": 1500, "AdaC-GOPE": 1500, "AdaC-GOPE-early": 1500, "GLM-JDP": 30},
+    **{"B-GLinUCB": 300, "LinUCB-LDP-batched": 300},
+}
+SEVERAL = 120  # rounds of the others: three releases at least
 EVERY_ROUND = 60  # of policies that learn from every single user
 
 
@@ -39,7 +43,7 @@ def case(name: str) -> tuple[Policy[Any], Any, Any, int]:
     arms = world.arms[0] if isinstance(env, bd.environments.Population) else None
     if isinstance(policy, bd.GOPE):
         arms = world.contexts(0, 1)[0, 0]
-    return policy, env, arms, min(ROUNDS.get(name, 300), policy.horizon or 300)
+    return policy, env, arms, min(ROUNDS.get(name, SEVERAL), policy.horizon or SEVERAL)
 
 
 def simulated(policy: Policy[Any], env: Any, rounds: int) -> Simulated:

@@ -7,6 +7,7 @@ import threading
 from pathlib import Path
 
 import httpx
+import pytest
 
 import bandanna as bd
 from bandanna.roles.running import Running
@@ -14,6 +15,7 @@ from bandanna.roles.running import Running
 from .test_processes import on_disk
 
 
+@pytest.mark.usefixtures("_quick_roles")
 def test_a_long_poll_is_answered_when_the_analyzer_is_told_to_stop(tmp_path: Path) -> None:
     """Whoever waits for a newer publication is cut off when the process ends."""
     policy = bd.LinTS(dim=2, horizon=40, batch=20, privacy=bd.central(epsilon=2.0, delta=1e-4))

@@ -21,6 +21,8 @@ SLOW = {"LinUCB", "LinUCB-JDP", "LinUCB-LDP", "UCB1", "Thompson", "LDP-UCB", "GL
 
 
 LONG = SLOW | {"GLM-JDP", "GLOC", "DP-SE", "LinTS-JDP-rewards", "LinUCB-SDP-Vec", "LinUCB-JDP-batched", "Laplace-DPE"}
+LONG |= {"AdaC-GOPE-early", "DPE-FixedU", "GOPE", "LinTS-LDP-rewards", "PE", "UCB-episodes"}  # as others of their class
+LONG |= {"LinTS-SDP", "LinUCB-CSDP"}  # test_processes.py has them
 EACH = [
     pytest.param(name, marks=[pytest.mark.full] if name in LONG - {"LinUCB-JDP", "Thompson"} else [])
     for name in sorted(set(ALGORITHMS) - NOT_DEPLOYABLE)

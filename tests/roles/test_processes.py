@@ -24,7 +24,7 @@ from .inside import a_task
 from .simulated import case, simulated
 
 QUICK = [
-    ("LinTS-SDP", 1, "sqlite"),
+    ("LinTS-SDP", 1, "sqlite"),  # by `python -m bandanna serve`; the others by a nursery
     ("LinUCB-CSDP", 2, "postgres"),
 ]
 LONG = [
@@ -67,8 +67,12 @@ def on_disk(policy: Any, folder: Path, *, mixers: int | None = None, **parts: An
 @pytest.mark.parametrize(
     ("name", "mixers", "database"), [*QUICK, *(pytest.param(*each, marks=pytest.mark.full) for each in LONG)]
 )
-def test_processes_learn_what_the_simulator_learns(name: str, mixers: int, database: str, tmp_path: Path) -> None:
+def test_processes_learn_what_the_simulator_learns(
+    name: str, mixers: int, database: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
     """Thetas, actions or the ledger of real processes differ in a bit from `simulate(path="messages")`."""
+    if (name, mixers, database) != QUICK[0]:
+        request.getfixturevalue("_quick_roles")
     policy, env, arms, rounds = case(name)
     expected = simulated(bd.make(name, **RUNS[name][0]), env, rounds)
     task, secrets = on_disk(policy, tmp_path, mixers=mixers, arms=arms)
@@ -91,9 +95,9 @@ def test_processes_learn_what_the_simulator_learns(name: str, mixers: int, datab
 
 def test_with_secure_noise_the_regret_agrees_in_law(tmp_path: Path) -> None:
     """Devices' own noise has another law than the simulator's: false alarm 1 in 1,000 (3.3 standard errors)."""
-    policy = bd.LinTS(dim=2, horizon=400, batch=40, privacy=bd.shuffle(epsilon=2.0, delta=1e-4))
+    policy = bd.LinTS(dim=2, horizon=200, batch=40, privacy=bd.shuffle(epsilon=2.0, delta=1e-4))
     env = bd.environments.LinearContextual(dim=2, n_arms=3)
-    rounds, regrets = 400, []
+    rounds, regrets = 200, []
     from .inside import Inside
 
     for seed in range(12):

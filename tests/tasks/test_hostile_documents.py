@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bandanna.errors import BandannaError
@@ -15,6 +15,7 @@ from bandanna.tasks.creation import create
 from bandanna.tasks.document import Task
 from bandanna.tasks.page import facts
 
+from ..drawn import examples
 from .files import DP, LINEAR, file
 
 ARMS = {"features": {"a": [1.0, 0.0], "b": [0.0, 1.0]}}
@@ -45,7 +46,7 @@ def spoilt(value: Any, path: tuple[Any, ...], odd: Any) -> Any:
     return [spoilt(part, path[1:], odd) if place == path[0] else part for place, part in enumerate(value)]
 
 
-@settings(max_examples=500)
+@examples(120, full=500)
 @given(st.data(), st.sampled_from(["", "policy", "calibrations", "arms"]), st.sampled_from(ODD))
 def test_one_odd_value(data: st.DataObject, within: str, odd: Any) -> None:
     """A value of a wrong type in some place of a document ends in another error than ours."""

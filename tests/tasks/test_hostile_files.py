@@ -6,13 +6,14 @@ import datetime
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bandanna.errors import BandannaError
 from bandanna.tasks.creation import create
 from bandanna.tasks.toml import seconds
 
+from ..drawn import examples
 from .files import DP, LINEAR
 
 WHOLE: dict[str, dict[str, Any]] = {
@@ -61,7 +62,7 @@ spots = st.sampled_from([(), *((name,) for name in [*FEATURES, "other"])]) | st.
 )
 
 
-@settings(max_examples=200)
+@examples(60, full=200)
 @given(spots, odd)
 def test_one_odd_value_in_a_map(spot: tuple[str, ...], value: Any) -> None:
     """A value of a wrong type or size in a map of features ends in another error than ours."""
@@ -73,7 +74,7 @@ def test_one_odd_value_in_a_map(spot: tuple[str, ...], value: Any) -> None:
     attempt({"title": "x", "algorithm": "LinTS-LDP", **whole, "features": table})
 
 
-@settings(max_examples=400)
+@examples(100, full=400)
 @given(places, odd)
 def test_one_odd_value(place: tuple[str, str | None], value: Any) -> None:
     """A value of a wrong type or size in some place of a file ends in another error than ours."""
@@ -82,14 +83,14 @@ def test_one_odd_value(place: tuple[str, str | None], value: Any) -> None:
     attempt({"title": "x", "algorithm": "LinTS-LDP", **spoilt})
 
 
-@settings(max_examples=150)
+@examples(50, full=150)
 @given(st.sampled_from(["title", "algorithm", "policy", "arms", "other"]), odd)
 def test_odd_values_at_the_top(key: str, value: Any) -> None:
     """The same of keys outside of tables."""
     attempt({"title": "x", "algorithm": "LinTS-LDP", **WHOLE, key: value})
 
 
-@settings(max_examples=100)
+@examples(40, full=100)
 @given(st.dictionaries(st.sampled_from(["title", "algorithm", *WHOLE]) | st.text(max_size=5), odd, max_size=6))
 def test_any_document(document: dict[str, Any]) -> None:
     """The same of documents that are nothing like a task."""

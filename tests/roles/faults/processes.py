@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import socket
 import subprocess
@@ -15,10 +14,11 @@ from typing import Any
 
 import numpy as np
 
-import bandanna
 from bandanna.roles.demonstration import free_ports
 from bandanna.roles.running import port_of
 from bandanna.tasks.document import Task
+
+from ...nursery import Child, nursery
 
 _DEATHS = 6  # at random, in one test
 LAUNCHER = Path(__file__).with_name("launcher.py")
@@ -101,16 +101,12 @@ class Mortal:
         self._keeper = threading.Thread(target=self._keep, daemon=True)
         self._keeper.start()
 
-    def _start(self, role: str, point: str = "", passes: int = 0) -> subprocess.Popen[bytes]:
+    def _start(self, role: str, point: str = "", passes: int = 0) -> Child:
         where = self._database or str(self._folder / f"{role}.db")
         arguments = [str(self._folder), role, str(self._inner[role]), where, point, str(passes)]
         with (self._folder / f"{role}.log").open("ab") as log:
-            return subprocess.Popen(
-                [sys.executable, "-W", "error", str(LAUNCHER), *arguments],
-                stdout=log,
-                stderr=log,
-                env={**os.environ, "PYTHONPATH": str(Path(bandanna.__file__).parents[1])},
-            )
+            command = [sys.executable, "-W", "error", str(LAUNCHER), *arguments]
+            return nursery().start(command, stdout=log, stderr=log)
 
     def _keep(self) -> None:
         next_ = time.monotonic() + self._every

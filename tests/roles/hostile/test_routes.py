@@ -17,7 +17,6 @@ from bandanna.wire.canonical import dumps, loads
 from bandanna.wire.keys import sign
 from bandanna.wire.record import joined
 
-from ..sight.nursery import Nursery
 from ..sight.watched import Deployed
 
 ROUTES = [
@@ -155,8 +154,7 @@ def resigned(attacker: Attacker, deployed: Deployed, every: int) -> int:
 )
 def test_nothing_that_is_sent_is_a_failure(algorithm: str, rules: dict[str, Any], tmp_path: Path) -> None:
     """Some request would be answered 500, with internal words, would be uncounted, or stop honest people's batches."""
-    nursery = Nursery()
-    deployed = Deployed(nursery, tmp_path, algorithm, rounds=20, **rules)
+    deployed = Deployed(tmp_path, algorithm, rounds=20, **rules)
     try:
         deployed.begin()
         attacker = Attacker(deployed)
@@ -177,7 +175,6 @@ def test_nothing_that_is_sent_is_a_failure(algorithm: str, rules: dict[str, Any]
         attacker.close()
     finally:
         deployed.end()
-        nursery.close()
     for role in deployed.task.roles:
         assert not {"internal", "unhandled", "server"} & {line["event"] for line in deployed.lines(role)}
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import socket
 import subprocess
@@ -16,7 +15,7 @@ from typing import Any
 
 import httpx
 
-import bandanna
+from ...nursery import nursery
 
 TOKEN = "an-administrators-secret"
 HERE = Path(__file__).parent
@@ -27,13 +26,10 @@ class Running:
 
     def __init__(self, folder: Path, **settings: Any) -> None:
         self.errors = folder / f"stderr-{time.monotonic_ns()}"
-        source = str(Path(bandanna.__file__).parents[1])
         with self.errors.open("wb") as errors:
-            self.process = subprocess.Popen(
-                [sys.executable, "-W", "error", str(HERE / "example.py"), json.dumps({"token": TOKEN, **settings})],
-                stdout=subprocess.PIPE,
-                stderr=errors,
-                env={**os.environ, "PYTHONPATH": source},
+            program = [str(HERE / "example.py"), json.dumps({"token": TOKEN, **settings})]
+            self.process = nursery().start(
+                [sys.executable, "-W", "error", *program], stdout=subprocess.PIPE, stderr=errors
             )
         assert self.process.stdout is not None
         line = self.process.stdout.readline()

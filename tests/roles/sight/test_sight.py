@@ -6,7 +6,7 @@ What is found where it may be shows that the search would find it where it may n
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
@@ -19,7 +19,6 @@ from bandanna.wire.keys import Opener, mask
 from bandanna.wire.record import Record
 from bandanna.wire.sealing import report_info, sealing_info
 
-from .nursery import Nursery
 from .taps import SOURCE
 from .traces import seen, seen_numbers
 from .watched import Deployed
@@ -35,22 +34,20 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 @pytest.fixture(scope="module")
-def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Deployed]]:
+def deployed(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Deployed]:
     """Deployments in which a crowd has played two batches or more; each is run once."""
-    nursery = Nursery()
 
     @cache
     def played(model: str) -> Deployed:
         algorithm, rules = MODELS[model]
-        made = Deployed(nursery, tmp_path_factory.mktemp("deployed"), algorithm, rounds=20, **rules)
+        made = Deployed(tmp_path_factory.mktemp("deployed"), algorithm, rounds=20, **rules)
         account = made.run()
         assert account.users >= 16
         assert not account.refused
         assert made.before
         return made
 
-    yield played
-    nursery.close()
+    return played
 
 
 Deployments = Callable[[str], Deployed]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import secrets
 import sqlite3
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
@@ -24,7 +26,7 @@ from bandanna.wire.answers import Answer, Ticket
 from bandanna.wire.plan import Batch
 from bandanna.wire.record import Record
 
-from .nursery import Nursery, alive, stop
+from ...nursery import Child, nursery
 from .taps import Tap
 
 ROLES = ("registrar", "analyzer", "shuffler", "helper")
@@ -91,8 +93,8 @@ class Watched(Http):
 class Deployed:
     """All roles of a task, and what they have: in files (before a batch was over, and at the end), logs and traffic."""
 
-    def __init__(self, nursery: Nursery, folder: Path, algorithm: str, *, rounds: int, **rules: Any) -> None:
-        self._nursery, self.folder, self._rounds = nursery, folder, rounds
+    def __init__(self, folder: Path, algorithm: str, *, rounds: int, **rules: Any) -> None:
+        self.folder, self._rounds = folder, rounds
         names = ROLES if rules.get("mixers") == 2 else ROLES[: 2 + rules.get("mixers", 0)]
         self.taps = {role: Tap(number) for number, role in enumerate(names)}
         batch: dict[str, Any] = {} if "CSDP" in algorithm or "UCB" in algorithm else {"batch": 10}
@@ -110,7 +112,7 @@ class Deployed:
         )
         write(folder, self.task, made)
         self.secrets: dict[str, Secrets] = {each.role: each for each in made}
-        self._processes: list[int] = []
+        self._processes: list[Child] = []
         self.plans: list[Batch] = []
         self.before: dict[str, bytes] = {}
         self.after: dict[str, bytes] = {}
@@ -148,7 +150,13 @@ class Deployed:
 
     def end(self) -> None:
         """Stop everything."""
-        stop(self._processes[::-1])
+        for process in reversed(self._processes):
+            process.terminate()
+        for process in self._processes:
+            try:
+                process.wait(timeout=20)
+            except subprocess.TimeoutExpired:
+                process.kill()
         for tap in self.taps.values():
             tap.close()
 
@@ -180,7 +188,7 @@ class Deployed:
 
     def memory(self, role: str) -> int:
         """Bytes that its process has in memory."""
-        number = self._processes[self.task.roles.index(role)]
+        number = self._processes[self.task.roles.index(role)].pid
         return int(Path(f"/proc/{number}/statm").read_text().split()[1]) * 4096
 
     def tables(self, role: str) -> dict[str, int]:
@@ -192,21 +200,17 @@ class Deployed:
     def _start(self, role: str) -> None:
         (port,) = free_ports(1)
         (self.folder / role).mkdir()
-        number = self._nursery.start(
-            folder=str(self.folder),
-            role=role,
-            database=str(self.folder / role / "role.db"),
-            port=port,
-            log=str(self.folder / f"{role}.log"),
-        )
-        self._processes.append(number)
+        database = str(self.folder / role / "role.db")
+        command = ["-m", "bandanna", "serve", role, "--task", str(self.folder), "--db", database, "--port", str(port)]
+        with (self.folder / f"{role}.log").open("ab") as log:
+            self._processes.append(nursery().start([sys.executable, "-W", "error", *command], stdout=log, stderr=log))
         self.taps[role].target = port
 
     def _wait(self) -> None:
         end = time.monotonic() + 60
         for role in self.task.roles:
             while time.monotonic() < end:
-                assert all(map(alive, self._processes)), self.log(role)
+                assert all(each.poll() is None for each in self._processes), self.log(role)
                 try:
                     if httpx.get(f"http://127.0.0.1:{self.taps[role].target}/healthz", trust_env=False).status_code:
                         break

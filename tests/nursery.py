@@ -1,0 +1,182 @@
+"""Programs that begin quickly: a process that has loaded the library, and knows nothing else, forks for each of them.
+
+`nursery().start(command, ...)` stands for `subprocess.Popen(command, ...)` of a Python program: `python -W error file`
+or `python -m module`, with its arguments. Its process is a real one, with its own memory, files and end, and may be
+killed; only what a second or more of imports would do is done. Some tests start programs without it.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import runpy
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import warnings
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, BinaryIO
+
+import pytest
+
+
+def main(number: str) -> None:
+    """Until nobody asks any more: a list is a program to be begun, a number one whose end is asked for."""
+    import bandanna.cli.serve
+    import bandanna.roles.analyzer.app
+    import bandanna.roles.helper.app
+    import bandanna.roles.registrar.app
+    import bandanna.roles.running
+    import bandanna.roles.shuffler.app  # noqa: F401
+    from bandanna.agent.kinds import encoding_of
+    from bandanna.roles.serving import application, serve  # noqa: F401
+
+    encoding_of()
+    with socket.socket(fileno=int(number)) as asked:
+        while True:
+            line, given, _, _ = socket.recv_fds(asked, 1 << 16, 2)
+            if not line:
+                break
+            wanted = json.loads(line)
+            if isinstance(wanted, int):
+                asked.sendall(json.dumps(_ended(wanted)).encode())
+                continue
+            child = os.fork()
+            if child == 0:
+                break
+            for each in given:
+                os.close(each)
+            asked.sendall(json.dumps(child).encode())
+    if line:
+        _become(wanted, given)
+
+
+def _ended(child: int) -> int | None:
+    """Its exit code, if it has one."""
+    found, status = os.waitpid(child, os.WNOHANG)
+    return os.waitstatus_to_exitcode(status) if found else None
+
+
+def _become(arguments: list[str], given: list[int]) -> None:
+    """The program, as Python would run it."""
+    for stream, file in enumerate(given, start=1):
+        os.dup2(file, stream)
+        os.close(file)
+    if arguments[:2] == ["-W", "error"]:
+        warnings.simplefilter("error")
+        arguments = arguments[2:]
+    if arguments[0] == "-m":
+        sys.argv = arguments[1:]
+        runpy.run_module(arguments[1], run_name="__main__", alter_sys=True)
+    else:
+        sys.argv = arguments
+        runpy.run_path(arguments[0], run_name="__main__")
+
+
+class Child:
+    """A program that was begun, as `subprocess.Popen` has it."""
+
+    def __init__(self, nursery: Nursery, pid: int, stdout: BinaryIO | None) -> None:
+        self._nursery, self.pid, self.stdout = nursery, pid, stdout
+        self.returncode: int | None = None
+
+    def poll(self) -> int | None:
+        """Its exit code, negative where a signal ended it; None while it runs."""
+        with self._nursery.lock:
+            if self.returncode is None:
+                self.returncode = self._nursery.ask(self.pid)
+        return self.returncode
+
+    def wait(self, timeout: float | None = None) -> int:
+        """The same, when there is one."""
+        end = None if timeout is None else time.monotonic() + timeout
+        while (code := self.poll()) is None:
+            if end is not None and time.monotonic() > end:
+                raise subprocess.TimeoutExpired(str(self.pid), timeout or 0.0)
+            time.sleep(0.01)
+        return code
+
+    def communicate(self, timeout: float | None = None) -> None:
+        """Wait, and forget what it has written."""
+        self.wait(timeout)
+        if self.stdout is not None:
+            self.stdout.close()
+
+    def send_signal(self, number: int) -> None:
+        """If it runs."""
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def terminate(self) -> None:
+        """Ask it to end."""
+        self.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """End it."""
+        self.send_signal(signal.SIGKILL)
+
+
+class Nursery:
+    """The process, from outside."""
+
+    def __init__(self) -> None:
+        import bandanna
+
+        self.lock = threading.RLock()
+        self._asking, asked = socket.socketpair()
+        self._process = subprocess.Popen(
+            [sys.executable, "-W", "error", __file__, str(asked.fileno())],
+            pass_fds=[asked.fileno()],
+            env={**os.environ, "PYTHONPATH": str(Path(bandanna.__file__).parents[1])},
+        )
+        asked.close()
+        atexit.register(self.close)
+
+    def ask(self, wanted: object, files: Sequence[int] = ()) -> Any:
+        """What it answers."""
+        with self.lock:
+            socket.send_fds(self._asking, [json.dumps(wanted).encode()], files)
+            return json.loads(self._asking.recv(64))
+
+    def start(self, command: Sequence[str], *, stdout: Any, stderr: Any, **_: Any) -> Child:
+        """A program; `stdout` is a file or `subprocess.PIPE`, and its environment is that of the tests."""
+        assert command[0] == sys.executable
+        reads, writes = os.pipe() if stdout == subprocess.PIPE else (None, None)
+        out = stdout.fileno() if writes is None else writes
+        child = self.ask(list(command[1:]), [out, stderr.fileno()])
+        if writes is not None:
+            os.close(writes)
+        return Child(self, child, None if reads is None else os.fdopen(reads, "rb"))
+
+    def close(self) -> None:
+        """No more of them."""
+        self._asking.close()
+        self._process.wait(timeout=120)
+
+
+@cache
+def nursery() -> Nursery:
+    """One for all tests of a process."""
+    return Nursery()
+
+
+@pytest.fixture
+def _quick_roles(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`Running` has the roles of a task begun by the nursery."""
+
+    def start(command: Sequence[str], **files: Any) -> Child:
+        return nursery().start(command, **files)
+
+    quick = SimpleNamespace(Popen=start, TimeoutExpired=subprocess.TimeoutExpired)
+    monkeypatch.setattr("bandanna.roles.running.subprocess", quick)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
