@@ -10,7 +10,7 @@ import numpy as np
 from bandanna.storage.encoding import Encoding
 
 from .catalogue import Case, every_case
-from .driving import Way, bits, drive
+from .driving import Way, bits, drive, usual
 
 
 @every_case
@@ -26,10 +26,10 @@ def test_learning_goes_on_from_a_stored_state(case: Case) -> None:
         assert bits(policy.publish(again)) == bits(policy.publish(state))
         return again
 
-    usual, through_files = drive(policy, case), drive(policy, case, Way(stored=stored))
-    assert [bits(state) for state in usual.states] == [bits(state) for state in through_files.states]
-    np.testing.assert_array_equal(usual.regret, through_files.regret)
-    assert len(usual.states) > 0
+    at_once, through_files = usual(case.key), drive(policy, case, Way(stored=stored))
+    assert [bits(state) for state in at_once.states] == [bits(state) for state in through_files.states]
+    np.testing.assert_array_equal(at_once.regret, through_files.regret)
+    assert len(at_once.states) > 0
 
 
 @every_case
