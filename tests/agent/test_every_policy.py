@@ -148,6 +148,29 @@ def asked(world: Any, episode: Assigned, left: int) -> dict[int, list[float]]:
     return {int(arm): averages[:, place].tolist() for place, arm in enumerate(episode.arms)}
 
 
+# saved as others of their class are, with other noise; what every noise leaves behind is saved in `test_saving.py`
+REPEATED = {
+    "LinTS",
+    "LinTS-LDP",
+    "LinTS-SDP",
+    "LinTS-SDP-rewards",
+    "LinUCB-JDP-batched",
+    "LinUCB-LDP-batched",
+    "LinUCB-SDP-Amp",
+    "UCB-episodes",
+    "AdaP-UCB",
+    "SDP-SE",
+    "GOPE",
+    "AdaC-GOPE-early",
+    "RS-OFUL",
+    "CDP-DPE",
+    "LDP-DPE",
+    "Laplace-DPE",
+    "DPE-FixedU",
+}
+
+
+@pytest.mark.often(of=lambda name: name not in REPEATED)
 @pytest.mark.parametrize("name", RUNS)
 def test_saved_and_loaded_it_goes_on(name: str, tmp_path: Path) -> None:
     """An agent that is saved and loaded every few decisions decides, learns or counts otherwise than one that runs."""

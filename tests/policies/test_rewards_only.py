@@ -184,6 +184,7 @@ def misses(model: str, *, intercept: bool) -> float:
     return float(np.mean(found))
 
 
+@pytest.mark.often(of=lambda model, intercept: intercept or model == "central")
 @pytest.mark.parametrize("intercept", [False, True])
 @pytest.mark.parametrize("model", PRIVATE)
 def test_the_posterior_is_calibrated(model: str, intercept: bool) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -34,6 +35,7 @@ each = pytest.mark.parametrize("name", CHANNELS)
 worlds = pytest.mark.parametrize("env", [FRESH, FIXED], ids=["fresh", "fixed"])
 
 
+@cache
 def policy(name: str, horizon: int = 200, **changes: Any) -> LinUCB:
     """A small policy over one of the channels."""
     privacy, batch = CHANNELS[name]

@@ -204,6 +204,7 @@ def test_clients_are_not_all_held_at_once(monkeypatch: pytest.MonkeyPatch) -> No
     assert np.sum(apart.clipped) > 0
 
 
+@pytest.mark.often(of=lambda name, horizon: horizon == 30 or name in ("SDP-DPE", "PE"))
 @pytest.mark.parametrize("horizon", [1, 2, 3, 30])
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize(

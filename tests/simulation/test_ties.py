@@ -71,6 +71,7 @@ def policy(privacy: Any = PRIVACY["none"], **changes: Any) -> LinUCB:
     return LinUCB(**{"dim": 3, "horizon": 290, "batch": 120, "privacy": privacy, **changes})
 
 
+@pytest.mark.often(of=lambda path, reward: (path == "law") == (reward is None))
 @each
 @pytest.mark.filterwarnings("ignore::bandanna.errors.ClippingWarning")
 @pytest.mark.parametrize("path", ["law", "messages"])

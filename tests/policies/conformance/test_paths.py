@@ -15,17 +15,17 @@ import pytest
 
 import bandanna as bd
 
-from .catalogue import CASES, Case, every_case
+from .catalogue import BY_MESSAGES, CASES, Case, every_case
 from .driving import Way, again, drive
 from .laws import one_law
 
 SEEDS = 25
 RELEASES = 100
-DRAWN_OTHERWISE = {"UCB-episodes", "GOPE", "DPE", "PE"}  # without privacy; others are the same run along both paths
+DRAWN_OTHERWISE = {"UCB-episodes", "GOPE"}  # although there is no privacy; PE is among those by messages
 PRIVATE = [key for key, case in CASES.items() if case.policy.privacy.noisy]
 
 
-@pytest.mark.often(of=lambda case: case.policy.privacy.noisy or case.key in DRAWN_OTHERWISE)
+@pytest.mark.often(of=lambda case: case.key in BY_MESSAGES | DRAWN_OTHERWISE)
 @every_case
 def test_aggregates_have_the_law_of_messages(case: Case) -> None:
     """Regret along path="law" is another than along the messages (false alarms: 1e-5 for each algorithm)."""
