@@ -70,7 +70,7 @@ def as_in_a_simulation(agent: Agent, streams: Streams, monkeypatch: pytest.Monke
 @pytest.mark.parametrize("name", [*NAMES, *(case.key for case in UNNAMED)])
 def test_simulator_and_agent_learn_alike(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Given the same world, noise and coins, an agent plays another arm or forms another report than the simulator."""
-    policy, rounds = made(name), ROUNDS.get(name, 150)
+    policy, rounds = made(name), ROUNDS.get(name, 100)
     env, rounds = (CONTEXTS[name], rounds) if name in RUNS else (CASES[name].env, min(rounds, policy.horizon or rounds))
     monkeypatch.setattr(type(policy), "stream_noise", None)  # an agent has one source
     simulated, streams = recorded(policy, monkeypatch), Streams([11])

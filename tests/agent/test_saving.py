@@ -420,7 +420,7 @@ for i in range(8000):
 """
 
 
-@pytest.mark.parametrize("model", ["central", "shuffle"])
+@pytest.mark.parametrize("model", ["central", pytest.param("shuffle", marks=pytest.mark.full)])
 def test_killed(model: str, tmp_path: Path) -> None:
     """After SIGKILL in the middle of a run, a release that was used is not there, or is noised again."""
     command = [sys.executable, "-c", CHILD, str(tmp_path / "agent"), model]

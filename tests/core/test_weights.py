@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from numpy.typing import NDArray
 from scipy import optimize
+from scipy.spatial import distance
 
 from bandanna.core.corrections import Corrections
 from bandanna.core.weights import Weights
@@ -76,8 +77,7 @@ def inside(domain: Any, count: int, seed: int) -> Floats:
 
 def diameters(points: Floats) -> tuple[float, float]:
     """l2 and l1."""
-    apart = points[:, None] - points[None]
-    return float(np.sqrt((apart**2).sum(-1)).max()), float(np.abs(apart).sum(-1).max())
+    return float(distance.pdist(points).max()), float(distance.pdist(points, "cityblock").max())
 
 
 def test_the_triangle_by_hand() -> None:

@@ -70,6 +70,7 @@ def stream(domain: bd.Domain, users: int = USERS) -> Floats:
     return rng.random(users)
 
 
+@pytest.mark.often(of=lambda domain: isinstance(domain, bd.Bits | bd.SymmetricMatrix))
 @each_domain
 @each_model
 def test_errors_are_the_predicted_ones(privacy: bd.Privacy, domain: bd.Domain) -> None:
@@ -93,11 +94,10 @@ def test_errors_are_the_predicted_ones(privacy: bd.Privacy, domain: bd.Domain) -
 
 
 def _has_its_own_code(privacy: bd.Privacy, domain: bd.Domain) -> bool:
-    """Every model with bits, but those that are others with noise of another size; every domain with two models."""
+    """Every model with bits, but those that are others with noise of another size; every domain with one of them."""
     (name,) = (name for name, model in MODELS.items() if model is privacy)
-    others = {bd.Box: ("local", "central, blt"), bd.Ball: ("shuffle", "central, tree")}
-    matrices = ("2 shufflers", "central, blt")
-    return name not in OTHER_NUMBERS and (isinstance(domain, bd.Bits) or name in others.get(type(domain), matrices))
+    other = {bd.Box: "local", bd.Ball: "shuffle", bd.SymmetricMatrix: "2 shufflers"}
+    return name not in OTHER_NUMBERS and (isinstance(domain, bd.Bits) or name == other[type(domain)])
 
 
 @pytest.mark.often(of=_has_its_own_code)

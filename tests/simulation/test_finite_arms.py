@@ -86,7 +86,9 @@ SCALE = FiniteArms(means=(0.1, 0.5), reward=ClippedGaussian(std=0.5, low=-1.0, h
             SCALE,
         ),
         pytest.param(GOPE(dim=2, horizon=6_000, failure=0.5), SPHERE, marks=pytest.mark.full),
-        (GOPE(dim=2, horizon=6_000, privacy=central(rho=0.05), failure=0.5), SPHERE),
+        pytest.param(
+            GOPE(dim=2, horizon=6_000, privacy=central(rho=0.05), failure=0.5), SPHERE, marks=pytest.mark.full
+        ),
         (GOPE(dim=2, horizon=6_000, privacy=central(rho=0.05), failure=0.5, noise="beginning"), SPHERE),
     ],
 )
