@@ -29,6 +29,28 @@ NAMES = [name for name in RUNS if not isinstance(CONTEXTS[name], bd.environments
 PEOPLE = [name for name in RUNS if isinstance(CONTEXTS[name], bd.environments.Population)]
 
 
+# as others of their class, with other noise: what every noise leaves behind is saved in `test_saving.py`
+REPEATED = {
+    "LinTS",
+    "LinTS-LDP",
+    "LinTS-SDP",
+    "LinTS-SDP-rewards",
+    "LinUCB-JDP-batched",
+    "LinUCB-LDP-batched",
+    "LinUCB-SDP-Amp",
+    "UCB-episodes",
+    "AdaP-UCB",
+    "SDP-SE",
+    "GOPE",
+    "AdaC-GOPE-early",
+    "RS-OFUL",
+    "CDP-DPE",
+    "LDP-DPE",
+    "Laplace-DPE",
+    "DPE-FixedU",
+}
+
+
 def test_every_name_is_here() -> None:
     """An algorithm is in the catalogue and not in this file."""
     assert set(NAMES) | set(PEOPLE) == set(ALGORITHMS)
@@ -67,6 +89,7 @@ def as_in_a_simulation(agent: Agent, streams: Streams, monkeypatch: pytest.Monke
     monkeypatch.setattr(release, "NumberedCoins", lambda seed, number: StreamCoins(streams).of(0))
 
 
+@pytest.mark.often(of=lambda name: name not in REPEATED)
 @pytest.mark.parametrize("name", [*NAMES, *(case.key for case in UNNAMED)])
 def test_simulator_and_agent_learn_alike(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Given the same world, noise and coins, an agent plays another arm or forms another report than the simulator."""
@@ -146,28 +169,6 @@ def asked(world: Any, episode: Assigned, left: int) -> dict[int, list[float]]:
         return drawn
     averages = np.concatenate(list(world.clients(0, arms, episode.plays, episode.clients, each=True)))
     return {int(arm): averages[:, place].tolist() for place, arm in enumerate(episode.arms)}
-
-
-# saved as others of their class are, with other noise; what every noise leaves behind is saved in `test_saving.py`
-REPEATED = {
-    "LinTS",
-    "LinTS-LDP",
-    "LinTS-SDP",
-    "LinTS-SDP-rewards",
-    "LinUCB-JDP-batched",
-    "LinUCB-LDP-batched",
-    "LinUCB-SDP-Amp",
-    "UCB-episodes",
-    "AdaP-UCB",
-    "SDP-SE",
-    "GOPE",
-    "AdaC-GOPE-early",
-    "RS-OFUL",
-    "CDP-DPE",
-    "LDP-DPE",
-    "Laplace-DPE",
-    "DPE-FixedU",
-}
 
 
 @pytest.mark.often(of=lambda name: name not in REPEATED)

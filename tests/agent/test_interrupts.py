@@ -134,7 +134,7 @@ def disk(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sqlite3, "connect", partial(sqlite3.connect, factory=Disk))
 
 
-@pytest.mark.often(of=lambda name, saved: saved or name == "central")
+@pytest.mark.often(of=lambda name, saved: saved == (name not in ("local", "none")))
 @pytest.mark.parametrize("saved", [False, True])
 @pytest.mark.parametrize(("name", "first"), [(name, place) for place, name in enumerate(POLICIES, start=1)])
 def test_an_interrupt_at_many_lines(name: str, first: int, saved: bool, tmp_path: Path) -> None:

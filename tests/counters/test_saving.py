@@ -119,6 +119,7 @@ def test_killed(name: str, tmp_path: Path) -> None:
     goes_on(counter, name)
 
 
+@pytest.mark.often(of=lambda name: name in ("blt", "concurrent"))
 @pytest.mark.parametrize("name", ["none", "blt", "tree", "concurrent"])
 def test_killed_at_many_lines(name: str, tmp_path: Path) -> None:
     """Between some two steps of an update or a save, a kill loses what was seen or leaves what cannot be loaded."""

@@ -93,7 +93,7 @@ def test_seeds_are_the_same_in_any_company(name: str) -> None:
     assert several.counts["clients"][2] == alone.counts["clients"][0]
 
 
-@pytest.mark.parametrize("n_seeds", [250, pytest.param(1000, marks=pytest.mark.full)])
+@pytest.mark.parametrize("n_seeds", [100, pytest.param(1000, marks=pytest.mark.full)])
 def test_best_action_survives(n_seeds: int) -> None:
     """The best action is left out in one of the short runs (the theorem: less often than once in 10^3)."""
     policy = make("CDP-DPE", dim=3, horizon=600, **BUDGET)
@@ -153,6 +153,7 @@ def test_communication_is_counted() -> None:
         np.testing.assert_array_equal(each.counts[what], horizon)
 
 
+@pytest.mark.often(of=lambda name, path: path == "law" or name == "SDP-DPE")
 @pytest.mark.parametrize("path", ["law", "messages"])
 @pytest.mark.parametrize("name", ["DPE", "SDP-DPE", "PE"])
 def test_clips_are_counted(name: str, path: str) -> None:

@@ -107,7 +107,7 @@ def same_law(policy: Policy, env: Environment, plain: Callable[[np.random.Genera
     assert abs(np.mean(ours) - np.mean(theirs)) < 4 * math.hypot(np.std(ours), np.std(theirs)) / math.sqrt(runs)
 
 
-@pytest.mark.parametrize("rho", [0.05, math.inf])
+@pytest.mark.parametrize("rho", [0.05, pytest.param(math.inf, marks=pytest.mark.full)])
 def test_ucb_in_episodes_is_the_printed_algorithm(rho: float) -> None:
     """AdaC-UCB or UCB-episodes has another law than Algorithm 4 of 004, round by round."""
     privacy = none() if math.isinf(rho) else central(rho=rho)

@@ -151,4 +151,20 @@ BY_MESSAGES = {
     "Anytime",
     "one's own",
 }
+# one or two of every class: what they do with states, asks, features and coins does not depend on the noise
+OF_EVERY_CLASS = BY_MESSAGES | {
+    "LinTS-JDP",
+    "LinTS-SDP",
+    "LinUCB",
+    "LinUCB-SDP-Vec",
+    "UCB1",
+    "Thompson",
+    "AdaC-UCB",
+    "SDP-DPE",
+    "GLM-UCB",
+    "ECOLog",
+    "RS-GLinUCB",
+    "B-GLinUCB",
+    "LinTS per arm",
+}
 every_path = pytest.mark.parametrize("path", ["law", "messages"])

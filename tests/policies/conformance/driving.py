@@ -17,8 +17,10 @@ from bandanna.loop import close
 from bandanna.mechanisms.sources import FastNoise
 from bandanna.policies.base import Ask, Episode, Played, Policy
 from bandanna.protocols.base import StreamProtocol
+from bandanna.simulation.engine import simulate
 from bandanna.simulation.players.answers import Answers
 from bandanna.simulation.players.plain import Seed
+from bandanna.simulation.result import Result
 from bandanna.simulation.tally import Tally
 
 from .catalogue import CASES, Case
@@ -57,6 +59,7 @@ class Seen:
     episodes: list[tuple[Episode, Played]] = field(default_factory=list)
     asks: list[Asked] = field(default_factory=list)
     states: list[Any] = field(default_factory=list)
+    noted: list[tuple[Any, list[bytes]]] = field(default_factory=list)
     final: Any = None
     regret: Any = None
 
@@ -121,8 +124,23 @@ class Recorder(Answers):
 
 @cache
 def usual(key: str) -> Seen:
-    """A run of a case's own policy, which several tests look at and none changes."""
-    return drive(CASES[key].policy, CASES[key])
+    """A run of a case's own policy, which several tests look at and none changes; with the bits of every new state."""
+    noted = list[tuple[Any, list[bytes]]]()
+
+    def note(state: Any) -> Any:
+        noted.append((state, bits(state)))
+        return state
+
+    seen = drive(CASES[key].policy, CASES[key], Way(stored=note))
+    seen.noted = noted
+    return seen
+
+
+@cache
+def alone(key: str, *, seed: int, path: str) -> Result:
+    """A case's simulation of one seed, which several tests look at."""
+    case = CASES[key]
+    return simulate(case.policy, case.env, n_seeds=1, seed=seed, path=path, horizon=case.rounds)
 
 
 def again(policy: Policy[Any], begun: Seen, seed: int, path: str) -> Asked:

@@ -13,7 +13,7 @@ from bandanna.core.streams import Streams
 from bandanna.device.choice import Choice
 from bandanna.policies.base import Assigned, Policy
 
-from .catalogue import CASES, Case
+from .catalogue import CASES, OF_EVERY_CLASS, Case
 from .driving import usual
 
 ASSIGNED = [key for key, case in CASES.items() if type(case.policy).act is Policy.act]
@@ -61,6 +61,7 @@ def truthful(choice: Choice) -> bool:
     return len(arms) == 1 or bool(stats.chisquare(counts, np.sum(counts) * said / np.sum(said)).pvalue > FALSE_ALARM)
 
 
+@pytest.mark.often(of=lambda key: key in OF_EVERY_CLASS)
 @pytest.mark.parametrize("key", CHOOSING)
 def test_stated_probabilities_are_frequencies(key: str) -> None:
     """Arms are taken more or less often than stated (false alarms: 1e-6 for each of three snapshots)."""
@@ -83,6 +84,7 @@ def test_wrong_probabilities_are_noticed() -> None:
     assert not truthful(Choice(actions=choice.actions, probabilities=0.9 * choice.probabilities))
 
 
+@pytest.mark.often(of=lambda key: key in OF_EVERY_CLASS)
 @pytest.mark.parametrize("key", CHOOSING)
 def test_a_device_decides_by_its_own_features(key: str) -> None:
     """Who else is there changes somebody's arm, its probability, or the group of the row."""

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 
-import bandanna as bd
 from bandanna.policies.registry import ALGORITHMS
 
 from .catalogue import CASES, Case, every_case
+from .driving import alone
 
 
 @every_case
 def test_results_know_their_bounds(case: Case) -> None:
     """Bounds of some algorithm cannot be computed, or are no regrets."""
-    result = bd.simulate(case.policy, case.env, horizon=case.rounds, checkpoints=4)
+    result = alone(case.key, seed=4, path="law")
     for curve in result.bounds():
         assert curve.values.shape == result.checkpoints.shape
         assert np.all(curve.values >= 0)
