@@ -17,10 +17,8 @@ from bandanna.loop import close
 from bandanna.mechanisms.sources import FastNoise
 from bandanna.policies.base import Ask, Episode, Played, Policy
 from bandanna.protocols.base import StreamProtocol
-from bandanna.simulation.engine import simulate
 from bandanna.simulation.players.answers import Answers
 from bandanna.simulation.players.plain import Seed
-from bandanna.simulation.result import Result
 from bandanna.simulation.tally import Tally
 
 from .catalogue import CASES, Case
@@ -134,13 +132,6 @@ def usual(key: str) -> Seen:
     seen = drive(CASES[key].policy, CASES[key], Way(stored=note))
     seen.noted = noted
     return seen
-
-
-@cache
-def alone(key: str, *, seed: int, path: str) -> Result:
-    """A case's simulation of one seed, which several tests look at."""
-    case = CASES[key]
-    return simulate(case.policy, case.env, n_seeds=1, seed=seed, path=path, horizon=case.rounds)
 
 
 def again(policy: Policy[Any], begun: Seen, seed: int, path: str) -> Asked:
