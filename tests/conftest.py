@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import inspect
 import os
 import tempfile
 
@@ -47,6 +48,21 @@ def pytest_collection_finish() -> None:
     """Twelve thousand tests stay to the end: garbage is looked for among what they make."""
     gc.freeze()
     gc.enable()
+
+
+def _repeats_others(item: pytest.Item) -> bool:
+    """Whether this case of a grid is none of those that `often` chooses by the values of its parameters."""
+    for mark in item.iter_markers("often"):
+        chosen, values = mark.kwargs["of"], item.callspec.params  # type: ignore[attr-defined]
+        if not chosen(**{name: values[name] for name in inspect.signature(chosen).parameters}):
+            return True
+    return False
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """What only repeats others is for `make test-full`."""
+    if _repeats_others(item):
+        item.add_marker(pytest.mark.full)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -29,6 +29,28 @@ NAMES = [name for name in RUNS if not isinstance(CONTEXTS[name], bd.environments
 PEOPLE = [name for name in RUNS if isinstance(CONTEXTS[name], bd.environments.Population)]
 
 
+# as others of their class, with other noise: what every noise leaves behind is saved in `test_saving.py`
+REPEATED = {
+    "LinTS",
+    "LinTS-LDP",
+    "LinTS-SDP",
+    "LinTS-SDP-rewards",
+    "LinUCB-JDP-batched",
+    "LinUCB-LDP-batched",
+    "LinUCB-SDP-Amp",
+    "UCB-episodes",
+    "AdaP-UCB",
+    "SDP-SE",
+    "GOPE",
+    "AdaC-GOPE-early",
+    "RS-OFUL",
+    "CDP-DPE",
+    "LDP-DPE",
+    "Laplace-DPE",
+    "DPE-FixedU",
+}
+
+
 def test_every_name_is_here() -> None:
     """An algorithm is in the catalogue and not in this file."""
     assert set(NAMES) | set(PEOPLE) == set(ALGORITHMS)
@@ -67,10 +89,11 @@ def as_in_a_simulation(agent: Agent, streams: Streams, monkeypatch: pytest.Monke
     monkeypatch.setattr(release, "NumberedCoins", lambda seed, number: StreamCoins(streams).of(0))
 
 
+@pytest.mark.often(of=lambda name: name not in REPEATED)
 @pytest.mark.parametrize("name", [*NAMES, *(case.key for case in UNNAMED)])
 def test_simulator_and_agent_learn_alike(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Given the same world, noise and coins, an agent plays another arm or forms another report than the simulator."""
-    policy, rounds = made(name), ROUNDS.get(name, 150)
+    policy, rounds = made(name), ROUNDS.get(name, 100)
     env, rounds = (CONTEXTS[name], rounds) if name in RUNS else (CASES[name].env, min(rounds, policy.horizon or rounds))
     monkeypatch.setattr(type(policy), "stream_noise", None)  # an agent has one source
     simulated, streams = recorded(policy, monkeypatch), Streams([11])
@@ -148,6 +171,7 @@ def asked(world: Any, episode: Assigned, left: int) -> dict[int, list[float]]:
     return {int(arm): averages[:, place].tolist() for place, arm in enumerate(episode.arms)}
 
 
+@pytest.mark.often(of=lambda name: name not in REPEATED)
 @pytest.mark.parametrize("name", RUNS)
 def test_saved_and_loaded_it_goes_on(name: str, tmp_path: Path) -> None:
     """An agent that is saved and loaded every few decisions decides, learns or counts otherwise than one that runs."""

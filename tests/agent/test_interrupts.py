@@ -134,6 +134,7 @@ def disk(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sqlite3, "connect", partial(sqlite3.connect, factory=Disk))
 
 
+@pytest.mark.often(of=lambda name, saved: saved == (name not in ("local", "none")))
 @pytest.mark.parametrize("saved", [False, True])
 @pytest.mark.parametrize(("name", "first"), [(name, place) for place, name in enumerate(POLICIES, start=1)])
 def test_an_interrupt_at_many_lines(name: str, first: int, saved: bool, tmp_path: Path) -> None:
@@ -150,6 +151,10 @@ def test_an_interrupt_at_every_line(name: str, journals: int, tmp_path: Path) ->
     assert sweep(Run(name, [tmp_path / f"agent {number}" for number in range(journals)]), Interrupt) > 250
 
 
+OFTEN = {("local", "after"), ("shuffle", "before"), ("shuffle", "gone"), ("concurrent", "after")}
+
+
+@pytest.mark.often(of=lambda name, how: name == "central" or (name, how) in OFTEN)
 @pytest.mark.parametrize("how", ["before", "after", "gone"])
 @pytest.mark.parametrize(("name", "journals"), [("central", 1), ("local", 1), ("shuffle", 2), ("concurrent", 2)])
 def test_a_failing_disk(name: str, journals: int, how: str, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,7 @@ SETS = np.random.default_rng(0).normal(size=(200, 3, 2)) / 3
 REWARDS = np.random.default_rng(1).uniform(-0.2, 1.2, size=200)
 
 
+@cache
 def policy(name: str = "local") -> Any:
     """A small policy."""
     if name == "anytime":
@@ -80,6 +82,7 @@ def same(one: Any, other: Any) -> bool:
 # Without loss
 
 
+@pytest.mark.often(of=lambda name, grace: grace == 6 or name in ("central-blt", "shuffle"))
 @each
 @pytest.mark.parametrize("grace", [0, 6])
 def test_an_interrupted_run_is_an_uninterrupted_one(name: str, grace: int, tmp_path: Path) -> None:
@@ -417,7 +420,7 @@ for i in range(8000):
 """
 
 
-@pytest.mark.parametrize("model", ["central", "shuffle"])
+@pytest.mark.parametrize("model", ["central", pytest.param("shuffle", marks=pytest.mark.full)])
 def test_killed(model: str, tmp_path: Path) -> None:
     """After SIGKILL in the middle of a run, a release that was used is not there, or is noised again."""
     command = [sys.executable, "-c", CHILD, str(tmp_path / "agent"), model]

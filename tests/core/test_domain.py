@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from numpy.typing import NDArray
@@ -65,10 +65,24 @@ def sample(domain: Domain, count: int, seed: int) -> Floats:
 
 
 @pytest.mark.parametrize("name", DOMAINS)
+@settings(max_examples=30)
 @given(data=st.data())
 def test_admitted_statistics_lie_inside(name: str, data: st.DataObject) -> None:
     """Some statistic leaves the domain through its own front door, or is moved a second time."""
-    domain = DOMAINS[name]
+    admit(DOMAINS[name], data)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("name", DOMAINS)
+@settings(max_examples=300)
+@given(data=st.data())
+def test_rare_statistics_lie_inside(name: str, data: st.DataObject) -> None:
+    """The same, of rarer ones."""
+    admit(DOMAINS[name], data)
+
+
+def admit(domain: Domain, data: st.DataObject) -> None:
+    """What is drawn is admitted once, and once more."""
     values = data.draw(arrays.arrays(float, (2, domain.dim), elements=numbers))
     admitted = domain.admit(values)
     assert np.all(np.isfinite(admitted.values))

@@ -70,6 +70,7 @@ def stream(domain: bd.Domain, users: int = USERS) -> Floats:
     return rng.random(users)
 
 
+@pytest.mark.often(of=lambda domain: isinstance(domain, bd.Bits | bd.SymmetricMatrix))
 @each_domain
 @each_model
 def test_errors_are_the_predicted_ones(privacy: bd.Privacy, domain: bd.Domain) -> None:
@@ -92,14 +93,16 @@ def test_errors_are_the_predicted_ones(privacy: bd.Privacy, domain: bd.Domain) -
         assert count.predicted_error >= count.predicted_std > 0
 
 
+def _has_its_own_code(privacy: bd.Privacy, domain: bd.Domain) -> bool:
+    """Every model with bits, but those that are others with noise of another size; every domain with one of them."""
+    (name,) = (name for name, model in MODELS.items() if model is privacy)
+    other = {bd.Box: "local", bd.Ball: "shuffle", bd.SymmetricMatrix: "2 shufflers"}
+    return name not in OTHER_NUMBERS and (isinstance(domain, bd.Bits) or name == other[type(domain)])
+
+
+@pytest.mark.often(of=_has_its_own_code)
 @each_domain
-@pytest.mark.parametrize(
-    "privacy",
-    [
-        pytest.param(model, id=name, marks=pytest.mark.full if name in OTHER_NUMBERS else ())
-        for name, model in MODELS.items()
-    ],
-)
+@each_model
 def test_one_by_one_has_the_law_of_the_whole(privacy: bd.Privacy, domain: bd.Domain) -> None:
     """Updates and runs differ in law, or a run by messages from one by the law."""
     values = stream(domain)[:12]

@@ -72,6 +72,7 @@ def entries(save: Path) -> list[Any]:
     return SQLiteStore(f"{save}.journal", create=False, encoding=ENCODING).entries()
 
 
+@pytest.mark.often(of=lambda name, named: named or name in ("none", "blt"))
 @each
 @pytest.mark.parametrize("named", [False, True])
 def test_an_interrupted_run_is_an_uninterrupted_one(name: str, named: bool, tmp_path: Path) -> None:
@@ -99,7 +100,7 @@ for value in np.load(sys.argv[2]):
 """
 
 
-@pytest.mark.parametrize("name", ["blt", "concurrent"])
+@pytest.mark.parametrize("name", [pytest.param("blt", marks=pytest.mark.full), "concurrent"])
 def test_killed(name: str, tmp_path: Path) -> None:
     """After SIGKILL, an estimate that was seen is lost, or drawn again with other noise."""
     expected, save = sums(counter_of(name), stream(name)), tmp_path / "counter"
@@ -118,6 +119,7 @@ def test_killed(name: str, tmp_path: Path) -> None:
     goes_on(counter, name)
 
 
+@pytest.mark.often(of=lambda name: name in ("blt", "concurrent"))
 @pytest.mark.parametrize("name", ["none", "blt", "tree", "concurrent"])
 def test_killed_at_many_lines(name: str, tmp_path: Path) -> None:
     """Between some two steps of an update or a save, a kill loses what was seen or leaves what cannot be loaded."""

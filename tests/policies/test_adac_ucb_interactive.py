@@ -58,7 +58,7 @@ def explicit(std: float) -> ExplicitPolicy:
     return ExplicitPolicy(paths=paths)
 
 
-@pytest.mark.parametrize("rho", [0.05, 0.5, 2.0])
+@pytest.mark.parametrize("rho", [pytest.param(0.05, marks=pytest.mark.full), 0.5, 2.0])
 def test_no_adversary_learns_more_than_rho(rho: float) -> None:
     """Theorem 12 of 004 would fail: some adversary and two neighbouring tables tell more than rho-zCDP allows."""
     policy = explicit(1 / math.sqrt(2 * rho))

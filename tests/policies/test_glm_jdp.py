@@ -62,7 +62,7 @@ def exact_epsilon(
     return float(loss.compose(gradients.self_compose(calls * policy.used.steps)).get_epsilon_for_delta(delta))
 
 
-@pytest.mark.parametrize("mechanism", ["blt", "tree"])
+@pytest.mark.parametrize("mechanism", ["blt", pytest.param("tree", marks=pytest.mark.full)])
 def test_the_composed_price_is_the_budget(mechanism: str) -> None:
     """The accountant's number would differ from the budget, or from dp-accounting's for the same noise."""
     policy = policy_of(privacy=central(budget=BUDGET, mechanism=mechanism))

@@ -76,6 +76,7 @@ def oful(share: float, **more: Any) -> tuple[OFULJDP, Callable[[Person, Person],
     return policy, cost
 
 
+@pytest.mark.often(of=lambda share: share in (0.1, 0.5))  # on both sides of 1/5
 @pytest.mark.parametrize("share", SHARES)
 def test_nobody_costs_more_in_adac_oful_and_somebody_costs_all(share: float) -> None:
     """Two people's matrix and vector cost more than the budget together, or 20 % less noise would still keep it."""
@@ -114,6 +115,7 @@ def glm_cost(
     return total
 
 
+@pytest.mark.often(of=lambda share: share in (0.1, 0.5))  # on both sides of 1/5
 @pytest.mark.parametrize("share", SHARES)
 def test_nobody_costs_more_in_glm_jdp_and_somebody_costs_all(share: float) -> None:
     """A leaf and gradients at any points, explored or not, cost more than the budget; or 20 % less would do."""

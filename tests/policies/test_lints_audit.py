@@ -67,7 +67,7 @@ def separation(one: NDArray[Any], two: NDArray[Any]) -> float:
     return float(math.sqrt(2) * stats.norm.ppf(area))
 
 
-@pytest.mark.parametrize("model", ["central", "shuffle"])
+@pytest.mark.parametrize("model", ["central", pytest.param("shuffle", marks=pytest.mark.full)])
 def test_what_others_see_tells_no_more_than_is_stated(model: str) -> None:
     """Releases tell more of a person than the budget allows, or less than 0.85 of it: then a fault might not show.
 

@@ -184,6 +184,7 @@ def misses(model: str, *, intercept: bool) -> float:
     return float(np.mean(found))
 
 
+@pytest.mark.often(of=lambda model, intercept: intercept == (model != "central"))
 @pytest.mark.parametrize("intercept", [False, True])
 @pytest.mark.parametrize("model", PRIVATE)
 def test_the_posterior_is_calibrated(model: str, intercept: bool) -> None:
@@ -191,7 +192,7 @@ def test_the_posterior_is_calibrated(model: str, intercept: bool) -> None:
     assert 0.5 < misses(model, intercept=intercept) < 1.5
 
 
-@pytest.mark.parametrize("model", ["central", "local"])
+@pytest.mark.parametrize("model", [pytest.param("central", marks=pytest.mark.full), "local"])
 def test_a_posterior_that_forgets_the_noise_is_noticed(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The check would pass a posterior that takes answers for rewards, or noisy sums for exact ones."""
     assert made("local")._reward_std == pytest.approx(0.5 / math.tanh(0.5))

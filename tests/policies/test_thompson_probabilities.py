@@ -38,6 +38,7 @@ def exact(arm: int, alphas: list[int], betas: list[int]) -> Any:
     return mp.quad(density, sorted(each for each in ends if 0 <= each <= 1))
 
 
+@pytest.mark.often(of=lambda alphas: alphas not in ([5, 2, 1], [1, 900]))
 @pytest.mark.parametrize(("alphas", "betas"), POSTERIORS)
 def test_the_quadrature_is_exact(alphas: list[int], betas: list[int]) -> None:
     """A probability is off by more than 1e-10 of itself."""

@@ -55,6 +55,7 @@ def measured(protocol: ConcurrentShuffle, runs: int, seed: int) -> float:
     return float(np.std(np.concatenate(errors)))
 
 
+@pytest.mark.often(of=lambda k: k in (1, 3, 10))  # no averaging, most of its gain, the most levels
 @pytest.mark.parametrize("k", AVERAGED)
 def test_worst_prefix_beside_the_table(k: int) -> None:
     """The worst prefix's measured std is more than 1.10 times the table's, with or without averaging."""
@@ -87,6 +88,7 @@ def test_papers_degrees_measured(k: int) -> None:
     assert measured(plain, 2000, k) == pytest.approx(PLAIN[k], rel=0.10)
 
 
+@pytest.mark.often(of=lambda degrees, domain: isinstance(domain, Bits) == (degrees == "best"))
 @pytest.mark.parametrize("domain", [Bits(), Box(dim=1)], ids=["bits", "numbers"])
 @pytest.mark.parametrize("degrees", ["best", "paper"])
 @pytest.mark.parametrize("k", [1, 2, 3])

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import bandanna as bd
 from bandanna import environments as worlds
 from bandanna.environments import Environment
+from bandanna.policies.base import Policy
 from bandanna.simulation.result import Result
 
 _FIXED = worlds.LinearContextual(dim=3, n_arms=6, fixed=True)
@@ -78,6 +80,12 @@ RUNS: dict[str, tuple[dict[str, Any], tuple[Environment, ...]]] = {
 }
 
 
+@cache
+def made(name: str) -> Policy[Any]:
+    """Calibrated and priced once for all worlds and paths."""
+    return bd.make(name, **RUNS[name][0])
+
+
 @dataclass(frozen=True, kw_only=True)
 class GoldenRun:
     """One short simulation, told by `key`."""
@@ -96,8 +104,7 @@ class GoldenRun:
 
     def simulate(self) -> Result:
         """Two seeds side by side."""
-        policy = bd.make(self.name, **self.arguments)
-        return bd.simulate(policy, self.env, n_seeds=2, seed=11, path=self.path, checkpoints=20)
+        return bd.simulate(made(self.name), self.env, n_seeds=2, seed=11, path=self.path, checkpoints=20)
 
     def numbers(self, result: bd.Result | None = None) -> dict[str, Any]:
         """What must not change: all that does not depend on the clock."""

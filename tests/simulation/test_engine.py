@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -34,12 +35,14 @@ each = pytest.mark.parametrize("name", CHANNELS)
 worlds = pytest.mark.parametrize("env", [FRESH, FIXED], ids=["fresh", "fixed"])
 
 
+@cache
 def policy(name: str, horizon: int = 200, **changes: Any) -> LinUCB:
     """A small policy over one of the channels."""
     privacy, batch = CHANNELS[name]
     return LinUCB(dim=3, horizon=horizon, privacy=privacy, batch=batch, **changes)
 
 
+@pytest.mark.often(of=lambda name, env: env is FRESH or name in ("none-every-round", "local", "shuffle-geometric"))
 @each
 @worlds
 def test_a_seed_gives_the_same_run_in_any_company(name: str, env: LinearContextual) -> None:
@@ -49,6 +52,7 @@ def test_a_seed_gives_the_same_run_in_any_company(name: str, env: LinearContextu
     assert many.rewards[2] == alone.rewards[0]
 
 
+@pytest.mark.often(of=lambda name, env: env is FRESH or name in ("none-every-round", "local", "shuffle-geometric"))
 @each
 @worlds
 def test_regret_is_bounded_and_grows(name: str, env: LinearContextual) -> None:
@@ -75,6 +79,7 @@ def test_infinite_epsilon_is_no_noise(name: str, env: LinearContextual) -> None:
     assert noisy.guarantee.trust == "none"
 
 
+@pytest.mark.often(of=lambda name, env: (env is FIXED) == (name in ("shuffle", "central-blt")))
 @worlds
 @pytest.mark.parametrize("name", ["shuffle", "shuffle-gaussian", "local", "central-blt"])
 def test_law_and_messages_agree_in_distribution(name: str, env: LinearContextual) -> None:

@@ -55,6 +55,7 @@ def test_blocks_with_fresh_contexts_decide_as_a_loop() -> None:
         assert result.regret[place, -1] == pytest.approx(losses.sum(), rel=1e-9)
 
 
+@pytest.mark.often(of=lambda kind, preset: (preset == "published") == (kind is GLOC))
 @pytest.mark.parametrize("preset", ["published", "corrected"])
 @pytest.mark.parametrize("kind", [GLMUCB, GLOC, ECOLog])
 def test_seeds_side_by_side_are_single_seeds(kind: type, preset: str) -> None:

@@ -36,6 +36,13 @@ def peak(privacy: Privacy, env: LinearContextual, horizon: int) -> int:
     return most
 
 
+def _in_its_own_world(privacy: Privacy, world: str) -> bool:
+    """Every model in one world, and every world with several."""
+    own = {"none": "fixed", "central": "fixed-bounded", "local": "fresh"}.get(privacy.model, world)
+    return world == own and (privacy.protocol != "gaussian" or world == "fresh")
+
+
+@pytest.mark.often(of=_in_its_own_world)
 @models
 @pytest.mark.parametrize("world", WORLDS)
 def test_memory_does_not_grow_with_the_horizon(privacy: Privacy, world: str) -> None:
@@ -44,6 +51,12 @@ def test_memory_does_not_grow_with_the_horizon(privacy: Privacy, world: str) -> 
     assert peak(privacy, WORLDS[world], 240_000) < 1.3 * peak(privacy, WORLDS[world], 30_000)
 
 
+def _once(privacy: Privacy, world: str, batch: int | Schedule) -> bool:
+    """Every model with both schedules, each in another world; Gaussians that are shuffled, of one size."""
+    return (batch == 150) == (world == "fresh") and (batch == 150 or privacy.protocol != "gaussian")
+
+
+@pytest.mark.often(of=_once)
 @models
 @pytest.mark.parametrize("world", ["fixed-bounded", "fresh"])
 @pytest.mark.parametrize("batch", [150, geometric(first=30, ratio=2.0)], ids=["fixed", "geometric"])

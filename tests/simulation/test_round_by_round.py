@@ -1,7 +1,7 @@
 """Plain loops over single rounds, written from the papers' pseudo-code alone, beside the simulator's episodes.
 
-They share nothing with the policies but the noise's standard deviation: who is played is decided anew in every round,
-from a list of all rewards so far.
+They share nothing with the policies but the noise's standard deviation: who is played is decided from a list of all
+rewards so far, one coin for each round.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def ucb(rng: np.random.Generator, rounds: int, noise: Noise, bonus: Callable[[in
     """Algorithm 4 of 004: every arm once; then the arm with the largest index until its pulls have doubled."""
     rewards: list[list[float]] = [[] for _ in MEANS]
     known: dict[int, tuple[float, int]] = {}  # arm: noisy mean and length of its last episode
-    playing, until, begun, regret = 0, 1, 0, 0.0
+    playing, until, begun, regret, coins = 0, 1, 0, 0.0, rng.random(rounds).tolist()
     for t in range(1, rounds + 1):
         if len(rewards[playing]) == until:  # the episode is over: release it, choose
             last = rewards[playing][begun:]
@@ -42,7 +42,7 @@ def ucb(rng: np.random.Generator, rounds: int, noise: Noise, bonus: Callable[[in
             playing = index.index(max(index))
             begun = len(rewards[playing])
             until = max(1, 2 * begun)
-        rewards[playing].append(float(rng.random() < MEANS[playing]))
+        rewards[playing].append(float(coins[t - 1] < MEANS[playing]))
         regret += max(MEANS) - MEANS[playing]
     return regret
 
@@ -54,14 +54,13 @@ def elimination(rng: np.random.Generator, rounds: int, failure: float, scale: fl
         log, gap = math.log(8 * len(MEANS) * epoch**2 / failure), 2.0**-epoch
         quantile = scale * math.log(4 * len(MEANS) * epoch**2 / failure)
         length = math.ceil(max(32 * log / gap**2, 8 * quantile / gap))
-        sums = dict.fromkeys(active, 0.0)
-        for turn in range(length * len(active)):
-            if t == rounds:
-                return regret
-            arm = active[turn % len(active)]
-            sums[arm] += float(rng.random() < MEANS[arm])
-            regret, t = regret + max(MEANS) - MEANS[arm], t + 1
-        means = {arm: (total + rng.laplace(scale=scale)) / length for arm, total in sums.items()}
+        turns = min(length * len(active), rounds - t)
+        played = np.resize(active, turns)
+        paid = rng.random(turns) < np.array(MEANS)[played]  # one coin for each round
+        regret, t = regret + float(np.sum(max(MEANS) - np.array(MEANS)[played])), t + turns
+        if turns < length * len(active):
+            return regret
+        means = {arm: (np.sum(paid[played == arm]) + rng.laplace(scale=scale)) / length for arm in active}
         width = math.sqrt(log / (2 * length)) + quantile / length
         active = [arm for arm in active if max(means.values()) - means[arm] <= 2 * width]
         epoch += 1
@@ -83,13 +82,13 @@ def gope(rng: np.random.Generator, world: World, rounds: int, failure: float, rh
         length = 8 * design.g / beta**2 * math.log(4 / share) + 2 * design.g / beta * math.sqrt(2 / rho * chi)
         gram, total = np.zeros((2, 2)), np.zeros(2)
         for place, weight in zip(active[design.support], design.weights, strict=True):
-            paid, plays, gap = 0.0, math.ceil(length * weight), float(np.max(means) - means[place])
-            for _ in range(plays):
-                if t == rounds:
-                    return regret
-                paid += 1.0 if rng.random() < (1 + means[place]) / 2 else -1.0
-                regret, t = regret + gap, t + 1
-            gram, total = gram + plays * np.outer(arms[place], arms[place]), total + arms[place] * paid
+            plays, gap = math.ceil(length * weight), float(np.max(means) - means[place])
+            won = rng.random(min(plays, rounds - t)) < (1 + means[place]) / 2  # one coin for each round
+            regret, t = regret + gap * len(won), t + len(won)
+            if len(won) < plays:
+                return regret
+            gram = gram + plays * np.outer(arms[place], arms[place])
+            total = total + arms[place] * float(np.sum(np.where(won, 1.0, -1.0)))
         values, vectors = np.linalg.eigh(np.linalg.inv(gram))
         root = vectors @ np.diag(np.sqrt(values)) @ vectors.T  # V^{-1/2}
         g = max(float(np.linalg.norm(root @ arm)) for arm in arms[active[design.support]])
@@ -108,7 +107,7 @@ def same_law(policy: Policy, env: Environment, plain: Callable[[np.random.Genera
     assert abs(np.mean(ours) - np.mean(theirs)) < 4 * math.hypot(np.std(ours), np.std(theirs)) / math.sqrt(runs)
 
 
-@pytest.mark.parametrize("rho", [0.05, math.inf])
+@pytest.mark.parametrize("rho", [0.05, pytest.param(math.inf, marks=pytest.mark.full)])
 def test_ucb_in_episodes_is_the_printed_algorithm(rho: float) -> None:
     """AdaC-UCB or UCB-episodes has another law than Algorithm 4 of 004, round by round."""
     privacy = none() if math.isinf(rho) else central(rho=rho)

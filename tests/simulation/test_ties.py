@@ -71,6 +71,7 @@ def policy(privacy: Any = PRIVACY["none"], **changes: Any) -> LinUCB:
     return LinUCB(**{"dim": 3, "horizon": 290, "batch": 120, "privacy": privacy, **changes})
 
 
+@pytest.mark.often(of=lambda path, reward: (path == "law") == (reward is None))
 @each
 @pytest.mark.filterwarnings("ignore::bandanna.errors.ClippingWarning")
 @pytest.mark.parametrize("path", ["law", "messages"])
@@ -105,6 +106,7 @@ def test_users_of_the_first_batch_choose_for_themselves(path: str, fixed: bool, 
     assert abs(np.corrcoef(steps[:, 3], steps[:, 70])[0, 1]) < 0.17  # 3.3 standard errors
 
 
+@pytest.mark.often(of=lambda privacy, reward: reward is None or privacy.model in ("none", "local"))
 @each
 @pytest.mark.parametrize("reward", [None, Bounded(width=0.2)], ids=["bits", "bounded"])
 def test_ties_along_law_and_messages_agree_in_distribution(privacy: Any, reward: Any) -> None:

@@ -85,7 +85,7 @@ def test_the_hard_family_of_theorem_17_costs_what_it_says(horizon: int, rho: flo
     assert worst >= lower
 
 
-@pytest.mark.parametrize("horizon", [500, 2000, 8000])
+@pytest.mark.parametrize("horizon", [500, pytest.param(2000, marks=pytest.mark.full), 8000])
 def test_the_best_policies_stay_within_a_constant_of_theorem_17(horizon: int) -> None:
     """The lower bound would be off by more than its constant: 1/27 leaves a factor of about 16, at any T."""
     lower, gap = finite.finite_lower(horizon=horizon, n_arms=4), math.sqrt(3 / (4 * horizon))
@@ -140,7 +140,7 @@ def test_the_hard_family_of_theorem_9_costs_what_it_says(horizon: int, rho: floa
     assert worst >= linear.linear_lower(horizon=horizon, dim=2, rho=rho, as_printed=True)
 
 
-@pytest.mark.parametrize("horizon", [500, 2000])
+@pytest.mark.parametrize("horizon", [500, pytest.param(2000, marks=pytest.mark.full)])
 def test_the_best_policies_stay_within_a_constant_of_theorem_9(horizon: int) -> None:
     """The lower bound would be off by more than its constant: e^-2/8 leaves a factor of about 33."""
     lower, size = linear.linear_lower(horizon=horizon, dim=2), 1 / math.sqrt(horizon)

@@ -58,9 +58,9 @@ class Case:
     public: bool = False
     unnamed: Policy[Any] | None = None
 
-    @property
+    @cached_property
     def policy(self) -> Policy[Any]:
-        """Made anew."""
+        """Made once: a value, which is calibrated and priced when it is first asked."""
         return bd.make(self.key, **self.arguments) if self.unnamed is None else self.unnamed
 
     @cached_property
@@ -130,4 +130,41 @@ UNNAMED = (
 CASES = {case.key: case for case in (*NAMED, *UNNAMED)}
 
 every_case = pytest.mark.parametrize("case", CASES.values(), ids=lambda case: case.key)
+# for every player, protocol and kind of data one that is also played by messages before every change
+BY_MESSAGES = {
+    "LinTS-LDP",
+    "LinTS-SDP-rewards",
+    "LinUCB-JDP",
+    "LinUCB-SDP-Amp",
+    "LinUCB-CSDP",
+    "LDP-UCB",
+    "AdaP-UCB",
+    "SDP-SE",
+    "AdaC-GOPE",
+    "AdaC-OFUL",
+    "AdaC-OFUL-JDP",
+    "LDP-DPE",
+    "PE",
+    "GLOC",
+    "GLM-JDP",
+    "GLM-SDP",
+    "Anytime",
+    "one's own",
+}
+# one or two of every class: what they do with states, asks, features and coins does not depend on the noise
+OF_EVERY_CLASS = BY_MESSAGES | {
+    "LinTS-JDP",
+    "LinTS-SDP",
+    "LinUCB",
+    "LinUCB-SDP-Vec",
+    "UCB1",
+    "Thompson",
+    "AdaC-UCB",
+    "SDP-DPE",
+    "GLM-UCB",
+    "ECOLog",
+    "RS-GLinUCB",
+    "B-GLinUCB",
+    "LinTS per arm",
+}
 every_path = pytest.mark.parametrize("path", ["law", "messages"])

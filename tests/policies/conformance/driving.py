@@ -10,9 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from bandanna.core.coins import StreamCoins
 from bandanna.core.estimate import Estimate
 from bandanna.core.streams import Streams
 from bandanna.loop import close
+from bandanna.mechanisms.sources import FastNoise
 from bandanna.policies.base import Ask, Episode, Played, Policy
 from bandanna.protocols.base import StreamProtocol
 from bandanna.simulation.players.answers import Answers
@@ -55,6 +57,7 @@ class Seen:
     episodes: list[tuple[Episode, Played]] = field(default_factory=list)
     asks: list[Asked] = field(default_factory=list)
     states: list[Any] = field(default_factory=list)
+    noted: list[tuple[Any, list[bytes]]] = field(default_factory=list)
     final: Any = None
     regret: Any = None
 
@@ -119,8 +122,27 @@ class Recorder(Answers):
 
 @cache
 def usual(key: str) -> Seen:
-    """A run of a case's own policy, which several tests look at and none changes."""
-    return drive(CASES[key].policy, CASES[key])
+    """A run of a case's own policy, which several tests look at and none changes; with the bits of every new state."""
+    noted = list[tuple[Any, list[bytes]]]()
+
+    def note(state: Any) -> Any:
+        noted.append((state, bits(state)))
+        return state
+
+    seen = drive(CASES[key].policy, CASES[key], Way(stored=note))
+    seen.noted = noted
+    return seen
+
+
+def again(policy: Policy[Any], begun: Seen, seed: int, path: str) -> Asked:
+    """The first ask of a run that ended with it, answered anew with the noise and coins of this seed."""
+    own, seen = Streams([seed]), Seen()
+    names = policy.noise_stream, policy.stream_noise or policy.noise_stream
+    noise, stream = (FastNoise(own.generators(name)[0]) for name in names)
+    answers = Answers(policy, noise, StreamCoins(own).of(0), path, stream=stream)
+    with suppress(Enough):
+        Recorder(answers, Way(enough=1), seen).learn(begun.final, *begun.episodes[0])
+    return seen.asks[0]
 
 
 def drive(policy: Policy[Any], case: Case, way: Way | None = None) -> Seen:

@@ -11,14 +11,12 @@ from scipy import stats
 from bandanna.core.coins import GeneratorCoins, NumberedCoins
 from bandanna.core.streams import Streams
 from bandanna.device.choice import Choice
-from bandanna.policies.base import Assigned
+from bandanna.policies.base import Assigned, Policy
 
-from .catalogue import CASES, Case
-from .driving import Way, drive, usual
+from .catalogue import CASES, OF_EVERY_CLASS, Case
+from .driving import usual
 
-ASSIGNED = [
-    key for key, case in CASES.items() if isinstance(drive(case.policy, case, Way(enough=1)).episodes[0][0], Assigned)
-]
+ASSIGNED = [key for key, case in CASES.items() if type(case.policy).act is Policy.act]
 CHOOSING = [key for key in CASES if key not in ASSIGNED]
 DEVICES = 3000
 FALSE_ALARM = 1e-6  # of one comparison of frequencies
@@ -46,7 +44,8 @@ def coins(seed: int) -> GeneratorCoins:
 
 @pytest.mark.parametrize("key", ASSIGNED)
 def test_where_the_server_decides_devices_do_not(key: str) -> None:
-    """A policy that says what is played lets devices choose too."""
+    """A policy that says what is played lets devices choose too, or one without `act` leaves it to them."""
+    assert isinstance(usual(key).episodes[0][0], Assigned)
     with pytest.raises(TypeError, match="devices do not choose"):
         CASES[key].policy.act(None, np.zeros((1, 1, 1)), coins(0))
 
@@ -62,10 +61,12 @@ def truthful(choice: Choice) -> bool:
     return len(arms) == 1 or bool(stats.chisquare(counts, np.sum(counts) * said / np.sum(said)).pvalue > FALSE_ALARM)
 
 
+@pytest.mark.often(of=lambda key: key in OF_EVERY_CLASS)
 @pytest.mark.parametrize("key", CHOOSING)
 def test_stated_probabilities_are_frequencies(key: str) -> None:
     """Arms are taken more or less often than stated (false alarms: 1e-6 for each of three snapshots)."""
     case = CASES[key]
+    assert not isinstance(usual(key).episodes[0][0], Assigned)
     one = np.broadcast_to(contexts(case, 2)[1], (DEVICES, case.env.n_arms, contexts(case, 1).shape[-1]))
     for snapshot in snapshots(key):
         assert truthful(case.policy.act(snapshot, one, coins(1)))
@@ -83,6 +84,7 @@ def test_wrong_probabilities_are_noticed() -> None:
     assert not truthful(Choice(actions=choice.actions, probabilities=0.9 * choice.probabilities))
 
 
+@pytest.mark.often(of=lambda key: key in OF_EVERY_CLASS)
 @pytest.mark.parametrize("key", CHOOSING)
 def test_a_device_decides_by_its_own_features(key: str) -> None:
     """Who else is there changes somebody's arm, its probability, or the group of the row."""

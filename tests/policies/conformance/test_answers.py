@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pytest
 
 import bandanna as bd
 from bandanna.core.domain import Box
@@ -20,7 +21,7 @@ from bandanna.policies.glm.glm_jdp import JDPState
 from bandanna.protocols.base import StreamProtocol
 from bandanna.protocols.clear.rows import ClearRows
 
-from .catalogue import CASES, Case, every_case
+from .catalogue import CASES, OF_EVERY_CLASS, Case, every_case
 from .driving import Asked, Seen, Way, bits, drive
 from .own_policy import Greedy
 
@@ -70,6 +71,7 @@ def only_answers_count(policy: Policy[Any], case: Case) -> bool:
     return told(one) == told(two)
 
 
+@pytest.mark.often(of=lambda case: case.key in OF_EVERY_CLASS)
 @every_case
 def test_the_same_answers_lead_to_the_same_asks_and_states(case: Case) -> None:
     """Raw contexts or rewards decide what is asked, when, at which point, or what a state holds."""

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 import bandanna as bd
 from bandanna.policies.registry import ALGORITHMS
 
-from .catalogue import CASES, Case, every_case
+from .catalogue import CASES, OF_EVERY_CLASS, Case, every_case
 
 
+@pytest.mark.often(of=lambda case: case.key in OF_EVERY_CLASS)
 @every_case
 def test_results_know_their_bounds(case: Case) -> None:
     """Bounds of some algorithm cannot be computed, or are no regrets."""

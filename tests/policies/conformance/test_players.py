@@ -23,7 +23,7 @@ from bandanna.policies.base import Policy
 from bandanna.simulation import engine
 from bandanna.simulation.players import plain
 
-from .catalogue import CASES, Case, every_path
+from .catalogue import BY_MESSAGES, CASES, OF_EVERY_CLASS, Case, every_path
 from .laws import one_law
 
 ACCELERATED = {key: case for key, case in CASES.items() if vars(type(case.policy)).get("player", "plain") != "plain"}
@@ -72,6 +72,7 @@ def regrets(case: Case, path: str, *, seeds: int, checkpoints: int = 30) -> tupl
     return own.regret, simple.regret
 
 
+@pytest.mark.often(of=lambda key, path: key in (OF_EVERY_CLASS if path == "law" else BY_MESSAGES))
 @every_path
 @pytest.mark.parametrize("key", ACCELERATED)
 def test_players_are_exact_accelerations(key: str, path: str) -> None:

@@ -6,13 +6,15 @@ from dataclasses import fields, is_dataclass
 from typing import Any
 
 import numpy as np
+import pytest
 
 from bandanna.storage.encoding import Encoding
 
-from .catalogue import Case, every_case
-from .driving import Way, bits, drive
+from .catalogue import OF_EVERY_CLASS, Case, every_case
+from .driving import Way, bits, drive, usual
 
 
+@pytest.mark.often(of=lambda case: case.key in OF_EVERY_CLASS)
 @every_case
 def test_learning_goes_on_from_a_stored_state(case: Case) -> None:
     """A state cannot be stored by the kinds that its policy names, comes back as another, or leads elsewhere."""
@@ -26,22 +28,17 @@ def test_learning_goes_on_from_a_stored_state(case: Case) -> None:
         assert bits(policy.publish(again)) == bits(policy.publish(state))
         return again
 
-    usual, through_files = drive(policy, case), drive(policy, case, Way(stored=stored))
-    assert [bits(state) for state in usual.states] == [bits(state) for state in through_files.states]
-    np.testing.assert_array_equal(usual.regret, through_files.regret)
-    assert len(usual.states) > 0
+    at_once, through_files = usual(case.key), drive(policy, case, Way(stored=stored))
+    assert [bits(state) for state in at_once.states] == [bits(state) for state in through_files.states]
+    np.testing.assert_array_equal(at_once.regret, through_files.regret)
+    assert len(at_once.states) > 0
 
 
+@pytest.mark.often(of=lambda case: case.key in OF_EVERY_CLASS)
 @every_case
 def test_states_are_never_changed_in_place(case: Case) -> None:
     """Learning writes into a state that was given: whoever holds it sees another one."""
-    policy, before = case.policy, list[tuple[Any, list[bytes]]]()
-
-    def noted(state: Any) -> Any:
-        before.append((state, bits(state)))
-        return state
-
-    drive(policy, case, Way(stored=noted))
+    before = usual(case.key).noted
     assert all(bits(state) == then for state, then in before)
     state = before[0][0]
     assert is_dataclass(state)
