@@ -69,8 +69,8 @@ def compared(what: str, policy: Any, env: Environment, times: float | None, seed
     ]
 
 
-def drawing(policy: LinUCB, env: Environment) -> Ratio:
-    """Fresh contexts beside drawing them and their rewards alone."""
+def drawing(name: str, policy: LinUCB, env: Environment) -> Ratio:
+    """Fresh contexts beside drawing them and their rewards alone, without the noise."""
 
     def draw() -> None:
         world = env.begin(Streams(range(SEEDS)))
@@ -82,7 +82,8 @@ def drawing(policy: LinUCB, env: Environment) -> Ratio:
 
     run()
     theirs, ours = (switched(True, work) / SEEDS / ROUNDS for work in (draw, run))
-    return Ratio(what="LinUCB, fresh", ours=ours, beside="drawing alone", theirs=theirs, promise=1.5 * theirs)
+    what = f"LinUCB, {name}, fresh"
+    return Ratio(what=what, ours=ours, beside="drawing alone", theirs=theirs, promise=1.5 * theirs)
 
 
 def linucb() -> list[Ratio]:
@@ -99,8 +100,8 @@ def linucb() -> list[Ratio]:
             ratios += compared(f"LinUCB, {name}, {kind}", policy, env, times if fixed else None)
             if not fixed:
                 ratios += compared(f"LinUCB, {name}, {kind}", policy, env, 36, seeds=1)
-    free = LinUCB(dim=DIM, horizon=ROUNDS, batch=1)
-    return [*ratios, drawing(free, LinearContextual(dim=DIM, n_arms=ARMS))]
+                ratios.append(drawing(name, policy, env))
+    return ratios
 
 
 def lean_loop(policy: LinUCB, env: LinearContextual) -> float:

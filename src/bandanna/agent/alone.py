@@ -37,7 +37,8 @@ def alone(method: Callable[Concatenate[Self, Arguments], Result]) -> Callable[Co
     def guarded(agent: Self, /, *args: Arguments.args, **named: Arguments.kwargs) -> Result:
         agent._at_home()
         with agent._lock:
-            agent._loop.settle()
+            if not agent._loop.settled:
+                agent._loop.settle()
             return method(agent, *args, **named)
 
     return guarded

@@ -49,7 +49,7 @@ def alike(
 
 def checked(policy: Policy[Any], choice: Any, contexts: Floats) -> list[Chosen]:
     """Arms that are there, with probabilities that are some: what a policy of one's own says is not believed."""
-    if type(choice) is Choice and (one := _one(choice, contexts.shape[1])):
+    if (type(choice) is Choice or type(choice) is Sampled) and (one := _one(policy, choice, contexts.shape[1])):
         return [one]
     if not isinstance(choice, Choice):
         raise InvalidArgument(_name(policy), type(choice).__name__, "a Choice: actions and their probabilities")
@@ -68,14 +68,21 @@ def checked(policy: Policy[Any], choice: Any, contexts: Floats) -> list[Chosen]:
     return list(zip(chosen, _chances(policy, choice), groups, strict=True))
 
 
-def _one(choice: Choice, arms: int) -> Chosen | None:
+def _one(policy: Policy[Any], choice: Choice, arms: int) -> Chosen | None:
     """What one device has chosen, if it is what it should be; None: it has to be looked at."""
-    actions, chances = choice.actions, choice.probabilities
-    plain = type(actions) is np.ndarray and type(chances) is np.ndarray and choice.groups is None
-    if not plain or actions.shape != (1,) or chances.shape != (1,) or actions.dtype.kind not in "iu":
+    actions = choice.actions
+    if type(actions) is not np.ndarray or actions.shape != (1,) or actions.dtype.kind not in "iu":
         return None
-    action, chance = actions.item(), chances.item()
-    return (action, chance, -1) if 0 <= action < arms and 0 < chance <= 1 + 1e-9 else None
+    action = actions.item()
+    if choice.groups is not None or not 0 <= action < arms:
+        return None
+    if type(choice) is Sampled:  # whose probability is computed when somebody looks
+        return action, partial(_chance, policy, choice, 0), -1
+    chances = choice.probabilities
+    if type(chances) is not np.ndarray or chances.shape != (1,):
+        return None
+    chance = chances.item()
+    return (action, chance, -1) if 0 < chance <= 1 + 1e-9 else None
 
 
 def _chances(policy: Policy[Any], choice: Choice) -> list[float]:

@@ -24,7 +24,7 @@ from bandanna.loop import Desk, close, entry_of
 from bandanna.policies.base import Ask, Played
 
 if TYPE_CHECKING:
-    from bandanna.agent.loop import Loop
+    from bandanna.agent.releasing import Releasing
 
 TASK = "agent"  # the agent's releases in its ledger
 _SECURE = SecureCoins()  # which hold nothing
@@ -55,7 +55,7 @@ class Answer:
 class Release:
     """Asks about the episode of a batch."""
 
-    def __init__(self, loop: Loop, batch: Batch) -> None:
+    def __init__(self, loop: Releasing, batch: Batch) -> None:
         self._loop, self._batch = loop, batch
         self._state, self._after = loop.now.state, loop.progress  # the progress after what was drawn so far
         self._before = loop.progress  # what is drawn follows upon this, or not at all

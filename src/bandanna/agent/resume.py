@@ -7,12 +7,13 @@ from typing import Any
 
 from bandanna.agent.arms import features_of
 from bandanna.agent.clients import Clients
-from bandanna.agent.loop import Loop, from_columns
+from bandanna.agent.loop import Loop
 from bandanna.agent.older import current
 from bandanna.agent.plan import Batch, batch_of, following
 from bandanna.agent.progress import Progress
 from bandanna.agent.release import TASK
 from bandanna.agent.releases import first_ask, recalibrate
+from bandanna.agent.rows import from_columns
 from bandanna.agent.schema import check_calibrations, check_progress, check_rows, check_state, check_streams
 from bandanna.agent.slots import Slots, seats
 from bandanna.errors import BandannaError

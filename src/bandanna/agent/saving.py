@@ -9,11 +9,12 @@ from typing import Any
 from bandanna.accounting.stores.journals import Journals, journal_of, refuse_journal
 from bandanna.agent.alone import alone
 from bandanna.agent.kinds import saves_of
-from bandanna.agent.loop import Loop, as_columns
+from bandanna.agent.loop import Loop
 from bandanna.agent.records import Records
 from bandanna.agent.releases import calibrations, recalibrate
 from bandanna.agent.reporting import Reporting
 from bandanna.agent.resume import resume
+from bandanna.agent.rows import as_columns
 from bandanna.agent.schema import check_arms, check_save, completed
 from bandanna.core import require
 from bandanna.errors import BandannaError, InvalidArgument

@@ -21,6 +21,7 @@ from bandanna.errors import InsecureSource
 
 TIES = "ties"  # what coins between tied arms are called
 GAMMA_PROPOSALS, GAMMA_ACCEPTANCES = "gamma proposals", "gamma acceptances"  # and those of `gamma`
+_SPARE = np.uint64(11)  # bits of a word that a float has no room for
 _FEW = 16  # numbers that are transformed one by one: sooner than as an array
 
 
@@ -53,13 +54,14 @@ class SecureCoins(Coins):
 
     def uniform(self, shape: tuple[int, ...], name: str) -> Floats:
         """53 random bits each."""
-        words = np.frombuffer(bytearray(os.urandom(8 * math.prod(shape))), dtype=np.uint64).reshape(shape)
-        return np.asarray((words >> np.uint64(11)) * 2.0**-53)
+        words = np.frombuffer(os.urandom(8 * math.prod(shape)), dtype=np.uint64)
+        return np.asarray(((words >> _SPARE) * 2.0**-53).reshape(shape))
 
     def normal(self, shape: tuple[int, ...], name: str) -> Floats:
         """By Box and Muller's transform."""
-        if math.prod(shape) <= _FEW:
-            pairs = zip(*self.uniform((2, math.prod(shape)), name).tolist(), strict=True)
+        count = math.prod(shape)
+        if count <= _FEW:
+            pairs = zip(*self.uniform((2, count), name).tolist(), strict=True)
             drawn = [math.sqrt(-2 * math.log1p(-one)) * math.cos(2 * math.pi * two) for one, two in pairs]
             return np.array(drawn).reshape(shape)
         one, two = self.uniform((2, *shape), name)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -48,14 +49,19 @@ class Thompson(Chooser):
     theta ~ N(mean, root root^T), action = argmax_x <x, theta>; with probability `explore` any arm.
     """
 
-    @property
+    @cached_property
     def draws(self) -> Draws:
         """One parameter, or one for each arm."""
         return OWN if isinstance(self.domain, PerArmReport) else SHARED
 
+    @cached_property
+    def _plain(self) -> bool:
+        """Whether features are clipped and no more: no constant is among them, and none is added."""
+        return not isinstance(self.domain, InterceptReport | PerArmReport)
+
     def seen(self, contexts: Floats) -> Floats:
         """Clipped; a constant that is not one is refused."""
-        if not isinstance(self.domain, InterceptReport):
+        if self._plain or not isinstance(self.domain, InterceptReport):
             return self.domain.seen(contexts)
         if (same := self.domain.seen_before(contexts)) is not None:
             return same
@@ -66,7 +72,7 @@ class Thompson(Chooser):
     def rows(self, contexts: Floats) -> Floats:
         """As parameters take them: with the constant that arms of their own have, (*R, n, K, d)."""
         seen = self.seen(contexts)
-        if not isinstance(self.domain, PerArmReport):
+        if self._plain or not isinstance(self.domain, PerArmReport):
             return seen
         if seen.shape[-2] != self.domain.n_arms:
             allowed = f"{self.domain.n_arms}, as the policy has"
@@ -75,11 +81,15 @@ class Thompson(Chooser):
 
     def actions(self, snapshot: Any, rows: Floats, coins: Coins) -> Ints:
         """Of `rows`, (*R, n)."""
-        index = self.draws.scores(snapshot.theta, snapshot.root, rows, coins)
-        if not math.isfinite(np.add.reduce(index, axis=None)):
+        alone = rows.shape[:-2] == (1,)
+        index = (
+            self.draws.alone(snapshot.theta, snapshot.root, rows[0], coins)
+            if alone
+            else self.draws.scores(snapshot.theta, snapshot.root, rows, coins)
+        )
+        if not math.isfinite(np.vdot(index, index)):
             all_finite("contexts", rows)
-        choice = pick_alone(index[0], coins) if index.shape[:-1] == (1,) else pick(*favoured(index), coins)
-        actions = choice.actions
+        actions = (pick_alone(index, coins) if alone else pick(*favoured(index), coins)).actions
         return moved(actions, snapshot.explore, rows.shape[-2], coins) if snapshot.explore else actions
 
     def act(self, snapshot: Any, contexts: Floats, coins: Coins) -> Choice:

@@ -25,6 +25,10 @@ class Draws(ABC):
     def scores(self, mean: Floats, root: Floats, contexts: Floats, coins: Coins) -> Floats:
         """One draw for each device: (*R, n, K, d) -> (*R, n, K)."""
 
+    def alone(self, mean: Floats, root: Floats, arms: Floats, coins: Coins) -> Floats:
+        """`scores` of one device, as in an agent, (K, d) -> (K,): the same bits."""
+        return np.asarray(self.scores(mean, root, arms[None], coins)[0])
+
     @abstractmethod
     def expected(self, mean: Floats, contexts: Floats) -> Floats:
         """The means of the scores."""
@@ -39,11 +43,16 @@ class Shared(Draws):
 
     def scores(self, mean: Floats, root: Floats, contexts: Floats, coins: Coins) -> Floats:
         """Each device draws a parameter."""
+        if contexts.shape[:-2] == (1,):
+            return self.alone(mean, root, contexts[0], coins)[None]
         z = coins.normal((*contexts.shape[:-2], mean.shape[-1]), _DRAW)
-        if contexts.shape[:-2] == (1,):  # one device, as in an agent: in fewer steps, the same bits
-            return np.asarray((contexts[0] @ (mean + root @ z[0]))[None])
         theta = mean[..., None, :] + (root[..., None, :, :] @ z[..., None])[..., 0]
         return np.asarray((contexts @ theta[..., None])[..., 0])
+
+    def alone(self, mean: Floats, root: Floats, arms: Floats, coins: Coins) -> Floats:
+        """In fewer steps."""
+        z = coins.normal((1, mean.shape[-1]), _DRAW)
+        return np.asarray(arms @ (mean + root @ z[0]))
 
     def expected(self, mean: Floats, contexts: Floats) -> Floats:
         """<x, mean>."""

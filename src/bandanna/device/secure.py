@@ -8,7 +8,7 @@ import os
 import threading
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
@@ -96,11 +96,18 @@ class _OpenDP:
 
 def _opendp(needed_for: str) -> _OpenDP:
     """OpenDP, imported on first use."""
-    parts = ("opendp", "opendp.mod", "opendp.measurements", "opendp.domains", "opendp.metrics")
     try:
-        _, mod, m, domains, metrics = map(importlib.import_module, parts)
+        importlib.import_module("opendp")
+        return _parts()
     except ImportError:
         raise MissingExtra("secure", needed_for) from None
+
+
+@cache
+def _parts() -> _OpenDP:
+    """Looked up once: a release should not pay for it."""
+    parts = ("opendp.mod", "opendp.measurements", "opendp.domains", "opendp.metrics")
+    mod, m, domains, metrics = map(importlib.import_module, parts)
     mod.enable_features("contrib")
     return _OpenDP(m, domains.vector_domain, domains.atom_domain, metrics.l1_distance, metrics.l2_distance)
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 import math
 
 from bandanna.core.arrays import Floats
+from bandanna.kernels.eights import product, sweep
 from bandanna.kernels.jit import jit
 from bandanna.kernels.scoring import inner, swept, times
 
 
 @jit
-def begin_exactly(total: Floats, ridge: float, gram: Floats, known: Floats, column: Floats) -> None:
+def begin_exactly(total: Floats, ridge: float, known: Floats, column: Floats) -> None:
     """A^{-1} = (G + lambda I)^{-1} of exact sums."""
-    _unpack(total, gram)
-    known[:] = gram
-    for i in range(len(gram)):
+    _unpack(total, known)
+    for i in range(len(known)):
         known[i, i] += ridge
     swept(known, column)
 
@@ -102,50 +102,35 @@ def estimate(
     scale: float,
     floor: float,
     weight: float,
-    gram: Floats,
+    gram: Floats,  # (d, 8 or d), as `room` makes them: for G, G R^{-1} and the inverses
     gain: Floats,
     matrix: Floats,
     column: Floats,
     vector: Floats,
     theta: Floats,
-    inverse: Floats,
+    inverse: Floats,  # (d, d)
 ) -> bool:
     """theta and P^{-1} of an `Optimism`, filled; False if a matrix is not positive definite."""
     d = len(theta)
     _unpack(released, gram)
+    vector[:] = released[:d]
     for i in range(d):
-        vector[i] = released[i]
-    inverse[:] = gram
+        one, own = gram[i], matrix[i]
+        for j in range(len(one)):
+            own[j] = scale * one[j] + 0.0 if scale > 0 else one[j]
     if scale > 0:
         for i in range(d):
-            for j in range(d):
-                matrix[i, j] = scale * gram[i, j] + (floor if i == j else 0.0)
-        if not swept(matrix, column):  # R^{-1}
+            matrix[i, i] += floor
+        if not sweep(matrix, column):  # R^{-1}
             return False
-        _product(gram, matrix, gain)
-        _product(gain, gram, inverse)
-        for i in range(d):
-            vector[i] = 0.0
-            for j in range(d):
-                vector[i] += gain[i, j] * released[j]
+        product(gram, matrix, gain)
+        product(gain, gram, matrix)
+        times(gain, released[:d], vector)
     for i in range(d):
-        inverse[i, i] += weight
-    if not swept(inverse, column):  # P^{-1}
+        matrix[i, i] += weight
+    if not sweep(matrix, column):  # P^{-1}
         return False
+    times(matrix, vector, theta)
     for i in range(d):
-        theta[i] = 0.0
-        for j in range(d):
-            theta[i] += inverse[i, j] * vector[j]
+        inverse[i] = matrix[i, :d]
     return True
-
-
-@jit
-def _product(a: Floats, b: Floats, out: Floats) -> None:
-    """a b, of (d, d) each."""
-    d = len(a)
-    for i in range(d):
-        for j in range(d):
-            out[i, j] = 0.0
-        for m in range(d):
-            for j in range(d):
-                out[i, j] += a[i, m] * b[m, j]

@@ -13,10 +13,11 @@ import math
 import numpy as np
 
 from bandanna.core.arrays import Floats, Ints
+from bandanna.kernels.eights import room
 from bandanna.kernels.estimates import begin_exactly, estimate, estimate_exactly, grow
 from bandanna.kernels.jit import jit
 from bandanna.kernels.optimism import DONE, INDEFINITE, OUTSIDE
-from bandanna.kernels.pointing import pointing
+from bandanna.kernels.pointing import pointing_columns
 from bandanna.kernels.scoring import Singles, along, columns, in_single, most, squares
 from bandanna.kernels.ziggurat import Words
 
@@ -60,17 +61,17 @@ def optimist(
     tabled = not fresh and pairs * n_arms <= _TABLE
     x, table = np.empty((d, n_arms)), np.empty((pairs if tabled else 0, n_arms))
     spread, index, single = np.empty(n_arms), np.empty(n_arms), np.empty(n_arms, dtype=np.float32)
-    gram, gain, matrix, column = np.empty((d, d)), np.empty((d, d)), np.empty((d, d)), np.empty(d)
+    gram, gain, matrix, column = room(d), room(d), room(d), np.empty(d)
     own, known, best = np.empty(d), np.empty((d, d)), 0.0
-    seen, worth = np.empty((n_arms, d)), np.empty(n_arms)
+    drawn, worth = np.empty((d - 1) * n_arms if draws else 0), np.empty(n_arms)
     for s in range(place[0], seeds):
         start = place[1] if s == place[0] else begin
         if exact:
-            begin_exactly(total[s], floors[begin] / scale if scale > 0 else weights[begin], gram, known, column)
+            begin_exactly(total[s], floors[begin] / scale if scale > 0 else weights[begin], known, column)
         for t in range(start, end):
             if not draws and (fresh or t == start):
-                seen, worth = arms[s, t - begin if fresh else 0], means[s, t - begin if fresh else 0]
-                columns(seen, x)
+                worth = means[s, t - begin if fresh else 0]
+                columns(arms[s, t - begin if fresh else 0], x)
                 if not _inside(x, spread):
                     place[0], place[1], place[2] = s, t, 0
                     return OUTSIDE
@@ -87,8 +88,7 @@ def optimist(
                 place[0], place[1] = s, t
                 return INDEFINITE
             if draws:
-                pointing(words[s], length, d - 1, last, seen)
-                columns(seen, x)
+                pointing_columns(words[s], length[0], d - 1, last, drawn, spread, x)
                 best = _worth(x, truth[s], worth)
             if tabled:
                 _spread(inverse, table, spread)
@@ -106,7 +106,7 @@ def optimist(
             mean = worth[arm]
             reward = 1.0 if uniforms[s, t] < mean else 0.0
             actions[s, t], rewards[s, t], losses[s, t] = arm, reward, best - mean
-            _add(seen[arm], told[0] + (told[1] - told[0]) * reward, own, total[s])
+            _add(x[:, arm], told[0] + (told[1] - told[0]) * reward, own, total[s])
             if exact:
                 grow(known, own, column)
             else:

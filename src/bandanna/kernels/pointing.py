@@ -31,3 +31,24 @@ def pointing(words: Words, lengths: Floats, dim: int, last: float, out: Floats) 
                 row[i] = drawn[k * dim + i] / norm * length
             for i in range(dim, width):
                 row[i] = last
+
+
+@jit
+def pointing_columns(
+    words: Words, length: float, dim: int, last: float, drawn: Floats, norms: Floats, out: Floats
+) -> None:
+    """The same n vectors side by side, (d, n), all of one length; `drawn` and `norms`: room for dim n and n numbers."""
+    n = len(norms)
+    normals(words, drawn)
+    norms[:] = 0.0
+    for i in range(dim):
+        for k in range(n):
+            norms[k] += drawn[k * dim + i] * drawn[k * dim + i]
+    for k in range(n):
+        norms[k] = max(math.sqrt(norms[k]), 1e-300)
+    for i in range(dim):
+        row = out[i]
+        for k in range(n):
+            row[k] = drawn[k * dim + i] / norms[k] * length
+    for i in range(dim, len(out)):
+        out[i] = last

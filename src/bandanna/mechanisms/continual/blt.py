@@ -73,8 +73,8 @@ class Blocks:
         )
 
 
-def prefix_noise(factorisation: BLT, draw: Callable[[int], Array]) -> Iterator[Array]:
-    """What `advance` makes of noise z alone, B z: (*R, dim) each; `draw` gives the next z, (*R, steps, dim)."""
+def noise_blocks(factorisation: BLT, draw: Callable[[int], Array]) -> Iterator[Array]:
+    """What `advance` makes of noise z alone, B z, and `draw` gives the next of: (*R, steps, dim) each."""
     blocks, sums = Blocks.of(factorisation, _STEPS), np.zeros(())
     for begin in range(0, factorisation.horizon, _STEPS):
         count = min(_STEPS, factorisation.horizon - begin)
@@ -84,7 +84,7 @@ def prefix_noise(factorisation: BLT, draw: Callable[[int], Array]) -> Iterator[A
             noise += blocks.after[:count] @ sums  # (*R, n + 1, dim)
         if count == _STEPS:
             sums = blocks.decay[:, None] * sums + blocks.left @ z
-        yield from np.moveaxis(noise, -2, 0)
+        yield noise
 
 
 def _decay(factorisation: BLT, state: BLTState, value: Pair) -> tuple[Array, Array, Pair]:

@@ -125,19 +125,24 @@ class ContinualGaussian:
 
         For simulation with a fast source, which ignores the grid; a secure source is refused.
         """
+        for block in self.noise_blocks(source, replicates):
+            yield from np.moveaxis(block, -2, 0)
+
+    def noise_blocks(self, source: NoiseSource, replicates: tuple[int, ...] = ()) -> Iterator[NDArray[np.float64]]:
+        """The same, some steps at a time: (*R, steps, dim)."""
         if noise_source(source).secure:
             raise InsecureSource("noise without its data is a shortcut for simulation; a secure source runs every step")
         if not isinstance(self.factorisation, BLT):
             state, nothing = self.begin(replicates), np.zeros((*replicates, self.dim))
             for _ in range(self.factorisation.horizon):
                 state, prefix = self.step(state, nothing, source)
-                yield prefix
+                yield prefix[..., None, :]
             return
 
         def draw(steps: int) -> NDArray[np.float64]:
             return source.gaussian(np.zeros((*replicates, steps, self.dim)), std=self.std, grid=0.0)
 
-        yield from blt.prefix_noise(self.factorisation, draw)
+        yield from blt.noise_blocks(self.factorisation, draw)
 
     def _advance(self, state: State, element: sums.Pair, release: Callable[[sums.Pair], blt.Array]) -> State:
         """By the factorisation's own stream."""

@@ -27,7 +27,9 @@ class ReplicatedNoise(NoiseSource):
     def gaussian(self, value: ArrayLike, *, std: float, grid: float) -> NDArray[np.float64]:
         """value + N(0, std^2)."""
         exact = np.asarray(value, dtype=float)
-        return np.asarray(exact + std * self._streams.normal(self._part + "noise", exact.shape[1:]))
+        drawn = std * self._streams.normal(self._part + "noise", exact.shape[1:])
+        drawn += exact
+        return drawn
 
     def laplace(self, value: ArrayLike, *, scale: float, grid: float) -> NDArray[np.float64]:
         """value + Laplace(scale)."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from bandanna.agent.loop import as_columns, from_columns
+from bandanna.agent.rows import as_columns, from_columns
 from bandanna.policies.base import Played
 from bandanna.storage.database import Transaction
 from bandanna.storage.encoding import Encoding

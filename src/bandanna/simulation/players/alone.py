@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from bandanna.core.arrays import Floats, Ints
 from bandanna.core.linalg import favoured, upper
+from bandanna.simulation.players.block import Block
 
 _TABLE = 1 << 20  # bytes of products of arms that stay
 
@@ -75,24 +76,14 @@ def pick(index: Floats, coins: Floats, used: Ints) -> int:
 
 
 @np.errstate(over="ignore")  # of single precision, which is looked at
-def play(
-    sums: Alone,
-    arms: Floats,  # (n or 1, K, d)
-    means: Floats,  # (n or 1, K)
-    uniforms: Floats,  # (n,)
-    coins: Floats,  # (N,), or empty: the first of tied arms
-    used: Ints,  # (1,), changed
-    weights: Floats,  # (n,)
-    radii: Floats,
-    told: Floats,  # (2,)
-    actions: Ints,  # (n,), filled; so are rewards
-    rewards: Floats,
-) -> None:
-    """Rounds one after the other."""
-    low, high = told.tolist()
-    fixed, seen, worth = len(arms) == 1, arms[0], means[0]
+def play(sums: Alone, block: Block) -> None:
+    """Rounds one after the other, of a block of one seed."""
+    (arms,), (means,), (coins,), used = block.arms, block.means, block.coins, block.used
+    (actions,), (rewards,), (low, high) = block.actions, block.rewards, block.told.tolist()
+    fixed, seen, worth = block.fixed, arms[0], means[0]
     linear, products = sums.tabulate(seen) if fixed else (seen.T, None)
-    for t, (number, weight, radius) in enumerate(zip(uniforms.tolist(), weights.tolist(), radii.tolist(), strict=True)):
+    tables = block.uniforms[0].tolist(), block.weights.tolist(), block.radii.tolist()
+    for t, (number, weight, radius) in enumerate(zip(*tables, strict=True)):
         if not fixed:
             seen, worth = arms[t], means[t]
             linear = seen.T

@@ -22,7 +22,7 @@ from bandanna.loop import Desk, close
 from bandanna.mechanisms.sources.replicated import ReplicatedNoise
 from bandanna.policies.base import Ask, Frozen, RunningSums
 from bandanna.simulation.players.fixed_arms import FixedArms
-from bandanna.simulation.players.noise import running_noise
+from bandanna.simulation.players.noise import noise_blocks, running_noise
 from bandanna.simulation.players.optimists import Optimists, kernel_for
 from bandanna.simulation.players.recursion import recursion, recursion_for
 from bandanna.simulation.players.sampled_arms import SampledArms
@@ -59,14 +59,15 @@ def _by_noise(policy: RunningSums[Any], world: World, tally: Tally, rounds: int)
         playing = min(left, sizes.users) if policy.horizon is None else left
         alone = world.fixed or running is policy
         kernel = (kernel_for(running, world, playing) or recursion_for(running, world, playing)) if alone else None
-        noise = running_noise(running.channel, source, (tally.n_seeds,)) if world.fixed or kernel else None
-        if noise is None:
+        blocks = noise_blocks(running.channel, source, (tally.n_seeds,)) if kernel else None
+        noise = running_noise(running.channel, source, (tally.n_seeds,)) if world.fixed and not kernel else None
+        if blocks is None and noise is None:
             return None
-        if kernel:
-            player = Optimists(kernel, running, world, noise, tally, draws=kernel is not recursion)
+        if kernel and blocks is not None:
+            player = Optimists(kernel, running, world, blocks, tally, draws=kernel is not recursion)
             made, repaired, moved = player.run(playing)
             clipped = clipped + moved
-        else:
+        elif noise is not None:
             arms = arms or _arms(policy, world)
             made, repaired = arms.run(running, noise, tally, playing)
         releases, users, repairs = releases + made, users + sizes.before(made), repairs + repaired

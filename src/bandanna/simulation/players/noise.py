@@ -18,18 +18,26 @@ from bandanna.protocols.channel import Channel
 from bandanna.protocols.clear import Clear
 from bandanna.protocols.local_gaussian import GaussianReports
 
-_BATCHES = 16  # whose noise is drawn at once
+_BATCHES = 64  # whose noise is drawn at once
 
 
 def running_noise(
     channel: Channel, source: NoiseSource, replicates: tuple[int, ...]
 ) -> Iterator[Floats | float] | None:
     """Noise of the running sum after 1, 2, ... batches, each (*R, dim); None if it depends on the data."""
+    if all(isinstance(protocol, Clear) for protocol in channel.protocols.values()) and channel.continual is None:
+        return repeat(0.0, len(channel.sizes))
+    blocks = noise_blocks(channel, source, replicates)
+    return None if blocks is None else (each for block in blocks for each in np.moveaxis(block, -2, 0))
+
+
+def noise_blocks(channel: Channel, source: NoiseSource, replicates: tuple[int, ...]) -> Iterator[Floats] | None:
+    """The same, some batches at a time, (*R, batches, dim); nothing at all where there is no noise."""
     if channel.continual is not None:
-        return channel.continual.mechanism.prefix_noise(source, replicates)
+        return channel.continual.mechanism.noise_blocks(source, replicates)
     protocols = channel.protocols.values()
     if all(isinstance(protocol, Clear) for protocol in protocols):
-        return repeat(0.0, len(channel.sizes))
+        return iter(())
     if all(isinstance(protocol, GaussianReports | CentralGaussian) for protocol in protocols):
         return _sums_of_gaussians(channel, source, replicates)
     return None
@@ -45,8 +53,8 @@ def _sums_of_gaussians(channel: Channel, source: NoiseSource, replicates: tuple[
         if isinstance(protocol, GaussianReports | CentralGaussian)
     }
     while block := list(islice(sizes, _BATCHES)):
-        noise = source.gaussian(np.zeros((*replicates, len(block), dim)), std=1.0, grid=0.0)
+        noise = source.gaussian(np.broadcast_to(0.0, (*replicates, len(block), dim)), std=1.0, grid=0.0)
         noise *= np.array([stds[size] for size in block])[:, None]
         noise[..., 0, :] += last
         last = np.cumsum(noise, axis=-2, out=noise)[..., -1, :]
-        yield from np.moveaxis(noise, -2, 0)
+        yield noise

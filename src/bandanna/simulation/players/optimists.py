@@ -6,7 +6,6 @@ For noise that does not depend on the data: then releases are exact sums plus no
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -47,14 +46,15 @@ class Optimists:
         kernel: Callable[..., int],
         policy: Any,
         world: World,
-        noise: Iterator[Floats | float],
+        noise: Iterator[Floats],
         tally: Tally,
         *,
         draws: bool,
     ) -> None:
-        """`draws`: whether the kernel draws fresh arms by a world's rule, where there is one."""
+        """noise: of `noise_blocks`; draws: whether the kernel draws fresh arms by a world's rule, where it has one."""
         self.drawing = world if draws and isinstance(world, FreshArms) else None
-        self.kernel, self.policy, self.world, self.noise, self.tally = kernel, policy, world, noise, tally
+        self.kernel, self.policy, self.world, self.tally = kernel, policy, world, tally
+        self.noise, self.ahead = noise, next(noise, None)
         seeds, dim = tally.n_seeds, policy.domain.dim
         self.repairs, self.clipped = np.zeros(seeds, dtype=np.int64), np.zeros(seeds, dtype=np.int64)
         self.total, self.released = np.zeros((seeds, dim)), np.zeros((seeds, dim))
@@ -75,7 +75,7 @@ class Optimists:
         seeds, streams, reward = self.tally.n_seeds, self.world.streams, self.world.environment.reward
         ahead = self.policy.optimism(first, count)
         assert isinstance(reward, Bernoulli)
-        coins, noise = streams.next_uniform(TIES, count), _stacked(self.noise, count)
+        coins, noise = streams.next_uniform(TIES, count), self._noise(count)
         used, actions = np.zeros(seeds, dtype=np.int64), np.empty((seeds, count), dtype=np.int64)
         rewards, losses = np.empty((2, seeds, count))
         tables = ahead.scale, *(np.ascontiguousarray(each) for each in (ahead.floors, ahead.weights, ahead.radii))
@@ -100,6 +100,18 @@ class Optimists:
         self.tally.varying(losses)
         self.tally.chose(actions)
         self.tally.rewards += rewards.sum(axis=1)
+
+    def _noise(self, count: int) -> Floats:
+        """After each of the next rounds, (S, count, dim); empty where there is none."""
+        if self.ahead is None:
+            return np.empty((0, 0, 0))
+        noise, done = np.empty((self.tally.n_seeds, count, self.total.shape[1])), 0
+        while done < count:
+            self.ahead = self.ahead if self.ahead.shape[1] else next(self.noise)
+            some = self.ahead[:, : count - done]
+            noise[:, done : done + some.shape[1]] = some
+            self.ahead, done = self.ahead[:, some.shape[1] :], done + some.shape[1]
+        return noise
 
     def _blocks(self, count: int) -> Iterator[tuple[int, int]]:
         """Rounds whose contexts are held at once."""
@@ -143,9 +155,3 @@ class Optimists:
 def _contiguous(contexts: Floats, means: Floats) -> tuple[Floats, Floats]:
     """As kernels take them: compiled once, for arrays in order that can be written."""
     return np.require(contexts, requirements=["C", "W"]), np.require(means, requirements=["C", "W"])
-
-
-def _stacked(noise: Iterator[Floats | float], count: int) -> Floats:
-    """The noise after each of so many rounds, (S, count, dim); empty where there is none."""
-    each = [drawn for drawn in islice(noise, count) if isinstance(drawn, np.ndarray)]
-    return np.stack(each, axis=1) if each else np.empty((0, 0, 0))

@@ -25,6 +25,7 @@ from bandanna.core.linalg import favoured, upper
 from bandanna.environments.base import World
 from bandanna.kernels.optimism import DONE, OUTSIDE
 from bandanna.simulation.players import alone
+from bandanna.simulation.players.block import Block
 from bandanna.simulation.players.optimists import plays_alone
 
 _MOST = 64  # dimensions; inverses of larger matrices are a smaller part
@@ -70,25 +71,22 @@ def recursion(
         return OUTSIDE
     sums = _Sums(total, scale, floors[begin] if scale else weights[begin])
     rounds = slice(begin, end)
+    block = Block(
+        arms=arms,
+        means=means,
+        uniforms=uniforms[:, rounds],
+        coins=coins if by_coins else coins[:, :0],
+        weights=weights[rounds],
+        radii=radii[rounds],
+        told=told,
+        used=used,
+        actions=actions[:, rounds],
+        rewards=rewards[:, rounds],
+    )
     if len(arms) == 1:
-        own = alone.Alone(sums.gram[0], sums.vector[0], sums.inverse[0], scale, sums.ridge)
-        tables = coins[0] if by_coins else coins[0, :0], used, weights[rounds], radii[rounds], told
-        alone.play(own, arms[0], means[0], uniforms[0, rounds], *tables, actions[0, rounds], rewards[0, rounds])
+        alone.play(alone.Alone(sums.gram[0], sums.vector[0], sums.inverse[0], scale, sums.ridge), block)
     else:
-        _side_by_side(
-            sums,
-            arms,
-            means,
-            uniforms[:, rounds],
-            coins,
-            by_coins,
-            weights[rounds],
-            radii[rounds],
-            told,
-            used,
-            actions[:, rounds],
-            rewards[:, rounds],
-        )
+        _side_by_side(sums, block)
     taken = np.take_along_axis(
         np.broadcast_to(means, (len(arms), end - begin, means.shape[2])), actions[:, begin:end, None], axis=2
     )
@@ -97,33 +95,20 @@ def recursion(
     return DONE
 
 
-def _side_by_side(
-    sums: _Sums,
-    arms: Floats,
-    means: Floats,
-    uniforms: Floats,  # (S, n): of these rounds, as the next
-    coins: Floats,  # (S, N)
-    by_coins: bool,
-    weights: Floats,  # (n,)
-    radii: Floats,
-    told: Floats,
-    used: Ints,
-    actions: Ints,  # (S, n), filled; so are rewards
-    rewards: Floats,
-) -> None:
+def _side_by_side(sums: _Sums, block: Block) -> None:
     """Rounds one after the other, of all seeds."""
-    everyone, fixed = np.arange(len(arms)), arms.shape[1] == 1
-    scores = _Table(arms[:, 0]) if fixed else _Scores(arms[:, 0])
-    for t in range(uniforms.shape[1]):
+    arms, told, fixed, everyone = block.arms, block.told, block.fixed, np.arange(len(block.arms))
+    scores, by_coins = _Table(arms[:, 0]) if fixed else _Scores(arms[:, 0]), block.coins.shape[1] > 0
+    for t in range(block.uniforms.shape[1]):
         row = 0 if fixed else t
         if row:
             scores = _Scores(arms[:, row])
-        arm, tied = favoured(scores.index(*sums.estimate(weights[t]), radii[t]))
+        arm, tied = favoured(scores.index(*sums.estimate(block.weights[t]), block.radii[t]))
         if tied is not None and by_coins:
-            arm = _drawn(arm, tied, coins, used)
-        actions[:, t] = arm
-        earned = uniforms[:, t] < means[everyone, row, arm]
-        rewards[:, t] = earned
+            arm = _drawn(arm, tied, block.coins, block.used)
+        block.actions[:, t] = arm
+        earned = block.uniforms[:, t] < block.means[everyone, row, arm]
+        block.rewards[:, t] = earned
         sums.add(arms[everyone, row, arm], told[0] + (told[1] - told[0]) * earned)
 
 
