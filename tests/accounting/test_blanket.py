@@ -13,7 +13,14 @@ from bandanna.accounting import amplification, gdp
 from bandanna.accounting.amplification import blanket
 from bandanna.accounting.amplification.blanket import lattice, stop_loss
 from bandanna.accounting.amplification.bound import ShuffledBatches
-from bandanna.accounting.amplification.returning import _below, blanket_pld, composed_blanket, loss_std
+from bandanna.accounting.amplification.profile import stop_losses
+from bandanna.accounting.amplification.returning import (
+    _below,
+    blanket_losses,
+    blanket_pld,
+    composed_blanket,
+    loss_std,
+)
 
 from .shuffle_enumeration import add_user, hockey_stick, shuffled_law
 
@@ -204,9 +211,22 @@ def test_rounding_is_paid_for(points: int, most: float) -> None:
     circle = np.exp(2j * math.pi * np.arange(points) / points)
     z = theta * step + np.log(circle)
     sizes = float(np.sum((step / 2) ** 2 / np.abs(np.sinh(z / 2)) ** 2)) / (points * step)
-    found = blanket._allowance(theta, step, points, users, 0.2, tilted)
+    found = blanket.allowance(theta, step, points, users, 0.2, tilted)
     assert found >= sizes * (users * eta + math.exp(-45.0)) * (1 - 1e-9)
     assert found <= most * sizes * (users * eta + math.exp(-45.0))
+
+
+@pytest.mark.parametrize(
+    ("users", "chance", "mu"),
+    [(1, 0.5, 1.0), (50, 0.02, 2.0), (300, 0.1, 0.7), (30_000, 0.02, 0.5), (10**6, 0.3, 0.01)],
+)
+def test_many_epsilons_at_once_have_their_own_bounds(users: int, chance: float, mu: float) -> None:
+    """Evaluated together, epsilons have other bounds than one by one: other lattices, tilts, rounding or excess."""
+    epsilon = np.concatenate([np.arange(12) * mu / 7, [gdp.epsilon(1e-22, mu), 18 * mu]])
+    together = stop_losses(users=users, chance=chance, mu=mu, epsilon=epsilon)
+    alone = [stop_loss(users=users, chance=chance, mu=mu, epsilon=e) for e in epsilon.tolist()]
+    np.testing.assert_allclose(together, alone, rtol=1e-7, atol=1e-60)
+    np.testing.assert_allclose(together[:6], alone[:6], rtol=1e-9, atol=1e-60)
 
 
 # --- the least bound -----------------------------------------------------------------------------------------------
@@ -260,6 +280,21 @@ def test_composition_against_dots_that_dp_accounting_connects(users: int, local:
     composed = composed_blanket(users, local, mu, 3)
     for epsilon in (0.1, 0.4, 0.9):
         assert composed.get_delta_for_epsilon(epsilon) == pytest.approx(other.get_delta_for_epsilon(epsilon), rel=0.02)
+
+
+@pytest.mark.parametrize(("users", "times"), [(2, 1), (40, 2), (300, 7), (5000, 400)])
+def test_losses_compose_as_those_of_dp_accounting(users: int, times: int) -> None:
+    """Convolved losses, their ends or their divergence are not those that dp-accounting computes of the same."""
+    one = blanket_losses(users=users, local_epsilon=1.3, mu=0.7)
+    ours, theirs = one.composed(times), one.pld().self_compose(times, tail_mass_truncation=1e-15)
+    pmf = theirs._pmf_remove
+    assert (ours.first, len(ours.masses)) == (pmf._lower_loss, pmf.size)
+    assert ours.infinite == pytest.approx(pmf._infinity_mass, rel=1e-9)
+    np.testing.assert_allclose(ours.masses, pmf._probs, rtol=0, atol=1e-16)
+    for epsilon in (0.0, 0.05, 0.5, 2.0, 19.0, 60.0):
+        assert ours.get_delta_for_epsilon(epsilon) == pytest.approx(
+            theirs.get_delta_for_epsilon(epsilon), rel=1e-9, abs=times * 1e-16
+        )
 
 
 @pytest.mark.parametrize(("users", "local", "mu"), [(2, 1.0, 1.0), (200, 2.0, 0.6), (10**6, 6.0, 1.0)])
