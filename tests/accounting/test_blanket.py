@@ -22,6 +22,7 @@ from bandanna.accounting.amplification.returning import (
     loss_std,
 )
 
+from ..often import often
 from .shuffle_enumeration import add_user, hockey_stick, shuffled_law
 
 # --- the theorem ---------------------------------------------------------------------------------------------------
@@ -43,8 +44,16 @@ def mixtures(r: np.ndarray, s: np.ndarray, users: int, local: float, epsilon: fl
     return (1 + math.exp(epsilon)) * total
 
 
-@pytest.mark.parametrize(("users", "mu"), [(2, 0.5), (2, 1.5), (3, 1.0), (5, 1.0), (5, 0.4)])
-@pytest.mark.parametrize("local", [0.2, 1.0, 2.5])
+CASES = [(2, 0.5, 0.2), (2, 1.5, 1.0), (2, 0.5, 2.5), (3, 1.0, 0.2), (3, 1.0, 2.5), (5, 0.4, 1.0), (5, 1.0, 2.5)]
+
+
+@pytest.mark.parametrize(
+    ("users", "mu", "local"),
+    often(
+        [(*case, local) for case in ((2, 0.5), (2, 1.5), (3, 1.0), (5, 1.0), (5, 0.4)) for local in (0.2, 1.0, 2.5)],
+        CASES,
+    ),
+)
 def test_shuffled_reports_reveal_no_more_than_the_theorem_says(users: int, mu: float, local: float) -> None:
     """Some batch of people, enumerated with all its reports, reveals more than mixtures and their tail."""
     laws = coarse_gaussians(mu)
@@ -218,22 +227,25 @@ def test_rounding_is_paid_for(points: int, most: float) -> None:
 
 @pytest.mark.parametrize(
     ("users", "chance", "mu"),
-    [(1, 0.5, 1.0), (50, 0.02, 2.0), (300, 0.1, 0.7), (30_000, 0.02, 0.5), (10**6, 0.3, 0.01)],
+    [(1, 0.5, 1.0), (50, 0.02, 2.0), (300, 0.1, 0.7), (30_000, 0.02, 0.5), (10**6, 0.3, 0.01), (2, 2e-12, 3.3)],
 )
 def test_many_epsilons_at_once_have_their_own_bounds(users: int, chance: float, mu: float) -> None:
     """Evaluated together, epsilons have other bounds than one by one: other lattices, tilts, rounding or excess."""
     epsilon = np.concatenate([np.arange(12) * mu / 7, [gdp.epsilon(1e-22, mu), 18 * mu]])
     together = stop_losses(users=users, chance=chance, mu=mu, epsilon=epsilon)
     alone = [stop_loss(users=users, chance=chance, mu=mu, epsilon=e) for e in epsilon.tolist()]
-    np.testing.assert_allclose(together, alone, rtol=1e-7, atol=1e-60)
-    np.testing.assert_allclose(together[:6], alone[:6], rtol=1e-9, atol=1e-60)
+    lost = 1e-17 / chance  # of the digits of 1 + p (E e^(theta x) - 1)
+    np.testing.assert_allclose(together, alone, rtol=1e-7 + lost, atol=1e-60)
+    np.testing.assert_allclose(together[:6], alone[:6], rtol=1e-9 + lost, atol=1e-60)
 
 
 # --- the least bound -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("users", [20, 400, 30_000])
-@pytest.mark.parametrize("epsilon", [0.1, 1.0])
+@pytest.mark.parametrize(
+    ("epsilon", "users"),
+    often(itertools.product([0.1, 1.0], [20, 400, 30_000]), [(0.1, 20), (1.0, 400), (0.1, 30_000)]),
+)
 def test_the_bound_is_least_among_those_of_many_local_epsilons(users: int, epsilon: float) -> None:
     """delta is not the least of mixtures and their tail, as they are written, or above the clones bound."""
     scale = amplification.shuffled_gaussian_std(sensitivity=1.0, users=users, epsilon=epsilon, delta=1e-6)

@@ -18,7 +18,7 @@ from bandanna.accounting.amplification.blanket import FAINT, SPAN, allowance, la
 def stop_losses(*, users: int, chance: float, mu: float, epsilon: NDArray[np.float64]) -> NDArray[np.float64]:
     """E (m - tanh(epsilon/2))+ for every epsilon, from above; (R,), from (R,)."""
     grid = lattice(mu, tuple(epsilon.tolist()))
-    within = grid.places[:, -1] > 0  # else all of s lies below tau, but for the excess
+    within = np.any((grid.places > 0) & (grid.weights > 0), axis=1)  # else all of s is below tau, but for the excess
     value = grid.excess.copy()
     if within.any():
         value[within] += _tilted(users, chance, grid.step, grid.places[within], grid.weights[within])
@@ -65,11 +65,13 @@ def _saddles(
     """
     last, below, likely = x[:, -1], x[0] - x[0, -1], chance * weights  # x = last + below in every row
     powers = np.stack([np.ones_like(below), below, below**2], axis=1)  # (Q, 3)
+    most = np.where(weights > 0, x, -math.inf).max(axis=1)  # the last point with a weight
+    lower = np.minimum(x - most[:, None], 0.0)
     low, high = np.zeros(len(x)), np.full(len(x), math.inf)
     theta = 1 / np.sqrt(users * np.sum(likely * x**2, axis=1))
     for _ in range(60):
-        mass, first, second = ((likely * np.exp(theta[:, None] * below)) @ powers).T  # times e^(theta last)
-        total = (1 - chance) * np.exp(-theta * last) + mass
+        mass, first, second = ((likely * np.exp(theta[:, None] * lower)) @ powers).T  # times e^(theta most)
+        total = (1 - chance) * np.exp(-theta * most) + mass
         mean = (last * mass + first) / total
         variance = users * ((last * (last * mass + 2 * first) + second) / total - mean**2)
         slope = users * mean - 2 / theta
