@@ -329,6 +329,12 @@ def test_losses_are_a_law_whose_mirror_image_is_the_other(users: int, local: flo
     assert pmf._probs.min() >= 0.0
 
 
+@pytest.mark.parametrize("mu", [1e3, 1e9])
+def test_losses_of_reports_without_noise_compose(mu: float) -> None:
+    """Where all losses are infinite but for rounding errors, their composition warns, or is less than certain."""
+    assert composed_blanket(10, 20.0, mu, 3).get_delta_for_epsilon(1.0) == pytest.approx(1.0, abs=1e-6)
+
+
 def test_losses_beyond_the_last_knot_count_as_infinite() -> None:
     """Of a report with next to no noise, losses beyond the last knot are lost, or counted half."""
     pmf = blanket_pld(users=1, local_epsilon=1.0, mu=8.0)._pmf_remove

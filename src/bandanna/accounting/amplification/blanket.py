@@ -64,7 +64,7 @@ def lattice(mu: float, epsilon: float | tuple[float, ...]) -> Lattice:
     tau, step = np.tanh(np.asarray(epsilon) / 2)[..., None], math.tanh(mu / 2) / _FINENESS  # (..., 1)
     end = math.tanh(mu * (_REACH + mu / 2) / 2)
     first, last = np.floor((-end - tau) / step), np.ceil((end - tau) / step)
-    places = first.astype(np.int64) + np.arange(int((last - first).max()) + 1)  # (..., Q)
+    places = last.astype(np.int64) + np.arange(-int((last - first).max()), 1)  # (..., Q)
     points = tau + step * places
     with np.errstate(divide="ignore"):
         losses = 2 * np.arctanh(np.clip(points, -1.0, 1.0))

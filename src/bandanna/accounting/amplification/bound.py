@@ -105,10 +105,7 @@ class ShuffledBatches:
     def _near(self, place: float, scale: float, epsilon: float) -> tuple[float, float]:
         """Least bound that a walk downhill from log eps0 = `place` finds, and where."""
 
-        def reached(place: float) -> float:
-            local = math.exp(place)
-            return self._before(local, scale, epsilon) if _LEAST < local < self._most else math.inf
-
+        reached = partial(self._within, scale=scale, epsilon=epsilon)
         if self.times == 1:
             return _golden(reached, *_downhill(reached, place, 8 * _NEAR)[1:], _NEAR)
         return _settled(reached, place, (2 * _GRID, _GRID))
@@ -120,13 +117,18 @@ class ShuffledBatches:
     def _least(self, scale: float, epsilon: float) -> tuple[float, float]:
         """Least bound over eps0 that a search finds, and log eps0."""
 
-        def reached(place: float) -> float:
-            return self._before(math.exp(place), scale, epsilon)
-
+        reached = partial(self._within, scale=scale, epsilon=epsilon)
         if self.times == 1:
             return _narrowed(reached, *self._range(scale, epsilon), _WIDTH)
         place = _GRID * round(math.log(self._sketched(scale, epsilon)[1]) / _GRID)
         return _settled(reached, place, (6 * _GRID, 2 * _GRID, _GRID))  # compositions take time: few of them
+
+    def _within(self, place: float, scale: float, epsilon: float) -> float:
+        """Least bound from log eps0 = `place`; none where there is nothing to gain."""
+        local = math.exp(place)
+        return (
+            self._before(local, scale, epsilon) if _LEAST * (1 - _GRID) < local < self._most * (1 + _GRID) else math.inf
+        )
 
     @property
     def _most(self) -> float:

@@ -14,6 +14,8 @@ from scipy import fft
 
 from bandanna.accounting.amplification.blanket import FAINT, SPAN, allowance, lattice
 
+_STEEPEST = 300.0  # exponent of the largest tilt: no overflow, not of squares either
+
 
 def stop_losses(*, users: int, chance: float, mu: float, epsilon: NDArray[np.float64]) -> NDArray[np.float64]:
     """E (m - tanh(epsilon/2))+ for every epsilon, from above; (R,), from (R,)."""
@@ -68,7 +70,7 @@ def _saddles(
     most = np.where(weights > 0, x, -math.inf).max(axis=1)  # the last point with a weight
     lower = np.minimum(x - most[:, None], 0.0)
     low, high = np.zeros(len(x)), np.full(len(x), math.inf)
-    theta = 1 / np.sqrt(users * np.sum(likely * x**2, axis=1))
+    theta = np.minimum(1 / np.sqrt(users * np.sum(likely * x**2, axis=1)), _STEEPEST / most)
     for _ in range(60):
         mass, first, second = ((likely * np.exp(theta[:, None] * lower)) @ powers).T  # times e^(theta most)
         total = (1 - chance) * np.exp(-theta * most) + mass
@@ -78,6 +80,7 @@ def _saddles(
         low, high = np.where(slope < 0, theta, low), np.where(slope < 0, high, theta)
         step = theta - slope / (variance + 2 / theta**2)
         step = np.where((low < step) & (step < high), step, np.where(np.isinf(high), 2 * low, (low + high) / 2))
+        step = np.minimum(step, _STEEPEST / most)
         if np.all(np.abs(step - theta) < 1e-3 * theta):
             break
         theta = step

@@ -51,7 +51,7 @@ class Losses:
         low, high = self._reach(times)
         points = int(fft.next_fast_len(max(high - low + 1, len(self.masses)), real=True))
         around = fft.irfft(fft.rfft(self.masses, points) ** times, points)
-        infinite = _CUT - math.expm1(times * math.log1p(-self.infinite))
+        infinite = _CUT - math.expm1(times * math.log1p(-self.infinite)) if self.infinite < 1 else 1.0
         masses = np.roll(around, -low)[: high - low + 1]
         return Losses(step=self.step, first=times * self.first + low, masses=masses, infinite=infinite)
 
@@ -59,10 +59,12 @@ class Losses:
         """Places among the composed losses, from the least, beyond which lies `_CUT` of mass: Chernoff's bound."""
         order = np.arange(1, 21) / len(self.masses)
         grown = np.exp(np.outer(np.arange(len(self.masses)), order))  # (L, 20)
-        above = (times * np.log(self.masses @ grown) + math.log(2 / _CUT)) / order
-        below = (times * np.log(self.masses @ (1 / grown)) + math.log(2 / _CUT)) / -order
-        most = times * (len(self.masses) - 1)
-        return max(0, math.floor(below.max())), min(most, math.ceil(above.min()))
+        with np.errstate(divide="ignore", invalid="ignore"):  # next to no mass: rounding may leave less than none
+            above = (times * np.log(self.masses @ grown) + math.log(2 / _CUT)) / order
+            below = (times * np.log(self.masses @ (1 / grown)) + math.log(2 / _CUT)) / -order
+        low = np.max(below, where=np.isfinite(below), initial=0.0)
+        high = np.min(above, where=np.isfinite(above), initial=times * (len(self.masses) - 1))
+        return math.floor(low), math.ceil(high)
 
     def get_delta_for_epsilon(self, epsilon: float) -> float:
         """E (1 - e^(epsilon - loss))+, under the name that it has in dp-accounting."""
