@@ -15,6 +15,7 @@ from bandanna.accounting import amplification, gdp
 from bandanna.core import search
 from bandanna.errors import InvalidArgument, InvalidBudget, OutsideTheorem
 
+from ..often import often
 from .shuffle_enumeration import (
     hockey_stick,
     k_ary_response,
@@ -196,7 +197,9 @@ def scanned_delta(users: int, epsilon: float, scale: float) -> float:
     return least
 
 
-@pytest.mark.parametrize(("epsilon", "delta", "users", "clones", "local", "lower"), TABLE)
+@pytest.mark.parametrize(
+    ("epsilon", "delta", "users", "clones", "local", "lower"), often(TABLE, [TABLE[n] for n in (0, 4, 8, 11, 13, 15)])
+)
 def test_std_agrees_with_the_calibration_table(
     epsilon: float, delta: float, users: int, clones: float, local: float, lower: float
 ) -> None:
@@ -239,7 +242,7 @@ def test_a_single_user_is_the_local_mechanism() -> None:
     assert std == pytest.approx(2.0 / gdp.mu(1.0, 1e-5), rel=1e-12)
 
 
-OFTEN = {(0.01, 1e-2, 2), (1.0, 1e-2, 200), (20.0, 1e-12, 200), (0.01, 1e-2, 10**6), (5.0, 1e-12, 10**6)}
+OFTEN = {(0.01, 1e-2, 2), (1.0, 1e-12, 200), (20.0, 1e-12, 200), (0.01, 1e-2, 10**6)}
 
 
 @pytest.mark.parametrize(
@@ -304,8 +307,10 @@ def test_std_falls_with_users_and_epsilon(users: int, epsilon: float, delta: flo
     assert std(users, epsilon * factor) <= here * (1 + 2e-5)
 
 
-@pytest.mark.parametrize("users", [2, pytest.param(7, marks=pytest.mark.full), 10**6])
-@pytest.mark.parametrize("std", [1e-6, pytest.param(0.1, marks=pytest.mark.full), 1.0, 1e6])
+@pytest.mark.parametrize(
+    ("std", "users"),
+    often(itertools.product([1e-6, 0.1, 1.0, 1e6], [2, 7, 10**6]), [(1e-6, 2), (1.0, 10**6), (1e6, 2), (1e6, 10**6)]),
+)
 def test_extremes_are_answered(users: int, std: float) -> None:
     """An extreme std, batch, epsilon or delta would overflow, warn (an error here) or give no number."""
     for epsilon in (0.0, 1e-6, 0.01, 20.0, 99.0, 101.0, 600.0):

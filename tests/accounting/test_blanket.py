@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from functools import cache
 
 import numpy as np
 import pytest
@@ -13,8 +14,16 @@ from bandanna.accounting import amplification, gdp
 from bandanna.accounting.amplification import blanket
 from bandanna.accounting.amplification.blanket import lattice, stop_loss
 from bandanna.accounting.amplification.bound import ShuffledBatches
-from bandanna.accounting.amplification.returning import _below, blanket_pld, composed_blanket, loss_std
+from bandanna.accounting.amplification.profile import stop_losses
+from bandanna.accounting.amplification.returning import (
+    _below,
+    blanket_losses,
+    blanket_pld,
+    composed_blanket,
+    loss_std,
+)
 
+from ..often import often
 from .shuffle_enumeration import add_user, hockey_stick, shuffled_law
 
 # --- the theorem ---------------------------------------------------------------------------------------------------
@@ -36,8 +45,16 @@ def mixtures(r: np.ndarray, s: np.ndarray, users: int, local: float, epsilon: fl
     return (1 + math.exp(epsilon)) * total
 
 
-@pytest.mark.parametrize(("users", "mu"), [(2, 0.5), (2, 1.5), (3, 1.0), (5, 1.0), (5, 0.4)])
-@pytest.mark.parametrize("local", [0.2, 1.0, 2.5])
+CASES = [(2, 0.5, 0.2), (2, 1.5, 1.0), (2, 0.5, 2.5), (3, 1.0, 0.2), (3, 1.0, 2.5), (5, 0.4, 1.0), (5, 1.0, 2.5)]
+
+
+@pytest.mark.parametrize(
+    ("users", "mu", "local"),
+    often(
+        [(*case, local) for case in ((2, 0.5), (2, 1.5), (3, 1.0), (5, 1.0), (5, 0.4)) for local in (0.2, 1.0, 2.5)],
+        CASES,
+    ),
+)
 def test_shuffled_reports_reveal_no_more_than_the_theorem_says(users: int, mu: float, local: float) -> None:
     """Some batch of people, enumerated with all its reports, reveals more than mixtures and their tail."""
     laws = coarse_gaussians(mu)
@@ -115,19 +132,25 @@ def test_a_fifth_less_noise_breaks_the_promise(epsilon: float, users: int) -> No
 # --- its evaluation ------------------------------------------------------------------------------------------------
 
 
-def convolved(users: int, chance: float, mu: float, epsilon: float) -> float:
-    """E (m - tau)+ by convolutions of s on a fine grid, one number of clones after the other."""
+@cache
+def means(users: int, mu: float) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Values of m on a fine grid, and their masses, with 1, 2, ... draws: by convolutions."""
     z = np.linspace(-9 - mu, 9 + mu, 40_001)
     half = np.exp(-((z - mu / 2) ** 2) / 2) + np.exp(-((z + mu / 2) ** 2) / 2)
     cells = 1500
     place = np.rint((np.tanh(mu * z / 2) + 1) * cells / 2).astype(int)
     one = np.bincount(place, half / half.sum(), cells + 1)
-    law, total = np.ones(1), 0.0
-    for c, weight in enumerate(stats.binom.pmf(np.arange(users), users - 1, chance)):
-        law = np.convolve(law, one)
-        mean = np.arange(len(law)) * 2 / cells / (c + 1) - 1
-        total += weight * float(law @ np.maximum(mean - math.tanh(epsilon / 2), 0.0))
-    return total
+    laws = list(itertools.accumulate([one] * users, np.convolve))
+    return [(np.arange(len(law)) * 2 / cells / (c + 1) - 1, law) for c, law in enumerate(laws)]
+
+
+def convolved(users: int, chance: float, mu: float, epsilon: float) -> float:
+    """E (m - tau)+ by those convolutions, one number of clones after the other."""
+    weights = stats.binom.pmf(np.arange(users), users - 1, chance)
+    return math.fsum(
+        weight * float(law @ np.maximum(mean - math.tanh(epsilon / 2), 0.0))
+        for weight, (mean, law) in zip(weights, means(users, mu), strict=True)
+    )
 
 
 @pytest.mark.parametrize(
@@ -204,16 +227,32 @@ def test_rounding_is_paid_for(points: int, most: float) -> None:
     circle = np.exp(2j * math.pi * np.arange(points) / points)
     z = theta * step + np.log(circle)
     sizes = float(np.sum((step / 2) ** 2 / np.abs(np.sinh(z / 2)) ** 2)) / (points * step)
-    found = blanket._allowance(theta, step, points, users, 0.2, tilted)
+    found = blanket.allowance(theta, step, points, users, 0.2, tilted)
     assert found >= sizes * (users * eta + math.exp(-45.0)) * (1 - 1e-9)
     assert found <= most * sizes * (users * eta + math.exp(-45.0))
+
+
+@pytest.mark.parametrize(
+    ("users", "chance", "mu"),
+    [(1, 0.5, 1.0), (50, 0.02, 2.0), (300, 0.1, 0.7), (30_000, 0.02, 0.5), (10**6, 0.3, 0.01), (2, 2e-12, 3.3)],
+)
+def test_many_epsilons_at_once_have_their_own_bounds(users: int, chance: float, mu: float) -> None:
+    """Evaluated together, epsilons have other bounds than one by one: other lattices, tilts, rounding or excess."""
+    epsilon = np.concatenate([np.arange(12) * mu / 7, [gdp.epsilon(1e-22, mu), 18 * mu]])
+    together = stop_losses(users=users, chance=chance, mu=mu, epsilon=epsilon)
+    alone = [stop_loss(users=users, chance=chance, mu=mu, epsilon=e) for e in epsilon.tolist()]
+    lost = 1e-17 / chance  # of the digits of 1 + p (E e^(theta x) - 1)
+    np.testing.assert_allclose(together, alone, rtol=1e-7 + lost, atol=1e-60)
+    np.testing.assert_allclose(together[:6], alone[:6], rtol=1e-9 + lost, atol=1e-60)
 
 
 # --- the least bound -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("users", [20, 400, 30_000])
-@pytest.mark.parametrize("epsilon", [0.1, 1.0])
+@pytest.mark.parametrize(
+    ("epsilon", "users"),
+    often(itertools.product([0.1, 1.0], [20, 400, 30_000]), [(0.1, 20), (1.0, 400), (0.1, 30_000)]),
+)
 def test_the_bound_is_least_among_those_of_many_local_epsilons(users: int, epsilon: float) -> None:
     """delta is not the least of mixtures and their tail, as they are written, or above the clones bound."""
     scale = amplification.shuffled_gaussian_std(sensitivity=1.0, users=users, epsilon=epsilon, delta=1e-6)
@@ -262,6 +301,21 @@ def test_composition_against_dots_that_dp_accounting_connects(users: int, local:
         assert composed.get_delta_for_epsilon(epsilon) == pytest.approx(other.get_delta_for_epsilon(epsilon), rel=0.02)
 
 
+@pytest.mark.parametrize(("users", "times"), [(2, 1), (40, 2), (300, 7), (5000, 400)])
+def test_losses_compose_as_those_of_dp_accounting(users: int, times: int) -> None:
+    """Convolved losses, their ends or their divergence are not those that dp-accounting computes of the same."""
+    one = blanket_losses(users=users, local_epsilon=1.3, mu=0.7)
+    ours, theirs = one.composed(times), one.pld().self_compose(times, tail_mass_truncation=1e-15)
+    pmf = theirs._pmf_remove
+    assert (ours.first, len(ours.masses)) == (pmf._lower_loss, pmf.size)
+    assert ours.infinite == pytest.approx(pmf._infinity_mass, rel=1e-9)
+    np.testing.assert_allclose(ours.masses, pmf._probs, rtol=0, atol=1e-16)
+    for epsilon in (0.0, 0.05, 0.5, 2.0, 19.0, 60.0):
+        assert ours.get_delta_for_epsilon(epsilon) == pytest.approx(
+            theirs.get_delta_for_epsilon(epsilon), rel=1e-9, abs=times * 1e-16
+        )
+
+
 @pytest.mark.parametrize(("users", "local", "mu"), [(2, 1.0, 1.0), (200, 2.0, 0.6), (10**6, 6.0, 1.0)])
 def test_losses_are_a_law_whose_mirror_image_is_the_other(users: int, local: float, mu: float) -> None:
     """One direction of the pair does not serve both, or masses of improbable losses are lost."""
@@ -273,6 +327,12 @@ def test_losses_are_a_law_whose_mirror_image_is_the_other(users: int, local: flo
     assert pmf._probs.sum() + pmf._infinity_mass == pytest.approx(1.0, abs=1e-12)
     assert 0.0 < pmf._infinity_mass < 1e-18
     assert pmf._probs.min() >= 0.0
+
+
+@pytest.mark.parametrize("mu", [1e3, 1e9])
+def test_losses_of_reports_without_noise_compose(mu: float) -> None:
+    """Where all losses are infinite but for rounding errors, their composition warns, or is less than certain."""
+    assert composed_blanket(10, 20.0, mu, 3).get_delta_for_epsilon(1.0) == pytest.approx(1.0, abs=1e-6)
 
 
 def test_losses_beyond_the_last_knot_count_as_infinite() -> None:

@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -177,12 +178,18 @@ def test_tails_of_shuffled_batches_are_paid_for(times: int) -> None:
         assert with_tail - without >= exact * (1 - 1e-3)
 
 
+@cache
+def beside_laplace(local: float, times: int) -> Any:
+    """Losses of one Laplace release and of `times` reports among mixtures, one after the other."""
+    if times == 0:
+        return pld.from_laplace_mechanism(LAPLACE.scale, value_discretization_interval=1e-4)
+    pair = amplification.blanket_pld(users=SHUFFLED.users, local_epsilon=local, mu=0.5, discretization=1e-4)
+    return beside_laplace(local if times > 1 else 0.0, times - 1).compose(pair)
+
+
 def mixtures_beside_laplace(local: float, epsilon: float, times: int) -> tuple[float, float]:
     """delta of `times` reports among mixtures and one Laplace release, by hand; what the reports' delta0 adds."""
-    pair = amplification.blanket_pld(users=SHUFFLED.users, local_epsilon=local, mu=0.5, discretization=1e-4)
-    total = pld.from_laplace_mechanism(LAPLACE.scale, value_discretization_interval=1e-4)
-    for _ in range(times):
-        total = total.compose(pair)
+    total = beside_laplace(local, times)
     # delta_G(eps0; mu) = Phi(mu/2 - eps0/mu) - e^eps0 Phi(-mu/2 - eps0/mu)
     mu = SHUFFLED.sensitivity / SHUFFLED.std
     delta0 = special.ndtr(mu / 2 - local / mu) - math.exp(local) * special.ndtr(-mu / 2 - local / mu)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 from pathlib import Path
 
@@ -11,6 +12,8 @@ from typer.testing import CliRunner
 from bandanna.cli import app
 from bandanna.cli.extras import SERVE
 from bandanna.errors import MissingExtra
+
+from ..often import often
 
 COMMANDS = {
     "dashboard": ("dashboard", "."),
@@ -23,8 +26,10 @@ COMMANDS = {
 }
 
 
-@pytest.mark.parametrize("command", COMMANDS)
-@pytest.mark.parametrize("module", SERVE)
+TURNS = [(command, SERVE[turn % len(SERVE)]) for turn, command in enumerate(COMMANDS)]  # each of both at least once
+
+
+@pytest.mark.parametrize(("command", "module"), often(itertools.product(COMMANDS, SERVE), TURNS))
 def test_one_extra_is_enough(command: str, module: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A command of a deployment names an extra that does not bring all that it needs, or says a trace."""
     monkeypatch.chdir(tmp_path)

@@ -54,10 +54,18 @@ def _compose(counts: tuple[tuple[events.Event, int], ...], tail: float) -> tuple
     if math.isinf(gaussian.mu):
         return None, 1.0
     if gaussian.mu > 0:
-        total = total.compose(pld.from_gaussian_mechanism(1 / gaussian.mu, value_discretization_interval=_INTERVAL))
+        total = total.compose(_gaussian(gaussian.mu))
     return total, spent + gaussian.tail
 
 
+@lru_cache(maxsize=16)  # for several tails the same
+def _gaussian(mu: float) -> Any:
+    from dp_accounting.pld import privacy_loss_distribution as pld
+
+    return pld.from_gaussian_mechanism(1 / mu, value_discretization_interval=_INTERVAL)
+
+
+@lru_cache(maxsize=16)
 def _pure(event: events.LaplaceEvent | events.DiscreteLaplaceEvent | events.CapEvent) -> Any:
     from dp_accounting.pld import common
     from dp_accounting.pld import privacy_loss_distribution as pld

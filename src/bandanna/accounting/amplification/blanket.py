@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy import fft, special
 
 from bandanna.accounting import gdp
@@ -37,54 +37,58 @@ REPORT_TAILS = 5.0  # a mass `tail` of every report moves a batch by at most 5 n
 _FINENESS = 12.0  # lattice points per standard deviation of s: its variance grows by about 1/(6 144)
 _REACH = 16.0  # standard deviations of a report beyond which s counts as excess, Phi(-16) < 1e-57
 _RAISED = 1e-13  # added to s for the rounding of its conditional means
-_SPAN = 16.0  # standard deviations of Y that N lattice points cover, beside the range of one summand
+SPAN = 16.0  # standard deviations of Y that N lattice points cover, beside the range of one summand
 _WEIGHTS = 1e-13  # relative error of a lattice weight, at most: differences of Phi over a twelfth of a deviation
 _UNIT = 2.0**-52
-_FAINT = 45.0  # terms of the sum that are smaller than e^-45 of the first are bounded, not computed
+FAINT = 45.0  # terms of the sum that are smaller than e^-45 of the first are bounded, not computed
 
 
 @dataclass(frozen=True, kw_only=True)
 class Lattice:
-    """s - tau on multiples of `step`, spread from above; E (s - last point)+ is the `excess`."""
+    """s - tau on multiples of `step`, spread from above; E (s - last point)+ is the `excess`. One row for each tau."""
 
     step: float
-    places: NDArray[np.int64]  # (Q,)
-    weights: NDArray[np.float64]  # (Q,)
-    excess: float
+    places: NDArray[np.int64]  # (..., Q), one after the other
+    weights: NDArray[np.float64]  # (..., Q)
+    excess: NDArray[np.float64]  # (...)
 
 
 @lru_cache(maxsize=64)  # searches over eps0 ask for the same ones
-def lattice(mu: float, epsilon: float) -> Lattice:
+def lattice(mu: float, epsilon: float | tuple[float, ...]) -> Lattice:
     """s - tau under (R + S)/2: of every cell between two points the mass and the mean are known.
 
     The cell [a, a + h] of s holds R(cell) = (1 + s) (R + S)/2 integrated, so that the share of the upper point is
 
         (R(cell) (1 - a) - S(cell) (1 + a)) / (2 h).
     """
-    tau, step = math.tanh(epsilon / 2), math.tanh(mu / 2) / _FINENESS
+    tau, step = np.tanh(np.asarray(epsilon) / 2)[..., None], math.tanh(mu / 2) / _FINENESS  # (..., 1)
     end = math.tanh(mu * (_REACH + mu / 2) / 2)
-    places = np.arange(math.floor((-end - tau) / step), math.ceil((end - tau) / step) + 1)  # (Q,)
+    first, last = np.floor((-end - tau) / step), np.ceil((end - tau) / step)
+    places = last.astype(np.int64) + np.arange(-int((last - first).max()), 1)  # (..., Q)
     points = tau + step * places
     with np.errstate(divide="ignore"):
-        edges = 2 * np.arctanh(np.clip(points, -1.0, 1.0)) / mu  # of a report, on the line through both centres
-    edges[0], edges[-1] = -math.inf, math.inf
-    first, second = _cells(edges - mu / 2), _cells(edges + mu / 2)  # R, S of every cell, (Q - 1,)
-    mass = (first + second) / 2
-    share = (first * (1 - points[:-1]) - second * (1 + points[:-1])) / (2 * step) + _RAISED / step * mass
+        losses = 2 * np.arctanh(np.clip(points, -1.0, 1.0))
+    edges = losses / mu  # of a report, on the line through both centres
+    edges[..., 0], edges[..., -1] = -math.inf, math.inf
+    ours, theirs = _cells(edges - mu / 2), _cells(edges + mu / 2)  # R, S of every cell, (..., Q - 1)
+    mass, low = (ours + theirs) / 2, points[..., :-1]
+    share = (ours * (1 - low) - theirs * (1 + low)) / (2 * step) + _RAISED / step * mass
     share = np.clip(share, 0.0, mass)
-    if points[0] > -1:
-        share[0] = mass[0]  # what lies below the first point is raised
-    weights = np.append(mass - share, 0.0) + np.append(0.0, share)
-    last = 2 * math.atanh(points[-1]) if points[-1] < 1 else math.inf  # its privacy loss
-    excess = float(gdp.delta(last, mu)) * float(special.expit(-last)) if math.isfinite(last) else 0.0
+    share[..., 0] = np.where(points[..., 0] > -1, mass[..., 0], share[..., 0])  # below the first point: raised
+    weights = np.zeros(points.shape)
+    weights[..., :-1] = mass - share
+    weights[..., 1:] += share
+    beyond = losses[..., -1]  # the last point's privacy loss
+    finite = np.where(np.isfinite(beyond), beyond, 0.0)
+    excess = np.where(np.isfinite(beyond), gdp.delta(finite, mu) * special.expit(-finite), 0.0)
     return Lattice(step=step, places=places, weights=weights, excess=excess)
 
 
 def _cells(edges: NDArray[np.float64]) -> NDArray[np.float64]:
     """Phi(b) - Phi(a) of neighbouring edges, from the side on which both are small."""
-    low, high = edges[:-1], edges[1:]
-    sides = np.where(low > 0, special.ndtr(-low) - special.ndtr(-high), special.ndtr(high) - special.ndtr(low))
-    return np.asarray(sides)
+    low, high = edges[..., :-1], edges[..., 1:]
+    mirrored = low > 0
+    return np.asarray(special.ndtr(np.where(mirrored, -low, high)) - special.ndtr(np.where(mirrored, -high, low)))
 
 
 def stop_loss(*, users: int, chance: float, mu: float, epsilon: float) -> float:
@@ -92,35 +96,38 @@ def stop_loss(*, users: int, chance: float, mu: float, epsilon: float) -> float:
     grid = lattice(mu, epsilon)
     x = np.asarray(grid.step * grid.places, dtype=np.float64)
     if x[-1] <= 0:
-        return grid.excess
+        return float(grid.excess)
     theta, spread = _saddle(x, grid.weights, users, chance)
-    points = math.ceil(_SPAN * spread / grid.step) + len(x)
+    points = math.ceil(SPAN * spread / grid.step) + len(x)
     points = int(fft.next_fast_len(max(points, 64), real=True))  # N
     tilted = np.exp(theta * x) * grid.weights
     k = 1 - chance + chance * fft.rfft(np.bincount(grid.places % points, tilted, points))  # conj(K(z_j)), (N//2 + 1,)
     size = np.abs(k)
-    j = np.flatnonzero(size > size[0] * math.exp(-_FAINT / users))
+    j = np.flatnonzero(size > size[0] * math.exp(-FAINT / users))
     z = theta - 2j * math.pi * j / (points * grid.step)
     kernel = (grid.step / 2) ** 2 / np.sinh(grid.step * z / 2) ** 2
     twice = np.where((j == 0) | (2 * j == points), 1.0, 2.0)  # j and N - j are conjugate
     top = users * math.log(size[0])
     terms = twice * (np.exp(users * np.log(k[j]) - top) * kernel).real  # B.2
     value = float(terms.sum()) / (points * grid.step)
-    value += _allowance(theta, grid.step, points, users, chance * tilted.sum() / size[0], tilted)
-    return grid.excess + math.exp(top) * value / (users * chance)
+    value += float(allowance(theta, grid.step, points, users, chance * tilted.sum() / size[0], tilted))
+    return float(grid.excess) + math.exp(top) * value / (users * chance)
 
 
-def _allowance(theta: float, step: float, points: int, users: int, share: float, tilted: NDArray[np.float64]) -> float:
+def allowance(
+    theta: ArrayLike, step: float, points: int, users: int, share: ArrayLike, tilted: NDArray[np.float64]
+) -> NDArray[np.float64]:
     """Rounding and faint terms, in units of K(theta)^n: (n eta e^(n eta) + e^-45) times the sum of the kernel's sizes.
 
     Every computed K(z_j) is within eta K(theta) of the true one: errors of the weights, of the Fourier transform in the
     Euclidean norm (5 log2(N) units, as for radix 2), and of what follows. The sizes (h/2)^2 / |sinh|^2 have one maximum
     on the circle, so their sum is at most their integral, h / (2 sinh(h theta)), and the first.
     """
-    norm = math.sqrt(points) * float(np.linalg.norm(tilted)) / float(tilted.sum())
+    theta = np.asarray(theta)
+    norm = math.sqrt(points) * np.linalg.norm(tilted, axis=-1) / tilted.sum(axis=-1)
     eta = share * (_WEIGHTS + 5 * _UNIT * math.log2(points) * norm) + 8 * _UNIT
-    sizes = step / 2 / math.sinh(step * theta) + step / 4 / points / math.sinh(step * theta / 2) ** 2
-    return sizes * (users * eta * math.exp(users * eta) + math.exp(-_FAINT))
+    sizes = step / 2 / np.sinh(step * theta) + step / 4 / points / np.sinh(step * theta / 2) ** 2
+    return np.asarray(sizes * (users * eta * np.exp(users * eta) + math.exp(-FAINT)))
 
 
 def _saddle(x: NDArray[np.float64], weights: NDArray[np.float64], users: int, chance: float) -> tuple[float, float]:

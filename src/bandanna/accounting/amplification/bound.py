@@ -155,7 +155,7 @@ class ShuffledBatches:
             return 1.0
         local = math.exp(_GRID * round(math.log(local) / _GRID))
         composed = composed_blanket(self.users, local, 1 / scale, self.times)
-        hidden = float(composed.get_delta_for_epsilon(epsilon)) + self.times * _CONVOLUTION_ERROR
+        hidden = composed.get_delta_for_epsilon(epsilon) + self.times * _CONVOLUTION_ERROR
         return hidden + self._tail(local, scale, epsilon)
 
     def _tail(self, local: float, scale: float, epsilon: float) -> float:
