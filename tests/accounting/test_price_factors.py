@@ -59,6 +59,16 @@ def test_returning_people_pay_for_every_batch_of_every_task() -> None:
     assert parallel.spent(tasks, 2, 1e-5) == pytest.approx(gdp.epsilon(1e-5, mu), rel=1e-6)
 
 
+def test_tails_are_shared_out_among_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One of two tasks may spend another tail than half of what the delta leaves, however often people come."""
+    noisy = {std: GaussianEvent(std=std, sensitivity=1.0) for std in (2.0, 3.0, 5.0)}
+    tasks = {"mixed": Counter({noisy[2.0]: 1, noisy[3.0]: 4}), "alike": Counter({noisy[5.0]: 7})}
+    spent, price = list[float](), accountant.price
+    monkeypatch.setattr(accountant, "price", lambda event, tail: spent.append(tail) or price(event, tail))
+    parallel._delta(tasks, 2, 1.0, 1e-5)
+    assert spent[0] == pytest.approx(accountant.tail_for(1e-5, 1.0) / 2, abs=0.0)
+
+
 def test_records_of_returning_people_are_priced_one_by_one() -> None:
     """Who has several records pays as if all were of the same features, which makes matrix and vector cheaper."""
     matrix = RecordEvent(event=GaussianEvent(std=math.sqrt(2), sensitivity=math.sqrt(2)), part="matrix")
