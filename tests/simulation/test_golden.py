@@ -23,7 +23,7 @@ from .golden_runs import RUNS as GOLDEN
 from .golden_runs import GoldenRun, all_runs
 
 RUNS = list(all_runs())
-EVERYWHERE = {"LinTS-SDP", "LinTS-LDP-rewards", "LinUCB-JDP", "AdaC-OFUL"}
+EVERYWHERE = {"LinTS-JDP", "LinTS-SDP", "LinTS-LDP-rewards", "LinUCB-JDP", "AdaC-OFUL"}
 STORED: dict[str, dict[str, Any]] = json.loads(Path(__file__).with_name("golden_runs.json").read_text())
 
 
