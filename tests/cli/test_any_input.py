@@ -124,11 +124,25 @@ def test_found_faults(arguments: str) -> None:
     assert len(err.splitlines()) == 1
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", COMMANDS)
 @settings(max_examples=12)
 @given(data=st.data())
+def test_many_values_of_any_option(name: str, data: st.DataObject) -> None:
+    """An option's value ends in a traceback, or in an error of several lines: more of them than below."""
+    try_a_value(name, data)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+@settings(max_examples=5)
+@given(data=st.data())
 def test_any_value_of_any_option(name: str, data: st.DataObject) -> None:
     """An option's value ends in a traceback, or in an error of several lines."""
+    try_a_value(name, data)
+
+
+def try_a_value(name: str, data: st.DataObject) -> None:
+    """One option of a command with some value."""
     words, good, others = COMMANDS[name]
     option = data.draw(st.sampled_from([*good, *others] or ["--help"]))
     value = data.draw(st.sampled_from([*NUMBERS, *TEXTS]))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 from pathlib import Path
-from typing import Any
 
 import pytest
 from typer.testing import CliRunner, Result
@@ -15,6 +14,7 @@ from bandanna.papers.catalogue import PAPERS, figures
 from bandanna.papers.common.figure import Figure
 from bandanna.papers.p000 import scaling
 
+from ..papers.found_once import remember
 from ..strict_json import strict
 
 SCALES = {"fig1": "60", "fig2": "40", "returning": "200", "scaling": "10000"}
@@ -32,21 +32,10 @@ OTHERS = {"returning": {"random_play"}, "scaling": {"slopes"}}
 FILES = {"fig1": 6, "fig2": 4, "returning": 2 * 4, "scaling": 1}  # returning: M = 1, 4, 10, and a figure across them
 
 
-FOUND: dict[tuple[str, str], Any] = {}
-
-
 @pytest.fixture(autouse=True)
 def _computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a figure finds with the same options is found once: these tests are about how it is shown."""
-    find = Figure.find
-
-    def found(figure: Figure, **given: Any) -> Any:
-        key = figure.name, str({name: value for name, value in given.items() if name != "progress"})
-        if key not in FOUND:
-            FOUND[key] = find(figure, **given)
-        return FOUND[key]
-
-    monkeypatch.setattr(Figure, "find", found)
+    remember(monkeypatch)
     monkeypatch.setattr(scaling, "STEPS", 50)  # batches of a run
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import itertools
 import json
 import math
 import pickle
@@ -38,6 +39,8 @@ from bandanna.protocols import (
     ShuffleGaussian,
 )
 from bandanna.protocols.comparison import NAMES
+
+from ..often import often
 
 DOMAIN, USERS = Ball(dim=3), 6
 BATCH: list[BatchProtocol] = [
@@ -159,8 +162,11 @@ def test_the_guarantee_says_who_sees_what(protocol: Protocol) -> None:
         assert float(printed[1]) == pytest.approx(stated.epsilon, rel=1e-3)
 
 
-@pytest.mark.parametrize("participations", [1, 3])
-@pytest.mark.parametrize("budget", [ApproxDP(epsilon=1.0, delta=1e-5), ApproxDP(epsilon=0.3, delta=1e-2)])
+BUDGETS = (ApproxDP(epsilon=1.0, delta=1e-5), ApproxDP(epsilon=0.3, delta=1e-2))
+SETTINGS = list(itertools.product(BUDGETS, (1, 3)))
+
+
+@pytest.mark.parametrize(("budget", "participations"), often(SETTINGS, [(BUDGETS[0], 1), (BUDGETS[1], 3)]))
 @pytest.mark.parametrize("name", CALIBRATE)
 def test_calibrated_noise_is_the_least(name: str, budget: ApproxDP, participations: int) -> None:
     """A calibrated protocol keeps its budget by the accountant's word; one with 20 % less noise does not."""

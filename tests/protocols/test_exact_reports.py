@@ -22,6 +22,7 @@ from bandanna.core.regression import Regression
 from bandanna.protocols.central_gaussian import CentralGaussian
 from bandanna.protocols.shuffle_binomial import ShuffleBinomial
 
+from ..often import often
 from .test_exact_privacy import Array, Pair, view, weaker
 
 STEP = 2e-4  # of the losses' grid
@@ -75,8 +76,10 @@ def corners(domain: Regression) -> Array:
 DOMAINS: list[Any] = [InterceptReport(features=2), PerArmReport(features=1, n_arms=2)]
 
 
-@pytest.mark.parametrize(("epsilon", "delta"), [(1.0, 1e-2), (3.0, 1e-3)])
-@pytest.mark.parametrize("domain", DOMAINS, ids=["intercept", "per arm"])
+CASES = [(domain, *budget) for budget in ((1.0, 1e-2), (3.0, 1e-3)) for domain in DOMAINS]
+
+
+@pytest.mark.parametrize(("domain", "epsilon", "delta"), often(CASES, CASES[:3]))
 def test_a_batch_is_as_private_as_promised(domain: Regression, epsilon: float, delta: float) -> None:
     """Neighbours diverge by more than is stated, or by no more with 20 % less noise."""
     protocol = ShuffleBinomial.calibrate(domain=domain, budget=ApproxDP(epsilon=epsilon, delta=delta), batch=2)

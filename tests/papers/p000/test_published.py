@@ -48,7 +48,7 @@ def assert_agrees(algorithm: str, epsilon: float, seeds: range) -> None:
     [
         ("LinUCB-LDP", 1.0, 20),
         ("LinUCB-SDP-Amp", 0.2, 50),
-        ("LinUCB-SDP-Amp", 10.0, 50),
+        pytest.param("LinUCB-SDP-Amp", 10.0, 50, marks=pytest.mark.full),
         ("LinUCB-SDP-Vec", 1.0, 50),
     ],
 )

@@ -11,10 +11,17 @@ from bandanna.cli import app
 from bandanna.errors import InvalidArgument
 
 from ...strict_json import strict
+from ..found_once import remember
 
 SCALES = {"error": ("--seeds", "2", "--horizon", "16384"), "regret": ("--seeds", "2", "--horizon", "400"), "tree": ()}
 FILES = {"error": ["error"], "regret": ["regret-ours", "regret-paper"], "tree": ["tree-n32-k3"]}
 SHOWN = {"error": "shuffle, k = 2", "regret": "LinUCB-SDP-Vec", "tree": "level  3"}
+
+
+@pytest.fixture(autouse=True)
+def _computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a figure finds with the same options is found once: these tests are about how it is shown."""
+    remember(monkeypatch)
 
 
 def run(figure: str, *arguments: str) -> Result:
