@@ -242,7 +242,7 @@ def test_a_single_user_is_the_local_mechanism() -> None:
     assert std == pytest.approx(2.0 / gdp.mu(1.0, 1e-5), rel=1e-12)
 
 
-OFTEN = {(0.01, 1e-2, 2), (1.0, 1e-12, 200), (20.0, 1e-12, 200), (0.01, 1e-2, 10**6)}
+OFTEN = {(0.01, 1e-2, 2), (1.0, 1e-12, 200), (20.0, 1e-12, 200), (0.01, 1e-2, 10**6), (5.0, 1e-12, 10**6)}
 
 
 @pytest.mark.parametrize(

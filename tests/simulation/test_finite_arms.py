@@ -110,7 +110,7 @@ def test_episodes_in_one_draw_have_the_law_of_single_rounds(policy: Any, env: An
 def test_speculative_chunks_are_the_rounds_one_by_one(privacy: Privacy, kind: Any) -> None:
     """A chunk is cut at another round than the first crossing, or what follows, or an arm that stays, is not decided
     anew."""
-    policy = OFUL(dim=3, horizon=400, ridge=0.1, privacy=privacy)
+    policy = OFUL(dim=3, horizon=1000, ridge=0.1, privacy=privacy)
     env = kind(dim=3, n_arms=5, reward=ClippedGaussian(low=-1.0, high=1.0))
     chunks, rounds = simulate(policy, env, n_seeds=2), simulate(policy, env, n_seeds=2, path="messages")
     assert np.allclose(chunks.regret, rounds.regret)
