@@ -18,14 +18,14 @@ from bandanna.theory.settings import Found, Setting
 @states("upper", "003", "Theorem 2 of Sawarni et al. 2024", explicit=False, holds="RS-GLinUCB; any contexts")
 def rs_glinucb_rate(*, horizon: Any, dim: int, constant: float = 1.0) -> Any:
     """d sqrt(T) log T."""
-    t = above("horizon", horizon, 1)
+    t = above("horizon", horizon, 1, strict=False)
     return plain(constant * dim * np.sqrt(t) * np.log(t))
 
 
 @states("upper", "003", "Theorem 6.2", explicit=False, holds="GLM-JDP, as printed; any contexts")
 def glm_jdp_rate(*, horizon: Any, dim: int, epsilon: Any, constant: float = 1.0) -> Any:
     """d sqrt(T) log T + d^(3/4) sqrt(T/epsilon) log T (d + log T)^(1/4)."""
-    t, e = above("horizon", horizon, 1), above("epsilon", epsilon, 0)
+    t, e = above("horizon", horizon, 1, strict=False), above("epsilon", epsilon, 0)
     log = np.log(t)
     private = dim**0.75 * np.sqrt(t / e) * log * (dim + log) ** 0.25
     return plain(constant * (dim * np.sqrt(t) * log + private))
@@ -34,7 +34,7 @@ def glm_jdp_rate(*, horizon: Any, dim: int, epsilon: Any, constant: float = 1.0)
 @states("upper", "003", "Theorem 5.1", explicit=False, holds="GLM-SDP, as printed; contexts of one law")
 def glm_sdp_rate(*, horizon: Any, dim: int, epsilon: Any, constant: float = 1.0) -> Any:
     """d^(3/2) sqrt(T log T) max(1, 1/sqrt(epsilon))."""
-    t, e = above("horizon", horizon, 1), above("epsilon", epsilon, 0)
+    t, e = above("horizon", horizon, 1, strict=False), above("epsilon", epsilon, 0)
     return plain(constant * dim**1.5 * np.sqrt(t * np.log(t)) * np.maximum(1.0, 1 / np.sqrt(e)))
 
 

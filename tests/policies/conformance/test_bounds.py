@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import bandanna as bd
+from bandanna.policies.bounds import bounds_for
 from bandanna.policies.registry import ALGORITHMS
 
 from .catalogue import CASES, OF_EVERY_CLASS, Case, every_case
@@ -26,3 +27,14 @@ def test_bounds_stand_with_the_policies() -> None:
     setting = {"policy": "UCB1", "n_arms": 3, "trust": "none", "epsilon": np.inf, "delta": 0.0}
     assert [formula.__name__ for formula, _ in ALGORITHMS["UCB1"].kind.bounds(setting)] == ["finite_lower"]
     assert list(type(CASES["one's own"].policy).bounds(setting)) == []
+
+
+@pytest.mark.parametrize("name", ["RS-GLinUCB", "GLM-JDP", "GLM-SDP"])
+def test_bounds_begin_with_the_first_round(name: str) -> None:
+    """A short run, whose checkpoints begin with round 1, cannot be asked for its bounds: log 1 is 0."""
+    setting = {"policy": ALGORITHMS[name].kind.__name__, "dim": 3, "trust": "central", "epsilon": 1.0, "delta": 1e-5}
+    curves = bounds_for(setting, [1, 2, 10])
+    assert curves
+    for curve in curves:
+        assert np.all(np.diff(curve.values) > 0)
+        assert curve.values[0] >= 0
