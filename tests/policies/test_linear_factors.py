@@ -10,6 +10,7 @@ import pytest
 from scipy import integrate, stats
 
 from bandanna.core.sizes import Sizes
+from bandanna.policies.linear import linucb
 from bandanna.policies.linear.confidence import (
     Confidence,
     PaperConfidence,
@@ -161,3 +162,11 @@ def test_the_quantile_of_stretched_noise_by_quadrature(dim: int, stretch: float)
     assert exceeds <= tail * (1 + 1e-6)
     assert exceeds == pytest.approx(tail, rel=2e-3)
     assert stretched_quantile(1, tail, stretch) == pytest.approx(math.sqrt(stretch) * stats.norm.isf(tail / 2))
+
+
+def test_quadratic_forms_of_several_replicates() -> None:
+    """The spread of an arm, x^T A x, is that of another replicate or of fewer coordinates than it has."""
+    rng = np.random.default_rng(0)
+    matrix, arms = rng.standard_normal((2, 3, 4, 4)), rng.standard_normal((2, 3, 4, 5))
+    by_hand = np.einsum("...ij,...ik,...jk->...k", matrix, arms, arms)[..., None, :]
+    np.testing.assert_allclose(linucb._quadratic(matrix, arms), by_hand)
