@@ -12,7 +12,7 @@ from bandanna.accounting.amplification.blanket import stop_loss
 from bandanna.accounting.amplification.bound import ShuffledBatches
 from bandanna.accounting.amplification.clones import clone_buckets, clones_delta
 from bandanna.accounting.amplification.loss import _outcomes, clones_pld
-from bandanna.accounting.amplification.returning import composed_blanket
+from bandanna.accounting.amplification.returning import Losses, composed_blanket
 from bandanna.accounting.amplification.shuffled_gaussian import (
     composed_shuffled_gaussian_delta,
     composed_shuffled_gaussian_epsilon,
@@ -110,6 +110,18 @@ def test_rounding_is_charged_for_every_batch() -> None:
     assert batches._tail(local, SCALE, 4.0) == pytest.approx((1 + math.exp(4.0)) * moved, rel=1e-12)
     rest = batches._bound(local, SCALE, 4.0) - (1 + math.exp(4.0)) * moved
     assert rest - composed == pytest.approx(3e-16, abs=0.5e-16)
+    revealed = composed_blanket(USERS, local, 1 / SCALE, times).get_delta_for_epsilon(0.3)
+    assert revealed > 1e-3
+    assert batches._bound(local, SCALE, 0.3) == pytest.approx(revealed + (1 + math.exp(0.3)) * moved, rel=1e-9)
+
+
+def test_losses_are_composed_with_all_their_mass() -> None:
+    """Of three releases, the infinite losses of one are counted, or finite ones are not convolved."""
+    one = Losses(step=0.1, first=-1, masses=np.array([0.3, 0.4, 0.29]), infinite=0.01)
+    three = one.composed(3)
+    assert three.infinite == pytest.approx(1 - 0.99**3, rel=1e-12)
+    assert (three.step, three.first) == (0.1, -3)
+    np.testing.assert_allclose(three.masses, np.convolve(np.convolve(one.masses, one.masses), one.masses), rtol=1e-12)
 
 
 def test_outcomes_of_the_pair_are_a_law_and_what_is_left_out_is_paid_for() -> None:
