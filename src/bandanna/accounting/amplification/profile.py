@@ -19,7 +19,7 @@ _STEEPEST = 300.0  # exponent of the largest tilt: no overflow, not of squares e
 
 def stop_losses(*, users: int, chance: float, mu: float, epsilon: NDArray[np.float64]) -> NDArray[np.float64]:
     """E (m - tanh(epsilon/2))+ for every epsilon, from above; (R,), from (R,)."""
-    grid = lattice(mu, tuple(epsilon.tolist()))
+    grid = lattice.__wrapped__(mu, tuple(epsilon.tolist()))  # of many rows: used once, and large
     within = np.any((grid.places > 0) & (grid.weights > 0), axis=1)  # else all of s is below tau, but for the excess
     value = grid.excess.copy()
     if within.any():
