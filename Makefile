@@ -8,13 +8,13 @@ JOBS ?= auto
 
 # One line per set of extras; the stamp $(VENV)/.installed-<set> is as old as its last installation.
 EXTRAS_run := [plot]
-EXTRAS_test := [test,secure,plot,results,dask,serve,postgres]
+EXTRAS_test := [test,plot,results,dask,serve,postgres]
 EXTRAS_check := [check,serve,postgres]
 EXTRAS_docs := [docs]
 EXTRAS_dist := [dist]
 EXTRAS_serve := [serve]
-EXTRAS_news := [serve,secure]
-EXTRAS_browser := [test,secure,plot,results,serve,postgres,browser]
+EXTRAS_news := [serve]
+EXTRAS_browser := [test,plot,results,serve,postgres,browser]
 EXTRAS_bench := [plot,serve,postgres,bench,fast]
 
 .DEFAULT_GOAL := help

@@ -22,7 +22,6 @@ _HEAVY = (
     "scipy.optimize",
     "hypothesis",
     "mpmath",
-    "opendp.measurements",
     "dp_accounting.pld.privacy_loss_distribution",
 )
 

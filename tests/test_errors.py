@@ -68,11 +68,11 @@ def test_a_message_is_one_short_line(value: object) -> None:
 
 def test_missing_extra() -> None:
     """The error about a missing dependency does not name the extra, is no ImportError, or does not survive pickling."""
-    error = MissingExtra("secure", "secure noise")
-    assert str(error) == "secure noise needs an optional dependency: pip install 'bandanna[secure]'"
+    error = MissingExtra("plot", "a figure")
+    assert str(error) == "a figure needs an optional dependency: pip install 'bandanna[plot]'"
     assert isinstance(error, ImportError)
     again = pickle.loads(pickle.dumps(error))
-    assert (again.extra, again.needed_for, str(again)) == ("secure", "secure noise", str(error))
+    assert (again.extra, again.needed_for, str(again)) == ("plot", "a figure", str(error))
 
 
 @pytest.mark.parametrize("kind", [k for k in FAMILY if k not in {*ARGUMENT, MissingExtra}], ids=lambda k: k.__name__)

@@ -289,27 +289,6 @@ def test_a_failed_release_can_be_repeated(monkeypatch: pytest.MonkeyPatch) -> No
     assert (agent.releases, agent.decisions, agent.missing) == (1, 5, 2)
 
 
-@pytest.mark.parametrize(("model", "needed"), [("central", True), ("local", True), ("shuffle", False)])
-def test_without_the_extra(model: str, needed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without OpenDP an agent that needs it is made, or the error does not name the extra."""
-    genuine = importlib.import_module
-
-    def without(name: str, *rest: Any) -> Any:
-        if name.startswith("opendp"):
-            raise ImportError(name)
-        return genuine(name, *rest)
-
-    monkeypatch.setattr(importlib, "import_module", without)
-    run = clear(privacy=MODELS[model](**BUDGET))
-    Agent(policy=run, test=True, seed=0)
-    Agent(policy=clear())
-    if needed:
-        with pytest.raises(MissingExtra, match=r"bandanna\[secure\]"):
-            Agent(policy=run)
-    else:  # bits come from the operating system
-        assert len(Agent(policy=run).act_many(arms(0, 5))) == 5
-
-
 def test_an_anytime_policy_goes_on() -> None:
     """An agent without a horizon ends, or its ledger refuses the second phase."""
     for privacy in (bd.central(**BUDGET), bd.shuffle(**BUDGET), bd.local(**BUDGET, participations=2)):

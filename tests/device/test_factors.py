@@ -59,13 +59,6 @@ def test_a_seeded_report_has_the_noise_that_is_priced() -> None:
     np.testing.assert_allclose(report, 3.0 * unit)
 
 
-def test_the_secure_sampler_is_made_with_the_whole_std() -> None:
-    """Gaussian noise of deployments is drawn with another std than is priced: by OpenDP's own price, 1/(2 std^2)."""
-    opendp = pytest.importorskip("opendp.prelude")
-    opendp.enable_features("contrib")
-    assert secure._gaussian(opendp, 3.0, 0).map(1) == pytest.approx(1 / 18)
-
-
 def test_noise_in_steps_of_a_grid_is_never_rounded_down() -> None:
     """A quotient of floats below the real one is taken as it is: less noise than is priced, by one rounding."""
     scales, grid = [1 + step / 7 for step in range(40)], 0.3

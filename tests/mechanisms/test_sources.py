@@ -288,30 +288,6 @@ def test_secure_noise_refuses_a_missing_grid() -> None:
         SecureNoise().laplace([1.0], scale=1.0, grid=0.0)
 
 
-def test_without_opendp_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without OpenDP the discrete samplers name the extra; bits, uniforms and permutations still work."""
-    monkeypatch.setitem(sys.modules, "opendp", None)
-    monkeypatch.setitem(sys.modules, "opendp.prelude", None)
-    source = SecureNoise()
-    with pytest.raises(MissingExtra, match=r"bandanna\[secure\]"):
-        source.discrete_gaussian(std=1.0, size=3)
-    with pytest.raises(MissingExtra, match=r"bandanna\[secure\]"):
-        source.laplace([0.0], scale=1.0, grid=0.1)
-    assert source.binomial(trials=3, probability=0.5, size=4).shape == (4,)
-    assert source.uniform(2).shape == source.permutation(2).shape == (2,)
-
-
-def test_importing_mechanisms_does_not_import_opendp() -> None:
-    """OpenDP (265 MB) is loaded only when secure noise is drawn."""
-    code = (
-        "import sys, bandanna.mechanisms.gaussian, bandanna.mechanisms.laplace, bandanna.mechanisms.binomial;"
-        "assert 'opendp' not in sys.modules"
-    )
-    subprocess.run(
-        [sys.executable, "-c", code], check=True, env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    )
-
-
 @pytest.mark.parametrize("kind", ["fast", "secure"])
 def test_bad_arguments_are_named(kind: str) -> None:
     """Every malformed request raises a named error that says which argument and what is allowed."""

@@ -26,15 +26,12 @@ def first_ask(policy: Policy[Any], state: Any) -> Ask | None:
     return None if episode is None or not episode.released else next(policy.learn(state, episode), None)
 
 
-def noise_for(ask: Ask | None, seed: int | None) -> tuple[NoiseSource, np.random.Generator | None]:
-    """Secure noise, whose extra must be there from the start; or seeded noise and its generator."""
-    if seed is not None:
-        rng = np.random.Generator(np.random.PCG64(seed))
-        return FastNoise(rng), rng
-    source = SecureNoise()
-    if ask is not None and ask.protocol.draws(1).gaussians:
-        source.discrete_gaussian(std=1.0, size=1)  # raises MissingExtra now, not after the first batch
-    return source, None
+def noise_for(seed: int | None) -> tuple[NoiseSource, np.random.Generator | None]:
+    """Secure noise; or seeded noise and its generator."""
+    if seed is None:
+        return SecureNoise(), None
+    rng = np.random.Generator(np.random.PCG64(seed))
+    return FastNoise(rng), rng
 
 
 def affordable(policy: Policy[Any]) -> None:

@@ -14,7 +14,7 @@ from bandanna.agent.clients import Clients
 from bandanna.agent.decisions import Ids
 from bandanna.agent.plan import Batch, batch_of, following
 from bandanna.agent.progress import Progress
-from bandanna.agent.releases import affordable, first_ask, noise_for
+from bandanna.agent.releases import affordable, noise_for
 from bandanna.agent.slots import Slots
 from bandanna.core.arm_sets import FixedArms
 from bandanna.policies.base import Played, Policy, Until
@@ -61,7 +61,7 @@ class Standing:
         self.known = 0  # phases whose calibration all journals have
         self.settled = True  # False from the first change of a call to its last
         state = policy.init(None if arms is None else arms.features)
-        self.source, self.rng = noise_for(first_ask(policy, state), seed)
+        self.source, self.rng = noise_for(seed)
         self.progress = Progress(state=state, source=self.randomness())
         self.see()
 

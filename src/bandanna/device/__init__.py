@@ -1,7 +1,6 @@
 """What runs with a user: clip, pack, encode, draw noise and coins, choose arms. NumPy and nothing else.
 
 A device is built from public parameters (`from_parameters`) and needs no accountant, no shuffler and no analyzer.
-Secure Gaussian noise needs the exact sampler of the extra `secure`, which is loaded when it is first drawn.
 """
 
 from __future__ import annotations

@@ -11,13 +11,14 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Iterable
 from fractions import Fraction
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import accumulate
 
 import numpy as np
 from numpy.typing import NDArray
 
 Words = Callable[[tuple[int, ...]], NDArray[np.uint64]]  # independent random 64-bit words of a shape
+Bounds = tuple[int, list[int], list[int]]
 
 PART = 1 << 24  # trials in one table, of 50,000 numbers; more are drawn in parts and added
 _BITS = 63  # of a word; so that 2^bits is a word too
@@ -30,11 +31,12 @@ def binomials(trials: int, chance: Fraction, count: int, words: Words) -> NDArra
     for part, times in ((PART, trials // PART), (trials % PART, 1)):
         if not (part and times):
             continue
+        table = _table(part, chance)
         for begin in range(0, count, _CHUNK):
             some = drawn[begin : begin + _CHUNK]
             step = max(1, _CHUNK // some.size)
             for done in range(0, times, step):
-                some += _invert(part, chance, words((min(step, times - done), some.size)), words).sum(axis=0)
+                some += table.draw(words((min(step, times - done), some.size)), words).sum(axis=0)
     return drawn
 
 
@@ -43,35 +45,45 @@ def words_for(trials: int) -> int:
     return -(-trials // PART)
 
 
-def _invert(trials: int, chance: Fraction, random: NDArray[np.uint64], words: Words) -> NDArray[np.int64]:
-    """One draw for each random word; further words where one does not decide."""
-    first, low, up = _table(trials, chance)
-    known = random >> np.uint64(64 - _BITS)
-    place = np.searchsorted(up, known, side="right")
-    drawn = np.asarray(first + place, dtype=np.int64)
-    for open_ in zip(*np.nonzero(known >= low[place]), strict=True):
-        drawn[open_] = _refine(trials, chance, int(known[open_]), words)
-    return drawn
+class Inversion:
+    """A law on whole numbers, drawn from random words by what `bounds(bits)` knows of its distribution function.
 
+    `bounds` gives first, low and up with low[i] <= 2^bits F(first + i) <= up[i], and up[-1] = 2^bits.
+    """
 
-def _refine(trials: int, chance: Fraction, known: int, words: Words) -> int:
-    """The count of the uniform number that begins with these bits, by as many more as it takes."""
-    bits = _BITS
-    while True:
-        bits, known = bits + 64, known << 64 | int(words((1,))[0])
-        first, low, up = bounds(trials, chance, bits)
-        place = bisect_right(up, known)
-        if known < low[place]:
-            return first + place
+    def __init__(self, bounds: Callable[[int], Bounds]) -> None:
+        self._bounds = bounds
+        self._first, low, up = bounds(_BITS)
+        self._low, self._up = np.array(low, dtype=np.uint64), np.array(up, dtype=np.uint64)
+
+    def draw(self, random: NDArray[np.uint64], words: Words) -> NDArray[np.int64]:
+        """One draw for each random word; further words where one does not decide."""
+        known = random >> np.uint64(64 - _BITS)
+        place = self._up.searchsorted(known, side="right")
+        drawn = np.asarray(self._first + place, dtype=np.int64)
+        undecided = known >= self._low.take(place)
+        if undecided.any():
+            for open_ in zip(*np.nonzero(undecided), strict=True):
+                drawn[open_] = self._refine(int(known[open_]), words)
+        return drawn
+
+    def _refine(self, known: int, words: Words) -> int:
+        """The number of the uniform one that begins with these bits, by as many more as it takes."""
+        bits = _BITS
+        while True:
+            bits, known = bits + 64, known << 64 | int(words((1,))[0])
+            first, low, up = self._bounds(bits)
+            place = bisect_right(up, known)
+            if known < low[place]:
+                return first + place
 
 
 @lru_cache(maxsize=32)
-def _table(trials: int, chance: Fraction) -> tuple[int, NDArray[np.uint64], NDArray[np.uint64]]:
-    first, low, up = bounds(trials, chance, _BITS)
-    return first, np.array(low, dtype=np.uint64), np.array(up, dtype=np.uint64)
+def _table(trials: int, chance: Fraction) -> Inversion:
+    return Inversion(partial(bounds, trials, chance))
 
 
-def bounds(trials: int, chance: Fraction, bits: int) -> tuple[int, list[int], list[int]]:
+def bounds(trials: int, chance: Fraction, bits: int) -> Bounds:
     """low <= 2^bits F(k) <= up for k = first, first + 1, ...; below them up = 1 holds as well, above them low[-1].
 
     Proof. v_k are the probabilities in units of the mode's 2^-places, each from its neighbour towards the mode,

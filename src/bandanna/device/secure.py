@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import importlib
 import math
 import os
-import threading
-from dataclasses import dataclass
 from fractions import Fraction
-from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from bandanna.core import require
+from bandanna.device.columns import GAUSSIAN, LAPLACE, drawn
 from bandanna.device.inversion import binomials
 from bandanna.device.noise import NoiseSource, Size, at_least, on_grid, parameter, shape
-from bandanna.errors import InsecureSource, MissingExtra
+from bandanna.errors import InsecureSource
 
 
 class SecureNoise(NoiseSource):
@@ -25,9 +22,8 @@ class SecureNoise(NoiseSource):
 
     Gaussian and Laplace releases are grid * (round(value / grid) + discrete noise) with integers inside the bracket;
     the released float is a function of that integer alone, so floating point leaks nothing about the value.
-    Discrete Gaussian and Laplace noise comes from OpenDP (extra `secure`), which draws from a cryptographic generator
-    that the operating system seeds; binomials, uniforms and permutations come from os.urandom, which needs neither a
-    key in this process nor care when it forks: a binomial takes 8 bytes, however many its trials.
+    All of it is made of random words of os.urandom, which needs neither a key in this process nor care when it forks:
+    a binomial takes 8 bytes, however many its trials (`inversion`), a Gaussian or Laplace number about 28 (`columns`).
     """
 
     secure = True
@@ -49,16 +45,14 @@ class SecureNoise(NoiseSource):
         return np.asarray((steps + self.discrete_laplace(scale=ratio, size=steps.shape)) * grid)
 
     def discrete_gaussian(self, *, std: float, size: Size) -> NDArray[np.int64]:
-        """OpenDP's exact sampler (Canonne, Kamath and Steinke 2020), one call for the whole array."""
-        opendp = _opendp("discrete Gaussian noise from SecureNoise")
-        return _noise(_gaussian(opendp, parameter("std", std), threading.get_ident()), shape(size))
+        """Exact for every std that a float can have."""
+        wanted = shape(size)
+        return drawn(GAUSSIAN, parameter("std", std), math.prod(wanted), _words).reshape(wanted)
 
     def discrete_laplace(self, *, scale: float, size: Size) -> NDArray[np.int64]:
-        """OpenDP's exact sampler, one call for the whole array."""
-        parameter("scale", scale)
-        opendp = _opendp("discrete Laplace noise from SecureNoise")
-        space = opendp.vector_domain(opendp.atom_domain(T="i64")), opendp.l1_distance(T="i64")
-        return _noise(opendp.m.make_laplace(*space, scale=float(scale)), shape(size))
+        """Exact for every scale that a float can have."""
+        wanted = shape(size)
+        return drawn(LAPLACE, parameter("scale", scale), math.prod(wanted), _words).reshape(wanted)
 
     def binomial(self, *, trials: int, probability: float, size: Size) -> NDArray[np.int64]:
         """Exact for every probability that a float can have, by inversion (`inversion`)."""
@@ -81,49 +75,6 @@ class SecureNoise(NoiseSource):
         while (again := (np.diff(np.sort(keys, axis=-1), axis=-1) == 0).any(axis=-1)).any():
             keys[again] = _words((int(again.sum()), n))
         return np.argsort(keys, axis=-1).astype(np.int64).reshape(wanted)
-
-
-@dataclass(frozen=True)
-class _OpenDP:
-    """What is used of OpenDP's prelude, which as a whole takes two seconds to import: it looks for data frames."""
-
-    m: Any
-    vector_domain: Any
-    atom_domain: Any
-    l1_distance: Any
-    l2_distance: Any
-
-
-def _opendp(needed_for: str) -> _OpenDP:
-    """OpenDP, imported on first use."""
-    try:
-        importlib.import_module("opendp")
-        return _parts()
-    except ImportError:
-        raise MissingExtra("secure", needed_for) from None
-
-
-@cache
-def _parts() -> _OpenDP:
-    """Looked up once: a release should not pay for it."""
-    parts = ("opendp.mod", "opendp.measurements", "opendp.domains", "opendp.metrics")
-    mod, m, domains, metrics = map(importlib.import_module, parts)
-    mod.enable_features("contrib")
-    return _OpenDP(m, domains.vector_domain, domains.atom_domain, metrics.l1_distance, metrics.l2_distance)
-
-
-@lru_cache(maxsize=64)
-def _gaussian(opendp: Any, std: float, thread: int) -> Any:
-    """OpenDP's mechanism, kept for the thread that made it: a stream asks for the same one at every step."""
-    space = opendp.vector_domain(opendp.atom_domain(T="i64")), opendp.l2_distance(T="i64")
-    return opendp.m.make_gaussian(*space, scale=std)
-
-
-def _noise(measurement: Any, wanted: tuple[int, ...]) -> NDArray[np.int64]:
-    """Integer noise: the measurement's release of zeros."""
-    if math.prod(wanted) == 0:
-        return np.zeros(wanted, dtype=np.int64)
-    return np.array(measurement([0] * math.prod(wanted)), dtype=np.int64).reshape(wanted)
 
 
 def _words(wanted: tuple[int, ...]) -> NDArray[np.uint64]:

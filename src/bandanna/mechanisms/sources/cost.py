@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 # Seconds on one core of a server of 2026
 RELEASE = 1e-3  # any release: checks, linear algebra, the ledger
-GAUSSIAN = 17e-6  # a discrete Gaussian or Laplace by OpenDP
+GAUSSIAN = 2.5e-7  # a discrete Gaussian or Laplace
 WORD = 1e-7  # a binomial of up to 2^24 trials
 NUMBER = 1e-7  # a number of a user's statistic: clipped, rounded, added, fingerprinted
 

@@ -1,0 +1,207 @@
+"""Discrete Gaussians and Laplaces in columns: exact in law, by exact arithmetic, by enumeration and beside OpenDP."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import os
+from concurrent.futures import ThreadPoolExecutor
+from fractions import Fraction
+from typing import Any
+
+import mpmath
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from bandanna.device import columns
+from bandanna.device.columns import GAUSSIAN, LAPLACE, Columns
+from bandanna.device.secure import SecureNoise
+from bandanna.errors import InvalidArgument
+
+from .test_inversion import Tape
+
+POWERS = (GAUSSIAN, LAPLACE)
+
+
+def weight(power: int, scale: float, k: Any) -> Any:
+    """exp(-(|k| / scale)^power / power), to the digits that mpmath works with."""
+    return mpmath.exp(-((abs(mpmath.mpf(int(k))) / mpmath.mpf(scale)) ** power) / power)
+
+
+def law(power: int, scale: float, reach: int) -> NDArray[np.float64]:
+    """P(k) for k = -reach, ..., reach."""
+    weights = np.exp(-((np.abs(np.arange(-reach, reach + 1)) / scale) ** power) / power)
+    return np.asarray(weights / weights.sum())
+
+
+@pytest.mark.parametrize("places", [10, 95, 159])
+@pytest.mark.parametrize("x", [Fraction(0), Fraction(1, 3), Fraction(5, 2), Fraction(60), Fraction(10**9)])
+def test_exponentials_are_confined(x: Fraction, places: int) -> None:
+    """The integer that stands for 2^places e^-x is not within a unit below and two above of it."""
+    with mpmath.workdps(80):
+        exact = mpmath.ldexp(mpmath.exp(-mpmath.mpf(x.numerator) / x.denominator), places)
+        value = columns.exponential(x, places)
+        assert value - 1 < exact < value + 2
+
+
+@pytest.mark.parametrize("power", POWERS)
+@pytest.mark.parametrize("scale", [1e-300, 0.3, 1.0, 4.0, 7.9, 16.0, 31.99])
+def test_columns_are_drawn_by_their_distribution_function(power: int, scale: float) -> None:
+    """The integers that confine F do not confine it somewhere, leave a gap, or let the tail be forgotten."""
+    for bits in (9, 63, 127):
+        first, low, up = columns.bounds(power, scale, bits)
+        with mpmath.workdps(70):
+            weights = [weight(power, scale, j) for j in range(2 * len(up) + 60)]
+            exact = list(itertools.accumulate(weights))
+            scaled = [mpmath.ldexp(part / exact[-1], bits) for part in exact[: len(up)]]
+            assert all(a <= x <= b for a, x, b in zip(low, scaled[:-1], up[:-1], strict=False))
+        assert first == 0
+        assert low[-1] < up[-1] == 1 << bits
+        assert max(b - a for a, b in zip(low, up, strict=True)) <= 2
+
+
+@pytest.mark.parametrize(("power", "scale"), [(GAUSSIAN, 40.0), (LAPLACE, 13.0), (GAUSSIAN, 3.3), (LAPLACE, 0.7)])
+def test_numbers_have_their_law_by_enumeration(power: int, scale: float) -> None:
+    """Of all columns, places, signs and coins of a fine lattice of words, other shares give k than the law says.
+
+    Total variation: at most what a lattice of 2^12 columns and 2^7 coins leaves open; a scale 20 % smaller has 0.07.
+    """
+    made, fine, coarse = Columns(power, scale), 12, 7
+    which = (2 * np.arange(2**fine, dtype=np.uint64) + np.uint64(1)) << np.uint64(63 - fine)
+    coins = (2 * np.arange(2**coarse, dtype=np.uint64) + np.uint64(1)) << np.uint64(63 - coarse)
+    places = np.array([s << 63 | m for s in (0, 1) for m in range(1 << made.bits)], dtype=np.uint64)
+    grid = np.stack([part.ravel() for part in np.meshgrid(which, places, coins, indexing="ij")])
+    assert made.bits > 0 or scale < 4
+    drawn = made.some(grid.shape[1], lambda shape: grid)
+    reach = int(np.abs(drawn).max())
+    shares = np.bincount(drawn + reach, minlength=2 * reach + 1) / drawn.size
+    away = 0.5 * np.abs(shares - law(power, scale, reach)).sum()
+    assert away < 0.01
+    assert 0.5 * np.abs(shares - law(power, 0.8 * scale, reach)).sum() > 5 * away
+
+
+@pytest.mark.parametrize("power", POWERS)
+@pytest.mark.parametrize("scale", [33.0, 1000.7, 2.0**40])
+def test_coins_are_compared_with_the_exact_probability(power: int, scale: float) -> None:
+    """A coin next to exp(g(first) - g(m)) is decided by floats, or by other bits than its own."""
+    made = Columns(power, scale)
+    for column, share in ((0, 0.5), (3, 0.999), (40, 0.01)):
+        inside = int(share * (1 << made.bits)) | 1
+        with mpmath.workdps(60):
+            first = column << made.bits
+            chance = weight(power, scale, first + inside) / weight(power, scale, first)
+            digits = int(mpmath.ldexp(chance, 63 + 64))
+        for ahead in (-5, 5):  # below it: kept
+            number = digits + ahead
+            tape = Tape(iter([number & (1 << 64) - 1]))
+            kept = made._kept(
+                np.array([column]), np.array([inside]), np.array([number >> 64 << 1], dtype=np.uint64), tape
+            )
+            assert bool(kept[0]) is (ahead < 0)
+            assert tape.used == 1
+        for ahead in (-(1 << 24), 1 << 24):  # far enough away for floats
+            word = np.array([(digits >> 64) + ahead << 1], dtype=np.uint64)
+            kept = made._kept(np.array([column]), np.array([inside]), word, Tape(iter([])))
+            assert bool(kept[0]) is (ahead < 0)
+
+
+def test_a_coin_that_stays_at_the_edge_takes_as_many_words_as_it_needs() -> None:
+    """Three words of the probability's own digits decide; or the fourth is not asked for."""
+    made = Columns(GAUSSIAN, 1000.0)
+    with mpmath.workdps(120):
+        chance = weight(GAUSSIAN, 1000.0, 5 * 2**made.bits + 7) / weight(GAUSSIAN, 1000.0, 5 * 2**made.bits)
+        digits = int(mpmath.ldexp(chance, 63 + 3 * 64))
+    tape = Tape(iter([digits >> 128 & 2**64 - 1, digits >> 64 & 2**64 - 1, 0]))
+    assert made._keeps(5, 7, digits >> 192 << 1, tape)
+    assert tape.used == 3
+
+
+def test_the_first_number_of_a_column_is_always_kept() -> None:
+    """The largest coin of all rejects a number whose probability to be kept is 1."""
+    made = Columns(GAUSSIAN, 1000.0)
+    assert made._keeps(9, 0, 2**64 - 1, Tape(iter([])))
+    assert made._kept(np.array([9]), np.array([0]), np.array([2**64 - 1], dtype=np.uint64), Tape(iter([]))).all()
+
+
+@pytest.mark.parametrize("power", POWERS)
+def test_columns_beyond_the_table_are_reached(power: int) -> None:
+    """The tail is cut off where the table of 63 bits ends."""
+    last = len(columns.bounds(power, 1.0, 63)[2])
+    tape = Tape(iter([2**64 - 1, 0, 0, 2**64 - 2**20]))  # which, where, a coin that is not needed, further bits
+    assert Columns(power, 1.0).some(1, tape)[0] > last - 5
+    tape = Tape(iter([2**64 - 1, 0, 0, *[2**64 - 1] * 9, 0]))
+    assert Columns(power, 1.0).some(1, tape)[0] > 3 * last / (1 + (power == GAUSSIAN))
+
+
+@pytest.mark.parametrize("power", POWERS)
+def test_zero_has_one_sign(power: int) -> None:
+    """0 is drawn with both signs, twice as often as its law says; and numbers lose their sign."""
+    made = Columns(power, 0.5)
+    words = np.array([[0, 0, 2**63 + 2**62], [0, 2**63, 2**63], [0, 0, 0]], dtype=np.uint64)
+    assert made.some(3, lambda shape: words).tolist() in ([0], [0, -1])
+
+
+@pytest.mark.parametrize("power", POWERS)
+def test_scales_of_any_size(power: int) -> None:
+    """Some scale that a float can have is refused, overflows or warns."""
+    for scale in (5e-324, 1e-12, 1.0, 2.0**52):
+        drawn = columns.drawn(power, scale, 50, lambda shape: np.random.default_rng(1).integers(
+            0, 2**64, shape, dtype=np.uint64))  # fmt: skip
+        assert drawn.dtype == np.int64
+        assert np.abs(drawn).max() <= 50 * max(scale, 1.0)
+    assert (columns.drawn(power, 1e-12, 50, SecureNoise().permutation.__globals__["_words"]) == 0).all()
+
+
+def test_every_number_has_words_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bytes of the operating system serve twice, or there are fewer of them than numbers need."""
+    asked: list[bytes] = []
+    real = os.urandom
+    monkeypatch.setattr(os, "urandom", lambda n: asked.append(real(n)) or asked[-1])
+    drawn = SecureNoise().discrete_gaussian(std=2.0**30, size=(3, 20_000))
+    words = np.frombuffer(b"".join(asked), dtype=np.uint64)
+    assert drawn.shape == (3, 20_000)
+    assert 3 * drawn.size <= words.size < 3.6 * drawn.size
+    assert len(np.unique(words)) == words.size  # two are equal with probability below 1e-8
+    assert len(np.unique(drawn)) > 0.99 * drawn.size
+
+
+def test_threads_draw_apart() -> None:
+    """Threads that draw at once from one table draw equal numbers (false alarm below 2^-200)."""
+    source = SecureNoise()
+    with ThreadPoolExecutor(8) as pool:
+        draws = list(pool.map(lambda _: source.discrete_gaussian(std=2.0**40, size=50).tobytes(), range(16)))
+    assert len(set(draws)) == 16
+
+
+@pytest.mark.parametrize("size", [0, (), (2, 0), (3, 4), 40_000])
+def test_shapes(size: Any) -> None:
+    """An array has another shape than was asked for, or less than all its numbers."""
+    for draw in (
+        lambda: SecureNoise().discrete_gaussian(std=3.0, size=size),
+        lambda: SecureNoise().discrete_laplace(scale=2.0**30, size=size),
+    ):
+        assert draw().shape == np.zeros(size).shape
+
+
+@pytest.mark.parametrize("std", [0.6, 3.3, 100.0])
+def test_opendp_draws_the_same_law(std: float) -> None:
+    """A second sampler of the same law, OpenDP's, draws another one: Kolmogorov-Smirnov, false alarm below 1e-9."""
+    mod, measurements, domains, metrics = (
+        pytest.importorskip(f"opendp.{part}") for part in ("mod", "measurements", "domains", "metrics")
+    )
+    mod.enable_features("contrib")
+    space = domains.vector_domain(domains.atom_domain(T="i64")), metrics.l2_distance(T="i64")
+    n = 6_000
+    theirs = np.array(measurements.make_gaussian(*space, scale=std)([0] * n))
+    ours = SecureNoise().discrete_gaussian(std=std, size=10 * n)
+    at = np.unique(np.concatenate([ours, theirs]))
+    below = [np.searchsorted(np.sort(draws), at, side="right") / draws.size for draws in (ours, theirs)]
+    gap = float(np.abs(below[0] - below[1]).max())
+    assert gap <= sum(math.sqrt(math.log(4e9) / (2 * draws.size)) for draws in (ours, theirs))
+
+
+def test_scales_beyond_integers_are_refused() -> None:
+    """Noise is drawn whose sums leave 64-bit integers."""
+    with pytest.raises(InvalidArgument, match="std"):
+        SecureNoise().discrete_gaussian(std=2.0**53, size=1)
