@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import sys
 from pathlib import Path
 
@@ -12,8 +11,6 @@ from typer.testing import CliRunner
 from bandanna.cli import app
 from bandanna.cli.extras import SERVE
 from bandanna.errors import MissingExtra
-
-from ..often import often
 
 COMMANDS = {
     "dashboard": ("dashboard", "."),
@@ -29,7 +26,9 @@ COMMANDS = {
 TURNS = [(command, SERVE[turn % len(SERVE)]) for turn, command in enumerate(COMMANDS)]  # each of both at least once
 
 
-@pytest.mark.parametrize(("command", "module"), often(itertools.product(COMMANDS, SERVE), TURNS))
+@pytest.mark.parametrize("module", SERVE)
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.often(of=lambda command, module: (command, module) in TURNS)
 def test_one_extra_is_enough(command: str, module: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A command of a deployment names an extra that does not bring all that it needs, or says a trace."""
     monkeypatch.chdir(tmp_path)
