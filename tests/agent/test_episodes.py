@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import math
 from dataclasses import replace
 from typing import Any
@@ -14,7 +13,7 @@ from scipy import stats
 
 import bandanna as bd
 from bandanna.agent import Agent
-from bandanna.errors import BudgetExceeded, InvalidArgument, MissingExtra
+from bandanna.errors import BudgetExceeded, InvalidArgument
 from bandanna.policies.linear.anytime import Anytime
 
 BUDGET: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-5}

@@ -11,7 +11,6 @@ import pytest
 from bandanna.core.coins import NoCoins
 from bandanna.core.domain import Ball, Box
 from bandanna.core.report import LinearReport
-from bandanna.device import secure
 from bandanna.device.base import Device
 from bandanna.device.counts import Copies, Counts, Rounded
 from bandanna.device.noise import LARGEST, at_least

@@ -10,9 +10,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
@@ -25,7 +22,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from bandanna.device import secure
-from bandanna.errors import InsecureSource, InvalidArgument, InvalidStatistic, MissingExtra
+from bandanna.errors import InsecureSource, InvalidArgument, InvalidStatistic
 from bandanna.mechanisms.sources import (
     FastNoise,
     NoiseSource,
