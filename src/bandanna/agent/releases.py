@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from bandanna.accounting import accountant
 from bandanna.accounting.budgets import ZCDP, ApproxDP, Budget, PureDP, RenyiDP
+from bandanna.accounting.events import ContinualEvent, Event, plain
+from bandanna.accounting.factorisation import BLT, begun
 from bandanna.accounting.guarantee import Guarantee
 from bandanna.core import require
 from bandanna.core.sizes import Sizes
@@ -75,6 +79,24 @@ def reward_of(reward: Any) -> float:
     if isinstance(reward, bool | np.bool_):
         return float(reward)
     return require.finite("reward", reward, "a finite number; the slot is still open", error=InvalidStatistic)
+
+
+def as_begun(policy: Policy[Any], events: Iterable[Event]) -> Policy[Any]:
+    """The policy with the streams of these releases, where a search on this machine has found others.
+
+    Policies on running sums keep their channels (`calibrations`); what others search for is in their releases.
+    """
+    if isinstance(policy, RunningSums):
+        return policy
+    atoms = {plain(atom) for event in set(events) for atom in accountant.atoms(event)}
+    streams = {atom.factorisation for atom in atoms if isinstance(atom, ContinualEvent)}
+    known = [each for each in streams if isinstance(each, BLT)]
+    if all(each == BLT.optimal(horizon=each.horizon) for each in known):
+        return policy
+    again: Policy[Any] = replace(policy)  # type: ignore[type-var]  # nothing searched yet
+    with begun(known):
+        _ = again.guarantee
+    return again
 
 
 def phases_of(policy: Policy[Any]) -> int:

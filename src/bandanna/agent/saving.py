@@ -11,7 +11,7 @@ from bandanna.agent.alone import alone
 from bandanna.agent.kinds import saves_of
 from bandanna.agent.loop import Loop
 from bandanna.agent.records import Records
-from bandanna.agent.releases import calibrations, recalibrate
+from bandanna.agent.releases import as_begun, calibrations, recalibrate
 from bandanna.agent.reporting import Reporting
 from bandanna.agent.resume import resume
 from bandanna.agent.rows import as_columns
@@ -76,6 +76,7 @@ class Saving(Reporting):
             journals, notes = Journals.load(
                 journal_of(file), agent=self._name, terms=self._terms(), secret=loop.secret, encoding=self._encoding
             )
+            loop.policy = as_begun(loop.policy, [entry.event for entry in journals.entries()])
             loop.open_ledger(journals)
         resume(loop, content, notes)
 

@@ -6,12 +6,12 @@
 from __future__ import annotations
 
 from bandanna.accounting.factorisation.base import Factorisation
-from bandanna.accounting.factorisation.blt import BLT
+from bandanna.accounting.factorisation.blt import BLT, begun
 from bandanna.accounting.factorisation.toeplitz import SquareRootToeplitz
 from bandanna.accounting.factorisation.tree import BinaryTree, HonakerTree
 from bandanna.core import require
 
-__all__ = ["BLT", "BinaryTree", "Factorisation", "HonakerTree", "SquareRootToeplitz", "factorise"]
+__all__ = ["BLT", "BinaryTree", "Factorisation", "HonakerTree", "SquareRootToeplitz", "begun", "factorise"]
 
 
 def factorise(name: str, *, horizon: int, buffers: int = 4) -> Factorisation:

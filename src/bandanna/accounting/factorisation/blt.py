@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -20,6 +22,7 @@ from bandanna.core import require
 from bandanna.errors import InvalidArgument
 
 _WORTHWHILE = 1e-4  # a further buffer is kept only if it lowers the unit std by at least this fraction
+_BEGUN: ContextVar[Mapping[int, BLT]] = ContextVar("begun", default={})  # by horizon
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +66,8 @@ class BLT(Factorisation):
 
         Never worse than with fewer buffers: one more is kept only if it helps, and the search ends when it does not.
         n buffers can match the first 2n + 1 coefficients of the square root, so more than T // 2 are not tried.
-        What is remembered are parameters: sensitivity and error are computed anew from them.
+        What is remembered are parameters: sensitivity and error are computed anew from them. Inside of `begun` it is
+        the one that was begun.
         """
         horizon, buffers = require.whole("horizon", horizon), require.whole("buffers", buffers)
         most = min(buffers, horizon // 2)
@@ -89,6 +93,9 @@ class BLT(Factorisation):
                 stored.buffers <= most and stored.unit_std() <= cls(horizon=horizon, theta=(), theta_hat=()).unit_std()
             )
 
+        started = _BEGUN.get().get(horizon)
+        if started is not None and started.buffers <= most:
+            return started
         return build(remember("blt", {"horizon": horizon, "buffers": most}, compute, valid=valid))
 
     @property
@@ -134,6 +141,20 @@ class BLT(Factorisation):
     def total_releases(self) -> int:
         """One number per step."""
         return self.horizon
+
+
+@contextmanager
+def begun(factorisations: Iterable[BLT]) -> Iterator[None]:
+    """Inside, `optimal` is one of these where one has the horizon.
+
+    The search ends where its cost is flat, and its last digits depend on the processor. Half a stream of one
+    factorisation and half of another has no price: whoever goes on with a stream, perhaps elsewhere, has its own.
+    """
+    token = _BEGUN.set({each.horizon: each for each in factorisations})
+    try:
+        yield
+    finally:
+        _BEGUN.reset(token)
 
 
 def interlaced(theta: Sequence[float], theta_hat: Sequence[float]) -> bool:

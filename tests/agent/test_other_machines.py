@@ -1,0 +1,69 @@
+"""A save that is moved: on another processor searches end in other digits, and a stream has one noise all the same."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import bandanna as bd
+from bandanna.accounting import accountant, cache
+from bandanna.accounting.events import ContinualEvent, plain
+from bandanna.accounting.factorisation import BLT, begun, blt
+from bandanna.agent import Agent
+
+from .test_several_asks import POLICIES, play
+
+
+@pytest.fixture
+def elsewhere(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """From the call on, the search for factorisations ends as on another machine."""
+    genuine = blt.search
+
+    def search(horizon: int, buffers: int) -> Any:
+        theta, theta_hat = genuine(horizon, buffers)
+        return tuple(each * (1 - 1e-10) for each in theta), tuple(each * (1 - 1e-9) for each in theta_hat)
+
+    def move() -> None:
+        monkeypatch.setattr(blt, "search", search)
+        monkeypatch.setenv("BANDANNA_CACHE", "")
+        cache.forget()
+
+    yield move
+    cache.forget()
+
+
+def streams(agent: Agent) -> set[Any]:
+    """The factorisations of all that was released."""
+    atoms = [plain(atom) for entry in agent._loop.journals.entries() for atom in accountant.atoms(entry.event)]
+    return {atom.factorisation for atom in atoms if isinstance(atom, ContinualEvent)}
+
+
+@pytest.mark.parametrize("name", ["AdaC-OFUL-JDP", "GLM-JDP"])
+def test_a_stream_goes_on_with_its_own_noise(name: str, tmp_path: Path, elsewhere: Any) -> None:
+    """On another machine a loaded agent is refused its own budget, or has half a stream of another noise."""
+    arguments, rounds = POLICIES[name]
+    agent = Agent(policy=bd.make(name, **arguments), test=True, seed=2)
+    play(agent, rounds // 2)
+    agent.save(tmp_path / "agent")
+    (used,) = streams(agent)
+    elsewhere()
+    assert BLT.optimal(horizon=used.horizon) != used
+    again = Agent.load(tmp_path / "agent")
+    before = again.releases
+    play(again, rounds)
+    assert again.releases > before
+    assert streams(again) == {used}
+    assert again.ledger.spent() <= again.policy.guarantee.epsilon * (1 + 1e-6)
+
+
+def test_a_stream_that_was_begun_is_believed_inside_alone() -> None:
+    """Afterwards, for another horizon or for fewer buffers, a factorisation that was begun elsewhere is used."""
+    found = BLT.optimal(horizon=50)
+    other = BLT(horizon=50, theta=(0.9, 0.5), theta_hat=(0.7, 0.2))
+    with begun([other]):
+        assert BLT.optimal(horizon=50) is other
+        assert BLT.optimal(horizon=50, buffers=1).buffers == 1
+        assert BLT.optimal(horizon=51).horizon == 51
+    assert BLT.optimal(horizon=50) == found
