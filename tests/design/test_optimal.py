@@ -120,3 +120,16 @@ def test_fewer_arms_carry_the_same_matrix(arms: int, dim: int) -> None:
     factor = float(np.trace(after) / np.trace(before))
     assert factor >= 1 - 1e-12
     np.testing.assert_allclose(after, factor * before, atol=1e-9)
+
+
+@pytest.mark.parametrize("dim", [2, 3])
+def test_rounding_does_not_choose_among_arms(dim: int) -> None:
+    """Arms of one length are chosen by the last digits of sums, so that machines play different ones."""
+    rng = np.random.default_rng(dim)
+    arms = rng.normal(size=(30, dim))
+    arms /= np.linalg.norm(arms, axis=1, keepdims=True)
+    here = optimal_design(arms)
+    for _ in range(5):
+        there = optimal_design(arms * (1 + 1e-15 * rng.integers(-2, 3, size=arms.shape)))
+        assert there.support.tolist() == here.support.tolist()
+        np.testing.assert_allclose(there.weights, here.weights, atol=1e-8)

@@ -32,6 +32,7 @@ from bandanna.errors import CalibrationError, InvalidArgument
 
 _REFRESH = 50  # steps after which the rank-one updates begin anew
 _STEPS = 200_000
+_TIED = 1e-9  # shares of the largest: more than rounding, less than any difference that matters
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,7 +80,7 @@ def _start(z: Floats) -> Floats:
     """Equal weights on r arms: each the farthest from the span of those before it; (K, r) -> (K,)."""
     rest, chosen = z.copy(), []
     for _ in range(z.shape[1]):
-        chosen.append(int(np.argmax(np.einsum("ij,ij->i", rest, rest))))
+        chosen.append(_largest(np.einsum("ij,ij->i", rest, rest)))
         axis = rest[chosen[-1]] / np.linalg.norm(rest[chosen[-1]])
         rest -= np.outer(rest @ axis, axis)
     weights = np.zeros(len(z))
@@ -93,16 +94,16 @@ def _walk(z: Floats, weights: Floats, *, target: float, away: bool) -> Floats:
     for step in range(_STEPS):
         if step % _REFRESH == 0:
             inverse, squares = _leverages(z, weights)
-        most = int(np.argmax(squares))
+        most = _largest(squares)
         if squares[most] <= target:
             inverse, squares = _leverages(z, weights)  # without the rounding of the updates
             if squares.max() <= target:
                 return weights
-            most = int(np.argmax(squares))
+            most = _largest(squares)
         place = most
         if away:
             held = np.where(weights > 0, squares, np.inf)
-            least = int(np.argmin(held))
+            least = int(np.argmax(held <= (1 + _TIED) * held.min()))
             place = most if squares[most] - r >= r - squares[least] else least
         t = _line_search(float(squares[place]), r, float(weights[place]))
         if t == 0:
@@ -115,6 +116,11 @@ def _walk(z: Floats, weights: Floats, *, target: float, away: bool) -> Floats:
         inverse = (inverse - share * np.outer(column, column)) / (1 - t)  # Sherman and Morrison
         squares = (squares - share * along**2) / (1 - t)
     raise CalibrationError(f"no design with g <= {target:.6g} after {_STEPS} steps")
+
+
+def _largest(values: Floats) -> int:
+    """The first of those that are the largest up to rounding: arms of one length are tied on every machine."""
+    return int(np.argmax(values >= (1 - _TIED) * values.max()))
 
 
 def _line_search(square: float, r: int, weight: float) -> float:
