@@ -22,7 +22,7 @@ from bandanna.core import require
 from bandanna.errors import InvalidArgument
 
 _WORTHWHILE = 1e-4  # a further buffer is kept only if it lowers the unit std by at least this fraction
-_BEGUN: ContextVar[Mapping[int, BLT]] = ContextVar("begun", default={})  # by horizon
+_BEGUN: ContextVar[Mapping[int, BLT] | None] = ContextVar("begun", default=None)  # by horizon
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,7 +93,7 @@ class BLT(Factorisation):
                 stored.buffers <= most and stored.unit_std() <= cls(horizon=horizon, theta=(), theta_hat=()).unit_std()
             )
 
-        started = _BEGUN.get().get(horizon)
+        started = (_BEGUN.get() or {}).get(horizon)
         if started is not None and started.buffers <= most:
             return started
         return build(remember("blt", {"horizon": horizon, "buffers": most}, compute, valid=valid))
