@@ -15,7 +15,7 @@ from scipy import integrate
 
 from bandanna.accounting import gdp
 from bandanna.accounting.gdp import Price
-from bandanna.errors import InvalidBudget
+from bandanna.errors import InvalidArgument, InvalidBudget
 
 EPSILONS = (1e-6, 1e-4, 1e-2, 0.2, 1.0, 3.0, 10.0, 30.0, 100.0)
 DELTAS = (0.9, 0.5, 0.1, 1e-3, 1e-5, 1e-10, 1e-15)
@@ -163,6 +163,33 @@ def test_bad_delta(delta: Any) -> None:
         gdp.mu(1.0, delta)
     with pytest.raises(InvalidBudget, match="delta"):
         gdp.epsilon(delta, 1.0)
+
+
+@pytest.mark.parametrize("mu", [-1e-9, -math.inf, math.nan, True, "0.1", None, [1.0], 10**400])
+def test_bad_mu(mu: Any) -> None:
+    """A price that is no number >= 0 has an epsilon, or can be built."""
+    for use in (lambda: gdp.epsilon(1e-5, mu), lambda: gdp.epsilon(0.0, mu), lambda: Price(mu=mu)):
+        with pytest.raises(InvalidArgument, match="mu = "):
+            use()
+    with pytest.raises(InvalidArgument, match="tail = "):
+        Price(mu=1.0, tail=mu)
+
+
+@pytest.mark.parametrize("bad", [-1e-9, math.nan, True, "0.1", None, [1.0, -1.0], [[1.0], [1.0, 2.0]], [1.0, math.nan]])
+@pytest.mark.parametrize("profile", [gdp.delta, gdp.log_delta])
+def test_bad_numbers_have_no_profile(profile: Any, bad: Any) -> None:
+    """delta is computed of an epsilon or a mu that is no number >= 0, or one in an array."""
+    with pytest.raises(InvalidArgument, match=r"mu = .* numbers >= 0"):
+        profile(1.0, bad)
+    with pytest.raises(InvalidBudget, match=r"epsilon = .* numbers >= 0"):
+        profile(bad, 1.0)
+
+
+@pytest.mark.parametrize("mu", [0.0, math.inf, [1.0, 0.0]])
+def test_the_logarithm_needs_some_noise_and_some_signal(mu: Any) -> None:
+    """log delta is asked for where delta is 0 or 1 whatever epsilon is, and answers with a warning or NaN."""
+    with pytest.raises(InvalidArgument, match=r"mu = .* finite numbers > 0"):
+        gdp.log_delta(1.0, mu)
 
 
 def test_gaussian_noise_is_never_pure() -> None:

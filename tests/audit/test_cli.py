@@ -58,6 +58,8 @@ def test_json_has_the_promised_columns(
         (("gaussian", "--scheduler", "tcp://127.0.0.1:9"), "scheduler"),
         (("LinUCB-LDP", "--view", "one-run", "--jobs", "2"), "one run is a task for one"),
         (("DP-SE", "--view", "actions"), "the server says what is played"),
+        (("LinUCB", "--delta", "1e-3"), "given with an epsilon"),
+        (("LinUCB", "--epsilon", "1", "--view", "snapshot"), "releases"),
     ],
 )
 def test_mistakes_are_answered_in_one_line(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -168,6 +169,42 @@ def test_a_claim_of_somebody_else_is_what_is_held_against_a_value() -> None:
     assert not audit(protocol).refuted
     assert audit(protocol, epsilon=1.0, delta=D).refuted
     assert of_protocol(protocol, epsilon=1.0, delta=D).claim.mu == pytest.approx(gdp.mu(1.0, D))
+
+
+@pytest.mark.parametrize("name", ["LinUCB", "Thompson", "PE", "GLM-UCB"])
+def test_an_epsilon_for_a_policy_without_noise_is_refuted(name: str) -> None:
+    """Somebody's epsilon for plain sums is ignored, or found consistent; without one something is refuted."""
+    assert audit(name).rows[0].attack == "nothing claimed"
+    for delta in (None, D, 0.0):
+        row = audit(name, epsilon=20.0, delta=delta).rows[0]
+        assert row.refuted
+        assert row.confidence == 1.0
+        assert row.lower_bound == math.inf
+        assert (row.claim.epsilon, row.claim.delta) == (20.0, 1e-5 if delta is None else delta)
+
+
+def test_an_epsilon_for_values_without_noise_is_refuted() -> None:
+    """Plain sums divide by their noise, of 0, and are found consistent with any epsilon."""
+    assert audit(bd.Clear(domain=bd.Ball(dim=2)), epsilon=20.0).refuted
+    assert audit(bd.LinUCB(dim=3, horizon=10, privacy=bd.none()), env=ENV, epsilon=20.0).refuted
+    assert not audit(bd.LinUCB(dim=3, horizon=10, privacy=bd.none()), env=ENV).refuted
+
+
+@pytest.mark.parametrize("name", ["AdaC-UCB", "LinUCB-JDP"])
+def test_a_delta_alone_is_heeded(name: str) -> None:
+    """A delta is ignored where a setting has a rho of its own."""
+    claim = audit(name, delta=1e-3, trials=2000).rows[0].claim
+    assert (claim.epsilon, claim.delta) == (pytest.approx(1.0, rel=1e-3), 1e-3)
+
+
+def test_views_and_single_runs_are_held_to_what_somebody_says() -> None:
+    """Of an epsilon that was given only releases are told."""
+    policy = bd.LinUCB(dim=3, horizon=30, privacy=bd.local(epsilon=20.0, delta=D))
+    for view in ("snapshot", "one-run"):
+        row = audit(policy, env=ENV, view=view, epsilon=0.01, delta=D, trials=2000).rows[0]
+        assert (row.claim.epsilon, row.claim.delta) == (0.01, D)
+        assert row.refuted
+        assert not audit(policy, env=ENV, view=view, trials=2000).refuted
 
 
 def test_names_that_are_not_known_are_answered_with_the_nearest() -> None:

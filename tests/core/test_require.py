@@ -91,6 +91,9 @@ def test_signs_and_infinities() -> None:
     assert require.positive("x", math.inf, infinite=True) == math.inf
     assert require.epsilon(math.inf) == math.inf
     assert require.non_negative("x", 0) == 0.0
+    assert require.non_negative("x", math.inf, infinite=True) == math.inf
+    with pytest.raises(InvalidArgument, match=r"a number >= 0 \(inf"):
+        require.non_negative("x", -1, infinite=True)
     for value in (-1e-300, math.inf, -math.inf):
         with pytest.raises(InvalidArgument):
             require.non_negative("x", value)

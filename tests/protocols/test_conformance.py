@@ -114,8 +114,11 @@ def whole(protocol: Protocol) -> Event:
 @each
 def test_it_is_one_frozen_value(protocol: Protocol) -> None:
     """A protocol is a value: frozen, keyword-only, equal to its copies, and the same after pickling."""
-    assert protocol == copy.copy(protocol) == pickle.loads(pickle.dumps(protocol))
-    assert hash(protocol) == hash(copy.copy(protocol))
+    fresh = dataclasses.replace(protocol)  # which has not stated its event
+    assert protocol == copy.copy(protocol) == pickle.loads(pickle.dumps(fresh)) == pickle.loads(pickle.dumps(protocol))
+    assert hash(protocol) == hash(copy.copy(protocol)) == hash(fresh)
+    assert protocol.event == protocol.event == fresh.event == pickle.loads(pickle.dumps(protocol)).event
+    assert protocol == fresh == pickle.loads(pickle.dumps(protocol))
     assert all(field.kw_only for field in dataclasses.fields(protocol))
     with pytest.raises(dataclasses.FrozenInstanceError):
         protocol.delta = 0.5

@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
 from bandanna.core import require, search
-from bandanna.errors import InvalidBudget
+from bandanna.errors import InvalidArgument, InvalidBudget
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(24)
 _LOG_SQRT_TAU = 0.5 * math.log(2 * math.pi)
@@ -33,6 +33,9 @@ class Price:
 
     mu: float
     tail: float = 0.0
+
+    def __post_init__(self) -> None:
+        require.store(self, require.non_negative, "mu", "tail", infinite=True)
 
     def delta(self, epsilon: float) -> float:
         """delta_G(epsilon; mu) + (1 + e^epsilon) tail, at most 1."""
@@ -80,12 +83,19 @@ def _mills_slope(x: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def log_delta(epsilon: ArrayLike, mu: ArrayLike) -> NDArray[np.float64]:
-    """Logarithm of `delta`, to about 1e-11 relative in delta, for mu > 0 and epsilon >= 0; vectorised.
+    """Logarithm of `delta`, to about 1e-11 relative in delta, for finite mu > 0 and epsilon >= 0; vectorised."""
+    epsilon, mu = require.amounts("epsilon", epsilon, error=InvalidBudget), require.amounts("mu", mu)
+    if not np.all((mu > 0) & (mu < math.inf)):
+        raise InvalidArgument("mu", mu, "finite numbers > 0")
+    return _log_delta(epsilon, mu)
+
+
+def _log_delta(epsilon: NDArray[np.float64], mu: NDArray[np.float64]) -> NDArray[np.float64]:
+    """`log_delta`, unchecked.
 
     With a = epsilon/mu - mu/2 and b = epsilon/mu + mu/2, e^epsilon = phi(a)/phi(b), so that
     delta = phi(a) (Mills(a) - Mills(b)); the difference is taken as an integral of -Mills' when b - a = mu is small.
     """
-    epsilon, mu = np.asarray(epsilon, dtype=float), np.asarray(mu, dtype=float)
     a, b = epsilon / mu - mu / 2, epsilon / mu + mu / 2
     log_phi = -0.5 * a * a - _LOG_SQRT_TAU
     close, far_left = mu < 1.0, a < -1.0  # most often one value, for which one of two ways is enough
@@ -103,18 +113,18 @@ def log_delta(epsilon: ArrayLike, mu: ArrayLike) -> NDArray[np.float64]:
 
 def delta(epsilon: ArrayLike, mu: ArrayLike) -> NDArray[np.float64]:
     """Exact delta of a mu-GDP release at epsilon >= 0 (0 for mu = 0, 1 for mu = infinity)."""
-    mu = np.asarray(mu, dtype=float)
+    epsilon, mu = require.amounts("epsilon", epsilon, error=InvalidBudget), require.amounts("mu", mu)
     regular = (mu > 0) & np.isfinite(mu)
-    value = np.exp(log_delta(epsilon, np.where(regular, mu, 1.0)))
+    value = np.exp(_log_delta(epsilon, np.where(regular, mu, 1.0)))
     return np.where(regular, value, np.where(mu > 0, 1.0, 0.0))
 
 
 def epsilon(delta_: float, mu_: float) -> float:
-    """Smallest epsilon >= 0 with delta(epsilon; mu) <= delta."""
-    delta_ = require.delta(delta_)
+    """Smallest epsilon >= 0 with delta(epsilon; mu) <= delta, for mu >= 0 (0 for mu = 0, inf for mu = inf)."""
+    delta_, mu_ = require.delta(delta_), require.non_negative("mu", mu_, infinite=True)
     if mu_ == 0.0:
         return 0.0
-    return math.inf if delta_ == 0.0 or math.isinf(mu_) else _epsilon(delta_, float(mu_))
+    return math.inf if delta_ == 0.0 or math.isinf(mu_) else _epsilon(delta_, mu_)
 
 
 @lru_cache(maxsize=4096)  # of what is calibrated and stated over and over
@@ -122,7 +132,8 @@ def _epsilon(delta_: float, mu_: float) -> float:
     log_target = math.log(delta_)
     # delta <= Phi(-a): once a = epsilon/mu - mu/2 reaches sqrt(2 log(1/delta)) the target is met
     reach = mu_ * (mu_ / 2 + math.sqrt(-2 * log_target))
-    return _solve(lambda e: float(log_delta(e, mu_)), log_target, reach=reach)
+    price = np.asarray(mu_)
+    return _solve(lambda e: float(_log_delta(np.asarray(e), price)), log_target, reach=reach)
 
 
 def mu(epsilon_: float, delta_: float) -> float:
@@ -138,7 +149,8 @@ def _mu(epsilon_: float, delta_: float) -> float:
     log_target = math.log(delta_)
     # at mu = 2 sqrt(epsilon) + 80, a <= -39 and delta = 1; delta <= mu/sqrt(2 pi), so mu = delta meets the target
     low, high = min(delta_, 1e-3), 2 * math.sqrt(epsilon_) + 80.0
-    return search.greatest(lambda m: float(log_delta(epsilon_, m)) <= log_target, low, high, relative=1e-13)
+    at = np.asarray(epsilon_)
+    return search.greatest(lambda m: float(_log_delta(at, np.asarray(m))) <= log_target, low, high, relative=1e-13)
 
 
 def solve_epsilon(

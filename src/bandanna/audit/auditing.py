@@ -52,7 +52,7 @@ def audit(
     target          a name of `known_targets()`, "module:Class", or a mechanism, a protocol, a policy
     env, rounds     of a policy: its world, and how long it is played (its horizon)
     epsilon, delta  a name is calibrated for this budget (1 and 1e-5 unless given); a value is held to it, or to what it
-                    states
+                    states, and so is an algorithm without privacy
     trust           of a policy by its place: which of its trust models, the first with privacy unless given
     view            what the observer sees: "releases", all answers; of a policy also "snapshot", "actions", "one-run"
     trials          how often the target is run at most, half of the runs under either neighbour
@@ -70,7 +70,9 @@ def audit(
     if view == "one-run":
         if not isinstance(working, Here):
             raise InvalidArgument("executor", executor or "processes", "left out: one run is a task for one")
-        row = one_run(*_policy(target, env, rounds, epsilon, delta, trust), confidence=confidence, seed=seed)
+        name, policy, world, played = _policy(target, env, rounds, epsilon, delta, trust)
+        claimed, at = _held(target, policy, epsilon, delta, view)
+        row = one_run(name, policy, world, played, epsilon=claimed, delta=at, confidence=confidence, seed=seed)
     else:
         named = {"target": target, "env": env, "rounds": rounds, "epsilon": epsilon, "delta": delta, "trust": trust}
         found = target_of(**named, view=view)
@@ -99,20 +101,33 @@ def target_of(
         )
     if view != "releases":
         name, policy, world, played = _policy(target, env, rounds, epsilon, delta, trust)
-        return view_target(policy, world, name=name, view=view, rounds=played)
+        claimed, at = _held(target, policy, epsilon, delta, view)
+        return view_target(policy, world, name=name, view=view, rounds=played, epsilon=claimed, delta=at)
     if isinstance(target, Mechanism | ContinualGaussian):
         return mechanisms.of_mechanism(target, epsilon=epsilon, delta=DELTA if delta is None else delta)
     if isinstance(target, Protocol):
         return protocols.of_protocol(target, epsilon=epsilon, delta=delta)
-    at = {"epsilon": EPSILON if epsilon is None else epsilon, "delta": DELTA if delta is None else delta}
+    budget = {"epsilon": EPSILON if epsilon is None else epsilon, "delta": DELTA if delta is None else delta}
     if isinstance(target, str) and target in mechanisms.MECHANISMS:
-        return mechanisms.mechanism_target(target, **at)
+        return mechanisms.mechanism_target(target, **budget)
     if isinstance(target, str) and target in protocols.PROTOCOLS:
-        return protocols.protocol_target(target, **at)
+        return protocols.protocol_target(target, **budget)
     name, policy, world, played = _policy(target, env, rounds, epsilon, delta, trust)
-    held = isinstance(target, Policy)  # to what somebody says; a name was made for its budget
-    claimed = (epsilon, delta) if held else (None, None)
-    return policies.of_policy(policy, world, rounds=played, name=name, epsilon=claimed[0], delta=claimed[1])
+    claimed, at = _held(target, policy, epsilon, delta, view)
+    return policies.of_policy(policy, world, rounds=played, name=name, epsilon=claimed, delta=at)
+
+
+def _held(
+    target: Any, policy: Policy[Any], epsilon: float | None, delta: float | None, view: str
+) -> tuple[float | None, float | None]:
+    """What somebody says of a policy, instead of what it states; nothing of a name that was made for its budget."""
+    if policy.privacy.noisy:
+        return (epsilon, delta) if isinstance(target, Policy) else (None, None)
+    if epsilon is None and delta is not None:
+        raise InvalidArgument("delta", delta, "given with an epsilon: without privacy nothing is promised at any delta")
+    if epsilon is not None and view != "releases":
+        raise InvalidArgument("view", view, "releases: without privacy they are seen as they are, and tell everything")
+    return epsilon, DELTA if epsilon is not None and delta is None else delta
 
 
 def _policy(
@@ -135,5 +150,5 @@ def _policy(
         allowed = f"{did_you_mean(target, known_targets())}one of {', '.join(known_targets())}, or module:Class"
         raise InvalidArgument("target", target, allowed)
     at = {"epsilon": EPSILON if epsilon is None else epsilon, "delta": DELTA if delta is None else delta}
-    policy, setting = settings.policy_of(target, given=epsilon is not None, trust=trust, **at)
+    policy, setting = settings.policy_of(target, given=epsilon is not None or delta is not None, trust=trust, **at)
     return target, policy, env or setting.env, rounds or setting.rounds

@@ -39,6 +39,8 @@ def of_policy(
     script = recording.script
     if not script.releases:
         raise InvalidArgument("rounds", rounds, "so many that the first user is in a release")
+    if script.leaks is not None:
+        return Target(name=shown, claim=Claim(epsilon=claimed, delta=at), leaks=script.leaks)
     return Target(
         name=shown,
         claim=claim_of(script.event, epsilon=claimed, delta=at),

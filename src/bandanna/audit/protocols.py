@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from bandanna.accounting.budgets import ApproxDP, Budget, PureDP
-from bandanna.audit.claims import claim_of
+from bandanna.audit.claims import Claim, claim_of
 from bandanna.audit.neighbours import farthest
 from bandanna.audit.releases import Release, Script
 from bandanna.audit.targets import Target
@@ -57,6 +57,8 @@ def of_protocol(
     script = Script(releases=(release,))
     claimed = stated.epsilon if epsilon is None else epsilon
     at = stated.delta if delta is None else delta
+    if script.leaks is not None:
+        return Target(name=name or protocol.name, claim=Claim(epsilon=claimed, delta=at), leaks=script.leaks)
     return Target(
         name=name or protocol.name,
         claim=claim_of(protocol.event, epsilon=claimed, delta=at),

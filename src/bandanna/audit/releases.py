@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from bandanna.accounting.events import CompositionEvent, Event
+from bandanna.accounting.events import ClearEvent, CompositionEvent, Event
 from bandanna.audit import exact
 from bandanna.audit.counts import count_pairs
 from bandanna.audit.directions import message_pairs
@@ -92,6 +92,12 @@ class Release:
     def _statistic(self, values: Floats, replicates: tuple[int, ...]) -> Statistic:
         repeated = np.array(np.broadcast_to(values, (*replicates, *values.shape)))
         return self.protocol.domain.sealed(repeated, clipped=np.zeros(replicates, dtype=np.int64))
+
+    @property
+    def clear(self) -> bool:
+        """Whether the person's statistic is seen as it is."""
+        moved = any(not np.array_equal(one, two) for one, two in zip(self.one, self.two, strict=True))
+        return moved and isinstance(self.protocol.event, ClearEvent)
 
     @cached_property
     def moves(self) -> Moves | None:
@@ -175,6 +181,11 @@ class Script:
     def event(self) -> Event:
         """What the person pays."""
         return CompositionEvent(events=tuple(each.protocol.event for each in self.releases))
+
+    @property
+    def leaks(self) -> float | None:
+        """Surely, where one of them has no noise."""
+        return 1.0 if any(each.clear for each in self.releases) else None
 
     @cached_property
     def mu(self) -> float | None:

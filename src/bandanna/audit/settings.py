@@ -100,7 +100,7 @@ def policy_of(
 ) -> tuple[Policy[Any], Setting]:
     """The algorithm in its setting, at a budget in the form that it takes.
 
-    given: somebody wants this very epsilon; otherwise settings of zCDP have a rho of their own. trust: of a policy of
+    given: somebody wants this very budget; otherwise settings of zCDP have a rho of their own. trust: of a policy of
     one's own, the first that it has unless given.
     """
     setting, entry = setting_for(name), known_as(name)

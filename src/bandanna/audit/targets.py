@@ -28,7 +28,7 @@ class Target:
     scored   these are one number, the larger the more it speaks for the first neighbour
     mu       the exact separation of the neighbours, where all noise is Gaussian; `pure`: the exact loss of Laplace's
     leaks    epsilon is infinite: with the same releases, the two neighbours are told apart by something else; with
-             this confidence (`audit.replay`)
+             this confidence (`audit.replay`). 1: by a release that has no noise
     through  of a policy: the protocols that release something of the person
     pairs    exact laws under both neighbours of independent parts of what is seen (`audit.exact`)
     """
@@ -68,7 +68,7 @@ def attacked(
     if math.isinf(claim.epsilon):
         return _row(target, 0.0, 1.0, 0, "nothing claimed")
     if target.leaks is not None:
-        return _row(target, math.inf, target.leaks, 0, "replay")
+        return _row(target, math.inf, target.leaks, 0, "exact" if target.leaks == 1 else "replay")
     known = claim.needs(mu=target.mu, pure=target.pure)
     if known is None and target.pairs:
         known = claim.needed_by(target.pairs)

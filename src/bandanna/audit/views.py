@@ -30,11 +30,22 @@ VIEWS = ("releases", "snapshot", "actions", "one-run")
 _OTHERS = 2  # people who act on the snapshot
 
 
-def view_target(policy: Policy[Any], env: Environment, *, name: str, view: str, rounds: int, seed: int = 0) -> Target:
-    """A policy as somebody sees it who gets its snapshots, or watches what others do."""
+def view_target(
+    policy: Policy[Any],
+    env: Environment,
+    *,
+    name: str,
+    view: str,
+    rounds: int,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    seed: int = 0,
+) -> Target:
+    """A policy as somebody sees it who gets its snapshots, or watches what others do; at what it states, or another."""
     stated = policy.guarantee
+    claimed, at = stated.epsilon if epsilon is None else epsilon, stated.delta if delta is None else delta
     if not policy.privacy.noisy:
-        return Target(name=f"{name}, {view}", claim=Claim(epsilon=stated.epsilon, delta=stated.delta))
+        return Target(name=f"{name}, {view}", claim=Claim(epsilon=claimed, delta=at))
     recording = recorded(policy, env, rounds=rounds, seed=seed)
     private = protects_features(policy)
     lives: list[Played] = []
@@ -82,6 +93,6 @@ def view_target(policy: Policy[Any], env: Environment, *, name: str, view: str, 
             return shown(learned(life, rng, (runs,)), rng, (runs,))
         return np.stack([shown(learned(life, rng, ()), rng, ()) for _ in range(runs)])
 
-    claim = claim_of(recording.script.event, epsilon=stated.epsilon, delta=stated.delta)
+    claim = claim_of(recording.script.event, epsilon=claimed, delta=at)
     chunk = min(recording.script.chunk, 4096) if together else 256
     return Target(name=f"{name}, {view}", claim=claim, draw=draw, chunk=chunk)

@@ -10,10 +10,11 @@ unless a task's algorithm can only be played with the whole library.
 
 from __future__ import annotations
 
+from bandanna.client.decisions import Decision, Outcome
 from bandanna.client.outbox import Outbox
 from bandanna.client.session import AsyncSession, Session
-from bandanna.client.steps import Decision, Outcome, Unreachable
 from bandanna.client.tickets import Registrar
+from bandanna.client.wants import Unreachable
 from bandanna.wire.answers import Ticket
 
 __all__ = ["AsyncSession", "Decision", "Outbox", "Outcome", "Registrar", "Session", "Ticket", "Unreachable"]

@@ -9,11 +9,13 @@ import time
 from pathlib import Path
 from typing import Any, Self
 
+from bandanna.client.decisions import Decision, Outcome
 from bandanna.client.guides import Guide, LightGuide
 from bandanna.client.leaflet import Leaflet
 from bandanna.client.outbox import Outbox, default_path
-from bandanna.client.steps import Decision, Outcome, Pause, Request, Steps, Steward, TicketWanted, Unreachable
+from bandanna.client.steps import Steward
 from bandanna.client.tickets import Registrar, Tickets, as_ticket
+from bandanna.client.wants import Pause, Request, Steps, TicketWanted, Unreachable
 from bandanna.core import require
 from bandanna.errors import BandannaError, InvalidArgument, MissingExtra
 from bandanna.wire.answers import Ticket

@@ -8,15 +8,18 @@ keeps its bytes, and sends those until they are acknowledged or refused for good
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Generator, Hashable
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Generator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from bandanna.client.decisions import Decision, Outcome
 from bandanna.client.guides import Given, Guide, Slot
 from bandanna.client.leaflet import Leaflet
 from bandanna.client.outbox import ANSWERED, DECIDED, OPEN, OPENING, OVER, Kept, Outbox
+from bandanna.client.published import Published
+from bandanna.client.wants import NoTicket, Pause, Request, TicketWanted, Unreachable, Want
 from bandanna.core import require
 from bandanna.core.arm_sets import arms_of, of_user
 from bandanna.core.coins import SecureCoins
@@ -26,73 +29,10 @@ from bandanna.wire.answers import Answer, Ticket, answers
 from bandanna.wire.canonical import loads, packed, unpacked
 from bandanna.wire.keys import verify
 from bandanna.wire.plan import Batch
-from bandanna.wire.publications import Pin, read_publication
 from bandanna.wire.record import FINAL, ZERO, Record, joined
 from bandanna.wire.ticket import bound
 
-
-class Unreachable(BandannaError):
-    """Somebody does not answer; what was to be sent is kept."""
-
-
-class NoTicket(BandannaError):
-    """The host gives this user no ticket (any more)."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Request:
-    """Wants (status, headers in lower case, body)."""
-
-    method: str
-    url: str
-    content: bytes = b""
-    headers: dict[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, kw_only=True)
-class TicketWanted:
-    """Wants a ticket for an epoch; `refused`: [epoch, slot, proof] of slots of this user that were not used."""
-
-    epoch: int
-    refused: tuple[tuple[int, bytes, bytes], ...] = ()
-
-
-@dataclass(frozen=True, kw_only=True)
-class Pause:
-    """Wants some seconds to pass; answered with whether there is patience for it."""
-
-    seconds: float
-
-
-Steps = Generator[Request | TicketWanted | Pause, Any, Any]
 Again = Callable[[dict[str, Any]], dict[str, Any]]  # what a newer publication chooses
-
-
-@dataclass(frozen=True, kw_only=True)
-class Decision:
-    """What a user is given.
-
-    arm          its id;   action: its number
-    publication  on which it was decided
-    taking_part  whether its reward will be asked for: `report` it, whenever it comes
-    reason       why not: "finished", "exhausted", "participations", "ticket", "full", "stale", "closed"; "" if it does
-    """
-
-    id: str
-    arm: Hashable
-    action: int
-    publication: int
-    taking_part: bool = True
-    reason: str = ""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Outcome:
-    """What became of a report: kept; or pending, kept in the outbox and sent when `flush` can; or neither, and why."""
-
-    kept: bool = False
-    pending: bool = False
-    reason: str = ""
 
 
 class Steward:
@@ -100,52 +40,15 @@ class Steward:
 
     def __init__(self, leaflet: Leaflet, guide: Guide, outbox: Outbox, user: str) -> None:
         self._leaflet, self._guide, self._outbox, self._user = leaflet, guide, outbox, user
+        self._published = Published(leaflet, outbox)
         self._source, self._coins = SecureNoise(), SecureCoins()
-
-    # What is published
-
-    def _publication(self) -> Generator[Request | TicketWanted | Pause, Any, dict[str, Any]]:
-        """The one in force; without an answer, the newest that was seen."""
-        task, known = self._leaflet.id, self._outbox.pinned(self._leaflet.id)
-        pin = None if known is None else known[0]
-        headers = {} if pin is None else {"if-none-match": f'"{pin.chain}"'}
-        try:
-            url = f"{self._leaflet.url('analyzer')}/snapshot"
-            status, found, document = yield Request(method="GET", url=url, headers=headers)
-            if status not in (200, 304):
-                raise Unreachable(f"the analyzer shows no publication: {status}")
-        except Unreachable:
-            if known is None:
-                raise
-            return self._read(known[1], known[2], None)[0]
-        if status == 304 and known is not None:
-            return self._read(known[1], known[2], None)[0]
-        signature = found.get("signature", "")
-        content, made = self._read(document, signature, pin)
-        while not self._outbox.pin(task, made, document, signature, after=pin):  # another process has seen one
-            known = self._outbox.pinned(task)
-            assert known is not None
-            pin = known[0]
-            if pin.number > made.number:
-                return self._read(known[1], known[2], made)[0]  # a newer one, that follows upon this
-            content, made = self._read(document, signature, pin)
-        return content
-
-    def _pinned(self) -> dict[str, Any] | None:
-        """The newest that was seen."""
-        known = self._outbox.pinned(self._leaflet.id)
-        return None if known is None else self._read(known[1], known[2], None)[0]
-
-    def _read(self, document: bytes, signature: str, before: Pin | None) -> tuple[dict[str, Any], Pin]:
-        key = self._leaflet.key("analyzer")
-        return read_publication(document, signature, task_id=self._leaflet.id, key=key, before=before)
 
     # Acting
 
-    def act(self, contexts: Any) -> Generator[Request | TicketWanted | Pause, Any, Decision]:
+    def act(self, contexts: Any) -> Generator[Want, Any, Decision]:
         """Choose, and open a slot; while all batches are full nobody knows the arm: a newer snapshot chooses anew."""
         ids, features = self._arms(contexts)
-        content = yield from self._publication()
+        content = yield from self._published.newest()
         seen = self._guide.seen(features)
 
         def again(newer: dict[str, Any]) -> dict[str, Any]:
@@ -219,7 +122,7 @@ class Steward:
 
     def _opened(
         self, kept: Kept, content: dict[str, Any], again: Again | None = None
-    ) -> Generator[Request | TicketWanted | Pause, Any, tuple[Kept, str]]:
+    ) -> Generator[Want, Any, tuple[Kept, str]]:
         """A decision with its slot, as far as it comes; and why it takes no part, if that is certain.
 
         With `again` nobody knows the arm yet, and a newer publication chooses anew.
@@ -236,7 +139,7 @@ class Steward:
                     if place is None or place == len(content["batches"]):  # all are full: there will be another one
                         if not (yield Pause(seconds=0.2)):
                             return self._ended(kept, "full") if place is None else (kept, "")
-                        content = yield from self._publication()
+                        content = yield from self._published.newest()
                         if content["status"] != "running":
                             return self._ended(kept, str(content["status"]))
                         continue
@@ -354,9 +257,9 @@ class Steward:
         """As far as it can be sent now."""
         try:
             if content is None and kept.state == OPEN and not kept.content["round"]:
-                content = self._pinned()  # who answers is told nobody but the collector: nothing is asked for
+                content = self._published.seen()  # who answers is told nobody but the collector: nothing is asked for
             if content is None and kept.state == OPEN:
-                content = yield from self._publication()
+                content = yield from self._published.newest()
             if kept.state in (DECIDED, OPENING):
                 assert content is not None
                 kept, reason = yield from self._opened(kept, content)
@@ -410,7 +313,7 @@ class Steward:
         if not waiting:
             return 0
         try:
-            content = yield from self._publication()
+            content = yield from self._published.newest()
             for kept in waiting:
                 if kept.state == OPEN and kept.reward is None:
                     if self._passed(kept, content):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bandanna.client.leaflet import Leaflet
-from bandanna.client.steps import NoTicket, Request, TicketWanted, Unreachable
+from bandanna.client.wants import NoTicket, Request, TicketWanted, Unreachable
 from bandanna.errors import InvalidArgument, Unreadable
 from bandanna.wire.answers import Ticket, ticket_of
 from bandanna.wire.canonical import dumps, loads, packed

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from bandanna.core.arrays import Floats
 from bandanna.core.spelling import did_you_mean
 from bandanna.errors import InvalidArgument, InvalidBudget
 
@@ -54,12 +55,26 @@ def finite(
     return number
 
 
-def non_negative(argument: str, value: Any) -> float:
-    """A finite real number >= 0."""
-    number = finite(argument, value, "a finite number >= 0")
-    if number < 0:
-        raise InvalidArgument(argument, value, "a finite number >= 0")
+def non_negative(argument: str, value: Any, *, infinite: bool = False) -> float:
+    """A real number >= 0; infinity only where it has a meaning."""
+    allowed = "a number >= 0 (inf for no noise)" if infinite else "a finite number >= 0"
+    number = real(argument, value, allowed)
+    if number < 0 or (math.isinf(number) and not infinite):
+        raise InvalidArgument(argument, value, allowed)
     return number
+
+
+def amounts(argument: str, values: Any, *, error: type[InvalidArgument] = InvalidArgument) -> Floats:
+    """Numbers >= 0, infinite ones too, as an array of any shape."""
+    if type(values) is float and values >= 0:
+        return np.asarray(values)
+    try:
+        array = np.asarray(values)
+    except Exception:  # ragged lists; a foreign object may raise anything
+        raise error(argument, values, "numbers >= 0") from None
+    if array.dtype.kind not in "iuf" or not np.all(array >= 0):
+        raise error(argument, values, "numbers >= 0")
+    return np.asarray(array, dtype=float)
 
 
 def moderate(argument: str, value: Any, *, zero: bool = False) -> float:

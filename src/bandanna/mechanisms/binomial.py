@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -41,7 +42,7 @@ class Binomial(Mechanism):
         require.store(self, require.chance, "probability")
         super().__post_init__()
 
-    @property
+    @cached_property
     def event(self) -> BinomialEvent:
         """One release of totals."""
         return BinomialEvent(

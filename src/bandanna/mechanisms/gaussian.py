@@ -51,7 +51,7 @@ class Gaussian(Mechanism):
         """The grid that is used: the given one, or the default for this noise; 0 is the ideal without a grid."""
         return fine_grid(self.std, self.sensitivity, self.dim) if self.grid is None else self.grid
 
-    @property
+    @cached_property
     def event(self) -> GaussianEvent:
         """One Gaussian release, rounding to the grid included."""
         return GaussianEvent(std=self.std, sensitivity=self.sensitivity, dim=self.dim, grid=self.step)
@@ -93,7 +93,7 @@ class DiscreteGaussian(Mechanism):
         require.store(self, require.whole, "dim")
         super().__post_init__()
 
-    @property
+    @cached_property
     def event(self) -> DiscreteGaussianEvent:
         """One discrete Gaussian release."""
         return DiscreteGaussianEvent(std=self.std, shift=self.shift, dim=self.dim)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -49,7 +50,7 @@ class Laplace(Mechanism):
         """The grid that is used: the given one, or the default for this noise; 0 is the ideal without a grid."""
         return fine_grid(self.scale, self.sensitivity, self.dim**2) if self.grid is None else self.grid
 
-    @property
+    @cached_property
     def event(self) -> LaplaceEvent:
         """One Laplace release, rounding to the grid included."""
         return LaplaceEvent(scale=self.scale, sensitivity=self.sensitivity, dim=self.dim, grid=self.step)
@@ -88,7 +89,7 @@ class DiscreteLaplace(Mechanism):
         require.store(self, require.whole, "dim")
         super().__post_init__()
 
-    @property
+    @cached_property
     def event(self) -> DiscreteLaplaceEvent:
         """One discrete Laplace release."""
         return DiscreteLaplaceEvent(scale=self.scale, shift=self.shift, dim=self.dim)

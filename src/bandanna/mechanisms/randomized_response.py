@@ -57,7 +57,7 @@ class RandomizedResponse(Mechanism):
         """2q - 1, at most tanh(epsilon/2): how much of the bit survives."""
         return 1 - 2 * self.lie
 
-    @property
+    @cached_property
     def event(self) -> DiscreteLaplaceEvent:
         """Bits with two-sided geometric noise, of which answers are functions; neighbours may differ in all `dim`."""
         loss = 2 * math.atanh(self.truth) * (1 + 1e-15)  # log(q / (1 - q)) <= epsilon

@@ -26,6 +26,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -37,10 +38,12 @@ REPORT_TAILS = 5.0  # a mass `tail` of every report moves a batch by at most 5 n
 _FINENESS = 12.0  # lattice points per standard deviation of s: its variance grows by about 1/(6 144)
 _REACH = 16.0  # standard deviations of a report beyond which s counts as excess, Phi(-16) < 1e-57
 _RAISED = 1e-13  # added to s for the rounding of its conditional means
-SPAN = 16.0  # standard deviations of Y that N lattice points cover, beside the range of one summand
+_SPAN = 16.0  # standard deviations of Y that N lattice points cover, beside the range of one summand
 _WEIGHTS = 1e-13  # relative error of a lattice weight, at most: differences of Phi over a twelfth of a deviation
 _UNIT = 2.0**-52
-FAINT = 45.0  # terms of the sum that are smaller than e^-45 of the first are bounded, not computed
+_FAINT = 45.0  # terms of the sum that are smaller than e^-45 of the first are bounded, not computed
+
+_Number = TypeVar("_Number", float, NDArray[np.float64])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +57,12 @@ class Lattice:
 
 
 @lru_cache(maxsize=64)  # searches over eps0 ask for the same ones
-def lattice(mu: float, epsilon: float | tuple[float, ...]) -> Lattice:
+def lattice(mu: float, epsilon: float) -> Lattice:
+    """`lattices` of one epsilon."""
+    return lattices(mu, epsilon)
+
+
+def lattices(mu: float, epsilon: ArrayLike) -> Lattice:
     """s - tau under (R + S)/2: of every cell between two points the mass and the mean are known.
 
     The cell [a, a + h] of s holds R(cell) = (1 + s) (R + S)/2 integrated, so that the share of the upper point is
@@ -98,20 +106,67 @@ def stop_loss(*, users: int, chance: float, mu: float, epsilon: float) -> float:
     if x[-1] <= 0:
         return float(grid.excess)
     theta, spread = _saddle(x, grid.weights, users, chance)
-    points = math.ceil(SPAN * spread / grid.step) + len(x)
-    points = int(fft.next_fast_len(max(points, 64), real=True))  # N
+    circle = Circle.around(users, chance, grid.step, spread, len(x))
     tilted = np.exp(theta * x) * grid.weights
-    k = 1 - chance + chance * fft.rfft(np.bincount(grid.places % points, tilted, points))  # conj(K(z_j)), (N//2 + 1,)
+    masses = np.bincount(grid.places % circle.points, tilted, circle.points)
+    k = circle.transformed(np.asarray(masses, dtype=np.float64))
     size = np.abs(k)
-    j = np.flatnonzero(size > size[0] * math.exp(-FAINT / users))
-    z = theta - 2j * math.pi * j / (points * grid.step)
-    kernel = (grid.step / 2) ** 2 / np.sinh(grid.step * z / 2) ** 2
-    twice = np.where((j == 0) | (2 * j == points), 1.0, 2.0)  # j and N - j are conjugate
-    top = users * math.log(size[0])
-    terms = twice * (np.exp(users * np.log(k[j]) - top) * kernel).real  # B.2
-    value = float(terms.sum()) / (points * grid.step)
-    value += float(allowance(theta, grid.step, points, users, chance * tilted.sum() / size[0], tilted))
-    return float(grid.excess) + math.exp(top) * value / (users * chance)
+    j = np.flatnonzero(circle.counts(size, size[0]))
+    total = circle.terms(j, k[j], size[j], size[0], theta).sum()
+    return float(grid.excess + circle.expectation(total, size[0], theta, tilted))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Circle:
+    """N = `points` tilts z_j, and the sum over them for one law on multiples of `step`, or for some, each by itself."""
+
+    users: int
+    chance: float
+    step: float
+    points: int
+
+    @classmethod
+    def around(cls, users: int, chance: float, step: float, spread: float, width: int) -> Circle:
+        """With room for the standard deviation of Y, `spread`, and for one summand on `width` places."""
+        points = fft.next_fast_len(max(math.ceil(_SPAN * spread / step) + width, 64), real=True)
+        return cls(users=users, chance=chance, step=step, points=int(points))
+
+    def transformed(self, masses: NDArray[np.float64]) -> NDArray[np.complex128]:
+        """conj(K(z_j)) from tilted masses: (..., N//2 + 1), from (..., N)."""
+        return np.asarray(1 - self.chance + self.chance * fft.rfft(masses))
+
+    def counts(self, size: NDArray[np.float64], most: NDArray[np.float64]) -> NDArray[np.bool_]:
+        """Which |K(z_j)| are large enough beside K(theta) for their terms to be computed."""
+        return np.asarray(size > most * math.exp(-_FAINT / self.users))
+
+    def terms(
+        self,
+        j: NDArray[np.int64],
+        k: NDArray[np.complex128],
+        size: NDArray[np.float64],
+        most: NDArray[np.float64],
+        theta: ArrayLike,
+    ) -> NDArray[np.float64]:
+        """Of B.2, in units of K(theta)^n, (J,): of places j with the values k, their sizes, K(theta) and theta.
+
+        (K / K(theta))^n = far e^(i angle), and 1 / sinh^2(a - i b) = (one + i other)^2 for a - i b = h conj(z_j) / 2.
+        """
+        a, b = np.multiply(theta, self.step / 2), j * (math.pi / self.points)
+        one, other = np.sinh(a) * np.cos(b), np.cosh(a) * np.sin(b)  # sinh(a - i b) = one - i other
+        square = one**2 + other**2
+        one, other = one / square, other / square
+        far, angle = np.exp(self.users * np.log(size / most)), self.users * np.angle(k)
+        real = np.cos(angle) * ((one - other) * (one + other)) - np.sin(angle) * (2 * one * other)
+        twice = np.where((j == 0) | (2 * j == self.points), 1.0, 2.0)  # j and N - j are conjugate
+        return np.asarray(twice * far * real * (self.step / 2) ** 2)
+
+    def expectation(
+        self, total: NDArray[np.float64], most: NDArray[np.float64], theta: ArrayLike, tilted: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        """E (Y)+ / (n p) from above, from the sum of the terms."""
+        share = self.chance * tilted.sum(axis=-1) / most
+        value = total / (self.points * self.step) + allowance(theta, self.step, self.points, self.users, share, tilted)
+        return np.asarray(np.exp(self.users * np.log(most)) * value / (self.users * self.chance))
 
 
 def allowance(
@@ -127,7 +182,13 @@ def allowance(
     norm = math.sqrt(points) * np.linalg.norm(tilted, axis=-1) / tilted.sum(axis=-1)
     eta = share * (_WEIGHTS + 5 * _UNIT * math.log2(points) * norm) + 8 * _UNIT
     sizes = step / 2 / np.sinh(step * theta) + step / 4 / points / np.sinh(step * theta / 2) ** 2
-    return np.asarray(sizes * (users * eta * np.exp(users * eta) + math.exp(-FAINT)))
+    return np.asarray(sizes * (users * eta * np.exp(users * eta) + math.exp(-_FAINT)))
+
+
+def newton(theta: _Number, mean: _Number, variance: _Number) -> tuple[_Number, _Number]:
+    """Slope of n log K(theta) - 2 log theta, from mean and variance of the tilted Y, and where it might be 0."""
+    slope = mean - 2 / theta
+    return slope, theta - slope / (variance + 2 / theta**2)
 
 
 def _saddle(x: NDArray[np.float64], weights: NDArray[np.float64], users: int, chance: float) -> tuple[float, float]:
@@ -141,10 +202,9 @@ def _saddle(x: NDArray[np.float64], weights: NDArray[np.float64], users: int, ch
         tilted = chance * weights * np.exp(theta * (x - x[-1]))  # times e^(theta x_last): no overflow
         total = (1 - chance) * math.exp(-theta * x[-1]) + float(tilted.sum())
         mean, square = float(tilted @ x) / total, float(tilted @ x**2) / total
-        slope = users * mean - 2 / theta
-        low, high = (theta, high) if slope < 0 else (low, theta)
         variance = users * (square - mean**2)
-        step = theta - slope / (variance + 2 / theta**2)
+        slope, step = newton(theta, users * mean, variance)
+        low, high = (theta, high) if slope < 0 else (low, theta)
         step = step if low < step < high else (2 * low if math.isinf(high) else (low + high) / 2)
         if abs(step - theta) < 1e-3 * theta:
             break

@@ -66,9 +66,7 @@ def clones_delta(*, users: int, local_epsilon: float, epsilon: ArrayLike, finene
     is too large by 2e-4 at most (relative, delta >= 1e-13). Zero for epsilon >= eps0: the local guarantee is pure.
     """
     users, local = require.whole("users", users), require.positive("local_epsilon", local_epsilon)
-    target = np.asarray(epsilon, dtype=float)
-    if np.any(np.isnan(target)) or np.any(target < 0):
-        raise InvalidBudget("epsilon", epsilon, "numbers >= 0")
+    target = require.amounts("epsilon", epsilon, error=InvalidBudget)
     least, mass = clone_buckets(users=users, local_epsilon=local, fineness=fineness)
     inner = np.minimum(target, local)[..., None]  # (..., 1): beyond eps0 the divergence is 0, as at eps0
     gain = -np.expm1(inner - local) * special.expit(local)  # p - q e^epsilon

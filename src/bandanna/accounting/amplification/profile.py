@@ -1,6 +1,6 @@
 """What a Gaussian report among Gaussian reports reveals at many epsilons at once: `blanket.stop_loss` for arrays.
 
-The same bound by the same sum over complex tilts z_j (calibration.md B.2), one row for each epsilon; all rows share the
+The same bound by the same sum over complex tilts z_j (`blanket.Circle`), one row for each epsilon; all rows share the
 number N of points, the largest that one of them needs: any number will do.
 """
 
@@ -10,16 +10,15 @@ import math
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import fft
 
-from bandanna.accounting.amplification.blanket import FAINT, SPAN, allowance, lattice
+from bandanna.accounting.amplification.blanket import Circle, lattices, newton
 
 _STEEPEST = 300.0  # exponent of the largest tilt: no overflow, not of squares either
 
 
 def stop_losses(*, users: int, chance: float, mu: float, epsilon: NDArray[np.float64]) -> NDArray[np.float64]:
     """E (m - tanh(epsilon/2))+ for every epsilon, from above; (R,), from (R,)."""
-    grid = lattice.__wrapped__(mu, tuple(epsilon.tolist()))  # of many rows: used once, and large
+    grid = lattices(mu, epsilon)
     within = np.any((grid.places > 0) & (grid.weights > 0), axis=1)  # else all of s is below tau, but for the excess
     value = grid.excess.copy()
     if within.any():
@@ -33,29 +32,16 @@ def _tilted(
     """E (Y)+ / (n p) from above, for every row of a lattice: (R,), from (R, Q)."""
     x = np.asarray(step * places, dtype=np.float64)
     theta, spread = _saddles(x, weights, users, chance)
-    points = int(fft.next_fast_len(max(math.ceil(SPAN * spread / step) + x.shape[1], 64), real=True))  # N
+    circle = Circle.around(users, chance, step, spread, x.shape[1])
     tilted = np.exp(theta[:, None] * x) * weights
-    circle = np.zeros((len(x), points))
-    circle[np.arange(len(x))[:, None], places % points] = tilted
-    k = 1 - chance + chance * fft.rfft(circle)  # conj(K(z_j)), (R, N//2 + 1)
+    masses = np.zeros((len(x), circle.points))
+    masses[np.arange(len(x))[:, None], places % circle.points] = tilted
+    k = circle.transformed(masses)  # (R, N//2 + 1)
     size, most = np.abs(k), k[:, 0].real
-    row, j = np.nonzero(size > most[:, None] * math.exp(-FAINT / users))
-    real, imaginary = _kernel(theta[row] * (step / 2), np.asarray(j * (math.pi / points), dtype=np.float64))
-    far, angle = np.exp(users * np.log(size[row, j] / most[row])), users * np.angle(k[row, j])  # of (K / most)^n
-    twice = np.where((j == 0) | (2 * j == points), 1.0, 2.0)  # j and N - j are conjugate
+    row, j = np.nonzero(circle.counts(size, most[:, None]))
     terms = np.zeros((len(x), int(j.max()) + 1))
-    terms[row, j] = twice * far * (np.cos(angle) * real - np.sin(angle) * imaginary) * (step / 2) ** 2  # B.2
-    value = terms.sum(axis=1) / (points * step)
-    value += allowance(theta, step, points, users, chance * tilted.sum(axis=1) / most, tilted)
-    return np.asarray(np.exp(users * np.log(most)) * value / (users * chance))
-
-
-def _kernel(a: NDArray[np.float64], b: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """1 / sinh^2(a - i b), real and imaginary part."""
-    one, other = np.sinh(a) * np.cos(b), np.cosh(a) * np.sin(b)  # sinh(a - i b) = one - i other
-    square = one**2 + other**2
-    one, other = one / square, other / square
-    return (one - other) * (one + other), 2 * one * other
+    terms[row, j] = circle.terms(j, k[row, j], size[row, j], most[row], theta[row])
+    return circle.expectation(terms.sum(axis=1), most, theta, tilted)
 
 
 def _saddles(
@@ -76,9 +62,8 @@ def _saddles(
         total = (1 - chance) * np.exp(-theta * most) + mass
         mean = (last * mass + first) / total
         variance = users * ((last * (last * mass + 2 * first) + second) / total - mean**2)
-        slope = users * mean - 2 / theta
+        slope, step = newton(theta, users * mean, variance)
         low, high = np.where(slope < 0, theta, low), np.where(slope < 0, high, theta)
-        step = theta - slope / (variance + 2 / theta**2)
         step = np.where((low < step) & (step < high), step, np.where(np.isinf(high), 2 * low, (low + high) / 2))
         step = np.minimum(step, _STEEPEST / most)
         if np.all(np.abs(step - theta) < 1e-3 * theta):

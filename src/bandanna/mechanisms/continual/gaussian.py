@@ -69,7 +69,7 @@ class ContinualGaussian:
         change = self.participations * self.sensitivity * self.factorisation.sensitivity()
         return fine_grid(self.std, change, self.dim * self.factorisation.releases(self.participations))
 
-    @property
+    @cached_property
     def event(self) -> ContinualEvent:
         """What the whole stream releases, to be priced before its first step."""
         return ContinualEvent(

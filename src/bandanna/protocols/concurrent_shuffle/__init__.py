@@ -123,7 +123,7 @@ class ConcurrentShuffle(StreamProtocol):
         """Most users who have arrived and are not yet in the estimate."""
         return self.tree.delay
 
-    @property
+    @cached_property
     def event(self) -> CompositionEvent:
         """All that the stream releases about one user: one batch of every level."""
         return privacy.event(self.domain, self.noises, self.coins)

@@ -86,7 +86,7 @@ class ShuffleBinomial(BatchProtocol):
         """Users for whom the noise is calibrated: a batch has as many, or more."""
         return self.noise.users
 
-    @property
+    @cached_property
     def event(self) -> BinomialEvent:
         """What the analyzer sees of one batch."""
         return privacy.event(self.domain, self.noise, self.coins)

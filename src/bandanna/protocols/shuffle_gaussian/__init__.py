@@ -43,7 +43,7 @@ class ShuffleGaussian(GaussianReports):
         delta = stated_delta(budget)
         return cls(domain=domain, batch=batch, noise_std=std, participations=participations, delta=delta)
 
-    @property
+    @cached_property
     def event(self) -> ShuffledGaussianEvent | ClearEvent:
         """One shuffled batch."""
         return privacy.event(self.mechanism.event, self.batch)
