@@ -7,7 +7,7 @@ import math
 from bandanna.core.arrays import Floats
 from bandanna.kernels.eights import product, sweep
 from bandanna.kernels.jit import jit
-from bandanna.kernels.scoring import inner, swept, times
+from bandanna.kernels.scoring import copy, inner, swept, times
 
 
 @jit
@@ -45,7 +45,8 @@ def estimate_exactly(
     d = len(theta)
     times(known, total[:d], theta)
     if scale == 0:
-        inverse[:] = known
+        for i in range(d):
+            copy(known[i], inverse[i])
         return
     ridge = floor / scale
     _unpack(total, inverse)
@@ -113,7 +114,7 @@ def estimate(
     """theta and P^{-1} of an `Optimism`, filled; False if a matrix is not positive definite."""
     d = len(theta)
     _unpack(released, gram)
-    vector[:] = released[:d]
+    copy(released, vector)
     for i in range(d):
         one, own = gram[i], matrix[i]
         for j in range(len(one)):
@@ -132,5 +133,5 @@ def estimate(
         return False
     times(matrix, vector, theta)
     for i in range(d):
-        inverse[i] = matrix[i, :d]
+        copy(matrix[i], inverse[i])
     return True

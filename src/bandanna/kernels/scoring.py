@@ -19,6 +19,13 @@ Singles = NDArray[np.float32]
 
 
 @jit
+def copy(numbers: Floats, out: Floats) -> None:
+    """out[:] = numbers, (n,), whose errors of shape would take Numba longer to compile than the loop."""
+    for i in range(len(out)):
+        out[i] = numbers[i]
+
+
+@jit
 def columns(arms: Floats, out: Floats) -> None:
     """Arms (K, d) side by side, (d, K): many are scored at once."""
     n_arms, d = arms.shape
