@@ -13,7 +13,7 @@ from bandanna.core.arrays import Floats, Ints
 from bandanna.core.streams import Streams
 from bandanna.environments.population import ClientBlocks, Population, PopulationWorld
 
-_FEW, _KEPT = 4096, 96 << 20  # numbers that are drawn anew; bytes of those that are kept
+_FEW, _KEPT = 4096, 192 << 20  # numbers that are drawn anew; bytes of those that are kept
 
 
 @dataclass(frozen=True, kw_only=True)
