@@ -215,14 +215,15 @@ class _Bits(_Clear):
     """Vec: entries in [-L, L] are moved to [0, 2L], rounded at random to steps of L/g and hidden by binomial bits."""
 
     def release(self, report: Floats, rewards: Floats) -> Floats:
-        users, steps, bits = rewards.shape[1], self.setting.steps, self.setting.bits
-        values = np.repeat(report[:, None], users, axis=1)  # (S, B, D)
-        values[..., : self.setting.dim] *= rewards[..., None]
-        exact = (values + LENGTH) * steps / LENGTH
-        rounded = np.floor(exact + self.streams.uniform("rounding", exact.shape[1:]))
+        users, steps, bits, dim = rewards.shape[1], self.setting.steps, self.setting.bits, self.setting.dim
+        vectors = report[:, None, :dim] * rewards[..., None]  # (S, B, d); the matrix is the same for all users
+        exact = [(each + LENGTH) * steps / LENGTH for each in (vectors, report[:, None, dim:])]
+        drawn = self.streams.uniform("rounding", (users, self.size))  # (S, B, D)
+        rounded = [np.sum(np.floor(exact[0] + drawn[..., :dim]), axis=1)]
+        rounded += [np.sum(np.floor(exact[1] + drawn[..., dim:]), axis=1)]
         trials = users * math.floor(bits)  # truncated here ...
-        noise = self.streams.binomial("noise", trials, np.full((len(report), self.size), 0.25))
-        counts = np.sum(rounded, axis=1) + noise
+        noise = [rng.binomial(trials, 0.25, self.size) for rng in self.streams.generators("noise")]
+        counts = np.concatenate(rounded, axis=1) + np.array(noise)
         return np.asarray(LENGTH / steps * (counts - users * bits / 4) - users * LENGTH)  # ... but not here
 
 
