@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from bandanna.core.arrays import Floats, Ints
-from bandanna.kernels.jit import jit
+from bandanna.kernels.jit import jit, part
 from bandanna.kernels.polynomial import add, estimate, follow, slopes_of, tabulate
 from bandanna.kernels.scoring import best, copy, inner, times
 
@@ -92,7 +92,7 @@ def glm_ucb(
     return False
 
 
-@jit
+@part
 def _reach(bound: float, ratios: Floats, order: int) -> float:
     """How far from an anchor, as `Expansion.move` has it."""
     ratio = 0.0

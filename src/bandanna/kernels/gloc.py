@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from bandanna.core.arrays import Floats, Ints
-from bandanna.kernels.jit import jit
+from bandanna.kernels.jit import jit, part
 from bandanna.kernels.scoring import IDENTITY, best, copy, inner, mean, solve, times
 
 
@@ -68,7 +68,7 @@ def gloc(
             copy(new, theta[s])
 
 
-@jit
+@part
 def _onto_ball(y: Floats, matrix: Floats, most: float, target: Floats, slope: Floats, own: Floats) -> None:
     """argmin |y - p|_V over |y| <= S, p in y, as `projections.onto_ball_in_norm`: (V + nu I) y = V p, without
     eigenvectors."""
@@ -87,7 +87,7 @@ def _onto_ball(y: Floats, matrix: Floats, most: float, target: Floats, slope: Fl
         y[i] /= max(length / most, 1.0)
 
 
-@jit
+@part
 def _solved(matrix: Floats, nu: float, x: Floats, own: Floats) -> None:
     """(V + nu I)^{-1} x, in place of x; `own`: room for the matrix."""
     for i in range(len(x)):

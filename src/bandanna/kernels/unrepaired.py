@@ -10,7 +10,7 @@ import math
 import numpy as np
 
 from bandanna.core.arrays import Floats, Ints
-from bandanna.kernels.jit import jit
+from bandanna.kernels.jit import jit, part
 from bandanna.kernels.scoring import along
 
 
@@ -34,7 +34,7 @@ def unrepaired(
     return True
 
 
-@jit
+@part
 def inverted(statistic: Floats, ridge: float, inverse: Floats, rows: Ints, spare: Floats) -> bool:
     """V^-1 of one seed, filled; False if there is none. `rows` and `spare`: room for d numbers."""
     d = len(inverse)
@@ -47,7 +47,7 @@ def inverted(statistic: Floats, ridge: float, inverse: Floats, rows: Ints, spare
     return _invert(inverse, rows, spare)
 
 
-@jit
+@part
 def widths(x: Floats, inverse: Floats, inner: Floats, width: Floats) -> None:
     """|x|^2_{V^-1} of arms in columns (d, K), (K,), filled; `inner`: room for as many numbers."""
     d, n_arms = x.shape
@@ -64,7 +64,7 @@ def widths(x: Floats, inverse: Floats, inner: Floats, width: Floats) -> None:
             width[k] += first[k] * inner[k]
 
 
-@jit
+@part
 def favourite(
     x: Floats, inverse: Floats, vector: Floats, radius: float, width: Floats, theta: Floats, index: Floats
 ) -> int:
@@ -80,7 +80,7 @@ def favourite(
     return _largest(index)
 
 
-@jit
+@part
 def _invert(a: Floats, rows: Ints, spare: Floats) -> bool:
     """The inverse in place, by Gauss and Jordan with the largest pivot of each column; False if there is none."""
     d = len(a)
@@ -113,7 +113,7 @@ def _invert(a: Floats, rows: Ints, spare: Floats) -> bool:
     return True
 
 
-@jit
+@part
 def _largest(index: Floats) -> int:
     """The first NaN, else the first of the largest, as `np.argmax` has it."""
     best = 0

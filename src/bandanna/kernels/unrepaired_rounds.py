@@ -14,7 +14,7 @@ from __future__ import annotations
 import numpy as np
 
 from bandanna.core.arrays import Floats, Ints
-from bandanna.kernels.jit import jit
+from bandanna.kernels.jit import jit, part
 from bandanna.kernels.scoring import along, inner, times
 from bandanna.kernels.unrepaired import favourite, inverted, widths
 
@@ -59,7 +59,7 @@ def unrepaired_rounds(
     return True
 
 
-@jit
+@part
 def _grown(arms: Floats, x: Floats, inverse: Floats, width: Floats, step: Floats, across: Floats) -> bool:
     """V^-1 and |b|^2 of all arms with one more x x^T in V; False, and nothing done, where 1 + <x, y> is below 1."""
     times(inverse, x, step)

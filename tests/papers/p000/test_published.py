@@ -213,8 +213,10 @@ def test_jdp_hides_nothing() -> None:
     joined = 0
     for start, count in ((0, 7000), (7000, 12_999)):
         joins, added = noise.ahead(start, count)  # beside the raw reports
-        assert joins.shape == (count,) and np.array_equal(joins[joins >= 0], np.arange(added.shape[1]))
-        assert added.shape[0] == 3 and np.all(added != 0)
+        assert joins.shape == (count,)
+        assert np.array_equal(joins[joins >= 0], np.arange(added.shape[1]))
+        assert added.shape[0] == 3
+        assert np.all(added != 0)
         joined += added.shape[1]
     assert joined == math.floor(math.log(20_000))  # and one draw before the first round
     assert np.all(noise.initial != 0)

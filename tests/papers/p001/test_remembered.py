@@ -18,7 +18,10 @@ USERS: dict[str, Any] = {"dim": 4, "n_arms": 12, "sigma": 0.4}  # so far apart t
 
 def _runs(env: Population) -> list[Result]:
     """Policies that ask the same at first, and one that has every report."""
-    budgets = [("DPE", {}), *((name, {"epsilon": e, "delta": 0.1}) for e in (20.0, 5.0) for name in ("CDP-DPE", "SDP-DPE"))]
+    budgets = [
+        ("DPE", {}),
+        *((name, {"epsilon": e, "delta": 0.1}) for e in (20.0, 5.0) for name in ("CDP-DPE", "SDP-DPE")),
+    ]
     shared: dict[str, Any] = {"dim": 4, "sigma": 0.4, "alpha": 0.9}
     return [
         bd.simulate(bd.make(name, horizon=horizon, **shared, **budget), env, n_seeds=3)
@@ -34,7 +37,8 @@ def test_answers_are_those_of_fresh_draws(room: int, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(remembered, "_KEPT", room)  # not enough for all, the second time
     for kept, drawn in zip(_runs(Remembered(**USERS)), _runs(Population(**USERS)), strict=True):
         assert np.array_equal(kept.regret, drawn.regret)
-        assert np.array_equal(kept.clipped, drawn.clipped) and np.all(kept.clipped > 0)
+        assert np.array_equal(kept.clipped, drawn.clipped)
+        assert np.all(kept.clipped > 0)
         assert all(np.array_equal(kept.counts[name], drawn.counts[name]) for name in drawn.counts)
 
 
