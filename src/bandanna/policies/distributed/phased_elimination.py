@@ -17,7 +17,7 @@ Laplace noise is discrete.
 from __future__ import annotations
 
 import math
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Any
@@ -276,8 +276,8 @@ def _designed(kind: str, arms: Floats) -> Design:
 
 
 @lru_cache(maxsize=512)
-def _kept(kind: str, shape: tuple[int, int], numbers: bytes) -> Design:
+def _kept(kind: str, shape: tuple[int, ...], numbers: bytes) -> Design:
     return _DESIGNS[kind](np.frombuffer(numbers).reshape(shape))
 
 
-_DESIGNS = {"near": near_optimal_design, "optimal": optimal_design}
+_DESIGNS: dict[str, Callable[[Floats], Design]] = {"near": near_optimal_design, "optimal": optimal_design}
