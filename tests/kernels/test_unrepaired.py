@@ -60,12 +60,13 @@ def test_a_run_ends_at_a_singular_matrix(monkeypatch: pytest.MonkeyPatch) -> Non
         published.run("LinUCB", epsilon=1.0, dim=5, horizon=ROUNDS, seeds=range(2))
 
 
+@pytest.mark.parametrize("dim", [5, 15])
 @pytest.mark.parametrize("algorithm", ["LinUCB", "LinUCB-LDP", "LinUCB-JDP"])
-def test_runs_are_the_same(algorithm: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_runs_are_the_same(algorithm: str, dim: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """A run differs from that without Numba."""
-    asked: dict[str, Any] = {"epsilon": 0.2, "dim": 5, "horizon": ROUNDS, "seeds": range(2)}
+    asked: dict[str, Any] = {"epsilon": 0.2, "dim": dim, "horizon": ROUNDS, "seeds": range(2)}
     quick = published.run(algorithm, **asked)
-    monkeypatch.setattr(published, "_BYTES", 700 * 8 * 2 * 20)  # spans of 700 rounds
+    monkeypatch.setattr(published, "_BYTES", 700 * 8 * 2 * (dim + dim * (dim + 1) // 2))  # spans of 700 rounds
     parted = published.run(algorithm, **asked)
     monkeypatch.setenv(SWITCH, "off")
     plain = published.run(algorithm, **asked)

@@ -9,6 +9,7 @@ import pytest
 
 from bandanna.accounting import accountant
 from bandanna.accounting.budgets import ApproxDP, PureDP
+from bandanna.design import near_optimal_design, optimal_design
 from bandanna.errors import BandannaError, CalibrationError, InvalidArgument, InvalidBudget
 from bandanna.mechanisms.sources import FastNoise
 from bandanna.policies.base import Played
@@ -324,3 +325,17 @@ def test_at_least_two_clients() -> None:
     policy = PhasedElimination(dim=3, horizon=100, alpha=1e-16, privacy=shuffle(**BUDGET))
     assert policy.clients_in(1) == 2
     assert policy.protocol(policy.episode(policy.init(np.eye(3)))).std(2) > 0
+
+
+@pytest.mark.parametrize(("name", "found"), [("near", near_optimal_design), ("optimal", optimal_design)])
+def test_kept_designs_are_those_of_the_arms(name: str, found: Any) -> None:
+    """A design that is kept is that of other arms, of the other kind, or one that its arms have not."""
+    rng = np.random.default_rng(3)
+    for rows in (rng.normal(size=(n, 3)) / 9 for n in (9, 12, 9)):
+        policy = PhasedElimination(dim=3, horizon=100, design=name)
+        for arms in (rows, 0.5 * rows, rows):
+            kept, own = policy.episode(policy.init(arms)).design, found(arms)
+            assert kept is not None
+            assert (kept.g, kept.rank) == (own.g, own.rank)
+            for each in ("support", "weights", "coordinates"):
+                assert np.array_equal(getattr(kept, each), getattr(own, each))

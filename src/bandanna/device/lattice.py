@@ -11,10 +11,13 @@ from bandanna.device.noise import NoiseSource
 
 def encode(values: Floats, scale: float, domain: Domain, source: NoiseSource) -> Ints:
     """floor(s (x - lower)) plus a coin of the fractional part: unbiased, in {0, ..., ceil(s (upper - lower))}."""
-    scaled = scale * np.maximum(values - domain.lower, 0.0)  # (..., users, dim)
-    whole = np.floor(scaled)
-    rounded = whole + (source.uniform(values.shape) < scaled - whole)
-    return np.asarray(np.clip(rounded, 0, largest(scale, domain)), dtype=np.int64)
+    rest = np.asarray(values - domain.lower)  # (..., users, dim)
+    np.maximum(rest, 0.0, out=rest)
+    rest *= scale
+    whole = np.floor(rest)
+    rest -= whole
+    whole += source.uniform(values.shape) < rest
+    return np.minimum(whole, largest(scale, domain), out=whole).astype(np.int64)
 
 
 def largest(scale: float | Floats, domain: Domain) -> Floats:

@@ -12,8 +12,8 @@ Reference: Li, Zhou and Ji 2024 [001], section II.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -147,27 +147,37 @@ class ClientBlocks:
     def __init__(
         self, world: PopulationWorld, index: int, arms: Floats, plays: Ints, count: int, *, each: bool
     ) -> None:
-        self.population, self.plays, self.count, self.each = world.environment, plays, count, each
+        self.population, self.arms, self.plays, self.count, self.each = world.environment, arms, plays, count, each
         self.centres = arms @ world.theta[index]  # (s,)
-        left, values, _ = np.linalg.svd(arms, full_matrices=False)
-        self.factor = (self.population.sigma * left * values).T  # <xi_u, x> jointly: r normal numbers a client
         self.models = world.streams.generators("clients")[index]
         self.rewards = world.streams.generators("local rewards")[index]
         self.clipped = 0
 
-    def __iter__(self) -> Any:
-        """Blocks of clients; how many are in one does not change the numbers."""
-        bound, size = self.population.bound, max(1, _BLOCK // len(self.plays))
-        for begin in range(0, self.count, size):
-            chances = np.broadcast_to(self.centres, (min(size, self.count - begin), len(self.plays)))
-            if self.population.sigma:
-                chances = chances + self.models.standard_normal((len(chances), len(self.factor))) @ self.factor
+    @property
+    def size(self) -> int:
+        """Of a block; it does not change the numbers."""
+        return max(1, _BLOCK // len(self.plays))
+
+    def __iter__(self) -> Iterator[Floats]:
+        """Blocks of clients."""
+        bound = self.population.bound
+        for ones in self.counts():
+            yield ones * (2 * bound / self.plays) - bound
+
+    def counts(self) -> Iterator[Ints]:
+        """Of every client, how many of its rewards of an action are B."""
+        bound, sigma = self.population.bound, self.population.sigma
+        left, values, _ = np.linalg.svd(self.arms, full_matrices=False)
+        factor = (sigma * left * values).T  # <xi_u, x> jointly: r normal numbers a client
+        for begin in range(0, self.count, self.size):
+            chances = np.broadcast_to(self.centres, (min(self.size, self.count - begin), len(self.plays)))
+            if sigma:
+                chances = chances + self.models.standard_normal((len(chances), len(factor))) @ factor
             chances = np.multiply(chances, 0.5 / bound)
             chances += 0.5  # (1 + <theta_u, x>/B)/2
             outside = np.count_nonzero(np.abs(chances - 0.5) > 0.5)
             self.clipped += int(outside)
-            ones = self._ones(np.clip(chances, 0.0, 1.0, out=chances) if outside else chances)
-            yield ones * (2 * bound / self.plays) - bound
+            yield self._ones(np.clip(chances, 0.0, 1.0, out=chances) if outside else chances)
 
     def _ones(self, chances: Floats) -> Ints:
         if not self.each:

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from bandanna.core.arrays import Floats, Ints
-from bandanna.kernels.jit import jit
+from bandanna.kernels.jit import jit, part
 from bandanna.kernels.scoring import IDENTITY, LOGISTIC, best, inner, mean, times
 
 
@@ -68,7 +68,7 @@ def ecolog(
     return False
 
 
-@jit
+@part
 def _proximal(centre: Floats, direction: Floats, spread: float, x: Floats, r: float, scale: float, out: Floats) -> None:
     """The free minimum on the line through `centre`, by Newton's method for z, as `ecolog._on_line`."""
     base, spread = inner(x, centre), scale * spread
@@ -84,7 +84,7 @@ def _proximal(centre: Floats, direction: Floats, spread: float, x: Floats, r: fl
         out[i] = centre[i] - scale * residual * direction[i]
 
 
-@jit
+@part
 def _softplus(z: float) -> float:
     """log(1 + e^z)."""
     return max(z, 0.0) + math.log1p(math.exp(-abs(z)))

@@ -6,11 +6,11 @@ import math
 
 from bandanna.core.arrays import Floats
 from bandanna.kernels.eights import product, sweep
-from bandanna.kernels.jit import jit
-from bandanna.kernels.scoring import inner, swept, times
+from bandanna.kernels.jit import part
+from bandanna.kernels.scoring import copy, inner, swept, times
 
 
-@jit
+@part
 def begin_exactly(total: Floats, ridge: float, known: Floats, column: Floats) -> None:
     """A^{-1} = (G + lambda I)^{-1} of exact sums."""
     _unpack(total, known)
@@ -19,7 +19,7 @@ def begin_exactly(total: Floats, ridge: float, known: Floats, column: Floats) ->
     swept(known, column)
 
 
-@jit
+@part
 def grow(known: Floats, x: Floats, step: Floats) -> None:
     """A^{-1} with one more x x^T in A (Sherman and Morrison 1950)."""
     times(known, x, step)
@@ -29,7 +29,7 @@ def grow(known: Floats, x: Floats, step: Floats) -> None:
             known[i, j] -= step[i] * step[j] / grown
 
 
-@jit
+@part
 def estimate_exactly(
     total: Floats,
     scale: float,
@@ -45,7 +45,8 @@ def estimate_exactly(
     d = len(theta)
     times(known, total[:d], theta)
     if scale == 0:
-        inverse[:] = known
+        for i in range(d):
+            copy(known[i], inverse[i])
         return
     ridge = floor / scale
     _unpack(total, inverse)
@@ -61,7 +62,7 @@ def estimate_exactly(
             inverse[i, j] *= scale
 
 
-@jit
+@part
 def _positive_inverse(a: Floats, column: Floats) -> None:
     """Of a positive definite matrix, in place: sweeps above the diagonal, then the rest."""
     d = len(a)
@@ -84,7 +85,7 @@ def _positive_inverse(a: Floats, column: Floats) -> None:
             a[i, j] = a[j, i] = -a[i, j]
 
 
-@jit
+@part
 def _unpack(total: Floats, gram: Floats) -> None:
     """G of packed sums."""
     d = len(gram)
@@ -96,7 +97,7 @@ def _unpack(total: Floats, gram: Floats) -> None:
             place += 1
 
 
-@jit
+@part
 def estimate(
     released: Floats,
     scale: float,
@@ -113,7 +114,7 @@ def estimate(
     """theta and P^{-1} of an `Optimism`, filled; False if a matrix is not positive definite."""
     d = len(theta)
     _unpack(released, gram)
-    vector[:] = released[:d]
+    copy(released, vector)
     for i in range(d):
         one, own = gram[i], matrix[i]
         for j in range(len(one)):
@@ -132,5 +133,5 @@ def estimate(
         return False
     times(matrix, vector, theta)
     for i in range(d):
-        inverse[i] = matrix[i, :d]
+        copy(matrix[i], inverse[i])
     return True

@@ -6,7 +6,7 @@ import numpy as np
 
 from bandanna.core.arrays import Floats, Ints
 from bandanna.kernels.jit import jit
-from bandanna.kernels.scoring import columns, squares, swept
+from bandanna.kernels.scoring import columns, copy, squares, swept
 
 
 @jit
@@ -40,7 +40,8 @@ def exploring(
             for i in range(d):
                 for j in range(d):
                     v[s, i, j] += weight * x[i] * x[j]
-            inverse[s] = v[s]
+            for i in range(d):
+                copy(v[s, i], inverse[s, i])
             swept(inverse[s], pivots)
             actions[s, taken[s]] = arm
             taken[s] += 1

@@ -7,9 +7,9 @@ import math
 import numpy as np
 
 from bandanna.core.arrays import Floats, Ints
-from bandanna.kernels.jit import jit
+from bandanna.kernels.jit import jit, part
 from bandanna.kernels.polynomial import add, estimate, follow, slopes_of, tabulate
-from bandanna.kernels.scoring import best, inner, times
+from bandanna.kernels.scoring import best, copy, inner, times
 
 
 @jit
@@ -52,7 +52,8 @@ def glm_ucb(
                 centre[i] = theta[s, i] * shrink
             arm, done = best(contexts[s, t], centre, inverse[s], bonuses[t], link, work, single), rounds + t + 1
             x, reward = contexts[s, t, arm], outcomes[s, t, arm]
-            actions[s, t], features[s, done - 1], rewards[s, done - 1] = arm, x, reward
+            actions[s, t], rewards[s, done - 1] = arm, reward
+            copy(x, features[s, done - 1])
             times(inverse[s], x, step)
             shrink = 1 / (1 + inner(step, x))
             for i in range(d):
@@ -63,7 +64,7 @@ def glm_ucb(
             add(gradient[s], table[s], x, slopes[:, 0], indices, powers)
             if done % refit:
                 continue
-            centre[:] = theta[s]
+            copy(theta[s], centre)
             if not follow(
                 centre,
                 anchor[s],
@@ -80,17 +81,18 @@ def glm_ucb(
                 hessian,
             ):
                 rows, results = features[s, :done], rewards[s, :done]
-                centre[:] = theta[s]
+                copy(theta[s], centre)
                 if not estimate(centre, rows, results, link, ridge, tolerance, polynomials, step, hessian):
                     place[0], place[1] = s, t + 1
                     return True
                 tabulate(centre, rows, results, link, polynomials, indices, beyond, gradient[s], table[s])
-                anchor[s], reach[s] = centre, _reach(math.sqrt(inner(centre, centre)) + 1, ratios, order)
-            theta[s] = centre
+                reach[s] = _reach(math.sqrt(inner(centre, centre)) + 1, ratios, order)
+                copy(centre, anchor[s])
+            copy(centre, theta[s])
     return False
 
 
-@jit
+@part
 def _reach(bound: float, ratios: Floats, order: int) -> float:
     """How far from an anchor, as `Expansion.move` has it."""
     ratio = 0.0

@@ -7,8 +7,8 @@ import math
 import numpy as np
 
 from bandanna.core.arrays import Floats, Ints
-from bandanna.kernels.jit import jit
-from bandanna.kernels.scoring import IDENTITY, best, inner, mean, solve, times
+from bandanna.kernels.jit import jit, part
+from bandanna.kernels.scoring import IDENTITY, best, copy, inner, mean, solve, times
 
 
 @jit
@@ -39,11 +39,10 @@ def gloc(
             inside = 1 + 2 * kappa * bound[s] + 4 * (q * kappa) ** 4 / failure**2
             log = math.log(2 / failure) + 0.5 * math.log(inside)
             radius = math.sqrt(1 + 4 * kappa * bound[s] + 8 * (q * kappa) ** 2 * log)  # Jun et al. 2017, Theorem 1
-            if published:
-                arm = best(contexts[s, t], theta[s], inverse[s], radius, link, work, single)
-            else:
+            copy(theta[s], centre)
+            if not published:
                 times(inverse[s], vector[s], centre)
-                arm = best(contexts[s, t], centre, inverse[s], radius, IDENTITY, work, single)
+            arm = best(contexts[s, t], centre, inverse[s], radius, link if published else IDENTITY, work, single)
             actions[s, t] = arm
             x = contexts[s, t, arm]
             z = inner(x, theta[s])
@@ -66,32 +65,32 @@ def gloc(
                     new[i] *= most / max(length, 1e-300)
             elif length > most:
                 _onto_ball(new, matrix[s], most, step, centre, own)
-            theta[s] = new
+            copy(new, theta[s])
 
 
-@jit
+@part
 def _onto_ball(y: Floats, matrix: Floats, most: float, target: Floats, slope: Floats, own: Floats) -> None:
     """argmin |y - p|_V over |y| <= S, p in y, as `projections.onto_ball_in_norm`: (V + nu I) y = V p, without
     eigenvectors."""
     d, nu = len(y), 0.0
     times(matrix, y, target)
     for _ in range(101):
-        y[:] = target
+        copy(target, y)
         _solved(matrix, nu, y, own)
         length = math.sqrt(inner(y, y))
         if not length / most - 1 > 1e-12:
             break
-        slope[:] = y
+        copy(y, slope)
         _solved(matrix, nu, slope, own)
         nu += (length / most - 1) * length**2 / max(inner(y, slope), 1e-300)
     for i in range(d):
         y[i] /= max(length / most, 1.0)
 
 
-@jit
+@part
 def _solved(matrix: Floats, nu: float, x: Floats, own: Floats) -> None:
     """(V + nu I)^{-1} x, in place of x; `own`: room for the matrix."""
-    own[:] = matrix
     for i in range(len(x)):
+        copy(matrix[i], own[i])
         own[i, i] += nu
     solve(own, x)

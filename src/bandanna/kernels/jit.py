@@ -10,6 +10,7 @@ import numba
 
 Function = TypeVar("Function", bound=Callable[..., object])
 
+_INSIDE = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 _FILES = sorted(Path(__file__).parent.glob("*.py"))
 STAMP = tuple((file.name, found.st_mtime, found.st_size) for file in _FILES for found in (file.stat(),))
 
@@ -22,14 +23,19 @@ def jit(function: Function) -> Function:
     return cast(Function, _made(function))
 
 
+def part(function: Function) -> Function:
+    """The same, of what kernels call and Python does not: ways in from there take time to compile."""
+    return cast(Function, _made(function, **_INSIDE))
+
+
 def jit_reordering(function: Function) -> Function:
-    """The same, but a sum may be added up in another order: of what is no arm's index."""
-    return cast(Function, _made(function, fastmath={"reassoc"}))
+    """A part, but a sum may be added up in another order: of what is no arm's index."""
+    return cast(Function, _made(function, fastmath={"reassoc"}, **_INSIDE))
 
 
 def jit_comparing(function: Function) -> Function:
-    """The same, for the largest of numbers, which is taken of many at once: none of them is not a number."""
-    return cast(Function, _made(function, fastmath={"nnan", "nsz"}))
+    """A part, for the largest of numbers, which is taken of many at once: none of them is not a number."""
+    return cast(Function, _made(function, fastmath={"nnan", "nsz"}, **_INSIDE))
 
 
 def _made(function: Callable[..., object], **flags: Any) -> Any:

@@ -13,14 +13,14 @@ import math
 import numpy as np
 
 from bandanna.core.arrays import Floats, Ints
-from bandanna.kernels.jit import jit, jit_reordering
-from bandanna.kernels.scoring import LOGISTIC, inner, logistic, mean, solve
+from bandanna.kernels.jit import jit_reordering, part
+from bandanna.kernels.scoring import LOGISTIC, copy, inner, logistic, mean, solve
 
 _ROWS = 64  # side by side
 _SQRT_TAU = math.sqrt(2 * math.pi)
 
 
-@jit
+@part
 def powers_of(x: Floats, indices: Ints, powers: Floats) -> None:
     """x^m of the first multi-indices, each from the one that is a factor shorter."""
     powers[0] = 1.0
@@ -28,7 +28,7 @@ def powers_of(x: Floats, indices: Ints, powers: Floats) -> None:
         powers[m] = powers[indices[m, 1]] * x[indices[m, 2]]
 
 
-@jit
+@part
 def add(
     gradient: Floats,  # (d,): at the anchor, changed
     table: Floats,  # (d (d + 1) / 2, L): T_{m + e_i + e_j}, i <= j, changed
@@ -51,7 +51,7 @@ def add(
             pair += 1
 
 
-@jit
+@part
 def _derivatives(values: Floats, powers: Floats, polynomials: Floats, out: Floats) -> None:
     """mu', mu'', ... of n rows, out[1:]: polynomials of mu or of z (n,); their first terms are in `powers`, changed."""
     out[1:] = 0.0
@@ -64,14 +64,14 @@ def _derivatives(values: Floats, powers: Floats, polynomials: Floats, out: Float
             powers[r] *= values[r]
 
 
-@jit
+@part
 def slopes_of(z: Floats, rewards: Floats, link: int, polynomials: Floats, work: Floats, out: Floats) -> None:
     """mu - r, mu', ... of n rows, (order, n), from z and rewards (n,); `work`: (2, n)."""
     n, values, density = len(z), out[0], work[0]
     if link == LOGISTIC:
-        values[:] = z
+        copy(z, values)
         logistic(values, work[0], work[1])
-        density[:] = values
+        copy(values, density)
         _derivatives(values, density, polynomials, out)
     else:
         for r in range(n):
@@ -111,13 +111,13 @@ def tabulate(
                 product[r] = value
                 total += slope[r] * value
             totals[n] += total
-    gradient[:] = totals[1 : d + 1]
+    copy(totals[1:], gradient)
     for m in range(len(beyond)):
         for pair in range(len(table)):
             table[pair, m] = totals[beyond[m, pair]]
 
 
-@jit
+@part
 def _side_by_side(
     features: Floats, rewards: Floats, begin: int, theta: Floats, x: Floats, results: Floats, z: Floats
 ) -> None:
@@ -134,7 +134,7 @@ def _side_by_side(
             z[r] += theta[i] * x[i, r]
 
 
-@jit
+@part
 def follow(
     theta: Floats,  # (d,): where to begin, changed
     anchor: Floats,
@@ -199,7 +199,7 @@ def _two(a: Floats, b: Floats, row: Floats) -> tuple[float, float]:
     return one, two
 
 
-@jit
+@part
 def estimate(
     theta: Floats,  # (d,): where to begin, changed
     features: Floats,  # (n, d)
@@ -241,7 +241,7 @@ def estimate(
     return False
 
 
-@jit
+@part
 def _newton(hessian: Floats, step: Floats, ridge: float) -> bool:
     """The step from the gradient in its place, and the Hessian of the loss above the diagonal."""
     for i in range(len(step)):
@@ -251,7 +251,7 @@ def _newton(hessian: Floats, step: Floats, ridge: float) -> bool:
     return solve(hessian, step)
 
 
-@jit
+@part
 def _reached(link: int, step: Floats, theta: Floats, tolerance: float) -> tuple[float, bool]:
     """As `likelihood.judged`: s, and whether the next step may be left out."""
     length, size = math.sqrt(inner(step, step)), math.sqrt(inner(theta, theta))

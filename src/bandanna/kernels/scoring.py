@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bandanna.core.arrays import Floats
-from bandanna.kernels.jit import jit, jit_comparing
+from bandanna.kernels.jit import jit, jit_comparing, part
 
 LOGISTIC, PROBIT, LINEAR, IDENTITY = 0, 1, 2, 3  # links; the last: the index is <x, theta> itself
 _LARGEST = float(np.finfo(np.float32).max)
@@ -18,7 +18,14 @@ _OCTAVE, _REST = 6.93147180369123816490e-01, 1.90821492927058770002e-10  # log 2
 Singles = NDArray[np.float32]
 
 
-@jit
+@part
+def copy(numbers: Floats, out: Floats) -> None:
+    """out[:] = numbers, (n,), whose errors of shape would take Numba longer to compile than the loop."""
+    for i in range(len(out)):
+        out[i] = numbers[i]
+
+
+@part
 def columns(arms: Floats, out: Floats) -> None:
     """Arms (K, d) side by side, (d, K): many are scored at once."""
     n_arms, d = arms.shape
@@ -28,7 +35,7 @@ def columns(arms: Floats, out: Floats) -> None:
             row[k] = arms[k, i]
 
 
-@jit
+@part
 def along(x: Floats, theta: Floats, out: Floats) -> None:
     """<x, theta> of arms in columns (d, K), (K,)."""
     out[:] = 0.0
@@ -38,7 +45,7 @@ def along(x: Floats, theta: Floats, out: Floats) -> None:
             out[k] += weight * row[k]
 
 
-@jit
+@part
 def squares(x: Floats, inverse: Floats, across: Floats, out: Floats) -> None:
     """|x|^2_{V^{-1}} of arms in columns (d, K), (K,); `across`: room for as many numbers.
 
@@ -65,7 +72,7 @@ def squares(x: Floats, inverse: Floats, across: Floats, out: Floats) -> None:
             out[k] += across[k] * row[k]
 
 
-@jit
+@part
 def best(arms: Floats, theta: Floats, inverse: Floats, radius: float, link: int, work: Floats, single: Singles) -> int:
     """The first arm whose mu(<x, theta>) + radius |x|_{V^{-1}} is the largest in single precision.
 
@@ -86,7 +93,7 @@ def best(arms: Floats, theta: Floats, inverse: Floats, radius: float, link: int,
     return largest(z, single)
 
 
-@jit
+@part
 def largest(index: Floats, single: Singles) -> int:
     """The first arm whose index is the largest in single precision, as `linalg.first_best`; `single`: (K,), filled."""
     peak = in_single(index, single)
@@ -96,7 +103,7 @@ def largest(index: Floats, single: Singles) -> int:
     return 0
 
 
-@jit
+@part
 def in_single(index: Floats, single: Singles) -> float:
     """The largest of the indices in single precision, (K,), filled; as `linalg.in_single`."""
     beyond = 0
@@ -119,7 +126,7 @@ def most(values: Floats | Singles) -> float:
     return peak
 
 
-@jit
+@part
 def logistic(z: Floats, whole: Floats, power: Floats) -> None:
     """1 / (1 + e^-z) in place, many at once, to two units in the last place: e^-|z| = 2^n e^r, |r| <= log(2)/2."""
     n_arms, bits = len(z), whole.view(np.int64)
@@ -148,7 +155,7 @@ def logistic(z: Floats, whole: Floats, power: Floats) -> None:
         z[k] = (1.0 if z[k] >= 0 else small) / (1.0 + small)
 
 
-@jit
+@part
 def mean(z: float, link: int) -> float:
     """mu(z)."""
     if link == LOGISTIC:
@@ -158,7 +165,7 @@ def mean(z: float, link: int) -> float:
     return z
 
 
-@jit
+@part
 def times(matrix: Floats, x: Floats, out: Floats) -> None:
     """matrix x, (d,)."""
     for i in range(len(x)):
@@ -167,7 +174,7 @@ def times(matrix: Floats, x: Floats, out: Floats) -> None:
             out[i] += matrix[i, j] * x[j]
 
 
-@jit
+@part
 def inner(a: Floats, b: Floats) -> float:
     """<a, b>."""
     total = 0.0
@@ -176,7 +183,7 @@ def inner(a: Floats, b: Floats) -> float:
     return total
 
 
-@jit
+@part
 def solve(matrix: Floats, x: Floats) -> bool:
     """matrix^{-1} x, in place of x; False if the matrix is not positive definite."""
     d = len(x)

@@ -10,7 +10,8 @@ import math
 import numpy as np
 
 from bandanna.core.arrays import Floats, Ints
-from bandanna.kernels.jit import jit
+from bandanna.kernels.jit import jit, part
+from bandanna.kernels.scoring import along
 
 
 @jit
@@ -24,40 +25,62 @@ def unrepaired(
     """argmax_x <x, theta> + radius |x|_{V^-1}, where NaN is the largest; False if a V is singular."""
     seeds, d, n_arms = columns.shape
     inverse, rows, spare = np.empty((d, d)), np.empty(d, dtype=np.int64), np.empty(d)
-    theta, width, inner, index = np.empty(d), np.empty(n_arms), np.empty(n_arms), np.empty(n_arms)
+    width, index = np.empty(n_arms), np.empty(n_arms)
     for s in range(seeds):
-        own, x, place = statistic[s], columns[s], d
-        for i in range(d):
-            for j in range(i, d):
-                inverse[i, j] = inverse[j, i] = own[place]
-                place += 1
-            inverse[i, i] += ridge
-        if not _invert(inverse, rows, spare):
+        if not inverted(statistic[s], ridge, inverse, rows, spare):
             return False
-        for i in range(d):
-            theta[i] = 0.0
-            for j in range(d):
-                theta[i] += inverse[i, j] * own[j]
-        width[:], index[:] = 0.0, 0.0
-        for i in range(d):
-            first, weight = x[i], inverse[i, i]
-            for k in range(n_arms):
-                inner[k] = weight * first[k]
-            for j in range(i + 1, d):
-                second, weight = x[j], inverse[i, j] + inverse[j, i]
-                for k in range(n_arms):
-                    inner[k] += weight * second[k]
-            weight = theta[i]
-            for k in range(n_arms):
-                width[k] += first[k] * inner[k]
-                index[k] += weight * first[k]
-        for k in range(n_arms):
-            index[k] += radius * np.sqrt(width[k])
-        actions[s] = _largest(index)
+        widths(columns[s], inverse, index, width)
+        actions[s] = favourite(columns[s], inverse, statistic[s], radius, width, spare, index)
     return True
 
 
-@jit
+@part
+def inverted(statistic: Floats, ridge: float, inverse: Floats, rows: Ints, spare: Floats) -> bool:
+    """V^-1 of one seed, filled; False if there is none. `rows` and `spare`: room for d numbers."""
+    d = len(inverse)
+    place = d
+    for i in range(d):
+        for j in range(i, d):
+            inverse[i, j] = inverse[j, i] = statistic[place]
+            place += 1
+        inverse[i, i] += ridge
+    return _invert(inverse, rows, spare)
+
+
+@part
+def widths(x: Floats, inverse: Floats, inner: Floats, width: Floats) -> None:
+    """|x|^2_{V^-1} of arms in columns (d, K), (K,), filled; `inner`: room for as many numbers."""
+    d, n_arms = x.shape
+    width[:] = 0.0
+    for i in range(d):
+        first, weight = x[i], inverse[i, i]
+        for k in range(n_arms):
+            inner[k] = weight * first[k]
+        for j in range(i + 1, d):
+            second, weight = x[j], inverse[i, j] + inverse[j, i]
+            for k in range(n_arms):
+                inner[k] += weight * second[k]
+        for k in range(n_arms):
+            width[k] += first[k] * inner[k]
+
+
+@part
+def favourite(
+    x: Floats, inverse: Floats, vector: Floats, radius: float, width: Floats, theta: Floats, index: Floats
+) -> int:
+    """The arm of the largest index, from V^-1, what was released and |x|^2 of all arms; `theta`, `index`: filled."""
+    d, n_arms = x.shape
+    for i in range(d):
+        theta[i] = 0.0
+        for j in range(d):
+            theta[i] += inverse[i, j] * vector[j]
+    along(x, theta, index)
+    for k in range(n_arms):
+        index[k] += radius * np.sqrt(width[k])
+    return _largest(index)
+
+
+@part
 def _invert(a: Floats, rows: Ints, spare: Floats) -> bool:
     """The inverse in place, by Gauss and Jordan with the largest pivot of each column; False if there is none."""
     d = len(a)
@@ -90,7 +113,7 @@ def _invert(a: Floats, rows: Ints, spare: Floats) -> bool:
     return True
 
 
-@jit
+@part
 def _largest(index: Floats) -> int:
     """The first NaN, else the first of the largest, as `np.argmax` has it."""
     best = 0

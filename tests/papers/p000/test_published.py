@@ -210,9 +210,15 @@ def test_gaussian_noise_is_symmetrised() -> None:
 def test_jdp_hides_nothing() -> None:
     """Two JDP releases in a row do not differ by the raw report, or the draws are not floor(ln T) + 1."""
     noise = published._FewDraws(Setting(algorithm="LinUCB-JDP", epsilon=0.2), Streams(range(3)))
-    added = np.concatenate([noise.ahead(0, 7000), noise.ahead(7000, 12_999)], axis=1)  # beside the raw reports
-    assert np.array_equal(np.any(added != 0, axis=(0, 2)), np.all(added != 0, axis=(0, 2)))
-    assert np.count_nonzero(added[0, :, 0]) == math.floor(math.log(20_000))  # and one draw before the first round
+    joined = 0
+    for start, count in ((0, 7000), (7000, 12_999)):
+        joins, added = noise.ahead(start, count)  # beside the raw reports
+        assert joins.shape == (count,)
+        assert np.array_equal(joins[joins >= 0], np.arange(added.shape[1]))
+        assert added.shape[0] == 3
+        assert np.all(added != 0)
+        joined += added.shape[1]
+    assert joined == math.floor(math.log(20_000))  # and one draw before the first round
     assert np.all(noise.initial != 0)
 
 

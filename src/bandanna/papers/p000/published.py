@@ -102,23 +102,25 @@ def _singles(problem: _Problem, noise: _Clear, setting: Setting, streams: Stream
     most = max(1, _BYTES // (8 * statistic.size))
     for start in range(0, setting.horizon, most):
         count = min(most, setting.horizon - start)
-        uniform, added = streams.uniform("rewards", (count, 2)), noise.ahead(start, count)
-        actions = np.empty((count, len(statistic)), dtype=np.int64)
+        uniform, (joins, added) = streams.uniform("rewards", (count, 2)), noise.ahead(start, count)
+        actions = np.empty((len(statistic), count), dtype=np.int64)
         plain = count  # rounds that NumPy plays
         if kernel := compiled("unrepaired_rounds", rounds=setting.horizon):
             plain = int(start == 0)  # at first all arms are tied, but for rounding errors
         for t in range(plain):
-            actions[t] = chosen = problem.choose(statistic, setting)
+            actions[:, t] = chosen = problem.choose(statistic, setting)
             report = problem.reports[problem.seeds, chosen]
             report[:, : setting.dim] *= uniform[:, t, :1] < problem.means[seeds, chosen[:, None]]
-            statistic += report + added[:, t] if added.size else report
+            statistic += report if joins[t] < 0 else report + added[:, joins[t]]
         if kernel:
-            drawn = (np.ascontiguousarray(each[:, plain:]) for each in (uniform[..., 0], added))
-            given = statistic, problem.columns, problem.reports, problem.means, *drawn
-            if not kernel(*given, setting.ridge, setting.radius, actions[plain:]):
+            earned = np.ascontiguousarray(uniform[:, plain:, 0])
+            given = statistic, problem.columns, problem.reports, problem.means, earned, added, joins[plain:]
+            played = np.empty((len(statistic), count - plain), dtype=np.int64)
+            if not kernel(*given, setting.ridge, setting.radius, played):
                 raise np.linalg.LinAlgError("Singular matrix")
-        _, lost = problem.play(actions.T, uniform)
-        yield problem.gaps[seeds, actions.T], lost
+            actions[:, plain:] = played
+        _, lost = problem.play(actions, uniform)
+        yield problem.gaps[seeds, actions], lost
 
 
 class _Problem:
@@ -177,9 +179,9 @@ class _Clear:
         total[:, : self.setting.dim] = report[:, : self.setting.dim] * np.sum(rewards, axis=1, keepdims=True)
         return np.asarray(total)
 
-    def ahead(self, start: int, count: int) -> Floats:
-        """What the noise adds after each of so many single rounds: (S, count, D); empty where there is none."""
-        return np.empty((len(self.initial), 0, 0))
+    def ahead(self, start: int, count: int) -> tuple[Ints, Floats]:
+        """Noise that joins in the next single rounds, (S, draws, D), and which of it after each, (count,), or -1."""
+        return np.full(count, -1), np.empty((len(self.initial), 0, self.size))
 
     def normal(self, *count: int) -> Floats:
         """One draw of the noise, (S, D), or several, (S, count, D)."""
@@ -192,8 +194,8 @@ class _PerUser(_Clear):
     def release(self, report: Floats, rewards: Floats) -> Floats:
         return super().release(report, rewards) + math.sqrt(rewards.shape[1]) * self.normal()
 
-    def ahead(self, start: int, count: int) -> Floats:
-        return self.normal(count)
+    def ahead(self, start: int, count: int) -> tuple[Ints, Floats]:
+        return np.arange(count), self.normal(count)
 
 
 class _FewDraws(_Clear):
@@ -203,26 +205,25 @@ class _FewDraws(_Clear):
         super().__init__(setting, streams)
         self.initial = self.normal()
 
-    def ahead(self, start: int, count: int) -> Floats:
-        added = np.zeros((len(self.initial), count, self.size))
-        for done in range(start + 1, start + count + 1):
-            if math.floor(math.log1p(done)) > math.floor(math.log(done)):
-                added[:, done - start - 1] = self.normal()
-        return added
+    def ahead(self, start: int, count: int) -> tuple[Ints, Floats]:
+        done = range(start + 1, start + count + 1)
+        new = np.array([math.floor(math.log1p(t)) > math.floor(math.log(t)) for t in done])
+        return np.where(new, np.cumsum(new) - 1, -1), self.normal(int(np.sum(new)))
 
 
 class _Bits(_Clear):
     """Vec: entries in [-L, L] are moved to [0, 2L], rounded at random to steps of L/g and hidden by binomial bits."""
 
     def release(self, report: Floats, rewards: Floats) -> Floats:
-        users, steps, bits = rewards.shape[1], self.setting.steps, self.setting.bits
-        values = np.repeat(report[:, None], users, axis=1)  # (S, B, D)
-        values[..., : self.setting.dim] *= rewards[..., None]
-        exact = (values + LENGTH) * steps / LENGTH
-        rounded = np.floor(exact + self.streams.uniform("rounding", exact.shape[1:]))
+        users, steps, bits, dim = rewards.shape[1], self.setting.steps, self.setting.bits, self.setting.dim
+        vectors = report[:, None, :dim] * rewards[..., None]  # (S, B, d); the matrix is the same for all users
+        exact = [(each + LENGTH) * steps / LENGTH for each in (vectors, report[:, None, dim:])]
+        drawn = self.streams.uniform("rounding", (users, self.size))  # (S, B, D)
+        rounded = [np.sum(np.floor(exact[0] + drawn[..., :dim]), axis=1)]
+        rounded += [np.sum(np.floor(exact[1] + drawn[..., dim:]), axis=1)]
         trials = users * math.floor(bits)  # truncated here ...
-        noise = self.streams.binomial("noise", trials, np.full((len(report), self.size), 0.25))
-        counts = np.sum(rounded, axis=1) + noise
+        noise = [rng.binomial(trials, 0.25, self.size) for rng in self.streams.generators("noise")]
+        counts = np.concatenate(rounded, axis=1) + np.array(noise)
         return np.asarray(LENGTH / steps * (counts - users * bits / 4) - users * LENGTH)  # ... but not here
 
 

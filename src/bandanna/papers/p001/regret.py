@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -66,11 +67,13 @@ def curves(
 def fixed_clients(**options: Any) -> list[Curve]:
     """Figure 2(c): DPE, and DPE-FixedU with the same communication."""
     (dpe,) = curves([{"algorithm": "DPE"}], **options)
-    fixed = {"clients": same_communication(dpe)}
+    fixed = (("clients", same_communication(dpe)),)
     return [dpe, *curves([{"algorithm": "DPE-FixedU", "alpha": None, "options": fixed}], **options)]
 
 
+@lru_cache(maxsize=64)
 def _curve(*, variant: str = "ours", **task: Any) -> Curve:
+    """Once for all figures of a process: 2(b) has curves of 2(a), Table II those of figure 3."""
     return (ours if variant == "ours" else printed)(**task)
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 
@@ -22,6 +23,7 @@ from bandanna.core.arrays import Floats
 from bandanna.environments.population import Population
 from bandanna.experiments.workers import Progress, silent
 from bandanna.papers.common.scaling import Line, Rate, regrets_over
+from bandanna.papers.p001.remembered import Remembered
 from bandanna.papers.p001.settings import DELTA, SEEDS, SIGMA
 from bandanna.policies.registry import make
 from bandanna.simulation.engine import simulate
@@ -38,12 +40,17 @@ def fan() -> Floats:
     return np.stack([np.cos(angles), np.sin(angles)], axis=1)
 
 
+@cache
+def _population() -> Population:
+    """Its clients answer all algorithms and horizons alike."""
+    return Remembered(arms=fan(), theta=(SCALE, 0.0), sigma=SIGMA)
+
+
 def regret(*, algorithm: str, alpha: float, horizon: int, n_seeds: int, seed: int = 0) -> Result:
     """One algorithm at one horizon."""
     budget = {} if algorithm == "DPE" else {"epsilon": EPSILON, "delta": DELTA}
     policy = make(algorithm, dim=2, horizon=horizon, alpha=alpha, sigma=SIGMA, **budget)
-    env = Population(arms=fan(), theta=(SCALE, 0.0), sigma=SIGMA)
-    return replace(simulate(policy, env, n_seeds=n_seeds, seed=seed, checkpoints=1), name=algorithm)
+    return replace(simulate(policy, _population(), n_seeds=n_seeds, seed=seed, checkpoints=1), name=algorithm)
 
 
 def line(algorithm: str, alpha: float, longest: int) -> Line:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from bandanna.environments.levels import TwoPoint
 from bandanna.environments.one_client import OneClientPerRound
 from bandanna.environments.population import Population
 from bandanna.papers.common.curve import Curve, Row, counted, ending
+from bandanna.papers.p001.remembered import Remembered
 from bandanna.policies.registry import make
 from bandanna.simulation.engine import simulate
 from bandanna.simulation.result import Result
@@ -30,9 +32,10 @@ PRIVATE = ("CDP-DPE", "SDP-DPE", "LDP-DPE")
 _LINUCB_BATCH = 10
 
 
+@lru_cache(maxsize=1)
 def population(horizon: int) -> Population:
-    """The paper's users; more than it has where a longer horizon asks for more."""
-    return Population(dim=DIM, n_arms=ARMS, sigma=SIGMA, size=SIZE if horizon <= HORIZON else None)
+    """The paper's users; more than it has where a longer horizon asks for more. They answer all policies alike."""
+    return Remembered(dim=DIM, n_arms=ARMS, sigma=SIGMA, size=SIZE if horizon <= HORIZON else None)
 
 
 def ours(
@@ -43,7 +46,7 @@ def ours(
     seed: int = 0,
     alpha: float | None = ALPHA,
     epsilon: float | None = None,
-    options: Mapping[str, Any] | None = None,
+    options: Mapping[str, Any] | tuple[tuple[str, Any], ...] = (),
 ) -> Curve:
     """One algorithm with tight noise and exact widths."""
     facts = {"algorithm": algorithm, "variant": "ours", "dim": DIM, "alpha": alpha, "epsilon": epsilon}
@@ -51,7 +54,7 @@ def ours(
         return _curve(facts, _linucb(horizon, n_seeds, seed))
     budget = {} if epsilon is None else {"epsilon": epsilon, "delta": DELTA}
     rate = {} if alpha is None else {"alpha": alpha}
-    policy = make(algorithm, dim=DIM, horizon=horizon, sigma=SIGMA, **budget, **rate, **(options or {}))
+    policy = make(algorithm, dim=DIM, horizon=horizon, sigma=SIGMA, **budget, **rate, **dict(options))
     env = replace(population(horizon), size=None) if policy.per_round else population(horizon)
     result = replace(simulate(policy, env, n_seeds=n_seeds, seed=seed), name=algorithm)
     if epsilon is None:

@@ -17,9 +17,9 @@ Laplace noise is discrete.
 from __future__ import annotations
 
 import math
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -44,6 +44,7 @@ from bandanna.theory.settings import Found, Setting
 
 _NAMED: dict[str, Any] = {"paper": "001", "protects": "local rewards"}
 _APPROX = ("epsilon", "delta", "calibration")
+_FEW = 1 << 12  # numbers of arms whose designs are kept
 _MOST_CLIENTS = 62  # log2: numbers of clients are 64-bit integers
 
 
@@ -176,7 +177,7 @@ class PhasedElimination(Policy[State]):
         """The next phase."""
         arms, scale = state.arms[state.active], 2**state.number  # h_l
         if arms.any():
-            design = state.design or (near_optimal_design if self.design == "near" else optimal_design)(arms)
+            design = state.design or _designed(self.design, arms)
             support, plays, z = design.support, design.plays(scale), design.coordinates
             gram = (z[support] * plays[:, None]).T @ z[support]  # V_l, in coordinates of the span
             gain = z @ np.linalg.solve(gram, (z[support] * plays[:, None]).T)  # b^T V_l^{-1} x T_l(x)
@@ -265,3 +266,18 @@ class PhasedElimination(Policy[State]):
     def counts(self, state: State) -> dict[str, Ints]:
         """Actions that may still be the best."""
         return {"active": np.asarray(len(state.active))}
+
+
+def _designed(kind: str, arms: Floats) -> Design:
+    """Of few arms it is found once: runs and horizons that have the same ask for it again."""
+    if arms.size > _FEW:
+        return _DESIGNS[kind](arms)
+    return _kept(kind, arms.shape, np.ascontiguousarray(arms).tobytes())
+
+
+@lru_cache(maxsize=512)
+def _kept(kind: str, shape: tuple[int, ...], numbers: bytes) -> Design:
+    return _DESIGNS[kind](np.frombuffer(numbers).reshape(shape))
+
+
+_DESIGNS: dict[str, Callable[[Floats], Design]] = {"near": near_optimal_design, "optimal": optimal_design}
