@@ -19,7 +19,7 @@ from bandanna.core.streams import Streams
 from bandanna.environments import LinearContextual
 from bandanna.environments.base import Environment, World
 from bandanna.errors import ClippingWarning, InvalidStatistic
-from bandanna.kernels import optimist
+from bandanna.kernels.choosing import of_rank, tied
 from bandanna.policies.linear.confidence import PaperConfidence
 from bandanna.policies.linear.linucb import LinUCB
 from bandanna.protocols.trust import central, local, none
@@ -173,11 +173,12 @@ def test_arms_drawn_inside_outlast_repairs(confidence: Any, monkeypatch: pytest.
 )
 def test_ties_are_those_of_the_rule(values: list[float], size: float) -> None:
     """The kernel has another rule for ties than `linalg.favoured`, also beyond single precision."""
-    index, single = size * np.array(values), np.empty(len(values), dtype=np.float32)
-    first, tied = favoured(index)
-    count = optimist._tied(index, single)
-    arms = [optimist._of_rank(single, rank) for rank in range(count)]
-    assert arms == ([int(first)] if tied is None else np.flatnonzero(tied).tolist())
+    index = size * np.array(values)
+    first, together = favoured(index)
+    count, found = tied(index)
+    assert found == first
+    arms = [of_rank(index, rank, found) for rank in range(count)]
+    assert arms == ([int(first)] if together is None else np.flatnonzero(together).tolist())
 
 
 def test_features_that_are_no_numbers_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:

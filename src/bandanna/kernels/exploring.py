@@ -40,7 +40,7 @@ def exploring(
             for i in range(d):
                 for j in range(d):
                     v[s, i, j] += weight * x[i] * x[j]
-            inverse[s] = v[s]
+                    inverse[s, i, j] = v[s, i, j]
             swept(inverse[s], pivots)
             actions[s, taken[s]] = arm
             taken[s] += 1

@@ -9,7 +9,7 @@ import numpy as np
 from bandanna.core.arrays import Floats, Ints
 from bandanna.kernels.jit import jit
 from bandanna.kernels.polynomial import add, estimate, follow, slopes_of, tabulate
-from bandanna.kernels.scoring import best, inner, times
+from bandanna.kernels.scoring import best, copy, inner, times
 
 
 @jit
@@ -44,15 +44,15 @@ def glm_ucb(
     order = indices[-1, 0]  # p + 1
     work, centre, step, hessian = np.empty((d + 4, n_arms)), np.empty(d), np.empty(d), np.empty((d, d))
     powers, slopes, z, spare = np.empty(len(beyond)), np.empty((order, 1)), np.empty(1), np.empty((2, 1))
-    single = np.empty(n_arms, dtype=np.float32)
     for s in range(place[0], seeds):
         for t in range(place[1] if s == place[0] else 0, n):
             shrink = min(1.0, most / max(math.sqrt(inner(theta[s], theta[s])), 1e-300))
             for i in range(d):
                 centre[i] = theta[s, i] * shrink
-            arm, done = best(contexts[s, t], centre, inverse[s], bonuses[t], link, work, single), rounds + t + 1
+            arm, done = best(contexts[s, t], centre, inverse[s], bonuses[t], link, work), rounds + t + 1
             x, reward = contexts[s, t, arm], outcomes[s, t, arm]
-            actions[s, t], features[s, done - 1], rewards[s, done - 1] = arm, x, reward
+            actions[s, t], rewards[s, done - 1] = arm, reward
+            copy(x, features[s, done - 1])
             times(inverse[s], x, step)
             shrink = 1 / (1 + inner(step, x))
             for i in range(d):
@@ -63,7 +63,7 @@ def glm_ucb(
             add(gradient[s], table[s], x, slopes[:, 0], indices, powers)
             if done % refit:
                 continue
-            centre[:] = theta[s]
+            copy(theta[s], centre)
             if not follow(
                 centre,
                 anchor[s],
@@ -80,13 +80,14 @@ def glm_ucb(
                 hessian,
             ):
                 rows, results = features[s, :done], rewards[s, :done]
-                centre[:] = theta[s]
+                copy(theta[s], centre)
                 if not estimate(centre, rows, results, link, ridge, tolerance, polynomials, step, hessian):
                     place[0], place[1] = s, t + 1
                     return True
                 tabulate(centre, rows, results, link, polynomials, indices, beyond, gradient[s], table[s])
-                anchor[s], reach[s] = centre, _reach(math.sqrt(inner(centre, centre)) + 1, ratios, order)
-            theta[s] = centre
+                copy(centre, anchor[s])
+                reach[s] = _reach(math.sqrt(inner(centre, centre)) + 1, ratios, order)
+            copy(centre, theta[s])
     return False
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from bandanna.core.arrays import Floats, Ints
 from bandanna.kernels.jit import jit
-from bandanna.kernels.scoring import IDENTITY, best, inner, mean, solve, times
+from bandanna.kernels.scoring import IDENTITY, best, copy, inner, mean, solve, times
 
 
 @jit
@@ -33,17 +33,16 @@ def gloc(
     """All rounds; V is not needed by the published rules, and left as it is."""
     seeds, n, n_arms, d = contexts.shape
     work, centre, step, new, own = np.empty((d + 4, n_arms)), np.empty(d), np.empty(d), np.empty(d), np.empty((d, d))
-    single = np.empty(n_arms, dtype=np.float32)
     for s in range(place[0], seeds):
         for t in range(place[1] if s == place[0] else 0, n):
             inside = 1 + 2 * kappa * bound[s] + 4 * (q * kappa) ** 4 / failure**2
             log = math.log(2 / failure) + 0.5 * math.log(inside)
             radius = math.sqrt(1 + 4 * kappa * bound[s] + 8 * (q * kappa) ** 2 * log)  # Jun et al. 2017, Theorem 1
             if published:
-                arm = best(contexts[s, t], theta[s], inverse[s], radius, link, work, single)
+                copy(theta[s], centre)
             else:
                 times(inverse[s], vector[s], centre)
-                arm = best(contexts[s, t], centre, inverse[s], radius, IDENTITY, work, single)
+            arm = best(contexts[s, t], centre, inverse[s], radius, link if published else IDENTITY, work)
             actions[s, t] = arm
             x = contexts[s, t, arm]
             z = inner(x, theta[s])
@@ -66,7 +65,7 @@ def gloc(
                     new[i] *= most / max(length, 1e-300)
             elif length > most:
                 _onto_ball(new, matrix[s], most, step, centre, own)
-            theta[s] = new
+            copy(new, theta[s])
 
 
 @jit
@@ -76,12 +75,12 @@ def _onto_ball(y: Floats, matrix: Floats, most: float, target: Floats, slope: Fl
     d, nu = len(y), 0.0
     times(matrix, y, target)
     for _ in range(101):
-        y[:] = target
+        copy(target, y)
         _solved(matrix, nu, y, own)
         length = math.sqrt(inner(y, y))
         if not length / most - 1 > 1e-12:
             break
-        slope[:] = y
+        copy(y, slope)
         _solved(matrix, nu, slope, own)
         nu += (length / most - 1) * length**2 / max(inner(y, slope), 1e-300)
     for i in range(d):
@@ -91,7 +90,7 @@ def _onto_ball(y: Floats, matrix: Floats, most: float, target: Floats, slope: Fl
 @jit
 def _solved(matrix: Floats, nu: float, x: Floats, own: Floats) -> None:
     """(V + nu I)^{-1} x, in place of x; `own`: room for the matrix."""
-    own[:] = matrix
     for i in range(len(x)):
+        copy(matrix[i], own[i])
         own[i, i] += nu
     solve(own, x)

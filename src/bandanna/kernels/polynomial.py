@@ -14,7 +14,7 @@ import numpy as np
 
 from bandanna.core.arrays import Floats, Ints
 from bandanna.kernels.jit import jit, jit_reordering
-from bandanna.kernels.scoring import LOGISTIC, inner, logistic, mean, solve
+from bandanna.kernels.scoring import LOGISTIC, copy, inner, logistic, mean, solve
 
 _ROWS = 64  # side by side
 _SQRT_TAU = math.sqrt(2 * math.pi)
@@ -69,9 +69,9 @@ def slopes_of(z: Floats, rewards: Floats, link: int, polynomials: Floats, work: 
     """mu - r, mu', ... of n rows, (order, n), from z and rewards (n,); `work`: (2, n)."""
     n, values, density = len(z), out[0], work[0]
     if link == LOGISTIC:
-        values[:] = z
+        copy(z, values)
         logistic(values, work[0], work[1])
-        density[:] = values
+        copy(values, density)
         _derivatives(values, density, polynomials, out)
     else:
         for r in range(n):
@@ -111,7 +111,7 @@ def tabulate(
                 product[r] = value
                 total += slope[r] * value
             totals[n] += total
-    gradient[:] = totals[1 : d + 1]
+    copy(totals[1:], gradient)
     for m in range(len(beyond)):
         for pair in range(len(table)):
             table[pair, m] = totals[beyond[m, pair]]
