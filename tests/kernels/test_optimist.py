@@ -20,6 +20,7 @@ from bandanna.environments import LinearContextual
 from bandanna.environments.base import Environment, World
 from bandanna.errors import ClippingWarning, InvalidStatistic
 from bandanna.kernels.choosing import of_rank, tied
+from bandanna.policies.linear.anytime import Anytime
 from bandanna.policies.linear.confidence import PaperConfidence
 from bandanna.policies.linear.linucb import LinUCB
 from bandanna.protocols.trust import central, local, none
@@ -165,6 +166,19 @@ def test_arms_drawn_inside_outlast_repairs(confidence: Any, monkeypatch: pytest.
     one, two = both(policy, LinearContextual(dim=3, n_arms=9), 150, monkeypatch)
     assert confidence == "exact" or one.repairs.min() > 10
     same(one, two)
+
+
+@pytest.mark.parametrize("privacy", ["local", "central"])
+def test_phases_go_on_with_the_noise_of_their_stream(privacy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A phase that draws its noise inside repeats that of the phase before, or skips what NumPy has drawn ahead."""
+    env = Copies(dim=2, n_arms=4, distinct=4)
+    policy = Anytime(first=LinUCB(dim=2, horizon=40, privacy=PRIVACY[privacy], batch=1))
+    results = []
+    for least in (1, 100, math.inf):  # all phases, of 40, 80 and 160 rounds, the last of them, none
+        monkeypatch.setattr(kernels, "BREAK_EVEN", least)
+        results.append(simulate(policy, env, n_seeds=3, horizon=280))
+    for each in results[:2]:
+        same(each, results[2])
 
 
 @settings(max_examples=50, deadline=None)

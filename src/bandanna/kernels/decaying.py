@@ -25,7 +25,7 @@ def next_noise(
     out: Floats,  # (dim,)
 ) -> None:
     """out = exact + y of the next step."""
-    normals(words, 1, drawn)
+    normals(words, drawn.shape[1], drawn)
     for i in range(len(exact)):
         number, noise = std * drawn[i, 0], 0.0
         for m in range(len(decays)):

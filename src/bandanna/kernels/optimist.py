@@ -49,9 +49,9 @@ def optimist(
     radii: Floats,
     told: Floats,  # (2,): what is reported of rewards 0 and 1
     by_coins: bool,  # whether coins decide about ties
-    words: Words,  # (S, 4): of the generators that draw the arms, changed; or empty: these are given
+    words: Words,  # (S, 4): of the generators that draw the arms, changed
     truth: Floats,  # (S, d): the parameter, of which their means are
-    length: Floats,  # (1,): of the first entries of such an arm; the last is `last`
+    length: Floats,  # (1,): of the first entries of such an arm; the last is `last`; or empty: arms are given
     last: float,
     place: Ints,  # (3,): seed and round to go on with, and whether theta and inverse are given; changed
     theta: Floats,  # (d,)
@@ -63,7 +63,7 @@ def optimist(
 ) -> int:
     """DONE; or INDEFINITE, OUTSIDE: the matrix, an arm of the round at `place` has to be dealt with first."""
     seeds, blocks, n_arms, d = arms.shape
-    draws, exact, pairs = len(words) > 0, noise.size == 0 and len(decays) == 0, d * (d + 1) // 2
+    draws, exact, pairs = len(length) > 0, noise.size == 0 and len(decays) == 0, d * (d + 1) // 2
     fresh = draws or blocks > 1 or end - begin == 1
     tabled = not fresh and pairs * n_arms <= _TABLE
     wide = -(-n_arms // _TOGETHER) * _TOGETHER
@@ -75,6 +75,7 @@ def optimist(
     for s in range(place[0], seeds):
         start = place[1] if s == place[0] else begin
         sums, seen, source, state = total[s], released[s], sources[s], states[s]
+        contexts, parameter = words[s], truth[s]
         if exact:
             begin_exactly(sums, floors[begin] / scale if scale > 0 else weights[begin], known, column)
         for t in range(start, end):
@@ -95,8 +96,8 @@ def optimist(
                 place[0], place[1] = s, t
                 return INDEFINITE
             if draws:
-                pointing_columns(words[s], n_arms, length[0], d - 1, last, spread, x)
-                along(x, truth[s], values)
+                pointing_columns(contexts, n_arms, length[0], d - 1, last, spread, x)
+                along(x, parameter, values)
                 best = _cut(worth)
             if tabled:
                 _spread(inverse, table, spread)

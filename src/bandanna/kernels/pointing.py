@@ -21,7 +21,7 @@ def pointing(words: Words, lengths: Floats, dim: int, last: float, out: Floats) 
     drawn = np.empty((_TOGETHER * dim, 1))
     for begin in range(0, n, _TOGETHER):
         count = min(_TOGETHER, n - begin)
-        normals(words, 1, drawn[: count * dim])
+        normals(words, drawn.shape[1], drawn[: count * dim])
         for k in range(count):
             square, row, length = 0.0, out[begin + k], lengths[begin + k if len(lengths) > 1 else 0]
             for i in range(dim):

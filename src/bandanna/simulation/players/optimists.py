@@ -23,7 +23,6 @@ from bandanna.simulation.tally import Tally
 
 _ROUNDS = 4096  # whose numbers are drawn at once
 _BYTES = 16 << 20  # of noise, or of fresh contexts, at once
-_GIVEN = np.empty((0, 4), dtype=np.uint64), np.empty((0, 0)), np.empty(0), 0.0  # a rule by which nothing is drawn
 
 
 def kernel_for(policy: Any, world: World, rounds: int) -> Callable[..., int] | None:
@@ -93,9 +92,10 @@ class Optimists:
             nothing = np.empty((seeds, 0, self.world.n_arms, self.policy.dim)), np.empty((seeds, 0, self.world.n_arms))
             self._block(0, count, nothing, (*told, *rule), filled, first)
             self.drawing.drawn(rule[0])
+        nobody = np.zeros((seeds, 4), dtype=np.uint64), np.zeros((seeds, 1)), np.empty(0), 0.0  # draws nothing
         for begin, end in self._blocks(count) if rule is None else ():
             arms = self.fixed or _contiguous(*read(self.world, first + begin, end - begin))
-            self._block(begin, end, arms, (*told, *_GIVEN), filled, first)
+            self._block(begin, end, arms, (*told, *nobody), filled, first)
         self.noise.taken()
         streams.take_uniform(TIES, used)
         self.tally.varying(losses)
