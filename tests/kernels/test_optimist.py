@@ -19,7 +19,8 @@ from bandanna.core.streams import Streams
 from bandanna.environments import LinearContextual
 from bandanna.environments.base import Environment, World
 from bandanna.errors import ClippingWarning, InvalidStatistic
-from bandanna.kernels import optimist
+from bandanna.kernels.choosing import of_rank, tied
+from bandanna.policies.linear.anytime import Anytime
 from bandanna.policies.linear.confidence import PaperConfidence
 from bandanna.policies.linear.linucb import LinUCB
 from bandanna.protocols.trust import central, local, none
@@ -167,17 +168,31 @@ def test_arms_drawn_inside_outlast_repairs(confidence: Any, monkeypatch: pytest.
     same(one, two)
 
 
+@pytest.mark.parametrize("privacy", ["local", "central"])
+def test_phases_go_on_with_the_noise_of_their_stream(privacy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A phase that draws its noise inside repeats that of the phase before, or skips what NumPy has drawn ahead."""
+    env = Copies(dim=2, n_arms=4, distinct=4)
+    policy = Anytime(first=LinUCB(dim=2, horizon=40, privacy=PRIVACY[privacy], batch=1))
+    results = []
+    for least in (1, 100, math.inf):  # all phases, of 40, 80 and 160 rounds, the last of them, none
+        monkeypatch.setattr(kernels, "BREAK_EVEN", least)
+        results.append(simulate(policy, env, n_seeds=3, horizon=280))
+    for each in results[:2]:
+        same(each, results[2])
+
+
 @settings(max_examples=50, deadline=None)
 @given(
     values=st.lists(st.sampled_from([1.0, 1.0 + 1e-9, 1.5, -2.0, 1e-3]), min_size=1), size=st.sampled_from([1.0, 1e60])
 )
 def test_ties_are_those_of_the_rule(values: list[float], size: float) -> None:
     """The kernel has another rule for ties than `linalg.favoured`, also beyond single precision."""
-    index, single = size * np.array(values), np.empty(len(values), dtype=np.float32)
-    first, tied = favoured(index)
-    count = optimist._tied(index, single)
-    arms = [optimist._of_rank(single, rank) for rank in range(count)]
-    assert arms == ([int(first)] if tied is None else np.flatnonzero(tied).tolist())
+    index = size * np.array(values)
+    first, together = favoured(index)
+    count, found = tied(index)
+    assert found == first
+    arms = [of_rank(index, rank, found) for rank in range(count)]
+    assert arms == ([int(first)] if together is None else np.flatnonzero(together).tolist())
 
 
 def test_features_that_are_no_numbers_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,7 @@ from bandanna.core.streams import Streams
 from bandanna.environments import GeneralisedLinear, LinearContextual, linear
 from bandanna.environments.base import Environment
 from bandanna.kernels import SWITCH, compiled, ready
+from bandanna.kernels.pointing import pointing, pointing_columns
 from bandanna.kernels.ziggurat import normals
 
 WORLDS = {"linear": LinearContextual, "glm": GeneralisedLinear}
@@ -63,7 +64,7 @@ def test_normal_numbers_are_those_of_numpy() -> None:
         words, rng = streams.words("contexts"), Streams([seed]).generators("contexts")[0]
         assert words is not None
         out = np.empty(count)
-        normals(words[0], out)
+        normals(words[0], 1, out[:, None])
         np.testing.assert_array_equal(out, rng.standard_normal(count))
         assert np.abs(out).max() > 3.7  # the tail begins at 3.65
         streams.go_on("contexts", words)
@@ -76,3 +77,17 @@ def test_numbers_that_were_drawn_ahead_are_not_skipped() -> None:
     streams.normal("contexts", (3,))
     assert streams.words("contexts") is None
     assert LinearContextual(dim=3, n_arms=2).begin(streams).rule() is None
+
+
+@pytest.mark.parametrize(("dim", "last"), [(1, 0.5), (4, 0.25), (7, 0.0)])
+def test_arms_side_by_side_are_those_of_one_after_the_other(dim: int, last: float) -> None:
+    """The arms that LinUCB's kernel draws are not those of the world, or its generator goes on elsewhere."""
+    n, words = 131, Streams([5]).words("contexts")
+    assert words is not None
+    one, two = words[0].copy(), words[0].copy()
+    rows, columns = np.empty((n, dim + 1)), np.zeros((dim + 1, 144))
+    pointing(one, np.array([0.7]), dim, last, rows)
+    pointing_columns(two, n, 0.7, dim, last, np.empty(144), columns)
+    np.testing.assert_array_equal(columns[:, :n].T, rows)
+    np.testing.assert_array_equal(columns[:dim, n:], 0.0)
+    np.testing.assert_array_equal(one, two)

@@ -31,14 +31,13 @@ def ecolog(
     seeds, n, n_arms, d = contexts.shape
     work, direction, one, two = np.empty((d + 4, n_arms)), np.empty(d), np.empty(d), np.empty(d)
     weight, root = 0.5 if published else 1 / (2 + 2 * most), math.sqrt(ridge)
-    single = np.empty(n_arms, dtype=np.float32)
     for s in range(place[0], seeds):
         for t in range(place[1] if s == place[0] else 0, n):
             log = math.log(2 / failure) + 0.5 * math.log(1 + (rounds + t + 1) / (4 * ridge))
             gamma = root / 2 + 2 / root * log
             radius = math.sqrt(2 * ridge * most**2 + (1 + most) ** 2 * gamma + correction[s])
             link = LOGISTIC if published else IDENTITY
-            arm = best(contexts[s, t], theta[s], inverse[s], radius, link, work, single)
+            arm = best(contexts[s, t], theta[s], inverse[s], radius, link, work)
             actions[s, t] = arm
             x, reward = contexts[s, t, arm], outcomes[s, t, arm]
             times(inverse[s], x, direction)

@@ -1,11 +1,11 @@
-"""Estimates of an `Optimism` from released sums: with noise by two inverses, of exact sums by rank-one updates."""
+"""Estimates of an `Optimism` from released sums: with noise by an elimination and an inverse, of exact sums by rank-one
+updates and an inverse."""
 
 from __future__ import annotations
 
 import math
 
 from bandanna.core.arrays import Floats
-from bandanna.kernels.eights import product, sweep
 from bandanna.kernels.jit import part
 from bandanna.kernels.scoring import copy, inner, swept, times
 
@@ -63,10 +63,12 @@ def estimate_exactly(
 
 
 @part
-def _positive_inverse(a: Floats, column: Floats) -> None:
-    """Of a positive definite matrix, in place: sweeps above the diagonal, then the rest."""
+def _positive_inverse(a: Floats, column: Floats) -> bool:
+    """In place: sweeps above the diagonal, then the rest; False if a pivot is not positive."""
     d = len(a)
     for k in range(d):
+        if not a[k, k] > 0:
+            return False
         pivot = 1 / a[k, k]
         for i in range(d):
             column[i] = a[i, k] if i < k else a[k, i]
@@ -83,6 +85,7 @@ def _positive_inverse(a: Floats, column: Floats) -> None:
     for i in range(d):
         for j in range(i, d):
             a[i, j] = a[j, i] = -a[i, j]
+    return True
 
 
 @part
@@ -103,35 +106,53 @@ def estimate(
     scale: float,
     floor: float,
     weight: float,
-    gram: Floats,  # (d, 8 or d), as `room` makes them: for G, G R^{-1} and the inverses
-    gain: Floats,
-    matrix: Floats,
-    column: Floats,
+    system: Floats,  # (d, 2 d + 1), room for numbers, as are the next
     vector: Floats,
+    column: Floats,
     theta: Floats,
-    inverse: Floats,  # (d, d)
+    inverse: Floats,
 ) -> bool:
     """theta and P^{-1} of an `Optimism`, filled; False if a matrix is not positive definite."""
     d = len(theta)
-    _unpack(released, gram)
-    copy(released, vector)
+    _unpack(released, inverse)
     for i in range(d):
-        one, own = gram[i], matrix[i]
-        for j in range(len(one)):
-            own[j] = scale * one[j] + 0.0 if scale > 0 else one[j]
-    if scale > 0:
-        for i in range(d):
-            matrix[i, i] += floor
-        if not sweep(matrix, column):  # R^{-1}
-            return False
-        product(gram, matrix, gain)
-        product(gain, gram, matrix)
-        times(gain, released[:d], vector)
-    for i in range(d):
-        matrix[i, i] += weight
-    if not sweep(matrix, column):  # P^{-1}
+        vector[i] = released[i]
+    if scale > 0 and not _gain(scale, floor, system, column, vector, inverse):
         return False
-    times(matrix, vector, theta)
     for i in range(d):
-        copy(matrix[i], inverse[i])
+        inverse[i, i] += weight
+    if not _positive_inverse(inverse, column):
+        return False
+    times(inverse, vector, theta)
+    return True
+
+
+@part
+def _gain(scale: float, floor: float, system: Floats, over: Floats, vector: Floats, gram: Floats) -> bool:
+    """G R^{-1} v in place of v, and G R^{-1} G in that of G, above the diagonal; False if R is not positive definite.
+
+    With R = L D L^T, elimination makes [D L^T, W, w] of [R, G, v], W = L^{-1} G, w = L^{-1} v. Then these are
+    sum_k W_k w_k / D_k and sum_k W_k W_k^T / D_k: without an inverse, and symmetric. `over`: room for 1 / D.
+    """
+    d = len(vector)
+    for i in range(d):
+        for j in range(d):
+            system[i, j], system[i, d + j] = scale * gram[i, j], gram[i, j]
+            gram[i, j] = 0.0
+        system[i, i] += floor
+        system[i, 2 * d], vector[i] = vector[i], 0.0
+    for k in range(d):
+        if not system[k, k] > 0:
+            return False
+        over[k] = 1 / system[k, k]
+        for i in range(k + 1, d):
+            factor = system[k, i] * over[k]
+            for j in range(i, 2 * d + 1):
+                system[i, j] -= factor * system[k, j]
+    for k in range(d):
+        for i in range(d):
+            factor = system[k, d + i] * over[k]
+            vector[i] += factor * system[k, 2 * d]
+            for j in range(i, d):
+                gram[i, j] += factor * system[k, d + j]
     return True

@@ -6,7 +6,7 @@ import numpy as np
 
 from bandanna.core.arrays import Floats, Ints
 from bandanna.kernels.jit import jit
-from bandanna.kernels.scoring import columns, copy, squares, swept
+from bandanna.kernels.scoring import columns, squares, swept
 
 
 @jit
@@ -40,8 +40,7 @@ def exploring(
             for i in range(d):
                 for j in range(d):
                     v[s, i, j] += weight * x[i] * x[j]
-            for i in range(d):
-                copy(v[s, i], inverse[s, i])
+                    inverse[s, i, j] = v[s, i, j]
             swept(inverse[s], pivots)
             actions[s, taken[s]] = arm
             taken[s] += 1

@@ -44,13 +44,12 @@ def glm_ucb(
     order = indices[-1, 0]  # p + 1
     work, centre, step, hessian = np.empty((d + 4, n_arms)), np.empty(d), np.empty(d), np.empty((d, d))
     powers, slopes, z, spare = np.empty(len(beyond)), np.empty((order, 1)), np.empty(1), np.empty((2, 1))
-    single = np.empty(n_arms, dtype=np.float32)
     for s in range(place[0], seeds):
         for t in range(place[1] if s == place[0] else 0, n):
             shrink = min(1.0, most / max(math.sqrt(inner(theta[s], theta[s])), 1e-300))
             for i in range(d):
                 centre[i] = theta[s, i] * shrink
-            arm, done = best(contexts[s, t], centre, inverse[s], bonuses[t], link, work, single), rounds + t + 1
+            arm, done = best(contexts[s, t], centre, inverse[s], bonuses[t], link, work), rounds + t + 1
             x, reward = contexts[s, t, arm], outcomes[s, t, arm]
             actions[s, t], rewards[s, done - 1] = arm, reward
             copy(x, features[s, done - 1])
@@ -86,8 +85,8 @@ def glm_ucb(
                     place[0], place[1] = s, t + 1
                     return True
                 tabulate(centre, rows, results, link, polynomials, indices, beyond, gradient[s], table[s])
-                reach[s] = _reach(math.sqrt(inner(centre, centre)) + 1, ratios, order)
                 copy(centre, anchor[s])
+                reach[s] = _reach(math.sqrt(inner(centre, centre)) + 1, ratios, order)
             copy(centre, theta[s])
     return False
 

@@ -33,16 +33,16 @@ def gloc(
     """All rounds; V is not needed by the published rules, and left as it is."""
     seeds, n, n_arms, d = contexts.shape
     work, centre, step, new, own = np.empty((d + 4, n_arms)), np.empty(d), np.empty(d), np.empty(d), np.empty((d, d))
-    single = np.empty(n_arms, dtype=np.float32)
     for s in range(place[0], seeds):
         for t in range(place[1] if s == place[0] else 0, n):
             inside = 1 + 2 * kappa * bound[s] + 4 * (q * kappa) ** 4 / failure**2
             log = math.log(2 / failure) + 0.5 * math.log(inside)
             radius = math.sqrt(1 + 4 * kappa * bound[s] + 8 * (q * kappa) ** 2 * log)  # Jun et al. 2017, Theorem 1
-            copy(theta[s], centre)
-            if not published:
+            if published:
+                copy(theta[s], centre)
+            else:
                 times(inverse[s], vector[s], centre)
-            arm = best(contexts[s, t], centre, inverse[s], radius, link if published else IDENTITY, work, single)
+            arm = best(contexts[s, t], centre, inverse[s], radius, link if published else IDENTITY, work)
             actions[s, t] = arm
             x = contexts[s, t, arm]
             z = inner(x, theta[s])

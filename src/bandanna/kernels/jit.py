@@ -18,7 +18,9 @@ STAMP = tuple((file.name, found.st_mtime, found.st_size) for file in _FILES for 
 def jit(function: Function) -> Function:
     """Compiled at its first call; kept beside the source, or in the user's own cache where that cannot be written.
 
-    Sums are not reordered and products not fused: an arm has the same index wherever it stands among the others.
+    Sums are not reordered and products not fused: an arm has the same index wherever it stands among the others. What
+    is divided by zero is infinite, as in NumPy: to look at every divisor would take longer than to divide. No array is
+    assigned to a slice of another one: Numba would compile messages about shapes with it, which take seconds (`copy`).
     """
     return cast(Function, _made(function))
 
@@ -33,16 +35,11 @@ def jit_reordering(function: Function) -> Function:
     return cast(Function, _made(function, fastmath={"reassoc"}, **_INSIDE))
 
 
-def jit_comparing(function: Function) -> Function:
-    """A part, for the largest of numbers, which is taken of many at once: none of them is not a number."""
-    return cast(Function, _made(function, fastmath={"nnan", "nsz"}, **_INSIDE))
-
-
 def _made(function: Callable[..., object], **flags: Any) -> Any:
     try:
-        made = numba.njit(cache=True, **flags)(function)
+        made = numba.njit(cache=True, error_model="numpy", **flags)(function)
     except RuntimeError:  # there is no folder that can be written
-        return numba.njit(**flags)(function)
+        return numba.njit(error_model="numpy", **flags)(function)
     kept = getattr(getattr(made, "_cache", None), "_cache_file", None)
     if kept is not None:  # Numba looks at the function's own file: what it calls stands in others of this folder
         kept._source_stamp = STAMP

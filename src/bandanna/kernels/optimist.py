@@ -1,9 +1,9 @@
 """Optimism on running sums of single rounds: estimate, choose, earn, add, release - one seed after the other.
 
 The NumPy code is `Confidence.estimate` or `Ellipsoid.estimate`, `choice.scores`, `linalg.favoured` and
-`LinearReport.pack`. With noise, inverses have the very same bits, since the same sweeps are made; what is a product of
-matrices there differs by some units in the last place. Without noise, one of two inverses follows by rank-one updates,
-as in `players.recursion`. Fresh arms that are drawn by a rule never leave the cache: they are drawn here.
+`LinearReport.pack`; estimates and indices differ by some units in the last place. Without noise, one of two inverses
+follows by rank-one updates, as in `players.recursion`. Fresh arms and noise that are drawn by a rule never leave the
+cache: they are drawn here.
 """
 
 from __future__ import annotations
@@ -13,15 +13,17 @@ import math
 import numpy as np
 
 from bandanna.core.arrays import Floats, Ints
-from bandanna.kernels.eights import room
+from bandanna.kernels.choosing import most, of_rank, tied
+from bandanna.kernels.decaying import next_noise
 from bandanna.kernels.estimates import begin_exactly, estimate, estimate_exactly, grow
 from bandanna.kernels.jit import jit
 from bandanna.kernels.optimism import DONE, INDEFINITE, OUTSIDE
 from bandanna.kernels.pointing import pointing_columns
-from bandanna.kernels.scoring import Singles, along, columns, in_single, most, squares
+from bandanna.kernels.scoring import along, columns, copy, squares
 from bandanna.kernels.ziggurat import Words
 
 _ABOVE = math.sqrt(2.0)
+_TOGETHER = 16  # arms of which loops take a multiple: a few that are left over would be taken one by one
 _TABLE = 1 << 17  # numbers in a table of products; of more arms they are made in every round
 
 
@@ -34,6 +36,11 @@ def optimist(
     uniforms: Floats,  # (S, N): a reward is 1 where its number is below the mean
     coins: Floats,  # (S, N): the next numbers for ties, of which a seed has used `used`
     noise: Floats,  # (S, N, dim), or empty: of the running sums after each round
+    sources: Words,  # (S, 4): of the generators that draw the noise, changed
+    std: float,  # of a number of theirs, and what `decaying` makes of it
+    decays: Floats,  # (m,), or empty: noise is given, or there is none
+    shares: Floats,  # (m,)
+    states: Floats,  # (S, dim, m), changed
     total: Floats,  # (S, dim): exact sums, changed
     released: Floats,  # (S, dim): with their noise, changed
     scale: float,  # s^2 of an `Optimism`, and its tables, (N,)
@@ -42,9 +49,9 @@ def optimist(
     radii: Floats,
     told: Floats,  # (2,): what is reported of rewards 0 and 1
     by_coins: bool,  # whether coins decide about ties
-    words: Words,  # (S, 4): of the generators that draw the arms, changed; or empty: these are given
+    words: Words,  # (S, 4): of the generators that draw the arms, changed
     truth: Floats,  # (S, d): the parameter, of which their means are
-    length: Floats,  # (1,): of the first entries of such an arm; the last is `last`
+    length: Floats,  # (1,): of the first entries of such an arm; the last is `last`; or empty: arms are given
     last: float,
     place: Ints,  # (3,): seed and round to go on with, and whether theta and inverse are given; changed
     theta: Floats,  # (d,)
@@ -56,72 +63,73 @@ def optimist(
 ) -> int:
     """DONE; or INDEFINITE, OUTSIDE: the matrix, an arm of the round at `place` has to be dealt with first."""
     seeds, blocks, n_arms, d = arms.shape
-    draws, exact = len(words) > 0, noise.size == 0
-    fresh, pairs = draws or blocks > 1 or end - begin == 1, d * (d + 1) // 2
+    draws, exact, pairs = len(length) > 0, noise.size == 0 and len(decays) == 0, d * (d + 1) // 2
+    fresh = draws or blocks > 1 or end - begin == 1
     tabled = not fresh and pairs * n_arms <= _TABLE
-    x, table = np.empty((d, n_arms)), np.empty((pairs if tabled else 0, n_arms))
-    spread, index, single = np.empty(n_arms), np.empty(n_arms), np.empty(n_arms, dtype=np.float32)
-    gram, gain, matrix, column = room(d), room(d), room(d), np.empty(d)
-    own, known, best = np.empty(d), np.empty((d, d)), 0.0
-    drawn, worth = np.empty((d - 1) * n_arms if draws else 0), np.empty(n_arms)
+    wide = -(-n_arms // _TOGETHER) * _TOGETHER
+    x, table = np.zeros((d, wide)), np.empty((pairs if tabled else 0, wide))
+    values, spread, scores, best = np.zeros(wide), np.empty(wide), np.empty(wide), 0.0
+    worth, index = values[:n_arms], scores[:n_arms]
+    own, column, known = np.empty(d), np.empty(d), np.empty((d, d))
+    system, drawn = np.empty((d, 2 * d + 1)), np.empty((total.shape[1], 1))
     for s in range(place[0], seeds):
         start = place[1] if s == place[0] else begin
+        sums, seen, source, state = total[s], released[s], sources[s], states[s]
+        contexts, parameter = words[s], truth[s]
         if exact:
-            begin_exactly(total[s], floors[begin] / scale if scale > 0 else weights[begin], known, column)
+            begin_exactly(sums, floors[begin] / scale if scale > 0 else weights[begin], known, column)
         for t in range(start, end):
             if not draws and (fresh or t == start):
-                worth = means[s, t - begin if fresh else 0]
                 columns(arms[s, t - begin if fresh else 0], x)
+                copy(means[s, t - begin if fresh else 0], worth)
+                best = most(worth)
                 if not _inside(x, spread):
                     place[0], place[1], place[2] = s, t, 0
                     return OUTSIDE
                 if tabled:
                     _tabulate(x, table)
-                best = most(worth)
             if exact:
-                estimate_exactly(total[s], scale, floors[t], weights[t], known, column, own, theta, inverse)
+                estimate_exactly(sums, scale, floors[t], weights[t], known, column, own, theta, inverse)
             elif place[2] == 1:
                 place[2] = 0
-            elif not estimate(
-                released[s], scale, floors[t], weights[t], gram, gain, matrix, column, own, theta, inverse
-            ):
+            elif not estimate(seen, scale, floors[t], weights[t], system, own, column, theta, inverse):
                 place[0], place[1] = s, t
                 return INDEFINITE
             if draws:
-                pointing_columns(words[s], length[0], d - 1, last, drawn, spread, x)
-                best = _worth(x, truth[s], worth)
+                pointing_columns(contexts, n_arms, length[0], d - 1, last, spread, x)
+                along(x, parameter, values)
+                best = _cut(worth)
             if tabled:
                 _spread(inverse, table, spread)
             else:
-                squares(x, inverse, index, spread)
-            along(x, theta, index)
-            for k in range(n_arms):
-                index[k] += radii[t] * math.sqrt(max(spread[k], 0.0))
-            count = _tied(index, single)
-            rank = 0
+                squares(x, inverse, scores, spread)
+            along(x, theta, scores)
+            for k in range(wide):
+                scores[k] += radii[t] * math.sqrt(max(spread[k], 0.0))
+            count, arm = tied(index)
             if by_coins and count > 1:
-                rank = int(coins[s, used[s]] * count)
+                arm = of_rank(index, int(coins[s, used[s]] * count), arm)
                 used[s] += 1
-            arm = _of_rank(single, rank)
             mean = worth[arm]
             reward = 1.0 if uniforms[s, t] < mean else 0.0
             actions[s, t], rewards[s, t], losses[s, t] = arm, reward, best - mean
-            _add(x[:, arm], told[0] + (told[1] - told[0]) * reward, own, total[s])
+            _add(x[:, arm], told[0] + (told[1] - told[0]) * reward, own, sums)
             if exact:
                 grow(known, own, column)
+            elif len(decays) > 0:
+                next_noise(source, std, decays, shares, state, drawn, sums, seen)
             else:
-                for i in range(total.shape[1]):
-                    released[s, i] = total[s, i] + noise[s, t, i]
+                for i in range(len(sums)):
+                    seen[i] = sums[i] + noise[s, t, i]
     return DONE
 
 
 @jit
-def _worth(x: Floats, truth: Floats, out: Floats) -> float:
-    """<x, theta> of arms in columns, in [0, 1], as `LinearWorld.means` has it; the largest."""
-    along(x, truth, out)
-    for k in range(len(out)):
-        out[k] = min(max(out[k], 0.0), 1.0)
-    return most(out)
+def _cut(means: Floats) -> float:
+    """<x, theta> in [0, 1], as `LinearWorld.means` has it; the largest."""
+    for k in range(len(means)):
+        means[k] = min(max(means[k], 0.0), 1.0)
+    return most(means)
 
 
 @jit
@@ -165,27 +173,6 @@ def _spread(inverse: Floats, table: Floats, spread: Floats) -> None:
             for k in range(len(spread)):
                 spread[k] += weight * row[k]
             place += 1
-
-
-@jit
-def _tied(index: Floats, single: Singles) -> int:
-    """How many arms are tied: their index in single precision, filled, is the largest."""
-    peak, count = in_single(index, single), 0
-    for k in range(len(single)):
-        count += 1 if single[k] == peak else 0
-    return count
-
-
-@jit
-def _of_rank(single: Singles, rank: int) -> int:
-    """The tied arm of this rank."""
-    peak = most(single)
-    for k in range(len(single)):
-        if single[k] == peak:
-            if rank == 0:
-                return k
-            rank -= 1
-    return 0
 
 
 @jit

@@ -18,37 +18,38 @@ def pointing(words: Words, lengths: Floats, dim: int, last: float, out: Floats) 
     """Vectors (n, d), of one length or of n; entries beyond `dim` are `last`. The numbers are NumPy's bit for bit, of
     the SFC64 whose state is `words`, changed."""
     n, width = out.shape
-    drawn = np.empty(_TOGETHER * dim)
+    drawn = np.empty((_TOGETHER * dim, 1))
     for begin in range(0, n, _TOGETHER):
         count = min(_TOGETHER, n - begin)
-        normals(words, drawn[: count * dim])
+        normals(words, drawn.shape[1], drawn[: count * dim])
         for k in range(count):
             square, row, length = 0.0, out[begin + k], lengths[begin + k if len(lengths) > 1 else 0]
             for i in range(dim):
-                square += drawn[k * dim + i] * drawn[k * dim + i]
+                square += drawn[k * dim + i, 0] * drawn[k * dim + i, 0]
             norm = max(math.sqrt(square), 1e-300)
             for i in range(dim):
-                row[i] = drawn[k * dim + i] / norm * length
+                row[i] = drawn[k * dim + i, 0] / norm * length
             for i in range(dim, width):
                 row[i] = last
 
 
 @jit
-def pointing_columns(
-    words: Words, length: float, dim: int, last: float, drawn: Floats, norms: Floats, out: Floats
-) -> None:
-    """The same n vectors side by side, (d, n), all of one length; `drawn` and `norms`: room for dim n and n numbers."""
-    n = len(norms)
-    normals(words, drawn)
+def pointing_columns(words: Words, n: int, length: float, dim: int, last: float, norms: Floats, out: Floats) -> None:
+    """The same n vectors side by side, in the first columns of (d, N), all of one length; `norms`: room for N numbers.
+
+    Columns beyond them are zero, and stay so but for the last entries.
+    """
+    normals(words, n, out[:dim])
     norms[:] = 0.0
     for i in range(dim):
-        for k in range(n):
-            norms[k] += drawn[k * dim + i] * drawn[k * dim + i]
-    for k in range(n):
+        row = out[i]
+        for k in range(len(norms)):
+            norms[k] += row[k] * row[k]
+    for k in range(len(norms)):
         norms[k] = max(math.sqrt(norms[k]), 1e-300)
     for i in range(dim):
         row = out[i]
-        for k in range(n):
-            row[k] = drawn[k * dim + i] / norms[k] * length
+        for k in range(len(norms)):
+            row[k] = row[k] / norms[k] * length
     for i in range(dim, len(out)):
         out[i] = last

@@ -5,17 +5,14 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bandanna.core.arrays import Floats
-from bandanna.kernels.jit import jit, jit_comparing, part
+from bandanna.kernels.choosing import tied
+from bandanna.kernels.jit import jit, part
 
 LOGISTIC, PROBIT, LINEAR, IDENTITY = 0, 1, 2, 3  # links; the last: the index is <x, theta> itself
-_LARGEST = float(np.finfo(np.float32).max)
 _PER_OCTAVE, _ROUND = 1.4426950408889634, 1.5 * 2.0**52  # 1/log 2; a number to which n is added by rounding
 _OCTAVE, _REST = 6.93147180369123816490e-01, 1.90821492927058770002e-10  # log 2 in two parts (fdlibm)
-
-Singles = NDArray[np.float32]
 
 
 @part
@@ -73,10 +70,10 @@ def squares(x: Floats, inverse: Floats, across: Floats, out: Floats) -> None:
 
 
 @part
-def best(arms: Floats, theta: Floats, inverse: Floats, radius: float, link: int, work: Floats, single: Singles) -> int:
+def best(arms: Floats, theta: Floats, inverse: Floats, radius: float, link: int, work: Floats) -> int:
     """The first arm whose mu(<x, theta>) + radius |x|_{V^{-1}} is the largest in single precision.
 
-    work  (d + 4, K): room for numbers; so is `single`, (K,)
+    work  (d + 4, K): room for numbers
     """
     d = arms.shape[1]
     z, square = work[d], work[d + 1]
@@ -90,40 +87,7 @@ def best(arms: Floats, theta: Floats, inverse: Floats, radius: float, link: int,
             z[k] = mean(z[k], PROBIT)
     for k in range(len(z)):
         z[k] += radius * math.sqrt(max(square[k], 0.0))
-    return largest(z, single)
-
-
-@part
-def largest(index: Floats, single: Singles) -> int:
-    """The first arm whose index is the largest in single precision, as `linalg.first_best`; `single`: (K,), filled."""
-    peak = in_single(index, single)
-    for k in range(len(index)):
-        if single[k] == peak:
-            return k
-    return 0
-
-
-@part
-def in_single(index: Floats, single: Singles) -> float:
-    """The largest of the indices in single precision, (K,), filled; as `linalg.in_single`."""
-    beyond = 0
-    for k in range(len(index)):
-        single[k] = np.float32(index[k])
-        beyond += 0 if abs(index[k]) <= _LARGEST else 1
-    if beyond > 0:
-        shift = -math.frexp(most(np.abs(index)))[1]
-        for k in range(len(index)):
-            single[k] = np.float32(math.ldexp(index[k], shift))
-    return most(single)
-
-
-@jit_comparing
-def most(values: Floats | Singles) -> float:
-    """The largest."""
-    peak: float = values[0]
-    for k in range(len(values)):
-        peak = max(peak, values[k])
-    return peak
+    return tied(z)[1]
 
 
 @part

@@ -7,8 +7,8 @@ import math
 import numpy as np
 
 from bandanna.core.arrays import Floats, Ints
+from bandanna.kernels.choosing import tied
 from bandanna.kernels.jit import jit
-from bandanna.kernels.scoring import largest
 
 
 @jit
@@ -27,7 +27,7 @@ def tallies(
 ) -> None:
     """Every arm once, then the first whose sums/N + sqrt(bonus / N) is the largest in single precision."""
     seeds, n_arms = means.shape
-    index, single = np.empty(n_arms), np.empty(n_arms, dtype=np.float32)
+    index = np.empty(n_arms)
     for s in range(seeds):
         for t in range(uniforms.shape[1]):
             arm = rounds + t
@@ -35,7 +35,7 @@ def tallies(
                 for k in range(n_arms):
                     inverse = 1 / pulls[s, k]
                     index[k] = sums[s, k] * inverse + math.sqrt(bonuses[t] * inverse)
-                arm = largest(index, single)
+                arm = tied(index)[1]
             reward = 1 if uniforms[s, t] < means[s, arm] else 0
             answer = reward if coins.size == 0 else (1 if coins[s, t] < chances[reward] else 0)
             sums[s, arm] += told[answer]

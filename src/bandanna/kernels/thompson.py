@@ -7,8 +7,8 @@ import math
 import numpy as np
 
 from bandanna.core.arrays import Floats, Ints
+from bandanna.kernels.choosing import tied
 from bandanna.kernels.jit import jit
-from bandanna.kernels.scoring import largest
 
 
 @jit
@@ -26,7 +26,7 @@ def thompson(
 ) -> bool:
     """Whether all proposals for a number of the round at `place` were refused: then its numbers are drawn elsewhere."""
     seeds, n_arms = means.shape
-    index, single = np.empty(n_arms), np.empty(n_arms, dtype=np.float32)
+    index = np.empty(n_arms)
     for s in range(place[0], seeds):
         for t in range(place[1] if s == place[0] else 0, uniforms.shape[1]):
             if place[2] == 1:
@@ -41,7 +41,7 @@ def thompson(
                         return True
             for k in range(n_arms):
                 index[k] = gammas[k] / (gammas[k] + gammas[n_arms + k])
-            arm = largest(index, single)
+            arm = tied(index)[1]
             reward = 1.0 if uniforms[s, t] < means[s, arm] else 0.0
             sums[s, arm] += reward
             pulls[s, arm] += 1

@@ -25,20 +25,21 @@ _1, _2, _3, _7, _8, _9, _11, _24, _40 = (np.uint64(n) for n in (1, 2, 3, 7, 8, 9
 
 
 @jit
-def normals(words: Words, out: Floats) -> None:
-    """The next numbers of the generator whose state is `words` (4,), changed: out (n,), filled."""
+def normals(words: Words, n: int, out: Floats) -> None:
+    """The next numbers of the generator whose state is `words` (4,), changed: the first n columns of out (m, N)."""
     a, b, c, count = words[0], words[1], words[2], words[3]
-    for k in range(len(out)):
-        word = a + b + count  # SFC64
-        count += _1
-        a, b, c = b ^ (b >> _11), c + (c << _3), ((c << _24) | (c >> _40)) + word
-        layer, digits = np.int64(word & _LAYERS), (word >> _9) & _DIGITS
-        x = np.int64(digits) * _WIDTHS[layer] * (1.0 - np.int64((word >> _7) & _2))  # the sign, without a branch
-        if digits >= _WITHIN[layer]:
-            words[0], words[1], words[2], words[3] = a, b, c, count
-            x = _beside(words, layer, digits, x)
-            a, b, c, count = words[0], words[1], words[2], words[3]
-        out[k] = x
+    for k in range(n):
+        for i in range(len(out)):
+            word = a + b + count  # SFC64
+            count += _1
+            a, b, c = b ^ (b >> _11), c + (c << _3), ((c << _24) | (c >> _40)) + word
+            layer, digits = np.int64(word & _LAYERS), (word >> _9) & _DIGITS
+            x = np.int64(digits) * _WIDTHS[layer] * (1.0 - np.int64((word >> _7) & _2))  # the sign, without a branch
+            if digits >= _WITHIN[layer]:
+                words[0], words[1], words[2], words[3] = a, b, c, count
+                x = _beside(words, layer, digits, x)
+                a, b, c, count = words[0], words[1], words[2], words[3]
+            out[i, k] = x
     words[0], words[1], words[2], words[3] = a, b, c, count
 
 

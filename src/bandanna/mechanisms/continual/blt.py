@@ -43,12 +43,22 @@ def advance(factorisation: BLT, state: BLTState, value: Pair, release: Callable[
     return BLTState(step=state.step + 1, sums=sums, carry=carry, pulls=pulls, total=total)
 
 
+def modes(factorisation: BLT) -> tuple[Array, Array]:
+    """a and r, (n + 1,), of b_k = sum_i a_i r_i^k, the entries of B.
+
+    Prefix sums of 1/C(x) = 1 - sum_i w_hat_i x / (1 - theta_hat_i x) have r = (1, theta_hat),
+    a_i = w_hat_i / (1 - theta_hat_i), a_0 = 1/C(1) = prod_i (1 - theta_i) / (1 - theta_hat_i).
+    """
+    rate, rate_hat = 1 - np.asarray(factorisation.theta), 1 - np.asarray(factorisation.theta_hat)
+    a = np.append(np.prod(rate / rate_hat), factorisation.inverse_weights / rate_hat)
+    return a, np.append(1.0, factorisation.theta_hat)
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Blocks:
     """B z by blocks of L steps: b_{t-u} z_u within a block, and s_i, decaying sums of all blocks before it.
 
-    b_k = sum_i a_i r_i^k: prefix sums of 1/C(x) = 1 - sum_i w_hat_i x / (1 - theta_hat_i x) have r = (1, theta_hat),
-    a_i = w_hat_i / (1 - theta_hat_i), a_0 = 1/C(1) = prod_i (1 - theta_i) / (1 - theta_hat_i). Only s_i is recurrent.
+    b_k = sum_i a_i r_i^k, by `modes`. Only s_i is recurrent.
     """
 
     within: Array  # (L, L): b_{t-u}, lower triangular
@@ -59,9 +69,7 @@ class Blocks:
     @classmethod
     def of(cls, factorisation: BLT, steps: int) -> Blocks:
         """With L = `steps`."""
-        rate, rate_hat = 1 - np.asarray(factorisation.theta), 1 - np.asarray(factorisation.theta_hat)
-        r = np.append(1.0, factorisation.theta_hat)
-        a = np.append(np.prod(rate / rate_hat), factorisation.inverse_weights / rate_hat)
+        a, r = modes(factorisation)
         powers: Array = np.power(r[:, None], np.arange(steps + 1.0))  # (n + 1, L + 1)
         lags = np.subtract.outer(np.arange(steps), np.arange(steps))  # t - u
         within = np.where(lags >= 0, (a @ powers[:, :-1])[np.maximum(lags, 0)], 0.0)

@@ -21,8 +21,9 @@ from bandanna.environments.base import World, read
 from bandanna.loop import Desk, close
 from bandanna.mechanisms.sources.replicated import ReplicatedNoise
 from bandanna.policies.base import Ask, Frozen, RunningSums
+from bandanna.simulation.players.ahead import Ahead
 from bandanna.simulation.players.fixed_arms import FixedArms
-from bandanna.simulation.players.noise import noise_blocks, running_noise
+from bandanna.simulation.players.noise import running_noise
 from bandanna.simulation.players.optimists import Optimists, kernel_for
 from bandanna.simulation.players.recursion import recursion, recursion_for
 from bandanna.simulation.players.sampled_arms import SampledArms
@@ -59,12 +60,13 @@ def _by_noise(policy: RunningSums[Any], world: World, tally: Tally, rounds: int)
         playing = min(left, sizes.users) if policy.horizon is None else left
         alone = world.fixed or running is policy
         kernel = (kernel_for(running, world, playing) or recursion_for(running, world, playing)) if alone else None
-        blocks = noise_blocks(running.channel, source, (tally.n_seeds,)) if kernel else None
+        shape, drawn = (tally.n_seeds, running.domain.dim), kernel is not recursion
+        ahead = Ahead.of(running.channel, source, shape, drawn=drawn) if kernel else None
         noise = running_noise(running.channel, source, (tally.n_seeds,)) if world.fixed and not kernel else None
-        if blocks is None and noise is None:
+        if ahead is None and noise is None:
             return None
-        if kernel and blocks is not None:
-            player = Optimists(kernel, running, world, blocks, tally, draws=kernel is not recursion)
+        if kernel and ahead is not None:
+            player = Optimists(kernel, running, world, ahead, tally, draws=drawn)
             made, repaired, moved = player.run(playing)
             clipped = clipped + moved
         elif noise is not None:

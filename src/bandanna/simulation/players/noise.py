@@ -7,11 +7,14 @@ which ignores grids). Binomial noise is not of this kind: its rounding looks at 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import islice, repeat
 
 import numpy as np
 
+from bandanna.accounting.factorisation import BLT
 from bandanna.core.arrays import Floats
+from bandanna.mechanisms.continual.blt import modes
 from bandanna.mechanisms.sources import NoiseSource
 from bandanna.protocols.central_gaussian import CentralGaussian
 from bandanna.protocols.channel import Channel
@@ -58,3 +61,28 @@ def _sums_of_gaussians(channel: Channel, source: NoiseSource, replicates: tuple[
         noise[..., 0, :] += last
         last = np.cumsum(noise, axis=-2, out=noise)[..., -1, :]
         yield noise
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Decaying:
+    """Noise after step t as sum_i a_i s_i, s_i <- r_i s_i + z_t, z_t ~ N(0, std^2): for a kernel that draws z."""
+
+    std: float
+    decays: Floats  # r, (m,)
+    shares: Floats  # a, (m,)
+
+    @classmethod
+    def of(cls, channel: Channel) -> Decaying | None:
+        """In the law of `noise_blocks`, from the same z; None where that is another noise, or none."""
+        if channel.continual is not None:
+            mechanism = channel.continual.mechanism
+            if not isinstance(mechanism.factorisation, BLT):
+                return None
+            shares, decays = modes(mechanism.factorisation)
+            return cls(std=mechanism.std, decays=decays, shares=shares)
+        stds = {
+            protocol.std(size) if isinstance(protocol, GaussianReports | CentralGaussian) else None
+            for size, protocol in channel.protocols.items()
+        }
+        std = stds.pop()
+        return None if stds or std is None else cls(std=std, decays=np.ones(1), shares=np.ones(1))

@@ -18,11 +18,11 @@ from bandanna.environments.linear import FreshArms
 from bandanna.environments.rewards import Bernoulli
 from bandanna.kernels import SMALL, compiled
 from bandanna.kernels.optimism import OUTSIDE
+from bandanna.simulation.players.ahead import Ahead
 from bandanna.simulation.tally import Tally
 
 _ROUNDS = 4096  # whose numbers are drawn at once
 _BYTES = 16 << 20  # of noise, or of fresh contexts, at once
-_GIVEN = np.empty((0, 4), dtype=np.uint64), np.empty((0, 0)), np.empty(0), 0.0  # a rule by which nothing is drawn
 
 
 def kernel_for(policy: Any, world: World, rounds: int) -> Callable[..., int] | None:
@@ -46,15 +46,14 @@ class Optimists:
         kernel: Callable[..., int],
         policy: Any,
         world: World,
-        noise: Iterator[Floats],
+        noise: Ahead,
         tally: Tally,
         *,
         draws: bool,
     ) -> None:
-        """noise: of `noise_blocks`; draws: whether the kernel draws fresh arms by a world's rule, where it has one."""
+        """draws: whether the kernel draws fresh arms by a world's rule, where it has one."""
         self.drawing = world if draws and isinstance(world, FreshArms) else None
-        self.kernel, self.policy, self.world, self.tally = kernel, policy, world, tally
-        self.noise, self.ahead = noise, next(noise, None)
+        self.kernel, self.policy, self.world, self.noise, self.tally = kernel, policy, world, noise, tally
         seeds, dim = tally.n_seeds, policy.domain.dim
         self.repairs, self.clipped = np.zeros(seeds, dtype=np.int64), np.zeros(seeds, dtype=np.int64)
         self.total, self.released = np.zeros((seeds, dim)), np.zeros((seeds, dim))
@@ -75,14 +74,14 @@ class Optimists:
         seeds, streams, reward = self.tally.n_seeds, self.world.streams, self.world.environment.reward
         ahead = self.policy.optimism(first, count)
         assert isinstance(reward, Bernoulli)
-        coins, noise = streams.next_uniform(TIES, count), self._noise(count)
+        coins, noise = streams.next_uniform(TIES, count), self.noise.take(count)
         used, actions = np.zeros(seeds, dtype=np.int64), np.empty((seeds, count), dtype=np.int64)
         rewards, losses = np.empty((2, seeds, count))
         tables = ahead.scale, *(np.ascontiguousarray(each) for each in (ahead.floors, ahead.weights, ahead.radii))
         given = (
             np.ascontiguousarray(reward.numbers((count,), streams)),
             coins,
-            noise,
+            *noise,
             self.total,
             self.released,
             *tables,
@@ -93,25 +92,15 @@ class Optimists:
             nothing = np.empty((seeds, 0, self.world.n_arms, self.policy.dim)), np.empty((seeds, 0, self.world.n_arms))
             self._block(0, count, nothing, (*told, *rule), filled, first)
             self.drawing.drawn(rule[0])
+        nobody = np.zeros((seeds, 4), dtype=np.uint64), np.zeros((seeds, 1)), np.empty(0), 0.0  # draws nothing
         for begin, end in self._blocks(count) if rule is None else ():
             arms = self.fixed or _contiguous(*read(self.world, first + begin, end - begin))
-            self._block(begin, end, arms, (*told, *_GIVEN), filled, first)
+            self._block(begin, end, arms, (*told, *nobody), filled, first)
+        self.noise.taken()
         streams.take_uniform(TIES, used)
         self.tally.varying(losses)
         self.tally.chose(actions)
         self.tally.rewards += rewards.sum(axis=1)
-
-    def _noise(self, count: int) -> Floats:
-        """After each of the next rounds, (S, count, dim); empty where there is none."""
-        if self.ahead is None:
-            return np.empty((0, 0, 0))
-        noise, done = np.empty((self.tally.n_seeds, count, self.total.shape[1])), 0
-        while done < count:
-            self.ahead = self.ahead if self.ahead.shape[1] else next(self.noise)
-            some = self.ahead[:, : count - done]
-            noise[:, done : done + some.shape[1]] = some
-            self.ahead, done = self.ahead[:, some.shape[1] :], done + some.shape[1]
-        return noise
 
     def _blocks(self, count: int) -> Iterator[tuple[int, int]]:
         """Rounds whose contexts are held at once."""

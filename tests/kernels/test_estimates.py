@@ -1,0 +1,63 @@
+"""Estimates of the kernel of optimists are those of its equations, and the noise that it draws is NumPy's."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from bandanna.core.arrays import Floats
+from bandanna.core.streams import Streams
+from bandanna.kernels.decaying import next_noise
+from bandanna.kernels.estimates import estimate
+from bandanna.mechanisms.sources.replicated import ReplicatedNoise
+from bandanna.policies.linear.linucb import LinUCB
+from bandanna.protocols.trust import Privacy, central, local
+from bandanna.simulation.players.noise import Decaying, noise_blocks
+
+
+def packed(gram: Floats, vector: Floats) -> Floats:
+    """As reports have them."""
+    above = gram[np.triu_indices(len(gram), 1)]
+    return np.concatenate([vector, np.diag(gram), math.sqrt(2) * above])
+
+
+@pytest.mark.parametrize("scale", [0.0, 1.7])
+@pytest.mark.parametrize("d", [1, 2, 3, 5, 8, 12])
+def test_estimates_are_those_of_the_equations(d: int, scale: float) -> None:
+    """An inverse or theta is another one than `Optimism` says, or an indefinite matrix is taken for a definite one."""
+    rng, definite, (floor, weight) = np.random.default_rng(d), 0, (0.3, 0.2)
+    system, own, column, theta, inverse = np.empty((d, 2 * d + 1)), *np.empty((3, d)), np.empty((d, d))
+    for _ in range(60):
+        half, vector = rng.standard_normal((d, d)), rng.standard_normal(d)
+        gram = half @ half.T + rng.uniform(-1.0, 0.5) * np.eye(d)
+        gain = gram @ np.linalg.inv(scale * gram + floor * np.eye(d)) if scale else np.eye(d)
+        matrix = (gain @ gram if scale else gram) + weight * np.eye(d)
+        least = [np.linalg.eigvalsh(each)[0] for each in (scale * gram + floor * np.eye(d), (matrix + matrix.T) / 2)]
+        found = estimate(packed(gram, vector), scale, floor, weight, system, own, column, theta, inverse)
+        assert found == (min(least) > 0)
+        definite += found
+        if found and min(least) > 1e-3:
+            np.testing.assert_allclose(inverse, np.linalg.inv(matrix), rtol=1e-8, atol=1e-8)
+            np.testing.assert_allclose(theta, np.linalg.inv(matrix) @ gain @ vector, rtol=1e-8, atol=1e-8)
+    assert 0 < definite < 60
+
+
+@pytest.mark.parametrize(
+    ("privacy", "within"), [(local(epsilon=1.0, delta=1e-5), 0.0), (central(epsilon=1.0, delta=1e-5), 1e-11)]
+)
+def test_noise_drawn_inside_is_that_of_numpy(privacy: Privacy, within: float) -> None:
+    """The kernel draws other numbers than NumPy, or adds them up in another way than the mechanism."""
+    policy = LinUCB(dim=3, horizon=150, privacy=privacy, batch=1)
+    dim, (one, two) = policy.domain.dim, (ReplicatedNoise(Streams([7, 8])) for _ in range(2))
+    blocks, rule, words = noise_blocks(policy.channel, one, (2,)), Decaying.of(policy.channel), two.words()
+    assert blocks is not None
+    assert rule is not None
+    assert words is not None
+    expected, found = np.concatenate(list(blocks), axis=1), np.empty((2, 150, dim))
+    for own, rows in zip(words, found, strict=True):
+        states = np.zeros((dim, len(rule.decays)))
+        for row in rows:
+            next_noise(own, rule.std, rule.decays, rule.shares, states, np.empty((dim, 1)), np.zeros(dim), row)
+    np.testing.assert_allclose(found, expected, rtol=within, atol=within)
