@@ -27,7 +27,10 @@ def averaged(own: Sequence[Floats], degrees: Sequence[int], weights: Sequence[fl
         if weight == 1.0:
             estimates.append(release)
             continue
-        estimates.append(weight * release + (1 - weight) * of_parts(estimates[-1], release.shape[-2], degree))
+        combined = of_parts(estimates[-1], release.shape[-2], degree)
+        combined *= 1 - weight
+        combined += weight * release
+        estimates.append(combined)
     return estimates
 
 

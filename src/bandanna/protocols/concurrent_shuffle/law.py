@@ -58,10 +58,3 @@ def totals(statistic: Statistic, noise: BinomialNoise, domain: Domain, source: N
     """A whole batch of one level, (..., dim)."""
     (added,) = encoded(statistic, [noise], domain, source)
     return np.asarray(added + coins(noise.users, noise, added.shape, source))
-
-
-def of_bits(ones: Ints, noise: BinomialNoise, source: NoiseSource) -> Ints:
-    """Whole batches of bits of one level, from how many ones each has."""
-    totals = coins(noise.users, noise, ones.shape, source)
-    totals += int(noise.scale) * ones
-    return totals
