@@ -17,7 +17,9 @@ from bandanna.core.domain import Domain, Statistic
 from bandanna.core.shapes import Bits
 from bandanna.mechanisms.sources import NoiseSource
 from bandanna.protocols.concurrent_shuffle.views import HeldLevels
-from bandanna.protocols.shuffle_binomial.encoding import encode_groups, encode_sums
+from bandanna.protocols.shuffle_binomial.encoding import encode_few, encode_groups, encode_sums
+
+_FEW, _GROUPS = 100, 2  # users whose coins are drawn faster one by one than as two binomial numbers
 
 
 def encoded(
@@ -29,6 +31,8 @@ def encoded(
         return tuple(int(noise.scale) * ones for noise in noises)
     if statistic.counts is None:
         return encode_sums(statistic.values, noises, domain, source)
+    if statistic.users <= _FEW and statistic.values.shape[-2] <= _GROUPS:
+        return encode_few(statistic.values, statistic.counts, noises, domain, source)
     return tuple(encode_groups(statistic.values, statistic.counts, noise, domain, source) for noise in noises)
 
 

@@ -40,6 +40,21 @@ def encode_groups(values: Floats, counts: Ints, noise: BinomialNoise, domain: Do
     return np.asarray(np.sum(whole.astype(np.int64) * counts[..., None] + coins, axis=-2))
 
 
+def encode_few(
+    values: Floats, counts: Ints, noises: Sequence[BinomialNoise], domain: Domain, source: NoiseSource
+) -> tuple[Ints, ...]:
+    """The same for several lattices, of groups of few users: their coins one by one."""
+    scales = np.array([noise.scale for noise in noises])[:, None]  # (k, 1)
+    scaled = scales * np.maximum(values - domain.lower, 0.0)[..., None, :]  # (..., groups, k, dim)
+    whole = np.floor(scaled)
+    scaled -= whole
+    heads = source.heads(counts, scaled.reshape(*counts.shape, -1))
+    whole *= counts[..., None, None]
+    sums = np.sum(whole, axis=-3).astype(np.int64)  # whole numbers below 2^53: exact
+    sums += heads.reshape(sums.shape)
+    return tuple(sums[..., place, :] for place in range(len(noises)))
+
+
 def decode(totals: Ints, noise: BinomialNoise, domain: Domain) -> Floats:
     """(total - B b p) / s + B lower: an unbiased estimate of the sum."""
     centred = totals - noise.users * noise.trials * noise.probability
