@@ -66,9 +66,9 @@ class NoiseSource(ABC):
         """Bin(count, chance) elementwise, chances in [0, 1]: a shortcut of simulations for many single coins."""
 
     def heads(self, counts: NDArray[np.int64], chances: NDArray[np.float64]) -> NDArray[np.int64]:
-        """Coins of groups of users, added up: sum over g of Bin(counts_g, chances_g); (..., G), (..., G, m) -> (..., m).
+        """Coins of groups of users, sum over g of Bin(counts_g, chances_g): (..., G), (..., G, m) -> (..., m).
 
-        For few users: a shortcut of simulations as `coins` is, and of the same law.
+        A shortcut of simulations as `coins` is, for few users.
         """
         return np.asarray(np.sum(self.coins(np.broadcast_to(counts[..., None], chances.shape), chances), axis=-2))
 

@@ -75,7 +75,7 @@ class ReplicatedNoise(NoiseSource):
             rest = self._streams.generators(self._part + "further bits")[seed].random()
             below[seed, user, place] = rest < scaled[of] - first[of]
         wide = np.uint8 if len(users) < 256 else np.int64
-        return np.add.reduce(below, axis=1, dtype=wide).astype(np.int64)
+        return np.asarray(np.add.reduce(below, axis=1, dtype=wide), dtype=np.int64)
 
     def uniform(self, size: Size) -> NDArray[np.float64]:
         """From the stream "rounding"."""

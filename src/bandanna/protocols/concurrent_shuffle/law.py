@@ -33,7 +33,7 @@ def encoded(
         return encode_sums(statistic.values, noises, domain, source)
     if statistic.users <= _FEW and statistic.values.shape[-2] <= _GROUPS:
         return encode_few(statistic.values, statistic.counts, noises, domain, source)
-    return tuple(encode_groups(statistic.values, statistic.counts, noise, domain, source) for noise in noises)
+    return encode_groups(statistic.values, statistic.counts, noises, domain, source)
 
 
 def arrived(held: HeldLevels, users: int, added: Sequence[Ints]) -> HeldLevels:

@@ -97,9 +97,11 @@ class FixedArms:
         """Reports of those with a reward and of those without, of each group; clipped since `before`."""
         values, counts = [], []
         for group in groups:
-            ones = group.rewards.astype(np.int64)  # (S,)
-            values += [self._reports(group.places, np.full(ones.shape, each)) for each in (self.one, self.none)]
-            counts += [ones, group.counts - ones]
+            packed, ones = self._packed(group.places), group.rewards.astype(np.int64)  # (S, dim), (S,)
+            for reward, number in ((self.one, ones), (self.none, group.counts - ones)):
+                values.append(packed.copy())
+                values[-1][:, : self.lead] *= reward
+                counts.append(number)
         stacked = np.stack(values, axis=1)
         return policy.domain.sealed(stacked, clipped=self.clipped - before, counts=np.stack(counts, axis=1))
 
