@@ -21,6 +21,8 @@ from bandanna.core import require
 from bandanna.core.streams import Streams
 from bandanna.errors import InvalidArgument
 
+_FEW = 8
+
 
 @dataclass(frozen=True, kw_only=True)
 class HardBits:
@@ -82,15 +84,21 @@ class HardBits:
         after += self.first * self.start
         each = np.empty((*after.shape, 1 + self.repeats), dtype=np.int32)
         each[..., -1] = after
-        for place in range(self.repeats, 0, -1):
+        for place in range(self.repeats if self.repeats < _FEW else 0, 0, -1):
             np.subtract(each[..., place], copied, out=each[..., place - 1])
+        if self.repeats >= _FEW:  # broadcasting over few places takes several times as long
+            missing = np.arange(self.repeats, -1, -1, dtype=np.int32)
+            np.subtract(after[..., None], copied[..., None] * missing, out=each)
         return self._begun(self.first * np.arange(1, self.start + 1, dtype=np.int32), each)
 
     def _fair(self, streams: Streams) -> NDArray[np.bool_]:
         """(S, blocks, 2): the single bit, the copied one."""
         if not isinstance(streams, Streams):
             raise InvalidArgument("streams", streams, "bd.core.streams.Streams(seeds), as Streams(range(20))")
-        return np.asarray(streams.uniform("hard bits", (-(-self.horizon // (1 + self.repeats)), 2)) < 0.5)
+        blocks = -(-self.horizon // (1 + self.repeats))
+        words = np.ascontiguousarray(streams.sixteen_bits("hard bits", (-(-2 * blocks // 16),)))
+        bits = np.unpackbits(words.view(np.uint8), axis=1, count=2 * blocks)
+        return bits.view(bool).reshape(len(words), blocks, 2)
 
     def _begun(self, start: NDArray[Any], each: NDArray[Any]) -> NDArray[Any]:
         """After the start, the blocks, up to the horizon: (start,), (S, blocks, 1 + r) -> (S, n)."""

@@ -63,7 +63,9 @@ class ReplicatedNoise(NoiseSource):
         """
         ends = np.cumsum(counts, axis=1)
         users = np.arange(int(ends[0, -1]))
-        group = np.count_nonzero(users[:, None] >= ends[:, None, :-1], axis=2)  # (S, users)
+        group = np.zeros((self._seeds, len(users)), dtype=np.int64)
+        for end in ends[:, :-1].T:
+            group += users >= end[:, None]
         scaled = 2.0**16 * chances
         first = scaled.astype(np.uint16)  # (S, G, m), rounded down
         mine = first[np.arange(self._seeds)[:, None], group]
