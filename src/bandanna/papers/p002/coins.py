@@ -69,7 +69,7 @@ class TabledCoins(FastNoise):
         return (words.astype(np.uint64) << _REST) + (self._raw(len(words)) >> np.uint64(_FIRST))
 
     def _raw(self, count: int) -> NDArray[np.uint64]:
-        return np.asarray(self._rng.bit_generator.random_raw(count), dtype=np.uint64)  # type: ignore[attr-defined]
+        return np.asarray(self._rng.bit_generator.random_raw(count), dtype=np.uint64)
 
 
 @lru_cache(maxsize=64)
