@@ -18,6 +18,7 @@ def test_single_and_repeated_bits_alternate(start: int) -> None:
     hard = HardBits(horizon=2003, shufflers=1, epsilon=0.1, start=start, first=1)
     streams = hard.draw(Streams(range(200)))
     assert np.array_equal(hard.bits(Streams(range(200))), streams == 1.0)
+    assert np.array_equal(hard.counts(Streams(range(200))), np.cumsum(streams, axis=1))
     assert streams.shape == (200, 2003)
     assert set(np.unique(streams)) == {0.0, 1.0}
     assert np.all(streams[:, :start] == 1.0)
@@ -64,3 +65,10 @@ def test_bad_input() -> None:
             HardBits(horizon=100, shufflers=1).draw(wrong)  # type: ignore[arg-type]
     with pytest.raises(InvalidBudget):
         HardBits(horizon=100, shufflers=1, epsilon=-1.0)
+
+
+def test_ones_of_long_blocks_are_counted_too() -> None:
+    """Running counts of blocks of many copies are not those of the bits."""
+    hard = HardBits(horizon=40_001, shufflers=1, epsilon=0.1, start=3, first=1)
+    assert hard.repeats > 8
+    assert np.array_equal(hard.counts(Streams(range(3))), np.cumsum(hard.bits(Streams(range(3))), axis=1))

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
+import pytest
 from scipy import stats
 
 from bandanna.core.streams import Streams
+from bandanna.mechanisms.sources import FastNoise
 from bandanna.mechanisms.sources.replicated import ReplicatedNoise
 
 SEEDS, DRAWS = 200, 50
@@ -32,3 +36,34 @@ def test_draws_are_fresh_in_every_call_and_for_every_seed() -> None:
     ):
         drawn = np.concatenate([draw() for _ in range(DRAWS)], axis=1)
         assert len(np.unique(drawn)) == drawn.size
+
+
+def test_heads_have_the_law_of_every_users_coins() -> None:
+    """Coins of groups are added that have other chances, or other numbers of users. Six standard errors each."""
+    places, counts = 40_000, np.array([[3, 2], [1, 4]])
+    chances = np.array([[0.3, 0.9], [0.71, 0.04]])
+    given = np.broadcast_to(chances[..., None], (2, 2, places))
+    drawn = ReplicatedNoise(Streams([5, 6])).heads(counts, given)
+    for heads, many, p in zip(drawn, counts, chances, strict=True):
+        law = np.convolve(*(stats.binom.pmf(np.arange(n + 1), n, q) for n, q in zip(many, p, strict=True)))
+        found = np.bincount(heads, minlength=6) / places
+        assert np.all(np.abs(found - law) < 6 * np.sqrt(law * (1 - law) / places) + 1e-12)
+    plain = FastNoise(np.random.default_rng(7)).heads(counts, given)
+    assert np.all(np.abs(np.mean(plain - drawn, axis=1)) < 6 * np.sqrt(2 * 5 / 4 / places))
+
+
+def test_heads_that_the_first_bits_leave_open_are_decided_by_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A chance is rounded to sixteen bits."""
+    streams, places = Streams([1, 2]), 1000
+    monkeypatch.setattr(streams, "sixteen_bits", lambda name, shape: np.full((2, *shape), 7, dtype=np.uint16))
+    chances = np.full((2, 2, places), 7.25 / 2**16)
+    heads = ReplicatedNoise(streams).heads(np.array([[1, 4], [5, 0]]), chances)
+    assert np.all(np.abs(np.mean(heads, axis=1) / 5 - 0.25) < 6 * math.sqrt(0.25 * 0.75 / (5 * places)))
+
+
+def test_a_seeds_heads_are_the_same_in_any_company() -> None:
+    """Coins, or the bits that decide some of them, depend on the other seeds."""
+    counts, chances = np.array([[9, 30], [20, 19]]), np.random.default_rng(3).random((2, 2, 3000))
+    together, alone = ReplicatedNoise(Streams([4, 8])), ReplicatedNoise(Streams([8]))
+    for _ in range(3):
+        assert np.array_equal(together.heads(counts, chances)[1], alone.heads(counts[1:], chances[1:])[0])

@@ -275,5 +275,20 @@ def test_sums_for_several_lattices_are_those_of_one_after_the_other(
     assert all(np.array_equal(each, np.broadcast_to(limit, (3, 5))) for each, limit in zip(top, most, strict=True))
 
 
+@pytest.mark.parametrize("encode", [encoding.encode_few, encoding.encode_groups])
+def test_groups_have_the_law_of_their_roundings_on_every_lattice(encode: Any) -> None:
+    """A lattice has another's scale, or a group another's users: means and variances are off by six standard errors."""
+    seeds, domain = 3000, LinearReport(features=2)
+    values, counts = np.random.default_rng(8).uniform(-0.4, 0.4, (2, 5)), np.array([4, 3])
+    noises = [BinomialNoise(users=7, scale=scale, trials=4, probability=0.5) for scale in (3.0, 17.5, 200.25)]
+    given = np.broadcast_to(values, (seeds, 2, 5)), np.broadcast_to(counts, (seeds, 2))
+    for noise, sums in zip(noises, encode(*given, noises, domain, ReplicatedNoise(Streams(range(seeds)))), strict=True):
+        steps = _steps(values, noise, domain)
+        rest = steps - np.floor(steps)
+        mean, variance = counts @ steps, counts @ (rest * (1 - rest))
+        assert np.all(np.abs(sums.mean(axis=0) - mean) <= 1e-9 + 6 * np.sqrt(variance / seeds))
+        assert np.all(np.abs(sums.var(axis=0) - variance) < 6 * np.sqrt(2 * variance**2 / seeds) + 0.02)
+
+
 def _steps(values: Any, noise: BinomialNoise, domain: LinearReport) -> Any:
     return noise.scale * np.maximum(values - domain.lower, 0.0)

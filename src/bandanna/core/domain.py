@@ -57,8 +57,11 @@ class Statistic:
     @property
     def users(self) -> int:
         """Number of users in the batch."""
-        if self.counts is None:
-            return int(self.values.shape[-2])
+        return int(self.values.shape[-2]) if self.counts is None else self._counted
+
+    @cached_property
+    def _counted(self) -> int:
+        assert self.counts is not None
         users = self.counts.sum(axis=-1)
         if users.ndim and users.min() != users.max():
             raise InvalidStatistic("counts", np.unique(users).tolist(), "the same number of users in every replicate")

@@ -62,6 +62,12 @@ class Streams:
         """Uniform numbers in [0, 1), (seeds, *shape)."""
         return self._take(name, shape, lambda rng, out: rng.random(out=out))
 
+    def sixteen_bits(self, name: str, shape: tuple[int, ...]) -> NDArray[np.uint16]:
+        """Uniform whole numbers below 2^16, (seeds, *shape), four of a word."""
+        count = math.prod(shape)
+        words = self._take(name, (-(-count // 4),), _raw)
+        return words.view(np.uint16)[:, :count].reshape(len(self.seeds), *shape)
+
     def next_uniform(self, name: str, count: int) -> Floats:
         """The uniform numbers that the generators of a stream give next, (seeds, count): nothing is taken yet."""
         seen = np.empty((len(self.seeds), count))
@@ -101,6 +107,12 @@ class Streams:
             ahead = longer
         self._ahead[name] = ahead[:, wanted:]
         return ahead[:, :wanted].reshape(seeds, *shape)
+
+
+def _raw(rng: np.random.Generator, out: Floats) -> None:
+    """Words as they are."""
+    bits: Any = rng.bit_generator
+    out.view(np.uint64)[:] = bits.random_raw(len(out))
 
 
 def _state(rng: np.random.Generator) -> dict[str, Any]:

@@ -27,7 +27,10 @@ def averaged(own: Sequence[Floats], degrees: Sequence[int], weights: Sequence[fl
         if weight == 1.0:
             estimates.append(release)
             continue
-        estimates.append(weight * release + (1 - weight) * of_parts(estimates[-1], release.shape[-2], degree))
+        combined = of_parts(estimates[-1], release.shape[-2], degree)
+        combined *= 1 - weight
+        combined += weight * release
+        estimates.append(combined)
     return estimates
 
 
@@ -52,12 +55,17 @@ def prefixes(blocks: Sequence[Floats], degrees: Sequence[int]) -> Floats:
 
 def _below(total: Floats, blocks: Floats, degree: int) -> Floats:
     """After 0, 1, ... blocks of a level: what there is after so many of their parents, and in the parent begun."""
+    *shape, count, dim = blocks.shape
+    parents = count // degree
+    after = np.empty((*shape, count + 1, dim))
+    after[..., ::degree, :] = begun = total[..., : parents + 1, :]
     if degree >= _FEW:
-        inside = _cumulated(blocks)
-        parent = np.arange(inside.shape[-2]) // degree
-        return np.asarray(total[..., parent, :] + inside - inside[..., parent * degree, :])
-    after = np.empty((*blocks.shape[:-2], blocks.shape[-2] + 1, blocks.shape[-1]))
-    after[..., ::degree, :] = begun = total[..., : blocks.shape[-2] // degree + 1, :]
+        whole = parents * degree
+        inside = np.cumsum(blocks[..., :whole, :].reshape(*shape, parents, degree, dim), axis=-2)[..., :-1, :]
+        here = after[..., :whole, :].reshape(*shape, parents, degree, dim)[..., 1:, :]
+        np.add(begun[..., :-1, None, :], inside, out=here)
+        after[..., whole + 1 :, :] = begun[..., -1:, :] + np.cumsum(blocks[..., whole:, :], axis=-2)
+        return after
     for place in range(1, degree):
         more, here = blocks[..., place - 1 :: degree, :], after[..., place::degree, :]
         begun = np.add(begun[..., : more.shape[-2], :], more, out=here)

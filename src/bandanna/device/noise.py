@@ -65,6 +65,13 @@ class NoiseSource(ABC):
     def coins(self, counts: NDArray[np.int64], chances: NDArray[np.float64]) -> NDArray[np.int64]:
         """Bin(count, chance) elementwise, chances in [0, 1]: a shortcut of simulations for many single coins."""
 
+    def heads(self, counts: NDArray[np.int64], chances: NDArray[np.float64]) -> NDArray[np.int64]:
+        """Coins of groups of users, sum over g of Bin(counts_g, chances_g): (..., G), (..., G, m) -> (..., m).
+
+        A shortcut of simulations as `coins` is, for few users.
+        """
+        return np.asarray(np.sum(self.coins(np.broadcast_to(counts[..., None], chances.shape), chances), axis=-2))
+
     @abstractmethod
     def uniform(self, size: Size) -> NDArray[np.float64]:
         """Uniform multiples of 2^-53 in [0, 1)."""

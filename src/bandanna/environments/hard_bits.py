@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +20,8 @@ from numpy.typing import NDArray
 from bandanna.core import require
 from bandanna.core.streams import Streams
 from bandanna.errors import InvalidArgument
+
+_FEW = 8
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,12 +71,38 @@ class HardBits:
 
     def bits(self, streams: Streams) -> NDArray[np.bool_]:
         """The same, an eighth as large."""
+        fair = self._fair(streams)
+        each = np.empty((*fair.shape[:2], 1 + self.repeats), dtype=bool)
+        each[..., 0], each[..., 1:] = fair[..., 0], fair[..., 1:]
+        return self._begun(np.full(self.start, bool(self.first)), each)
+
+    def counts(self, streams: Streams) -> NDArray[np.int32]:
+        """How many ones there are after every user, (S, n): in each block a one, or none, and then a slope."""
+        fair = self._fair(streams).view(np.int8)
+        single, copied = fair[..., 0], fair[..., 1].astype(np.int32)
+        after = np.cumsum(single + self.repeats * copied, axis=1, dtype=np.int32)  # (S, blocks)
+        after += self.first * self.start
+        each = np.empty((*after.shape, 1 + self.repeats), dtype=np.int32)
+        each[..., -1] = after
+        for place in range(self.repeats if self.repeats < _FEW else 0, 0, -1):
+            np.subtract(each[..., place], copied, out=each[..., place - 1])
+        if self.repeats >= _FEW:  # broadcasting over few places takes several times as long
+            missing = np.arange(self.repeats, -1, -1, dtype=np.int32)
+            np.subtract(after[..., None], copied[..., None] * missing, out=each)
+        return self._begun(self.first * np.arange(1, self.start + 1, dtype=np.int32), each)
+
+    def _fair(self, streams: Streams) -> NDArray[np.bool_]:
+        """(S, blocks, 2): the single bit, the copied one."""
         if not isinstance(streams, Streams):
             raise InvalidArgument("streams", streams, "bd.core.streams.Streams(seeds), as Streams(range(20))")
-        seeds = len(streams.seeds)
         blocks = -(-self.horizon // (1 + self.repeats))
-        fair = streams.uniform("hard bits", (blocks, 2)) < 0.5  # (S, blocks, 2): the single bit, the copied one
-        each = np.empty((seeds, blocks, 1 + self.repeats), dtype=bool)
-        each[..., 0], each[..., 1:] = fair[..., 0], fair[..., 1:]
-        start = np.full((seeds, self.start), bool(self.first))
-        return np.concatenate([start, each.reshape(seeds, -1)], axis=1)[:, : self.horizon]
+        words = np.ascontiguousarray(streams.sixteen_bits("hard bits", (-(-2 * blocks // 16),)))
+        bits = np.unpackbits(words.view(np.uint8), axis=1, count=2 * blocks)
+        return bits.view(bool).reshape(len(words), blocks, 2)
+
+    def _begun(self, start: NDArray[Any], each: NDArray[Any]) -> NDArray[Any]:
+        """After the start, the blocks, up to the horizon: (start,), (S, blocks, 1 + r) -> (S, n)."""
+        rest = each.reshape(len(each), -1)
+        if self.start:
+            rest = np.concatenate([np.broadcast_to(start, (len(each), self.start)), rest], axis=1)
+        return rest[:, : self.horizon]

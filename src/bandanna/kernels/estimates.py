@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 
 from bandanna.core.arrays import Floats
-from bandanna.kernels.jit import part
+from bandanna.kernels.jit import jit, part
 from bandanna.kernels.scoring import copy, inner, swept, times
 
 
@@ -100,7 +100,7 @@ def _unpack(total: Floats, gram: Floats) -> None:
             place += 1
 
 
-@part
+@jit
 def estimate(
     released: Floats,
     scale: float,

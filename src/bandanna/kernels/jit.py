@@ -26,7 +26,9 @@ def jit(function: Function) -> Function:
 
 
 def part(function: Function) -> Function:
-    """The same, of what kernels call and Python does not: ways in from there take time to compile."""
+    """The same, of what kernels call and Python must not: there is no way in from there, which would take time to
+    compile.
+    """
     return cast(Function, _made(function, **_INSIDE))
 
 

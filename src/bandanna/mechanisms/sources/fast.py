@@ -36,7 +36,9 @@ class FastNoise(NoiseSource):
         require.positive("std", std)
         require.non_negative("grid", grid)
         exact = finite(value)
-        return np.asarray(exact + self._rng.normal(0.0, std, exact.shape))
+        drawn = np.asarray(self._rng.normal(0.0, std, exact.shape))
+        drawn += exact
+        return drawn
 
     def laplace(self, value: ArrayLike, *, scale: float, grid: float) -> NDArray[np.float64]:
         """value + Laplace(scale); the grid is checked and otherwise ignored."""

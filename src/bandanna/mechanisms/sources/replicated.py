@@ -64,6 +64,29 @@ class ReplicatedNoise(NoiseSource):
         rows = zip(self._sources("group coins"), counts, chances, strict=True)
         return np.stack([source.coins(n, p) for source, n, p in rows])
 
+    def heads(self, counts: NDArray[np.int64], chances: NDArray[np.float64]) -> NDArray[np.int64]:
+        """Every user's coin, U < chance: by the first 16 bits of U, and by the others only where those leave it open.
+
+        All seeds have the same number of users, chances are below 1.
+        """
+        ends = np.cumsum(counts, axis=1)
+        users = np.arange(int(ends[0, -1]))
+        group = np.zeros((self._seeds, len(users)), dtype=np.int64)
+        for end in ends[:, :-1].T:
+            group += users >= end[:, None]
+        scaled = 2.0**16 * chances
+        first = scaled.astype(np.uint16)  # (S, G, m), rounded down
+        mine = first[np.arange(self._seeds)[:, None], group]
+        drawn = self._streams.sixteen_bits(self._part + "rounding bits", mine.shape[1:])
+        below = (drawn < mine).view(np.uint8)
+        for each in np.flatnonzero(drawn == mine):
+            seed, user, place = np.unravel_index(each, mine.shape)
+            of = seed, group[seed, user], place
+            rest = self._streams.generators(self._part + "further bits")[seed].random()
+            below[seed, user, place] = rest < scaled[of] - first[of]
+        wide = np.uint8 if len(users) < 256 else np.int64
+        return np.asarray(np.add.reduce(below, axis=1, dtype=wide), dtype=np.int64)
+
     def uniform(self, size: Size) -> NDArray[np.float64]:
         """From the stream "rounding"."""
         return self._streams.uniform(self._part + "rounding", self._rest(size))

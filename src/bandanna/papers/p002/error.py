@@ -125,7 +125,7 @@ class Counting:
     @classmethod
     def of(cls, kind: Kind, n: int, seed: int, budget: Mapping[str, float]) -> Counting:
         """Nothing found yet; every kind and n has noise of its own."""
-        source = TabledCoins(np.random.default_rng([seed, n, KINDS.index(kind)]))
+        source = TabledCoins(np.random.Generator(np.random.SFC64([seed, n, KINDS.index(kind)])))
         counter = ContinualSum(horizon=n, privacy=kind.privacy(**budget), values=Bits(), source=source)
         levels = counter.protocol.tree.levels if isinstance(counter.protocol, ConcurrentShuffle) else 1
         hard = HardBits(horizon=n, shufflers=levels, epsilon=budget["epsilon"])

@@ -35,7 +35,7 @@ def noise(shape: tuple[int, ...], mechanism: ContinualGaussian, source: NoiseSou
 
 
 def _drawn(shape: tuple[int, ...], mechanism: ContinualGaussian, source: NoiseSource) -> Floats:
-    return source.gaussian(np.zeros(shape), std=mechanism.std, grid=mechanism.spacing)
+    return source.gaussian(np.broadcast_to(0.0, shape), std=mechanism.std, grid=mechanism.spacing)
 
 
 def _blt(z: Floats, factors: BLT) -> Floats:

@@ -257,15 +257,20 @@ class ConcurrentShuffle(StreamProtocol):
 
         In the law of `release`, and draw for draw `prefixes(path="law")` at the end of every batch.
         """
+        counts = np.asarray(ones, dtype=np.int64)
+        noise = self.noise_of_bits(counts.shape, source)
+        if np.any(counts < 0) or np.any(counts > self.tree.sizes[0]):
+            raise InvalidArgument("ones", counts, f"from 0 to {self.tree.sizes[0]}, the users of a batch")
+        return np.asarray(np.cumsum(counts, axis=-1) + noise)
+
+    def noise_of_bits(self, shape: tuple[int, ...], source: NoiseSource) -> Floats:
+        """What `after_batches` adds to the true counts, whatever the bits are: (..., N_1)."""
         checked_path("law", source)
         if not isinstance(self.domain, Bits):
             raise InvalidArgument("domain", self.domain, "bd.Bits(): only of bits do counts tell everything")
-        counts = np.asarray(ones, dtype=np.int64)
-        if counts.ndim < 1 or not 1 <= counts.shape[-1] <= self.tree.batches[0]:
-            raise InvalidArgument("ones", counts.shape, f"(..., batches), at most {self.tree.batches[0]} of them")
-        if np.any(counts < 0) or np.any(counts > self.tree.sizes[0]):
-            raise InvalidArgument("ones", counts, f"from 0 to {self.tree.sizes[0]}, the users of a batch")
-        return np.asarray(whole.after_batches(counts, self.analyzer, source)[..., 0])
+        if len(shape) < 1 or not 1 <= shape[-1] <= self.tree.batches[0]:
+            raise InvalidArgument("ones", shape, f"(..., batches), at most {self.tree.batches[0]} of them")
+        return np.asarray(whole.noise_of_bits(shape, self.analyzer, source)[..., 0])
 
     def _check_room(self, users: int, more: int) -> None:
         if users + more > self.tree.horizon:

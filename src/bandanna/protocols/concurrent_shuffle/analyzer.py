@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property, reduce
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -76,12 +77,16 @@ class TreeSums(Analyzer):
     def estimate(self, state: Sums, users: int) -> Estimate:
         """After so many users."""
         low = self.tree.sizes[0]
-        total, variance = np.sum(state, axis=0), float(self.variance(users))
+        total, variance = reduce(np.add, state[1:], state[0].copy()), float(self.variance(users))
         return Estimate(total=total, count=users // low * low, variance=variance)
 
     def variance(self, users: ArrayLike) -> Floats:
         """Of each coordinate of the estimate after so many users."""
-        return np.asarray(self.tree.covering(users) @ np.asarray(self.weights.variances))
+        return np.asarray(self.tree.covering(users) @ self._variances)
+
+    @cached_property
+    def _variances(self) -> Floats:
+        return np.asarray(self.weights.variances)
 
 
 def level_sum(domain: Domain, noise: BinomialNoise) -> VectorSum | BitSum:

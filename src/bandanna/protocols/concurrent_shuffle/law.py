@@ -17,7 +17,9 @@ from bandanna.core.domain import Domain, Statistic
 from bandanna.core.shapes import Bits
 from bandanna.mechanisms.sources import NoiseSource
 from bandanna.protocols.concurrent_shuffle.views import HeldLevels
-from bandanna.protocols.shuffle_binomial.encoding import encode_groups, encode_sums
+from bandanna.protocols.shuffle_binomial.encoding import encode_few, encode_groups, encode_sums
+
+_FEW, _GROUPS = 100, 2  # users whose coins are drawn faster one by one than as two binomial numbers
 
 
 def encoded(
@@ -29,7 +31,9 @@ def encoded(
         return tuple(int(noise.scale) * ones for noise in noises)
     if statistic.counts is None:
         return encode_sums(statistic.values, noises, domain, source)
-    return tuple(encode_groups(statistic.values, statistic.counts, noise, domain, source) for noise in noises)
+    if statistic.users <= _FEW and statistic.values.shape[-2] <= _GROUPS:
+        return encode_few(statistic.values, statistic.counts, noises, domain, source)
+    return encode_groups(statistic.values, statistic.counts, noises, domain, source)
 
 
 def arrived(held: HeldLevels, users: int, added: Sequence[Ints]) -> HeldLevels:
@@ -58,10 +62,3 @@ def totals(statistic: Statistic, noise: BinomialNoise, domain: Domain, source: N
     """A whole batch of one level, (..., dim)."""
     (added,) = encoded(statistic, [noise], domain, source)
     return np.asarray(added + coins(noise.users, noise, added.shape, source))
-
-
-def of_bits(ones: Ints, noise: BinomialNoise, source: NoiseSource) -> Ints:
-    """Whole batches of bits of one level, from how many ones each has."""
-    totals = coins(noise.users, noise, ones.shape, source)
-    totals += int(noise.scale) * ones
-    return totals

@@ -63,10 +63,14 @@ class BatchTree:
 
         The maximal complete batches are the digits of t in the mixed radix of the tree; the top digit is not bounded.
         """
-        t = np.asarray(steps, dtype=np.int64)[..., None]
+        sizes, above = self._radix
+        return np.asarray(np.asarray(steps, dtype=np.int64)[..., None] % above // sizes)
+
+    @cached_property
+    def _radix(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Users of a batch of each level, and of one above it; above the top, beyond every step."""
         sizes = np.asarray(self.sizes)
-        above = np.append(sizes[1:], self.horizon + sizes[-1])  # beyond every step
-        return np.asarray(t % above // sizes)
+        return sizes, np.append(sizes[1:], self.horizon + sizes[-1])
 
     @cached_property
     def worst_steps(self) -> NDArray[np.int64]:

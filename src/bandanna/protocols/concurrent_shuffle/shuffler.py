@@ -43,7 +43,10 @@ class LevelMixer(Mixer):
 
     def full(self, users: int) -> int:
         """How many levels have a full batch after so many users: sizes divide each other, so the lowest ones."""
-        return 0 if not users else sum(users % size == 0 for size in self.sizes)
+        full = 0
+        while users and full < len(self.sizes) and users % self.sizes[full] == 0:
+            full += 1
+        return full
 
     @property
     def draws(self) -> bool:

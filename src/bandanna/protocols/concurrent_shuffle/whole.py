@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from bandanna.core import trees
-from bandanna.core.arrays import Floats, Ints
+from bandanna.core.arrays import Floats
 from bandanna.core.shapes import Bits
 from bandanna.device import Levels
 from bandanna.device.levels import level_source
@@ -30,7 +30,8 @@ def prefixes(
         return estimates
     if path == "law" and isinstance(device.domain, Bits):
         batch = values[..., : users // low * low, 0].reshape(*values.shape[:-2], -1, low)
-        after = after_batches(np.rint(np.sum(batch, axis=-1)).astype(np.int64), analyzer, source)
+        counts = np.cumsum(np.rint(np.sum(batch, axis=-1)), axis=-1)  # whole numbers below 2^53: exact
+        after = counts[..., None] + noise_of_bits(counts.shape, analyzer, source)
     else:
         after = _after(
             [batches(values, level, device, mixer, analyzer, source, path) for level in range(filled)], analyzer
@@ -40,18 +41,18 @@ def prefixes(
     return estimates
 
 
-def after_batches(ones: Ints, analyzer: TreeSums, source: NoiseSource) -> Floats:
-    """Estimates after every lowest batch of bits, from how many ones each has: (..., N_1) -> (..., N_1, 1).
+def noise_of_bits(shape: tuple[int, ...], analyzer: TreeSums, source: NoiseSource) -> Floats:
+    """Estimates less true counts after every lowest batch of bits: (..., N_1) -> (..., N_1, 1).
 
-    Only counts matter to the law: those of a level are sums of the level's below.
+    A release is linear in its total, a batch and its parts have the same ones, and their weights add up to 1: so the
+    estimate of a stream is its count plus that of a stream of zeros, whose totals are coins alone.
     """
-    tree, released, users = analyzer.tree, [], ones.shape[-1] * analyzer.tree.sizes[0]
-    ones = ones[..., None]
-    for level, (size, degree) in enumerate(zip(tree.sizes, (1, *tree.degrees[1:]), strict=True)):
+    tree, released, users = analyzer.tree, [], shape[-1] * analyzer.tree.sizes[0]
+    for level, size in enumerate(tree.sizes):
         if size > users:
             break
-        ones = trees.of_parts(ones, users // size, degree)
-        totals = law.of_bits(ones, analyzer.levels[level].noise, source)
+        noise = analyzer.levels[level].noise
+        totals = law.coins(size, noise, (*shape[:-1], users // size, 1), source)
         released.append(analyzer.release(level, Held(users=size, numbers=totals)))
     return _after(released, analyzer)
 

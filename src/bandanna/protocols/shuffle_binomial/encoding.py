@@ -32,12 +32,31 @@ def encode_sums(
     return tuple(sums)
 
 
-def encode_groups(values: Floats, counts: Ints, noise: BinomialNoise, domain: Domain, source: NoiseSource) -> Ints:
-    """Encoded sum over groups of users with equal statistics, in law: the coins of a group are one binomial."""
-    scaled = noise.scale * np.maximum(values - domain.lower, 0.0)  # (..., groups, dim)
+def encode_groups(
+    values: Floats, counts: Ints, noises: Sequence[BinomialNoise], domain: Domain, source: NoiseSource
+) -> tuple[Ints, ...]:
+    """The same over groups of users with equal statistics, in law: the coins of a group are one binomial."""
+    scales = np.array([noise.scale for noise in noises])[:, None, None]  # (k, 1, 1)
+    scaled = scales * np.maximum(values - domain.lower, 0.0)[..., None, :, :]  # (..., k, groups, dim)
+    whole, many = np.floor(scaled), counts[..., None, :, None]
+    coins = source.coins(np.broadcast_to(many, scaled.shape), scaled - whole)
+    sums = np.sum(whole.astype(np.int64) * many + coins, axis=-2)  # (..., k, dim)
+    return tuple(sums[..., place, :] for place in range(len(noises)))
+
+
+def encode_few(
+    values: Floats, counts: Ints, noises: Sequence[BinomialNoise], domain: Domain, source: NoiseSource
+) -> tuple[Ints, ...]:
+    """The same over groups of few users: their coins one by one."""
+    scales = np.array([noise.scale for noise in noises])[:, None]  # (k, 1)
+    scaled = scales * np.maximum(values - domain.lower, 0.0)[..., None, :]  # (..., groups, k, dim)
     whole = np.floor(scaled)
-    coins = source.coins(np.broadcast_to(counts[..., None], scaled.shape), scaled - whole)
-    return np.asarray(np.sum(whole.astype(np.int64) * counts[..., None] + coins, axis=-2))
+    scaled -= whole
+    heads = source.heads(counts, scaled.reshape(*counts.shape, -1))
+    whole *= counts[..., None, None]
+    sums = np.sum(whole, axis=-3).astype(np.int64)  # whole numbers below 2^53: exact
+    sums += heads.reshape(sums.shape)
+    return tuple(sums[..., place, :] for place in range(len(noises)))
 
 
 def decode(totals: Ints, noise: BinomialNoise, domain: Domain) -> Floats:

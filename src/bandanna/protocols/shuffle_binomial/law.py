@@ -22,4 +22,5 @@ def totals(statistic: Statistic, noise: BinomialNoise, domain: Domain, source: N
 def _encoded(part: Statistic, noise: BinomialNoise, domain: Domain, source: NoiseSource) -> Ints:
     if part.counts is None:
         return np.asarray(np.sum(lattice.encode(part.values, noise.scale, domain, source), axis=-2))
-    return encode_groups(part.values, part.counts, noise, domain, source)
+    (added,) = encode_groups(part.values, part.counts, [noise], domain, source)
+    return added

@@ -82,19 +82,28 @@ class FixedArms:
         before = self.clipped.copy()
         place, ties = self._choose(policy, snapshot, rounds, tally)
         if grouped and self.binary and rounds > self.few:
-            values, counts = [], []
-            for group in self._groups(place, ties, rounds, tally):
-                ones = group.rewards.astype(np.int64)  # (S,)
-                values += [self._reports(group.places, np.full(ones.shape, each)) for each in (self.one, self.none)]
-                counts += [ones, group.counts - ones]
-            stacked = np.stack(values, axis=1)
-            return policy.domain.sealed(stacked, clipped=self.clipped - before, counts=np.stack(counts, axis=1))
+            return self._grouped(policy, self._groups(place, ties, rounds, tally), before)
+        if grouped and self.binary and policy.steady and ties is None and policy.privacy.model == "concurrent":
+            sums = self._added(place, rounds, tally)
+            return self._grouped(policy, [Group(places=place, counts=np.array([rounds]), rewards=sums)], before)
         whole = rounds <= _PART or policy.privacy.model == "concurrent"  # whose shufflers read a batch several times
         users = self._users(place, ties, rounds, rounds if whole else _PART, tally)
         parts = self._one_by_one(policy, users, tally, before)
         if whole:
             return next(parts)
         return Arriving(policy.domain, users=rounds, source=parts, replicates=before.shape)
+
+    def _grouped(self, policy: RunningSums[Any], groups: list[Group], before: Ints) -> Statistic:
+        """Reports of those with a reward and of those without, of each group; clipped since `before`."""
+        values, counts = [], []
+        for group in groups:
+            packed, ones = self._packed(group.places), group.rewards.astype(np.int64)  # (S, dim), (S,)
+            for reward, number in ((self.one, ones), (self.none, group.counts - ones)):
+                values.append(packed.copy())
+                values[-1][:, : self.lead] *= reward
+                counts.append(number)
+        stacked = np.stack(values, axis=1)
+        return policy.domain.sealed(stacked, clipped=self.clipped - before, counts=np.stack(counts, axis=1))
 
     def _one_by_one(
         self, policy: RunningSums[Any], users: Iterator[Ints], tally: Tally, before: Ints

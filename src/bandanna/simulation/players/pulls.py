@@ -18,6 +18,7 @@ from bandanna.policies.base import Played
 from bandanna.simulation.tally import Tally
 
 _BLOCK = 1 << 20  # rewards drawn at once
+_TABLE = 1 << 20  # chances of all values of all arms of all seeds, if there are no more
 
 
 class Pulls:
@@ -40,6 +41,8 @@ class Pulls:
         values = np.zeros(0) if self._scale is None else self._scale[0]
         self._beyond = np.abs(values - np.clip(values, self.low, self.high)) > 1e-9  # values that are clipped, (V,)
         self._clips = bool(self._beyond.any())
+        fits = self._scale is not None and means.size * len(values) <= _TABLE
+        self._table = self._scale[1](means) if fits and self._scale is not None else None  # (S, K, V)
 
     def side_by_side(self, arms: Ints, rounds: Ints) -> Played:
         """One arm of every seed, as many rounds as each has to play (0 is allowed): rows of all seeds, (S, n)."""
@@ -51,8 +54,7 @@ class Pulls:
             most = max(len(row) for row in rows)
             counts = np.asarray(np.arange(most) < rounds[:, None], dtype=np.int64)
             return Played(rewards=np.stack([np.pad(row, (0, most - len(row))) for row in rows]), counts=counts)
-        values, chances = self._scale
-        chance = chances(self.means[seeds, arms])
+        values, chance = self._scale[0], self._chances(seeds, arms)
         if len(values) == 2:
             ones = self.world.streams.binomial("reward sums", rounds, chance[:, 1])
             counts = np.stack([rounds - ones, ones], axis=1)
@@ -69,9 +71,8 @@ class Pulls:
         if self._scale is None:
             rows = [self._rows(seed, int(arm), int(n)) for arm, n in zip(arms, played, strict=True)]
             return Played(rewards=np.concatenate(rows), arms=np.repeat(arms, played))
-        values, chances = self._scale
-        rng = self.world.streams.generators("reward sums")[seed]
-        counts = rng.multinomial(played, chances(self.means[seed, arms]))  # (k, V)
+        values, rng = self._scale[0], self.world.streams.generators("reward sums")[seed]
+        counts = rng.multinomial(played, self._chances(seed, arms))  # (k, V)
         self._note(seed, counts.sum(axis=0))
         return Played(rewards=np.tile(values, len(arms)), arms=np.repeat(arms, len(values)), counts=counts.reshape(-1))
 
@@ -95,6 +96,11 @@ class Pulls:
         self.tally.total[seed] += self.gaps[seed, arms] @ played
         self.played[seed] += rounds
         return np.asarray(played)
+
+    def _chances(self, seeds: int | Ints, arms: Ints) -> Floats:
+        """Of the values of these arms, (n, V)."""
+        assert self._scale is not None
+        return self._scale[1](self.means[seeds, arms]) if self._table is None else self._table[seeds, arms]
 
     def _note(self, seeds: int | slice, counts: Ints) -> None:
         """How often each value of the scale occurred, (..., V)."""
