@@ -33,6 +33,8 @@ from bandanna.accounting.ledger import Ledger
 from bandanna.errors import BudgetExceeded, InvalidArgument
 from bandanna.storage.encoding import Encoding
 
+from ..drawn import examples
+
 PRICES = [(1.0, 1.0), (0.5, 2.0), (0.2, 1.0), (5.0, 12.0), (1.0, 0.01), (0.01, 1.0), (1.0, 4.0)]
 
 
@@ -175,6 +177,7 @@ def test_beside_other_noise_parts_are_priced_apart() -> None:
     assert parts == pytest.approx(added)
 
 
+@examples(40, full=100)
 @given(
     st.floats(0.0, 1.0), st.floats(0.0, 1.0), st.floats(0.0, 1.0), st.floats(0.0, 1.0), st.floats(0.0, 1.0),
     st.sampled_from([2.0**-3, 2.0**-8, 2.0**-20]), st.floats(0.2, 3.0), st.floats(0.2, 3.0),

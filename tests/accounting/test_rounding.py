@@ -7,11 +7,13 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bandanna.accounting import gdp
 from bandanna.accounting.rounding import composable_shift, expected_delta
+
+from ..drawn import examples
 
 DELTA_2 = math.sqrt(4.5)
 
@@ -130,6 +132,7 @@ def test_composable_shift_is_monotone(shift: float, dim: int, tail: float, facto
     assert composable_shift(shift, dim + 1, tail) >= bound
 
 
+@examples(30, full=100)
 @given(st.floats(0.05, 5.0), st.floats(0.01, 2.0), st.floats(0.1, 40.0), st.integers(1, 60))
 def test_expected_delta_is_a_bound_between_two_certain_ones(
     epsilon: float, unit: float, shift: float, dim: int
@@ -140,7 +143,7 @@ def test_expected_delta_is_a_bound_between_two_certain_ones(
     assert bound >= float(gdp.delta(epsilon, unit * shift)) * (1 - 1e-9)
 
 
-@settings(max_examples=30)
+@examples(10, full=30)
 @given(shift=st.floats(0.1, 1e4), dim=st.integers(1, 400), mu=st.floats(1e-4, 3.0), epsilon=st.floats(1e-3, 30.0))
 def test_the_least_of_all_exponents_is_found(shift: float, dim: int, mu: float, epsilon: float) -> None:
     """The bound is not convex in lambda on its grid: a table of all of them has a smaller one."""
