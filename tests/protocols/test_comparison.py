@@ -113,6 +113,7 @@ def test_participations_reach_every_protocol(rows: dict[str, Row]) -> None:
 
 
 @pytest.mark.parametrize("domain", [Ball(dim=3, bound=2.0), LinearReport(features=2, reward_bound=3.0)])
+@pytest.mark.often(of=lambda domain: isinstance(domain, Ball))
 def test_any_domain_can_be_compared(domain: Domain) -> None:
     """The central row is the analytic Gaussian for the domain's own sensitivity, whatever the domain."""
     found = table(compare(domain=domain, budget=BUDGET, batch=50))
