@@ -87,10 +87,11 @@ def spread(centres: tuple[tuple[float, float], ...], y: np.ndarray) -> np.ndarra
 
 def test_others_beside_the_line_by_quadrature() -> None:
     """In the plane, another person off the line through the person's two places hides less than the claim says."""
-    mu, y = 1.2, np.arange(-4.8, 6.0, 0.3)
+    mu, step = 1.2, 0.36
+    y = np.arange(-4.8, 6.0, step)
     corners = ((0.0, 0.0), (mu, 0.0), (mu / 2, mu * math.sqrt(3) / 2))  # all at the distance mu of each other
     for other in (corners[2], corners[0], corners[1]):
-        p, q = (spread((place, other), y) * 0.3**4 for place in corners[:2])
+        p, q = (spread((place, other), y) * step**4 for place in corners[:2])
         assert p.sum() == pytest.approx(1.0, abs=1e-4)
         for epsilon in (0.1, 0.5, 1.0):
             claim = amplification.shuffled_gaussian_delta(std=1.0, sensitivity=mu, users=2, epsilon=epsilon)

@@ -106,7 +106,7 @@ def test_every_prefix_has_its_stated_variance(kind: str) -> None:
 
     False alarm below 1e-6 at each of 13 steps: 5 standard errors of the mean, 6 of the variance.
     """
-    used, draws = protocol(kind), 20_000
+    used, draws = protocol(kind), 5000
     state, source = used.begin((draws,)), fast(2)
     values = np.full((draws, 1, 2), 0.3)
     for step in range(1, 14):

@@ -13,6 +13,7 @@ import itertools
 import math
 from collections import Counter
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -93,7 +94,12 @@ def coins(protocol: ShuffleBinomial, users: int) -> Array:
 
 def view(protocol: ShuffleBinomial, batches: Array) -> list[Array]:
     """Laws of the totals of batches (n, users, dim): per coordinate, (n, support); coordinates are independent."""
-    n, users, dim = batches.shape
+    return _view(protocol, batches.tobytes(), batches.shape)
+
+
+@lru_cache(maxsize=8)  # one law is looked at for several epsilons
+def _view(protocol: ShuffleBinomial, values: bytes, shape: tuple[int, int, int]) -> list[Array]:
+    batches, (n, users, dim) = np.frombuffer(values).reshape(shape), shape
     lower, upper, chance = (a.reshape(n, users, dim) for a in encodings(protocol, batches.reshape(-1, dim)))
     noise, room = coins(protocol, users), int(upper.sum(axis=1).max())
     laws = []

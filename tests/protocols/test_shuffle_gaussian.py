@@ -49,8 +49,6 @@ TABLE = {
 OFTEN = {
     (0.2, 0.1, 20),
     (0.2, 1e-5, 2000),
-    (1.0, 1e-5, 20),
-    (1.0, 0.1, 2000),
     (1.0, 1e-5, 200),
     (10.0, 1e-5, 2000),
 }  # every epsilon, delta and batch, where shuffling helps and where it does not
