@@ -161,15 +161,15 @@ def test_what_is_left_against_the_shuffler_is_the_local_guarantee() -> None:
 
 
 def test_returning_users_need_more_noise() -> None:
-    """Three participations need more noise than one, at most that of three local reports, and keep the budget."""
+    """Two participations need more noise than one, at most that of two local reports, and keep the budget."""
     budget = ApproxDP(epsilon=1.0, delta=1e-5)
-    one, three = (
-        ShuffleGaussian.calibrate(domain=REPORT, budget=budget, batch=200, participations=times) for times in (1, 3)
+    one, two = (
+        ShuffleGaussian.calibrate(domain=REPORT, budget=budget, batch=200, participations=times) for times in (1, 2)
     )
-    local = LocalGaussian.calibrate(domain=REPORT, budget=budget, participations=3)
-    assert one.noise_std < three.noise_std <= local.noise_std * (1 + 2**-12)
-    assert accountant.satisfies(RepetitionEvent(event=three.event, times=3), budget)
-    assert not accountant.satisfies(RepetitionEvent(event=one.event, times=3), budget)
+    local = LocalGaussian.calibrate(domain=REPORT, budget=budget, participations=2)
+    assert one.noise_std < two.noise_std <= local.noise_std * (1 + 2**-12)
+    assert accountant.satisfies(RepetitionEvent(event=two.event, times=2), budget)
+    assert not accountant.satisfies(RepetitionEvent(event=one.event, times=2), budget)
 
 
 def test_the_grid_of_the_reports_is_charged() -> None:
