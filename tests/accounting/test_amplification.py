@@ -8,13 +8,14 @@ import math
 import mpmath
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bandanna.accounting import amplification, gdp
 from bandanna.core import search
 from bandanna.errors import InvalidArgument, InvalidBudget, OutsideTheorem
 
+from ..drawn import examples
 from .shuffle_enumeration import (
     hockey_stick,
     k_ary_response,
@@ -48,7 +49,7 @@ TABLE = [
     (10.0, 1e-5, 200, 15.00, 15.00, 10.69),
     (10.0, 1e-5, 2000, 47.42, 47.42, 30.33),
 ]
-ROWS = [TABLE[n][:3] for n in (0, 4, 8, 11, 13, 15)]  # every epsilon with both deltas, every batch twice
+ROWS = [TABLE[n][:3] for n in (0, 4, 8, 15)]  # every epsilon, delta and batch
 
 
 def clones_pair(users: int, local: float) -> tuple[np.ndarray, np.ndarray]:
@@ -89,13 +90,13 @@ def test_clones_delta_keeps_its_digits_far_in_the_tail() -> None:
     """A delta near 1e-14 would be wrong by rounding: 40-digit arithmetic says otherwise."""
     users, local, epsilon = 150, 1.0, 0.9375
     with mpmath.workdps(40):
-        chance, grown = mpmath.exp(-local), mpmath.exp(epsilon)
+        chance, grown, two = mpmath.exp(-local), mpmath.exp(epsilon), mpmath.mpf(2)
         head = 1 / (1 + chance)
         total = mpmath.mpf(0)
         for c in range(users):
-            weight = mpmath.binomial(users - 1, c) * chance**c * (1 - chance) ** (users - 1 - c) / mpmath.mpf(2) ** c
+            weight = math.comb(users - 1, c) * chance**c * (1 - chance) ** (users - 1 - c) / two**c
             for k in range((c + 1) // 2, c + 2):  # the loss is negative below
-                below, here = mpmath.binomial(c, k - 1) if k else 0, mpmath.binomial(c, k)
+                below, here = math.comb(c, k - 1) if k else 0, math.comb(c, k)
                 gain = head * below + (1 - head) * here - grown * (head * here + (1 - head) * below)
                 total += weight * max(gain, 0)
     value = float(amplification.clones_delta(users=users, local_epsilon=local, epsilon=epsilon))
@@ -241,7 +242,7 @@ def test_a_single_user_is_the_local_mechanism() -> None:
     assert std == pytest.approx(2.0 / gdp.mu(1.0, 1e-5), rel=1e-12)
 
 
-OFTEN = {(0.01, 1e-2, 2), (1.0, 1e-12, 200), (20.0, 1e-12, 200), (0.01, 1e-2, 10**6), (5.0, 1e-12, 10**6)}
+OFTEN = {(0.01, 1e-2, 2), (20.0, 1e-12, 200), (0.01, 1e-2, 10**6)}
 
 
 @pytest.mark.parametrize(
@@ -266,7 +267,7 @@ def test_std_lies_between_central_and_local_and_meets_the_budget(epsilon: float,
 def test_amplification_is_found_where_the_bound_rises_with_epsilon() -> None:
     """A guarantee at a smaller epsilon would be forgotten at a larger one: delta must fall, epsilon must be least."""
     case = {"std": 0.97, "sensitivity": 1.0, "users": 10**6}
-    deltas = [amplification.shuffled_gaussian_delta(**case, epsilon=e) for e in (3.0, 3.6, 4.5, 5.5, 6.5, 7.0)]
+    deltas = [amplification.shuffled_gaussian_delta(**case, epsilon=e) for e in (3.0, 4.5, 5.5, 7.0)]
     assert all(later <= earlier * (1 + 1e-4) for earlier, later in itertools.pairwise(deltas))
     assert amplification.shuffled_gaussian_epsilon(**case, delta=2e-12) < 3.0  # without a shuffle 7.4
     assert gdp.epsilon(2e-12, 1 / 0.97) > 7.0
@@ -277,7 +278,7 @@ epsilons = st.floats(math.log(0.01), math.log(20.0)).map(math.exp)
 sizes = st.integers(2, 20_000)
 
 
-@settings(max_examples=15)
+@examples(5, full=15)
 @given(scales, sizes, epsilons, st.floats(1.01, 3.0))
 def test_delta_falls_with_std_and_epsilon(std: float, users: int, epsilon: float, factor: float) -> None:
     """More noise or a larger epsilon would cost delta; or delta would leave [sum alone, no shuffle]."""
@@ -293,7 +294,7 @@ def test_delta_falls_with_std_and_epsilon(std: float, users: int, epsilon: float
     assert here <= float(gdp.delta(epsilon, 1 / std))
 
 
-@settings(max_examples=3)
+@examples(2, full=3)
 @given(st.integers(2, 3000), epsilons, st.floats(-11.0, -1.0).map(lambda x: 10**x), st.integers(2, 20))
 def test_std_falls_with_users_and_epsilon(users: int, epsilon: float, delta: float, factor: int) -> None:
     """A larger batch or a larger epsilon would need more noise per user."""
@@ -308,7 +309,7 @@ def test_std_falls_with_users_and_epsilon(users: int, epsilon: float, delta: flo
 
 @pytest.mark.parametrize("users", [2, 7, 10**6])
 @pytest.mark.parametrize("std", [1e-6, 0.1, 1.0, 1e6])
-@pytest.mark.often(of=lambda std, users: (std, users) in ((1e-6, 2), (1.0, 10**6), (1e6, 2), (1e6, 10**6)))
+@pytest.mark.often(of=lambda std, users: (std, users) in ((1e-6, 2), (1.0, 10**6), (1e6, 2)))
 def test_extremes_are_answered(users: int, std: float) -> None:
     """An extreme std, batch, epsilon or delta would overflow, warn (an error here) or give no number."""
     for epsilon in (0.0, 1e-6, 0.01, 20.0, 99.0, 101.0, 600.0):

@@ -44,16 +44,17 @@ def test_the_least_bound_is_found(times: int) -> None:
     delta = batches.delta(SCALE, EPSILON)
     alone = float(gdp.delta(EPSILON, math.sqrt(times) / SCALE))
     assert (0.8 if times == 1 else 0.5) * as_written <= delta <= as_written * 1.002 < 0.2 * alone
-    assert batches.epsilon(SCALE, delta) == pytest.approx(EPSILON, rel=1e-3)
-    assert batches.scale(EPSILON, delta) == pytest.approx(SCALE, rel=5e-4)
+    epsilon, scale = batches.epsilon(SCALE, delta), batches.scale(EPSILON, delta)
+    assert epsilon == pytest.approx(EPSILON, rel=1e-3)
+    assert scale == pytest.approx(SCALE, rel=5e-4)
     given = {"sensitivity": 2.0, "users": USERS, "times": times}
     assert composed_shuffled_gaussian_delta(std=2 * SCALE, epsilon=EPSILON, **given) == delta
-    assert composed_shuffled_gaussian_epsilon(std=2 * SCALE, delta=delta, **given) == batches.epsilon(SCALE, delta)
+    assert composed_shuffled_gaussian_epsilon(std=2 * SCALE, delta=delta, **given) == epsilon
     std = composed_shuffled_gaussian_std(epsilon=EPSILON, delta=delta, **given)
-    assert std == 2 * batches.scale(EPSILON, delta)
+    assert std == 2 * scale
     if times == 1:
         one = shuffled_gaussian_epsilon(std=2 * SCALE, sensitivity=2.0, users=USERS, delta=delta)
-        assert one == batches.epsilon(SCALE, delta)
+        assert one == epsilon
 
 
 def test_the_bound_of_one_batch_is_the_theorem() -> None:

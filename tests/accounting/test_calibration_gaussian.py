@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import optimize
 
@@ -24,6 +24,8 @@ from bandanna.accounting.events import ContinualEvent, Event, GaussianEvent, Lap
 from bandanna.accounting.factorisation import BinaryTree, factorise
 from bandanna.accounting.grid import fine_grid
 from bandanna.errors import InvalidArgument, InvalidBudget
+
+from ..drawn import examples
 
 DELTA_2 = math.sqrt(4.5)
 BUDGETS: list[Budget] = [
@@ -65,7 +67,7 @@ def test_table_of_central_noise(epsilon: float, delta: float, central: float) ->
     assert std == pytest.approx(central, rel=1e-3)
 
 
-@settings(max_examples=25)
+@examples(10, full=25)
 @given(st.floats(0.05, 10.0), st.floats(1e-9, 0.1), st.floats(0.1, 9.0), st.floats(1.05, 3.0))
 def test_gaussian_noise_falls_with_the_budget(epsilon: float, delta: float, sensitivity: float, factor: float) -> None:
     """More epsilon or delta needs more noise, or noise is not proportional to the sensitivity."""

@@ -17,6 +17,8 @@ from bandanna.accounting import gdp
 from bandanna.accounting.gdp import Price
 from bandanna.errors import InvalidArgument, InvalidBudget
 
+from ..drawn import examples
+
 EPSILONS = (1e-6, 1e-4, 1e-2, 0.2, 1.0, 3.0, 10.0, 30.0, 100.0)
 DELTAS = (0.9, 0.5, 0.1, 1e-3, 1e-5, 1e-10, 1e-15)
 
@@ -121,6 +123,7 @@ def test_delta_is_monotone(epsilon: float, mu: float, factor: float) -> None:
     assert here <= 0.0
 
 
+@examples(30, full=100)
 @given(st.floats(1e-6, 100.0), st.floats(1e-15, 0.99), st.floats(1.0, 3.0))
 def test_mu_is_monotone(epsilon: float, delta: float, factor: float) -> None:
     """A larger budget buys less mu."""

@@ -23,6 +23,7 @@ from bandanna.errors import BandannaError, BudgetExceeded, ConflictingRelease
 from bandanna.storage.database import Database, open_database
 from bandanna.storage.encoding import Encoding
 
+from ..nursery import nursery
 from ..postgres import server
 
 EVENT = GaussianEvent(std=4.0, sensitivity=1.0, grid=0.1)
@@ -179,6 +180,7 @@ def test_questions_use_an_index(tmp_path: Path) -> None:
 # A process that is killed between the expense and the release
 
 DYING = """
+import signal
 import sys
 from bandanna.accounting.budgets import ApproxDP
 from bandanna.accounting.events import GaussianEvent
@@ -195,33 +197,38 @@ with database.transaction() as transaction:
     store.commit = commit
     def draw():
         print("committed, not kept", flush=True)
-        sys.stdin.read()
+        signal.pause()
     ledger = Ledger(budget=ApproxDP(epsilon=1.6, delta=1e-5), store=store)
     event = GaussianEvent(std=4.0, sensitivity=1.0, grid=0.1)
     ledger.release(event, task="t", batch=1, data=b"1", draw=draw, members=["m1", f"{1:064x}"])
 """
 
 
-def killed(url: str, mutation: str) -> None:
+def killed(url: str, mutation: str, place: Path) -> None:
     """A process that dies when its expense is in the tables, and its release is not."""
-    program = DYING.replace("{mutation}", mutation)
-    command = [sys.executable, "-c", program, url, MIGRATIONS[1]]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout.readline() == "committed, not kept\n"
+    program = place / "dying.py"
+    program.write_text(DYING.replace("{mutation}", mutation))
+    command = [sys.executable, str(program), url, MIGRATIONS[1]]
+    with (place / "errors").open("w") as errors:
+        process = nursery().start(command, stdout=subprocess.PIPE, stderr=errors)
+    try:
+        assert process.stdout.readline() == b"committed, not kept\n", (place / "errors").read_text()
+    finally:
         process.kill()
+        process.communicate(60)
 
 
-def test_killed_between_expense_and_release(database: Database, url: str) -> None:
+def test_killed_between_expense_and_release(database: Database, url: str, tmp_path: Path) -> None:
     """An expense without its release survives its process; or the batch cannot be released afterwards."""
-    killed(url, "pass")
+    killed(url, "pass", tmp_path)
     assert held(database) == ([], 0)
     np.testing.assert_array_equal(released(database, value=0.4), [0.4, 1 / 3])
     assert held(database) == ([("1", True)], 1)
 
 
-def test_the_test_above_sees_an_early_commit(database: Database, url: str) -> None:
+def test_the_test_above_sees_an_early_commit(database: Database, url: str, tmp_path: Path) -> None:
     """A store that commits by itself would pass for one that leaves it to the caller."""
-    killed(url, "transaction._link.commit()")
+    killed(url, "transaction._link.commit()", tmp_path)
     assert held(database) == ([("1", False)], 0)
     np.testing.assert_array_equal(released(database, value=0.4), [0.4, 1 / 3])  # repeated, and spent once
     assert held(database) == ([("1", True)], 1)

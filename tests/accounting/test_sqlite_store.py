@@ -9,6 +9,7 @@ import stat
 import subprocess
 import sys
 import threading
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
@@ -23,6 +24,7 @@ from bandanna.core.estimate import Estimate
 from bandanna.errors import BandannaError, BudgetExceeded, ConflictingRelease, InvalidArgument
 from bandanna.storage import files
 
+from ..nursery import nursery
 from ..trouble import in_a_fork
 
 EVENT = GaussianEvent(std=4.0, sensitivity=1.0, grid=0.1)
@@ -124,8 +126,11 @@ ledger.release(event, task="t", batch=2, data=b"2", draw=lambda: os.kill(os.getp
 
 def test_killed_while_drawing(tmp_path: Path) -> None:
     """A process that dies before its release could be seen leaves half a release, or takes earlier ones with it."""
-    done = subprocess.run([sys.executable, "-c", CHILD, str(tmp_path / "l")], capture_output=True)
-    assert done.returncode == -signal.SIGKILL, done.stderr
+    program, errors = tmp_path / "child.py", tmp_path / "errors"
+    program.write_text(CHILD)
+    with errors.open("w") as log:
+        done = nursery().start([sys.executable, str(program), str(tmp_path / "l")], stdout=log, stderr=log)
+    assert done.wait(120) == -signal.SIGKILL, errors.read_text()
     store = SQLiteStore(tmp_path / "l")
     (kept,) = store.entries()
     assert (kept.batch, kept.release[0].tolist()) == ("1", [0.5])
@@ -139,7 +144,7 @@ OPENER = """
 import sys
 from bandanna.accounting.stores import SQLiteStore
 print("ready", flush=True)
-for line in sys.stdin:
+for line in open(sys.argv[1]):
     try:
         print(SQLiteStore(line.strip()).secret().hex(), flush=True)
     except Exception as error:
@@ -149,22 +154,25 @@ for line in sys.stdin:
 
 def test_processes_that_make_one_file_at_once(tmp_path: Path) -> None:
     """Of several processes that open a new file in the same moment, one is refused or has a ledger of its own."""
-    openers = [
-        subprocess.Popen([sys.executable, "-c", OPENER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        for _ in range(3)
-    ]
-    try:
-        assert [opener.stdout.readline() for opener in openers] == ["ready\n"] * 3
+    program, pipes = tmp_path / "opener.py", [tmp_path / f"pipe {place}" for place in range(3)]
+    program.write_text(OPENER)
+    with ExitStack() as stack:
+        errors, openers = stack.enter_context((tmp_path / "errors").open("w")), []
+        for pipe in pipes:
+            os.mkfifo(pipe)
+            command = [sys.executable, str(program), str(pipe)]
+            openers.append(nursery().start(command, stdout=subprocess.PIPE, stderr=errors))
+            stack.callback(openers[-1].communicate, 120)
+            stack.callback(openers[-1].kill)
+        assert [opener.stdout.readline() for opener in openers] == [b"ready\n"] * 3
+        written = [stack.enter_context(pipe.open("w")) for pipe in pipes]
         for number in range(40):
-            for opener in openers:
-                opener.stdin.write(f"{tmp_path / str(number)}\n")
-            for opener in openers:
-                opener.stdin.flush()
-            secrets = {opener.stdout.readline().strip() for opener in openers}
+            for pipe in written:
+                pipe.write(f"{tmp_path / str(number)}\n")
+            for pipe in written:
+                pipe.flush()
+            secrets = {opener.stdout.readline().decode().strip() for opener in openers}
             assert secrets == {SQLiteStore(tmp_path / str(number), create=False).secret().hex()}
-    finally:
-        for opener in openers:
-            opener.communicate()
 
 
 class Beaten(sqlite3.Connection):

@@ -19,6 +19,8 @@ from bandanna.core.domain import Ball, Box, Domain, clip_norm
 from bandanna.core.report import LinearReport
 from bandanna.errors import InvalidArgument, InvalidStatistic
 
+from ..drawn import examples
+
 Floats = NDArray[np.float64]
 DOMAINS: dict[str, Domain] = {
     "ball": Ball(dim=3, bound=2.5),
@@ -65,7 +67,7 @@ def sample(domain: Domain, count: int, seed: int) -> Floats:
 
 
 @pytest.mark.parametrize("name", DOMAINS)
-@settings(max_examples=30)
+@examples(12, full=30)
 @given(data=st.data())
 def test_admitted_statistics_lie_inside(name: str, data: st.DataObject) -> None:
     """Some statistic leaves the domain through its own front door, or is moved a second time."""
@@ -237,6 +239,7 @@ def test_whole_floats_are_dimensions() -> None:
     assert isinstance(Ball(dim=3.0).dim, int)
 
 
+@examples(30, full=100)
 @given(arrays.arrays(float, (4, 3), elements=numbers), st.floats(0.01, 100.0))
 def test_clipped_norms(values: Floats, bound: float) -> None:
     """Clipping makes a vector longer than the bound, changes its direction, or touches a short one."""

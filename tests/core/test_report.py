@@ -16,7 +16,10 @@ from scipy import optimize
 from bandanna.core.report import LinearReport
 from bandanna.errors import InvalidArgument, InvalidStatistic
 
+from ..drawn import examples
+
 Floats = NDArray[np.float64]
+OFTEN = ((2, 1.0), (2, 0.2), (3, 1.2), (1, math.sqrt(2)), (2, 3.0))
 
 
 def distance(parameters: Floats, domain: LinearReport) -> float:
@@ -27,7 +30,7 @@ def distance(parameters: Floats, domain: LinearReport) -> float:
     return float(np.linalg.norm(first - second))
 
 
-@pytest.mark.often(of=lambda features, reward_bound: features == 2 or (features == 3) == (reward_bound in (0.2, 1.2)))
+@pytest.mark.often(of=lambda features, reward_bound: (features, reward_bound) in OFTEN)
 @pytest.mark.parametrize("features", [1, 2, 3])
 @pytest.mark.parametrize("reward_bound", [1.0, 0.2, 1.2, math.sqrt(2), 3.0])
 def test_sensitivity_is_the_worst_pair(features: int, reward_bound: float) -> None:
@@ -150,6 +153,7 @@ def test_clipped_before_the_report_is_formed() -> None:
     assert statistic.users == 3
 
 
+@examples(30, full=100)
 @given(arrays.arrays(float, (3, 9), elements=st.just(0.0) | st.floats(1e-6, 100.0) | st.floats(-100.0, -1e-6)))
 def test_projection_returns_reports(values: Floats) -> None:
     """Projecting a vector gives something that is no report of any features and reward, or moves a report again."""
@@ -167,6 +171,7 @@ def test_projection_returns_reports(values: Floats) -> None:
     np.testing.assert_allclose(domain.project(projected), projected, atol=1e-9)
 
 
+@examples(30, full=100)
 @given(
     arrays.arrays(float, (4, 3), elements=st.floats(-2.0, 2.0)), arrays.arrays(float, 4, elements=st.floats(-2.0, 2.0))
 )

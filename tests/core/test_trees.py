@@ -8,6 +8,8 @@ from hypothesis import strategies as st
 
 from bandanna.core import trees
 
+from ..drawn import examples
+
 
 @given(st.integers(1, 12), st.integers(1, 40), st.integers(1, 3), st.integers(0, 2**31))
 def test_sums_of_parts_are_numpys(degree: int, count: int, dim: int, seed: int) -> None:
@@ -32,6 +34,7 @@ def test_what_is_after_a_block_is_the_same_for_few_and_many_parts(
     assert np.allclose(found, (above[:, parent] + inside - inside[:, parent * degree])[:, 1:], rtol=0, atol=1e-12)
 
 
+@examples(30, full=100)
 @given(st.integers(1, 60), st.lists(st.integers(2, 5), max_size=3), st.integers(0, 2**31))
 def test_prefixes_are_sums_of_maximal_blocks(lowest: int, degrees: list[int], seed: int) -> None:
     """A prefix is built of other blocks than the largest complete ones, or in the wrong average."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from numpy.typing import NDArray
@@ -20,6 +20,8 @@ from bandanna.core.weights import Weights
 from bandanna.device.base import plain
 from bandanna.device.parameters import _made
 from bandanna.errors import InvalidArgument, InvalidStatistic
+
+from ..drawn import examples
 
 Floats = NDArray[np.float64]
 WEIGHTS = [
@@ -152,7 +154,7 @@ def test_distances_are_convex(domain: Weights) -> None:
 
 
 @each
-@settings(max_examples=10)
+@examples(5, full=10)
 @given(data=st.data())
 def test_what_is_admitted_lies_inside(domain: Any, data: st.DataObject) -> None:
     """Some vector leaves the domain through its own front door, or is moved a second time."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from functools import cache
+from typing import Any
 
 import pytest
 
@@ -34,26 +36,30 @@ from bandanna.device.choice import pick, scores
 from bandanna.core.coins import SecureCoins
 from bandanna.core.linalg import favoured
 
-device = from_parameters(json.loads(sys.argv[1]))
 index = scores(np.ones(3), np.eye(3), 0.5, np.random.default_rng(0).normal(size=(1, 4, 3)))
 choice = pick(*favoured(index), SecureCoins())
-message = device.message(device.domain.admit(np.ones((1, device.domain.dim))), SecureNoise())
-zero = device.zero(SecureNoise())
-print(json.dumps([message.tolist(), zero.tolist(), choice.actions.tolist(), sorted(sys.modules)]))
+sent = {}
+for name, parameters in json.loads(sys.argv[1]).items():
+    device = from_parameters(parameters)
+    message = device.message(device.domain.admit(np.ones((1, device.domain.dim))), SecureNoise())
+    sent[name] = message.tolist(), device.zero(SecureNoise()).tolist()
+print(json.dumps([sent, choice.actions.tolist(), sorted(sys.modules)]))
 """
+
+
+@cache
+def phone() -> Any:
+    """What one process sends that has every kind of device: messages, actions, and the modules that it has loaded."""
+    parameters = {name: protocol.device.parameters for name, protocol in PROTOCOLS.items()}
+    command = [sys.executable, "-c", PROGRAM, json.dumps(parameters)]
+    return json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
 
 
 @pytest.mark.parametrize("name", PROTOCOLS)
 def test_a_message_needs_numpy_and_the_device(name: str) -> None:
     """What a phone must carry for one message is more than NumPy, `bandanna.core` and `bandanna.device`."""
-    protocol = PROTOCOLS[name]
-    run = subprocess.run(
-        [sys.executable, "-c", PROGRAM, json.dumps(protocol.device.parameters)],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    message, zero, actions, modules = json.loads(run.stdout)
+    protocol, (sent, actions, modules) = PROTOCOLS[name], phone()
+    message, zero = sent[name]
     assert len(message[0]) == len(zero[0]) == protocol.mixer.length
     assert all(type(number) is int for number in message[0] + zero[0])
     assert actions[0] in range(4)

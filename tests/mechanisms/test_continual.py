@@ -102,11 +102,12 @@ def test_price_of_participations(name: str, buffers: int) -> None:
     factorisation = factorise(name, horizon=11, buffers=max(buffers, 1))
     c, _ = matrices(factorisation)
     for participations in (2, 3):
+        most, touched = factorisation.sensitivity(participations) * (1 + 1e-12), factorisation.releases(participations)
+        signs = np.array(list(itertools.product((-1, 1), repeat=participations))).T
         for chosen in itertools.combinations(range(11), participations):
             rows = c[:, list(chosen)]
-            for signs in itertools.product((-1, 1), repeat=participations):
-                assert np.linalg.norm(rows @ signs) <= factorisation.sensitivity(participations) * (1 + 1e-12)
-            assert np.count_nonzero(rows.any(axis=1)) <= factorisation.releases(participations)
+            assert np.linalg.norm(rows @ signs, axis=0).max() <= most
+            assert np.count_nonzero(rows.any(axis=1)) <= touched
 
 
 def test_event() -> None:
@@ -189,16 +190,18 @@ def test_prefix_sums(name: str, buffers: int) -> None:
         assert np.allclose(prefix, streams[:, :, : t + 1].sum(axis=2), atol=1e-6)
 
 
-def test_linear_in_floating_point() -> None:
+@pytest.mark.parametrize("horizon", [5000, 20_000])
+@pytest.mark.often(of=lambda horizon: horizon == 5000)
+def test_linear_in_floating_point(horizon: int) -> None:
     """Rounding errors of C x pile up over the horizon, so that the price of exact linear algebra does not hold."""
-    blt = BLT.optimal(horizon=20_000)
+    blt = BLT.optimal(horizon=horizon)
     mechanism = ContinualGaussian(factorisation=blt, std=1.0, sensitivity=1.0)
     recorder, state = Recorder(), mechanism.begin((1,))
-    for _ in range(20_000):
+    for _ in range(horizon):
         state, _ = mechanism.step(state, [[0.3]], recorder)
-    rate, before = 1 - np.asarray(blt.theta), np.arange(20_000)[:, None]
+    rate, before = 1 - np.asarray(blt.theta), np.arange(horizon)[:, None]
     exact = 0.3 * (1 + (-np.expm1(before * np.log1p(-rate)) / rate) @ blt.weights)  # geometric sums of a constant
-    assert np.abs(np.stack(recorder.given)[:, 0, 0] - exact).max() < 3e-13  # plain recursion: 1.5e-11
+    assert np.abs(np.stack(recorder.given)[:, 0, 0] - exact).max() < 3e-13  # plain recursion: 1.7e-12 and 1.5e-11
 
 
 def arrays(state: Any) -> list[np.ndarray]:

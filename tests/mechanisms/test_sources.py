@@ -114,6 +114,7 @@ def test_wide_noise_has_no_lattice(kind: str, law: str) -> None:
     ],
 )
 @pytest.mark.parametrize("kind", ["fast", "secure"])
+@pytest.mark.often(of=lambda kind, trials: kind == "secure" or trials < 10**8)
 def test_binomial_has_its_law(kind: str, trials: int, probability: float) -> None:
     """Binomial draws count the successes of exactly `trials` trials of exactly that probability."""
     draws = make(kind).binomial(trials=trials, probability=probability, size=DRAWS[kind])

@@ -120,7 +120,7 @@ def test_a_saved_agent_is_found(tmp_path: Path) -> None:
 @pytest.mark.parametrize("order", [("none", "letter", "call"), ("call", "none", "letter")])
 def test_arms_are_known_by_their_names(order: tuple[str, ...], tmp_path: Path) -> None:
     """An agent that has its arms in another order than the log is evaluated as one that gives other arms."""
-    plain = clinic(400, 1)
+    plain = clinic(150, 1)
     names = ("call", "letter", "none")
     log = bd.Log(contexts=plain.contexts / 5, arms=plain.arms, rewards=plain.rewards, propensities=plain.propensities,
                  names=names)  # fmt: skip

@@ -231,6 +231,7 @@ def ledger_of(protocol: BatchProtocol) -> tuple[Ledger, Callable[..., Any]]:
 
 
 @pytest.mark.parametrize("name", ["central_gaussian", "local_gaussian", "shuffle_gaussian", "shuffle_binomial"])
+@pytest.mark.often(of=lambda name: name != "shuffle_gaussian")
 def test_other_data_under_a_released_batch(name: str) -> None:
     """Asked again, a batch comes back as released and costs nothing; other data under its id is refused."""
     protocol = CALIBRATE[name](participations=2)

@@ -149,7 +149,9 @@ PLAIN = [(degrees, horizon, False) for degrees, horizon, _ in TREES]
 
 
 @pytest.mark.parametrize(("degrees", "horizon", "averaging"), TREES + PLAIN)
-@pytest.mark.often(of=lambda degrees, averaging: averaging == (degrees != (2, 2)))
+@pytest.mark.often(
+    of=lambda domain, degrees, averaging: averaging == (degrees != (2, 2)) and (len(degrees) < 3 or domain == Bits())
+)
 @pytest.mark.parametrize("domain", [Bits(), Box(dim=1)], ids=["bits", "numbers"])
 def test_joint_view_is_private_and_tight(
     domain: Domain, degrees: tuple[int, ...], horizon: int, averaging: bool, monkeypatch: pytest.MonkeyPatch
@@ -169,8 +171,7 @@ def test_joint_view_is_private_and_tight(
             between = one.copy()
             between[user] = 0.3
             changes.append((one, between))
-    assert worst_delta(protocol, protocol.guarantee.epsilon, changes, monkeypatch) <= 1e-3
-    assert worst_delta(protocol, protocol.guarantee.epsilon, changes, monkeypatch) > 0.8e-3  # not far from tight
+    assert 0.8e-3 < worst_delta(protocol, protocol.guarantee.epsilon, changes, monkeypatch) <= 1e-3  # nearly tight
     assert worst_delta(less(protocol), 1.0, changes, monkeypatch) > 1e-3
 
 
@@ -217,6 +218,7 @@ def test_a_user_is_in_one_batch_of_each_level(monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.mark.parametrize("k", [2, 4])
 @pytest.mark.parametrize("domain", [Bits(), Box(dim=1)], ids=["bits", "numbers"])
+@pytest.mark.often(of=lambda domain, k: (k == 4) == isinstance(domain, Bits))
 def test_composition_agrees_with_loss_distributions(domain: Domain, k: int) -> None:
     """The composed price of the levels lies below the numerically composed truth, or more than 8 % in delta above."""
     budget = ApproxDP(epsilon=1.0, delta=1e-4)

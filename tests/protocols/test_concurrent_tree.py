@@ -16,6 +16,8 @@ from bandanna.protocols.concurrent_shuffle.plan import best_tree, most_shufflers
 from bandanna.protocols.concurrent_shuffle.schedule import BatchTree
 from bandanna.protocols.concurrent_shuffle.split import shares, unit_std, worst_variance
 
+from ..drawn import examples
+
 NOISE = 1 / gdp.mu(1.0, 1e-5)
 
 trees_ = st.builds(
@@ -25,6 +27,7 @@ trees_ = st.builds(
 )
 
 
+@examples(30, full=100)
 @given(trees_)
 def test_covering_batches_are_the_maximal_full_ones(tree: BatchTree) -> None:
     """A prefix is covered by other batches than the largest that are full, or users are counted twice."""

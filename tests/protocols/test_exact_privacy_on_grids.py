@@ -112,6 +112,7 @@ def least_std(event: Callable[[float], Event], budget: ApproxDP) -> float:
 
 def spread(points: Array) -> set[tuple[int, ...]]:
     """All differences, up to sign, of the rows of integer points (n, numbers)."""
+    points = np.unique(points, axis=0)
     steps = (points[:, None] - points[None]).reshape(-1, points.shape[-1])
     return {tuple(row) for row in np.unique(np.abs(steps), axis=0).tolist()}
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from bandanna.accounting.budgets import ApproxDP, PureDP
@@ -28,6 +28,8 @@ from bandanna.protocols import (
     ShuffleGaussian,
 )
 from bandanna.protocols.concurrent_shuffle import ConcurrentShuffle
+
+from ..drawn import examples
 
 DOMAINS: tuple[Domain, ...] = (Box(dim=2), Ball(dim=1, bound=3.0), LinearReport(features=1))
 MAKERS: dict[str, Callable[..., Protocol]] = {
@@ -63,7 +65,7 @@ large = st.floats(1.0, 9.0).map(lambda exponent: 1 - 10.0**-exponent)
 
 
 @pytest.mark.parametrize("kind", MAKERS)
-@settings(max_examples=6, deadline=None)
+@examples(2, full=6)
 @example(10**2.5, 1e-42, DOMAINS[0], 3)  # the bound rises again between 256 and 512
 @example(1.0, 0.999999, DOMAINS[0], 3)
 @given(sizes, st.one_of(tiny, large), st.sampled_from(DOMAINS), st.sampled_from([1, 3]))

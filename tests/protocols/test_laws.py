@@ -2,7 +2,8 @@
 
 Fixed seeds; over seeds each comparison would raise a false alarm with probability below 1e-6: Kolmogorov-Smirnov and
 DKW bands at that level, 5 standard errors for means and correlations, 6 for variances. With the sizes used here a
-standard deviation that is 20 % off is seen: the tests show that too, on the same numbers of draws.
+standard deviation that is 20 % off is seen: the tests show that too, on the same numbers of draws. It is 0.054 away by
+Kolmogorov's distance, 4.2 in units of two samples of 12,000 where the band is 2.7 and a standard error 0.4.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from bandanna.protocols.shuffle_binomial.encoding import largest_counts
 
 Floats = NDArray[np.float64]
 
-DOMAIN, USERS, DRAWS = Box(dim=2), 5, 40_000
+DOMAIN, USERS, DRAWS = Box(dim=2), 5, 12_000
 HALVES = np.tile([0.125, 0.375], (USERS, 1))  # with 4 steps per unit every entry is half-way between lattice points
 BAND = math.sqrt(-math.log(1e-6 / 2) / 2)  # of sqrt(n) times a Kolmogorov distance, at false alarm 1e-6
 
@@ -127,13 +128,13 @@ def test_coordinates_and_replicates_are_independent(protocol: BatchProtocol, pat
 @each
 @paths
 def test_replicates_of_any_shape_have_the_same_law(protocol: BatchProtocol, path: str) -> None:
-    """Each of (3, 4) batches side by side has the law that it has alone, and its own mean."""
-    values, draws = np.random.default_rng(4).random((3, 4, USERS, 2)), 4000
+    """Each of (2, 3) batches side by side has the law that it has alone, and its own mean."""
+    values, draws = np.random.default_rng(4).random((2, 3, USERS, 2)), 8000
     repeated = np.broadcast_to(values, (draws, *values.shape))
-    found = protocol.release(repeated, fast(40), path=path).total - values.sum(axis=-2)  # (draws, 3, 4, 2)
-    assert found.shape == (draws, 3, 4, 2)
+    found = protocol.release(repeated, fast(40), path=path).total - values.sum(axis=-2)  # (draws, 2, 3, 2)
+    assert found.shape == (draws, 2, 3, 2)
     assert np.all(np.abs(found.mean(axis=0)) < 5 * protocol.std(USERS) / math.sqrt(draws))
-    for i, j in ((0, 0), (1, 2), (2, 3)):
+    for i, j in ((0, 0), (1, 2)):
         alone = errors(protocol, path, 41 + i, values[i, j])
         assert gap(found[:, i, j, 0], alone[:, 0]) < BAND
         assert gap(0.8 * found[:, i, j, 0], alone[:, 0]) > BAND

@@ -376,6 +376,7 @@ def test_privacy_says_who_draws() -> None:
 
 
 @pytest.mark.parametrize("name", ["LinTS-SDP", "LinUCB-SDP-Vec", "LinTS-CSDP"])
+@pytest.mark.often(of=lambda name: name != "LinTS-SDP")
 def test_both_paths_of_the_simulator_have_one_law(name: str) -> None:
     """Regret along path="law" is another than along the messages, or than with device coins."""
     made = {

@@ -44,7 +44,7 @@ def _compose(counts: tuple[tuple[events.Event, int], ...], tail: float) -> tuple
     spent = 0.0
     for event, times in counts:
         if isinstance(event, events.LaplaceEvent | events.DiscreteLaplaceEvent | events.CapEvent):
-            total = total.compose(_pure(event).self_compose(times))
+            total = total.compose(_pure(event, times))
         elif isinstance(event, events.ShuffledGaussianEvent):
             distribution, mass = _shuffled(event, share)
             total = total.compose(distribution.self_compose(times))
@@ -66,16 +66,18 @@ def _gaussian(mu: float) -> Any:
 
 
 @lru_cache(maxsize=16)
-def _pure(event: events.LaplaceEvent | events.DiscreteLaplaceEvent | events.CapEvent) -> Any:
+def _pure(event: events.LaplaceEvent | events.DiscreteLaplaceEvent | events.CapEvent, times: int) -> Any:
+    """So many of them: for several tails the same."""
     from dp_accounting.pld import common
     from dp_accounting.pld import privacy_loss_distribution as pld
 
     if isinstance(event, events.LaplaceEvent) and event.dim == 1 and event.grid == 0.0:
-        return pld.from_laplace_mechanism(
+        one = pld.from_laplace_mechanism(
             event.scale, sensitivity=event.sensitivity, value_discretization_interval=_INTERVAL
         )
+        return one.self_compose(times)
     pure = common.DifferentialPrivacyParameters(pure_price(event), 0.0)
-    return pld.from_privacy_parameters(pure, value_discretization_interval=_INTERVAL)
+    return pld.from_privacy_parameters(pure, value_discretization_interval=_INTERVAL).self_compose(times)
 
 
 def _shuffled(event: events.ShuffledGaussianEvent, tail: float) -> tuple[Any, float]:
