@@ -19,6 +19,8 @@ from bandanna.papers.p004.prices import NORM, WIDE, Price, curve, noise_levels, 
 from bandanna.policies.arms.gope import GOPE
 from bandanna.policies.linear.oful import OFUL
 
+from ..sketches import sketch
+
 
 @pytest.mark.parametrize(("setting", "kind"), [("linear", GOPE), ("contextual", OFUL)])
 def test_the_published_noise_is_the_printed_one_and_its_price_the_true_one(setting: str, kind: type) -> None:
@@ -82,8 +84,9 @@ def test_noise_at_the_intermediate_level_costs_less_at_small_rho() -> None:
     assert np.mean(difference) > 4 * np.std(difference) / math.sqrt(60)
 
 
-def test_figures_as_files_and_rows(tmp_path: Path) -> None:
+def test_figures_as_files_and_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A figure lacks a panel, or a row a number."""
+    sketch(monkeypatch, but="linear-published")
     found = prices(n_seeds=2, horizon=300, rhos=(0.1, 10.0))
     assert [(p.row["setting"], p.row["variant"]) for p in found[::2]] == [
         ("finite", "ours"),
