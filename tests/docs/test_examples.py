@@ -31,6 +31,7 @@ from bandanna.cli import main
 
 from .. import drawn
 from ..nursery import _quick_roles as _quick_roles
+from ..papers.sketches import sketch
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted(path for path in [ROOT / "README.md", *ROOT.glob("docs/**/*.md")] if path.is_file())
@@ -157,6 +158,7 @@ def test_examples_of_page(
 ) -> None:
     """An example that a reader would copy does not run, or prints rows of a table that the page has not."""
     text = page.read_text(encoding="utf-8")
+    sketch(monkeypatch)
     but = () if drawn.LONG[0] else LONG.get(_name(page), ())
     run(text, name=_name(page), workplace=tmp_path, monkeypatch=monkeypatch, but=but)
     rows = [line for line in capsys.readouterr().out.splitlines() if line.startswith("| ")]

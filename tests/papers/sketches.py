@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -16,14 +16,14 @@ def sketch(monkeypatch: pytest.MonkeyPatch, *, but: str = "/") -> None:
     """Render the first PNG, the first SVG, and SVGs whose name has `but` in it; in the long tests, all."""
     if drawn.LONG[0]:
         return
-    save, rendered = axes.save_figure, set[str]()
+    write, rendered = axes.write_whole, set[str]()
 
-    def sketched(figure: Any, path: Path) -> None:
-        kind = path.suffix
-        if kind not in rendered or (kind == ".svg" and but in path.name):
-            rendered.add(kind)
-            save(figure, path)
+    def sketched(path: Path | str, render: Callable[[Path], object]) -> None:
+        kind = Path(path).suffix
+        if kind in rendered and not (kind == ".svg" and but in Path(path).name):
+            write(path, lambda beside: beside.write_text("a sketch", encoding="utf-8"))
         else:
-            path.write_text("a sketch", encoding="utf-8")
+            rendered.add(kind)
+            write(path, render)
 
-    monkeypatch.setattr(axes, "save_figure", sketched)
+    monkeypatch.setattr(axes, "write_whole", sketched)
