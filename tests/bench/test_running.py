@@ -23,7 +23,7 @@ FAST = replace(QUICK, growth=False)
 
 
 def tried() -> list[Problem]:
-    """Every algorithm in one world, and every world; in the long tests, every algorithm in every world that suits it."""
+    """Every algorithm in one world, and every world; in the long tests, every algorithm in all of its worlds."""
     found: list[Problem] = []
     for each in all_problems():
         known = each.name in {one.name for one in found} and each.world in {one.world for one in found}

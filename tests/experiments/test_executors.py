@@ -89,15 +89,11 @@ def local(experiment: Path) -> dict[str, Result]:
     return timeless(bd.run(Experiment.from_toml(experiment), jobs=1))
 
 
-def test_a_cluster_gives_the_numbers_of_this_process(
-    threads: Any, experiment: Path, local: dict[str, Result]
-) -> None:
+def test_a_cluster_gives_the_numbers_of_this_process(threads: Any, experiment: Path, local: dict[str, Result]) -> None:
     """Blocks that a scheduler hands out, and answers that come back in any order, give another result."""
     told: list[tuple[int, int, str]] = []
     made = Experiment.from_toml(experiment)
-    found = bd.run(
-        made, executor="dask", scheduler=threads.scheduler_address, progress=lambda *step: told.append(step)
-    )
+    found = bd.run(made, executor="dask", scheduler=threads.scheduler_address, progress=lambda *step: told.append(step))
     assert timeless(found) == local
     assert [done for done, _, _ in told] == list(range(7))
 
