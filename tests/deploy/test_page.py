@@ -93,12 +93,13 @@ def test_every_reason_and_every_key_is_on_the_page() -> None:
 
 @contextmanager
 def served_here(arguments: list[str], folder: Path) -> Iterator[Callable[[], bool]]:
-    """`bandanna serve all` in a thread of this process, of roles that the nursery begins; whether it goes on."""
+    """`bandanna serve all` in a thread, of roles that the nursery begins, in a folder of its own; whether it goes on."""
     handlers: dict[int, Callable[[], None]] = {}
     signals = SimpleNamespace(SIGTERM=signal.SIGTERM, SIGINT=signal.SIGINT, signal=handlers.__setitem__)
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(running, "signal", signals)
-        thread = Thread(target=lambda: app(arguments, standalone_mode=False))
+        places = [str(folder / each) if (folder / each).is_dir() else each for each in arguments]
+        thread = Thread(target=lambda: app(places, standalone_mode=False), daemon=True)
         thread.start()
         try:
             yield thread.is_alive

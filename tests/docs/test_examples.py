@@ -38,8 +38,18 @@ PAGES = sorted(path for path in [ROOT / "README.md", *ROOT.glob("docs/**/*.md")]
 LONG = {  # steps that take a second and more, by words in them, whose like other tests have: tried with the long ones
     "docs/papers.md": ("",),  # figures of all papers, small ones: tests/cli/test_paper.py, tests/papers
     "docs/calibration.md": ("amplified = ", "by_clones", "(0.002, 200)", "open_local"),  # tests/accounting, protocols
-    "docs/cli.md": ("--std 8", "--calibration paper", "bandanna paper 0", "audit LinUCB-JDP", "bench --"),  # tests/cli
-    "docs/choosing-epsilon.md": ("bandanna calibrate",),  # tests/cli/test_calibrate.py
+    "docs/cli.md": (
+        "--std 8",
+        "--calibration paper",
+        "000 fig2",
+        "001 fig2b",
+        "003 fig1b",
+        "audit LinUCB-JDP",
+        "bench",
+    ),
+    "docs/choosing-epsilon.md": ("bandanna calibrate", "plan --dim"),  # as all below in docs/cli.md
+    "docs/simulation.md": ("bandanna demo",),
+    "README.md": ("bandanna demo", "bandanna plan", "bandanna calibrate"),
 }
 
 FENCE = re.compile(
