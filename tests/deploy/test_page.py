@@ -93,7 +93,7 @@ def test_every_reason_and_every_key_is_on_the_page() -> None:
 
 @contextmanager
 def served_here(arguments: list[str], folder: Path) -> Iterator[Callable[[], bool]]:
-    """`bandanna serve all` in a thread, of roles that the nursery begins, in a folder of its own; whether it goes on."""
+    """`bandanna serve all` in a thread, of roles that the nursery begins, elsewhere; whether it goes on."""
     handlers: dict[int, Callable[[], None]] = {}
     signals = SimpleNamespace(SIGTERM=signal.SIGTERM, SIGINT=signal.SIGINT, signal=handlers.__setitem__)
     with pytest.MonkeyPatch.context() as patched:
