@@ -42,7 +42,7 @@ def test_all_known_truths_are_consistent_in_few_runs_and_their_prices_tight() ->
     At least 95 % of what sums, answers and directions claim, and 80 % of every algorithm's price, both exactly. Only of
     shuffled Gaussians the price is a bound on amplification that nothing is known to reach.
     """
-    result = run_gallery(trials=1000, wanted=lambda name, known: known == "good")
+    result = run_gallery(trials=512, wanted=lambda name, known: known == "good")
     assert {row.target for row in result.rows} >= set(ALGORITHMS)
     assert not result.surprises
     assert all(row.lower_bound <= row.claim.epsilon for row in result.rows)
@@ -68,8 +68,8 @@ def test_the_confidence_covers_all_rows() -> None:
 def test_the_same_seed_gives_the_same_verdicts() -> None:
     """A row depends on the rows before it, or on the time."""
     few = {"a re-noised batch", "LinUCB-CSDP"}
-    one, two = (run_gallery(trials=1000, wanted=lambda name, known: name in few) for _ in range(2))
-    (alone,) = run_gallery(trials=1000, wanted=lambda name, known: name == "LinUCB-CSDP").rows
+    one, two = (run_gallery(trials=512, wanted=lambda name, known: name in few) for _ in range(2))
+    (alone,) = run_gallery(trials=512, wanted=lambda name, known: name == "LinUCB-CSDP").rows
     assert one.to_dict() == two.to_dict()
     assert alone == one.rows[1]
 

@@ -8,28 +8,43 @@ import numpy as np
 import pytest
 
 import bandanna as bd
-from bandanna.bench import agents, contenders, problems
+from bandanna.bench import agents, contenders, problems, running, serving
 from bandanna.bench.clock import QUICK, exponent, peak, timed
 from bandanna.bench.contenders import CONTENDERS
 from bandanna.bench.equivalents import EQUIVALENTS
 from bandanna.bench.floors import ARGMAX, DRAWING, MEMORY
-from bandanna.bench.problems import FRESH, all_problems, problems_of
+from bandanna.bench.problems import FRESH, Problem, all_problems, problems_of
 from bandanna.errors import InvalidArgument
 from bandanna.policies.registry import ALGORITHMS
 
+from .. import drawn
+
 FAST = replace(QUICK, growth=False)
+
+
+def tried() -> list[Problem]:
+    """Every algorithm in one world, and every world; in the long tests, every algorithm in all of its worlds."""
+    found: list[Problem] = []
+    for each in all_problems():
+        known = each.name in {one.name for one in found} and each.world in {one.world for one in found}
+        found += [] if known and not drawn.LONG[0] else [each]
+    return found
 
 
 @pytest.fixture(scope="module")
 def simulated() -> bd.bench.Report:
     """Every algorithm in the simulator."""
-    return bd.bench.run(only=["simulation"], effort=FAST)
+    with pytest.MonkeyPatch.context() as patched:
+        few = tried()
+        patched.setattr(running, "problems_of", lambda name: tuple(each for each in few if each.name == name))
+        return bd.bench.run(only=["simulation"], effort=FAST)
 
 
 def test_every_algorithm_has_a_row(simulated: bd.bench.Report) -> None:
     """An algorithm of the catalogue is not measured, or not in every world that suits it."""
     assert list(dict.fromkeys(row.name for row in simulated.rows)) == list(ALGORITHMS)
-    assert [row.key[1:] for row in simulated.rows] == [(each.name, each.world) for each in all_problems()]
+    assert [row.key[1:] for row in simulated.rows] == [(each.name, each.world) for each in tried()]
+    assert {row.world for row in simulated.rows} == {each.world for each in all_problems()}
 
 
 def test_rows_are_whole(simulated: bd.bench.Report) -> None:
@@ -98,8 +113,22 @@ def test_peers_that_are_there_are_measured() -> None:
         assert all(row.ours is not None and row.cpu_seconds > 0 for row in theirs)
 
 
-def test_servers_are_measured() -> None:
+def test_a_server_is_asked() -> None:
+    """A server does not answer, or does not say what its answers cost."""
+    server = serving.Server("route")
+    try:
+        assert server.cost(2) >= 0
+    finally:
+        server.stop()
+
+
+@pytest.mark.parametrize("asked", [False, pytest.param(True, marks=pytest.mark.full)])
+def test_servers_are_measured(asked: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """A server does not answer, or the bare one is not among the floors."""
+    if not asked:
+        monkeypatch.setattr(serving.Server, "__init__", lambda self, kind: None)
+        monkeypatch.setattr(serving.Server, "cost", lambda self, requests: 1e-3 / requests)
+        monkeypatch.setattr(serving.Server, "stop", lambda self: None)
     report = bd.bench.run(only=["serving"], effort=FAST)
     assert [(row.part, row.name) for row in report.rows] == [
         ("floor", "the bare ASGI server"),

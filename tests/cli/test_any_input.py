@@ -8,11 +8,13 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bandanna import cli
 from bandanna.experiments import plan
+
+from ..drawn import examples
 
 CALIBRATE = {"--dim": "2", "--epsilon": "1", "--batch": "20", "--delta": "1e-5"}
 DEMO = {"--horizon": "20", "--seeds": "1", "--out": "figure.svg"}
@@ -124,25 +126,11 @@ def test_found_faults(arguments: str) -> None:
     assert len(err.splitlines()) == 1
 
 
-@pytest.mark.full
 @pytest.mark.parametrize("name", COMMANDS)
-@settings(max_examples=12)
-@given(data=st.data())
-def test_many_values_of_any_option(name: str, data: st.DataObject) -> None:
-    """An option's value ends in a traceback, or in an error of several lines: more of them than below."""
-    try_a_value(name, data)
-
-
-@pytest.mark.parametrize("name", COMMANDS)
-@settings(max_examples=5)
+@examples(3, full=12)
 @given(data=st.data())
 def test_any_value_of_any_option(name: str, data: st.DataObject) -> None:
     """An option's value ends in a traceback, or in an error of several lines."""
-    try_a_value(name, data)
-
-
-def try_a_value(name: str, data: st.DataObject) -> None:
-    """One option of a command with some value."""
     words, good, others = COMMANDS[name]
     option = data.draw(st.sampled_from([*good, *others] or ["--help"]))
     value = data.draw(st.sampled_from([*NUMBERS, *TEXTS]))
@@ -150,7 +138,7 @@ def try_a_value(name: str, data: st.DataObject) -> None:
     refused_or_answered([*words, *(word for pair in options.items() for word in pair)])
 
 
-@settings(max_examples=25)
+@examples(10, full=25)
 @given(data=st.data())
 def test_any_experiment(data: st.DataObject) -> None:
     """A value in an experiment's file ends in a traceback."""

@@ -16,6 +16,8 @@ from bandanna.errors import BandannaError, InvalidArgument
 from bandanna.roles.demonstration import rows_of
 from bandanna.tasks.document import Task
 
+from ..nursery import _quick_roles as _quick_roles
+
 
 def command(*arguments: str) -> Any:
     """What it prints; its error is raised."""
@@ -26,8 +28,20 @@ def command(*arguments: str) -> Any:
     return done.stdout
 
 
+@pytest.mark.usefixtures("_quick_roles")
 def test_the_demonstration_says_what_each_role_saw(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Regret, ledger, a role's requests, bytes or rows are missing; or reports stay in the shuffler's database."""
+    says_what_each_role_saw(tmp_path, capsys)
+
+
+@pytest.mark.full
+def test_the_demonstration_starts_its_processes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The same is not so of processes that nothing has prepared."""
+    says_what_each_role_saw(tmp_path, capsys)
+
+
+def says_what_each_role_saw(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """800 users of the command, and its page."""
     out = tmp_path / "kept"
     told = json.loads(command("demo-deployed", "--users", "800", "--out", str(out), "--json"))
     assert told["processes"] == list(Task.read(out).roles) == ["registrar", "analyzer", "shuffler"]

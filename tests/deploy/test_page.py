@@ -5,10 +5,15 @@ from __future__ import annotations
 import importlib
 import re
 import shlex
+import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from threading import Thread
+from types import SimpleNamespace
 
 import httpx
 import pytest
@@ -16,6 +21,7 @@ from typer.testing import CliRunner
 
 from bandanna.accounting.stores.tables import LEDGER_MIGRATION
 from bandanna.cli import app
+from bandanna.roles import running
 from bandanna.roles.analyzer import tables as analyzing
 from bandanna.roles.collector import tables as collecting
 from bandanna.roles.collector.verdict import REASONS
@@ -25,6 +31,7 @@ from bandanna.roles.registrar import tables as registering
 from bandanna.tasks.exporting import verified
 from bandanna.tasks.toml import _RULES, _TOP
 
+from ..nursery import _quick_roles as _quick_roles
 from .page import MODELS, PAGE, commands, of_the_example, of_the_models, toml
 
 ROOT = Path(__file__).parents[2]
@@ -84,7 +91,42 @@ def test_every_reason_and_every_key_is_on_the_page() -> None:
         assert f"`{key}`" in section or f"`[{key}]`" in section, key
 
 
-def test_the_walk_through_a_task_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@contextmanager
+def served_here(arguments: list[str], folder: Path) -> Iterator[Callable[[], bool]]:
+    """`bandanna serve all` in a thread, of roles that the nursery begins, elsewhere; whether it goes on."""
+    handlers: dict[int, Callable[[], None]] = {}
+    signals = SimpleNamespace(SIGTERM=signal.SIGTERM, SIGINT=signal.SIGINT, signal=handlers.__setitem__)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(running, "signal", signals)
+        places = [str(folder / each) if (folder / each).is_dir() else each for each in arguments]
+        thread = Thread(target=lambda: app(places, standalone_mode=False), daemon=True)
+        thread.start()
+        try:
+            yield thread.is_alive
+        finally:
+            handlers[signal.SIGTERM]()
+            thread.join(timeout=120)
+
+
+@contextmanager
+def served_apart(arguments: list[str], folder: Path) -> Iterator[Callable[[], bool]]:
+    """The same as a process that starts others."""
+    with (folder / "log").open("wb") as log:
+        serving = subprocess.Popen([sys.executable, "-m", "bandanna", *arguments], stdout=log, stderr=log)
+    try:
+        yield lambda: serving.poll() is None
+    finally:
+        serving.terminate()
+        serving.wait(timeout=120)
+
+
+@pytest.mark.usefixtures("_quick_roles")
+@pytest.mark.parametrize("served", [served_here, pytest.param(served_apart, marks=pytest.mark.full)])
+def test_the_walk_through_a_task_works(
+    served: Callable[[list[str], Path], AbstractContextManager[Callable[[], bool]]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """A command of the page's first section does not run, or does not do what the page says."""
     ports = dict(zip(("registrar", "analyzer", "shuffler"), free_ports(3), strict=True))
     roles = "\n".join(f'{role} = "http://127.0.0.1:{port}"' for role, port in ports.items())
@@ -101,23 +143,18 @@ def test_the_walk_through_a_task_works(tmp_path: Path, monkeypatch: pytest.Monke
 
     assert "epsilon" in done(create)
     assert "Which tea" in done(show)
-    with (tmp_path / "log").open("wb") as log:
-        serving = subprocess.Popen([sys.executable, "-m", "bandanna", *serve], stdout=log, stderr=log)
-    try:
-        _until_up(serving, ports)
+    with served(serve, tmp_path) as alive:
+        _until_up(alive, ports)
         crowd, now, exported = map(done, others)
-    finally:
-        serving.terminate()
-        serving.wait(timeout=120)
     assert "regret of random play" in crowd
     assert "Now: " in now
     assert "every signature and the chain are right" in exported
     assert len(verified(tmp_path / "tea-public")[1]) >= 2
 
 
-def _until_up(serving: subprocess.Popen[bytes], ports: dict[str, int]) -> None:
+def _until_up(alive: Callable[[], bool], ports: dict[str, int]) -> None:
     for _ in range(1800):
-        assert serving.poll() is None
+        assert alive()
         try:
             if all(
                 httpx.get(f"http://127.0.0.1:{port}/healthz", trust_env=False).is_success for port in ports.values()

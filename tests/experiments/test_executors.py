@@ -19,6 +19,7 @@ from bandanna.errors import BandannaError, InvalidArgument, MissingExtra
 from bandanna.experiments import executors, sweep
 from bandanna.experiments.experiment import Experiment
 from bandanna.experiments.study import study
+from bandanna.experiments.workers import single_threaded
 from bandanna.simulation.result import Result
 
 from ..datasets import files
@@ -52,6 +53,18 @@ def identity(directory: Path) -> dict[str, tuple[int, int]]:
     return {file.name: (file.stat().st_ino, file.stat().st_mtime_ns) for file in directory.glob("blocks/*.csv")}
 
 
+@pytest.fixture
+def threads() -> Iterator[Any]:
+    """A cluster whose scheduler and only worker are threads of this process."""
+    import distributed
+
+    with (
+        single_threaded(),
+        distributed.LocalCluster(processes=False, n_workers=1, threads_per_worker=1, dashboard_address=None) as made,
+    ):
+        yield made
+
+
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Any]:
     """A real one: a scheduler, and two worker processes that are watched over."""
@@ -76,6 +89,16 @@ def local(experiment: Path) -> dict[str, Result]:
     return timeless(bd.run(Experiment.from_toml(experiment), jobs=1))
 
 
+def test_a_cluster_gives_the_numbers_of_this_process(threads: Any, experiment: Path, local: dict[str, Result]) -> None:
+    """Blocks that a scheduler hands out, and answers that come back in any order, give another result."""
+    told: list[tuple[int, int, str]] = []
+    made = Experiment.from_toml(experiment)
+    found = bd.run(made, executor="dask", scheduler=threads.scheduler_address, progress=lambda *step: told.append(step))
+    assert timeless(found) == local
+    assert [done for done, _, _ in told] == list(range(7))
+
+
+@pytest.mark.full
 def test_a_killed_worker_changes_nothing(cluster: Any, experiment: Path, local: dict[str, Result]) -> None:
     """With a worker killed in the middle a block is lost, or some bit differs from local processes."""
     workers = {name: worker.process.pid for name, worker in cluster.workers.items()}
@@ -128,9 +151,9 @@ def test_audits_over_a_cluster(cluster: Any) -> None:
     assert bd.audit.audit("LinTS-SDP", **one, **there).rows == bd.audit.audit("LinTS-SDP", **one).rows
 
 
-def test_studies_over_a_cluster(cluster: Any, tmp_path: Path) -> None:
+def test_studies_over_a_cluster(threads: Any, tmp_path: Path) -> None:
     """Rows of a study differ from those of this process."""
-    there: dict[str, Any] = {"executor": "dask", "scheduler": cluster.scheduler_address}
+    there: dict[str, Any] = {"executor": "dask", "scheduler": threads.scheduler_address}
     (tmp_path / "ACTG175.csv").write_text(files.actg())
     trial = bd.datasets.load("actg175", path=tmp_path / "ACTG175.csv")
     small: dict[str, Any] = {"epsilons": (1.0,), "trusts": ("central",), "seeds": 2, "horizon": 60}

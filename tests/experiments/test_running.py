@@ -18,6 +18,8 @@ from bandanna.experiments.running import Results
 from bandanna.simulation.engine import simulate
 from bandanna.storage import frames
 
+from ..papers.sketches import sketch
+
 GRID: dict[str, Any] = {
     "title": "grid",
     "horizon": [40, 80],
@@ -34,7 +36,9 @@ GRID: dict[str, Any] = {
 @pytest.fixture(scope="module")
 def done(tmp_path_factory: pytest.TempPathFactory) -> Results:
     """The grid, run once."""
-    return bd.run(GRID, out=tmp_path_factory.mktemp("grid") / "out", jobs=1)
+    with pytest.MonkeyPatch.context() as patched:
+        sketch(patched)
+        return bd.run(GRID, out=tmp_path_factory.mktemp("grid") / "out", jobs=1)
 
 
 def test_lists_span_a_grid(done: Results) -> None:

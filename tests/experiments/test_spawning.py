@@ -44,8 +44,6 @@ def ran(folder: Path, *, jobs: int, name: str = "LinUCB", policy: str = "") -> s
     script = folder / "script.py"
     script.write_text(EXPERIMENT.format(jobs=jobs, name=name, policy=policy))
     command = [sys.executable, str(script)]
-    if jobs > 1:
-        return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     out, errors = folder / "out", folder / "errors"
     with out.open("wb") as stdout, errors.open("wb") as stderr:
         code = nursery().start(command, stdout=stdout, stderr=stderr).wait(120)

@@ -175,12 +175,18 @@ def test_without_extras_the_rest_is_written(tmp_path: Path, monkeypatch: pytest.
     assert json.loads((tmp_path / "summary.json").read_text(encoding="utf-8"))["rows"][0]["label"] == "LinUCB"
 
 
+@pytest.mark.full
 def test_a_killed_run_resumes_without_repeating(tmp_path: Path) -> None:
     """After SIGKILL no worker lives on, finished blocks stay untouched, and results equal an undisturbed run's."""
     file, out = tmp_path / "mine.toml", tmp_path / "killed"
     process = started(file, out)
     process.kill()
     process.communicate(timeout=300)  # ends when the workers, who share the pipe, have ended
+    resumes_without_repeating(file, out)
+
+
+def resumes_without_repeating(file: Path, out: Path) -> None:
+    """What was finished is kept, the rest is done, and all of it is what a run that nobody disturbed finds."""
     kept = identity(out)
     experiment = Experiment.from_toml(file)
     assert 0 < len(kept) < len(sweep.blocks(experiment))
@@ -189,7 +195,7 @@ def test_a_killed_run_resumes_without_repeating(tmp_path: Path) -> None:
     assert told[0] == (len(kept), len(sweep.blocks(experiment)), f"{len(kept)} found")
     after = identity(out)
     assert {name: after[name] for name in kept} == kept
-    assert timeless(results) == timeless(sweep.run(experiment, tmp_path / "whole", jobs=1))
+    assert timeless(results) == timeless(sweep.run(experiment, out.parent / "whole", jobs=1))
 
 
 @pytest.mark.parametrize("everyone", [True, pytest.param(False, marks=pytest.mark.full)], ids=["group", "parent"])
@@ -205,4 +211,4 @@ def test_an_interrupted_run_ends_at_once_and_says_how_to_continue(tmp_path: Path
     assert (process.returncode, shown) == (130, "")
     assert "--resume" in hint
     assert "Traceback" not in hint
-    assert 0 < len(identity(out)) < len(sweep.blocks(Experiment.from_toml(file)))
+    resumes_without_repeating(file, out)

@@ -71,13 +71,13 @@ from mutants import exchanging, running
 from mutants.reaching import Reach
 from mutants.sites import mutants
 root = Path(sys.argv[1])
-exchanging.PATIENCE = 1.0
+exchanging.PATIENCE = 0.5  # with what a fork takes, one second: limits are whole
 reach, found, quick = Reach.load(root / "reach.json"), {}, {}
 collected = exchanging.Collected(root, root / "src", ["tests/test_toy.py"], root / "log")
 for each in mutants(root / "src/toy.py", root):
     tests = reach.of(each.path, each.where)
     name = each.name.partition("::")[2]
-    found[name] = running.verdict(root, root / "src", each, tests, reach.seconds, patience=1.0)
+    found[name] = running.verdict(root, root / "src", each, tests, reach.seconds, patience=0.5)
     answer = collected.of(each, tests, reach.seconds)
     quick[name] = "early" if answer.early and answer.verdict == "survived" else answer.verdict
 collected.close()
@@ -87,9 +87,10 @@ RECORD = """
 import sys
 import time
 from pathlib import Path
-from mutants.reaching import record
+from mutants import reaching
 root = Path(sys.argv[1])
-record(root, [str(root / "tests")]).save(root / "reach.json")
+reaching.warm_up = list  # nothing that the toy imports
+reaching.record(root, [str(root / "tests")]).save(root / "reach.json")
 """
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,8 @@ from typer.testing import CliRunner
 from bandanna.cli import app
 from bandanna.papers.catalogue import figures
 from bandanna.papers.common.curve import Curve
+from bandanna.papers.p001 import figures as shown
+from bandanna.papers.p001 import scaling
 from bandanna.papers.p001.settings import ours
 
 SMALL = ["--seeds", "2", "--jobs", "1"]
@@ -53,8 +57,11 @@ def test_curves_that_differ_in_alpha_all_say_theirs() -> None:
     assert ours(algorithm="PE", alpha=None, horizon=20, n_seeds=1).more["label"] == "PE"
 
 
-def test_rates_as_json() -> None:
+@pytest.mark.parametrize("alphas", [(0.5, 0.9), pytest.param(scaling.ALPHAS, marks=pytest.mark.full)])
+def test_rates_as_json(alphas: tuple[float, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     """`scaling --json` lacks the slopes beside the theorem's."""
+    few = [replace(each, compute=partial(each.compute, alphas=alphas)) for each in shown.FIGURES if "sca" in each.name]
+    monkeypatch.setattr(shown, "FIGURES", few)
     done = CliRunner().invoke(
         app, ["paper", "001", "scaling", "--json", "--horizon", "32768", "--seeds", "1", "--jobs", "1"]
     )
@@ -62,3 +69,4 @@ def test_rates_as_json() -> None:
     document = json.loads(done.stdout)
     assert {(line["alpha"], line["theory"]) for line in document["slopes"]} >= {(0.5, 0.75), (0.9, 0.55)}
     assert {row["horizon"] for row in document["rows"]} == {8192, 16384, 32768}
+    assert {line["alpha"] for line in document["slopes"]} == set(alphas)

@@ -9,11 +9,13 @@ from typer.testing import CliRunner, Result
 
 from bandanna.cli import app
 from bandanna.errors import InvalidArgument
+from bandanna.papers.p002 import error
 
 from ...strict_json import strict
 from ..found_once import remember
+from ..sketches import sketch
 
-SCALES = {"error": ("--seeds", "2", "--horizon", "16384"), "regret": ("--seeds", "2", "--horizon", "400"), "tree": ()}
+SCALES = {"error": ("--seeds", "2", "--horizon", "1024"), "regret": ("--seeds", "2", "--horizon", "400"), "tree": ()}
 FILES = {"error": ["error"], "regret": ["regret-ours", "regret-paper"], "tree": ["tree-n32-k3"]}
 SHOWN = {"error": "shuffle, k = 2", "regret": "LinUCB-SDP-Vec", "tree": "level  3"}
 
@@ -22,6 +24,8 @@ SHOWN = {"error": "shuffle, k = 2", "regret": "LinUCB-SDP-Vec", "tree": "level  
 def _computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a figure finds with the same options is found once: these tests are about how it is shown."""
     remember(monkeypatch)
+    sketch(monkeypatch)
+    monkeypatch.setattr(error, "HALVINGS", 3)
 
 
 def run(figure: str, *arguments: str) -> Result:
@@ -49,7 +53,7 @@ def test_json_of_errors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     kinds = {(row["model"], row["k"], row["degrees"]) for row in document["rows"]}
     shuffled = {("shuffle", k, degrees) for k in (1, 2, 3, 4, "best") for degrees in ("best", "paper")}
     assert kinds == shuffled | {("central", None, None), ("local", None, None)}
-    assert len(document["rows"]) == 11 * len(kinds)
+    assert len(document["rows"]) == (1 + error.HALVINGS) * len(kinds)
     for row in document["rows"]:
         assert row.keys() == {"n", "model", "k", "std", "predicted_std", "paper_rule_std", "degrees"}
         assert (row["paper_rule_std"] is None) == (row["model"] != "shuffle")

@@ -10,6 +10,8 @@ from bandanna.errors import InvalidArgument
 from bandanna.papers.p002.tree import batch_tree, batches, busiest, covering, text
 from bandanna.protocols.concurrent_shuffle import BatchTree
 
+from ...drawn import examples
+
 FIGURE_2 = BatchTree(horizon=8, degrees=(2, 2))  # of the paper
 
 
@@ -25,6 +27,7 @@ def test_the_papers_figure() -> None:
         covering(FIGURE_2, 9)
 
 
+@examples(25, full=100)
 @given(horizon=st.integers(2, 300), k=st.integers(1, 4))
 def test_batches_cover_the_users(horizon: int, k: int) -> None:
     """A level leaves users out or takes them twice, or an estimate adds other batches than the tree counts."""

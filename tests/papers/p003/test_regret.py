@@ -130,6 +130,7 @@ def test_the_reference_s_noise_is_priced_by_a_second_route() -> None:
     assert 95 * quieter < 9 * rho  # advanced composition over many calls wastes more
 
 
+@pytest.mark.often(of=lambda rows: rows in (1500, 12287))  # one batch, and the most
 @pytest.mark.parametrize("rows", [1500, 4095, 5000, 12287])
 def test_calls_in_batches_cost_no_more_than_is_stated(rows: int) -> None:
     """Noise accounted as for independent draws of batches (K3) would be priced below what its epochs cost.
@@ -184,19 +185,20 @@ def test_private_regret_is_below_the_published_and_falls_with_epsilon() -> None:
             assert all(row["mean"] < printed("Private-GLM", row["epsilon"], norm) for row in line)
 
 
-def test_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.often(of=lambda figure: figure != "fig1b")  # the link of table2, the dimension of fig1a
+@pytest.mark.parametrize("figure", ["fig1a", "fig1b"])
+def test_commands(figure: str, short: list[Curve], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """`bandanna paper 003` would not run, or print no JSON."""
     monkeypatch.chdir(tmp_path)
-    small = tuple(replace(figure, compute=partial(curves, SMALL[figure.name])) for figure in figures.FIGURES)
-    monkeypatch.setattr(figures, "FIGURES", small)
-    for figure in ("fig1a", "fig1b"):
-        shared = ["paper", "003", figure, "--seeds", "2", "--horizon", "100", "--jobs", "1"]
-        done = CliRunner().invoke(app, [*shared, "--json"])
-        assert done.exit_code == 0, done.output
-        rows = json.loads(done.output)["rows"]
-        assert {row["kappa"] for row in rows} == {rows[0]["kappa"]}
-        assert all(np.isfinite(row["mean"]) for row in rows if row["algorithm"] != "Private-GLM")
-        assert {row["epsilon"] for row in rows} == {None, 8.0}
+    once = {name: partial(curves, panels) for name, panels in SMALL.items()} | {"table2": lambda **_: short}
+    monkeypatch.setattr(figures, "FIGURES", [replace(each, compute=once[each.name]) for each in figures.FIGURES])
+    shared = ["paper", "003", figure, "--seeds", "2", "--horizon", "100", "--jobs", "1"]
+    done = CliRunner().invoke(app, [*shared, "--json"])
+    assert done.exit_code == 0, done.output
+    rows = json.loads(done.output)["rows"]
+    assert {row["kappa"] for row in rows} == {rows[0]["kappa"]}
+    assert all(np.isfinite(row["mean"]) for row in rows if row["algorithm"] != "Private-GLM")
+    assert {row["epsilon"] for row in rows} == {None, 8.0}
     done = CliRunner().invoke(app, ["paper", "003", "table2", "--seeds", "2", "--horizon", "100", "--jobs", "1"])
     assert done.exit_code == 0, done.output
     assert "never fires" in done.output
