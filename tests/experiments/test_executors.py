@@ -98,7 +98,6 @@ def test_a_cluster_gives_the_numbers_of_this_process(threads: Any, experiment: P
     assert [done for done, _, _ in told] == list(range(7))
 
 
-@pytest.mark.full
 def test_a_killed_worker_changes_nothing(cluster: Any, experiment: Path, local: dict[str, Result]) -> None:
     """With a worker killed in the middle a block is lost, or some bit differs from local processes."""
     workers = {name: worker.process.pid for name, worker in cluster.workers.items()}
