@@ -8,7 +8,9 @@ from __future__ import annotations
 import math
 import threading
 import time
+from collections.abc import Iterator
 from contextlib import suppress
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -18,6 +20,7 @@ from scipy import stats
 
 import bandanna as bd
 from bandanna.core.estimate import Estimate
+from bandanna.counters import continual_sum
 from bandanna.errors import InsecureSource, InvalidArgument, InvalidStatistic
 from bandanna.protocols.concurrent_shuffle import ConcurrentShuffle
 
@@ -49,6 +52,14 @@ each_model = pytest.mark.parametrize("privacy", MODELS.values(), ids=MODELS.keys
 each_domain = pytest.mark.parametrize("domain", DOMAINS.values(), ids=DOMAINS.keys())
 USERS, DRAWS = 40, 4000
 BAND = math.sqrt(-math.log(1e-6 / 2) / 2)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _calibrated_once() -> Iterator[None]:
+    """A protocol is a value: a hundred counters of one kind share theirs."""
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setattr(continual_sum, "open_protocol", cache(continual_sum.open_protocol))
+        yield
 
 
 def counter(privacy: bd.Privacy, domain: bd.Domain, seed: int = 1, horizon: int = USERS) -> bd.ContinualSum:
