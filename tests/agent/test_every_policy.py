@@ -172,9 +172,10 @@ def asked(world: Any, episode: Assigned, left: int) -> dict[int, list[float]]:
     return {int(arm): averages[:, place].tolist() for place, arm in enumerate(episode.arms)}
 
 
-@pytest.mark.often(of=lambda name: name not in REPEATED)
+@pytest.mark.often(of=lambda name, every: name not in REPEATED and every == 15)
+@pytest.mark.parametrize("every", [15, 7])
 @pytest.mark.parametrize("name", RUNS)
-def test_saved_and_loaded_it_goes_on(name: str, tmp_path: Path) -> None:
+def test_saved_and_loaded_it_goes_on(name: str, every: int, tmp_path: Path) -> None:
     """An agent that is saved and loaded every few decisions decides, learns or counts otherwise than one that runs."""
     policy, env = made(name), CONTEXTS[name]
     population = name in PEOPLE
@@ -200,7 +201,7 @@ def test_saved_and_loaded_it_goes_on(name: str, tmp_path: Path) -> None:
                 )
         if number % 4 and not clients:
             assert whole.observe(one.id, reward) == parts.observe(two.id, reward)
-        if number % 7 == 3:
+        if number % every == 3:
             parts.save(save)
             parts = Agent.load(save)
     assert whole.releases == parts.releases
