@@ -370,7 +370,7 @@ def test_every_public_name_is_here() -> None:
 
 @pytest.mark.filterwarnings("ignore::bandanna.errors.CommunicationWarning")
 @pytest.mark.parametrize("name", CASES)
-@examples(10, full=25)
+@examples(6, full=25)
 @given(data=st.data())
 def test_functions(name: str, data: st.DataObject) -> None:
     """An input ends in a foreign error, in a message of several lines, or in one that repeats it in full."""
@@ -380,7 +380,7 @@ def test_functions(name: str, data: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize("name", STATEFUL)
-@examples(20, full=40)
+@examples(10, full=40)
 @given(data=st.data())
 def test_nothing_changes_when_refused(name: str, data: st.DataObject) -> None:
     """A refused input leaves a decision, an expense or a user behind."""

@@ -158,7 +158,7 @@ class AgentMachine(RuleBasedStateMachine):
         self.folder.cleanup()
 
 
-AgentMachine.TestCase.settings = settings(max_examples=8, stateful_step_count=60, deadline=None, derandomize=True)
+AgentMachine.TestCase.settings = settings(max_examples=4, stateful_step_count=60, deadline=None, derandomize=True)
 TestAgent = AgentMachine.TestCase
 
 

@@ -14,7 +14,9 @@ from bandanna.errors import ClippingWarning
 def agent(**changes: Any) -> bd.Agent:
     """Whose first batch has more than a hundred people."""
     privacy = bd.shuffle(epsilon=1.0, delta=1e-5)
-    return bd.Agent(policy=bd.LinTS(horizon=4_000, privacy=privacy, **(changes or {"dim": 2})), test=True, seed=0)
+    return bd.Agent(
+        policy=bd.LinTS(horizon=4_000, batch=120, privacy=privacy, **(changes or {"dim": 2})), test=True, seed=0
+    )
 
 
 def test_features_that_nobody_scaled_are_noticed_early() -> None:

@@ -22,6 +22,7 @@ from bandanna.simulation.tally import Tally
 
 from ..policies.conformance.catalogue import CASES, UNNAMED
 from ..simulation.golden_runs import RUNS
+from ..simulation.golden_runs import made as golden
 
 CONTEXTS = {name: envs[-1] if name.startswith("Lin") or "OFUL" in name else envs[0] for name, (_, envs) in RUNS.items()}
 ROUNDS = {"DP-SE": 2000, "SDP-SE": 2000, "GOPE": 1500, "AdaC-GOPE": 1500, "AdaC-GOPE-early": 1500, "GLM-JDP": 120}
@@ -58,7 +59,7 @@ def test_every_name_is_here() -> None:
 
 def made(name: str) -> Policy[Any]:
     """One of the catalogue, or one that has no name."""
-    return bd.make(name, **RUNS[name][0]) if name in RUNS else CASES[name].policy
+    return golden(name) if name in RUNS else CASES[name].policy
 
 
 def some(policy: Any, rng: np.random.Generator) -> Any:
@@ -171,9 +172,10 @@ def asked(world: Any, episode: Assigned, left: int) -> dict[int, list[float]]:
     return {int(arm): averages[:, place].tolist() for place, arm in enumerate(episode.arms)}
 
 
-@pytest.mark.often(of=lambda name: name not in REPEATED)
+@pytest.mark.often(of=lambda name, every: name not in REPEATED and every == 15)
+@pytest.mark.parametrize("every", [15, 7])
 @pytest.mark.parametrize("name", RUNS)
-def test_saved_and_loaded_it_goes_on(name: str, tmp_path: Path) -> None:
+def test_saved_and_loaded_it_goes_on(name: str, every: int, tmp_path: Path) -> None:
     """An agent that is saved and loaded every few decisions decides, learns or counts otherwise than one that runs."""
     policy, env = made(name), CONTEXTS[name]
     population = name in PEOPLE
@@ -199,7 +201,7 @@ def test_saved_and_loaded_it_goes_on(name: str, tmp_path: Path) -> None:
                 )
         if number % 4 and not clients:
             assert whole.observe(one.id, reward) == parts.observe(two.id, reward)
-        if number % 7 == 3:
+        if number % every == 3:
             parts.save(save)
             parts = Agent.load(save)
     assert whole.releases == parts.releases

@@ -17,7 +17,7 @@ from bandanna.roles.running import Running
 
 from ..roles.test_processes import on_disk
 
-BATCH = 32
+BATCH = 16
 
 
 @pytest.mark.usefixtures("_quick_roles")

@@ -447,7 +447,7 @@ def test_other_algorithms_are_played_too(name: str, light: bool, tmp_path: Path)
     if isinstance(policy, bd.Elimination):
         policy = replace(policy, n_arms=2, horizon=1200, failure=0.9)  # fewer people, as of the next
     elif isinstance(policy, bd.GOPE):
-        policy = replace(policy, failure=0.9)
+        policy, arms = replace(policy, dim=1, failure=0.9), arms[:2, :1]
     elif name == "GLM-SDP":
         policy = replace(policy, horizon=200, warmup=20, steps=3)
     town = Town(policy, tmp_path, arms=arms)

@@ -20,6 +20,8 @@ from .payloads import PAYLOADS, harmless
 from .test_pages import Read
 from .town import TOKEN, Seen, Town, run
 
+often = pytest.mark.often(of=lambda text: PAYLOADS.index(text) % 3 == 0)  # all are escaped by one function, below
+
 
 @pytest.mark.parametrize("text", PAYLOADS, ids=range(len(PAYLOADS)))
 def test_a_text_stays_a_text(text: str) -> None:
@@ -99,6 +101,7 @@ def town(tmp_path_factory: pytest.TempPathFactory) -> Town:
     return made
 
 
+@often
 @pytest.mark.parametrize("text", PAYLOADS, ids=range(len(PAYLOADS)))
 def test_titles_and_algorithms_are_escaped(text: str, town: Town) -> None:
     """A title, the name of an algorithm, a promise or a forecast becomes markup on some page."""
@@ -136,6 +139,7 @@ class Lying(httpx.AsyncBaseTransport):
         return httpx.Response(200, content=content, headers={"signature": signature})
 
 
+@often
 @pytest.mark.parametrize("text", PAYLOADS, ids=range(len(PAYLOADS)))
 def test_names_of_arms_and_features_are_escaped(text: str, tmp_path: Path) -> None:
     """The name of an arm or of a feature becomes markup in a chart, a table or a twin."""

@@ -21,6 +21,8 @@ import bandanna as bd
 from bandanna.errors import BandannaError, ClippingWarning, InvalidArgument
 from bandanna.logs.columns import Columns
 
+from ..drawn import examples
+
 ROWS = {
     "age": [0.1, 0.5, 0.3, 0.9],
     "weight": [1, 2, 3, 4],
@@ -193,6 +195,7 @@ NAMES = st.one_of(st.text(min_size=1, max_size=4), st.integers(-5, 5))
 UNIT = st.floats(0, 1)
 
 
+@examples(30, full=100)
 @given(st.lists(st.tuples(NAMES, UNIT, st.floats(1e-6, 1), st.floats(-1e6, 1e6)), min_size=1, max_size=20), st.data())
 def test_any_table_is_read_as_it_is(rows: list[tuple[Any, float, float, float]], data: st.DataObject) -> None:
     """Some table of names, rewards, probabilities and numbers is read with other values than it has."""

@@ -94,11 +94,16 @@ def heard(policy: bd.Policy[Any], log: bd.Log, **options: Any) -> list[Any]:
     return list(HEARD)
 
 
-def changes(make: Callable[[], bd.Policy[Any]], method: str) -> Iterator[tuple[int, int]]:
-    """For the same answers: how many batches, and how many reports, any replacement of any person changes."""
+def changes(make: Callable[[], bd.Policy[Any]], method: str, *, half: bool = False) -> Iterator[tuple[int, int]]:
+    """For the same answers: how many batches, and how many reports, any replacement of any person changes.
+
+    Of `half` of the replacements: every three of the four data in all combinations, and the fourth by their parity.
+    """
     policy, log = make(), small(of_arms=make is linucb)
     before = heard(policy, log, method=method)
     for person, *data in itertools.product(range(EVENTS), (-0.5, 0.3), (0, 1), (0.0, 1.0), (0.5, 1.0)):
+        if half and (data[0] > 0) ^ (data[1] > 0) ^ (data[2] > 0) ^ (data[3] > 0.5):
+            continue
         after = heard(policy, replaced(log, person, *data), method=method)
         rows = [int(np.any(one != two, axis=-1).sum()) for one, two in zip(before, after, strict=False)]
         rows += [BATCH] * abs(len(before) - len(after))  # batches that only one of the two has
@@ -106,18 +111,23 @@ def changes(make: Callable[[], bd.Policy[Any]], method: str) -> Iterator[tuple[i
 
 
 @pytest.mark.parametrize(
-    ("make", "method"),
+    ("make", "method", "half"),
     [
-        (lints, "rejection"),
-        (linucb, "weighted"),
-        pytest.param(lints, "weighted", marks=pytest.mark.full),
-        pytest.param(linucb, "rejection", marks=pytest.mark.full),
+        (lints, "rejection", True),
+        (linucb, "weighted", True),
+        *(
+            pytest.param(make, method, False, marks=pytest.mark.full)
+            for make in (lints, linucb)
+            for method in ("rejection", "weighted")
+        ),
     ],
 )
-def test_one_replaced_person_changes_one_batch_at_most(make: Callable[[], bd.Policy[Any]], method: str) -> None:
+def test_one_replaced_person_changes_one_batch_at_most(
+    make: Callable[[], bd.Policy[Any]], method: str, half: bool
+) -> None:
     """For the same answers, somebody's replacement - any person, any data - changes the reports of two batches."""
-    found = list(changes(make, method))
-    assert len(found) == EVENTS * 16
+    found = list(changes(make, method, half=half))
+    assert len(found) == EVENTS * (8 if half else 16)
     assert max(found) == (1, 1)  # one report in one batch, and nobody else's
 
 
@@ -172,14 +182,17 @@ def skewed(n: int) -> bd.Log:
 
 
 def test_what_is_accepted_has_the_law_of_a_run() -> None:
-    """Arms that were given often count more than others, or weights are others than pi/p (false alarm 6e-7)."""
+    """Arms that were given often count more than others, or weights are others than pi/p (false alarm 6e-7).
+
+    Unweighted, the mean would be 0.36 instead of 0.53; five standard errors of ten runs are 0.07.
+    """
     log = skewed(1500)
     policy = bd.LinTS(n_arms=3, features=1, horizon=1500, batch=1500)  # learns after the last event: uniform until then
     weights = (1 / 3) / log.propensities
     expected = float(weights @ log.rewards / weights.sum())
-    run = bd.replay(policy, log, n_seeds=20)
+    run = bd.replay(policy, log, n_seeds=10)
     assert abs(run.mean_reward - expected) <= 5 * run.stderr
-    assert abs(np.mean(run.weight) - 0.1 * 1500) <= 5 * np.sqrt(0.1 * 1500 / 20)
+    assert abs(np.mean(run.weight) - 0.1 * 1500) <= 5 * np.sqrt(0.1 * 1500 / 10)
     weighted = bd.replay(policy, log, n_seeds=2, method="weighted")
     np.testing.assert_allclose(weighted.means, expected, rtol=1e-9)
     assert expected == pytest.approx(1.6 / 3, abs=0.05)
@@ -227,14 +240,14 @@ def test_policies_on_arms_without_features(name: str) -> None:
     """A policy that plays assigned arms cannot be replayed, or counts rejected events as losses."""
     known = {"rho": 1.0} if name == "AdaC-UCB" else {}
     rng = np.random.default_rng(0)
-    arms = rng.integers(0, 2, 700)
+    arms = rng.integers(0, 2, 400)
     log = bd.Log.from_frame(
-        {"arm": arms, "reward": (rng.random(700) < np.array([0.1, 0.9])[arms]).astype(float)},
+        {"arm": arms, "reward": (rng.random(400) < np.array([0.1, 0.9])[arms]).astype(float)},
         arm="arm", reward="reward", propensity=0.5,
     )  # fmt: skip
-    run = bd.replay(bd.make(name, n_arms=2, horizon=700, **known), log, n_seeds=2)
+    run = bd.replay(bd.make(name, n_arms=2, horizon=400, **known), log, n_seeds=2)
     assert run.mean_reward > 0.6
-    assert np.all(np.abs(run.weight - 350) < 6 * np.sqrt(175))
+    assert np.all(np.abs(run.weight - 200) < 6 * np.sqrt(100))
 
 
 def test_episodes_that_public_numbers_end() -> None:

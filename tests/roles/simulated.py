@@ -13,7 +13,7 @@ from bandanna.simulation.players.plain import Seed
 from bandanna.simulation.result import checkpoints_for
 from bandanna.simulation.tally import Tally
 
-from ..simulation.golden_runs import RUNS
+from ..simulation.golden_runs import RUNS, made
 
 SEED = 11
 ROUNDS = {
@@ -36,9 +36,9 @@ class Simulated:
 
 def case(name: str) -> tuple[Policy[Any], Any, Any, int]:
     """A policy of the catalogue, its environment, its arms where they stay, and how many rounds."""
-    arguments, envs = RUNS[name]
+    _, envs = RUNS[name]
     env = envs[-1] if name.startswith("Lin") or "OFUL" in name else envs[0]
-    policy = bd.make(name, **arguments)
+    policy = made(name)
     world = env.begin(Streams([SEED]))
     arms = world.arms[0] if isinstance(env, bd.environments.Population) else None
     if isinstance(policy, bd.GOPE):

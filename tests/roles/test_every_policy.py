@@ -6,13 +6,11 @@ from pathlib import Path
 
 import pytest
 
-import bandanna as bd
 from bandanna.agent.kinds import encoding_of
 from bandanna.errors import InvalidArgument
 from bandanna.policies.registry import ALGORITHMS
 from bandanna.roles.client.crowd import Crowd
 
-from ..simulation.golden_runs import RUNS
 from .inside import Inside, a_task
 from .simulated import EVERY_ROUND, case, simulated
 
@@ -34,7 +32,7 @@ def test_the_deployment_learns_what_the_simulator_learns(name: str, tmp_path: Pa
     """Given the same world, noise and coins, a batch on the wire says something else than the simulator's messages."""
     policy, env, arms, rounds = case(name)
     rounds = min(rounds, EVERY_ROUND) if name in SLOW else rounds
-    expected = simulated(bd.make(name, **RUNS[name][0]), env, rounds)
+    expected = simulated(policy, env, rounds)
     task, secrets = a_task(policy, arms=arms)
     inside = Inside(task, secrets, tmp_path)
     crowd = Crowd(task, inside, env, rounds=rounds, concurrency=1, wait=20.0)

@@ -19,7 +19,6 @@ from bandanna.simulation.players.plain import Seed
 from bandanna.tasks.document import Task
 
 from ..postgres import server
-from ..simulation.golden_runs import RUNS
 from .inside import a_task
 from .simulated import case, simulated
 
@@ -74,7 +73,7 @@ def test_processes_learn_what_the_simulator_learns(
     if (name, mixers, database) != QUICK[0]:
         request.getfixturevalue("_quick_roles")
     policy, env, arms, rounds = case(name)
-    expected = simulated(bd.make(name, **RUNS[name][0]), env, rounds)
+    expected = simulated(policy, env, rounds)
     task, secrets = on_disk(policy, tmp_path, mixers=mixers, arms=arms)
     url = server().fresh() if database == "postgres" else None
     with Running(task, tmp_path, database=url), Http(task, token=secrets["registrar"].token) as http:

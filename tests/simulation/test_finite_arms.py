@@ -105,12 +105,14 @@ def test_episodes_in_one_draw_have_the_law_of_single_rounds(policy: Any, env: An
     assert stats.ks_2samp(law.regret[:, middle], rounds.regret[:, middle], method="asymp").pvalue > 1e-4
 
 
+@pytest.mark.often(of=lambda privacy, kind, horizon: horizon == 400 and privacy.noisy == (kind is SphereContexts))
 @pytest.mark.parametrize("kind", [SphereContexts, SphereArms])
 @pytest.mark.parametrize("privacy", [none(), central(rho=0.1)])
-def test_speculative_chunks_are_the_rounds_one_by_one(privacy: Privacy, kind: Any) -> None:
+@pytest.mark.parametrize("horizon", [400, 1000])
+def test_speculative_chunks_are_the_rounds_one_by_one(privacy: Privacy, kind: Any, horizon: int) -> None:
     """A chunk is cut at another round than the first crossing, or what follows, or an arm that stays, is not decided
     anew."""
-    policy = OFUL(dim=3, horizon=1000, ridge=0.1, privacy=privacy)
+    policy = OFUL(dim=3, horizon=horizon, ridge=0.1, privacy=privacy)
     env = kind(dim=3, n_arms=5, reward=ClippedGaussian(low=-1.0, high=1.0))
     chunks, rounds = simulate(policy, env, n_seeds=2), simulate(policy, env, n_seeds=2, path="messages")
     assert np.allclose(chunks.regret, rounds.regret)

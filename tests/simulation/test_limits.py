@@ -131,7 +131,7 @@ def test_sums_plus_noise_are_the_released_sums() -> None:
     """Fixed arms by exact sums and noise drawn by itself act otherwise than release by release (rewards one by one)."""
     env = LinearContextual(dim=3, n_arms=6, fixed=True, reward=Bounded(width=0.1))
     for privacy in (none(), central(**BUDGET), central(**BUDGET, mechanism="tree"), local(epsilon=50.0, delta=1e-5)):
-        policy = LinUCB(dim=3, horizon=300, privacy=privacy, batch=1, width=0.1)
+        policy = LinUCB(dim=3, horizon=100, privacy=privacy, batch=1, width=0.1)
         law = simulate(policy, env, n_seeds=3, path="law")
         messages = simulate(policy, env, n_seeds=3, path="messages")  # one user per batch: the same draws in one order
         np.testing.assert_allclose(law.regret, messages.regret, rtol=1e-9)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bandanna.core.linalg import favoured
@@ -20,6 +20,7 @@ from bandanna.protocols.trust import local
 from bandanna.simulation.engine import simulate
 from bandanna.simulation.players import alone, frozen, optimists, recursion
 from bandanna.simulation.result import Result
+from tests.drawn import examples
 from tests.kernels.test_optimist import Copies, same
 
 
@@ -34,7 +35,7 @@ def both(policy: Any, env: Environment, rounds: int, seeds: int = 3) -> list[Res
     return results
 
 
-@settings(max_examples=25, deadline=None)
+@examples(12, full=50)
 @given(
     dim=st.integers(1, 7),
     distinct=st.integers(1, 9),
@@ -58,21 +59,24 @@ def test_the_same_arms_are_taken(
     same(*both(policy, env, 60, seeds))
 
 
-@pytest.mark.often(of=lambda confidence, fixed, seeds: seeds == 1 and (confidence == "exact") == fixed)
+@pytest.mark.often(
+    of=lambda confidence, fixed, seeds, rounds: rounds == 1000 and seeds == 1 and (confidence == "exact") == fixed
+)
 @pytest.mark.parametrize("confidence", ["exact", "lemma"])
 @pytest.mark.parametrize("fixed", [True, False])
 @pytest.mark.parametrize("seeds", [1, 2])
+@pytest.mark.parametrize("rounds", [1000, 2500])
 def test_rounding_errors_do_not_add_up(
-    confidence: str, fixed: bool, seeds: int, monkeypatch: pytest.MonkeyPatch
+    confidence: str, fixed: bool, seeds: int, rounds: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After thousands of updates, or between two blocks of rounds, the inverse is another one."""
     env = LinearContextual(dim=5, n_arms=20, fixed=fixed)
-    policy = LinUCB(dim=5, horizon=2500, batch=1, confidence=confidence)
-    one, two = both(policy, env, 2500, seeds)
+    policy = LinUCB(dim=5, horizon=rounds, batch=1, confidence=confidence)
+    one, two = both(policy, env, rounds, seeds)
     np.testing.assert_array_equal(one.plays, two.plays)
     monkeypatch.setattr(optimists, "_ROUNDS", 123)
     monkeypatch.setenv(SWITCH, "off")
-    again = simulate(policy, env, n_seeds=seeds, checkpoints=2500, horizon=2500)
+    again = simulate(policy, env, n_seeds=seeds, checkpoints=rounds, horizon=rounds)
     np.testing.assert_array_equal(again.plays, two.plays)
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bandanna.accounting.budgets import ApproxDP
@@ -24,6 +24,8 @@ from bandanna.policies.linear.linucb import LinUCB
 from bandanna.protocols.trust import central, local, none, shuffle
 from bandanna.simulation.engine import simulate
 from bandanna.simulation.result import Result
+
+from ..drawn import examples
 
 KINDS = {"csv": Result.to_csv, "parquet": Result.to_parquet}
 kinds = pytest.mark.parametrize("kind", KINDS)
@@ -79,7 +81,7 @@ def simulated(model: str = "shuffle") -> Result:
 
 
 @kinds
-@settings(max_examples=60)
+@examples(20, full=60)
 @given(original=results())
 def test_everything_comes_back(kind: str, original: Result) -> None:
     """Some field of some result is not equal, of another type, or of another sign after a trip through a file."""

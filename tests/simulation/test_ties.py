@@ -80,9 +80,10 @@ def policy(privacy: Any = PRIVACY["none"], **changes: Any) -> LinUCB:
 def test_a_seed_with_a_tie_is_the_same_in_any_company(privacy: Any, path: str, fixed: bool, reward: Any) -> None:
     """The coins of one seed, or its having a choice, change the run of another that has none, or other ties."""
     env = Clinic(fixed=fixed, mixed=True, size=1.5, **({} if reward is None else {"reward": reward}))
-    many = simulate(policy(privacy), env, n_seeds=5, path=path)
+    one = policy(privacy)  # calibrated once
+    many = simulate(one, env, n_seeds=5, path=path)
     for seed in range(5):
-        alone = simulate(policy(privacy), env, n_seeds=1, seed=seed, path=path)
+        alone = simulate(one, env, n_seeds=1, seed=seed, path=path)
         np.testing.assert_array_equal(alone.regret[0], many.regret[seed])
         assert (alone.rewards[0], alone.clipped[0]) == (many.rewards[seed], many.clipped[seed])
 

@@ -16,6 +16,8 @@ from bandanna.accounting.factorisation import BLT, BinaryTree, HonakerTree, Squa
 from bandanna.errors import InvalidArgument
 from bandanna.storage.encoding import Encoding
 
+from ..drawn import examples
+
 ENCODING = Encoding(EVENTS)
 BLT_16 = BLT(horizon=16, theta=(0.9, 0.3), theta_hat=(0.5, 0.1))
 EXAMPLES = [
@@ -52,6 +54,7 @@ values = st.recursive(
 )
 
 
+@examples(40, full=200)
 @given(values)
 def test_plain_values_come_back(value: object) -> None:
     """A number, text or container changes its value or its type."""

@@ -58,12 +58,11 @@ class Analyzer:
         return found.document, found.signature
 
 
-@pytest.fixture
-def analyzer(tmp_path: Path) -> Iterator[Analyzer]:
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Analyzer]:
     """Of a task whose first two batches are over."""
-    (tmp_path / "roles").mkdir()
     task, secrets = a_task(bd.make("LinTS-SDP", **POLICY))
-    made = Analyzer(task, Inside(task, secrets, tmp_path / "roles"))
+    made = Analyzer(task, Inside(task, secrets, tmp_path_factory.mktemp("roles")))
     made.play(40)
 
     class Handler(http.server.BaseHTTPRequestHandler):
@@ -84,6 +83,14 @@ def analyzer(tmp_path: Path) -> Iterator[Analyzer]:
         made.url = f"http://127.0.0.1:{server.server_port}"
         yield made
         server.shutdown()
+
+
+@pytest.fixture
+def analyzer(served: Analyzer) -> Analyzer:
+    """Which has not lied yet, and of which nobody has asked anything."""
+    served.replaced.clear()
+    served.asked.clear()
+    return served
 
 
 def test_everything_public_is_exported_and_can_be_checked_without_the_analyzer(

@@ -46,7 +46,7 @@ def spoilt(value: Any, path: tuple[Any, ...], odd: Any) -> Any:
     return [spoilt(part, path[1:], odd) if place == path[0] else part for place, part in enumerate(value)]
 
 
-@examples(120, full=500)
+@examples(60, full=500)
 @given(st.data(), st.sampled_from(["", "policy", "calibrations", "arms"]), st.sampled_from(ODD))
 def test_one_odd_value(data: st.DataObject, within: str, odd: Any) -> None:
     """A value of a wrong type in some place of a document ends in another error than ours."""

@@ -19,6 +19,7 @@ from bandanna.client.wants import Pause, Request, Steps, TicketWanted, Unreachab
 from bandanna.core import require
 from bandanna.errors import BandannaError, InvalidArgument, MissingExtra
 from bandanna.wire.answers import Ticket
+from bandanna.wire.authorities import authorities
 
 _SECONDS = 30.0  # for one request
 
@@ -165,7 +166,7 @@ class Session(_Sessions):
     def _asked(self, wanted: Request) -> tuple[int, dict[str, str], bytes]:
         httpx = _httpx()
         if self._http is None:
-            self._http = httpx.Client(timeout=_SECONDS)
+            self._http = httpx.Client(timeout=_SECONDS, verify=authorities(environment=True))
         try:
             answer = self._http.request(
                 wanted.method, wanted.url, content=wanted.content or None, headers=wanted.headers
@@ -246,7 +247,7 @@ class AsyncSession(_Sessions):
     async def _asked(self, wanted: Request) -> tuple[int, dict[str, str], bytes]:
         httpx = _httpx()
         if self._http is None:
-            self._http = httpx.AsyncClient(timeout=_SECONDS)
+            self._http = httpx.AsyncClient(timeout=_SECONDS, verify=authorities(environment=True))
         try:
             answer = await self._http.request(
                 wanted.method, wanted.url, content=wanted.content or None, headers=wanted.headers

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from bandanna.errors import BandannaError, MissingExtra
+from bandanna.wire.authorities import authorities
 from bandanna.wire.canonical import loads
 from bandanna.wire.keys import verify
 
@@ -23,7 +24,8 @@ class Calls:
             raise MissingExtra("serve", "calling another role") from error
         self._httpx = httpx
         self._url = url
-        self._client = httpx.Client(base_url=url, timeout=seconds, verify=verify_tls, trust_env=False)
+        known = authorities() if verify_tls is True else verify_tls
+        self._client = httpx.Client(base_url=url, timeout=seconds, verify=known, trust_env=False)
 
     def ask(
         self, method: str, path: str, content: bytes = b"", headers: dict[str, str] | None = None

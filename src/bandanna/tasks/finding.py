@@ -7,6 +7,7 @@ import re
 from bandanna.core import require
 from bandanna.errors import BandannaError, MissingExtra
 from bandanna.tasks.document import Task
+from bandanna.wire.authorities import authorities
 
 _MOST = 1 << 24  # bytes of a document
 _SECONDS = 10.0
@@ -44,9 +45,11 @@ def fetched(url: str) -> tuple[bytes, dict[str, str]]:
         import httpx
     except ImportError as error:  # pragma: no cover - tests have it
         raise MissingExtra("serve", "reading a task from an address") from error
-    content = bytearray()
+    content, known = bytearray(), authorities(environment=True)
     try:
-        with httpx.stream("GET", url, timeout=_SECONDS, headers={"accept-encoding": "identity"}) as answer:
+        with httpx.stream(
+            "GET", url, timeout=_SECONDS, headers={"accept-encoding": "identity"}, verify=known
+        ) as answer:
             if answer.status_code != 200:
                 kind = NotThere if answer.status_code == 404 else BandannaError
                 raise kind(f"it answers {answer.status_code}")

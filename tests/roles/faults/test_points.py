@@ -73,6 +73,8 @@ def test_every_commit(kind: str, point: str, tmp_path: Path) -> None:
                 town.kill(each)
 
 
+@pytest.mark.often(of=lambda kind, number: number == 1 or kind == "two mixers")
+@pytest.mark.parametrize("number", [0, 1, 2])
 @pytest.mark.parametrize(
     ("kind", "link"),
     [
@@ -80,20 +82,18 @@ def test_every_commit(kind: str, point: str, tmp_path: Path) -> None:
         *((kind, link) for kind in ("two mixers", "tree") for link in ("shuffler to helper", "helper to analyzer")),
     ],
 )
-def test_lost_answers(kind: str, link: str, tmp_path: Path) -> None:
+def test_lost_answers(kind: str, link: str, number: int, tmp_path: Path) -> None:
     """An answer to a share or to a job that is lost stops the task for ever: the batch is over, its receipt missing."""
-    for number in (0, 1, 2):
-        folder = tmp_path / f"{number}"
-        folder.mkdir()
-        town, people = begun(kind, folder, 4)
-        town.armed[link, "response lost"] = number
-        work(town)
-        finish(town, people)
+    town, people = begun(kind, tmp_path, 4)
+    town.armed[link, "response lost"] = number
+    work(town)
+    finish(town, people)
 
 
+@pytest.mark.often(of=lambda trouble, number: number == {"disk full": 0, "in doubt": 3}[trouble])
 @pytest.mark.parametrize("kind", ["central", "two mixers"])
 @pytest.mark.parametrize("trouble", ["disk full", "in doubt"])
-@pytest.mark.parametrize("number", [0, *(pytest.param(n, marks=pytest.mark.full) for n in (1, 2, 4, 5)), 3])
+@pytest.mark.parametrize("number", range(6))
 def test_a_store_that_fails_for_a_moment(kind: str, trouble: str, number: int, tmp_path: Path) -> None:
     """A commit that fails, or of which nobody knows whether it happened, needs a restart to be got over."""
     for role in task_of(kind)[0].roles:

@@ -28,7 +28,7 @@ def run(kind: str, schedules: int, *, postgres: bool = False) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_some_schedules(kind: str) -> None:
     """A kill or a lost call loses an acknowledged report, counts one twice, releases a batch twice, or stops a task."""
-    run(kind, 5)
+    run(kind, 3)
 
 
 @pytest.mark.full

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import bandanna as bd
@@ -22,6 +22,7 @@ from bandanna.wire.answers import Answer
 from bandanna.wire.record import FINAL, HEADER, Record, joined
 from bandanna.wire.ticket import bound, draw_slot, ticket
 
+from ...drawn import examples
 from ..inside import Inside, a_task
 from .attacked import with_body
 
@@ -172,7 +173,7 @@ def test_a_request_has_at_most_a_thousand_records(tmp_path: Path) -> None:
     assert answer(inside.collector.accept([joined([*most, most[0]])])[0])[0] == 400
 
 
-@settings(max_examples=150)
+@examples(50, full=150)
 @given(st.binary(max_size=300))
 def test_any_bytes_are_answered(content: bytes) -> None:
     """Some bytes would be an error of the program instead of a refusal."""
@@ -182,7 +183,7 @@ def test_any_bytes_are_answered(content: bytes) -> None:
     assert inside.collector.progress()["slots"] == 0
 
 
-@settings(max_examples=150)
+@examples(50, full=150)
 @given(
     st.binary(min_size=16, max_size=16),
     st.integers(0, 2**32 - 1) | st.integers(0, 2),

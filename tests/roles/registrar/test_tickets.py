@@ -21,6 +21,7 @@ from bandanna.wire.canonical import dumps, packed, unpacked
 from bandanna.wire.keys import sign, signing_key
 from bandanna.wire.ticket import refusal, ticket
 
+from ...drawn import examples
 from ...postgres import postgres_url  # noqa: F401  # a fixture
 
 TASK, KEY, SECRET = bytes(range(32)), b"k" * 32, b"s" * 32
@@ -257,4 +258,4 @@ class Tickets(RuleBasedStateMachine):
 
 def test_tickets_against_a_model() -> None:
     """False if some order of askings, refusals, forgeries and restarts gave a person more than is allowed."""
-    run_state_machine_as_test(Tickets, settings=settings(max_examples=40, stateful_step_count=15))
+    run_state_machine_as_test(Tickets, settings=settings(examples(15, full=40), stateful_step_count=15))

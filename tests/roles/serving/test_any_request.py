@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from http.client import HTTPResponse
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bandanna.roles.serving import Refused
 from bandanna.roles.serving.routing import Table, Target, guarded
 
+from ...drawn import examples
 from .running import Running
 
 METHODS = st.sampled_from(["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT", "PROPFIND"])
@@ -55,7 +56,7 @@ def message(method: str, path: str, body: object, headers: dict[str, str]) -> by
     return "\r\n".join([*lines, "", ""]).encode("ascii") + content
 
 
-@settings(max_examples=400)
+@examples(100, full=400)
 @given(METHODS, PATHS, BODIES, HEADERS)
 def test_every_request_has_an_answer(
     server: Running, method: str, path: str, body: object, headers: dict[str, str]
@@ -89,7 +90,7 @@ TABLE = Table(
 )
 
 
-@settings(max_examples=300)
+@examples(60, full=300)
 @given(st.text(max_size=5), st.lists(st.sampled_from(WORDS) | st.text(max_size=5), max_size=4).map("/".join))
 def test_any_path_has_a_place(method: str, path: str) -> None:
     """Finding a handler fails, or a value of a template contains what no id does."""

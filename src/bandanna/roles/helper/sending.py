@@ -11,6 +11,7 @@ from bandanna.errors import MissingExtra
 from bandanna.roles.helper.helper import Helper
 from bandanna.roles.helper.tables import Stored
 from bandanna.roles.serving import Log, Metrics, in_thread
+from bandanna.wire.authorities import authorities
 
 if TYPE_CHECKING:
     import httpx
@@ -105,4 +106,5 @@ def _client(verify_tls: Any) -> httpx.AsyncClient:
         import httpx
     except ImportError as error:  # pragma: no cover - tests have it
         raise MissingExtra("serve", "a helper") from error
-    return httpx.AsyncClient(timeout=10.0, verify=verify_tls, trust_env=False)
+    known = authorities() if verify_tls is True else verify_tls
+    return httpx.AsyncClient(timeout=10.0, verify=known, trust_env=False)
