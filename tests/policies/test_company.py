@@ -41,6 +41,8 @@ from bandanna.simulation.players.answers import Answers
 
 from .answering import Teacher
 
+from ..drawn import examples
+
 Floats = NDArray[np.float64]
 
 
@@ -150,7 +152,7 @@ POLICIES = [linucb, oful, oful_jdp, batched, rarely_switching]
     dim=st.sampled_from([1, 2, 3, 5, 8, 13]),
     size=st.sampled_from([1.0, 1e-30, 1e3, 1e50, 1e100]),
 )
-@settings(max_examples=25)
+@examples(10, full=25)
 @example(seed=0, users=200, arms=2, dim=2, size=1e100)
 def test_a_decision_is_the_same_in_any_company(
     policy: Callable[..., Callable[[Floats], Any]], seed: int, users: int, arms: int, dim: int, size: float
