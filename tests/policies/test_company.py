@@ -39,9 +39,8 @@ from bandanna.policies.linear.oful_jdp import OFULJDP
 from bandanna.protocols.trust import central
 from bandanna.simulation.players.answers import Answers
 
-from .answering import Teacher
-
 from ..drawn import examples
+from .answering import Teacher
 
 Floats = NDArray[np.float64]
 

@@ -72,7 +72,7 @@ def test_what_others_see_tells_no_more_than_is_stated(model: str) -> None:
     """Releases tell more of a person than the budget allows, or less than 0.85 of it: then a fault might not show.
 
     Snapshots, arms and probabilities tell more than the releases that they are made of. The standard error of mu is
-    0.04 of it, 20 % less noise would show as 1.25 mu, 2.4 standard errors beyond what is allowed; false alarms below 1e-4.
+    0.04 of it, 20 % less noise would show as 1.25 mu, 2.4 of them beyond what is allowed; false alarms below 1e-4.
     """
     privacy = bd.central(budget=BUDGET, mechanism="independent") if model == "central" else bd.shuffle(budget=BUDGET)
     policy = bd.LinTS(dim=3, horizon=60, batch=USERS, intercept=True, privacy=privacy)

@@ -21,6 +21,7 @@ SHORT = {
 }
 
 
+@pytest.mark.often(of=lambda name: name != "LinUCB")  # without privacy: tests/environments/test_drifting.py
 @pytest.mark.parametrize("short", [True, pytest.param(False, marks=pytest.mark.full)], ids=["short", "long"])
 @pytest.mark.parametrize("name", LINES)
 def test_regret_grows_at_the_rate_of_its_theorem(name: str, short: bool, monkeypatch: pytest.MonkeyPatch) -> None:

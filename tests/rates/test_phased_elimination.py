@@ -9,7 +9,7 @@ from bandanna.papers.common.scaling import Line, regrets_over
 from bandanna.papers.p001.scaling import regret, scaling
 
 
-@pytest.mark.often(of=lambda algorithm, alpha: alpha == 0.9 or (algorithm, alpha) == ("CDP-DPE", 0.5))
+@pytest.mark.often(of=lambda algorithm, alpha: (algorithm, alpha) in (("DPE", 0.5), ("CDP-DPE", 0.9)))
 @pytest.mark.parametrize("last", [18, pytest.param(20, marks=pytest.mark.full)])
 @pytest.mark.parametrize("alpha", [0.5, 0.7, 0.9])
 @pytest.mark.parametrize("algorithm", ["DPE", "CDP-DPE"])

@@ -156,12 +156,10 @@ BY_MESSAGES = {
 OF_EVERY_CLASS = BY_MESSAGES | {
     "LinTS-JDP",
     "LinTS-SDP",
-    "LinUCB",
     "LinUCB-SDP-Vec",
     "UCB1",
     "Thompson",
     "AdaC-UCB",
-    "SDP-DPE",
     "GLM-UCB",
     "ECOLog",
     "RS-GLinUCB",
