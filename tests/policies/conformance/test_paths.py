@@ -16,7 +16,7 @@ import pytest
 
 import bandanna as bd
 
-from .catalogue import BY_MESSAGES, CASES, OF_EVERY_CLASS, Case, every_case
+from .catalogue import BY_MESSAGES, CASES, Case, every_case
 from .driving import SEEDS, Seen, Way, again, drive, simulated
 from .laws import one_law
 
@@ -55,7 +55,7 @@ def differ(one: Any, two: Any) -> bool:
     return max(abs(mean), abs(spread)) > 4.9
 
 
-@pytest.mark.often(of=lambda key: key in OF_EVERY_CLASS)
+@pytest.mark.often(of=lambda key: key in BY_MESSAGES | {"LinTS-SDP", "LinTS per arm", "SDP-DPE", "DP-SE"})
 @pytest.mark.parametrize("key", PRIVATE)
 def test_the_noise_of_a_release_has_one_law(key: str) -> None:
     """Noise along path="law" has another mean or spread than along messages (false alarms: 4e-6 for each)."""
