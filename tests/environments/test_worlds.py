@@ -155,6 +155,7 @@ def test_environments_are_values(name: str) -> None:
     assert replace(other, reward=env.reward) == env
 
 
+@pytest.mark.often(of=lambda name: ("," not in name and "dimension" not in name) or name == "arrays, fixed")
 @each
 def test_sums_of_rewards_have_the_law_of_rewards(name: str) -> None:
     """Sums of 40 rewards drawn at once have another mean or spread than sums of rewards (5 errors: 1e-6 each)."""

@@ -92,10 +92,10 @@ def test_the_rest_is_of_the_next_order_and_negligible_within_reach(link: Link) -
 @links
 def test_every_estimate_of_a_run_is_that_of_all_data(link: Link) -> None:
     """GLM-UCB would keep an estimate that left the polynomial's reach, or stop before it is accurate."""
-    x, r = rows(link, n=120, seeds=2)
-    policy = GLMUCB(dim=3, horizon=120, link=link, parameter_bound=1.0)
+    x, r = rows(link, n=60, seeds=2)
+    policy = GLMUCB(dim=3, horizon=60, link=link, parameter_bound=1.0)
     teachers = [Teacher(policy) for _ in range(2)]
-    for t in range(120):
+    for t in range(60):
         found = [teacher.learn(x[seed, t], r[seed, t]).theta for seed, teacher in enumerate(teachers)]
         exact = maximum_likelihood(link, x[:, : t + 1], r[:, : t + 1], ridge=3.0, tolerance=1e-12).theta
         np.testing.assert_allclose(found, exact, rtol=0, atol=3e-6)
@@ -118,7 +118,7 @@ def test_what_is_far_away_is_not_trusted() -> None:
 def test_estimates_that_follow_decide_as_those_from_all_data(preset: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """GLM-UCB's runs would depend on whether its estimates read all data in every round."""
     env = GeneralisedLinear(dim=2, n_arms=5, link="logistic", norm=1.5)
-    policy = GLMUCB(dim=2, horizon=400, link="logistic", parameter_bound=1.5, preset=preset)
+    policy = GLMUCB(dim=2, horizon=150, link="logistic", parameter_bound=1.5, preset=preset)
     followed = simulate(policy, env, n_seeds=3)
     monkeypatch.setattr(glm_ucb, "expandable", lambda link, dim: False)
     np.testing.assert_allclose(followed.regret, simulate(policy, env, n_seeds=3).regret, atol=1e-9)

@@ -10,6 +10,8 @@ from bandanna.errors import InvalidArgument
 from bandanna.glm import Binomial, Linear, Link, Logistic, Probit, TruncatedPoisson, link_of
 from bandanna.glm.likelihood import loss, loss_gradient, loss_hessian
 
+from ..drawn import examples
+
 ALL = [Logistic(), Probit(), Binomial(trials=4), TruncatedPoisson(most=5), Linear()]
 CURVED = ALL[:-1]
 
@@ -67,7 +69,7 @@ def test_kappa_has_its_closed_forms() -> None:
 @pytest.mark.parametrize("link", [Binomial(trials=4), TruncatedPoisson(most=5)], ids=lambda link: link.name)
 def test_drawn_counts_have_their_mean_and_variance(link: Link) -> None:
     """A count would be drawn from another law (false alarm below 1e-6: 5 standard errors)."""
-    z = np.full(40_000, 0.4)
+    z = np.full(15_000, 0.4)
     means = link.mean(z)
     counts = link.draw(means, np.random.default_rng(3).random(len(z)))
     error = float(np.sqrt(link.slope(z[:1])[0] / len(z)))
@@ -77,6 +79,7 @@ def test_drawn_counts_have_their_mean_and_variance(link: Link) -> None:
     assert counts.max() <= link.reward_bound
 
 
+@examples(25, full=100)
 @given(
     link=st.sampled_from(ALL), theta=st.lists(st.floats(-3, 3), min_size=3, max_size=3), seed=st.integers(0, 2**31 - 1)
 )

@@ -44,11 +44,11 @@ def data(link: Link, replicates: int, n: int, seed: int = 5) -> tuple[np.ndarray
 
 @pytest.mark.parametrize("link", [Logistic(), Probit()], ids=lambda link: link.name)
 def test_excess_loss_is_within_the_lemma(link: Link) -> None:
-    """The private estimate's mean excess over 40 random instances would be above Lemma U.4's bound."""
+    """The private estimate's mean excess over 15 random instances would be above Lemma U.4's bound."""
     n, rho, ridge = 400, 0.05, 1.0
     steps = lemma_steps(rho=rho, count=n, dim=3, failure=0.1)
     optimiser = NoisyGradient.priced(link=link, dim=3, parameter_bound=1.5, steps=steps, mu=math.sqrt(2 * rho))
-    x, r, _ = data(link, 40, n)
+    x, r, _ = data(link, 15, n)
     theta = optimiser.minimise(x, r, FastNoise(np.random.default_rng(1)), count=n, ridge=ridge)
     best = maximum_likelihood(link, x, r, ridge=ridge).theta  # the minimum over all theta is below that over the ball
     excess = (loss(link, theta, x, r, ridge=ridge) - loss(link, best, x, r, ridge=ridge)) / n
@@ -62,11 +62,11 @@ def test_price_is_the_budget_and_less_noise_is_noticed() -> None:
     """All calls together would not cost mu, or noise of 20 % less would cost the same."""
     mu = 1.3
     optimiser = NoisyGradient.priced(link=Probit(), dim=3, parameter_bound=2.0, steps=7, mu=mu, calls=5)
-    exact = pld.from_gaussian_mechanism(1 / mu, value_discretization_interval=1e-4).get_epsilon_for_delta(1e-5)
+    exact = pld.from_gaussian_mechanism(1 / mu, value_discretization_interval=1e-3).get_epsilon_for_delta(1e-5)
     stated = accountant.epsilon(optimiser.event, 1e-5)
     assert stated == pytest.approx(exact, rel=2e-3)
     composed = pld.from_gaussian_mechanism(
-        optimiser.std / (2 * optimiser.residual_bound), value_discretization_interval=1e-4
+        optimiser.std / (2 * optimiser.residual_bound), value_discretization_interval=1e-3
     ).self_compose(35)
     assert composed.get_epsilon_for_delta(1e-5) <= stated * 1.002
     quieter = NoisyGradient.of_std(0.8 * optimiser.std, link=Probit(), dim=3, parameter_bound=2.0, steps=7, calls=5)
@@ -147,7 +147,7 @@ def test_shuffled_estimate_is_near_the_minimum() -> None:
 def test_shuffled_price_notices_less_noise() -> None:
     """N shuffled sums would cost less than the Gaussian of their noise, or coins of 20 % less spread as little."""
     optimiser, std = shuffled(Logistic(), 2000, 12, 20.0), 20.0
-    gaussian = pld.from_gaussian_mechanism(std / 2, value_discretization_interval=1e-4).self_compose(12)
+    gaussian = pld.from_gaussian_mechanism(std / 2, value_discretization_interval=1e-3).self_compose(12)
     floor = gaussian.get_epsilon_for_delta(1e-5)
     stated = accountant.epsilon(optimiser.event, 1e-5)
     assert floor * 0.99 <= stated <= 1.1 * floor

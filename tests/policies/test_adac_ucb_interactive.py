@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import cache
 from itertools import product
 
 import numpy as np
@@ -19,6 +20,7 @@ from bandanna.policies.base import blended
 from bandanna.protocols.central_gaussian import CentralGaussian
 from bandanna.protocols.trust import central
 
+from ..drawn import LONG
 from .answering import answered
 
 Floats = NDArray[np.float64]
@@ -47,6 +49,7 @@ def path_chances(std: float) -> Floats:
     return chances
 
 
+@cache
 def explicit(std: float) -> ExplicitPolicy:
     """AdaC-UCB as the probabilities of its recommendations: it looks at rewards, not at which arm was asked for."""
     chances = path_chances(std)
@@ -58,7 +61,9 @@ def explicit(std: float) -> ExplicitPolicy:
     return ExplicitPolicy(paths=paths)
 
 
-@pytest.mark.parametrize("rho", [pytest.param(0.05, marks=pytest.mark.full), 0.5, 2.0])
+@pytest.mark.parametrize(
+    "rho", [pytest.param(0.05, marks=pytest.mark.full), 0.5, pytest.param(2.0, marks=pytest.mark.full)]
+)
 def test_no_adversary_learns_more_than_rho(rho: float) -> None:
     """Theorem 12 of 004 would fail: some adversary and two neighbouring tables tell more than rho-zCDP allows."""
     policy = explicit(1 / math.sqrt(2 * rho))
@@ -71,7 +76,7 @@ def test_the_loss_stays_below_one_release_of_the_mechanism() -> None:
     """The generic proof's consequence for (epsilon, delta) would fail: the view is post-processing of one release."""
     std = 1.0
     policy = explicit(std)
-    for epsilon in (0.0, 0.2, 0.5, 1.0, 2.0):
+    for epsilon in (0.0, 0.2, 0.5, 1.0, 2.0) if LONG[0] else (0.0, 0.5, 2.0):
         assert policy.interactive.delta(epsilon) <= gdp.delta(epsilon, 1 / std)
 
 

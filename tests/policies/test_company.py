@@ -39,6 +39,7 @@ from bandanna.policies.linear.oful_jdp import OFULJDP
 from bandanna.protocols.trust import central
 from bandanna.simulation.players.answers import Answers
 
+from ..drawn import examples
 from .answering import Teacher
 
 Floats = NDArray[np.float64]
@@ -150,7 +151,7 @@ POLICIES = [linucb, oful, oful_jdp, batched, rarely_switching]
     dim=st.sampled_from([1, 2, 3, 5, 8, 13]),
     size=st.sampled_from([1.0, 1e-30, 1e3, 1e50, 1e100]),
 )
-@settings(max_examples=25)
+@examples(10, full=25)
 @example(seed=0, users=200, arms=2, dim=2, size=1e100)
 def test_a_decision_is_the_same_in_any_company(
     policy: Callable[..., Callable[[Floats], Any]], seed: int, users: int, arms: int, dim: int, size: float

@@ -95,10 +95,10 @@ def test_the_printed_form() -> None:
 def test_the_best_batch_has_the_least_bound() -> None:
     """A batch size beside the best one has a smaller regret bound, or the size is none that the protocol takes."""
     for privacy in (none(), shuffle(epsilon=1.0, delta=1e-5), central(epsilon=1.0, delta=1e-5)):
-        policy = LinUCB(dim=3, horizon=3000, privacy=privacy, batch="best", confidence="lemma")
+        policy = LinUCB(dim=3, horizon=600, privacy=privacy, batch="best", confidence="lemma")
         size = policy.channel.sizes[0]
         bounds = {
-            other: LinUCB(dim=3, horizon=3000, privacy=privacy, batch=other, confidence="lemma").regret_bound
+            other: LinUCB(dim=3, horizon=600, privacy=privacy, batch=other, confidence="lemma").regret_bound
             for other in (max(2, size // 2), size, 2 * size, 4 * size)
         }
         assert min(bounds, key=bounds.__getitem__) == size or bounds[size] <= min(bounds.values()) * 1.0001

@@ -19,6 +19,7 @@ import bandanna as bd
 from bandanna.errors import InvalidArgument
 from bandanna.experiments.experiment import Experiment
 from bandanna.experiments.sweep import run
+from bandanna.policies import catalogue, linear
 from bandanna.policies.registry import ALGORITHMS
 
 from .conformance.catalogue import NAMED, Case
@@ -69,7 +70,9 @@ def test_a_file_names_a_policy_by_its_place(module: Path, tmp_path: Path) -> Non
     assert [policy.privacy for policy in policies] == [bd.shuffle(epsilon=e, delta=1e-5) for e in (1.0, 4.0)]
     assert [policy.batch for policy in policies] == [20, 20]
     assert Experiment.from_dict(experiment.to_dict()) == experiment
-    here, there = (run(experiment, tmp_path / f"{jobs}", jobs=jobs) for jobs in (1, 2))
+    one = from_toml(module, "greedy_here:Greedy", spent.replace("[1.0, 4.0]", "4.0"))  # one task: one other process
+    here, there = (run(one, tmp_path / f"{jobs}", jobs=jobs) for jobs in (1, 2))
+    assert here.keys() == there.keys() != set()
     for label, result in here.items():
         np.testing.assert_array_equal(result.regret, there[label].regret)
 
@@ -150,20 +153,52 @@ for command in (["list", "--json"], ["run", "mine.toml", "--jobs", "1", "--out",
 """
 
 
-def test_adding_a_policy_takes_one_file(tmp_path: Path) -> None:
-    """A policy with its name beside its class is unknown to `make`, `simulate`, `bandanna list` or an experiment."""
-    shutil.copytree(SRC, tmp_path / "src")  # with what is compiled: files keep their dates
+def write_mine(linear: Path, document: Path) -> None:
+    """A policy's file with its name beside its class, and an experiment with it."""
     beside = '@algorithm("Mine", paper="mine", trust="shuffle", guarantee="shuffle DP")\n'
     text = SOURCE.replace(
         "import bandanna as bd", "import bandanna as bd\nfrom bandanna.policies.named import algorithm"
     )
     before, _, after = text.rpartition("@dataclass(frozen=True, kw_only=True)\n")
     added = f"{before}{beside}@dataclass(frozen=True, kw_only=True)\n{after}"
-    (tmp_path / "src" / "bandanna" / "policies" / "linear" / "mine.py").write_text(added, encoding="utf-8")
-    (tmp_path / "mine.toml").write_text(DOCUMENT.format(name="Mine", arguments="epsilon = 1.0\ndelta = 1e-5"))
+    (linear / "mine.py").write_text(added, encoding="utf-8")
+    document.write_text(DOCUMENT.format(name="Mine", arguments="epsilon = 1.0\ndelta = 1e-5"))
+
+
+def is_known(output: str) -> bool:
+    """Whether `bandanna list --json` has it, and `bandanna run` shows its results."""
+    listed, ran = output.split("\n", 1)
+    return '"name": "Mine", "paper": "mine", "trust": "shuffle"' in listed and "Mine" in ran
+
+
+def test_adding_a_policy_takes_one_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A policy with its name beside its class is unknown to `make`, `simulate`, `bandanna list` or an experiment.
+
+    As when a process begins: the catalogue looks into its folders again, of which one has a file more.
+    """
+    write_mine(tmp_path, tmp_path / "mine.toml")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", sys.argv)
+    monkeypatch.setattr(linear, "__path__", [*linear.__path__, str(tmp_path)])
+    known = dict(ALGORITHMS)
+    try:
+        importlib.reload(catalogue)
+        exec(CHECK, {})
+        assert is_known(capsys.readouterr().out)
+    finally:
+        ALGORITHMS.clear()
+        ALGORITHMS.update(known)
+        sys.modules.pop("bandanna.policies.linear.mine", None)
+
+
+@pytest.mark.full
+def test_adding_a_policy_takes_one_file_in_a_process_of_its_own(tmp_path: Path) -> None:
+    """The same, with a copy of all sources."""
+    shutil.copytree(SRC, tmp_path / "src")  # with what is compiled: files keep their dates
+    write_mine(tmp_path / "src" / "bandanna" / "policies" / "linear", tmp_path / "mine.toml")
     environment = {**os.environ, "PYTHONPATH": str(tmp_path / "src")}
     done = subprocess.run([sys.executable, "-c", CHECK], cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
-    listed, ran = done.stdout.split("\n", 1)
-    assert '"name": "Mine", "paper": "mine", "trust": "shuffle"' in listed
-    assert "Mine" in ran
+    assert is_known(done.stdout)

@@ -79,8 +79,8 @@ def test_the_player_is_the_plain_loop(rule: dict[str, Any], env: Any) -> None:
 
     Of arms that stay users are counted by their arm, so that only the laws are alike (false alarms 1e-5).
     """
-    policy = LinUCB(dim=3, horizon=300, batch=30, width=0.2, privacy=bd.central(**BUDGET), **rule)
-    seeds = 40 if env.fixed else 2
+    policy = LinUCB(dim=3, horizon=150, batch=30, width=0.2, privacy=bd.central(**BUDGET), **rule)
+    seeds = 25 if env.fixed else 2
     own, plain = (bd.simulate(each, env, n_seeds=seeds, seed=4).regret for each in (policy, plainly(policy)))
     if env.fixed:
         assert one_law(own[:, -1], plain[:, -1])

@@ -22,7 +22,7 @@ from bandanna.mechanisms.sources import FastNoise
 from bandanna.policies.base import Played
 
 BUDGET = bd.ApproxDP(epsilon=1.0, delta=1e-5)
-RUNS, USERS = 80_000, 6
+RUNS, USERS = 40_000, 6
 TARGET = {  # the two reports of calibration.md A.7: <z, z'> = 5/18, opposite rewards
     False: ((1.0, 0.0, 1.0), 1.0),
     True: ((5 / 18, math.sqrt(1 - (5 / 18) ** 2), 1.0), 0.0),
@@ -72,12 +72,12 @@ def test_what_others_see_tells_no_more_than_is_stated(model: str) -> None:
     """Releases tell more of a person than the budget allows, or less than 0.85 of it: then a fault might not show.
 
     Snapshots, arms and probabilities tell more than the releases that they are made of. The standard error of mu is
-    0.03 of it, 20 % less noise would show as 1.25 mu; false alarms below 1e-4.
+    0.04 of it, 20 % less noise would show as 1.25 mu, 2.4 of them beyond what is allowed; false alarms below 1e-4.
     """
     privacy = bd.central(budget=BUDGET, mechanism="independent") if model == "central" else bd.shuffle(budget=BUDGET)
     policy = bd.LinTS(dim=3, horizon=60, batch=USERS, intercept=True, privacy=privacy)
     one, two = views(policy, False, 1), views(policy, True, 2)
-    mu, error = BUDGET.mu(), 0.0075
+    mu, error = BUDGET.mu(), 0.0105
     released, seen = separation(one[0], two[0]), separation(one[1], two[1])
     assert released <= mu + 4 * error
     assert released >= 0.85 * mu

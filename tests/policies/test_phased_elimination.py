@@ -103,7 +103,7 @@ def test_gain_is_least_squares(arms: np.ndarray, design: str) -> None:
 def test_widths_cover_the_error(name: str, number: int) -> None:
     """An estimate is farther from the truth than the width more often than `failure`, or never near it.
 
-    2000 simulated phases with failure 0.05 for one action (each width is the largest over all actions, so the rate
+    1000 simulated phases with failure 0.05 for one action (each width is the largest over all actions, so the rate
     that is seen is far below it); half of the width must be exceeded sometimes, or the width says nothing. In phase 11
     who the clients are is the largest part of the error.
     """
@@ -114,8 +114,8 @@ def test_widths_cover_the_error(name: str, number: int) -> None:
     rng = np.random.default_rng(2)
     theta = np.array([0.3, -0.2, 0.1])
     protocol = policy.protocol(phase)
-    errors = np.empty((2000, len(arms)))
-    for some in np.split(np.arange(len(errors)), 40):
+    errors = np.empty((1000, len(arms)))
+    for some in np.split(np.arange(len(errors)), 20):
         users = theta + 0.2 * rng.standard_normal((len(some), phase.clients, 3))
         means = users @ arms[phase.arms].T
         reports = 2 * rng.binomial(phase.plays, np.clip((1 + means) / 2, 0, 1)) / phase.plays - 1

@@ -171,13 +171,13 @@ def test_without_noise_it_is_lints(intercept: bool, fixed: bool) -> None:
 
 
 def misses(model: str, *, intercept: bool) -> float:
-    """Mean chi^2/d of the true parameter under the last posterior of 60 runs: 1 where it is as sure as it should be."""
-    policy = made(model, intercept=intercept, horizon=600, alpha=1.0)
+    """Mean chi^2/d of the true parameter under the last posterior of 40 runs: 1 where it is as sure as it should be."""
+    policy = made(model, intercept=intercept, horizon=300, alpha=1.0)
     env, found = worlds.LinearContextual(dim=3, n_arms=8), []
-    for seed in range(60):
-        tally = Tally(checkpoints=np.array([600]), n_seeds=1)
+    for seed in range(40):
+        tally = Tally(checkpoints=np.array([300]), n_seeds=1)
         run = Seed(policy, env.begin(Streams([seed])), tally, 0, "law", counterfactual=False)
-        run.run(600)
+        run.run(300)
         truth = run.world.theta[0] * (math.sqrt(0.5) if intercept else 1.0)  # type: ignore[attr-defined]
         z = np.linalg.solve(run.state.snapshot.root, policy.theta(run.state.snapshot) - truth)
         found.append(z @ z / 3)

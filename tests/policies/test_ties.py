@@ -16,6 +16,8 @@ from bandanna.device.choice import pick
 from bandanna.errors import InvalidArgument
 from bandanna.policies.linear.linucb import LinUCB, Snapshot
 
+from ..drawn import examples
+
 
 class Counted(NoCoins):
     """Coins that remember for how many rows they were flipped."""
@@ -38,6 +40,7 @@ def test_arms_are_tied_to_seven_digits() -> None:
     assert favoured(index[1:2])[1] is None
 
 
+@examples(25, full=100)
 @given(st.integers(0, 2**32 - 1), st.integers(1, 6), st.integers(1, 5))
 def test_one_of_the_tied_arms_is_picked(seed: int, rows: int, arms: int) -> None:
     """An arm is picked that is not the best, with a wrong probability, or coins are flipped where there is no tie."""

@@ -80,7 +80,7 @@ def test_the_hard_family_of_theorem_17_costs_what_it_says(horizon: int, rho: flo
             means = [gap, 0.0, 0.0, 0.0]
             if raised is not None:
                 means[raised] = 2 * gap
-            result = simulate(policy, FiniteArms(means=tuple(means), reward=WIDE), n_seeds=10)
+            result = simulate(policy, FiniteArms(means=tuple(means), reward=WIDE), n_seeds=5)
             worst = max(worst, float(result.mean()[-1]))
     assert worst >= lower
 
@@ -153,7 +153,7 @@ def test_the_best_policies_stay_within_a_constant_of_theorem_9(horizon: int) -> 
 @pytest.mark.parametrize("privacy", [none(), central(epsilon=1.0, delta=1e-5)])
 def test_linucb_stays_below_theorem_c2_of_002(privacy: object) -> None:
     """LinUCB that learns every round would have more regret than Theorem C.2 allows for its noise."""
-    policy = LinUCB(dim=3, horizon=3000, privacy=privacy, batch=1, confidence="lemma")  # type: ignore[arg-type]
+    policy = LinUCB(dim=3, horizon=1000, privacy=privacy, batch=1, confidence="lemma")  # type: ignore[arg-type]
     result = simulate(policy, LinearContextual(dim=3, n_arms=10), n_seeds=5)
     least = float(result.setting["smallest"])
     bound = contextual.regular_linucb(

@@ -160,9 +160,24 @@ def satisfies(event: events.Event, budget: Budget) -> bool:
     raise UnknownEvent(f"the accountant does not know budgets of type {type(budget).__name__}")
 
 
-@lru_cache(maxsize=4096)
 def delta_near(event: events.Event, epsilon: float, target: float) -> float:
     """Proven delta at `epsilon`, with tails chosen for a delta of about `target`."""
+    return _delta_near(_only(event), epsilon, target)
+
+
+def _only(event: events.Event) -> events.Event:
+    """The one release of a composition or repetition of one: the same price, which is computed once."""
+    while True:
+        if isinstance(event, events.CompositionEvent) and len(event.events) == 1:
+            (event,) = event.events
+        elif isinstance(event, events.RepetitionEvent) and event.times == 1:
+            event = event.event
+        else:
+            return event
+
+
+@lru_cache(maxsize=4096)
+def _delta_near(event: events.Event, epsilon: float, target: float) -> float:
     counts = atoms(event)
     if math.fsum(times * pure_price(atom) for atom, times in counts.items()) <= epsilon:
         return 0.0

@@ -5,18 +5,18 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-import bandanna as bd
 from bandanna.policies.bounds import bounds_for
 from bandanna.policies.registry import ALGORITHMS
 
 from .catalogue import CASES, OF_EVERY_CLASS, Case, every_case
+from .driving import simulated
 
 
 @pytest.mark.often(of=lambda case: case.key in OF_EVERY_CLASS)
 @every_case
 def test_results_know_their_bounds(case: Case) -> None:
     """Bounds of some algorithm cannot be computed, or are no regrets."""
-    result = bd.simulate(case.policy, case.env, horizon=case.rounds, checkpoints=4)
+    result = simulated(case.key, "law", seeds=2)
     for curve in result.bounds():
         assert curve.values.shape == result.checkpoints.shape
         assert np.all(curve.values >= 0)

@@ -13,7 +13,7 @@ import bandanna as bd
 from bandanna.policies.base import Policy
 from bandanna.protocols.trust import Privacy
 
-from .catalogue import BY_MESSAGES, CASES, every_path
+from .catalogue import BY_MESSAGES, CASES, OF_EVERY_CLASS, every_path
 from .driving import Way, arrays, drive
 
 PRIVATE = [key for key, case in CASES.items() if case.policy.privacy.noisy and key != "Anytime"]
@@ -35,7 +35,7 @@ def with_privacy(policy: Policy[Any], privacy: Privacy) -> Policy[Any]:
     return type(policy)(**own | {"privacy": privacy})
 
 
-@pytest.mark.often(of=lambda key, path: path == "law" or key in BY_MESSAGES)
+@pytest.mark.often(of=lambda key, path: key in (OF_EVERY_CLASS if path == "law" else BY_MESSAGES))
 @every_path
 @pytest.mark.parametrize("key", WITH_NONE)
 def test_an_infinite_epsilon_is_no_privacy(key: str, path: str) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -16,10 +17,9 @@ import pytest
 import bandanna as bd
 
 from .catalogue import BY_MESSAGES, CASES, Case, every_case
-from .driving import Way, again, drive
+from .driving import SEEDS, Seen, Way, again, drive, simulated
 from .laws import one_law
 
-SEEDS = 25
 RELEASES = 100
 DRAWN_OTHERWISE = {"UCB-episodes", "GOPE"}  # although there is no privacy; PE is among those by messages
 PRIVATE = [key for key, case in CASES.items() if case.policy.privacy.noisy]
@@ -29,20 +29,22 @@ PRIVATE = [key for key, case in CASES.items() if case.policy.privacy.noisy]
 @every_case
 def test_aggregates_have_the_law_of_messages(case: Case) -> None:
     """Regret along path="law" is another than along the messages (false alarms: 1e-5 for each algorithm)."""
-    law, messages = (
-        bd.simulate(case.policy, case.env, n_seeds=SEEDS, seed=20, path=path, horizon=case.rounds, checkpoints=2)
-        for path in ("law", "messages")
-    )
+    law, messages = (simulated(case.key, path, seeds=SEEDS) for path in ("law", "messages"))
     assert one_law(law.regret[:, -1], messages.regret[:, -1])
     assert law.bits_per_user == messages.bits_per_user
     assert law.guarantee == messages.guarantee
 
 
-def noise(case: Case, path: str) -> Any:
+@cache
+def begun(key: str) -> Seen:
+    """The first episode of a run."""
+    return drive(CASES[key].policy, CASES[key], Way(enough=1))
+
+
+@cache
+def noise(key: str, path: str) -> Any:
     """Of releases of a first episode less their exact sums: (releases, dim)."""
-    policy = case.policy
-    begun = drive(policy, case, Way(enough=1))
-    first = [again(policy, begun, seed, path) for seed in range(RELEASES)]
+    first = [again(CASES[key].policy, begun(key), seed, path) for seed in range(RELEASES)]
     return np.array([asked.estimate.total - asked.exact for asked in first])
 
 
@@ -53,18 +55,18 @@ def differ(one: Any, two: Any) -> bool:
     return max(abs(mean), abs(spread)) > 4.9
 
 
+@pytest.mark.often(of=lambda key: key in BY_MESSAGES | {"LinTS-SDP", "LinTS per arm", "SDP-DPE", "DP-SE"})
 @pytest.mark.parametrize("key", PRIVATE)
 def test_the_noise_of_a_release_has_one_law(key: str) -> None:
     """Noise along path="law" has another mean or spread than along messages (false alarms: 4e-6 for each)."""
-    assert not differ(noise(CASES[key], "law"), noise(CASES[key], "messages"))
+    assert not differ(noise(key, "law"), noise(key, "messages"))
 
 
 def test_other_noise_is_noticed() -> None:
     """The comparisons would pass a shortcut with a fifth less noise, or a run with hardly any."""
-    case = CASES["LinUCB-SDP-Vec"]
-    assert differ(0.8 * noise(case, "law"), noise(case, "messages"))
+    assert differ(0.8 * noise("LinUCB-SDP-Vec", "law"), noise("LinUCB-SDP-Vec", "messages"))
     case = CASES["CDP-DPE"]
     less = replace(case.policy, privacy=bd.central(epsilon=500.0, delta=1e-3))
-    law = bd.simulate(less, case.env, n_seeds=SEEDS, seed=20, path="law", checkpoints=2)
-    messages = bd.simulate(case.policy, case.env, n_seeds=SEEDS, seed=20, path="messages", checkpoints=2)
+    law = bd.simulate(less, case.env, n_seeds=SEEDS, seed=4, path="law", checkpoints=2)
+    messages = simulated(case.key, "messages", seeds=SEEDS)
     assert not one_law(law.regret[:, -1], messages.regret[:, -1])
