@@ -262,3 +262,9 @@ def test_solve_epsilon() -> None:
     assert gdp.solve_epsilon(lambda e: math.exp(-1e9 * e), 0.5) == pytest.approx(math.log(2) * 1e-9, rel=1e-11)
     far = gdp.solve_epsilon(lambda e: math.exp(-e / 1e4), 0.5, reach=1e4)
     assert far == pytest.approx(1e4 * math.log(2), rel=1e-11)  # a guess beyond `most` that meets the target
+
+
+@pytest.mark.parametrize("mu", [1e153, 1e155, 1e200, 1e308])
+def test_a_price_beyond_floats_is_no_promise(mu: float) -> None:
+    """The search for the epsilon of a price that no float holds never ends."""
+    assert gdp.epsilon(1e-6, mu) == math.inf

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ from bandanna.accounting import accountant, cache
 from bandanna.accounting.events import ContinualEvent, plain
 from bandanna.accounting.factorisation import BLT, begun, blt
 from bandanna.agent import Agent
+from bandanna.agent.releases import as_begun
+from bandanna.errors import BandannaError
 
 from .test_several_asks import POLICIES, play
 
@@ -56,6 +59,18 @@ def test_a_stream_goes_on_with_its_own_noise(name: str, tmp_path: Path, elsewher
     assert again.releases > before
     assert streams(again) == {used}
     assert again.ledger.spent() <= again.policy.guarantee.epsilon * (1 + 1e-6)
+
+
+def test_half_a_stream_of_another_noise_is_refused() -> None:
+    """A journal with two noises of one stream is gone on with, by one of them."""
+    policy = bd.make("AdaC-OFUL-JDP", **POLICIES["AdaC-OFUL-JDP"][0])
+    one = plain(policy.matrix.event)
+    blt_ = one.factorisation
+    moved = replace(one, factorisation=replace(blt_, theta=tuple(each * (1 - 1e-10) for each in blt_.theta)))
+    assert as_begun(policy, [one, one]) is policy
+    for other in (moved, replace(one, std=one.std * (1 + 1e-15))):
+        with pytest.raises(BandannaError, match="no price"):
+            as_begun(policy, [one, other])
 
 
 def test_a_stream_that_was_begun_is_believed_inside_alone() -> None:

@@ -15,11 +15,11 @@ BUDGET = {"epsilon": 1.0, "delta": 1e-5}
 
 
 def test_a_slow_release_is_announced() -> None:
-    """An agent whose releases draw a million Gaussians is made without a word."""
-    policy = bd.LinUCB(dim=5, horizon=100_000, batch=50_000, privacy=bd.local(**BUDGET))
-    with pytest.warns(SlowReleaseWarning, match="about 17 seconds"):
+    """An agent whose releases draw ten million Gaussians is made without a word."""
+    policy = bd.LinUCB(dim=5, horizon=1_000_000, batch=500_000, privacy=bd.local(**BUDGET))
+    with pytest.warns(SlowReleaseWarning, match=r"about 3\.5 seconds"):
         agent = bd.Agent(policy=policy)
-    assert agent.release_seconds == pytest.approx(50_000 * 20 * 17.1e-6, rel=0.01)
+    assert agent.release_seconds == pytest.approx(500_000 * 20 * 3.5e-7, rel=0.01)
 
 
 def test_a_quick_release_is_not() -> None:

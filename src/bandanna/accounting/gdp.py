@@ -132,6 +132,8 @@ def _epsilon(delta_: float, mu_: float) -> float:
     log_target = math.log(delta_)
     # delta <= Phi(-a): once a = epsilon/mu - mu/2 reaches sqrt(2 log(1/delta)) the target is met
     reach = mu_ * (mu_ / 2 + math.sqrt(-2 * log_target))
+    if math.isinf(reach):  # beyond floats, and beyond any promise
+        return math.inf
     price = np.asarray(mu_)
     return _solve(lambda e: float(_log_delta(np.asarray(e), price)), log_target, reach=reach)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import replace
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from bandanna.accounting.factorisation import BLT, begun
 from bandanna.accounting.guarantee import Guarantee
 from bandanna.core import require
 from bandanna.core.sizes import Sizes
-from bandanna.errors import BudgetExceeded, InvalidArgument, InvalidStatistic
+from bandanna.errors import BandannaError, BudgetExceeded, InvalidArgument, InvalidStatistic
 from bandanna.mechanisms.sources import FastNoise, NoiseSource, SecureNoise
 from bandanna.policies.base import Ask, Policy, RunningSums
 from bandanna.protocols.channel import Channel
@@ -89,14 +90,23 @@ def as_begun(policy: Policy[Any], events: Iterable[Event]) -> Policy[Any]:
     if isinstance(policy, RunningSums):
         return policy
     atoms = {plain(atom) for event in set(events) for atom in accountant.atoms(event)}
-    streams = {atom.factorisation for atom in atoms if isinstance(atom, ContinualEvent)}
-    known = [each for each in streams if isinstance(each, BLT)]
+    streams = [atom for atom in atoms if isinstance(atom, ContinualEvent)]
+    if any(_in_other_digits(*pair) for pair in combinations(streams, 2)):
+        raise BandannaError("the journal has half a stream of one noise and half of another, which has no price")
+    known = [each.factorisation for each in streams if isinstance(each.factorisation, BLT)]
     if all(each == BLT.optimal(horizon=each.horizon) for each in known):
         return policy
     again: Policy[Any] = replace(policy)  # type: ignore[type-var]  # nothing searched yet
     with begun(known):
         _ = again.guarantee
     return again
+
+
+def _in_other_digits(one: ContinualEvent, other: ContinualEvent) -> bool:
+    """Whether two events must be one stream, searched for on two machines."""
+    alike = replace(one, factorisation=other.factorisation, std=other.std, grid=other.grid) == other
+    same_length = one.factorisation.horizon == other.factorisation.horizon
+    return alike and same_length and math.isclose(one.std, other.std, rel_tol=1e-3)
 
 
 def phases_of(policy: Policy[Any]) -> int:

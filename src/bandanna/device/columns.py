@@ -18,7 +18,7 @@ Reference: rejection within columns, Devroye 1986, section VIII.3; the law, Cano
 from __future__ import annotations
 
 import math
-from decimal import ROUND_HALF_EVEN, Context, Decimal
+from decimal import MAX_EMAX, MIN_EMIN, ROUND_HALF_EVEN, Context, Decimal
 from fractions import Fraction
 from functools import lru_cache
 from itertools import accumulate, count, takewhile
@@ -103,9 +103,12 @@ def exponential(x: Fraction, places: int) -> int:
     """v with v - 1 < 2^places e^-x < v + 2, for x >= 0.
 
     Proof. `Decimal.exp` rounds correctly. With `digits` of them x, e^-x and the product are off by a share of
-    10^-digits each, the first (x + 1) times as much in e^-x, and (x + 3) e^-x <= 3: 2^places 10^-digits 3 < 1 in all.
+    5 10^-digits each at most, the first x times as much in e^-x, and (x + 2) e^-x <= 2: in all they are off by less
+    than 2^places 10^{1 - digits} < 1 unit.
     """
-    digits = Context(prec=places * 3 // 10 + places // 100 + 8, rounding=ROUND_HALF_EVEN)
+    digits = Context(
+        prec=places * 3 // 10 + places // 100 + 8, rounding=ROUND_HALF_EVEN, Emin=MIN_EMIN, Emax=MAX_EMAX, traps=[]
+    )
     exponent = digits.divide(Decimal(-x.numerator), Decimal(x.denominator))
     return int(digits.multiply(digits.exp(exponent), Decimal(1 << places)))
 
@@ -113,8 +116,10 @@ def exponential(x: Fraction, places: int) -> int:
 def bounds(power: int, scale: float, bits: int) -> Bounds:
     """low <= 2^bits F(j) <= up for columns j = 0, 1, ..., with F their distribution function.
 
-    Proof. Each weight is within 2 units of 2^-places, and the columns behind the last one, whose weights begin below
-    2 units and fall at least by a factor e^{-1/8} from one to the next, have less than 2 / (1 - e^{-1/8}) < 18.
+    Proof. Each weight is within 2 units of 2^-places. The columns behind the last one have less than
+    2 / (1 - e^{-1/8}) < 18 units: their weights begin below 2 and fall at least by a factor e^{-1/8} from one to the
+    next, Laplace ones because a scale has less than 8 columns, Gaussian ones by e^{-j/scale^2}, where j > 7 scale
+    (g(j) > 41 log 2 with 41 places and more) and a scale has less than 32.
     """
     places, exact = bits + _GUARD, Fraction(scale)
     exponents = (Fraction(j) ** power / (power * exact**power) for j in count())

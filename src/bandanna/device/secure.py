@@ -23,7 +23,7 @@ class SecureNoise(NoiseSource):
     Gaussian and Laplace releases are grid * (round(value / grid) + discrete noise) with integers inside the bracket;
     the released float is a function of that integer alone, so floating point leaks nothing about the value.
     All of it is made of random words of os.urandom, which needs neither a key in this process nor care when it forks:
-    a binomial takes 8 bytes, however many its trials (`inversion`), a Gaussian or Laplace number about 28 (`columns`).
+    a binomial takes 8 bytes, however many its trials (`inversion`), a Gaussian or Laplace number about 25 (`columns`).
     """
 
     secure = True

@@ -102,7 +102,7 @@ def test_local_noise_measured() -> None:
     weight = (one[0] - other[0]) / np.array([1, 1, 1, 1, 0.5, 0.5, 1, 0.5, 1])  # the direction of the best test
     cut = setting.std**2 * 1.0  # log likelihood ratio = <weight, seen - middle> / sigma^2 > epsilon
     middle = (one[0] + other[0]) / 2
-    chances = [np.mean((each[:, None] + noise.ahead(0, 1000) - middle) @ weight > cut) for each in (one, other)]
+    chances = [np.mean((each[:, None] + noise.ahead(0, 1000)[1] - middle) @ weight > cut) for each in (one, other)]
     delta = chances[0] - math.e * chances[1]
     assert abs(delta - truth("LinUCB-LDP", 1.0).delta) < 0.02  # 1e5 draws, six standard errors: false alarm 2e-9
 
