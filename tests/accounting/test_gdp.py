@@ -264,7 +264,7 @@ def test_solve_epsilon() -> None:
     assert far == pytest.approx(1e4 * math.log(2), rel=1e-11)  # a guess beyond `most` that meets the target
 
 
-@pytest.mark.parametrize("mu", [1e153, 1e155, 1e200, 1e308])
+@pytest.mark.parametrize("mu", [1e155, 1e200, 1e308])
 def test_a_price_beyond_floats_is_no_promise(mu: float) -> None:
     """The search for the epsilon of a price that no float holds never ends."""
     assert gdp.epsilon(1e-6, mu) == math.inf
