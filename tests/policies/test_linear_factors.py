@@ -170,3 +170,10 @@ def test_quadratic_forms_of_several_replicates() -> None:
     matrix, arms = rng.standard_normal((2, 3, 4, 4)), rng.standard_normal((2, 3, 4, 5))
     by_hand = np.einsum("...ij,...ik,...jk->...k", matrix, arms, arms)[..., None, :]
     np.testing.assert_allclose(linucb._quadratic(matrix, arms), by_hand)
+
+
+def test_the_mean_norm_has_four_standard_errors_on_top() -> None:
+    """The bound of E |N| has less room above its draws than it says; in one dimension N is a standard normal number."""
+    sizes = np.abs(np.random.default_rng(0).standard_normal(4000))
+    assert mean_norm(1) == pytest.approx(sizes.mean() + 4 * sizes.std() / math.sqrt(4000), rel=1e-12)
+    assert mean_norm(1) > math.sqrt(2 / math.pi)
