@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bandanna.design.nets import ball_net, epsilon_net
-from bandanna.design.optimal import Design, near_optimal_design, optimal_design, support_limit
+from bandanna.design.optimal import Design, near_optimal_design, optimal_design, remembered, support_limit
 from bandanna.design.span import span_coordinates
 
 __all__ = [
@@ -12,6 +12,7 @@ __all__ = [
     "epsilon_net",
     "near_optimal_design",
     "optimal_design",
+    "remembered",
     "span_coordinates",
     "support_limit",
 ]

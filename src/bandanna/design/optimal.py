@@ -19,7 +19,9 @@ ellipsoids, chapter 3.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -32,6 +34,7 @@ from bandanna.errors import CalibrationError, InvalidArgument
 
 _REFRESH = 50  # steps after which the rank-one updates begin anew
 _STEPS = 200_000
+_FEW = 1 << 12  # numbers of arms whose designs are kept
 _TIED = 1e-9  # shares of the largest: more than rounding, less than any difference that matters
 
 
@@ -74,6 +77,21 @@ def optimal_design(arms: ArrayLike, *, tolerance: float = 1e-3) -> Design:
     z = span_coordinates(arms)
     weights = _walk(z, _start(z), target=(1 + 0.99 * tolerance) * z.shape[1], away=True)
     return _certified(z, prune(z, weights))
+
+
+def remembered(find: Callable[[Floats], Design], arms: Floats) -> Design:
+    """find(arms), once for these numbers where they are few: runs and horizons that have the same arms ask again."""
+    if arms.size > _FEW:
+        return find(arms)
+    return _found(find, arms.shape, np.ascontiguousarray(arms).tobytes())
+
+
+@lru_cache(maxsize=1 << 12)
+def _found(find: Callable[[Floats], Design], shape: tuple[int, ...], numbers: bytes) -> Design:
+    design = find(np.frombuffer(numbers).reshape(shape))
+    for shared in (design.support, design.weights, design.coordinates):
+        shared.flags.writeable = False
+    return design
 
 
 def _start(z: Floats) -> Floats:

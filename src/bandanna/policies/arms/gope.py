@@ -26,7 +26,7 @@ from __future__ import annotations
 import math
 from collections.abc import Generator
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 
 import numpy as np
 
@@ -36,7 +36,7 @@ from bandanna.core.arrays import Floats, Ints
 from bandanna.core.coins import Coins
 from bandanna.core.domain import Statistic, all_finite, reals
 from bandanna.core.estimate import Estimate
-from bandanna.design import Design, optimal_design
+from bandanna.design import Design, optimal_design, remembered
 from bandanna.errors import InvalidArgument, InvalidBudget
 from bandanna.policies.arms.finite import reward_guarantee
 from bandanna.policies.arms.rewards import PublicDirections, Rewards, rewards_in
@@ -209,17 +209,10 @@ class GOPE(Policy[State]):
 def _geometry(arms: Floats, active: Ints) -> Geometry | None:
     """None where nothing is left to decide: one arm, or arms that are all equal."""
     left = arms[active]
-    return None if np.all(left == left[0]) else _designed(left.tobytes(), left.shape[1])
-
-
-@lru_cache(maxsize=1 << 12)
-def _designed(arms: bytes, dim: int) -> Geometry:
-    """Of these arms: the same for every policy that has them left."""
-    left = np.frombuffer(arms).reshape(-1, dim)
-    design = optimal_design(left)
+    if np.all(left == left[0]):
+        return None
+    design = remembered(optimal_design, left)
     z, held = design.coordinates, design.coordinates[design.support]
     inverse = np.linalg.inv((held * design.weights[:, None]).T @ held)  # V(pi)^{-1}
     early = float(np.sqrt(np.max(np.sum((z @ inverse @ held.T) ** 2, axis=1))))
-    for shared in (z, design.support, design.weights):
-        shared.flags.writeable = False
     return Geometry(coordinates=z, design=design, early=early)

@@ -19,7 +19,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -30,7 +30,7 @@ from bandanna.core.arrays import Floats, Ints
 from bandanna.core.coins import Coins
 from bandanna.core.domain import Statistic, all_finite
 from bandanna.core.estimate import Estimate
-from bandanna.design import Design, near_optimal_design, optimal_design, support_limit
+from bandanna.design import Design, near_optimal_design, optimal_design, remembered, support_limit
 from bandanna.design.span import arms_matrix, in_unit_ball
 from bandanna.errors import InvalidArgument
 from bandanna.policies.base import Ask, Assigned, Played, Policy
@@ -44,7 +44,6 @@ from bandanna.theory.settings import Found, Setting
 
 _NAMED: dict[str, Any] = {"paper": "001", "protects": "local rewards"}
 _APPROX = ("epsilon", "delta", "calibration")
-_FEW = 1 << 12  # numbers of arms whose designs are kept
 _MOST_CLIENTS = 62  # log2: numbers of clients are 64-bit integers
 
 
@@ -177,7 +176,7 @@ class PhasedElimination(Policy[State]):
         """The next phase."""
         arms, scale = state.arms[state.active], 2**state.number  # h_l
         if arms.any():
-            design = state.design or _designed(self.design, arms)
+            design = state.design or remembered(_DESIGNS[self.design], arms)
             support, plays, z = design.support, design.plays(scale), design.coordinates
             gram = (z[support] * plays[:, None]).T @ z[support]  # V_l, in coordinates of the span
             gain = z @ np.linalg.solve(gram, (z[support] * plays[:, None]).T)  # b^T V_l^{-1} x T_l(x)
@@ -266,18 +265,6 @@ class PhasedElimination(Policy[State]):
     def counts(self, state: State) -> dict[str, Ints]:
         """Actions that may still be the best."""
         return {"active": np.asarray(len(state.active))}
-
-
-def _designed(kind: str, arms: Floats) -> Design:
-    """Of few arms it is found once: runs and horizons that have the same ask for it again."""
-    if arms.size > _FEW:
-        return _DESIGNS[kind](arms)
-    return _kept(kind, arms.shape, np.ascontiguousarray(arms).tobytes())
-
-
-@lru_cache(maxsize=512)
-def _kept(kind: str, shape: tuple[int, ...], numbers: bytes) -> Design:
-    return _DESIGNS[kind](np.frombuffer(numbers).reshape(shape))
 
 
 _DESIGNS: dict[str, Callable[[Floats], Design]] = {"near": near_optimal_design, "optimal": optimal_design}
