@@ -8,6 +8,7 @@ killed; only what a second or more of imports would do is done. Some tests start
 from __future__ import annotations
 
 import atexit
+import gc
 import json
 import os
 import runpy
@@ -29,16 +30,27 @@ import pytest
 
 def main(number: str) -> None:
     """Until nobody asks any more: a list is a program to be begun, a number one whose end is asked for."""
+    import httpx  # noqa: F401
+    import uvloop  # noqa: F401
+
+    import bandanna.cli
     import bandanna.cli.serve
     import bandanna.roles.analyzer.app
     import bandanna.roles.helper.app
     import bandanna.roles.registrar.app
     import bandanna.roles.running
-    import bandanna.roles.shuffler.app  # noqa: F401
+    import bandanna.roles.shuffler.app
+    import bandanna.storage.database.postgres
+    import bandanna.storage.database.sqlite  # noqa: F401
     from bandanna.agent.kinds import encoding_of
     from bandanna.roles.serving import application, serve  # noqa: F401
+    from bandanna.wire.authorities import authorities
 
     encoding_of()
+    authorities()
+    bandanna.cli.command()
+    gc.collect()
+    gc.freeze()  # a child that looks for garbage would copy all of this
     with socket.socket(fileno=int(number)) as asked:
         while True:
             line, given, _, _ = socket.recv_fds(asked, 1 << 16, 2)

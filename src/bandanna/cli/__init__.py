@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import sys
 import warnings
-from typing import Annotated
+from collections.abc import Callable
+from functools import cache
+from typing import Annotated, Any
 
 import typer
 
@@ -65,13 +67,19 @@ def root(
     """Differentially private bandits in every trust model."""
 
 
+@cache
+def command() -> Callable[[], Any]:
+    """All commands, from their signatures, which takes a while: once for a process."""
+    return typer.main.get_command(app)
+
+
 def main() -> None:
     """Entry point of the `bandanna` command: errors become one clear line and exit code 2."""
     from bandanna.errors import BandannaError
 
     warnings.formatwarning = lambda message, *_, **__: f"warning: {message}\n"
     try:
-        app()
+        command()()
     except (BandannaError, OSError, MemoryError) as error:
         typer.secho(f"error: {_words(error)}", fg=typer.colors.RED, err=True)
         raise SystemExit(2) from error
