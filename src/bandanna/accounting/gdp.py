@@ -23,7 +23,7 @@ from scipy import special
 from bandanna.core import require, search
 from bandanna.errors import InvalidArgument, InvalidBudget
 
-_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(24)
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(12)
 _LOG_SQRT_TAU = 0.5 * math.log(2 * math.pi)
 
 
@@ -74,12 +74,12 @@ def _mills(x: NDArray[np.float64]) -> NDArray[np.float64]:
 
 def _mills_slope(x: NDArray[np.float64]) -> NDArray[np.float64]:
     """1 - x Mills(x) = -Mills'(x), without cancellation for large x (asymptotic series beyond 50)."""
-    near, beyond = 1 - x * _mills(np.minimum(x, 50.0)), x > 50.0
+    beyond = x > 50.0
     if not beyond.any():
-        return np.asarray(near)
+        return np.asarray(1 - x * _mills(x))
     far = np.maximum(x, 50.0) ** -2
     series = far * (1 - far * (3 - far * (15 - far * 105)))
-    return np.where(beyond, series, near)
+    return np.where(beyond, series, 1 - x * _mills(np.minimum(x, 50.0)))
 
 
 def log_delta(epsilon: ArrayLike, mu: ArrayLike) -> NDArray[np.float64]:

@@ -12,12 +12,14 @@ By joint convexity the pair is a mixture over U of the shifts v, and Hoeffding's
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 
 from bandanna.accounting import gdp
+from bandanna.core.arrays import Floats
 
-_CELLS = 2000
+_CELLS, _TOGETHER = 2000, 16
 
 
 def composable_shift(shift: float, dim: int, tail: float) -> float:
@@ -44,17 +46,44 @@ def expected_delta(epsilon: float, mu_unit: float, shift: float, dim: int) -> fl
     grid = np.unique(
         np.concatenate([grid, np.linspace(max(mean - 3 * width, 0.0), min(mean + 6 * width, most), _CELLS)])
     )
-    log_delta = gdp.log_delta(epsilon, mu_unit * np.sqrt(grid[1:]))  # at the upper end of each cell
+    cells = _Cells(epsilon, mu_unit, grid)
     lambdas = np.geomspace(1e-3, 300.0, 300) / mean
 
-    def bound(place: int) -> float:
-        lambda_ = lambdas[place]
-        log_c = np.max(log_delta - lambda_ * grid[:-1])
-        return float(log_c + lambda_ * mean + lambda_**2 * width**2 / 8)
+    def bound(log_c: Callable[[float], float], place: int) -> float:
+        lambda_ = float(lambdas[place])
+        return log_c(lambda_) + lambda_ * mean + lambda_**2 * width**2 / 8
 
     low, high = 0, len(lambdas) - 1
-    while low < high:
+    while low < high:  # nearly there, at little cost
         middle = (low + high) // 2
-        low, high = (low, middle) if bound(middle) <= bound(middle + 1) else (middle + 1, high)
+        falls = bound(cells.coarsely, middle) > bound(cells.coarsely, middle + 1)
+        low, high = (middle + 1, high) if falls else (low, middle)
+    found = bound(cells.finely, low)
+    for step in (-1, 1):
+        while 0 <= low + step < len(lambdas) and (beside := bound(cells.finely, low + step)) < found:
+            low, found = low + step, beside
     worst = float(gdp.delta(epsilon, mu_unit * math.sqrt(most)))
-    return min(float(np.exp(bound(low))), worst, 1.0)
+    return min(float(np.exp(found)), worst, 1.0)
+
+
+class _Cells:
+    """log C(lambda), at least: by cells of a grid, or by some of them together, which is more and takes less."""
+
+    def __init__(self, epsilon: float, mu_unit: float, grid: Floats) -> None:
+        missing = (0, -(len(grid) - 1) % _TOGETHER)
+        self._starts, ends = (np.pad(each, missing, "edge").reshape(-1, _TOGETHER) for each in (grid[:-1], grid[1:]))
+        self._epsilon, self._mu = epsilon, mu_unit * np.sqrt(ends)
+        self._first, self._last = self._starts[:, 0].copy(), self._starts[:, -1].copy()
+        self._most = gdp.log_delta(epsilon, self._mu[:, -1])  # delta_G increases: at the end of each
+        self._log_delta, self._known = np.empty(ends.shape), np.zeros(len(ends), dtype=bool)
+
+    def coarsely(self, lambda_: float) -> float:
+        return float((self._most - lambda_ * self._first).max())
+
+    def finely(self, lambda_: float) -> float:
+        """Where a larger one may lie than at the end of some cells, every cell is looked at."""
+        reached = (self._most - lambda_ * self._last).max()
+        higher = self._most - lambda_ * self._first >= reached
+        new = higher & ~self._known
+        self._log_delta[new], self._known[new] = gdp.log_delta(self._epsilon, self._mu[new]), True
+        return float((self._log_delta[higher] - lambda_ * self._starts[higher]).max())
