@@ -35,6 +35,7 @@ from bandanna.errors import CalibrationError
 
 _DENSE = 1e4  # standard deviation up to which every lattice point is looked at
 _BLOCK = 1e-3  # width of a block beyond that, in standard deviations
+_NEAR = 0.1  # relative deviations from a mean of which a series is summed
 _SLACK = 1e-9  # relative allowance for rounding errors of the increments (measured below 1e-11)
 
 
@@ -56,6 +57,7 @@ class LatticeLaw:
     std: float
     least: float = -math.inf
     most: float = math.inf
+    even: bool = False  # Q(mode + j) = Q(mode - j)
 
 
 @lru_cache(maxsize=4096)
@@ -75,20 +77,30 @@ def binomial_law(trials: int, probability: float) -> LatticeLaw:
     n, p = float(trials), probability
 
     def log_mass(j: Floats) -> Floats:
-        inside = np.clip(j, 1, n - 1) if n > 1 else np.ones_like(j)
-        k, rest = inside, n - inside
+        inner = n > 1 and bool(np.all((j >= 1) & (j <= n - 1)))  # most often
+        k = j if inner else np.clip(j, 1, n - 1) if n > 1 else np.ones_like(j)
+        rest = n - k
         with np.errstate(divide="ignore", invalid="ignore"):
             value = (
                 _stirling_error(np.asarray(n)) - _stirling_error(k) - _stirling_error(rest)
                 - _deviance(k, n * p) - _deviance(rest, n * (1 - p))
                 + 0.5 * np.log(n / (2 * math.pi * k * rest))
             )  # fmt: skip
+        if inner:
+            return np.asarray(value)
         ends = np.where(j <= 0, n * math.log1p(-p), n * math.log(p))
         value = np.where((j <= 0) | (j >= n), ends, value)
         return np.where((j < 0) | (j > n), -np.inf, value)
 
     mode = min(math.floor((trials + 1) * p), trials)
-    return LatticeLaw(log_mass=log_mass, mode=mode, std=math.sqrt(n * p * (1 - p)), least=0, most=trials)
+    return LatticeLaw(
+        log_mass=log_mass,
+        mode=mode,
+        std=math.sqrt(n * p * (1 - p)),
+        least=0,
+        most=trials,
+        even=p == 0.5 and trials % 2 == 0,
+    )
 
 
 def discrete_gaussian_law(std: float) -> LatticeLaw:
@@ -98,14 +110,14 @@ def discrete_gaussian_law(std: float) -> LatticeLaw:
     else:
         points = np.arange(-100, 101, dtype=float)
         log_norm = float(special.logsumexp(-(points**2) / (2 * std**2)))
-    return LatticeLaw(log_mass=lambda j: -(j**2) / (2 * std**2) - log_norm, mode=0, std=std)
+    return LatticeLaw(log_mass=lambda j: -(j**2) / (2 * std**2) - log_norm, mode=0, std=std, even=True)
 
 
 def price(law: LatticeLaw, zmax: float) -> LatticePrice:
     """Theorem A for any log-concave law on the integers."""
     width = math.floor(_BLOCK * law.std) if law.std > _DENSE else 1
     up_z, up_mass = _side(law, zmax, width, +1)  # cuts at mode+1, mode+1+w, ...
-    down_z, down_mass = _side(law, zmax, width, -1)  # cuts at mode, mode-w, ...
+    down_z, down_mass = (up_z, up_mass) if law.even else _side(law, zmax, width, -1)  # cuts at mode, mode-w, ...
     if not len(up_z) or not len(down_z):
         raise CalibrationError(f"noise of std {law.std:.3g} is too small for Theorem A at zmax = {zmax:.3g}")
     # z_{mode+1} - z_mode, or Q(mode)/phi at the farther of the two where block sums blur the difference
@@ -167,8 +179,9 @@ def _chord_sums(log_mass: Floats, width: int) -> Floats:
 
 def _stirling_error(n: Floats) -> Floats:
     """log n! - log(sqrt(2 pi n) (n/e)^n): series for n > 15, direct below."""
-    far = 1 / np.maximum(n, 15.0) ** 2
-    series = (1 / 12 - far * (1 / 360 - far * (1 / 1260 - far * (1 / 1680 - far / 1188)))) / np.maximum(n, 15.0)
+    large = np.maximum(n, 15.0)
+    far = 1 / large**2
+    series = (1 / 12 - far * (1 / 360 - far * (1 / 1260 - far * (1 / 1680 - far / 1188)))) / large
     if np.all(n > 15):
         return series
     near = np.clip(n, 1.0, 15.0)
@@ -178,12 +191,19 @@ def _stirling_error(n: Floats) -> Floats:
 
 def _deviance(x: Floats, mean: float) -> Floats:
     """x log(x/mean) + mean - x = mean h((x - mean)/mean), h(e) = (1+e) log(1+e) - e, without cancellation."""
-    e = (x - mean) / mean
-    small = np.clip(e, -0.1, 0.1)
-    series = np.zeros_like(small)
-    for k in range(20, 1, -1):  # h(e) = sum_{k>=2} (-e)^k / (k (k-1))
-        series = series * -small + 1 / (k * (k - 1))
-    series = series * small**2
-    if np.all(np.abs(e) < 0.1):
-        return mean * series
-    return mean * np.where(np.abs(e) < 0.1, series, special.xlog1py(1 + e, e) - e)
+    e = np.asarray((x - mean) / mean)
+    size = np.abs(e)
+    if not np.all(near := size < _NEAR):
+        series = mean * np.where(near, _series(np.clip(e, -_NEAR, _NEAR), _NEAR), special.xlog1py(1 + e, e) - e)
+        return np.asarray(series)
+    return np.asarray(mean * _series(e, float(np.max(size, initial=0.0))))
+
+
+def _series(e: Floats, most: float) -> Floats:
+    """h(e) = sum_{k>=2} (-e)^k / (k (k-1)) for |e| <= most: as many terms as double precision can tell."""
+    last = next((k for k in range(3, 20) if most ** (k - 2) < 1e-18 * k * (k - 1)), 20)
+    total, turned = np.full(e.shape, 1 / (last * (last - 1))), -e
+    for k in range(last - 1, 1, -1):
+        total *= turned
+        total += 1 / (k * (k - 1))
+    return np.asarray(total * e**2)
