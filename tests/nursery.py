@@ -41,7 +41,7 @@ def main(number: str) -> None:
     import bandanna.roles.running
     import bandanna.roles.shuffler.app
     import bandanna.storage.database.postgres
-    import bandanna.storage.database.sqlite  # noqa: F401
+    import bandanna.storage.database.sqlite
     from bandanna.agent.kinds import encoding_of
     from bandanna.roles.serving import application, serve  # noqa: F401
     from bandanna.wire.authorities import authorities
