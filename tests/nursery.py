@@ -76,8 +76,10 @@ def _ended(child: int) -> int | None:
     return os.waitstatus_to_exitcode(status) if found else None
 
 
-def _become(arguments: list[str], given: list[int]) -> None:
-    """The program, as Python would run it."""
+def _become(wanted: list[str], given: list[int]) -> None:
+    """The program, as Python would run it in the folder that is named first."""
+    folder, *arguments = wanted
+    os.chdir(folder)
     for stream, file in enumerate(given, start=1):
         os.dup2(file, stream)
         os.close(file)
@@ -162,7 +164,7 @@ class Nursery:
         assert command[0] == sys.executable
         reads, writes = os.pipe() if stdout == subprocess.PIPE else (None, None)
         out = stdout.fileno() if writes is None else writes
-        child = self.ask(list(command[1:]), [out, stderr.fileno()])
+        child = self.ask([os.getcwd(), *command[1:]], [out, stderr.fileno()])
         if writes is not None:
             os.close(writes)
         return Child(self, child, None if reads is None else os.fdopen(reads, "rb"))

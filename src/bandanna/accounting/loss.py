@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from functools import lru_cache
+from functools import lru_cache, reduce
 from typing import Any
 
 from bandanna.accounting import amplification, events, gdp
@@ -40,22 +40,27 @@ def _compose(counts: tuple[tuple[events.Event, int], ...], tail: float) -> tuple
 
     share = tail / sum(times for _, times in counts)
     gaussian = Price(mu=0.0)
-    total: Any = pld.identity(_INTERVAL)
-    spent = 0.0
+    parts, spent = list[Any](), 0.0
     for event, times in counts:
         if isinstance(event, events.LaplaceEvent | events.DiscreteLaplaceEvent | events.CapEvent):
-            total = total.compose(_pure(event, times))
+            parts.append(_pure(event, times))
         elif isinstance(event, events.ShuffledGaussianEvent):
             distribution, mass = _shuffled(event, share)
-            total = total.compose(distribution.self_compose(times))
+            parts.append(_repeated(distribution, times))
             spent += times * mass
         else:
             gaussian = gaussian + gaussian_price(event, share).repeated(times)
     if math.isinf(gaussian.mu):
         return None, 1.0
     if gaussian.mu > 0:
-        total = total.compose(_gaussian(gaussian.mu))
+        parts.append(_gaussian(gaussian.mu))
+    total = reduce(lambda one, other: one.compose(other), parts) if parts else pld.identity(_INTERVAL)
     return total, spent + gaussian.tail
+
+
+def _repeated(distribution: Any, times: int) -> Any:
+    """So many of them; of one there is nothing to convolve."""
+    return distribution if times == 1 else distribution.self_compose(times)
 
 
 @lru_cache(maxsize=16)  # for several tails the same
@@ -75,9 +80,9 @@ def _pure(event: events.LaplaceEvent | events.DiscreteLaplaceEvent | events.CapE
         one = pld.from_laplace_mechanism(
             event.scale, sensitivity=event.sensitivity, value_discretization_interval=_INTERVAL
         )
-        return one.self_compose(times)
+        return _repeated(one, times)
     pure = common.DifferentialPrivacyParameters(pure_price(event), 0.0)
-    return pld.from_privacy_parameters(pure, value_discretization_interval=_INTERVAL).self_compose(times)
+    return _repeated(pld.from_privacy_parameters(pure, value_discretization_interval=_INTERVAL), times)
 
 
 def _shuffled(event: events.ShuffledGaussianEvent, tail: float) -> tuple[Any, float]:

@@ -34,7 +34,10 @@ class Ahead:
         return None if blocks is None else cls(shape, blocks, source, Decaying.of(channel) if drawn else None)
 
     def take(self, count: int) -> tuple[Any, ...]:
-        """Of the next rounds, (S, count, dim), or empty; then the rule: generators, std, decays, shares, states."""
+        """Of the next rounds, (S, count, dim), or empty; then the rule: generators, std, decays, shares, states.
+
+        With a rule, nobody else draws from these generators: between two calls `words` are what they have come to.
+        """
         if self.rule is None:
             nobody = np.zeros((self.shape[0], 4), dtype=np.uint64)
             return self._given(count), nobody, 0.0, np.empty(0), np.empty(0), self.states
