@@ -6,8 +6,10 @@ import gc
 import inspect
 import os
 import tempfile
+from functools import cache
 
 import pytest
+import typer.testing
 from hypothesis import HealthCheck, settings
 
 from . import drawn
@@ -15,6 +17,9 @@ from . import drawn
 # Fixed examples and no clocks: a test's verdict depends on the code alone, not on the day or the machine's load.
 settings.register_profile("bandanna", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("bandanna")
+
+# Commands are built once for all their tests, as `bandanna.cli.main` does it: Typer would for every single one.
+typer.testing._get_command = cache(typer.main.get_command)  # type: ignore[attr-defined]
 
 
 def pytest_configure(config: pytest.Config) -> None:
