@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -30,3 +31,12 @@ def test_steps_are_a_power_of_two(std: float, change: float, touched: int) -> No
     """std / grid is not exact, so that the discrete noise has another standard deviation than stated."""
     steps = std / fine_grid(std, change, touched)
     assert math.frexp(steps)[0] == 0.5
+
+
+@pytest.mark.parametrize("touched", [1, 4, 25])
+@pytest.mark.parametrize(("std", "change"), [(1.0, 1.0), (2.0**10, 1.0), (1.05 * 2**10, 1.0), (2.0**10, 0.95)])
+def test_beside_powers_of_two(std: float, change: float, touched: int) -> None:
+    """A factor of 0.9 in noise or sensitivity, or a forgotten dimension, changes nothing where it should."""
+    grid = fine_grid(std, change, touched)
+    assert grid * math.sqrt(touched) <= change * 2.0**-14
+    assert std / grid == 2**20 or 2 * grid * math.sqrt(touched) > change * 2.0**-14
