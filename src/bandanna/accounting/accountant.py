@@ -125,8 +125,10 @@ def epsilon(event: events.Event, delta_: float) -> float:
         return pure
     if any(isinstance(atom, events.ClearEvent) for atom in counts):
         return math.inf
-    if (found := _shuffled_epsilon(event, counts, delta_)) is not None:
-        return found
+    if (batches := _shuffled_batches(counts)) is not None:
+        near = _shuffled_epsilon(*batches, delta_)
+        if delta_near(event, near, delta_) <= delta_:
+            return near
     guess = price(event, _TAIL_SHARE * delta_ / 4).mu if is_gaussian(counts) else 0.0
     reach = gdp.epsilon(delta_, guess) if 0 < guess < math.inf else min(pure, 1.0)
     found = gdp.solve_epsilon(lambda e: delta_near(event, e, delta_), delta_, reach=reach * 1.001)
@@ -202,19 +204,12 @@ def _shuffled_batches(counts: Counter[events.Event]) -> tuple[events.ShuffledGau
     return (atom, times) if not others and isinstance(atom, events.ShuffledGaussianEvent) else None
 
 
-def _shuffled_epsilon(event: events.Event, counts: Counter[events.Event], delta_: float) -> float | None:
-    """Of shuffled batches, by their own search, which takes less and is at most 1 part in 10^5 above the least.
-
-    None where there is something else, or where that is not enough: then it is searched for as all others are.
-    """
-    if (batches := _shuffled_batches(counts)) is None:
-        return None
-    atom, times = batches
-    near = amplification.composed_shuffled_gaussian_epsilon(
-        std=atom.std, sensitivity=atom.sensitivity, users=atom.users, times=times, delta=delta_
+@lru_cache(maxsize=256)
+def _shuffled_epsilon(event: events.ShuffledGaussianEvent, times: int, delta_: float) -> float:
+    """By their own search, which takes half the time and ends at most 1 part in 10^5 above the least; to be checked."""
+    return amplification.composed_shuffled_gaussian_epsilon(
+        std=event.std, sensitivity=event.sensitivity, users=event.users, times=times, delta=delta_
     )
-    tried = (near * (1 + margin) for margin in (0.0, 1e-6, 1e-5))
-    return next((each for each in tried if delta_near(event, each, delta_) <= delta_), None)
 
 
 @lru_cache(maxsize=256)
