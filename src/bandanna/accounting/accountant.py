@@ -127,8 +127,9 @@ def epsilon(event: events.Event, delta_: float) -> float:
         return math.inf
     if (batches := _shuffled_batches(counts)) is not None:
         near = _shuffled_epsilon(*batches, delta_)
-        if delta_near(event, near, delta_) <= delta_:
-            return near
+        tried = (near * (1 + margin) for margin in (0.0, 1e-12, 1e-6))  # for rounding, and where searches end
+        if (found := next((each for each in tried if delta_near(event, each, delta_) <= delta_), None)) is not None:
+            return found
     guess = price(event, _TAIL_SHARE * delta_ / 4).mu if is_gaussian(counts) else 0.0
     reach = gdp.epsilon(delta_, guess) if 0 < guess < math.inf else min(pure, 1.0)
     found = gdp.solve_epsilon(lambda e: delta_near(event, e, delta_), delta_, reach=reach * 1.001)

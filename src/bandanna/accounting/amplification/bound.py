@@ -33,7 +33,7 @@ _GRID = 0.01  # of log eps0, for several batches: compositions are kept
 _LOUD = 9.0  # mu of reports that nobody hides: nearly all losses, mu^2/2 in the middle, are beyond the last knot
 _MARGIN = 1e-5  # added to the std (relative), for `delta` and `epsilon` to agree: their searches may end elsewhere
 _CONVOLUTION_ERROR = 1e-16  # per batch, absolute: rounding of the Fourier transforms (measured below 6e-17)
-_GOLDEN = (math.sqrt(5) - 1) / 2
+_GOLDEN = (3 - math.sqrt(5)) / 2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,7 +107,7 @@ class ShuffledBatches:
         """Least bound that a walk downhill from log eps0 = `place` finds, and where."""
         reached = partial(self._at, scale=scale, epsilon=epsilon)
         if self.times == 1:
-            return _golden(reached, *_downhill(reached, place, 8 * _NEAR)[1:], _NEAR)
+            return _lowest(reached, *_downhill(reached, place, 8 * _NEAR)[1:], _NEAR)
         return _settled(reached, place, (2 * _GRID, _GRID))
 
     def _at(self, place: float, scale: float, epsilon: float) -> float:
@@ -144,7 +144,7 @@ class ShuffledBatches:
         if self._bound(local, scale, 0.98 * epsilon) >= value:
             return value
         end = math.log(epsilon)
-        return min(value, _golden(lambda e: self._bound(local, scale, math.exp(e)), end - 4, end, 0.04)[0])
+        return min(value, _lowest(lambda e: self._bound(local, scale, math.exp(e)), end - 4, end, 0.04)[0])
 
     def _bound(self, local: float, scale: float, epsilon: float) -> float:
         """delta at `epsilon`, from eps0."""
@@ -202,7 +202,7 @@ def _narrowed(value: Callable[[float], float], low: float, high: float, width: f
     """Least of some values between `low` and `high`, narrowed down, and where."""
     step = (high - low) / _POINTS
     best = min((value(low + (turn + 0.5) * step), low + (turn + 0.5) * step) for turn in range(_POINTS))
-    return min(best, _golden(value, max(low, best[1] - step), min(high, best[1] + step), width))
+    return min(best, _lowest(value, max(low, best[1] - step), min(high, best[1] + step), width))
 
 
 def _downhill(value: Callable[[float], float], place: float, step: float) -> tuple[float, float, float]:
@@ -224,17 +224,36 @@ def _settled(value: Callable[[float], float], place: float, steps: tuple[float, 
     return value(place), place
 
 
-def _golden(value: Callable[[float], float], low: float, high: float, width: float) -> tuple[float, float]:
-    """Least value of a unimodal function, and where, within `width`; golden sections."""
-    left, right = high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)
-    at_left, at_right = value(left), value(right)
-    while high - low > width:
-        if at_left < at_right:
-            high, right, at_right = right, left, at_left
-            left = high - _GOLDEN * (high - low)
-            at_left = value(left)
-        else:
-            low, left, at_left = left, right, at_right
-            right = low + _GOLDEN * (high - low)
-            at_right = value(right)
-    return min((at_left, left), (at_right, right))
+def _lowest(value: Callable[[float], float], low: float, high: float, width: float) -> tuple[float, float]:
+    """Least value of a unimodal function, and where, within `width`; parabolas and golden sections (Brent 1973)."""
+    near, ahead, last = width / 4, 0.0, 0.0  # the last two steps
+    place = second = third = low + _GOLDEN * (high - low)
+    at = at_second = at_third = value(place)
+    while (middle := (low + high) / 2) - low > 2 * near - abs(place - middle):
+        step = _vertex((place, second, third), (at, at_second, at_third))
+        if not (low < place + step < high and 2 * abs(step) < abs(ahead)):  # nor where there is no parabola
+            last = (low if place >= middle else high) - place
+            step = _GOLDEN * last
+        elif min(place + step - low, high - place - step) < 2 * near:
+            step = math.copysign(near, middle - place)
+        ahead, last = last, step
+        new = place + (step if abs(step) >= near else math.copysign(near, step))
+        there = value(new)
+        if there <= at:
+            low, high = (low, place) if new < place else (place, high)
+            third, at_third, second, at_second, place, at = second, at_second, place, at, new, there
+            continue
+        low, high = (new, high) if new < place else (low, new)
+        if there <= at_second or second == place:
+            third, at_third, second, at_second = second, at_second, new, there
+        elif there <= at_third or third in (place, second):
+            third, at_third = new, there
+    return at, place
+
+
+def _vertex(places: tuple[float, float, float], values: tuple[float, float, float]) -> float:
+    """How far the vertex of the parabola through three points lies from the first; NaN where there is none."""
+    (x, w, v), (at, at_w, at_v) = places, values
+    one, other = (x - w) * (at - at_v), (x - v) * (at - at_w)
+    twice = 2 * (one - other)
+    return ((x - v) * other - (x - w) * one) / twice if twice else math.nan
