@@ -9,7 +9,7 @@ import pytest
 
 from bandanna.accounting import gdp
 from bandanna.accounting.amplification.blanket import stop_loss
-from bandanna.accounting.amplification.bound import ShuffledBatches
+from bandanna.accounting.amplification.bound import ShuffledBatches, _lowest
 from bandanna.accounting.amplification.clones import clone_buckets, clones_delta
 from bandanna.accounting.amplification.loss import _outcomes, clones_pld
 from bandanna.accounting.amplification.returning import Losses, composed_blanket
@@ -142,3 +142,21 @@ def test_buckets_of_clones_have_the_mean_of_a_binomial() -> None:
     """Others, or their chance of being a clone, are lost from the number of clones."""
     least, mass = clone_buckets(users=50, local_epsilon=1.0, fineness=1e5)
     assert least @ mass == pytest.approx(49 * math.exp(-1.0), rel=1e-9)
+
+
+@pytest.mark.parametrize("least", [-0.7, 0.3, 2.9])
+def test_a_parabola_is_seen_through(least: float) -> None:
+    """The vertex is computed wrongly, or the search for the least bound does without it."""
+    tried = list[float]()
+
+    def value(place: float) -> float:
+        tried.append(place)
+        return (place - least) ** 2
+
+    assert _lowest(value, -2.0, 4.0, 1e-4)[1] == pytest.approx(least, abs=1e-4)
+    assert len(tried) < 10  # golden sections would take 24
+
+
+def test_the_least_is_found_at_an_end() -> None:
+    """A function that falls to its end is left before."""
+    assert _lowest(lambda place: -place, 0.0, 1.0, 1e-4)[1] == pytest.approx(1.0, abs=1e-4)

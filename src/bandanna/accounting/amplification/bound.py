@@ -33,7 +33,7 @@ _GRID = 0.01  # of log eps0, for several batches: compositions are kept
 _LOUD = 9.0  # mu of reports that nobody hides: nearly all losses, mu^2/2 in the middle, are beyond the last knot
 _MARGIN = 1e-5  # added to the std (relative), for `delta` and `epsilon` to agree: their searches may end elsewhere
 _CONVOLUTION_ERROR = 1e-16  # per batch, absolute: rounding of the Fourier transforms (measured below 6e-17)
-_GOLDEN = (3 - math.sqrt(5)) / 2
+_GOLDEN = 0.3819660112501051  # (3 - sqrt 5) / 2
 
 
 @dataclass(frozen=True, kw_only=True)
