@@ -85,5 +85,6 @@ class _Cells:
         reached = (self._most - lambda_ * self._last).max()
         higher = self._most - lambda_ * self._first >= reached
         new = higher & ~self._known
-        self._log_delta[new], self._known[new] = gdp.log_delta(self._epsilon, self._mu[new]), True
+        if new.any():
+            self._log_delta[new], self._known[new] = gdp.log_delta(self._epsilon, self._mu[new]), True
         return float((self._log_delta[higher] - lambda_ * self._starts[higher]).max())
