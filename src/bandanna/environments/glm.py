@@ -125,7 +125,8 @@ class GLMWorld(World):
     def means(self, contexts: Floats) -> Floats:
         """mu(<x, theta>), cut off outside of [0, R]."""
         z = (contexts @ self.theta[:, None, :, None])[..., 0]
-        return np.clip(self.link.mean(z), 0.0, self.link.reward_bound)
+        means = np.asarray(self.link.mean(z))
+        return np.clip(means, 0.0, self.link.reward_bound, out=means if means.flags.writeable else None)
 
 
 class FreshGLM(GLMWorld):
