@@ -117,7 +117,10 @@ def delta(event: events.Event, epsilon: float) -> float:
 
 
 def epsilon(event: events.Event, delta_: float) -> float:
-    """Smallest epsilon proven for `event` at `delta_` in [0, 1); infinity where there is none."""
+    """Smallest epsilon proven for `event` at `delta_` in [0, 1); infinity where there is none.
+
+    That of shuffled Gaussian batches is proven too, and at most 1 part in 10^5 above what a longer search would find.
+    """
     delta_ = require.delta(delta_)
     counts = atoms(event)
     pure = math.fsum(times * pure_price(atom) for atom, times in counts.items())
