@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from bandanna.core.streams import Streams
 from bandanna.environments.glm import GeneralisedLinear, PublishedGLM
@@ -40,6 +41,19 @@ def test_a_seed_is_the_same_world_in_any_company() -> None:
         alone.rewards(alone.means(x))[0],
         np.concatenate([both.rewards(both.means(y[:, :4])), both.rewards(both.means(y[:, 4:]))], axis=1)[1],
     )
+
+
+@pytest.mark.parametrize("dim", [1, 2, 5, 9])
+def test_arms_are_uniform_in_the_ball(dim: int) -> None:
+    """Arms are denser in the middle or at the edge, or in some direction (false alarms below 1e-6 in all, as each p
+    value is uniform; d + 1 or d + 3 entries of a direction in place of d + 2 give p < 1e-200)."""
+    world = GeneralisedLinear(dim=dim, n_arms=50).begin(Streams([7]))
+    arms = world.contexts(0, 400).reshape(-1, dim)
+    radii = np.linalg.norm(arms, axis=1)
+    assert radii.max() <= 1 + 1e-15
+    assert stats.kstest(radii**dim, "uniform").pvalue > 1e-7  # P(|x| <= r) = r^d
+    for entries in arms.T:  # 2 Beta((d + 1)/2, (d + 1)/2) - 1
+        assert stats.kstest((entries + 1) / 2, stats.beta((dim + 1) / 2, (dim + 1) / 2).cdf).pvalue > 1e-7
 
 
 @pytest.mark.parametrize("link", [Binomial(trials=3), TruncatedPoisson(most=4), "linear"])

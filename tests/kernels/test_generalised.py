@@ -11,22 +11,25 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bandanna import kernels
+from bandanna.core.arrays import Floats
 from bandanna.core.domain import clip_norm
 from bandanna.core.estimate import Estimate
-from bandanna.environments.glm import PublishedGLM
+from bandanna.core.streams import Streams
+from bandanna.environments import glm
+from bandanna.environments.base import Environment
+from bandanna.environments.glm import FreshGLM, GeneralisedLinear, PublishedGLM
+from bandanna.kernels.scene import Scene
 from bandanna.policies.base import Played
 from bandanna.policies.registry import make
 from bandanna.simulation.engine import simulate
+from bandanna.simulation.players import every_round
 from bandanna.simulation.result import Result
 
 LINKS = {"GLOC": ["logistic", "probit", "linear"], "ECOLog": ["logistic"], "GLM-UCB": ["logistic", "probit"]}
 
 
-def both(algorithm: str, link: str, rounds: int, dim: int, n_arms: int, **options: Any) -> list[Result]:
+def both(policy: Any, env: Environment, rounds: int) -> list[Result]:
     """By the kernel, however short the run, and by NumPy."""
-    norm = 0.5 if link == "linear" else 2.0
-    env = PublishedGLM(dim=dim, n_arms=n_arms, link=link, norm=norm, rounds=rounds)
-    policy = make(algorithm, dim=dim, horizon=rounds, link=link, **options)
     assert policy.kernel in kernels.KERNELS
     results = []
     with pytest.MonkeyPatch.context() as monkeypatch:
@@ -44,16 +47,61 @@ def both(algorithm: str, link: str, rounds: int, dim: int, n_arms: int, **option
     n_arms=st.integers(1, 12),
     preset=st.sampled_from(["published", "corrected"]),
     bound=st.sampled_from([0.3, 2.0]),
+    drawn=st.sampled_from(["logistic", "probit", "linear", None]),
 )
 def test_kernel_and_numpy_take_the_same_arms(
-    algorithm: str, data: Any, dim: int, n_arms: int, preset: str, bound: float
+    algorithm: str, data: Any, dim: int, n_arms: int, preset: str, bound: float, drawn: str | None
 ) -> None:
-    """A run by the kernel is another one; a small S makes it project in nearly every round."""
-    link = data.draw(st.sampled_from(LINKS[algorithm]))
-    one, two = both(algorithm, link, 60, dim, n_arms, preset=preset, parameter_bound=bound)
+    """A run by the kernel is another one; a small S makes it project in nearly every round.
+
+    drawn: the link of a world whose arms the kernel draws itself; it need not be the policy's.
+    """
+    link, rounds = data.draw(st.sampled_from(LINKS[algorithm])), 60
+    norm = 0.5 if link == "linear" else 2.0
+    env = PublishedGLM(dim=dim, n_arms=n_arms, link=link, norm=norm, rounds=rounds)
+    fresh = GeneralisedLinear(dim=dim, n_arms=n_arms, link=drawn, norm=2.0) if drawn else env
+    policy = make(algorithm, dim=dim, horizon=rounds, link=link, preset=preset, parameter_bound=bound)
+    same_run(*both(policy, fresh, rounds))
+
+
+def same_run(one: Result, two: Result) -> None:
+    """But for rounding errors of what is lost."""
     np.testing.assert_allclose(one.regret, two.regret, rtol=1e-12, atol=1e-12)
     np.testing.assert_array_equal(one.rewards, two.rewards)
+    np.testing.assert_array_equal(one.plays, two.plays)
     np.testing.assert_array_equal(one.clipped, two.clipped)
+
+
+@pytest.mark.parametrize("dim", [4, 7])
+def test_arms_that_are_drawn_inside_go_on_from_span_to_span(dim: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kernel draws the same arms or rewards twice, or skips some; or it draws where a vector has too many entries."""
+    monkeypatch.setattr(every_round, "_ROUNDS", 25)
+    drawn, draw = [], FreshGLM.drawn
+    monkeypatch.setattr(FreshGLM, "drawn", lambda world, scene: drawn.append(draw(world, scene)))
+    policy = make("GLOC", dim=dim, horizon=70)
+    same_run(*both(policy, GeneralisedLinear(dim=dim, n_arms=9, norm=2.0), 70))
+    assert len(drawn) == (3 if dim == 4 else 0)
+
+
+@pytest.mark.parametrize("stream", ["contexts", "rewards"])
+def test_what_was_drawn_ahead_is_used_first(stream: str) -> None:
+    """A kernel draws from a generator while the stream holds numbers that come before."""
+    world = GeneralisedLinear(dim=3, n_arms=4).begin(Streams([0, 1]))
+    assert world.scene(5) is not None
+    world.streams.uniform(stream, (3,))
+    assert world.scene(5) is None
+
+
+def test_a_world_of_ones_own_is_asked_for_its_arms(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kernel draws arms of the ball where a subclass has others."""
+
+    class Halved(FreshGLM):
+        def contexts(self, start: int, rounds: int) -> Floats:
+            return super().contexts(start, rounds) / 2
+
+    env = GeneralisedLinear(dim=3, n_arms=6, norm=2.0)
+    monkeypatch.setattr(glm, "FreshGLM", Halved)
+    same_run(*both(make("GLOC", dim=3, horizon=40), env, 40))
 
 
 @pytest.mark.parametrize("algorithm", ["GLOC", "ECOLog"])
@@ -69,7 +117,8 @@ def test_projections_are_made_once(algorithm: str) -> None:
         calls.append(loop(*given))
         return bool(calls[-1])
 
-    whole, actions = policy.many(counted, policy.init(replicates=(2,)), contexts, outcomes, nothing)
+    scene = Scene.given(contexts, outcomes)
+    whole, actions = policy.many(counted, policy.init(replicates=(2,)), scene, nothing), scene.actions
     assert algorithm == "GLOC" or sum(calls) > 10  # rounds that left the ball
     on_sphere = 0
     for seed in range(2):
@@ -104,8 +153,9 @@ def test_estimates_from_all_rows_are_those_of_numpy(link: str, refit: int) -> No
     state = policy.init(replicates=(2,))
     for begin in (0, 90):  # what is between two parts is a state of NumPy's
         span = slice(begin, rounds if begin else 90)
-        state, actions = policy.many(counted, state, contexts[:, span].copy(), outcomes[:, span].copy(), kept)
-        states.append((span, actions))
+        scene = Scene.given(contexts[:, span], outcomes[:, span])
+        state = policy.many(counted, state, scene, kept)
+        states.append((span, scene.actions))
     one = policy.init(replicates=(2,))
     for span, actions in states:
         for t in range(span.start, span.stop):

@@ -86,7 +86,7 @@ def test_arms_side_by_side_are_those_of_one_after_the_other(dim: int, last: floa
     assert words is not None
     one, two = words[0].copy(), words[0].copy()
     rows, columns = np.empty((n, dim + 1)), np.zeros((dim + 1, 144))
-    pointing(one, np.array([0.7]), dim, last, rows)
+    pointing(one, 0.7, dim, last, rows)
     pointing_columns(two, n, 0.7, dim, last, np.empty(144), columns)
     np.testing.assert_array_equal(columns[:, :n].T, rows)
     np.testing.assert_array_equal(columns[:dim, n:], 0.0)

@@ -15,6 +15,7 @@ from bandanna.glm.expansion import kernel_tables
 from bandanna.glm.likelihood import maximum_likelihood
 from bandanna.glm.links import Logistic
 from bandanna.glm.shuffled_gradient import ShuffledGradient
+from bandanna.kernels.scene import Scene
 from bandanna.policies.base import Frozen, Played
 from bandanna.policies.glm import GLMJDP, GLMSDP, GLMUCB, BGLinUCB
 from bandanna.policies.glm.batched import BatchEstimate
@@ -197,13 +198,13 @@ def test_what_a_kernel_cannot_estimate_is_estimated_for_it() -> None:
     rows = Played(features=rng.normal(size=(1, 4, 2)) / 3, rewards=np.array([[1.0, 0.0, 1.0, 1.0]]))
     calls = []
 
-    def loop(contexts: Any, outcomes: Any, place: Any, actions: Any, rounds: int, *told: Any) -> bool:
+    def loop(scene: Scene, place: Any, rounds: int, *told: Any) -> bool:
         calls.append(told)
         place[:] = 0, 4
-        actions[:] = 0
         return len(calls) == 1  # stopped once, after four rounds
 
-    after, _ = policy.many(loop, policy.init(replicates=(1,)), np.zeros((1, 4, 3, 2)), np.zeros((1, 4, 3)), rows)
+    scene = Scene.given(np.zeros((1, 4, 3, 2)), np.zeros((1, 4, 3)))
+    after = policy.many(loop, policy.init(replicates=(1,)), scene, rows)
     tables = kernel_tables(policy.model, 2)
     for given, wanted in zip(calls[0][-len(tables) - 6 :], tables, strict=False):
         np.testing.assert_array_equal(given, wanted)

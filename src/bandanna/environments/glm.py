@@ -11,11 +11,14 @@ from bandanna.core import require
 from bandanna.core.arrays import Floats
 from bandanna.core.streams import Streams
 from bandanna.environments.base import Environment, World
-from bandanna.environments.linear import directions, fresh
+from bandanna.environments.linear import FEW, directions, fresh
 from bandanna.environments.rewards import Bernoulli, RewardLaw
 from bandanna.errors import InvalidArgument
-from bandanna.glm.links import Link, Logistic, link_of
+from bandanna.glm.links import Link, Logistic, link_code, link_of
+from bandanna.kernels.scene import Scene
 
+_MORE = 2  # dimensions in which a direction is drawn, beyond those of the ball
+_DRAWN = ("contexts", "rewards")  # streams that a kernel draws from
 PUBLISHED_SEED = 109832  # of the instances on which paper 003 was run
 
 
@@ -53,7 +56,7 @@ class GeneralisedLinear(Environment):
         object.__setattr__(self, "reward", LinkRewards(link=link_of(self.link)))
 
     def begin(self, streams: Streams) -> GLMWorld:
-        """theta from the stream "instance", arms from "contexts" (directions) and "radii"."""
+        """theta from the stream "instance", arms from "contexts"."""
         theta = self.norm * directions(streams.normal("instance", (self.dim,)))  # (S, d)
         return FreshGLM(environment=self, streams=streams, theta=theta, link=link_of(self.link))
 
@@ -135,10 +138,28 @@ class FreshGLM(GLMWorld):
     unit = True
 
     def contexts(self, start: int, rounds: int) -> Floats:
-        """Directions and radii U^{1/d}."""
-        shape, d = (rounds, self.n_arms), self.environment.dim
-        radii = self.streams.uniform("radii", shape) ** (1 / d)
-        return fresh(self.streams, (*shape, d), radii)
+        """Uniform directions in d + 2 dimensions, of which d entries are uniform in the ball (Archimedes, for d = 1).
+
+        The density of the first d entries is that of (1 - |x|^2)^{(m - d)/2 - 1}, m = d + 2, which is constant. Sums,
+        a square root and a division: the same arms on every processor, which powers of radii are not.
+        """
+        d = self.environment.dim
+        return fresh(self.streams, (rounds, self.n_arms, d + _MORE), 1.0, kept=d)
+
+    def scene(self, rounds: int) -> Scene | None:
+        """The next rounds, as a kernel draws them; whoever has drawn says so with `drawn`. None where numbers were
+        drawn ahead, a vector has many, or rewards are not 0 or 1 by a link that kernels know.
+        """
+        code, few = link_code(self.link), self.environment.dim + _MORE <= FEW
+        words = [self.streams.words(name) for name in _DRAWN] if self.binary and few and code is not None else [None]
+        if code is None or any(each is None for each in words):
+            return None
+        return Scene.drawn(rounds, self.n_arms, np.stack(words, axis=1), self.theta, code)  # type: ignore[arg-type]
+
+    def drawn(self, scene: Scene) -> None:
+        """The generators go on from where a kernel left them."""
+        for place, name in enumerate(_DRAWN):
+            self.streams.go_on(name, scene.words[:, place])
 
 
 class PublishedGLMWorld(GLMWorld):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from itertools import cycle
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +15,7 @@ from bandanna.kernels import ready
 
 _HALF = math.sqrt(0.5)
 _TOGETHER = 4096  # vectors between draw and arm at a time: they stay in a cache
-_FEW = 8  # entries: columns as long as `_TOGETHER` are quicker than so short rows
+FEW = 8  # entries: columns as long as `_TOGETHER` are quicker than so short rows
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,7 +76,7 @@ class FreshArms(LinearWorld):
         """How a kernel draws them: generators' words, which it changes, theta, the length of the first entries, and the
         last. Whoever has drawn says so with `drawn`. None where numbers were drawn ahead, or a vector has many.
         """
-        words = self.streams.words("contexts") if 1 < self.environment.dim <= _FEW + 1 else None
+        words = self.streams.words("contexts") if 1 < self.environment.dim <= FEW + 1 else None
         return None if words is None else (words, np.ascontiguousarray(self.theta), np.array([_HALF]), _HALF)
 
     def drawn(self, words: NDArray[np.uint64]) -> None:
@@ -92,7 +91,7 @@ def directions(normals: Floats) -> Floats:
 
 def _lengths(normals: Floats) -> Floats:
     """Of vectors (..., d); squares of a few entries are added up in their order, as a kernel does."""
-    if normals.shape[-1] > _FEW:
+    if normals.shape[-1] > FEW:
         squares = np.einsum("...i,...i->...", normals, normals)
     else:
         squares = np.zeros(normals.shape[:-1])
@@ -101,48 +100,58 @@ def _lengths(normals: Floats) -> Floats:
     return np.asarray(np.maximum(np.sqrt(squares, out=squares), 1e-300, out=squares))
 
 
-def fresh(streams: Streams, shape: tuple[int, int, int], length: Floats | float, last: float | None = None) -> Floats:
+def fresh(
+    streams: Streams,
+    shape: tuple[int, int, int],
+    length: float,
+    *,
+    kept: int | None = None,
+    last: float | None = None,
+) -> Floats:
     """`pointing` of (rounds, K, dim) normal numbers of each seed from the stream "contexts"; by a kernel if one is
     ready, the same numbers bit for bit."""
     (*_, dim), numbers = shape, math.prod(shape)
-    kernel = ready("pointing") if 0 < dim <= _FEW and numbers >= _TOGETHER else None
+    kernel = ready("pointing") if 0 < dim <= FEW and numbers >= _TOGETHER else None
     words = streams.words("contexts") if kernel else None
     if kernel is None or words is None:
-        return pointing(streams.normal("contexts", shape), length, last)
-    full = np.empty((len(words), numbers // dim, dim + (last is not None)))
-    lengths = np.ascontiguousarray(length, dtype=float).reshape(len(words) if np.ndim(length) else 1, -1)
-    for own, each, out in zip(words, cycle(lengths), full, strict=False):
-        kernel(own, each, dim, 0.0 if last is None else last, out)
+        return pointing(streams.normal("contexts", shape), length, kept=kept, last=last)
+    full = np.empty((len(words), numbers // dim, _width(dim, kept, last)))
+    for own, out in zip(words, full, strict=True):
+        kernel(own, length, dim, 0.0 if last is None else last, out)
     streams.go_on("contexts", words)
     return full.reshape(-1, *shape[:2], full.shape[-1])
 
 
-def pointing(normals: Floats, length: Floats | float, last: float | None = None) -> Floats:
-    """`directions(normals)` times `length`, one for all or for each (...), and one more entry where `last` is given.
+def pointing(normals: Floats, length: float, *, kept: int | None = None, last: float | None = None) -> Floats:
+    """`directions(normals)` times `length`: of each the first `kept` entries (None: all), or all and one more, `last`.
 
     The same numbers bit for bit, without large arrays in between.
     """
     *shape, dim = normals.shape
-    full = np.empty((*shape, dim + (last is not None)))
-    count, lengths = math.prod(shape), np.ravel(length)
+    full = np.empty((*shape, _width(dim, kept, last)))
+    count = math.prod(shape)
     flat, out = normals.reshape(count, dim), full.reshape(count, full.shape[-1])
     for start in range(0, count, _TOGETHER):
         some = slice(start, start + _TOGETHER)
-        _fill(flat[some], lengths if lengths.size == 1 else lengths[some], out[some, :dim])
+        _fill(flat[some], length, out[some, :dim])
     if last is not None:
         full[..., -1] = last
     return full
 
 
-def _fill(normals: Floats, lengths: Floats, out: Floats) -> None:
-    """Of vectors (n, d), by one length or by n of them."""
-    norms = _lengths(normals)
-    if normals.shape[-1] > _FEW:
-        np.multiply(normals / norms[:, None], lengths[:, None], out=out)
+def _width(dim: int, kept: int | None, last: float | None) -> int:
+    return (dim if kept is None else kept) + (last is not None)
+
+
+def _fill(normals: Floats, length: float, out: Floats) -> None:
+    """The first entries of vectors (n, d): (n, kept)."""
+    norms, first = _lengths(normals), normals[:, : out.shape[1]]
+    if normals.shape[-1] > FEW:
+        np.multiply(first / norms[:, None], length, out=out)
         return
-    for column, entries in zip(out.T, normals.T, strict=True):
+    for column, entries in zip(out.T, first.T, strict=True):
         np.divide(entries, norms, out=column)
-        column *= lengths
+        column *= length
 
 
 def appended(vectors: Floats, last: float, *, scale: float = 1.0) -> Floats:

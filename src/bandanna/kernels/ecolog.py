@@ -8,15 +8,15 @@ import numpy as np
 
 from bandanna.core.arrays import Floats, Ints
 from bandanna.kernels.jit import jit, part
-from bandanna.kernels.scoring import IDENTITY, LOGISTIC, best, inner, mean, times
+from bandanna.kernels.playing import earned, optimistic, room
+from bandanna.kernels.scene import Scene
+from bandanna.kernels.scoring import IDENTITY, LOGISTIC, inner, mean, times
 
 
 @jit
 def ecolog(
-    contexts: Floats,  # (S, n, K, d)
-    outcomes: Floats,  # (S, n, K)
+    scene: Scene,
     place: Ints,  # (2,): seed and round to go on with, changed
-    actions: Ints,  # (S, n), filled
     rounds: int,
     matrix: Floats,  # (S, d, d), as all of the state changed
     inverse: Floats,
@@ -27,9 +27,9 @@ def ecolog(
     failure: float,
     most: float,  # S
 ) -> bool:
-    """Whether the round at `place`, whose action is known, must be learned elsewhere: a minimum is beyond the ball."""
-    seeds, n, n_arms, d = contexts.shape
-    work, direction, one, two = np.empty((d + 4, n_arms)), np.empty(d), np.empty(d), np.empty(d)
+    """Whether the round at `place`, which was played, must be learned elsewhere: a minimum is beyond the ball."""
+    (seeds, n), d, (arms, work), x = scene.actions.shape, theta.shape[1], room(scene), scene.features
+    direction, one, two = np.empty(d), np.empty(d), np.empty(d)
     weight, root = 0.5 if published else 1 / (2 + 2 * most), math.sqrt(ridge)
     for s in range(place[0], seeds):
         for t in range(place[1] if s == place[0] else 0, n):
@@ -37,9 +37,8 @@ def ecolog(
             gamma = root / 2 + 2 / root * log
             radius = math.sqrt(2 * ridge * most**2 + (1 + most) ** 2 * gamma + correction[s])
             link = LOGISTIC if published else IDENTITY
-            arm = best(contexts[s, t], theta[s], inverse[s], radius, link, work)
-            actions[s, t] = arm
-            x, reward = contexts[s, t, arm], outcomes[s, t, arm]
+            arm = optimistic(scene, s, t, theta[s], inverse[s], radius, link, arms, work)
+            reward = earned(scene, s, t, arm, arms, work[1])
             times(inverse[s], x, direction)
             spread = inner(x, direction)
             _proximal(theta[s], direction, spread, x, reward, 1 / (2 * weight), one)

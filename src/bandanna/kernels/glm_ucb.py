@@ -8,16 +8,16 @@ import numpy as np
 
 from bandanna.core.arrays import Floats, Ints
 from bandanna.kernels.jit import jit, part
+from bandanna.kernels.playing import earned, optimistic, room
 from bandanna.kernels.polynomial import add, estimate, follow, slopes_of, tabulate
-from bandanna.kernels.scoring import best, copy, inner, times
+from bandanna.kernels.scene import Scene
+from bandanna.kernels.scoring import copy, inner, times
 
 
 @jit
 def glm_ucb(
-    contexts: Floats,  # (S, n, K, d)
-    outcomes: Floats,  # (S, n, K)
+    scene: Scene,
     place: Ints,  # (2,): seed and round to go on with, changed
-    actions: Ints,  # (S, n), filled
     rounds: int,
     features: Floats,  # (S, T, d): rows of all rounds, those of these filled; so are rewards
     rewards: Floats,  # (S, T)
@@ -40,18 +40,18 @@ def glm_ucb(
     most: float,  # S, or infinite: no projection
 ) -> bool:
     """Whether the estimate after the round before `place` must be found elsewhere, everything else being done."""
-    seeds, n, n_arms, d = contexts.shape
+    (seeds, n), d, (arms, work), x = scene.actions.shape, theta.shape[1], room(scene), scene.features
     order = indices[-1, 0]  # p + 1
-    work, centre, step, hessian = np.empty((d + 4, n_arms)), np.empty(d), np.empty(d), np.empty((d, d))
+    centre, step, hessian = np.empty(d), np.empty(d), np.empty((d, d))
     powers, slopes, z, spare = np.empty(len(beyond)), np.empty((order, 1)), np.empty(1), np.empty((2, 1))
     for s in range(place[0], seeds):
         for t in range(place[1] if s == place[0] else 0, n):
             shrink = min(1.0, most / max(math.sqrt(inner(theta[s], theta[s])), 1e-300))
             for i in range(d):
                 centre[i] = theta[s, i] * shrink
-            arm, done = best(contexts[s, t], centre, inverse[s], bonuses[t], link, work), rounds + t + 1
-            x, reward = contexts[s, t, arm], outcomes[s, t, arm]
-            actions[s, t], rewards[s, done - 1] = arm, reward
+            arm = optimistic(scene, s, t, centre, inverse[s], bonuses[t], link, arms, work)
+            done = rounds + t + 1
+            rewards[s, done - 1] = earned(scene, s, t, arm, arms, work[1])
             copy(x, features[s, done - 1])
             times(inverse[s], x, step)
             shrink = 1 / (1 + inner(step, x))

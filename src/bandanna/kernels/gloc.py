@@ -8,15 +8,15 @@ import numpy as np
 
 from bandanna.core.arrays import Floats, Ints
 from bandanna.kernels.jit import jit, part
-from bandanna.kernels.scoring import IDENTITY, best, copy, inner, mean, solve, times
+from bandanna.kernels.playing import earned, optimistic, room
+from bandanna.kernels.scene import Scene
+from bandanna.kernels.scoring import IDENTITY, copy, inner, mean, solve, times
 
 
 @jit
 def gloc(
-    contexts: Floats,  # (S, n, K, d)
-    outcomes: Floats,  # (S, n, K)
+    scene: Scene,
     place: Ints,  # (2,): seed and round to begin with
-    actions: Ints,  # (S, n), filled
     rounds: int,
     matrix: Floats,  # (S, d, d), as all of the state changed
     inverse: Floats,
@@ -31,8 +31,8 @@ def gloc(
     most: float,  # S
 ) -> None:
     """All rounds; V is not needed by the published rules, and left as it is."""
-    seeds, n, n_arms, d = contexts.shape
-    work, centre, step, new, own = np.empty((d + 4, n_arms)), np.empty(d), np.empty(d), np.empty(d), np.empty((d, d))
+    (seeds, n), d, (x, work), chosen = scene.actions.shape, theta.shape[1], room(scene), scene.features
+    centre, step, new, own = np.empty(d), np.empty(d), np.empty(d), np.empty((d, d))
     for s in range(place[0], seeds):
         for t in range(place[1] if s == place[0] else 0, n):
             inside = 1 + 2 * kappa * bound[s] + 4 * (q * kappa) ** 4 / failure**2
@@ -42,23 +42,23 @@ def gloc(
                 copy(theta[s], centre)
             else:
                 times(inverse[s], vector[s], centre)
-            arm = best(contexts[s, t], centre, inverse[s], radius, link if published else IDENTITY, work)
-            actions[s, t] = arm
-            x = contexts[s, t, arm]
-            z = inner(x, theta[s])
-            residual = mean(z, link) - outcomes[s, t, arm]
-            times(inverse[s], x, step)
-            grown = 1 + inner(step, x)
+            index = link if published else IDENTITY
+            arm = optimistic(scene, s, t, centre, inverse[s], radius, index, x, work)
+            reward = earned(scene, s, t, arm, x, work[1])
+            z = inner(chosen, theta[s])
+            residual = mean(z, link) - reward
+            times(inverse[s], chosen, step)
+            grown = 1 + inner(step, chosen)
             for i in range(d):
                 step[i] /= grown  # V^{-1} x with the new V
                 new[i] = theta[s, i] - kappa * residual * step[i]
-                vector[s, i] += z * x[i]
+                vector[s, i] += z * chosen[i]
                 for j in range(d):
-                    matrix[s, i, j] += 0.0 if published else x[i] * x[j]
+                    matrix[s, i, j] += 0.0 if published else chosen[i] * chosen[j]
             for i in range(d):
                 for j in range(d):
                     inverse[s, i, j] -= grown * step[i] * step[j]
-            bound[s] += residual * residual * inner(step, x) * kappa / 2
+            bound[s] += residual * residual * inner(step, chosen) * kappa / 2
             length = math.sqrt(inner(new, new))
             if published:
                 for i in range(d):

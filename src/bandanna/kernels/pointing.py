@@ -14,22 +14,23 @@ _TOGETHER = 64  # vectors between draw and place: numbers of one after the other
 
 
 @jit
-def pointing(words: Words, lengths: Floats, dim: int, last: float, out: Floats) -> None:
-    """Vectors (n, d), of one length or of n; entries beyond `dim` are `last`. The numbers are NumPy's bit for bit, of
-    the SFC64 whose state is `words`, changed."""
+def pointing(words: Words, length: float, dim: int, last: float, out: Floats) -> None:
+    """Vectors (n, width) from `dim` numbers each, of which the first entries are kept; those beyond are `last`. The
+    numbers are NumPy's bit for bit, of the SFC64 whose state is `words`, changed."""
     n, width = out.shape
+    kept = min(dim, width)
     drawn = np.empty((_TOGETHER * dim, 1))
     for begin in range(0, n, _TOGETHER):
         count = min(_TOGETHER, n - begin)
         normals(words, drawn.shape[1], drawn[: count * dim])
         for k in range(count):
-            square, row, length = 0.0, out[begin + k], lengths[begin + k if len(lengths) > 1 else 0]
+            square, row = 0.0, out[begin + k]
             for i in range(dim):
                 square += drawn[k * dim + i, 0] * drawn[k * dim + i, 0]
             norm = max(math.sqrt(square), 1e-300)
-            for i in range(dim):
+            for i in range(kept):
                 row[i] = drawn[k * dim + i, 0] / norm * length
-            for i in range(dim, width):
+            for i in range(kept, width):
                 row[i] = last
 
 

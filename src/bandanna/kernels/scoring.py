@@ -1,4 +1,4 @@
-"""What kernels of generalised linear policies have in common: the arm of the largest index, means, small products."""
+"""What kernels of generalised linear policies have in common: indices of arms, means, small products."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import math
 import numpy as np
 
 from bandanna.core.arrays import Floats
-from bandanna.kernels.choosing import tied
 from bandanna.kernels.jit import jit, part
 
 LOGISTIC, PROBIT, LINEAR, IDENTITY = 0, 1, 2, 3  # links; the last: the index is <x, theta> itself
@@ -70,24 +69,18 @@ def squares(x: Floats, inverse: Floats, across: Floats, out: Floats) -> None:
 
 
 @part
-def best(arms: Floats, theta: Floats, inverse: Floats, radius: float, link: int, work: Floats) -> int:
-    """The first arm whose mu(<x, theta>) + radius |x|_{V^{-1}} is the largest in single precision.
-
-    work  (d + 4, K): room for numbers
-    """
-    d = arms.shape[1]
-    z, square = work[d], work[d + 1]
-    columns(arms, work)
-    along(work[:d], theta, z)
-    squares(work[:d], inverse, work[d + 2], square)
+def indices(x: Floats, theta: Floats, inverse: Floats, radius: float, link: int, work: Floats) -> None:
+    """mu(<x, theta>) + radius |x|_{V^{-1}} of arms in columns (d, K): the first row of `work` (4, K)."""
+    z, square = work[0], work[1]
+    along(x, theta, z)
+    squares(x, inverse, work[2], square)
     if link == LOGISTIC:
-        logistic(z, work[d + 2], work[d + 3])
+        logistic(z, work[2], work[3])
     elif link == PROBIT:
         for k in range(len(z)):
             z[k] = mean(z[k], PROBIT)
     for k in range(len(z)):
         z[k] += radius * math.sqrt(max(square[k], 0.0))
-    return tied(z)[1]
 
 
 @part

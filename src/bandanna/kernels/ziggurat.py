@@ -44,6 +44,20 @@ def normals(words: Words, n: int, out: Floats) -> None:
 
 
 @jit
+def one_of(words: Words, which: int, count: int) -> float:
+    """Number `which` of the next `count` uniform numbers in [0, 1)."""
+    a, b, c, counter, found = words[0], words[1], words[2], words[3], words[0]
+    for k in range(count):
+        word = a + b + counter  # SFC64
+        counter += _1
+        a, b, c = b ^ (b >> _11), c + (c << _3), ((c << _24) | (c >> _40)) + word
+        found = word if k == which else found
+    words[0], words[1], words[2], words[3] = a, b, c, counter
+    number: float = np.float64(found >> _11) * _UNIT
+    return number
+
+
+@jit
 def _beside(words: Words, layer: Any, digits: Any, x: float) -> float:
     """A number that is not inside of its layer: one in a hundred."""
     while True:

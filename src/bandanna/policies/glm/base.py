@@ -23,7 +23,8 @@ from bandanna.core.linalg import first_best, inner
 from bandanna.core.rows import Rows
 from bandanna.device.choice import Choice, certain
 from bandanna.errors import InvalidArgument
-from bandanna.glm.links import Linear, Link, Logistic, Probit, link_of
+from bandanna.glm.links import Link, Logistic, link_of
+from bandanna.kernels.scene import Scene
 from bandanna.policies.base import Ask, Frozen, Played, Policy
 from bandanna.protocols.clear.rows import ClearRows
 from bandanna.protocols.trust import Privacy, none
@@ -165,10 +166,8 @@ class EveryRound(InTheClear[State]):
         """What that loop must know, in its order."""
         return ()
 
-    def many(
-        self, loop: Callable[..., bool], state: State, contexts: Floats, outcomes: Floats, rows: Played
-    ) -> tuple[State, Ints]:
-        """After the rounds of (S, n, K, d) with outcomes (S, n, K), and their actions (S, n): what is rare by NumPy.
+    def many(self, loop: Callable[..., bool], state: State, scene: Scene, rows: Played) -> State:
+        """After the rounds of a scene, which the kernel fills; what is rare by NumPy.
 
         rows: of the whole run, (S, T, d) and (S, T), where the policy keeps them; those of these rounds are written.
         """
@@ -177,16 +176,16 @@ class EveryRound(InTheClear[State]):
         arrays = {
             name: np.array(value, order="C") for name, value in arrays.items()
         }  # to be changed, a seed in one piece
-        actions, place = np.empty(outcomes.shape[:2], dtype=np.int64), np.zeros(2, dtype=np.int64)
-        while loop(contexts, outcomes, place, actions, given.rounds, *arrays.values(), *self.constants):
+        place = np.zeros(2, dtype=np.int64)
+        while loop(scene, place, given.rounds, *arrays.values(), *self.constants):
             s, t = place.tolist()
             one = replace(given, rounds=given.rounds + t, **{name: array[s] for name, array in arrays.items()})
-            arm = actions[s, t]
-            after = self._after(one, np.append(contexts[s, t, arm], outcomes[s, t, arm]))
+            after = self._after(one, np.append(scene.features, scene.rewards[s, t]))
             for name, array in arrays.items():
                 array[s] = getattr(after, name)
             place[1] += 1
-        return replace(given, rounds=given.rounds + outcomes.shape[1], **arrays), actions
+        ended: State = replace(given, rounds=given.rounds + scene.actions.shape[1], **arrays)
+        return ended
 
     def _after(self, state: Any, row: Floats) -> Any:
         """The state of one seed after one more row."""
@@ -202,11 +201,6 @@ class EveryRound(InTheClear[State]):
         """Features (*R, d) and reward (*R) of the round's user."""
         values = released.total[..., 0, :]
         return values[..., : self.dim], values[..., self.dim]
-
-
-def link_code(link: Link) -> int | None:
-    """By which number kernels know a link; None: they do not."""
-    return {Logistic: 0, Probit: 1, Linear: 2}.get(type(link))
 
 
 def quadratic(contexts: Floats, inverse: Floats) -> Floats:

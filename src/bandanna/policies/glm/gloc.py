@@ -23,9 +23,10 @@ from bandanna.core.coins import Coins
 from bandanna.core.estimate import Estimate
 from bandanna.core.linalg import inner
 from bandanna.device.choice import Choice
+from bandanna.glm.links import link_code
 from bandanna.glm.projections import onto_ball_in_norm
 from bandanna.policies.base import Ask, Frozen
-from bandanna.policies.glm.base import EveryRound, along, link_code, optimistic, quadratic, rank_one
+from bandanna.policies.glm.base import EveryRound, along, optimistic, quadratic, rank_one
 from bandanna.policies.named import algorithm
 
 

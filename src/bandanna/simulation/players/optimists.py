@@ -52,7 +52,7 @@ class Optimists:
         draws: bool,
     ) -> None:
         """draws: whether the kernel draws fresh arms by a world's rule, where it has one."""
-        self.drawing = world if draws and isinstance(world, FreshArms) else None
+        self.drawing = world if draws and type(world) is FreshArms else None
         self.kernel, self.policy, self.world, self.noise, self.tally = kernel, policy, world, noise, tally
         seeds, dim = tally.n_seeds, policy.domain.dim
         self.repairs, self.clipped = np.zeros(seeds, dtype=np.int64), np.zeros(seeds, dtype=np.int64)
