@@ -405,6 +405,19 @@ def test_composed_std_meets_its_budget_between_central_and_local(users: int, tim
     assert std > amplification.shuffled_gaussian_std(sensitivity=2.0, users=users, epsilon=1.0, delta=1e-5)
 
 
+@pytest.mark.parametrize(
+    ("users", "times", "delta", "std"),
+    [(200, 2, 1.7981759882610726e-06, 0.7750285920949546), (200, 1, 1e-5, 1.0), (20, 2, 1e-7, 3.0)],
+)
+def test_an_epsilon_is_one_that_delta_proves(users: int, times: int, delta: float, std: float) -> None:
+    """The search for epsilon ends where its bound holds for an eps0 that `delta` does not find (as in the first case),
+    and with it a stated promise that nothing proves; or far above the least."""
+    given = {"std": std, "sensitivity": 1.0, "users": users, "times": times}
+    found = amplification.composed_shuffled_gaussian_epsilon(**given, delta=delta)
+    assert amplification.composed_shuffled_gaussian_delta(**given, epsilon=found) <= delta
+    assert amplification.composed_shuffled_gaussian_delta(**given, epsilon=found * (1 - 2e-5)) > delta
+
+
 def test_composition_of_one_batch_is_the_exact_route() -> None:
     """One batch would cost something else than no composition."""
     case = {"std": 3.0, "sensitivity": 2.0, "users": 500}

@@ -31,7 +31,8 @@ _WIDTH = 3e-4  # how far (relative), for one batch
 _NEAR = 4e-3  # while noise or epsilon are searched for
 _GRID = 0.01  # of log eps0, for several batches: compositions are kept
 _LOUD = 9.0  # mu of reports that nobody hides: nearly all losses, mu^2/2 in the middle, are beyond the last knot
-_MARGIN = 1e-5  # added to the std (relative), for `delta` and `epsilon` to agree: their searches may end elsewhere
+_MARGIN = 1e-5  # added to the std (relative), for `delta` to agree: its search may end elsewhere
+_ROUNDING, _NEARLY = 1e-12, 1e-6  # added to an epsilon, the second where searches end elsewhere
 _CONVOLUTION_ERROR = 1e-16  # per batch, absolute: rounding of the Fourier transforms (measured below 6e-17)
 _GOLDEN = 0.3819660112501051  # (3 - sqrt 5) / 2
 
@@ -51,7 +52,7 @@ class ShuffledBatches:
         return min(alone, self._least(scale, epsilon)[0])
 
     def epsilon(self, scale: float, delta: float) -> float:
-        """Least epsilon at `delta`."""
+        """Least epsilon at which `delta` is proven."""
         alone = gdp.epsilon(delta, math.sqrt(self.times) / scale)
         if self.users == 1 or alone == 0.0:
             return alone
@@ -68,7 +69,10 @@ class ShuffledBatches:
             value, place = self._near(place, scale, epsilon)
             return min(value, self._alone(scale, epsilon))
 
-        return _crossing(reached, delta, *_beside(lambda e: reached(e) <= delta, guess, low, high))
+        found, margin = _crossing(reached, delta, *_beside(lambda e: reached(e) <= delta, guess, low, high)), _ROUNDING
+        while found < high and self.delta(scale, found) > delta:
+            found, margin = min(high, found * (1 + margin)), max(_NEARLY, 2 * margin)
+        return found
 
     def scale(self, epsilon: float, delta: float) -> float:
         """Least sigma / Delta_2."""
