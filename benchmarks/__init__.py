@@ -4,7 +4,7 @@ A benchmark is a file in this folder with a function `measure() -> list[Ratio]`;
 all of them, or those that are named: `python -m benchmarks imports`. What a user can run, every algorithm beside its
 floors and other libraries, is `bandanna bench`; here is what needs the repository, and what we promise.
 
-Times are CPU times, by `timed`. Where a benchmark is about waiting - `deployed` - it says so.
+Times are CPU times, by `timed` and `timed_in_turn`. Where a benchmark is about waiting - `deployed` - it says so.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from bandanna.bench.clock import timed as timed
+from bandanna.bench.clock import timed_in_turn as timed_in_turn
 
 
 @dataclass(frozen=True, kw_only=True)

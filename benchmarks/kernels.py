@@ -26,30 +26,27 @@ from bandanna.simulation.engine import simulate
 from bandanna.simulation.players import plain
 from bandanna.simulation.result import checkpoints_for
 from bandanna.simulation.tally import Tally
-from benchmarks import Ratio, timed
+from benchmarks import Ratio, timed_in_turn
 
 SEEDS, ROUNDS, PLAIN, DIM, ARMS = 50, BREAK_EVEN, 200, 5, 100
+TURNS = 5  # of which the fastest counts, each beside the others
 BUDGET = {"epsilon": 1.0, "delta": 1e-5}
 
 
-def switched(on: bool, work: Callable[[], object]) -> float:
-    """Seconds with kernels, or without."""
+def switched(on: bool, work: Callable[[], object]) -> None:
+    """With kernels, or without."""
     before = os.environ.get(SWITCH)
     os.environ[SWITCH] = "on" if on else "off"
     try:
-        return timed(work)
+        work()
     finally:
         os.environ.pop(SWITCH) if before is None else os.environ.update({SWITCH: before})
 
 
-def plain_loop(policy: Any, env: Environment) -> float:
-    """Seconds of a round of one seed by the loop that plays any policy."""
-
-    def loop() -> None:
-        tally = Tally(checkpoints=checkpoints_for(PLAIN, 10), n_seeds=1)
-        plain.play(policy, env.begin(Streams([0])), tally, PLAIN, path="law", counterfactual=True)
-
-    return timed(loop) / PLAIN
+def plain_loop(policy: Any, env: Environment) -> None:
+    """One seed by the loop that plays any policy."""
+    tally = Tally(checkpoints=checkpoints_for(PLAIN, 10), n_seeds=1)
+    plain.play(policy, env.begin(Streams([0])), tally, PLAIN, path="law", counterfactual=True)
 
 
 def compared(what: str, policy: Any, env: Environment, times: float | None, seeds: int = SEEDS) -> list[Ratio]:
@@ -57,11 +54,12 @@ def compared(what: str, policy: Any, env: Environment, times: float | None, seed
     _ = policy.guarantee
 
     def run(rounds: int) -> None:
-        simulate(policy, env, n_seeds=seeds, horizon=rounds)
+        switched(rounds == ROUNDS, partial(simulate, policy, env, n_seeds=seeds, horizon=rounds))
 
     run(ROUNDS)  # compiled, or loaded
-    ours, numpy = (switched(n == ROUNDS, partial(run, n)) / seeds / n for n in (ROUNDS, PLAIN))
-    theirs = plain_loop(policy, env)
+    works = partial(run, ROUNDS), partial(run, PLAIN), partial(plain_loop, policy, env)
+    played = seeds * ROUNDS, seeds * PLAIN, PLAIN
+    ours, numpy, theirs = (each / count for each, count in zip(timed_in_turn(works, TURNS), played, strict=True))
     what = f"{what}, {seeds} seeds" if seeds > 1 else f"{what}, one seed"
     return [
         Ratio(what=what, ours=ours, beside="plain loop", theirs=theirs, promise=theirs / times if times else None),
@@ -81,7 +79,8 @@ def drawing(name: str, policy: LinUCB, env: Environment) -> Ratio:
         simulate(policy, env, n_seeds=SEEDS)
 
     run()
-    theirs, ours = (switched(True, work) / SEEDS / ROUNDS for work in (draw, run))
+    works = [partial(switched, True, work) for work in (draw, run)]
+    theirs, ours = (each / SEEDS / ROUNDS for each in timed_in_turn(works, TURNS))
     what = f"LinUCB, {name}, fresh"
     return Ratio(what=what, ours=ours, beside="drawing alone", theirs=theirs, promise=1.5 * theirs)
 
@@ -144,12 +143,16 @@ def alone() -> list[Ratio]:
     for fixed in (True, False):
         env = LinearContextual(dim=DIM, n_arms=ARMS, fixed=fixed)
         lemma = LinUCB(dim=DIM, horizon=ROUNDS, batch=1, confidence="lemma")
-        lean = timed(partial(lean_loop, lemma, env)) / ROUNDS
         for policy in (lemma, LinUCB(dim=DIM, horizon=ROUNDS, batch=1)):
             what = f"LinUCB, NumPy, {policy.confidence}, {'fixed' if fixed else 'fresh'}, one seed"
-            ours = switched(False, partial(simulate, policy, env, n_seeds=1, horizon=ROUNDS)) / ROUNDS
-            for beside, theirs in (("plain loop", plain_loop(policy, env)), ("lean loop", lean)):
-                ratios.append(Ratio(what=what, ours=ours, beside=beside, theirs=theirs))
+            works = (
+                partial(switched, False, partial(simulate, policy, env, n_seeds=1, horizon=ROUNDS)),
+                partial(plain_loop, policy, env),
+                partial(lean_loop, lemma, env),
+            )
+            ours, loop, lean = timed_in_turn(works)
+            for beside, theirs in (("plain loop", loop / PLAIN), ("lean loop", lean / ROUNDS)):
+                ratios.append(Ratio(what=what, ours=ours / ROUNDS, beside=beside, theirs=theirs))
     return ratios
 
 

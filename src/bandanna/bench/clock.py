@@ -14,12 +14,18 @@ _LEAST = 1e-9  # seconds: what the clock cannot tell from nothing
 
 def timed(work: Callable[[], object], repeats: int = 3) -> float:
     """CPU seconds of the fastest of some runs, in this process: others on the machine disturb it little."""
-    seconds = []
-    for _ in range(repeats):
-        begin = time.process_time()
-        work()
-        seconds.append(time.process_time() - begin)
-    return max(min(seconds), _LEAST)
+    return timed_in_turn((work,), repeats)[0]
+
+
+def timed_in_turn(works: Sequence[Callable[[], object]], repeats: int = 3) -> list[float]:
+    """The same of several, by turns: what slows the machine for a while slows all of them."""
+    seconds = np.empty((repeats, len(works)))
+    for turn in seconds:
+        for place, work in enumerate(works):
+            begin = time.process_time()
+            work()
+            turn[place] = time.process_time() - begin
+    return [max(float(least), _LEAST) for least in seconds.min(axis=0)]
 
 
 def peak(work: Callable[[], object]) -> int:
