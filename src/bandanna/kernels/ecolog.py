@@ -28,7 +28,9 @@ def ecolog(
     most: float,  # S
 ) -> bool:
     """Whether the round at `place`, which was played, must be learned elsewhere: a minimum is beyond the ball."""
-    (seeds, n), d, (arms, work), x = scene.actions.shape, theta.shape[1], room(scene), scene.features
+    contexts, outcomes, words, truth, law, actions, rewards, losses, x = scene
+    (seeds, n), (n_arms, d) = actions.shape, contexts.shape[2:]
+    arms, work = room(n_arms, d)
     direction, one, two = np.empty(d), np.empty(d), np.empty(d)
     weight, root = 0.5 if published else 1 / (2 + 2 * most), math.sqrt(ridge)
     for s in range(place[0], seeds):
@@ -37,8 +39,11 @@ def ecolog(
             gamma = root / 2 + 2 / root * log
             radius = math.sqrt(2 * ridge * most**2 + (1 + most) ** 2 * gamma + correction[s])
             link = LOGISTIC if published else IDENTITY
-            arm = optimistic(scene, s, t, theta[s], inverse[s], radius, link, arms, work)
-            reward = earned(scene, s, t, arm, arms, work[1])
+            arm = optimistic(contexts, words, s, t, theta[s], inverse[s], radius, link, arms, work)
+            reward, losses[s, t] = earned(outcomes, words, truth, law, s, t, arm, arms, work[1])
+            actions[s, t], rewards[s, t] = arm, reward
+            for i in range(d):
+                x[i] = arms[i, arm]
             times(inverse[s], x, direction)
             spread = inner(x, direction)
             _proximal(theta[s], direction, spread, x, reward, 1 / (2 * weight), one)

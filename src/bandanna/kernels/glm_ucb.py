@@ -40,7 +40,9 @@ def glm_ucb(
     most: float,  # S, or infinite: no projection
 ) -> bool:
     """Whether the estimate after the round before `place` must be found elsewhere, everything else being done."""
-    (seeds, n), d, (arms, work), x = scene.actions.shape, theta.shape[1], room(scene), scene.features
+    contexts, outcomes, words, truth, law, actions, earnings, losses, x = scene
+    (seeds, n), (n_arms, d) = actions.shape, contexts.shape[2:]
+    arms, work = room(n_arms, d)
     order = indices[-1, 0]  # p + 1
     centre, step, hessian = np.empty(d), np.empty(d), np.empty((d, d))
     powers, slopes, z, spare = np.empty(len(beyond)), np.empty((order, 1)), np.empty(1), np.empty((2, 1))
@@ -49,9 +51,12 @@ def glm_ucb(
             shrink = min(1.0, most / max(math.sqrt(inner(theta[s], theta[s])), 1e-300))
             for i in range(d):
                 centre[i] = theta[s, i] * shrink
-            arm = optimistic(scene, s, t, centre, inverse[s], bonuses[t], link, arms, work)
-            done = rounds + t + 1
-            rewards[s, done - 1] = earned(scene, s, t, arm, arms, work[1])
+            arm = optimistic(contexts, words, s, t, centre, inverse[s], bonuses[t], link, arms, work)
+            reward, losses[s, t] = earned(outcomes, words, truth, law, s, t, arm, arms, work[1])
+            actions[s, t], earnings[s, t], done = arm, reward, rounds + t + 1
+            rewards[s, done - 1] = reward
+            for i in range(d):
+                x[i] = arms[i, arm]
             copy(x, features[s, done - 1])
             times(inverse[s], x, step)
             shrink = 1 / (1 + inner(step, x))

@@ -31,7 +31,9 @@ def gloc(
     most: float,  # S
 ) -> None:
     """All rounds; V is not needed by the published rules, and left as it is."""
-    (seeds, n), d, (x, work), chosen = scene.actions.shape, theta.shape[1], room(scene), scene.features
+    contexts, outcomes, words, truth, law, actions, rewards, losses, chosen = scene
+    (seeds, n), (n_arms, d) = actions.shape, contexts.shape[2:]
+    x, work = room(n_arms, d)
     centre, step, new, own = np.empty(d), np.empty(d), np.empty(d), np.empty((d, d))
     for s in range(place[0], seeds):
         for t in range(place[1] if s == place[0] else 0, n):
@@ -43,8 +45,11 @@ def gloc(
             else:
                 times(inverse[s], vector[s], centre)
             index = link if published else IDENTITY
-            arm = optimistic(scene, s, t, centre, inverse[s], radius, index, x, work)
-            reward = earned(scene, s, t, arm, x, work[1])
+            arm = optimistic(contexts, words, s, t, centre, inverse[s], radius, index, x, work)
+            reward, losses[s, t] = earned(outcomes, words, truth, law, s, t, arm, x, work[1])
+            actions[s, t], rewards[s, t] = arm, reward
+            for i in range(d):
+                chosen[i] = x[i, arm]
             z = inner(chosen, theta[s])
             residual = mean(z, link) - reward
             times(inverse[s], chosen, step)

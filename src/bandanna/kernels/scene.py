@@ -14,7 +14,7 @@ class Scene(NamedTuple):
     """n rounds of S seeds: arms and what each of them would earn; or, where `contexts` has no round, the generators
     that draw both, as the world does: arms uniform in the ball, rewards that are 1 with probability mu(<x, truth>).
 
-    A tuple, which Numba takes apart without a call.
+    A tuple, which kernels take apart.
     """
 
     contexts: Floats  # (S, n, K, d), or (S, 0, K, d)
