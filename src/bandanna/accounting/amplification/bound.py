@@ -69,10 +69,27 @@ class ShuffledBatches:
             value, place = self._near(place, scale, epsilon)
             return min(value, self._alone(scale, epsilon))
 
-        found, margin = _crossing(reached, delta, *_beside(lambda e: reached(e) <= delta, guess, low, high)), _ROUNDING
-        while found < high and self.delta(scale, found) > delta:
-            found, margin = min(high, found * (1 + margin)), max(_NEARLY, 2 * margin)
-        return found
+        found = _crossing(reached, delta, *_beside(lambda e: reached(e) <= delta, guess, low, high))
+        return self._proven(scale, delta, found, low, high)
+
+    def _proven(self, scale: float, delta: float, found: float, low: float, high: float) -> float:
+        """An epsilon near `found` that `delta` proves: a little above where its search ends elsewhere; below it, where
+        the eps0 of that search is the better one, for as long as it is.
+        """
+        proven, margin = high, _ROUNDING
+        while found < proven * (1 - _ROUNDING):
+            value, place = self._least(scale, found)
+            if min(value, self._alone(scale, found)) > delta:
+                found, margin = found * (1 + margin), max(_NEARLY, 2 * margin)
+                continue
+            proven, lower = found, self._fallen(place, scale, delta, found, low, high)
+            found = lower if lower < proven * (1 - _NEARLY) else proven
+        return proven
+
+    def _fallen(self, place: float, scale: float, delta: float, start: float, low: float, high: float) -> float:
+        """Least epsilon by the bound at log eps0 = `place`, searched from `start`."""
+        reached = cache(lambda e: min(self._before(math.exp(place), scale, e), self._alone(scale, e)))
+        return _crossing(reached, delta, *_beside(lambda e: reached(e) <= delta, start, low, high))
 
     def scale(self, epsilon: float, delta: float) -> float:
         """Least sigma / Delta_2."""
