@@ -47,7 +47,7 @@ def _blt(z: Floats, factors: BLT) -> Floats:
     steps = rows.shape[-1]
     if steps % _STEPS:
         rows = np.pad(rows, [(0, 0)] * (rows.ndim - 1) + [(0, -steps % _STEPS)])
-    blocks = rows.reshape(*rows.shape[:-1], -1, _STEPS)
+    blocks = rows.reshape(*rows.shape[:-1], rows.shape[-1] // _STEPS, _STEPS)
     left = blocks @ by.left.T
     before = [  # s_i
         signal.lfilter([0.0, 1.0], [1.0, -decay], own, axis=-1)

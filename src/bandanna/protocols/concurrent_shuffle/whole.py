@@ -29,7 +29,7 @@ def prefixes(
     if not filled:
         return estimates
     if path == "law" and isinstance(device.domain, Bits):
-        batch = values[..., : users // low * low, 0].reshape(*values.shape[:-2], -1, low)
+        batch = values[..., : users // low * low, 0].reshape(*values.shape[:-2], users // low, low)
         counts = np.cumsum(np.rint(np.sum(batch, axis=-1)), axis=-1)  # whole numbers below 2^53: exact
         after = counts[..., None] + noise_of_bits(counts.shape, analyzer, source)
     else:
