@@ -44,3 +44,12 @@ def test_a_release_of_the_desk_has_the_noise_of_its_protocol(protocol: Protocol,
     noise = estimate.total - values.sum(axis=-2)
     expected = protocol.std(3) if isinstance(protocol, BatchProtocol) else float(protocol.prefix_std()[0])
     assert abs(float(np.std(noise)) / expected - 1) < 5 * math.sqrt(5 / 4 / noise.size)
+
+
+def test_how_many_are_in_a_group_is_not_told() -> None:
+    """A policy is told the size of a private group with the answer about it, exactly."""
+    protocol, source = CentralGaussian.calibrate(domain=BALL, budget=BUDGET), FastNoise(np.random.default_rng(0))
+    statistic = BALL.admit(np.tile([0.3, 0.4], (5, 1)))
+    _, of_group = Desk().release(Ask(protocol=protocol, of="some"), statistic, source, path="messages")
+    _, of_batch = Desk().release(Ask(protocol=protocol), statistic, source, path="messages")
+    assert (of_group.count, of_batch.count) == (0, 5)

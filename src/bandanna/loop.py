@@ -1,6 +1,6 @@
 """The only place where something is released and learned: a policy's asks, answered by whoever runs it.
 
-    simulator    ask.protocol.release(policy.report(ask, played, coins), source, path=path)
+    simulator    ask.protocol.release(reported(policy, ask, played, coins), source, path=path)
     agent        the same, inside ledger.release(batch=(episode, step))
     deployment   what the shuffler's batch was analyzed to, inside the ledger's transaction
 
@@ -16,11 +16,12 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from bandanna.core.coins import Coins
 from bandanna.core.domain import Ball, Statistic
 from bandanna.core.estimate import Estimate
-from bandanna.errors import InvalidArgument
+from bandanna.errors import InvalidArgument, InvalidStatistic
 from bandanna.mechanisms.sources import NoiseSource
-from bandanna.policies.base import Ask, Episode, Frozen, Played
+from bandanna.policies.base import Ask, Episode, Frozen, Played, Policy
 from bandanna.protocols.base import BatchProtocol, Protocol, StreamProtocol
 
 State = TypeVar("State")
@@ -52,6 +53,18 @@ def check_whole(episode: Episode, played: Played) -> None:
     """Refuse a batch that was closed early or late: how many answer for it is public, who did not has a row too."""
     if isinstance(episode, Frozen) and (rows := played.rewards.shape[-1]) != episode.users:
         raise InvalidArgument("rows", rows, f"{episode.users}, as many as the episode has users: batches are public")
+
+
+def reported(policy: Policy[Any], ask: Ask, rows: Played, coins: Coins) -> Statistic:
+    """What the devices of these rows tell: one report each, whatever is in it.
+
+    How many are in a batch is public, and told with every answer: a report that is left out would tell by that.
+    """
+    statistic = policy.report(ask, rows, coins)
+    users = rows.counts is None and statistic.counts is None and rows.rewards.shape[statistic.values.ndim - 2]
+    if users is not False and statistic.users != users:
+        raise InvalidStatistic("reports", statistic.users, f"{users}, one of every user: who tells nothing reports 0")
+    return statistic
 
 
 def check_group(protocol: Protocol) -> None:

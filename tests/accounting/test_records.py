@@ -169,6 +169,19 @@ def test_only_parts_of_one_record_are_joined() -> None:
     assert square(MATRIX, VECTOR, gaussian(2.0)) == pytest.approx(5.5625)
 
 
+def test_a_weighted_matrix_beside_another_one_is_priced_as_weighted() -> None:
+    """A record with both kinds of matrix is priced as if nobody chose weights, which a pair of people exceeds."""
+    plain, weighted, vector = 0.01, 5.0, 12.0
+    parts = [("matrix", plain), ("weighted", weighted), ("vector", vector)]
+    noise = GaussianEvent(std=1.0, sensitivity=1.0, dim=1)
+    given = [(RecordEvent(event=noise, record="features", part=name), square) for name, square in parts]
+    paid = plain + weighted + vector - records.spared(given)
+    one, two = ((1.0, 0.0), 1.0, 1.0), ((-1.0, 0.0), 1.0, 0.0)  # opposite features, of which one has no weight
+    own = moved(0.0, vector, one, two) + moved(weighted, 0.0, one, two)  # x x^T itself does not move
+    assert own > records.together(plain + weighted, vector, weighted=False)
+    assert paid >= own
+
+
 def test_beside_other_noise_parts_are_priced_apart() -> None:
     """A composition with Laplace noise would be refused, or be too cheap."""
     laplace = LaplaceEvent(scale=1.0, sensitivity=0.5)

@@ -77,7 +77,7 @@ def test_processes_learn_what_the_simulator_learns(
     task, secrets = on_disk(policy, tmp_path, mixers=mixers, arms=arms)
     url = server().fresh() if database == "postgres" else None
     with Running(task, tmp_path, database=url), Http(task, token=secrets["registrar"].token) as http:
-        # Where reports, or features beside them, are real numbers, the last bit of a sum depends on the order of arrival.
+        # Of reports, or features beside them, that are real numbers a sum depends on the order of arrival, by a bit.
         together = 1 if policy.privacy.model in ("local", "none") or name.endswith("-rewards") else 4
         crowd = Crowd(task, http, env, rounds=rounds, concurrency=together, wait=60.0)
         account = crowd.run()

@@ -130,9 +130,9 @@ def epsilon(event: events.Event, delta_: float) -> float:
     if any(isinstance(atom, events.ClearEvent) for atom in counts):
         return math.inf
     if (batches := _shuffled_batches(counts)) is not None:
-        near, (atom, _) = _shuffled_epsilon(*batches, delta_), batches
+        near = _shuffled_epsilon(*batches, delta_)
         for found in (near, near * (1 + _OF_TAILS)):
-            if not atom.tail or delta_near(event, found, delta_) <= delta_:
+            if delta_near(event, found, delta_) <= delta_:
                 return found
     guess = price(event, _TAIL_SHARE * delta_ / 4).mu if is_gaussian(counts) else 0.0
     reach = gdp.epsilon(delta_, guess) if 0 < guess < math.inf else min(pure, 1.0)

@@ -20,7 +20,7 @@ from bandanna.agent.plan import Batch
 from bandanna.core.coins import Coins, NumberedCoins, SecureCoins
 from bandanna.core.domain import Statistic
 from bandanna.core.estimate import Estimate
-from bandanna.loop import Desk, close, entry_of
+from bandanna.loop import Desk, close, entry_of, reported
 from bandanna.policies.base import Ask, Played
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ class Release:
         if not together:
             self._write()
         loop, before = self._loop, self._after
-        statistic = loop.policy.report(ask, self._rows(ask), self._coins)
+        statistic = reported(loop.policy, ask, self._rows(ask), self._coins)
         desk, estimate = Desk(streams=before.streams).release(ask, statistic, loop.source, path="messages")
         counted = ask.of == "episode" and (ask.step == 0 or not together)
         self._after = replace(

@@ -14,7 +14,7 @@ from bandanna.audit import exact
 from bandanna.audit.claims import Claim, claim_of
 from bandanna.audit.directions import cap_pair
 from bandanna.audit.exact import Pair
-from bandanna.audit.spy import Spy, moves_of
+from bandanna.audit.spy import Spy, bypassed, moves_of
 from bandanna.audit.targets import Target
 from bandanna.core import require, search
 from bandanna.core.arrays import Floats
@@ -120,15 +120,23 @@ def _stream(mechanism: ContinualGaussian, name: str, claim: Claim) -> Target:
     horizon, dim = mechanism.factorisation.horizon, mechanism.dim
     first = mechanism.sensitivity * np.eye(dim)[0]
 
-    def run(source: FastNoise, swapped: bool, replicates: tuple[int, ...]) -> None:
-        state = mechanism.begin(replicates)
+    def run(source: FastNoise, swapped: bool, replicates: tuple[int, ...]) -> list[Floats]:
+        state, shown = mechanism.begin(replicates), []
         for step in range(horizon):
             value = first if step == 0 and not swapped else np.zeros(dim)
-            state, _ = mechanism.step(state, np.broadcast_to(value, (*replicates, dim)), source)
+            state, estimate = mechanism.step(state, np.broadcast_to(value, (*replicates, dim)), source)
+            shown.append(np.asarray(estimate))
+        return shown
 
     found = moves_of(lambda swapped, spy: run(spy, swapped, ()))
     assert found is not None
     moves = found[0]
+    if bypassed(lambda swapped, spy: run(spy, swapped, ())):  # what is seen is not made of what was noised
+
+        def seen(swapped: bool, runs: int, rng: np.random.Generator) -> Floats:
+            return np.stack([each @ first for each in run(FastNoise(rng), swapped, (runs,))], axis=-1)
+
+        return Target(name=name, claim=claim, draw=seen)
 
     def draw(swapped: bool, runs: int, rng: np.random.Generator) -> Floats:
         spy = Spy(rng, weights=[move / std**2 for move, std in moves])

@@ -22,7 +22,7 @@ from bandanna.audit.counts import count_pairs
 from bandanna.audit.directions import message_pairs
 from bandanna.audit.exact import Pair
 from bandanna.audit.mixed import shuffled_pairs
-from bandanna.audit.spy import Moves, Spy, moves_of
+from bandanna.audit.spy import Moves, Spy, bypassed, moves_of
 from bandanna.core.arrays import Floats
 from bandanna.core.domain import Statistic
 from bandanna.mechanisms.sources import FastNoise
@@ -101,11 +101,30 @@ class Release:
 
     @cached_property
     def moves(self) -> Moves | None:
-        """What is noised by Gaussians, and how far it moves; None where other noise is drawn, or reports are mixed."""
+        """What is noised by Gaussians, and how far it moves; None where other noise is drawn, or reports are mixed, or
+        what is seen is not made of it alone.
+        """
+        return None if self.beside else self._noised
+
+    @cached_property
+    def _noised(self) -> Moves | None:
         if isinstance(self.protocol, ShuffleGaussian):
             return None
         found = moves_of(lambda swapped, spy: self.totals(swapped, spy, ()))
         return None if found is None or found[1] else found[0]
+
+    @cached_property
+    def beside(self) -> bool:
+        """Whether something is seen beside what is noised by Gaussians: then samples of all that is seen must tell."""
+        return self._noised is not None and bypassed(self._shown)
+
+    def _shown(self, swapped: bool, source: FastNoise, replicates: tuple[int, ...] = ()) -> list[Floats]:
+        """What an observer is shown: estimates, and in the local model every message."""
+        if self.protocol.trust != "local" or not isinstance(self.protocol, BatchProtocol):
+            return self.totals(swapped, source, replicates)
+        steps = self.two if swapped else self.one
+        sent = [self.protocol.device.message(self._statistic(step, replicates), source) for step in steps]
+        return [np.asarray(each, dtype=float) for each in arrays(sent)] + self.totals(swapped, source, replicates)
 
     @cached_property
     def pairs(self) -> list[Pair] | None:
@@ -135,6 +154,9 @@ class Release:
             spy = Spy(rng, weights=[move / std**2 for move, std in self.moves])
             self.totals(swapped, spy, (runs,))
             return np.asarray(spy.score)[:, None]
+        if self.beside:
+            shown = self._shown(swapped, FastNoise(rng), (runs,))
+            return np.concatenate([(each @ self.move).reshape(runs, -1) for each in shown], axis=-1)
         if isinstance(self.protocol, BatchProtocol):
             (total,) = self.totals(swapped, FastNoise(rng), (runs,))
             return np.asarray(total @ self.move / self.protocol.std(len(self.one[0])) ** 2)[:, None]
@@ -215,7 +237,10 @@ class Script:
     @cached_property
     def scored(self) -> bool:
         """Whether what is seen of each is about a logarithm of likelihoods, so that their sum says all."""
-        return all(each.moves is not None or isinstance(each.protocol, BatchProtocol) for each in self.releases)
+        return all(
+            each.moves is not None or (isinstance(each.protocol, BatchProtocol) and not each.beside)
+            for each in self.releases
+        )
 
     def draw(self, swapped: bool, runs: int, rng: np.random.Generator) -> Floats:
         """What an observer of all of them sees, (runs, k)."""

@@ -23,7 +23,7 @@ from bandanna.core.estimate import Estimate
 from bandanna.core.streams import Streams
 from bandanna.environments.base import Environment
 from bandanna.errors import BandannaError
-from bandanna.loop import close
+from bandanna.loop import close, reported
 from bandanna.policies.base import Ask, Assigned, Episode, Played, Policy
 from bandanna.protocols.base import BatchProtocol, StreamProtocol
 from bandanna.simulation.players.answers import Answers
@@ -50,6 +50,7 @@ class Seen:
     asks: list[Asked] = field(default_factory=list)
     places: list[int] = field(default_factory=list)  # the episode of each ask
     states: list[Any] = field(default_factory=list)
+    failed: Exception | None = None  # how the run ended, if it could not go on
 
 
 class _Recorder(Answers):
@@ -68,7 +69,7 @@ class _Recorder(Answers):
         return learned
 
     def _answer(self, ask: Ask, played: Played) -> Estimate:
-        statistic = self.policy.report(ask, self.desk.rows(ask, played), self.coins)
+        statistic = reported(self.policy, ask, self.desk.rows(ask, played), self.coins)
         source = self.stream if isinstance(ask.protocol, StreamProtocol) else self.source
         self.desk, estimate = self.desk.release(ask, statistic, source, path="messages")
         place = len(self.seen.asks)
@@ -140,7 +141,12 @@ def play(
     run = _Player(policy, env.begin(Streams([seed])), tally, 0, "messages", False)
     run.canary, run.private = canary, private
     run.answers = _Recorder(run.answers, seen, forced or [])
-    run.run(rounds)
+    try:
+        run.run(rounds)
+    except Exception as failed:
+        if forced is None:
+            raise
+        seen.failed = failed  # answered as a run that did not fail: everybody sees that this one does
     return seen
 
 
@@ -209,4 +215,4 @@ def _told(seen: Seen) -> list[Any]:
         for each, place in zip(seen.asks, seen.places, strict=True)
     ]
     where = [[array.tobytes() for array in arrays(each.ask.at)] for each in seen.asks]
-    return [asks, where, [[array.tobytes() for array in arrays(state)] for state in seen.states]]
+    return [asks, where, [[array.tobytes() for array in arrays(state)] for state in seen.states], repr(seen.failed)]

@@ -24,10 +24,21 @@ Moves = list[tuple[Floats, float]]  # by how much a value moves, and the std or 
 
 
 class Spy(FastNoise):
-    """Noise as usual; what is noised with Gaussians is written down, or weighed as it is released."""
+    """Noise as usual; what is noised with Gaussians is written down, or weighed as it is released.
 
-    def __init__(self, rng: np.random.Generator, *, weights: Sequence[Floats] | None = None) -> None:
+    With `forced` it comes out as it did in another run.
+    """
+
+    def __init__(
+        self,
+        rng: np.random.Generator,
+        *,
+        weights: Sequence[Floats] | None = None,
+        forced: Sequence[Floats] | None = None,
+    ) -> None:
         super().__init__(rng)
+        self.released: list[Floats] = []
+        self._forced = iter(forced or ())
         self.gaussians: Moves = []
         self.laplaces: Moves = []
         self.others = 0  # draws of any other kind
@@ -38,7 +49,9 @@ class Spy(FastNoise):
         """As usual."""
         released = super().gaussian(value, std=std, grid=grid)
         if self._weights is None:
+            released = next(self._forced, released)
             self.gaussians.append((np.array(value, dtype=float), std))
+            self.released.append(released)
         else:
             weight = next(self._weights)
             self.score = self.score + np.sum(released * weight, axis=tuple(range(-weight.ndim, 0)))
@@ -88,3 +101,14 @@ def moves_of(run: Callable[[bool, Spy], object]) -> tuple[Moves, Moves] | None:
         return None
     gaussians, laplaces = ([(x - y, scale) for (x, scale), (y, _) in zip(a, b, strict=True)] for a, b in drawn)
     return gaussians, laplaces
+
+
+def bypassed(shown: Callable[[bool, Spy], Sequence[Floats]]) -> bool:
+    """Whether what is shown tells the neighbours apart although all that was noised comes out the same.
+
+    Then something reaches the observer beside the noise, and the separation of what was noised says nothing.
+    """
+    one = Spy(np.random.default_rng(0))
+    first = shown(False, one)
+    second = shown(True, Spy(np.random.default_rng(0), forced=one.released))
+    return any(not np.array_equal(a, b) for a, b in zip(first, second, strict=True))

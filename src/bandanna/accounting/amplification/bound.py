@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 
 import numpy as np
 
@@ -141,7 +141,10 @@ class ShuffledBatches:
         return float(gdp.delta(epsilon, math.sqrt(self.times) / scale))
 
     def _least(self, scale: float, epsilon: float) -> tuple[float, float]:
-        """Least bound over eps0 that a search finds, and log eps0."""
+        """Least bound over eps0 that a search finds, and log eps0; kept for who asks again what was proven."""
+        return _searched(self, scale, epsilon)
+
+    def _search(self, scale: float, epsilon: float) -> tuple[float, float]:
         reached = partial(self._at, scale=scale, epsilon=epsilon)
         if self.times == 1:
             return _narrowed(reached, *self._range(scale, epsilon), _WIDTH)
@@ -198,6 +201,11 @@ class ShuffledBatches:
         bound = gdp.delta(epsilon, spread) + self._weight(scale, epsilon) * moved
         best = int(np.argmin(bound))
         return min(float(bound[best]), self._alone(scale, epsilon)), float(local[best])
+
+
+@lru_cache(maxsize=64)
+def _searched(batches: ShuffledBatches, scale: float, epsilon: float) -> tuple[float, float]:
+    return batches._search(scale, epsilon)
 
 
 def _crossing(

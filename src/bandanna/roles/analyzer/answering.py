@@ -14,7 +14,7 @@ from bandanna.core.coins import Coins
 from bandanna.core.domain import Statistic
 from bandanna.core.estimate import Estimate
 from bandanna.errors import BandannaError
-from bandanna.loop import Desk, close, entry_of
+from bandanna.loop import Desk, close, entry_of, reported
 from bandanna.mechanisms.sources import NoiseSource
 from bandanna.policies.base import Ask, Assigned, Episode, Played, Policy
 from bandanna.protocols.base import StreamProtocol
@@ -92,17 +92,17 @@ class FromRows:
     def _statistic(self, ask: Ask, rows: Played) -> Statistic:
         """What devices would report; a row that this policy cannot take is nobody's, or its sender would stop all."""
         try:
-            return self.policy.report(ask, rows, self.coins)
+            return reported(self.policy, ask, rows, self.coins)
         except BandannaError:
             wrong = self._wrong(ask, rows, 0, rows.rewards.shape[0])
             if not wrong:
                 raise
-        return self.policy.report(ask, _nobody(self.policy, rows, wrong), self.coins)
+        return reported(self.policy, ask, _nobody(self.policy, rows, wrong), self.coins)
 
     def _wrong(self, ask: Ask, rows: Played, begin: int, end: int) -> list[int]:
         """Places of rows that cannot be reported, found by halves."""
         try:
-            self.policy.report(ask, rows.at(slice(begin, end)), self.coins)
+            reported(self.policy, ask, rows.at(slice(begin, end)), self.coins)
         except BandannaError:
             if end - begin == 1:
                 return [begin]

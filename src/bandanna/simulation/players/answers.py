@@ -10,7 +10,7 @@ from bandanna.core.arrays import Floats
 from bandanna.core.coins import Coins
 from bandanna.core.domain import Statistic
 from bandanna.core.estimate import Estimate
-from bandanna.loop import Desk, check_whole, close
+from bandanna.loop import Desk, check_whole, close, reported
 from bandanna.mechanisms.sources import NoiseSource
 from bandanna.policies.base import Ask, Episode, Played, Policy
 from bandanna.protocols.base import BatchProtocol, StreamProtocol
@@ -53,7 +53,7 @@ class Answers:
         sums = ask.protocol if isinstance(ask.protocol, BatchProtocol) and ask.protocol.sums_only else None
         if sums is not None and ask.arm is not None and ask.at is None and played.counts is not None:
             return sums.of_total(*self._sum_of(ask, ask.arm, played), self.source)
-        statistic = self.policy.report(ask, self.desk.rows(ask, played), self.coins)
+        statistic = reported(self.policy, ask, self.desk.rows(ask, played), self.coins)
         if ask.of == "episode" and (ask.step == 0 or ask.arm is not None):  # every row once
             self.clipped = self.clipped + statistic.clipped
         if sums is not None and ask.of == "episode":

@@ -13,6 +13,7 @@ from bandanna.core.arrays import Floats, Ints
 from bandanna.core.coins import StreamCoins
 from bandanna.core.streams import Streams
 from bandanna.environments.base import World, read
+from bandanna.errors import InvalidArgument
 from bandanna.mechanisms.sources import FastNoise
 from bandanna.policies.base import Assigned, Frozen, Played, Policy, Until
 from bandanna.simulation.players.answers import Answers
@@ -69,8 +70,10 @@ class Seed:
             elif isinstance(episode, Assigned):
                 whole = int(episode.plays.sum())
                 rows, ended = self.assigned(episode, min(whole, left)), whole <= left
+            elif not isinstance(episode, Frozen):
+                ended_early = f"one that goes on: {left} of {rounds} rounds are left, of which it says nothing"
+                raise InvalidArgument(f"{type(self.policy).__name__}.episode(state)", episode, ended_early)
             else:
-                assert isinstance(episode, Frozen)  # rounds are at most the policy's horizon
                 rows, ended = self.frozen(min(episode.users, left)), episode.users <= left
             if episode.released and ended:
                 self.state = self.answers.learn(self.state, episode, rows)

@@ -1,0 +1,262 @@
+"""What reaches an observer beside the noise is found: raw sums, reports of who is missing, runs that cannot go on."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Generator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pytest
+
+import bandanna as bd
+from bandanna import environments
+from bandanna.accounting import gdp
+from bandanna.accounting.factorisation import factorise
+from bandanna.audit.protocols import PROTOCOLS, of_protocol
+from bandanna.audit.releases import Release
+from bandanna.core.arrays import Floats, Ints
+from bandanna.core.domain import Ball, Statistic
+from bandanna.core.estimate import Estimate
+from bandanna.device.reports import Noisy
+from bandanna.errors import InvalidArgument, InvalidStatistic
+from bandanna.mechanisms.continual import ContinualGaussian
+from bandanna.protocols.central_gaussian import CentralGaussian
+from bandanna.protocols.central_gaussian.analyzer import NoisySum
+from bandanna.protocols.local_gaussian import LocalGaussian, randomizer
+from bandanna.protocols.roles import exact_total
+
+BUDGET = bd.ApproxDP(epsilon=1.0, delta=1e-3)
+
+
+class Discarding(NoisySum):
+    """Noise is drawn, and the raw sum released."""
+
+    def analyze(self, state: Any, view: Any, source: Any) -> tuple[Any, Estimate]:
+        """As usual, but for the total."""
+        state, estimate = super().analyze(state, view, source)
+        return state, replace(estimate, total=exact_total(view.numbers, self.domain)[0])
+
+
+class Adding(NoisySum):
+    """Noise is drawn around 0, and a part of it added: the spied values do not move at all."""
+
+    def analyze(self, state: Any, view: Any, source: Any) -> tuple[Any, Estimate]:
+        """A tenth of it."""
+        total = exact_total(view.numbers, self.domain)[0]
+        noise = source.gaussian(np.zeros_like(total), std=self.mechanism.std, grid=0.0)
+        return state, Estimate(total=total + noise / 10, count=view.users, variance=self.mechanism.variance)
+
+
+def central(kind: type[NoisySum]) -> CentralGaussian:
+    """A central sum with such a server."""
+
+    @dataclass(frozen=True, kw_only=True)
+    class Central(CentralGaussian):
+        @cached_property
+        def analyzer(self) -> NoisySum:
+            return kind(domain=self.domain, mechanism=self.mechanism)
+
+    return Central.calibrate(domain=Ball(dim=2), budget=BUDGET)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bare(Noisy):
+    """A device that draws noise and sends its statistic."""
+
+    def encode(self, values: Floats, source: Any) -> Any:
+        """As it is."""
+        super().encode(values, source)
+        return values
+
+
+@dataclass(frozen=True, kw_only=True)
+class Local(LocalGaussian):
+    """Reports of such devices."""
+
+    @cached_property
+    def device(self) -> Noisy:
+        """Bare."""
+        return Bare(**vars(randomizer.device(self.domain, self.mechanism)))
+
+
+class Raw(ContinualGaussian):
+    """A stream that shows its elements."""
+
+    def step(self, state: Any, value: Any, source: Any) -> Any:
+        """As usual, but for what is shown."""
+        return super().step(state, value, source)[0], np.asarray(value)
+
+
+def raw_stream() -> Raw:
+    """Of a tree over eight steps."""
+    factors = factorise("tree", horizon=8)
+    return Raw(factorisation=factors, std=factors.sensitivity() / gdp.mu(1.0, 1e-5), sensitivity=1.0)
+
+
+FAULTS = {
+    "a server that discards its noise": lambda: central(Discarding),
+    "a server that adds a tenth of its noise": lambda: central(Adding),
+    "a device that discards its noise": lambda: Local.calibrate(domain=Ball(dim=2), budget=BUDGET),
+    "a stream that shows its elements": raw_stream,
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_what_is_seen_beside_the_noise_is_found(fault: str) -> None:
+    """A target that draws its noise and shows something else is consistent, exactly, for what it has drawn."""
+    assert bd.audit.audit(FAULTS[fault](), trials=4000).rows[0].verdict == "refuted"
+
+
+@pytest.mark.parametrize("name", PROTOCOLS)
+def test_protocols_show_nothing_beside_their_noise(name: str) -> None:
+    """A correct protocol is taken for one that shows more, and its exact separation is given up."""
+    target = of_protocol(PROTOCOLS[name](1.0, 1e-5), name=name)
+    assert target.draw is not None
+    release: Release = target.draw.__self__.releases[0]  # type: ignore[attr-defined]
+    assert not release.beside
+    assert (target.mu is not None) == (name in ("central_gaussian", "central_continual", "local_gaussian"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sums:
+    """Released sums, and how many there were."""
+
+    total: Floats
+    batches: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Greedy(bd.Policy[Sums]):
+    """Batches of twenty, sums with central noise."""
+
+    trusts = ("central",)
+    privacy: bd.Privacy = bd.central(epsilon=1.0, delta=1e-3)
+    dim: int = 3
+    horizon: int = 60
+
+    @cached_property
+    def protocol(self) -> Any:
+        """Of a batch."""
+        return bd.open_batch(self.privacy, bd.LinearReport(features=self.dim), 20)
+
+    @property
+    def guarantee(self) -> bd.Guarantee:
+        """Of one batch."""
+        return self.protocol.guarantee  # type: ignore[no-any-return]
+
+    def init(self, arms: Floats | None = None, replicates: tuple[int, ...] = ()) -> Sums:
+        """Nothing."""
+        return Sums(total=np.zeros((*replicates, self.protocol.domain.dim)))
+
+    def episode(self, state: Sums) -> Any:
+        """The next batch."""
+        return bd.Frozen.batch(state.batches, size=20, horizon=self.horizon)
+
+    def publish(self, state: Sums) -> Floats:
+        """theta."""
+        vector, matrix = self.protocol.domain.unpack(state.total)
+        return np.asarray(np.linalg.solve(matrix + 100 * np.eye(self.dim), vector[..., None])[..., 0])
+
+    def best(self, snapshot: Floats, contexts: Floats) -> Ints:
+        """The largest mean."""
+        return np.argmax(contexts @ snapshot, axis=-1)
+
+    def act(self, snapshot: Floats, contexts: Floats, coins: Any) -> Any:
+        """It."""
+        arms = self.best(snapshot, contexts)
+        return bd.Choice(actions=arms, probabilities=np.ones(arms.shape))
+
+    def report(self, ask: Any, played: Any, coins: Any) -> Statistic:
+        """Features and rewards."""
+        return self.protocol.domain.statistic(played.features, played.rewards)  # type: ignore[no-any-return]
+
+    def learn(self, state: Sums, episode: Any) -> Generator[Any, Any, Sums]:
+        """One ask."""
+        released = yield bd.Ask(protocol=self.protocol)
+        return Sums(total=state.total + released.total, batches=state.batches + 1)
+
+
+class Dropping(Greedy):
+    """Only those report who were rewarded: how many they are is told with the answer."""
+
+    def report(self, ask: Any, played: Any, coins: Any) -> Statistic:
+        """Some."""
+        some = played.rewards > 0
+        return self.protocol.domain.statistic(played.features[some], played.rewards[some])  # type: ignore[no-any-return]
+
+
+class Ending(Greedy):
+    """Stops when somebody's raw reward is below all others: no answer has told it that."""
+
+    def episode(self, state: Sums) -> Any:
+        """The next batch, or none."""
+        return None if state.batches and min(SEEN) < -1 else super().episode(state)
+
+    def init(self, arms: Floats | None = None, replicates: tuple[int, ...] = ()) -> Sums:
+        """Nothing was seen."""
+        SEEN[:] = [0.0]
+        return super().init(arms, replicates)
+
+    def report(self, ask: Any, played: Any, coins: Any) -> Statistic:
+        """As usual; somebody looks."""
+        SEEN.append(float(played.rewards.min()))
+        return super().report(ask, played, coins)
+
+
+class Short(Greedy):
+    """Says nothing of the last third of its rounds."""
+
+    def episode(self, state: Sums) -> Any:
+        """Two batches."""
+        return None if state.batches == 2 else super().episode(state)
+
+
+SEEN = [0.0]
+WORLD = environments.LinearContextual(dim=3, n_arms=4)
+
+
+def test_a_policy_without_a_fault_is_consistent() -> None:
+    """The faults below would be found in what they share."""
+    assert bd.audit.audit(Greedy(), env=WORLD, trials=2000).rows[0].verdict == "consistent"
+
+
+def test_every_user_of_a_batch_reports() -> None:
+    """A batch whose size depends on what its users tell is released, in a simulation, an agent or an audit."""
+    policy = Dropping()
+    for run in (
+        lambda: bd.simulate(policy, WORLD, n_seeds=1, path="messages"),
+        lambda: bd.audit.audit(policy, env=WORLD, trials=2000),
+    ):
+        with pytest.raises(InvalidStatistic, match="20, one of every user"):
+            run()
+    with pytest.raises(InvalidStatistic, match="20, one of every user"):
+        lived(bd.Agent(policy=policy, test=True, seed=0))
+
+
+def lived(agent: Any) -> None:
+    """Two batches, of people who are rewarded every other time."""
+    rng = np.random.default_rng(0)
+    for _ in range(40):
+        agent.observe(agent.act(rng.normal(size=(4, 3)) / 4), float(rng.random() < 0.5))
+
+
+def test_a_run_that_ends_for_a_person_is_a_refutation() -> None:
+    """A policy that goes on for one of two neighbours alone stops the audit instead of failing it."""
+    assert bd.audit.audit(Ending(), env=WORLD, trials=2000).rows[0].verdict == "refuted"
+
+
+def test_a_policy_that_ends_before_its_rounds_is_named() -> None:
+    """A policy of one's own whose episodes end too early is answered by an assertion without a word."""
+    with pytest.raises(InvalidArgument, match=r"Short.episode\(state\) = None .* 20 of 60 rounds are left"):
+        bd.simulate(Short(), WORLD, n_seeds=1)
+
+
+def test_separations_are_what_they_were() -> None:
+    """The look beside the noise changes what is found of honest targets: mu of a central sum is Delta_2 / sigma."""
+    protocol = CentralGaussian.calibrate(domain=Ball(dim=2), budget=BUDGET)
+    target = of_protocol(protocol)
+    assert target.mu == pytest.approx(2 / protocol.noise_std)
+    assert math.isclose(target.mu, gdp.mu(1.0, 1e-3), rel_tol=1e-4)  # type: ignore[arg-type]
