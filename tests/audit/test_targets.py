@@ -145,7 +145,7 @@ def test_a_policy_that_peeks_is_refuted_whatever_epsilon_is() -> None:
     assert row.refuted
     assert row.lower_bound == np.inf
     assert row.to_dict()["lower_bound"] is None
-    assert not recorded(Greedy(dim=3, horizon=100, privacy=privacy), ENV, rounds=100).differs
+    assert recorded(Greedy(dim=3, horizon=100, privacy=privacy), ENV, rounds=100).difference is None
 
 
 def test_a_policy_by_its_place(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 from bandanna.audit import replay, settings
 from bandanna.audit.claims import Claim, claim_of
-from bandanna.audit.targets import Target
+from bandanna.audit.targets import CLEAR, Target
 from bandanna.environments.base import Environment
 from bandanna.errors import InvalidArgument
 from bandanna.policies.base import Policy
@@ -34,13 +34,14 @@ def of_policy(
     if played is None:
         raise InvalidArgument("rounds", rounds, "how many rounds to play: the policy has no horizon")
     recording = replay.recorded(policy, env, rounds=played, seed=seed)
-    if recording.differs and replay.leaking(policy, env, rounds=played, delta=at, confidence=_SURE):
-        return Target(name=shown, claim=Claim(epsilon=claimed, delta=at), leaks=_SURE)
+    if recording.difference and replay.leaking(policy, env, rounds=played, delta=at, confidence=_SURE):
+        why = f"with the same answers, {recording.difference} is another for a neighbour: raw data have reached it"
+        return Target(name=shown, claim=Claim(epsilon=claimed, delta=at), leaks=_SURE, why=why)
     script = recording.script
     if not script.releases:
         raise InvalidArgument("rounds", rounds, "so many that the first user is in a release")
     if script.leaks is not None:
-        return Target(name=shown, claim=Claim(epsilon=claimed, delta=at), leaks=script.leaks)
+        return Target(name=shown, claim=Claim(epsilon=claimed, delta=at), leaks=script.leaks, why=CLEAR)
     return Target(
         name=shown,
         claim=claim_of(script.event, epsilon=claimed, delta=at),

@@ -10,7 +10,7 @@ from bandanna.accounting.budgets import ApproxDP, Budget, PureDP
 from bandanna.audit.claims import Claim, claim_of
 from bandanna.audit.neighbours import farthest
 from bandanna.audit.releases import Release, Script
-from bandanna.audit.targets import Target
+from bandanna.audit.targets import CLEAR, Target
 from bandanna.core import require
 from bandanna.core.arrays import Floats
 from bandanna.core.domain import Ball
@@ -58,7 +58,7 @@ def of_protocol(
     claimed = stated.epsilon if epsilon is None else epsilon
     at = stated.delta if delta is None else delta
     if script.leaks is not None:
-        return Target(name=name or protocol.name, claim=Claim(epsilon=claimed, delta=at), leaks=script.leaks)
+        return Target(name=name or protocol.name, claim=Claim(epsilon=claimed, delta=at), leaks=script.leaks, why=CLEAR)
     return Target(
         name=name or protocol.name,
         claim=claim_of(protocol.event, epsilon=claimed, delta=at),

@@ -30,6 +30,7 @@ from bandanna.simulation.players.answers import Answers
 from bandanna.simulation.players.plain import Seed
 from bandanna.simulation.tally import Tally
 
+_TOLD = ("whether the run goes on", "what is asked", "where it is asked", "the state")
 _REPLAYS = 8  # seeds, before we say that nothing but the answers counts
 
 
@@ -157,10 +158,10 @@ def protects_features(policy: Policy[Any]) -> bool:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Recording:
-    """A policy played twice: what holds the canary, as a script; and whether anything else told the worlds apart."""
+    """A policy played twice: what holds the canary, as a script; and what else told the worlds apart, if anything."""
 
     script: Script
-    differs: bool
+    difference: str | None
     first: Seen = field(repr=False)
     rows: tuple[Played, Played] = field(repr=False)
 
@@ -177,12 +178,15 @@ def recorded(policy: Policy[Any], env: Environment, *, rounds: int, seed: int = 
     rows = rows_apart(policy, priced, row, private=private)
     one = play(policy, env, rounds=rounds, seed=seed, canary=rows[0], private=private)
     two = play(policy, env, rounds=rounds, seed=seed, canary=rows[1], private=private, forced=one.asks)
-    return Recording(script=_script(one, two), differs=_told(one) != _told(two), first=one, rows=rows)
+    told = zip(_TOLD, _told(one), _told(two), strict=True)
+    difference = next((what for what, mine, other in told if mine != other), None)
+    return Recording(script=_script(one, two), difference=difference, first=one, rows=rows)
 
 
 def leaking(policy: Policy[Any], env: Environment, *, rounds: int, delta: float, confidence: float) -> bool:
     """Whether so many of some replays differ that the probability of that is above delta, with confidence."""
-    differ = sum(recorded(policy, env, rounds=rounds, seed=seed).differs for seed in range(1, _REPLAYS + 1))
+    replays = (recorded(policy, env, rounds=rounds, seed=seed) for seed in range(1, _REPLAYS + 1))
+    differ = sum(each.difference is not None for each in replays)
     return bool(at_least(differ, _REPLAYS, 1 - confidence) > delta)
 
 
@@ -209,10 +213,11 @@ def _moved(mine: Asked, other: Asked) -> bool:
 
 
 def _told(seen: Seen) -> list[Any]:
-    """When was asked, for what and where, and all states, to the last bit."""
+    """How the run ended, when was asked, for what and where, and all states, to the last bit: as `_TOLD` says."""
     asks = [
         (place, each.ask.of, each.ask.arm, each.ask.last, each.ask.step, each.ask.stream, repr(each.ask.protocol))
         for each, place in zip(seen.asks, seen.places, strict=True)
     ]
     where = [[array.tobytes() for array in arrays(each.ask.at)] for each in seen.asks]
-    return [asks, where, [[array.tobytes() for array in arrays(state)] for state in seen.states], repr(seen.failed)]
+    states = [[array.tobytes() for array in arrays(state)] for state in seen.states]
+    return [repr(seen.failed), asks, where, states]

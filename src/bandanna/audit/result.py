@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from bandanna.accounting.guarantee import rounded_up
 from bandanna.audit.claims import Claim
 from bandanna.audit.lower import Curve
 from bandanna.core.arrays import Floats
@@ -28,6 +29,7 @@ class Row:
     lower_bound  an epsilon at delta that the target is not below, with this confidence (1: exact, nothing was sampled)
     trials       how often the target was run, under either neighbour
     attack       what found the bound: "exact", "sampled", "one-run" or "replay"
+    why          what told the neighbours apart, where it was no test of numbers
     reached      the bound as a share of the claim, in mu where the claim is Gaussian
     """
 
@@ -39,6 +41,7 @@ class Row:
     trials: int
     verdict: str
     attack: str = "sampled"
+    why: str = ""
     reached: float = 0.0
     curve: Curve | None = field(default=None, compare=False, repr=False)
 
@@ -57,10 +60,12 @@ class Row:
         """One sentence."""
         if math.isinf(self.claim.epsilon):
             return f"{self.target}: nothing is promised, so nothing can be refuted."
-        stated = f"epsilon = {self.claim.epsilon:.4g} at delta = {self.claim.delta:.3g}"
+        stated = f"epsilon = {rounded_up(self.claim.epsilon)} at delta = {self.claim.delta:.3g}"
         found = f"at least {self.lower_bound:.4g}"
         how = "exactly" if self.confidence == 1 else f"with confidence {self.confidence:g} after {self.trials:,} runs"
-        return f"{self.target}: {self.verdict}; claimed {stated}, found {found}, {how} ({self.attack})."
+        return f"{self.target}: {self.verdict}; claimed {stated}, found {found}, {how} ({self.attack})." + (
+            f" {self.why[0].upper()}{self.why[1:]}." if self.why else ""
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

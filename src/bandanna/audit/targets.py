@@ -13,6 +13,7 @@ from bandanna.audit.lower import Found, sampled
 from bandanna.audit.result import CONSISTENT, REFUTED, Row, gaussian_curve
 
 TRIALS, CONFIDENCE = 40_000, 0.95
+CLEAR = "something of the person is released as it is, without noise"
 Progress = Callable[[int, int, str], None]
 
 
@@ -29,6 +30,7 @@ class Target:
     mu       the exact separation of the neighbours, where all noise is Gaussian; `pure`: the exact loss of Laplace's
     leaks    epsilon is infinite: with the same releases, the two neighbours are told apart by something else; with
              this confidence (`audit.replay`). 1: by a release that has no noise
+    why      a sentence about that
     through  of a policy: the protocols that release something of the person
     pairs    exact laws under both neighbours of independent parts of what is seen (`audit.exact`)
     """
@@ -43,6 +45,7 @@ class Target:
     pure: float | None = None
     pairs: tuple[Pair, ...] = ()
     leaks: float | None = None
+    why: str = ""
     through: tuple[str, ...] = ()
 
 
@@ -106,6 +109,7 @@ def _row(target: Target, needed: float, confidence: float, trials: int, attack: 
         trials=trials,
         verdict=REFUTED if refuted else CONSISTENT,
         attack=attack,
+        why=target.why if refuted else "",
         reached=(needed if refuted else min(needed, claim.stated)) / claim.stated if claim.epsilon > 0 else 0.0,
         curve=curve,
     )

@@ -60,7 +60,8 @@ def audit(
     """Run a target under two neighbours, many times, and say which epsilon it is not below.
 
     "refuted" is a proof that the claim is false, up to the confidence; "consistent" says only that this attack did not
-    succeed. With --gallery the exit code is 1 where a verdict is not what is known of its row.
+    succeed. The exit code is 0 either way: a script reads the verdict with --json. With --gallery it is 1 where a
+    verdict is not what is known of its row.
     """
     from bandanna.audit import audit as run
     from bandanna.audit import run_gallery
@@ -110,6 +111,8 @@ def audit(
         typer.echo(json.dumps(result.to_dict()))
     else:
         _print(result)
+        if plot is not None:
+            typer.echo(f"figure: {plot}")
     if result.surprises:
         raise typer.Exit(1)
 
@@ -150,6 +153,9 @@ def _print(result: AuditResult) -> None:
     columns = ("target", "known", "claimed", "delta", "found", "share", "confidence", "trials", "attack", "verdict")
     left = ("known", "attack", "verdict")
     print_table(columns, [_cells(row) for row in result.rows], left=left, least=130, caption=_CAPTION)
+    for row in result.rows:
+        if row.why:
+            typer.echo(f"{row.target}: {row.why}")
     for row in result.surprises:
         typer.echo(f"{row.target} is known to be {row.known}, and was not found so")
 
@@ -160,12 +166,14 @@ _CAPTION = (
 
 
 def _cells(row: Row) -> list[str]:
+    from bandanna.accounting.guarantee import rounded_up
+
     if math.isinf(row.claim.epsilon):
         return [row.target, row.known or "", "nothing", *[""] * 6, row.verdict]
     return [
         row.target,
         row.known or "",
-        f"{row.claim.epsilon:.4g}",
+        rounded_up(row.claim.epsilon),
         f"{row.claim.delta:.3g}",
         f"{row.lower_bound:.4g}",
         f"{row.reached:.3f}",
