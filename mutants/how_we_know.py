@@ -14,6 +14,7 @@ import tomllib
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from bandanna.accounting.guarantee import rounded_up
 from bandanna.audit.gallery import run_gallery
 from bandanna.audit.gallery.running import DELTA, EPSILON, good
 from bandanna.audit.mechanisms import MECHANISMS
@@ -49,7 +50,7 @@ class Figures:
             through = ", ".join(policy_target(row.target, epsilon=EPSILON, delta=DELTA).through)
         how = "exact" if row.confidence == 1 else f"{row.trials:,} runs"
         return cls(
-            claimed=f"{row.claim.epsilon:.4g}",
+            claimed=rounded_up(row.claim.epsilon),
             delta=f"{row.claim.delta:.3g}",
             found=f"{row.lower_bound:.3g}",
             share=f"{row.reached:.3f}",

@@ -5,8 +5,9 @@ from dataclasses import replace
 import pytest
 
 from bandanna.audit.gallery.running import good
+from bandanna.audit.targets import attacked
 from mutants import how_we_know
-from mutants.how_we_know import PAGE, measured, page, printed
+from mutants.how_we_know import PAGE, Figures, measured, page, printed
 
 
 def test_the_page_is_that_of_the_catalogue() -> None:
@@ -37,6 +38,14 @@ def test_evidence_that_is_gone_is_noticed(monkeypatch: pytest.MonkeyPatch) -> No
             how_we_know.looked_up("gaussian", evidence)
     with pytest.raises(LookupError, match="nothing is written about"):
         how_we_know.looked_up("another", evidence)
+
+
+def test_exact_figures_are_those_of_the_targets() -> None:
+    """A claim, an exact bound, its share or what an algorithm releases through changed, and the page did not."""
+    shown = printed(PAGE.read_text(encoding="utf-8"))
+    for name, made in good().items():
+        assert shown[name].how in ("exact", ""), f"{name} is sampled: hold it to the page here, or in full"
+        assert Figures.of(attacked(replace(made(), draw=None))) == shown[name]
 
 
 @pytest.mark.full
