@@ -262,3 +262,33 @@ def test_separations_are_what_they_were() -> None:
     target = of_protocol(protocol)
     assert target.mu == pytest.approx(2 / protocol.noise_std)
     assert math.isclose(target.mu, gdp.mu(1.0, 1e-3), rel_tol=1e-4)  # type: ignore[arg-type]
+
+
+class Loud(Greedy):
+    """The second batch has a tenth of the noise."""
+
+    def learn(self, state: Sums, episode: Any) -> Generator[Any, Any, Sums]:
+        """One ask."""
+        quiet = replace(self.protocol, noise_std=self.protocol.noise_std / (10 if state.batches == 1 else 1))
+        released = yield bd.Ask(protocol=quiet)
+        return Sums(total=state.total + released.total, batches=state.batches + 1)
+
+
+class Keeping(Greedy):
+    """The state keeps the raw reward of a batch's last user."""
+
+    def report(self, ask: Any, played: Any, coins: Any) -> Statistic:
+        """As usual; somebody looks."""
+        SEEN.append(float(played.rewards[-1]))
+        return super().report(ask, played, coins)
+
+    def learn(self, state: Sums, episode: Any) -> Generator[Any, Any, Sums]:
+        """And writes it down."""
+        learned = yield from super().learn(state, episode)
+        return replace(learned, total=learned.total + 1e-6 * np.clip(SEEN[-1], 0, 1))
+
+
+@pytest.mark.parametrize("policy", [Loud(), Keeping()], ids=["a later batch", "the last user"])
+def test_a_fault_that_spares_the_first_user_is_found(policy: Greedy) -> None:
+    """Less noise in a later batch, or raw data of somebody else than the first user, are consistent."""
+    assert bd.audit.audit(policy, env=WORLD, trials=2000).rows[0].refuted

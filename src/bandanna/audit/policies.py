@@ -33,10 +33,11 @@ def of_policy(
     played = policy.horizon if rounds is None else rounds
     if played is None:
         raise InvalidArgument("rounds", rounds, "how many rounds to play: the policy has no horizon")
-    recording = replay.recorded(policy, env, rounds=played, seed=seed)
-    if recording.difference and replay.leaking(policy, env, rounds=played, delta=at, confidence=_SURE):
-        why = f"with the same answers, {recording.difference} is another for a neighbour: raw data have reached it"
-        return Target(name=shown, claim=Claim(epsilon=claimed, delta=at), leaks=_SURE, why=why)
+    recording, last = (replay.recorded(policy, env, rounds=played, seed=seed, whose=whose) for whose in (0, -1))
+    for whose, each in ((0, recording), (-1, last)):
+        if each.difference and replay.leaking(policy, env, rounds=played, delta=at, confidence=_SURE, whose=whose):
+            why = f"with the same answers, {each.difference} is another for a neighbour: raw data have reached it"
+            return Target(name=shown, claim=Claim(epsilon=claimed, delta=at), leaks=_SURE, why=why)
     script = recording.script
     if not script.releases:
         raise InvalidArgument("rounds", rounds, "so many that the first user is in a release")

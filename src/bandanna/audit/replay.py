@@ -9,12 +9,14 @@ world only. If that happens in so many of n replays that its probability is abov
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from bandanna.accounting.events import NothingEvent
+from bandanna.accounting import accountant
+from bandanna.accounting.events import CompositionEvent, Event, NothingEvent
 from bandanna.audit.lower import at_least
 from bandanna.audit.neighbours import rows_apart
 from bandanna.audit.releases import Release, Script, arrays
@@ -31,6 +33,7 @@ from bandanna.simulation.players.plain import Seed
 from bandanna.simulation.tally import Tally
 
 _TOLD = ("whether the run goes on", "what is asked", "where it is asked", "the state")
+_MORE = 1.01  # times the epsilon of the first batch: of about equals, that one is told from fewest answers
 _REPLAYS = 8  # seeds, before we say that nothing but the answers counts
 
 
@@ -51,19 +54,21 @@ class Seen:
     asks: list[Asked] = field(default_factory=list)
     places: list[int] = field(default_factory=list)  # the episode of each ask
     states: list[Any] = field(default_factory=list)
+    ends: list[int] = field(default_factory=list)  # rounds that are over after each episode
     failed: Exception | None = None  # how the run ended, if it could not go on
 
 
 class _Recorder(Answers):
     """The simulator's answers, written down; or those of an earlier run."""
 
-    def __init__(self, usual: Answers, seen: Seen, forced: list[Asked]) -> None:
+    def __init__(self, usual: Answers, seen: Seen, forced: list[Asked], done: Callable[[], int]) -> None:
         super().__init__(usual.policy, usual.source, usual.coins, usual.path, stream=usual.stream)
-        self.seen, self.forced = seen, forced
+        self.seen, self.forced, self.done = seen, forced, done
 
     def learn(self, state: Any, episode: Episode, played: Played) -> Any:
         """The state after an episode."""
         self.seen.episodes.append((episode, played))
+        self.seen.ends.append(self.done())
         self.desk = self.desk.keep(self.policy.keeps, played)
         learned = close(self.policy.learn(state, episode), lambda ask: self._answer(ask, played))
         self.seen.states.append(learned)
@@ -82,39 +87,43 @@ class _Recorder(Answers):
 
 
 class _Player(Seed):
-    """One seed of the simulator, of which the first user has the contexts and the reward of a canary."""
+    """One seed of the simulator; somebody in the episode that begins in round `begin` has a canary's contexts and
+    reward: its first user, or its last.
+    """
 
     canary: Played | None = None
     private: bool = False
+    begin: int = 0
+    whose: int = 0  # 0, or -1
 
     def _look(self, users: int) -> tuple[Floats, Floats]:
         contexts, means = super()._look(users)
-        mine = self.canary is not None and self.private and self.done == 0
+        mine = self.canary is not None and self.private and self.done == self.begin
         if mine and self.canary is not None and self.canary.features is not None:
             contexts = np.array(contexts)
-            contexts[0] = self.canary.features[0]  # all of this person's arms
+            contexts[self.whose] = self.canary.features[0]  # all of this person's arms
         return contexts, means
 
     def _earn(self, means: Floats, arms: Ints) -> Floats:
-        first = self.done == 0
+        here = self.done == self.begin
         rewards = np.array(super()._earn(means, arms))
-        if first and self.canary is not None:
-            rewards[0] = self.canary.rewards[0]
+        if here and self.canary is not None:
+            rewards[self.whose] = self.canary.rewards[0]
         return rewards
 
     def frozen(self, users: int) -> Played:
         """Devices choose; public features are those of the canary in both worlds."""
-        first, played = self.done == 0, super().frozen(users)
-        return self._placed(played) if first else played
+        here, played = self.done == self.begin, super().frozen(users)
+        return self._placed(played) if here else played
 
     def assigned(self, episode: Assigned, users: int) -> Played:
         """The server says what is played; a client's averages are the canary's."""
-        first, played = self.done == 0, super().assigned(episode, users)
-        if not first or self.canary is None or not len(played.rewards):
+        here, played = self.done == self.begin, super().assigned(episode, users)
+        if not here or self.canary is None or not len(played.rewards):
             return played
         if played.rewards.ndim == 2:
             rewards = np.array(played.rewards)
-            rewards[0] = self.canary.rewards[0]
+            rewards[self.whose] = self.canary.rewards[0]
             return Played(rewards=rewards)
         return self._placed(played)
 
@@ -122,8 +131,18 @@ class _Player(Seed):
         if self.canary is None or self.private or self.canary.features is None or played.features is None:
             return played
         features = np.array(played.features)
-        features[0] = self.canary.features[0]
+        features[self.whose] = self.canary.features[0]
         return Played(rewards=played.rewards, features=features, arms=played.arms, groups=played.groups)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Canary:
+    """Whose row it is, and whether contexts are private too; `begin`, `whose`: as `_Player` has them."""
+
+    row: Played
+    private: bool
+    begin: int = 0
+    whose: int = 0
 
 
 def play(
@@ -132,16 +151,16 @@ def play(
     *,
     rounds: int,
     seed: int = 0,
-    canary: Played | None = None,
-    private: bool = False,
+    canary: Canary | None = None,
     forced: list[Asked] | None = None,
 ) -> Seen:
     """One run along every message, with or without a canary; with `forced`, answered as an earlier one was."""
     seen = Seen()
     tally = Tally(checkpoints=np.array([rounds]), n_seeds=1)
     run = _Player(policy, env.begin(Streams([seed])), tally, 0, "messages", False)
-    run.canary, run.private = canary, private
-    run.answers = _Recorder(run.answers, seen, forced or [])
+    if canary is not None:
+        run.canary, run.private, run.begin, run.whose = canary.row, canary.private, canary.begin, canary.whose
+    run.answers = _Recorder(run.answers, seen, forced or [], lambda: run.done)
     try:
         run.run(rounds)
     except Exception as failed:
@@ -163,29 +182,47 @@ class Recording:
     script: Script
     difference: str | None
     first: Seen = field(repr=False)
-    rows: tuple[Played, Played] = field(repr=False)
+    canaries: tuple[Canary, Canary] = field(repr=False)
 
 
-def recorded(policy: Policy[Any], env: Environment, *, rounds: int, seed: int = 0) -> Recording:
-    """The first user is the canary: in every release of a stream, and in no other batch than the first."""
+def recorded(policy: Policy[Any], env: Environment, *, rounds: int, seed: int = 0, whose: int = 0) -> Recording:
+    """The canary is the first user (whose = -1: the last) of the batch that pays most, in every release of a stream."""
     private = protects_features(policy)
     probe = play(policy, env, rounds=rounds, seed=seed)
     if not probe.asks:
         raise BandannaError(f"{type(policy).__name__} asks nothing in {rounds} rounds: there is nothing to audit")
-    asks = [each.ask for each, place in zip(probe.asks, probe.places, strict=True) if place == 0]
+    dearest = _dearest(probe, policy.guarantee.delta)
+    asks = [each.ask for each, place in zip(probe.asks, probe.places, strict=True) if place == dearest]
     priced = [each for each in asks if not isinstance(each.protocol.event, NothingEvent)]
-    row = probe.episodes[0][1].at(slice(0, 1))
+    people = probe.episodes[dearest][1]
+    row = people.at(slice(-1, None) if whose else slice(0, 1))
     rows = rows_apart(policy, priced, row, private=private)
-    one = play(policy, env, rounds=rounds, seed=seed, canary=rows[0], private=private)
-    two = play(policy, env, rounds=rounds, seed=seed, canary=rows[1], private=private, forced=one.asks)
+    begin = 0 if dearest == 0 else probe.ends[dearest - 1]
+    first, second = (Canary(row=each, private=private, begin=begin, whose=whose) for each in rows)
+    one = play(policy, env, rounds=rounds, seed=seed, canary=first)
+    two = play(policy, env, rounds=rounds, seed=seed, canary=second, forced=one.asks)
     told = zip(_TOLD, _told(one), _told(two), strict=True)
     difference = next((what for what, mine, other in told if mine != other), None)
-    return Recording(script=_script(one, two), difference=difference, first=one, rows=rows)
+    return Recording(script=_script(one, two), difference=difference, first=one, canaries=(first, second))
 
 
-def leaking(policy: Policy[Any], env: Environment, *, rounds: int, delta: float, confidence: float) -> bool:
+def _dearest(seen: Seen, delta: float) -> int:
+    """The episode whose users pay most for what they alone are asked: the first, if none pays more."""
+    paid: dict[int, list[Event]] = {place: [] for place in range(len(seen.episodes))}
+    for each, place in zip(seen.asks, seen.places, strict=True):
+        if each.ask.of == "episode" and each.ask.arm is None and isinstance(each.ask.protocol, BatchProtocol):
+            paid[place].append(each.ask.protocol.event)
+    if len({tuple(events) for events in paid.values()}) == 1:
+        return 0
+    costs = {place: accountant.epsilon(CompositionEvent(events=tuple(events)), delta) for place, events in paid.items()}
+    return next((place for place, cost in costs.items() if cost > costs[0] * _MORE and cost == max(costs.values())), 0)
+
+
+def leaking(
+    policy: Policy[Any], env: Environment, *, rounds: int, delta: float, confidence: float, whose: int = 0
+) -> bool:
     """Whether so many of some replays differ that the probability of that is above delta, with confidence."""
-    replays = (recorded(policy, env, rounds=rounds, seed=seed) for seed in range(1, _REPLAYS + 1))
+    replays = (recorded(policy, env, rounds=rounds, seed=seed, whose=whose) for seed in range(1, _REPLAYS + 1))
     differ = sum(each.difference is not None for each in replays)
     return bool(at_least(differ, _REPLAYS, 1 - confidence) > delta)
 

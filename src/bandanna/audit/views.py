@@ -7,13 +7,14 @@ audit of a view shows how much of the price an onlooker really gets to see.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from bandanna.audit.claims import Claim, claim_of
 from bandanna.audit.releases import arrays
-from bandanna.audit.replay import play, protects_features, recorded
+from bandanna.audit.replay import play, recorded
 from bandanna.audit.targets import Target
 from bandanna.core.arrays import Floats
 from bandanna.core.coins import GeneratorCoins
@@ -47,10 +48,10 @@ def view_target(
     if not policy.privacy.noisy:
         return Target(name=f"{name}, {view}", claim=Claim(epsilon=claimed, delta=at))
     recording = recorded(policy, env, rounds=rounds, seed=seed)
-    private = protects_features(policy)
     lives: list[Played] = []
-    for row in recording.rows:
-        seen = play(policy, env, rounds=rounds, seed=seed, canary=row, private=private, forced=recording.first.asks)
+    for canary in recording.canaries:
+        first = replace(canary, begin=0)
+        seen = play(policy, env, rounds=rounds, seed=seed, canary=first, forced=recording.first.asks)
         lives.append(seen.episodes[0][1])
     world = env.begin(Streams([seed + 1]))
     fixed = arms_that_stay(world)
