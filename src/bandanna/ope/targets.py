@@ -135,7 +135,11 @@ def _checked(log: Log, chances: Floats, name: str) -> Floats:
         raise InvalidStatistic(f"shape of {name}", chances.shape, f"({len(log)}, {log.n_arms}), events and arms")
     all_finite(name, chances)
     sums = chances.sum(axis=1)
-    fine = (chances.min(axis=1) >= -_ROUNDING) & (np.abs(sums - 1) <= _ROUNDING)
+    least, fine = chances.min(axis=1), np.abs(sums - 1) <= _ROUNDING
+    if least.min() < -_ROUNDING:
+        row = int(np.argmax(least < -_ROUNDING))
+        allowed = f"probabilities, of which none is below 0, as {float(least[row]):g} is"
+        raise InvalidArgument(f"{name}, row {row}", chances[row].tolist(), allowed)
     if not fine.all():
         row = int(np.argmin(fine))
         allowed = f"probabilities that add up to 1, and not to {float(sums[row]):g}"
