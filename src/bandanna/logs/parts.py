@@ -18,7 +18,7 @@ _MOST_ARMS = 100_000
 _ROUNDING = 1e-9
 _SUM = 1e-2  # what rounded probabilities may add up to beyond 1
 _ROUNDED = 0.02  # of a probability such as 1/3, in proportion
-_OTHERS = 'give a column, or one for each arm ({"A": 0.5, ...}, --propensity A=0.5,...)'
+_OTHERS = 'give a column, or one for each arm (propensity={"A": 0.5, ...}, --propensity A=0.5,...)'
 _FEATURE = (
     "a finite number; a map of features, context=bd.features.Map(...), takes texts too, and says what stands for what "
     "is missing"
@@ -213,7 +213,8 @@ def cut(rewards: Floats, reward_range: Any, where: str) -> tuple[Floats, int]:
     clipped = int(np.count_nonzero(outside))
     if 2 * clipped > len(rewards):
         said = (
-            f"{clipped:,} of {len(rewards):,} rewards lie outside of reward_range = ({low:g}, {high:g}), and were cut"
+            f"{clipped:,} of {len(rewards):,} rewards lie outside of the range (reward_range=({low:g}, {high:g}), "
+            f"--range {low:g},{high:g}), and were cut"
         )
         warnings.warn(ClippingWarning(said), stacklevel=4)
     return np.clip(rewards, low, high), clipped
