@@ -138,6 +138,9 @@ def test_a_save_brings_its_map_and_its_arms(tmp_path: Path) -> None:
         (["--target", "arm:blue", "--range", "0"], "LOW,HIGH"),
         (["--target", "arm:blue", "--propensity", "age", "--epsilon", "1"], "weight_bound"),
         (["--target", "arm:blue", "--epsilon", "-1"], "epsilon"),
+        (["--target", "arm:blue", "--delta", "1e-5"], "--delta 1e-05 without one promises nothing"),
+        (["--target", "arm:blue", "--trust", "local"], "--trust local without one promises nothing"),
+        (["--target", "arm:blue", "--propensity", "0.9"], "1/m, with m from 1 to 3"),
     ],
 )
 def test_mistakes_are_named(file: str, change: list[str], words: str) -> None:
@@ -145,3 +148,23 @@ def test_mistakes_are_named(file: str, change: list[str], words: str) -> None:
     done = CliRunner().invoke(app, ["evaluate", file, *COLUMNS, *change])
     assert isinstance(done.exception, BandannaError)
     assert words in str(done.exception)
+
+
+def test_progress_is_told(file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Somebody who waits for the probabilities of a saved agent is not told how many there are."""
+    told = []
+    monkeypatch.setattr(
+        "bandanna.cli.bars.Bar.__call__", lambda self, done, total, what: told.append((done, total, what))
+    )
+    monkeypatch.setattr("bandanna.logs.showing._PART", 250)
+    bd.Agent(policy=bd.LinTS(n_arms=3, features=1, horizon=50)).save(tmp_path / "agent")
+    said = ["evaluate", file, "--target", str(tmp_path / "agent"), "--target", "uniform", *COLUMNS, "--context", "age"]
+    assert CliRunner().invoke(app, said).exit_code == 0
+    assert told == [(250, 600, "LinTS"), (500, 600, "LinTS"), (600, 600, "LinTS")]
+
+
+def test_delta_is_1e_5_unless_it_is_given(file: str) -> None:
+    """A budget without a delta has another than the help says, or one that is given is not heeded."""
+    for more, delta in (([], 1e-5), (["--delta", "1e-3"], 1e-3)):
+        said = ["evaluate", file, "--target", "uniform", *COLUMNS, "--epsilon", "1", "--json", *more]
+        assert json.loads(CliRunner().invoke(app, said).stdout)["guarantee"]["delta"] == delta

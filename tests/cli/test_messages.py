@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 import sys
+import warnings
 from pathlib import Path
 
 import pytest
 
 from bandanna import cli
 
-LOG = "age,drug,p,outcome\n30,A,0.5,cured\n40,B,0.5,ill\n50,A,0.5,cured\n"
+LOG = "age,drug,p,outcome,q\n" + "30,A,0.5,cured,0.25\n40,B,0.5,ill,0.75\n50,A,0.5,cured,0.25\n" * 10
 EVALUATE = "evaluate log.csv --arm drug --propensity p --target uniform"
 STUDY = "study log.csv --arm drug --reward outcome --success cured --propensity 0.5"
 MISTAKES = {  # of somebody who has read a page of the docs
@@ -28,6 +29,30 @@ MISTAKES = {  # of somebody who has read a page of the docs
     "evaluate empty.csv --target uniform": "empty.csv has no rows",
     "evaluate binary.csv --target uniform": "its byte 0 is no letter of that; a spreadsheet saves it as CSV UTF-8",
     "evaluate text.parquet --target uniform": "text.parquet is not a Parquet file",
+    f"{EVALUATE} --reward outcome --success cured --epsilon 1 --arms A,B": "--weight-bound is missing: a number M",
+    f"{EVALUATE} --reward outcome --success cured --epsilon 1 --arms A,B --json": "its public floor (--floor): then",
+    f"{EVALUATE} --reward outcome --success cured --range 1,0": "--range = (1.0, 0.0) is not allowed: low < high",
+    f"{EVALUATE} --reward age": "a reward in [0, 1]; or give --range: public bounds",
+    f"{EVALUATE} --reward outcome --success cured --delta 0.1": "--epsilon is missing: a budget: --delta 0.1 without",
+    f"{EVALUATE} --reward outcome --success cured --page no/x.html": "--page = no/x.html cannot be written: no is",
+    f"{EVALUATE} --reward outcome --success cured --propensity 0.9": "--propensity = 0.9 is not allowed: one number",
+    f"{EVALUATE} --reward outcome --success cured --propensity 0.8": "or one for each arm (--propensity A=0.5,...)",
+    "evaluate log.csv --target uniform": "--arm = 'arm' is not allowed: a column of the table, which has age, drug",
+    "evaluate log.csv --arm drug --target uniform": "--reward = 'reward' is not allowed: a column of the table",
+    "evaluate features.toml --target uniform": "features.toml has no rows",
+    "evaluate ok.toml --target uniform": "ok.toml, line 3, row 0: 1 of 2 values; a CSV file begins with a line of",
+    "evaluate log.csv --target my.agnt": "there is no such file; did you mean 'my.agent'? a target is",
+    "evaluate log.csv --target unifrom": "there is no such file; did you mean 'uniform'? a target is",
+    "evaluate log.csv --target my.agent.journal": "is not a save of an agent: it is the journal of my.agent",
+    "evaluate log.csv --target binary.csv": "binary.csv is not a save of an agent: it is no text",
+    "evaluate log.csv --target ok.toml": "ok.toml is not a save of an agent: its first line says something else",
+    "study acgt175": "acgt175 is neither a file nor a data set of `bandanna datasets`: did you mean 'actg175'?",
+    "study .": "path = '.' is not allowed: the path of a file, not of a folder",  # not --path, which was not given
+    f"{STUDY} --propensity q --algorithms LinTS --trust central": "--floor is missing: the least probability of any",
+    f"{STUDY} --propensity q --algorithms LinTS --trust local": "public (--floor 0.1): found in the log, it would tell",
+    f"{STUDY} --out log.csv": "log.csv cannot be used, choose another directory: Not a directory",
+    "demo --out x.xyz": "suffix of --out = '.xyz' is not allowed: one of '.png', '.svg'",
+    "audit LinUCB --plot x.xyz": "suffix of --plot = '.xyz' is not allowed: one of '.png', '.svg'",
     "study nope": "nope is neither a file nor a data set of `bandanna datasets`",
     f"{STUDY} --features features.toml": "features.toml: feature = 'a table' is not allowed: unknown key, did you mean",
     f"{STUDY} --trust nobody": "--trust = 'nobody' is not allowed: one of 'central'",
@@ -59,9 +84,12 @@ def test_a_mistake_is_named_as_it_was_made(
         "empty.csv": "",
         "text.parquet": "hello",
         "features.toml": "[feature]\n",
+        "ok.toml": "x = [1, 2]\n\n[features]\n",
+        "my.agent": "{}\n",
     }.items():
         (tmp_path / name).write_text(text)
-    (tmp_path / "binary.csv").write_bytes(b"\xff\xfe\x00")
+    for name in ("binary.csv", "my.agent.journal"):
+        (tmp_path / name).write_bytes(b"\xff\xfe\x00")
     monkeypatch.setattr(sys, "argv", ["bandanna", *line.split()])
     with pytest.raises(SystemExit) as ended:
         cli.main()
@@ -70,3 +98,17 @@ def test_a_mistake_is_named_as_it_was_made(
     assert MISTAKES[line] in told.splitlines()[-1], told
     assert told.splitlines()[-1].startswith("error: ")
     assert not PYTHON.search(told), told
+
+
+def test_a_warning_is_about_options(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A warning names an argument of Python's where there is an option."""
+    (tmp_path / "log.csv").write_text(LOG)
+    said = f"evaluate {tmp_path / 'log.csv'} --arm drug --propensity p --target uniform --reward age --range 0,1"
+    monkeypatch.setattr(sys, "argv", ["bandanna", *said.split()])
+    monkeypatch.setattr(warnings, "formatwarning", warnings.formatwarning)  # as it was, afterwards
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        with pytest.raises(SystemExit):
+            cli.main()
+    told = [warnings.formatwarning(each.message, each.category, "", 0) for each in caught]
+    assert told == ["warning: 30 of 30 rewards lie outside of the range (--range 0,1), and were cut\n"]

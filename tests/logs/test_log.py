@@ -95,6 +95,38 @@ def test_propensities_by_design_are_public() -> None:
     assert bd.Log.from_frame(ROWS, **COLUMNS, floor=0.2).floor == 0.2
 
 
+@pytest.mark.parametrize(
+    ("chance", "arms"), [(1.0, 4), (0.5, 4), (1 / 3, 4), (0.33, 3), (0.17, 6), (0.25, 4), (0.0099, 100)]
+)
+def test_one_number_that_can_be_true(chance: float, arms: int) -> None:
+    """A number that each of m of the arms can have, or what rounding leaves of it, is refused."""
+    frame = {"arm": [0, 1, 2], "reward": [0, 1, 1]}
+    log = bd.Log.from_frame(frame, arm="arm", reward="reward", propensity=chance, arms=range(arms))
+    assert log.propensities.tolist() == [chance] * 3
+
+
+@pytest.mark.parametrize(
+    ("chance", "arms"), [(0.9, 4), (0.9, 2), (0.6, 4), (0.3, 4), (0.2, 4), (1e-300, 4), (0.75, None)]
+)
+def test_one_number_that_cannot_be_true(chance: float, arms: int | None) -> None:
+    """A propensity that no number of equally likely arms has is taken for everybody's."""
+    frame = {"arm": [0, 1, 1], "reward": [0, 1, 1]}
+    names = None if arms is None else range(arms)
+    with pytest.raises(InvalidArgument, match=r"was as likely: 1/m.*give a column, or one for each arm") as caught:
+        bd.Log.from_frame(frame, arm="arm", reward="reward", propensity=chance, arms=names)
+    assert (f"m from 1 to {arms}," in str(caught.value)) == (arms is not None)
+
+
+def test_one_number_and_one_for_each_arm_are_held_to_the_same() -> None:
+    """More than 1 in all passes as a number, but not as the same number for each arm; or the other way round."""
+    for wrong in (0.6, {"tea": 0.6, "coffee": 0.6}):
+        with pytest.raises(InvalidArgument, match=r"propensity.*column"):
+            bd.Log.from_frame({"arm": ["tea", "coffee"], "won": [0, 1]}, arm="arm", reward="won", propensity=wrong)
+    for fine in (0.5, {"tea": 0.5, "coffee": 0.5}):
+        log = bd.Log.from_frame({"arm": ["tea", "coffee"], "won": [0, 1]}, arm="arm", reward="won", propensity=fine)
+        assert log.floor == 0.5
+
+
 def test_features_of_arms_and_functions() -> None:
     """Features of arms have another order than the arms, or a function of the table is not asked."""
     frame = ROWS | {

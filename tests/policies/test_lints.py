@@ -139,6 +139,30 @@ def test_probabilities_of_arms_with_models_of_their_own() -> None:
     assert stats.chisquare(observed, 200_000 * found).pvalue > 1e-4  # false alarms: one in ten thousand
 
 
+@pytest.mark.parametrize("arms", [2, 4, 30])
+def test_fewer_nodes_have_the_same_integral(arms: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where fewer nodes are taken for smooth integrands, probabilities differ by more than rounding errors."""
+    rng = np.random.default_rng(arms)
+    mean, spread = (
+        rng.normal(size=(300, arms)),
+        np.exp(rng.uniform(-1, 1, (300, arms)) * rng.choice([0.1, 3], (300, 1))),
+    )
+    actions = rng.integers(0, arms, 300)
+    assert {64, 192, 512, 2001} <= set(chances._nodes(spread, actions).tolist())
+    found = chances.of_own(mean, spread, actions)
+    alone = [chances.of_own(*(each[i : i + 1] for each in (mean, spread, actions)))[0] for i in range(50)]
+    assert found[:50].tolist() == alone  # whoever else is asked about
+    monkeypatch.setattr(chances, "_FEWER", ())
+    np.testing.assert_allclose(found, chances.of_own(mean, spread, actions), rtol=0, atol=2e-15)
+
+
+@pytest.mark.parametrize("nothing", [(0.0, 1.0), (1.0, 0.0)])
+def test_an_arm_of_which_everything_is_known(nothing: tuple[float, float]) -> None:
+    """A score that does not vary is compared on too few nodes: its step lies between them."""
+    found = chances.of_own(np.array([[0.3, 0.0]]), np.array([nothing]), np.array([0]))[0]
+    assert found == pytest.approx(stats.norm.cdf(0.3), abs=5e-3)
+
+
 def test_replayed_decisions_have_their_propensities() -> None:
     """Decisions of devices do not happen as often as is logged: chi-square over arms, false alarms 1e-4."""
     policy = LinTS(dim=3, horizon=400, intercept=True, privacy=bd.shuffle(**DP))

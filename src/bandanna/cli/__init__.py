@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import warnings
 from collections.abc import Callable
 from functools import cache
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -27,6 +28,9 @@ from bandanna.cli.serve import serve
 from bandanna.cli.simulate_clients import simulate_clients
 from bandanna.cli.study import Listing, study
 from bandanna.cli.task import task
+
+if TYPE_CHECKING:
+    from bandanna.errors import InvalidArgument
 
 app = typer.Typer(
     help="Differentially private bandits in every trust model.",
@@ -77,7 +81,7 @@ def main() -> None:
     """Entry point of the `bandanna` command: errors become one clear line and exit code 2."""
     from bandanna.errors import BandannaError
 
-    warnings.formatwarning = lambda message, *_, **__: f"warning: {message}\n"
+    warnings.formatwarning = lambda message, *_, **__: f"warning: {_typed(str(message))}\n"
     try:
         command()()
     except (BandannaError, OSError, MemoryError) as error:
@@ -94,15 +98,43 @@ def _words(error: Exception) -> str:
     if isinstance(error, OSError) and error.filename and error.strerror:
         return f"{error.filename}: {error.strerror}"
     if isinstance(error, InvalidArgument):
+        name = _option(error)
         if error.value is None:
-            return f"{error.argument} is missing: {error.allowed}"
-        return f"{_option(error.argument)}{str(error).removeprefix(error.argument)}"
-    return str(error)
+            return _typed(f"{name} is missing: {error.allowed}")
+        return _typed(f"{name}{str(error).removeprefix(error.argument)}")
+    return _typed(str(error))
 
 
-def _option(argument: str) -> str:
-    """As it stands on the command line, if it does."""
+def _typed(text: str) -> str:
+    """Hints as they are typed here: of `floor=0.1, --floor 0.1`, for programs and for commands, the second."""
+    return re.sub(r"\b[a-z_]+=(?:\(.*?\)|\{.*?\}|\S+), (?=--[a-z])", "", text)
+
+
+def _option(error: InvalidArgument) -> str:
+    """The argument as it stands on the command line, or would: by the parameters of the command that was called.
+
+    One that was not given is meant if its default is what the error names: another value came from elsewhere.
+    """
     given = {each.partition("=")[0] for each in sys.argv[1:]}
-    plain = argument.replace("_", "-")
-    options = (f"--{each}" for each in (plain, plain.removeprefix("n-"), plain.removesuffix("s")))
-    return next((each for each in options if each in given), argument)
+    argument = error.argument.removeprefix("log.")  # what a log is read with
+    for name in (argument, argument.removeprefix("n_"), argument.removesuffix("s")):
+        for param in _called().params:
+            option = next((each for each in param.opts if each.startswith("--")), "")
+            named = option and name in (param.name, option[2:].replace("-", "_"))
+            if named and (given & {*param.opts} or _is(param.default, error.value)):
+                return option
+    return error.argument
+
+
+def _is(default: Any, value: Any) -> bool:
+    return type(default) is type(value) and bool(default == value)
+
+
+def _called() -> Any:
+    """The command whose words the command line begins with."""
+    found: Any = command()
+    for word in sys.argv[1:]:
+        if word not in getattr(found, "commands", {}):
+            break
+        found = found.commands[word]
+    return found

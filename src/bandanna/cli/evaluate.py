@@ -9,7 +9,10 @@ from typing import Annotated, Any
 
 import typer
 
+from bandanna.cli.bars import Bar
+
 METHODS = ("snips", "ips")
+_DELTA = 1e-5
 
 
 def evaluate(
@@ -48,7 +51,9 @@ def evaluate(
     weight_bound: Annotated[float | None, typer.Option(help="Weights are cut at this number.")] = None,
     method: Annotated[str, typer.Option(help="snips or ips.")] = "snips",
     epsilon: Annotated[float | None, typer.Option(help="Privacy budget epsilon > 0; without it there is none.")] = None,
-    delta: Annotated[float, typer.Option(help="Privacy budget delta in [0, 1).")] = 1e-5,
+    delta: Annotated[
+        float | None, typer.Option(help="Privacy budget delta in [0, 1); with --epsilon.  [default: 1e-05]")
+    ] = None,
     trust: Annotated[
         str | None, typer.Option(help="Who adds the noise: central (the default), shuffle or local; with --epsilon.")
     ] = None,
@@ -60,19 +65,21 @@ def evaluate(
     With --epsilon, noise from the operating system is drawn once: to run it again is to spend the budget again.
     """
     from bandanna import ope
-    from bandanna.cli.places import folder_for
+    from bandanna.cli.places import file_for
     from bandanna.core import require
     from bandanna.errors import InvalidArgument
     from bandanna.logs import Log
     from bandanna.logs.design import propensity_of
     from bandanna.logs.reading import cell_of
     from bandanna.ope.places import learned_at
+    from bandanna.ope.targets import target_of
 
     require.one_of("--method", method, METHODS)
     if page is not None:
         if len(target) > 1:
             raise InvalidArgument("--page", str(page), "with one target: a page is about one value")
-        folder_for("--page", page.absolute().parent)
+        file_for("--page", page)
+    privacy = _privacy(trust, epsilon, delta)
     targets = {each: each if each == "uniform" or each.startswith("arm:") else learned_at(each) for each in target}
     read = Log.read(
         log,
@@ -85,12 +92,14 @@ def evaluate(
         reward_range=None if reward_range is None else _pair(reward_range),
         floor=floor,
     )
-    shared: dict[str, Any] = {"weight_bound": weight_bound, "privacy": _privacy(trust, epsilon, delta)}
-    if len(targets) > 1:
-        compared = ope.compare(read, targets, method=method, **shared)
+    with Bar(shown=True) as bar:  # on standard error
+        known = {name: target_of(read, each, "--target", bar) for name, each in targets.items()}
+    shared: dict[str, Any] = {"weight_bound": weight_bound, "privacy": privacy}
+    if len(known) > 1:
+        compared = ope.compare(read, known, method=method, **shared)
         typer.echo(json.dumps(compared.to_dict(), allow_nan=False) if as_json else str(compared))
         return
-    value = (ope.snips if method == "snips" else ope.ips)(read, next(iter(targets.values())), **shared)
+    value = (ope.snips if method == "snips" else ope.ips)(read, next(iter(known.values())), **shared)
     if page is not None:
         value.page(page)
     typer.echo(json.dumps(value.diagnostics(), allow_nan=False) if as_json else str(value))
@@ -114,15 +123,18 @@ def _context(columns: str, targets: Iterable[Any]) -> Any:
     return maps.pop()
 
 
-def _privacy(trust: str | None, epsilon: float | None, delta: float) -> Any:
+def _privacy(trust: str | None, epsilon: float | None, delta: float | None) -> Any:
     from bandanna.core import require
     from bandanna.errors import InvalidArgument
     from bandanna.protocols import trust as models
 
     chosen = require.one_of("--trust", trust or "central", ("central", "shuffle", "local"))
-    if trust is not None and epsilon is None:
-        raise InvalidArgument("--epsilon", None, f"a budget: --trust {trust} without one promises nothing")
-    return None if epsilon is None else getattr(models, chosen)(epsilon=epsilon, delta=delta)
+    if epsilon is not None:
+        return getattr(models, chosen)(epsilon=epsilon, delta=_DELTA if delta is None else delta)
+    for option, value in (("--trust", trust), ("--delta", delta)):
+        if value is not None:
+            raise InvalidArgument("--epsilon", None, f"a budget: {option} {value} without one promises nothing")
+    return None
 
 
 def _pair(text: str) -> Any:

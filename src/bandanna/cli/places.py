@@ -33,7 +33,7 @@ def figure_for(argument: str, path: Path) -> Path:
     """A file for a figure: of a known format, in a folder that is there, with what it takes to draw."""
     from bandanna.figures.axes import drawable
 
-    drawable(path)
+    drawable(path, argument)
     return file_for(argument, path)
 
 

@@ -11,7 +11,9 @@ import numpy as np
 
 from bandanna.core import require
 from bandanna.core.arrays import Floats
+from bandanna.core.spelling import did_you_mean
 from bandanna.datasets.card import Card
+from bandanna.datasets.catalogue import cards
 from bandanna.datasets.dataset import DataSet
 from bandanna.environments.table import Table
 from bandanna.errors import BandannaError, InvalidArgument
@@ -40,7 +42,8 @@ def read(
     """
     file = require.path("path", path)
     if label is None and arm is None and not file.exists():
-        raise BandannaError(f"{file} is neither a file nor a data set of `bandanna datasets`")
+        near = did_you_mean(str(file), [card.name for card in cards()]).strip()
+        raise BandannaError(f"{file} is neither a file nor a data set of `bandanna datasets`{near and f': {near}'}")
     if (label is None) == (arm is None):
         allowed = "--arm, --reward and --propensity for a log, or --label for a table of right arms"
         raise BandannaError(f"{file.name}: which columns? {allowed}")

@@ -155,7 +155,8 @@ def _claimed(folder: Path, data: DataSet, setting: Setting, delta: float) -> Pat
             return folder
         theirs = json.loads(record.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise BandannaError(f"{folder} cannot be used, choose another directory: {error}") from error
+        why = getattr(error, "strerror", None) or error
+        raise BandannaError(f"{folder} cannot be used, choose another directory: {why}") from error
     changed = [name for name in ours if not isinstance(theirs, dict) or theirs.get(name) != ours[name]]
     if changed:
         raise BandannaError(f"{folder} holds another study ({', '.join(changed)} differ): choose another directory")

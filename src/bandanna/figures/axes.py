@@ -48,16 +48,16 @@ def save_both(figure: Any, stem: Path) -> list[Path]:
     return paths
 
 
-def drawable(path: str | PathLike[str] | None = None) -> None:
+def drawable(path: str | PathLike[str] | None = None, argument: str = "path") -> None:
     """Raise what drawing there would raise for want of a format or of the extra `plot`, before the work."""
     if path is not None:
-        _kind(path)
+        _kind(path, argument)
     matplotlib("")
 
 
-def _kind(path: str | PathLike[str]) -> str:
+def _kind(path: str | PathLike[str], argument: str = "path") -> str:
     """The format, from the file's name."""
-    return require.one_of("suffix of path", require.path("path", path).suffix.lower(), (".png", ".svg"))
+    return require.one_of(f"suffix of {argument}", require.path(argument, path).suffix.lower(), (".png", ".svg"))
 
 
 def number(value: float) -> str:

@@ -111,7 +111,8 @@ class Log:
         """A table with one row for each event: pandas, polars, Arrow, a dict of columns, a NumPy record array.
 
         arm, reward   columns
-        propensity    a column; or, where it was decided by design, a number, or one for each arm: {"A": 0.5, ...}
+        propensity    a column; or, where it was decided by design, a number, which is 1/m where each of m arms was as
+                      likely, or one for each arm: {"A": 0.5, ...}
         context       columns that are a user's features; {arm: columns}: features of each arm; or a function of the
                       table, such as a map of `bd.features`, to an array (n, d) or (n, arms, d)
         eligible      a column that lists the arms that could be given, or {arm: column of yes and no}
@@ -138,7 +139,9 @@ class Log:
                 )
         indices = np.array([places[name] for name in given], dtype=np.int64)
         inside, clipped = cut(rewards_of(table, reward, success), reward_range, f"column {reward!r}")
-        chances, known = propensities_of(table, propensity, names, indices, floor, overlapping=eligible is not None)
+        chances, known = propensities_of(
+            table, propensity, names, indices, floor, overlapping=eligible is not None, found=public is None
+        )
         return cls(
             contexts=contexts_of(table, context, names),
             arms=indices,

@@ -17,6 +17,8 @@ from bandanna.logs.columns import Columns
 _MOST_ARMS = 100_000
 _ROUNDING = 1e-9
 _SUM = 1e-2  # what rounded probabilities may add up to beyond 1
+_ROUNDED = 0.02  # of a probability such as 1/3, in proportion
+_OTHERS = 'give a column, or one for each arm (propensity={"A": 0.5, ...}, --propensity A=0.5,...)'
 _FEATURE = (
     "a finite number; a map of features, context=bd.features.Map(...), takes texts too, and says what stands for what "
     "is missing"
@@ -48,11 +50,19 @@ def known_as(given: Sequence[Any], arms: Any) -> list[Any]:
 
 
 def propensities_of(
-    table: Columns, given: Any, names: Sequence[Any], arms: Ints, floor: Any, *, overlapping: bool = False
+    table: Columns,
+    given: Any,
+    names: Sequence[Any],
+    arms: Ints,
+    floor: Any,
+    *,
+    overlapping: bool = False,
+    found: bool = False,
 ) -> tuple[Floats, float | None]:
     """The probability of each event's arm, and the least of any arm where that is known by design.
 
     overlapping: not every arm could be given to everybody, so that probabilities of all may add up to more than 1.
+    found: the names are those that occur, and there may be more arms.
     """
     where = "propensity"
     if isinstance(given, Mapping):
@@ -60,7 +70,10 @@ def propensities_of(
         if extra := [name for name in given if name not in names]:
             raise InvalidArgument("propensity", extra[0], f"one of the arms {', '.join(map(str, names))}")
         if by_arm.sum() > 1 + _SUM and not overlapping:
-            raise InvalidArgument("propensity", f"{by_arm.sum():g} in all", "probabilities that add up to 1 at most")
+            allowed = (
+                "probabilities that add up to 1 at most; where not every arm could be given a column, or eligible="
+            )
+            raise InvalidArgument("propensity", f"{by_arm.sum():g} in all", allowed)
         chances, known = by_arm[arms], float(by_arm.min())
     elif isinstance(given, str) or (isinstance(given, tuple) and table.has(given)):
         chances, known, where = table.numbers("propensity", given), None, f"column {given!r}"
@@ -68,10 +81,20 @@ def propensities_of(
         allowed = "a column, or a number where arms were given at random by design: without it nothing can be weighed"
         raise InvalidArgument("propensity", None, allowed)
     else:
-        known = _chance("propensity", given)
+        known = _alike(_chance("propensity", given), None if found else len(names))
         chances = np.full(len(arms), known)
     least = known if floor is None else _chance("floor", floor)
     return within(chances, least, where), least
+
+
+def _alike(chance: float, most: int | None) -> float:
+    """One probability of whatever was given: in every context each of m arms has it, so that it is 1/m, m <= `most`."""
+    m = max(round(min(1 / chance, float(most or _MOST_ARMS))), 1)
+    if abs(chance * m - 1) > _ROUNDED + _ROUNDING:
+        counts = "a whole number" if most is None else f"from 1 to {most}, the number of arms"
+        means = f"one number means that every arm that could be given was as likely: 1/m, with m {counts}"
+        raise InvalidArgument("propensity", chance, f"{means}; else {_OTHERS}")
+    return chance
 
 
 def within(chances: Floats, floor: Any, where: str) -> Floats:
@@ -190,7 +213,8 @@ def cut(rewards: Floats, reward_range: Any, where: str) -> tuple[Floats, int]:
     clipped = int(np.count_nonzero(outside))
     if 2 * clipped > len(rewards):
         said = (
-            f"{clipped:,} of {len(rewards):,} rewards lie outside of reward_range = ({low:g}, {high:g}), and were cut"
+            f"{clipped:,} of {len(rewards):,} rewards lie outside of the range (reward_range=({low:g}, {high:g}), "
+            f"--range {low:g},{high:g}), and were cut"
         )
         warnings.warn(ClippingWarning(said), stacklevel=4)
     return np.clip(rewards, low, high), clipped

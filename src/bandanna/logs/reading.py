@@ -10,7 +10,7 @@ from os import PathLike
 from typing import Any
 
 from bandanna.core import require
-from bandanna.errors import BandannaError, MissingExtra
+from bandanna.errors import BandannaError, MissingExtra, shown
 
 _WHOLE = re.compile(r"-?(0|[1-9][0-9]{0,17})", re.ASCII)
 _NUMBER = re.compile(r"[-+]?((0|[1-9][0-9]*)(\.[0-9]*)?|\.[0-9]+)([eE][-+]?[0-9]{1,3})?|[nN]a[nN]|-?inf", re.ASCII)
@@ -49,19 +49,21 @@ def _parquet(content: bytes, name: str) -> Any:
 def _csv(text: str, name: str) -> dict[str, list[Any]]:
     try:
         lines = csv.reader(io.StringIO(text, newline=""), delimiter=_between(text), strict=True)
-        rows = [row for row in lines if row]
+        rows = [(lines.line_num, row) for row in lines if row]
     except csv.Error as error:
         raise BandannaError(f"{name} is not a CSV file: {error}") from error
     if len(rows) < 2:
         raise BandannaError(f"{name} has no rows: a CSV file begins with a line of column names")
-    header, *body = rows
+    (_, header), *body = rows
     if len(set(header)) != len(header):
         twice = next(each for each in header if header.count(each) > 1)
         raise BandannaError(f"{name} has two columns that are called {twice!r}")
-    for number, row in enumerate(body):
+    for number, (line, row) in enumerate(body):
         if len(row) != len(header):
-            raise BandannaError(f"{name}, row {number}: {len(row)} of {len(header)} values")
-    columns = zip(*body, strict=True)
+            wanted = f"a CSV file begins with a line of column names, here {shown(', '.join(header))}"
+            told = f"{name}, line {line}, row {number}: {len(row)} of {len(header)} values"
+            raise BandannaError(f"{told}; {wanted}, and has a value for each in every other line")
+    columns = zip(*(row for _, row in body), strict=True)
     return {title: list(map(cell_of, column)) for title, column in zip(header, columns, strict=True)}
 
 

@@ -226,7 +226,10 @@ def _kept(policy: Policy[Any], log: Log, streams: Streams) -> Bools:
     if floor is None:
         floor = float(log.propensities.min())
         if policy.privacy.noisy and not np.all(log.propensities == floor):
-            allowed = "public, as in Log.from_frame(..., floor=0.1): found in the log, it would tell of somebody in it"
+            allowed = (
+                "the least probability of any arm, public (floor=0.1, --floor 0.1): found in the log, it would tell"
+            )
+            allowed += " of somebody in it"
             raise InvalidArgument("log.floor", None, allowed)
     return np.asarray(streams.uniform("acceptance", (len(log),))[0] * log.propensities < floor * (1 + 1e-9))
 

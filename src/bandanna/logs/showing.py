@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +17,7 @@ from bandanna.logs.log import Log
 from bandanna.policies.base import Policy
 
 _DRAWS, _MOST = 64, 1024  # of a policy that does not state all probabilities: every arm of a tie of as many is seen
-_PART = 4096  # events whose probabilities are computed at once
+_PART = 1024  # events whose probabilities are computed at once
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,11 +95,14 @@ def chances_of(policy: Policy[Any], snapshot: Any, shown: Shown, arms: Ints, cho
     return np.clip(chances, 0.0, 1.0)
 
 
-def all_chances(policy: Policy[Any], snapshot: Any, log: Log) -> Floats:
+def all_chances(
+    policy: Policy[Any], snapshot: Any, log: Log, progress: Callable[[int, int, str], None] | None = None
+) -> Floats:
     """With which probability the policy gives every arm, (n, K); rows add up to 1.
 
     Policies that state them are asked. Of others the choice and its stated probability are drawn until all of the
     probability has been seen: exact for one arm, or up to 1,024 that are tied. A row depends on nobody else's.
+    `progress` is told how many events of how many are done.
     """
     found = np.zeros((len(log), log.n_arms))
     for begin in range(0, len(log), _PART):
@@ -109,6 +112,8 @@ def all_chances(policy: Policy[Any], snapshot: Any, log: Log) -> Floats:
             stated = _stated(policy, snapshot, contexts) if hasattr(policy, "probabilities") else None
             part = _drawn(policy, snapshot, contexts) if stated is None else stated
             found[np.ix_(begin + rows, able)] = part
+        if progress is not None:
+            progress(min(begin + _PART, len(log)), len(log), type(policy).__name__)
     return np.asarray(found / found.sum(axis=1, keepdims=True))
 
 

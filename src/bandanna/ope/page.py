@@ -61,7 +61,10 @@ def page_of(value: Value) -> str:
 
 
 def _shown(number: Any) -> str:
-    return "not released, or unlimited" if number is None else f"{number:,.4g}"
+    """Counts in full, as are large numbers; others with four digits."""
+    if number is None:
+        return "not released, or unlimited"
+    return f"{number:,.0f}" if isinstance(number, int) or abs(number) >= 1000 else f"{number:.4g}"
 
 
 def _interval(value: Value) -> str:

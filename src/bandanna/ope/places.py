@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from bandanna.core import require
+from bandanna.core.spelling import did_you_mean
 from bandanna.errors import BandannaError, InvalidArgument
 from bandanna.ope.targets import Learned
+
+_ALLOWED = (
+    'a target is "uniform", "arm:NAME", the folder of `bandanna task export`, its analyzer\'s address, or a saved agent'
+)
 
 
 def learned_at(place: str) -> Learned:
@@ -26,8 +33,15 @@ def learned_at(place: str) -> Learned:
 
         agent = Agent.load(path, release="manual")
         return Learned(policy=agent.policy, snapshot=agent.snapshot, arms=agent.arms, features=agent.features)
-    allowed = '"uniform", "arm:NAME", the folder of `bandanna task export`, its analyzer\'s address, or a saved agent'
-    raise InvalidArgument("target", place, allowed)
+    raise InvalidArgument("target", place, f"there is no such file; {did_you_mean(path.name, _beside(path))}{_ALLOWED}")
+
+
+def _beside(path: Path) -> list[str]:
+    """What else is in its folder, and the words that are no files."""
+    names = ["uniform"]
+    with suppress(OSError):
+        names += [each.name for each in islice(path.absolute().parent.iterdir(), 1000) if each.suffix != ".journal"]
+    return names
 
 
 def _exported(folder: Path) -> Learned:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -61,8 +62,10 @@ class Learned:
         return log.ordered(self.arms)
 
 
-def target_of(log: Log, given: Any, name: str = "target") -> Target:
-    """The target that somebody means, for the people in a log."""
+def target_of(
+    log: Log, given: Any, name: str = "target", progress: Callable[[int, int, str], None] | None = None
+) -> Target:
+    """The target that somebody means, for the people in a log; `progress` is told of how many of them it is known."""
     if isinstance(given, Target):
         return given
     if isinstance(given, str):
@@ -72,9 +75,9 @@ def target_of(log: Log, given: Any, name: str = "target") -> Target:
         raise InvalidArgument(name, type(given).__name__, allowed)
     if isinstance(getattr(given, "policy", None), Policy) and hasattr(given, "snapshot"):  # an agent
         arms = getattr(given, "arms", None)
-        return _of_policy(log, Learned(policy=given.policy, snapshot=given.snapshot, arms=arms), name)
+        return _of_policy(log, Learned(policy=given.policy, snapshot=given.snapshot, arms=arms), name, progress)
     if isinstance(given, tuple) and len(given) == 2 and isinstance(given[0], Policy):
-        return _of_policy(log, Learned(policy=given[0], snapshot=given[1]), name)
+        return _of_policy(log, Learned(policy=given[0], snapshot=given[1]), name, progress)
     if callable(given):
         return Target(name=getattr(given, "__name__", name).strip("<>"), chances=_called(log, given, name))
     chances = reals(name, given, _ALLOWED)
@@ -103,12 +106,12 @@ def _named(log: Log, given: str, name: str) -> Target:
     return Target(name=f"always {given[4:]}", chances=chances, constant=constant)
 
 
-def _of_policy(log: Log, learned: Learned, name: str) -> Target:
+def _of_policy(log: Log, learned: Learned, name: str, progress: Callable[[int, int, str], None] | None) -> Target:
     called = type(learned.policy).__name__
     check_fits(learned.policy, log)
     seen = learned.seen(log)
     try:
-        chances = all_chances(learned.policy, learned.snapshot, seen)
+        chances = all_chances(learned.policy, learned.snapshot, seen, progress)
     except TypeError as error:
         raise InvalidArgument(name, called, "a policy whose devices choose by its snapshot") from error
     return Target(name=called, chances=chances[:, [seen.names.index(each) for each in log.names]])
@@ -135,7 +138,11 @@ def _checked(log: Log, chances: Floats, name: str) -> Floats:
         raise InvalidStatistic(f"shape of {name}", chances.shape, f"({len(log)}, {log.n_arms}), events and arms")
     all_finite(name, chances)
     sums = chances.sum(axis=1)
-    fine = (chances.min(axis=1) >= -_ROUNDING) & (np.abs(sums - 1) <= _ROUNDING)
+    least, fine = chances.min(axis=1), np.abs(sums - 1) <= _ROUNDING
+    if least.min() < -_ROUNDING:
+        row = int(np.argmax(least < -_ROUNDING))
+        allowed = f"probabilities, of which none is below 0, as {float(least[row]):g} is"
+        raise InvalidArgument(f"{name}, row {row}", chances[row].tolist(), allowed)
     if not fine.all():
         row = int(np.argmin(fine))
         allowed = f"probabilities that add up to 1, and not to {float(sums[row]):g}"

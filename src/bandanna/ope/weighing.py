@@ -83,7 +83,7 @@ def bounded(log: Log, target: Target, weight_bound: Any, privacy: Privacy) -> We
     elif privacy.noisy and math.isinf(public):
         allowed = (
             "a number M at which weights are cut, and to which the noise is in proportion; or give the log its "
-            "public floor: then weights are at most 1/floor, and none is cut"
+            "public floor (floor=..., --floor): then weights are at most 1/floor, and none is cut"
         )
         raise InvalidArgument("weight_bound", None, allowed)
     else:

@@ -38,7 +38,8 @@ class Saves:
             if not isinstance(header, dict) or header.get("format") != f"bandanna {self.noun}":
                 raise ValueError("its first line says something else")
         except (RecursionError, ValueError) as error:
-            raise BandannaError(f"{path} is not a save of {_article(self.noun)}: {error}") from error
+            told = f"it is the journal of {path.with_suffix('')}" if path.suffix == ".journal" else _told(error)
+            raise BandannaError(f"{path} is not a save of {_article(self.noun)}: {told}") from error
         if header.get("version") != self.version:
             told = repr(header.get("version"))[:40]
             raise BandannaError(f"{path} is a save of version {told}; this program reads {self.version}")
@@ -69,6 +70,13 @@ class Saves:
 
 def _sha256(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _told(error: Exception) -> str:
+    """Why a first line cannot be read, without words of Python."""
+    if isinstance(error, UnicodeDecodeError):
+        return "it is no text"
+    return "its first line says something else" if isinstance(error, json.JSONDecodeError) else str(error)
 
 
 def _article(noun: str) -> str:
