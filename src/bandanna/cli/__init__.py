@@ -27,6 +27,7 @@ from bandanna.cli.serve import serve
 from bandanna.cli.simulate_clients import simulate_clients
 from bandanna.cli.study import Listing, study
 from bandanna.cli.task import task
+from bandanna.cli.usage import UsageError, asked, name_of, usage
 
 app = typer.Typer(
     help="Differentially private bandits in every trust model.",
@@ -68,7 +69,7 @@ def root(
 
 
 @cache
-def command() -> Callable[[], Any]:
+def command() -> Callable[..., Any]:
     """All commands, from their signatures, which takes a while: once for a process."""
     return typer.main.get_command(app)
 
@@ -79,10 +80,21 @@ def main() -> None:
 
     warnings.formatwarning = lambda message, *_, **__: f"warning: {message}\n"
     try:
-        command()()
-    except (BandannaError, OSError, MemoryError) as error:
-        typer.secho(f"error: {_words(error)}", fg=typer.colors.RED, err=True)
+        code = command()(standalone_mode=False)
+    except UsageError as error:
+        if type(error).__name__ != "NoArgsIsHelpError":  # which has printed the help
+            _complain(usage(error, command()))
         raise SystemExit(2) from error
+    except typer.Abort:
+        raise SystemExit(1) from None
+    except (BandannaError, OSError, MemoryError) as error:
+        _complain(_words(error))
+        raise SystemExit(2) from error
+    raise SystemExit(code if isinstance(code, int) else 0)
+
+
+def _complain(words: str) -> None:
+    typer.secho(f"error: {words}", fg=typer.colors.RED, err=True)
 
 
 def _words(error: Exception) -> str:
@@ -95,7 +107,7 @@ def _words(error: Exception) -> str:
         return f"{error.filename}: {error.strerror}"
     if isinstance(error, InvalidArgument):
         if error.value is None:
-            return f"{error.argument} is missing: {error.allowed}"
+            return f"{_place(error.argument)} is missing: {error.allowed}"
         return f"{_option(error.argument)}{str(error).removeprefix(error.argument)}"
     return str(error)
 
@@ -105,4 +117,11 @@ def _option(argument: str) -> str:
     given = {each.partition("=")[0] for each in sys.argv[1:]}
     plain = argument.replace("_", "-")
     options = (f"--{each}" for each in (plain, plain.removeprefix("n-"), plain.removesuffix("s")))
-    return next((each for each in options if each in given), argument)
+    return next((each for each in options if each in given), _place(argument))
+
+
+def _place(argument: str) -> str:
+    """As the help of the command calls what has no option, if it is that."""
+    parameters = getattr(asked(command(), sys.argv[1:])[0], "params", ())
+    places = {each.name: name_of(each, ()) for each in parameters if each.param_type_name == "argument"}
+    return places.get(argument, argument)
