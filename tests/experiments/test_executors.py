@@ -220,7 +220,7 @@ def test_a_wrong_address_is_one_line(experiment: Path, tmp_path: Path) -> None:
 def test_only_what_our_error_says_is_kept_out_of_the_log(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Traces of a broken connection stand before our error; or other words of the library, or later ones, are hidden."""
+    """Traces of a broken connection stand before our error; or other words, or later ones, are hidden."""
     log = logging.getLogger("distributed.client")
     monkeypatch.setattr(log, "propagate", False)
     log.addHandler(caplog.handler)
