@@ -77,7 +77,7 @@ def _of_parameter(error: Any, words: list[str]) -> str:
         return f"{name} is missing: {_purpose(error.param)}"
     if isinstance(error, BadValue):
         return f"{name} = {shown(error.value)} is not allowed: {error.allowed}"
-    faults = getattr(error.__cause__, "errors", list)()  # of Pydantic
+    faults: list[dict[str, Any]] = getattr(error.__cause__, "errors", list)()  # of Pydantic
     if not faults:
         return f"{name} is not allowed: {' '.join(error.message.split()).rstrip('.')}"
     allowed = _NUMBERS.get(faults[0]["type"].partition("_")[0], faults[0]["msg"])

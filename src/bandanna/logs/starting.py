@@ -57,7 +57,7 @@ def start_of(
     if trust.noisy:
         log.check_private()
     features = log.arm_contexts()[np.arange(len(log)), log.arms]
-    statistic = policy.statistic(features, log.scaled_rewards(), log.arms)  # type: ignore[attr-defined]
+    statistic = policy.statistic(features, log.scaled_rewards(), log.arms)
     protocol = open_batch(trust.preferring("auto"), statistic.domain, len(log))
     released = release_recorded(protocol, statistic, _source(seed), ledger=ledger, task=_TASK)
     promised = protocol.guarantee
