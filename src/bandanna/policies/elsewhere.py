@@ -48,8 +48,8 @@ def meant_place(name: Any) -> str:
     where = _module_of(name)
     file = Path(f"{where.replace('.', '/')}.py")
     try:
-        place = next(each for each in (Path.cwd(), *sys.path) if Path(each, file).is_file())
-        text = Path(place, file).read_text(encoding="utf-8")
+        places = (Path.cwd(), *(Path(each) for each in sys.path))
+        text = next(each / file for each in places if (each / file).is_file()).read_text(encoding="utf-8")
         classes = [each for each in ast.parse(text).body if isinstance(each, ast.ClassDef)]
     except (StopIteration, OSError, ValueError, SyntaxError):  # there is none, or it is no Python
         return ""
