@@ -68,3 +68,12 @@ def test_a_misspelt_name_has_a_neighbour() -> None:
         bandanna.shufle  # noqa: B018
     assert (caught.value.name, caught.value.obj) == ("shufle", bandanna)
     assert "shuffle" in dir(bandanna)
+
+
+@pytest.mark.parametrize(("name", "meant"), [("LinTs", "LinTS"), ("shufle", "shuffle"), ("Simulate", "simulate")])
+def test_a_misspelt_name_is_answered_with_the_nearest(name: str, meant: str) -> None:
+    """Where the interpreter does not print the error itself, as in notebooks, nobody says which name is meant."""
+    with pytest.raises(AttributeError, match=f"no attribute '{name}': did you mean '{meant}'"):
+        getattr(bandanna, name)
+    with pytest.raises(AttributeError, match=r"no attribute 'quaternion'$"):
+        bandanna.quaternion  # noqa: B018

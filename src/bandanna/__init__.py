@@ -183,7 +183,11 @@ def __getattr__(name: str) -> Any:
     elif name in _FOLDERS.split():
         value = importlib.import_module(f"bandanna.{name}")
     else:
-        raise AttributeError(f"module 'bandanna' has no attribute {name!r}", name=name, obj=sys.modules[__name__])
+        from bandanna.core.spelling import did_you_mean
+
+        hint = "" if name.startswith("_") else did_you_mean(name, __all__).strip()
+        words = f"module 'bandanna' has no attribute {name!r}{': ' * bool(hint)}{hint}"
+        raise AttributeError(words, name=name, obj=sys.modules[__name__])
     globals()[name] = value
     return value
 

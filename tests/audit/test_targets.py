@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from dataclasses import replace
 from typing import Any
 
@@ -161,6 +162,39 @@ def test_a_policy_by_its_place(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -
         audit("audited_policy:Greed", epsilon=E, delta=D)
     with pytest.raises(InvalidArgument, match="trust"):
         audit("LinUCB-JDP", epsilon=E, delta=D, trust="local")
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ("near_policy", "did you mean 'near_policy:Greedy'\\? one of gaussian"),
+        ("near_policy.py", "did you mean 'near_policy:Greedy'\\? one of gaussian"),
+        ("near_policy.py:Greedy", "did you mean 'near_policy:Greedy'\\? the name of a module, not of a file"),
+        ("./near_policy.py:Greedy", "did you mean 'near_policy:Greedy'\\? the name of a module, not of a file"),
+        ("near_policy:Greed", "did you mean 'Greedy'"),
+        ("no_policy:Greedy", "there is no module 'no_policy' here"),
+        ("broken", "one of gaussian"),
+        ("statistics", "one of gaussian"),
+        ("no policy", "one of gaussian"),
+        (3, "one of gaussian"),
+    ],
+)
+def test_a_place_that_is_half_right_is_answered_with_the_whole(
+    given: Any, words: str, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A module without its class, or a file, is not told how a policy is named; a module is run for that, or the
+    argument has another name than that of the function."""
+    from tests.policies.conformance.own_policy import SOURCE
+
+    (tmp_path / "near_policy.py").write_text(SOURCE, encoding="utf-8")
+    (tmp_path / "broken.py").write_text("import bandanna\nclass Mine(", encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    with pytest.raises(InvalidArgument, match=words) as refused:
+        audit(given)
+    assert refused.value.argument == "target"
+    assert ("near_policy" in sys.modules) == (given == "near_policy:Greed")
+    sys.modules.pop("near_policy", None)
 
 
 def test_a_claim_of_somebody_else_is_what_is_held_against_a_value() -> None:

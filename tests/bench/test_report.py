@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -56,8 +57,10 @@ def test_a_report_is_read_as_it_was_written(tmp_path: Path) -> None:
 def test_what_is_no_report_is_refused(text: str, tmp_path: Path) -> None:
     """A file of another kind gives a traceback instead of an error that names it."""
     (tmp_path / "other.json").write_text(text)
-    with pytest.raises(Unreadable, match=r"other\.json"):
+    with pytest.raises(Unreadable, match=r"other\.json") as refused:
         Report.read(tmp_path / "other.json")
+    assert "bandanna bench --json" in str(refused.value) or "format 7" in str(refused.value)
+    assert "Error" not in str(refused.value)
 
 
 def test_only_rows_of_ours_are_slow() -> None:
@@ -89,8 +92,18 @@ def test_what_changed_is_named() -> None:
 @pytest.mark.parametrize("threshold", [1.0, 0.5, -1.0, float("nan"), "much"])
 def test_a_threshold_is_above_one(threshold: float) -> None:
     """A threshold that would call everything slower is taken."""
-    with pytest.raises(InvalidArgument, match="threshold"):
+    with pytest.raises(InvalidArgument, match=r"threshold = .* is not allowed: a finite number > 1: how many times"):
         bd.bench.compare(report(), report(), threshold=threshold)
+
+
+def test_nothing_in_common_is_said_with_its_reason() -> None:
+    """Two reports without a row in common are said to be equally fast, or nobody says why they cannot be compared."""
+    long, short = report(row("a", 2.0)), replace(report(row("a", 2.0, rounds=7)), quick=True)
+    assert compare(long, long).note == ""
+    assert compare(long, report(row("b", 2.0))).note.startswith("no row of ours is in both reports")
+    assert compare(short, long).note.startswith("the later report was measured with --quick")
+    assert compare(long, short).note.startswith("the earlier report was measured with --quick")
+    assert compare(long, short).to_dict()["note"] == compare(long, short).note
 
 
 def test_a_long_run_may_be_made_in_parts() -> None:

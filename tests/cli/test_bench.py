@@ -39,6 +39,52 @@ def test_a_report_is_compared_with_itself(tmp_path: Path, monkeypatch: pytest.Mo
     assert [each["times"] for each in json.loads(slower.stdout)["comparison"]["slower"]] == pytest.approx([10.0, 10.0])
 
 
+def test_two_reports_are_compared_without_measuring(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two files cannot be compared without measuring again, floors are not explained, or a page takes a new run."""
+    stored, page = DOCS / "benchmarks.json", tmp_path / "page.md"
+    told = json.loads(stored.read_text(encoding="utf-8"))
+    for row in told["rows"]:
+        row["cpu_seconds"] *= 2 if row["name"] == "GOPE" else 1
+    slower = tmp_path / "slower.json"
+    slower.write_text(json.dumps(told))
+
+    def never(**_: object) -> None:
+        raise AssertionError("measured")
+
+    monkeypatch.setattr(bench, "run", never)
+    same = CliRunner().invoke(app, ["bench", "--from", str(stored), "--compare", str(stored), "--page", str(page)])
+    assert same.exit_code == 0
+    assert "nothing became slower" in same.stdout
+    assert same.stdout.index("A floor is what cannot be done without") < same.stdout.index("slower than 3 times")
+    assert page.read_text(encoding="utf-8") == (DOCS / "benchmarks.md").read_text(encoding="utf-8")
+    found = CliRunner().invoke(app, ["bench", "--from", str(slower), "--compare", str(stored)])
+    assert found.exit_code == 1
+    assert "slower: simulation GOPE" in found.stdout
+    for option in (["--quick"], ["--only", "GOPE"]):
+        said = CliRunner().invoke(app, ["bench", "--from", str(stored), *option])
+        assert isinstance(said.exception, BandannaError)
+        assert str(said.exception).startswith(f"{option[0]} says what to measure")
+
+
+def test_nothing_to_compare_is_no_success(tmp_path: Path) -> None:
+    """A report that has no row in common with another is said not to be slower."""
+    told = json.loads((DOCS / "benchmarks.json").read_text(encoding="utf-8"))
+    few, rest = tmp_path / "few.json", tmp_path / "rest.json"
+    few.write_text(json.dumps({**told, "quick": True, "rows": [row for row in told["rows"] if row["name"] == "GOPE"]}))
+    rest.write_text(json.dumps({**told, "rows": [row for row in told["rows"] if row["name"] != "GOPE"]}))
+    said = CliRunner().invoke(app, ["bench", "--from", str(few), "--compare", str(rest)])
+    assert "nothing became slower" not in said.stdout
+    assert isinstance(said.exception, BandannaError)
+    assert "nothing could be compared" in str(said.exception)
+    assert "--quick" in str(said.exception)
+
+
+def test_floors_are_explained_before_the_first_table() -> None:
+    """A reader of the page meets ratios to floors and does not know what a floor is."""
+    page = (DOCS / "benchmarks.md").read_text(encoding="utf-8")
+    assert page.index("A floor is what cannot be done without") < page.index("times its floor") < page.index("| ---")
+
+
 def test_bad_files_are_found_before_the_work(tmp_path: Path) -> None:
     """Minutes are spent before a wrong file is noticed."""
     for options in (["--compare", str(tmp_path / "no")], ["--page", str(tmp_path)], ["--threshold", "1"]):

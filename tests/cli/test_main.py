@@ -84,6 +84,18 @@ def test_usage_errors_end_with_code_2(
     assert err.strip()
 
 
+@pytest.mark.parametrize("arguments", [(), ("task",)])
+def test_no_command_is_answered_by_the_help(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...]
+) -> None:
+    """Whoever names no command sees no list of them, sees it twice, or gets an error beside it."""
+    code, out, err = shell(monkeypatch, capsys, *arguments)
+    assert code == 2
+    assert out.count("Usage:") == 1
+    assert "create" in out or "calibrate" in out
+    assert err == ""
+
+
 def test_success_ends_with_code_0(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """An answer goes to standard output and nothing to standard error."""
     code, out, err = shell(monkeypatch, capsys, "calibrate", *(word for pair in GOOD.items() for word in pair))

@@ -50,7 +50,7 @@ MISTAKES = {  # of somebody who has read a page of the docs
     "study .": "path = '.' is not allowed: the path of a file, not of a folder",  # not --path, which was not given
     f"{STUDY} --propensity q --algorithms LinTS --trust central": "--floor is missing: the least probability of any",
     f"{STUDY} --propensity q --algorithms LinTS --trust local": "public (--floor 0.1): found in the log, it would tell",
-    f"{STUDY} --out log.csv": "log.csv cannot be used, choose another directory: Not a directory",
+    f"{STUDY} --out log.csv": "log.csv cannot be used, choose another --out: Not a directory",
     "demo --out x.xyz": "suffix of --out = '.xyz' is not allowed: one of '.png', '.svg'",
     "audit LinUCB --plot x.xyz": "suffix of --plot = '.xyz' is not allowed: one of '.png', '.svg'",
     "study nope": "nope is neither a file nor a data set of `bandanna datasets`",
@@ -62,6 +62,20 @@ MISTAKES = {  # of somebody who has read a page of the docs
     "plan --arms 0 --dim 2 --users 100": "--arms = 0 is not allowed: a whole number >= 2",
     "calibrate --dim 5 --batch 10": "--epsilon is missing: a privacy budget, or --std",
     "audit": "TARGET is missing: what to audit",
+    "audit nobody": "TARGET = 'nobody' is not allowed: one of gaussian",
+    "audit LinTS --trials 1.5": "--trials = '1.5' is not allowed: a whole number (bandanna audit --help)",
+    "plan --dim 2 --arms 2 --epsilon abc": "--epsilon = 'abc' is not allowed: a number (bandanna plan --help)",
+    "study thornton --epsilon 1 --epsilon x": "--epsilon = 'x' is not allowed: a number (bandanna study --help)",
+    "paper 000 fig1 --runs x": "--runs = 'x' is not allowed: a whole number (bandanna paper --help)",
+    "demo --sedes 3": "--sedes is no option of bandanna demo: did you mean --seeds? known are --epsilon",
+    "plan --frehs": "--frehs is no option of bandanna plan: did you mean --fresh?",
+    "--foo run small.toml": "--foo is no option of bandanna: known are --version (bandanna --help)",
+    "demo --seeds": "--seeds has no value: independent repetitions (bandanna demo --help)",
+    "list --json=3": "--json with a value is not allowed: --json alone, print JSON instead of a table",
+    "list all of them": "'all of them' is not allowed: bandanna list takes no such argument (bandanna list --help)",
+    "run": "FILE is missing: the experiment, a TOML file (bandanna run --help)",
+    "rum small.toml": "COMMAND = 'rum' is not allowed: did you mean 'run'? one of demo",
+    "task crate": "COMMAND = 'crate' is not allowed: did you mean 'create'? one of create, show, export",
     "bench --compare nofile --only floors": "nofile: No such file or directory",
     "serve all --task .": "task.json cannot be read: No such file or directory",
     "dashboard http://": "PLACE = 'http://' is not allowed: an analyzer's address",
@@ -97,6 +111,7 @@ def test_a_mistake_is_named_as_it_was_made(
     assert ended.value.code == 2
     assert MISTAKES[line] in told.splitlines()[-1], told
     assert told.splitlines()[-1].startswith("error: ")
+    assert len(told.splitlines()) == 1
     assert not PYTHON.search(told), told
 
 

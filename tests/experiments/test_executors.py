@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -171,6 +174,99 @@ def test_an_absent_scheduler_is_named_in_seconds(tmp_path: Path) -> None:
     assert time.monotonic() - began < 60
     with pytest.raises(BandannaError, match="no Dask scheduler"):
         list(executors.Dask(jobs=1, scheduler="not an address").call_all(os.getpid, tasks))
+
+
+@pytest.mark.parametrize("address", ["tcp://127.0.0.1:9", "nonsense", "tls://127.0.0.1:9", ""])
+def test_an_absent_scheduler_leaves_nothing(
+    address: str, experiment: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run or a study that could not begin leaves a directory, which the next try is refused."""
+    monkeypatch.setattr(executors, "_PATIENCE", 0.2)
+    there: dict[str, Any] = {"executor": "dask", "scheduler": address}
+    with pytest.raises(BandannaError, match="no Dask scheduler with workers"):
+        bd.run(experiment, out=tmp_path / "run", **there)
+    (tmp_path / "ACTG175.csv").write_text(files.actg())
+    trial = bd.datasets.load("actg175", path=tmp_path / "ACTG175.csv")
+    with pytest.raises(BandannaError, match="no Dask scheduler with workers"):
+        study(trial, algorithms=("random",), out=tmp_path / "study", **there)
+    assert [each.name for each in tmp_path.iterdir()] == ["ACTG175.csv"]
+
+
+def test_a_scheduler_without_workers_leaves_nothing(
+    experiment: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A scheduler that nobody works for is noticed after a directory was begun; or one is needed where all is done."""
+    import distributed
+
+    monkeypatch.setattr(executors, "_JOINING", 0.2)
+    with distributed.LocalCluster(processes=False, n_workers=0, dashboard_address=None) as made:
+        there: dict[str, Any] = {"executor": "dask", "scheduler": made.scheduler_address}
+        with pytest.raises(BandannaError, match="no Dask scheduler with workers"):
+            bd.run(experiment, out=tmp_path / "run", **there)
+        assert list(tmp_path.iterdir()) == []
+        done = bd.run(experiment, out=tmp_path / "run", jobs=1)
+        assert timeless(bd.run(experiment, out=tmp_path / "run", resume=True, **there)) == timeless(done)
+
+
+def test_a_wrong_address_is_one_line(experiment: Path, tmp_path: Path) -> None:
+    """A client that did not begin is found by the end of Python, which waits ten seconds and prints a traceback."""
+    command = [*SHELL, str(experiment), "--executor", "dask", "--scheduler", "nonsense", "--out", str(tmp_path / "out")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: no Dask scheduler with workers answers at nonsense (missing port number")
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_only_what_our_error_says_is_kept_out_of_the_log(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Traces of a broken connection stand before our error; or other words, or later ones, are hidden."""
+    log = logging.getLogger("distributed.client")
+    monkeypatch.setattr(log, "propagate", False)
+    log.addHandler(caplog.handler)
+    try:
+        with executors._quiet():
+            for error in (ConnectionRefusedError("gone"), asyncio.CancelledError(), ValueError("of another kind")):
+                log.error("a task failed", exc_info=error)
+            log.error("Failed to reconnect to scheduler after %.2f seconds, closing client", 5.0)
+            log.warning("something else")
+        log.error("afterwards", exc_info=ConnectionRefusedError("gone"))
+    finally:
+        log.removeHandler(caplog.handler)
+    assert [record.getMessage() for record in caplog.records] == ["a task failed", "something else", "afterwards"]
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_a_scheduler_that_goes_is_one_line(number: int, experiment: Path, tmp_path: Path) -> None:
+    """Before the error about a scheduler that went stand traces of the library; or finished blocks are lost."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    address, out, file = f"tcp://127.0.0.1:{port}", tmp_path / "out", tmp_path / "long.toml"
+    file.write_text(TOML.replace("800", "40_000"), encoding="utf-8")
+    silent: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    program = [sys.executable, "-m", "distributed.cli.dask_scheduler", "--host", "127.0.0.1", "--port", port]
+    working = [sys.executable, "-m", "distributed.cli.dask_worker", address, "--nthreads", "1", "--no-dashboard"]
+    with single_threaded():
+        scheduler = subprocess.Popen([*program, "--no-dashboard"], **silent)
+        worker = subprocess.Popen(working, **silent)
+    try:
+        time.sleep(3)
+        command = [*SHELL, str(file), "--executor", "dask", "--scheduler", address, "--out", str(out)]
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        while not identity(out) and process.poll() is None:
+            time.sleep(0.01)
+        scheduler.send_signal(number)
+        _, said = process.communicate(timeout=120)
+    finally:
+        for each in (worker, scheduler):
+            each.kill()
+            each.wait()
+    assert process.returncode == 2
+    assert said.startswith("error: the Dask workers or their scheduler died")
+    assert len(said.splitlines()) == 1
+    assert identity(out)
 
 
 def test_workers_that_could_give_other_numbers_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import bandanna as bd
 from bandanna.environments import Bounded, LinearContextual
 from bandanna.environments.arrays import ArrayEnvironment
 from bandanna.environments.drifting import DriftingContexts
@@ -124,7 +125,8 @@ def test_a_missing_key_is_named(place: tuple[Any, ...], words: tuple[str, ...]) 
         ("horizon = 5\nseeds = = 3\n", ("line 2", "bad TOML")),
         ("horizon = 5\nseeds = [1,\n", ("line 2", "bad TOML")),
         ("horizon = 5\nhorizon = 6\n", ("line 2", "bad TOML")),
-        ("horizon = 5\n", ("seeds is missing",)),
+        ("horizon = 5\n", ("seeds is missing: needed are horizon, seeds, environment, algorithm",)),
+        ("", ("horizon is missing: needed are horizon, seeds, environment, algorithm",)),
         ("horizont = 5\n", ("horizont = 5", "did you mean 'horizon'?")),
     ],
 )
@@ -146,6 +148,26 @@ def test_a_file_that_is_none_is_named(tmp_path: Path) -> None:
         with pytest.raises(BandannaError) as refused:
             Experiment.from_toml(file)
         assert str(refused.value).startswith(str(file))
+
+
+def test_a_title_is_not_needed() -> None:
+    """A dictionary without a title is refused, or told to have one when something else is missing."""
+    assert Experiment.from_dict(changed(("title",), None)).title == "experiment"
+    with pytest.raises(BandannaError, match=r"seeds is missing: needed are horizon, seeds, environment, algorithm$"):
+        bd.run({"horizon": 10})
+
+
+def test_a_number_of_the_world_is_named_where_it_stands() -> None:
+    """A dimension or a horizon that an algorithm cannot have is blamed on a table in which it does not stand."""
+    table = [{"name": "LinTS"}]
+    with pytest.raises(InvalidArgument, match=r"^environment.dim = 100000 is not allowed: .* at most 1,000"):
+        Experiment.from_dict({**changed(("environment", "dim"), 100_000), "algorithm": table})
+    rewards = [{"name": "LinTS-LDP-rewards", "epsilon": 1.0, "public_contexts": True}]
+    with pytest.raises(InvalidArgument, match=r"^horizon = 2000000000000000 is not allowed: .* at most"):
+        Experiment.from_dict({**changed(("horizon",), 2 * 10**15), "algorithm": rewards})
+    own = [{"name": "LinTS", "n_arms": 1, "features": 3}]
+    with pytest.raises(InvalidArgument, match=r"^algorithm\[1\].n_arms = 1 is not allowed"):
+        Experiment.from_dict({**changed(("title",), None), "algorithm": own})
 
 
 def test_a_budget_that_cannot_be_met_is_named_before_anything_runs() -> None:

@@ -109,7 +109,7 @@ def test_a_directory_belongs_to_one_experiment(tmp_path: Path) -> None:
     small = {**GOOD, "algorithm": [{"name": "LinUCB"}], "seeds": 1}
     first = sweep.run(Experiment.from_dict(small), tmp_path)
     before = identity(tmp_path)
-    with pytest.raises(BandannaError, match="--resume"):
+    with pytest.raises(BandannaError, match="holds results already: continue with --resume, or choose another --out"):
         sweep.run(Experiment.from_dict(small), tmp_path)
     for change, words in (
         ({"horizon": 200}, r"horizon \(was 300, is 200\)"),
@@ -124,6 +124,17 @@ def test_a_directory_belongs_to_one_experiment(tmp_path: Path) -> None:
     (tmp_path / "experiment.json").unlink()
     with pytest.raises(BandannaError, match="without their experiment"):
         sweep.run(Experiment.from_dict(small), tmp_path, resume=True)
+
+
+def test_a_run_without_results_is_no_results(tmp_path: Path) -> None:
+    """Somebody whose run ended before its first block is told that there are results, or cannot go on."""
+    small = Experiment.from_dict({**GOOD, "algorithm": [{"name": "LinUCB"}], "seeds": 1})
+    first = sweep.run(small, tmp_path)
+    for file in tmp_path.glob("blocks/*.csv"):
+        file.unlink()
+    with pytest.raises(BandannaError, match="holds a run without results so far: continue with --resume, or choose"):
+        sweep.run(small, tmp_path)
+    assert timeless(sweep.run(small, tmp_path, resume=True)) == timeless(first)
 
 
 def test_a_damaged_block_is_computed_again(tmp_path: Path) -> None:

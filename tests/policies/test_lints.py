@@ -311,6 +311,13 @@ def test_theta_is_in_units_of_rewards() -> None:
     np.testing.assert_allclose(agent.theta, world.theta[0] / np.sqrt(2), atol=0.1)
 
 
+@pytest.mark.parametrize("given", [{}, {"dim": 0}, {"dim": -1}])
+def test_the_dimension_is_named_as_it_was_given(given: dict[str, int]) -> None:
+    """Somebody who gave 0 reads that nothing was given."""
+    with pytest.raises(InvalidArgument, match=rf"^dim = {given.get('dim')} is not allowed: a whole number >= 1"):
+        bd.LinTS(horizon=10, **given)
+
+
 def test_long_features_are_clipped_and_tiny_constants_refused() -> None:
     """A report leaves its domain: by features that are too long, or by numbers that a division makes of them."""
     policy = LinTS(dim=3, horizon=100, intercept=True)

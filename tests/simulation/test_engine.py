@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+import bandanna as bd
 from bandanna.environments import Bounded, HardBits, LinearContextual
 from bandanna.errors import InvalidArgument
 from bandanna.policies.linear.linucb import LinUCB
@@ -116,6 +117,21 @@ def test_what_is_no_environment_is_refused(env: Any) -> None:
     """Something else than an environment fails far from where it was given, without its name."""
     with pytest.raises(InvalidArgument, match=r"env = .* is not allowed: an Environment"):
         simulate(LinUCB(dim=2, horizon=10, batch=5), env)
+
+
+def test_a_class_is_no_policy() -> None:
+    """Who gives a class where its instance is meant reads about metaclasses."""
+    world = bd.environments.LinearContextual(dim=3, n_arms=4)
+    called = r"policy = 'the class LinTS' is not allowed: a Policy: .*; a class is none: LinTS\(...\) makes one$"
+    for act in (lambda: bd.simulate(bd.LinTS, world), lambda: bd.Agent(policy=bd.LinTS)):  # type: ignore[arg-type]
+        with pytest.raises(InvalidArgument, match=called):
+            act()
+    with pytest.raises(InvalidArgument, match=r"env = 'the class FiniteArms' .* FiniteArms\(...\) makes one$"):
+        bd.simulate(bd.LinTS(dim=3, horizon=10), bd.environments.FiniteArms)  # type: ignore[arg-type]
+    with pytest.raises(InvalidArgument, match=r"policy = 'the class int' .* a class is none$"):
+        bd.simulate(int, world)  # type: ignore[arg-type]
+    with pytest.raises(InvalidArgument, match="policy = 'str' is not allowed: a Policy"):
+        bd.simulate("LinTS", world)  # type: ignore[arg-type]
 
 
 def test_bad_arguments() -> None:

@@ -95,8 +95,8 @@ class Guarantee:
         if self.shuffler is None:
             odds = math.floor(1000 * self.exposed) / 1000
             return (
-                "Against the shuffler itself no privacy is left at this delta: if it kept single reports, one would tell "
-                f"two values apart for certain with probability at least {odds:g}."
+                "Against the shuffler itself no privacy is left at this delta: if it kept single reports, one would "
+                f"tell two values apart for certain with probability at least {odds:g}."
             )
         return (
             f"Against the shuffler itself, if it kept single reports, (epsilon, delta) = "

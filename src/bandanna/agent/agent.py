@@ -66,8 +66,7 @@ class Agent(Acting, Saving):
         test: bool = False,
         seed: int | None = None,
     ) -> None:
-        if not isinstance(policy, Policy):
-            raise InvalidArgument("policy", type(policy).__name__, "a Policy: bd.LinUCB(...), bd.make(...), your own")
+        require.instance("policy", policy, Policy, "a Policy: bd.LinUCB(...), bd.make(...), your own")
         if require.flag("test", test) != (seed is not None):
             raise InvalidArgument("seed", seed, "a whole number with test=True, None without: noise is secure")
         seed = None if seed is None else require.whole("seed", seed, least=0, most=require.SEEDS)

@@ -18,7 +18,7 @@ from bandanna.experiments.executors import Executor, Here, here_unless
 from bandanna.mechanisms.base import Mechanism
 from bandanna.mechanisms.continual import ContinualGaussian
 from bandanna.policies.base import Policy
-from bandanna.policies.elsewhere import is_place
+from bandanna.policies.elsewhere import is_place, meant_place
 from bandanna.protocols.base import Protocol
 
 EPSILON, DELTA = 1.0, 1e-5
@@ -147,8 +147,15 @@ def _policy(
             raise InvalidArgument("rounds", rounds, "how many rounds to play: the policy has no horizon")
         return type(target).__name__, target, env, played
     if not isinstance(target, str) or not (target in settings.names() or is_place(target)):
-        allowed = f"{did_you_mean(target, known_targets())}one of {', '.join(known_targets())}, or module:Class"
+        hint = meant_place(target) or did_you_mean(target, known_targets())
+        allowed = f"{hint}one of {', '.join(known_targets())}, or module:Class"
         raise InvalidArgument("target", target, allowed)
     at = {"epsilon": EPSILON if epsilon is None else epsilon, "delta": DELTA if delta is None else delta}
-    policy, setting = settings.policy_of(target, given=epsilon is not None or delta is not None, trust=trust, **at)
+    given = epsilon is not None or delta is not None
+    try:
+        policy, setting = settings.policy_of(target, given=given, trust=trust, **at)
+    except InvalidArgument as error:
+        if error.argument != "name":
+            raise
+        raise type(error)("target", error.value, error.allowed) from error  # as it is called here
     return target, policy, env or setting.env, rounds or setting.rounds

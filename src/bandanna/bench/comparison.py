@@ -37,11 +37,15 @@ class Change:
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """Every row that both reports have at the same sizes; `apart`: rows of ours that only one of them has."""
+    """Every row that both reports have at the same sizes; `apart`: rows of ours that only one of them has.
+
+    note  why nothing could be compared; "" where something was
+    """
 
     changes: tuple[Change, ...]
     apart: tuple[tuple[str, str, str], ...]
     threshold: float
+    note: str = ""
 
     @property
     def slower(self) -> tuple[Change, ...]:
@@ -60,6 +64,7 @@ class Comparison:
         return {
             "threshold": self.threshold,
             "compared": len(self.changes),
+            "note": self.note,
             "slower": [change.to_dict() for change in self.slower],
             "faster": [change.to_dict() for change in self.faster],
             "apart": [dict(zip(("part", "name", "world"), key, strict=True)) for key in self.apart],
@@ -68,9 +73,11 @@ class Comparison:
 
 def require_threshold(threshold: float) -> float:
     """Above 1."""
-    if not require.positive("threshold", threshold) > 1:
-        raise InvalidArgument("threshold", threshold, "a number above 1: how many times the ratio before is slower")
-    return float(threshold)
+    allowed = "a finite number > 1: how many times the ratio before is slower"
+    number = require.finite("threshold", threshold, allowed)
+    if not number > 1:
+        raise InvalidArgument("threshold", threshold, allowed)
+    return number
 
 
 def compare(now: Report, before: Report, *, threshold: float = THRESHOLD) -> Comparison:
@@ -84,7 +91,16 @@ def compare(now: Report, before: Report, *, threshold: float = THRESHOLD) -> Com
     )
     met = {change.row.key for change in changes}
     apart = tuple(sorted((rows.keys() | old.keys()) - met))
-    return Comparison(changes=changes, apart=apart, threshold=threshold)
+    note = "" if changes else _nothing(now, before)
+    return Comparison(changes=changes, apart=apart, threshold=threshold, note=note)
+
+
+def _nothing(now: Report, before: Report) -> str:
+    """Why no row is in both."""
+    if now.quick != before.quick:
+        which = "the later" if now.quick else "the earlier"
+        return f"{which} report was measured with --quick, at other sizes than the other one: no row is in both"
+    return "no row of ours is in both reports, of the same name, sizes and floor"
 
 
 def _ours(report: Report) -> dict[tuple[str, str, str], Row]:

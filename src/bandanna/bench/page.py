@@ -7,6 +7,11 @@ from collections.abc import Sequence
 from bandanna.bench.report import OURS, SLOW, Report, Row
 
 AXES = ("rounds", "horizon", "arms", "dim", "seeds", "users")
+FLOOR = (  # in a sentence
+    "A floor is what cannot be done without: drawing a round's arms and rewards where they are fresh, finding the "
+    "largest score where they stay and in a single decision, answering a request by a bare server. It learns nothing "
+    "and protects nobody."
+)
 PROSE = {
     "simulation": (
         "## Every algorithm, many seeds at once\n\nCPU time for one round of one seed in `bd.simulate`, the most "
@@ -54,8 +59,9 @@ def _head(report: Report) -> str:
         "This page is made from the report [benchmarks.json](benchmarks.json), and not by hand. To measure again:\n\n"
         "```text\nOMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 bandanna bench --json --page docs/benchmarks.md "
         "> docs/benchmarks.json\n```\n\n"
-        "All times are CPU times: another machine has others, and the ratios are what to trust. Every row was "
-        f"measured beside its floor, all in {_runs(report)}. "
+        "All times are CPU times: another machine has others, and the ratios are what to trust. "
+        f"{FLOOR} Every row was measured beside its floor, and *times its floor* says how many times longer it takes "
+        f"(in bold where it is one of ours, and above {SLOW:g}), all in {_runs(report)}. "
         "`bandanna bench --compare docs/benchmarks.json` says what has become "
         "slower or faster since, as ratios to floors. A part, an algorithm or a peer:\n\n"
         "```text\nbandanna bench --only LinUCB --only 'river LinUCB'\n```\n\n"

@@ -141,6 +141,8 @@ class Report:
     @classmethod
     def from_dict(cls, told: Any, place: str = "report") -> Self:
         """From `to_dict`; `place` is named by the error about anything else."""
+        if not isinstance(told, Mapping) or not {"format", "rows"} & told.keys():
+            raise Unreadable(f"{place}: no report of `bandanna bench --json`")
         try:
             if told["format"] != FORMAT:
                 raise Unreadable(f"{place}: a report of format {told['format']}; this version reads {FORMAT}")
@@ -155,7 +157,7 @@ class Report:
         except (KeyError, TypeError, ValueError, AttributeError, ZeroDivisionError) as fault:
             if isinstance(fault, Unreadable):
                 raise
-            raise Unreadable(f"{place}: not a report of `bandanna bench --json` ({fault!r})") from None
+            raise Unreadable(f"{place}: no report of `bandanna bench --json`, or a damaged one") from fault
 
     @classmethod
     def read(cls, path: str | PathLike[str]) -> Self:

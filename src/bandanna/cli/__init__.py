@@ -28,6 +28,7 @@ from bandanna.cli.serve import serve
 from bandanna.cli.simulate_clients import simulate_clients
 from bandanna.cli.study import Listing, study
 from bandanna.cli.task import task
+from bandanna.cli.usage import UsageError, asked, name_of, usage
 
 if TYPE_CHECKING:
     from bandanna.errors import InvalidArgument
@@ -72,7 +73,7 @@ def root(
 
 
 @cache
-def command() -> Callable[[], Any]:
+def command() -> Callable[..., Any]:
     """All commands, from their signatures, which takes a while: once for a process."""
     return typer.main.get_command(app)
 
@@ -83,10 +84,21 @@ def main() -> None:
 
     warnings.formatwarning = lambda message, *_, **__: f"warning: {_typed(str(message))}\n"
     try:
-        command()()
-    except (BandannaError, OSError, MemoryError) as error:
-        typer.secho(f"error: {_words(error)}", fg=typer.colors.RED, err=True)
+        code = command()(standalone_mode=False)
+    except UsageError as error:
+        if type(error).__name__ != "NoArgsIsHelpError":  # which has printed the help
+            _complain(usage(error, command()))
         raise SystemExit(2) from error
+    except typer.Abort:
+        raise SystemExit(1) from None
+    except (BandannaError, OSError, MemoryError) as error:
+        _complain(_words(error))
+        raise SystemExit(2) from error
+    raise SystemExit(code if isinstance(code, int) else 0)
+
+
+def _complain(words: str) -> None:
+    typer.secho(f"error: {words}", fg=typer.colors.RED, err=True)
 
 
 def _words(error: Exception) -> str:
@@ -117,24 +129,16 @@ def _option(error: InvalidArgument) -> str:
     """
     given = {each.partition("=")[0] for each in sys.argv[1:]}
     argument = error.argument.removeprefix("log.")  # what a log is read with
+    parameters = getattr(asked(command(), sys.argv[1:])[0], "params", ())
     for name in (argument, argument.removeprefix("n_"), argument.removesuffix("s")):
-        for param in _called().params:
-            option = next((each for each in param.opts if each.startswith("--")), "")
-            named = option and name in (param.name, option[2:].replace("-", "_"))
-            if named and (given & {*param.opts} or _is(param.default, error.value)):
+        for each in parameters:
+            option = next((opt for opt in each.opts if opt.startswith("--")), "")
+            named = option and name in (each.name, option[2:].replace("-", "_"))
+            if named and (given & {*each.opts} or _is(each.default, error.value)):
                 return option
-    return error.argument
+    places = {each.name: name_of(each, ()) for each in parameters if each.param_type_name == "argument"}
+    return places.get(error.argument, error.argument)
 
 
 def _is(default: Any, value: Any) -> bool:
     return type(default) is type(value) and bool(default == value)
-
-
-def _called() -> Any:
-    """The command whose words the command line begins with."""
-    found: Any = command()
-    for word in sys.argv[1:]:
-        if word not in getattr(found, "commands", {}):
-            break
-        found = found.commands[word]
-    return found

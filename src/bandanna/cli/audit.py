@@ -24,6 +24,7 @@ def audit(
         typer.Argument(
             help="A mechanism, protocol or algorithm by its name, module:Class, or the folder of a running test task.",
             show_default=False,
+            metavar="TARGET",
         ),
     ] = None,
     epsilon: Annotated[float | None, typer.Option(help="The budget that the target is calibrated for (1).")] = None,
@@ -71,9 +72,9 @@ def audit(
 
         figure_for("--plot", plot)
     if gallery == (target is not None):
-        raise InvalidArgument("TARGET", target, "what to audit, such as LinTS-SDP; or --gallery, without a target")
+        raise InvalidArgument("target", target, "what to audit, such as LinTS-SDP; or --gallery, without a target")
     if target is not None and Path(target).is_dir() and not is_task(target):
-        raise InvalidArgument("TARGET", target, "as a folder, that of a running test task, in which task.json lies")
+        raise InvalidArgument("target", target, "as a folder, that of a running test task, in which task.json lies")
     if gallery:
         own: dict[str, object] = {"--epsilon": epsilon, "--delta": delta, "--trust": trust}
         own |= {"--confidence": _other(confidence, 0.95), "--view": _other(view, "releases")}

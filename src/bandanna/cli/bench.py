@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from bandanna.cli.bars import Bar
+from bandanna.errors import BandannaError
 
 if TYPE_CHECKING:
     from bandanna.bench import Comparison, Report, Row
@@ -26,6 +27,10 @@ def bench(
     compare: Annotated[
         Path | None, typer.Option(help="An earlier report (--json): what became slower or faster, by floors.")
     ] = None,
+    source: Annotated[
+        Path | None,
+        typer.Option("--from", help="A report that is there (--json), instead of measuring: to compare two of them."),
+    ] = None,
     join: Annotated[
         Path | None, typer.Option(help="An earlier report: its rows that are not measured now are shown too.")
     ] = None,
@@ -36,7 +41,7 @@ def bench(
     """Measure every algorithm, and other libraries where they are installed, in CPU time.
 
     Set OMP_NUM_THREADS=1: threads of a matrix product are counted too. With --compare the exit code is 1 where a row
-    became slower.
+    became slower, and 2 where nothing could be compared.
     """
     from bandanna.bench import Report, page_of, run
     from bandanna.bench import compare as compared
@@ -45,12 +50,16 @@ def bench(
     from bandanna.cli.places import file_for
 
     require_threshold(threshold)
-    _mention_threads()
     place = None if page is None else file_for("--page", page)
     before = None if compare is None else Report.read(compare)
     earlier = None if join is None else Report.read(join)
-    with Bar(shown=True) as bar:
-        report = run(only=only or (), effort=QUICK if quick else FULL, progress=bar)
+    if source is not None:
+        _refuse_work(only, quick)
+        report = Report.read(source)
+    else:
+        _mention_threads()
+        with Bar(shown=True) as bar:
+            report = run(only=only or (), effort=QUICK if quick else FULL, progress=bar)
     if earlier is not None:
         report = report.joined(earlier)
     change = None if before is None else compared(report, before, threshold=threshold)
@@ -63,8 +72,17 @@ def bench(
         _print(report)
         if change is not None:
             _print_change(change)
+    if change is not None and change.note:
+        raise BandannaError(f"nothing could be compared with {compare}: {change.note}")
     if change is not None and change.slower:
         raise typer.Exit(1)
+
+
+def _refuse_work(only: list[str] | None, quick: bool) -> None:
+    """What says how to measure, where nothing is."""
+    for option, given in (("--only", only), ("--quick", quick)):
+        if given:
+            raise BandannaError(f"{option} says what to measure: leave it out with --from, which measures nothing")
 
 
 def _mention_threads() -> None:
@@ -75,7 +93,7 @@ def _mention_threads() -> None:
 
 
 def _print(report: Report) -> None:
-    from bandanna.bench.page import short
+    from bandanna.bench.page import FLOOR, short
     from bandanna.cli.tables import print_table
 
     columns = ("part", "name", "world", "CPU us", "a CPU second", "MB", "growth", "x floor", "x ours")
@@ -83,6 +101,8 @@ def _print(report: Report) -> None:
     print_table(columns, rows, left=("name", "world", "growth"), least=170, caption=_CAPTION)
     for absent in report.absent:
         typer.echo(f"not measured: {absent.name}; pip install 'bandanna[{absent.extra}]' brings it")
+    if report.slow:
+        typer.echo(FLOOR)
     for row in sorted(report.slow, key=lambda row: -(row.ratio or 0)):
         assert row.floor is not None
         where = f"{row.part} {row.name}, {row.world}"
@@ -117,5 +137,5 @@ def _print_change(change: Comparison) -> None:
             part, name, world = each.row.key
             ratios = f"{each.before:.3g} -> {each.now:.3g} x its floor"
             typer.echo(f"{word}: {part} {name}, {world}: {each.times:.2f} times; {ratios}")
-    if not change.slower:
+    if change.changes and not change.slower:
         typer.echo(f"nothing became slower by more than {change.threshold:g} times")

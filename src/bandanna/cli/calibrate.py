@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from bandanna.cli.usage import BadValue
 from bandanna.core import require
-from bandanna.errors import InvalidArgument, shown
+from bandanna.errors import InvalidArgument
 
 if TYPE_CHECKING:
     from bandanna.protocols.comparison import Row
@@ -22,7 +23,7 @@ def whole(text: str) -> int:
     except ValueError:
         number = math.nan
     if not number.is_integer():
-        raise typer.BadParameter(f"{shown(text)} is not a whole number")
+        raise BadValue(text, "a whole number")
     return int(number)
 
 

@@ -145,6 +145,16 @@ def several(argument: str, values: Any, allowed: str) -> list[Any]:
     return list(entries)
 
 
+def instance(argument: str, value: Any, kind: type[Any], allowed: str) -> None:
+    """A value of a kind; its class is not one yet. The error says what was given, and does not show it."""
+    if isinstance(value, kind):
+        return
+    if not isinstance(value, type):
+        raise InvalidArgument(argument, type(value).__name__, allowed)
+    made = f": {value.__name__}(...) makes one" if issubclass(value, kind) else ""
+    raise InvalidArgument(argument, f"the class {value.__name__}", f"{allowed}; a class is none{made}")
+
+
 def kind_of(value: Any) -> str:
     """What a value is, where it is not to be shown: in words where there are some."""
     words = {bool: "true or false", int: "a number", float: "a number", str: "a text", type(None): "nothing"}

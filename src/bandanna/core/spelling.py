@@ -11,11 +11,17 @@ _NEAR = 0.65  # resemblance, from 0 to 1, below which a word is not meant
 
 def did_you_mean(word: Any, known: Iterable[str]) -> str:
     """A question with the nearest known word, to stand before all of them; nothing where none is near."""
+    close = nearest(word, known)
+    return f"did you mean {close!r}? " if close else ""
+
+
+def nearest(word: Any, known: Iterable[str]) -> str:
+    """The known word that is meant; an empty one where none is near."""
     if not isinstance(word, str) or not 0 < len(word) <= 100:  # comparing a long text takes its time
         return ""
     resemblance = {each: _resemblance(word.lower(), each.lower()) for each in known}
     close = max(resemblance, key=resemblance.__getitem__, default="")
-    return f"did you mean {close!r}? " if close and resemblance[close] >= _NEAR else ""
+    return close if close and resemblance[close] >= _NEAR else ""
 
 
 def _resemblance(word: str, known: str) -> float:

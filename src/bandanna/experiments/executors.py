@@ -9,8 +9,9 @@ from __future__ import annotations
 import importlib
 import logging
 import os
+from asyncio import CancelledError
 from collections.abc import Callable, Generator, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any, Protocol, TypeVar
@@ -68,6 +69,12 @@ class Dask:
     jobs: int
     scheduler: str | None = None
 
+    def ready(self) -> None:
+        """An error if no scheduler with workers answers at the address: before anything is begun."""
+        if self.scheduler is not None:
+            with self._client(_distributed()):
+                pass
+
     def call_all(self, function: Callable[..., Value], tasks: Mapping[Key, Mapping[str, Any]]) -> Ending[Key, Value]:
         """Over the cluster; whoever stops listening cancels the rest."""
         if not tasks:
@@ -92,6 +99,7 @@ class Dask:
     @contextmanager
     def _client(self, distributed: Any) -> Iterator[Any]:
         with ExitStack() as opened:
+            opened.enter_context(_quiet())
             address = self.scheduler
             if address is None:
                 opened.enter_context(single_threaded())
@@ -104,14 +112,46 @@ class Dask:
                 )
                 address = opened.enter_context(cluster).scheduler_address
             try:
-                client = opened.enter_context(distributed.Client(address, timeout=_PATIENCE, set_as_default=False))
+                client = opened.enter_context(_connected(distributed, address))
                 client.wait_for_workers(1, timeout=_JOINING)
-            except (OSError, ValueError) as error:  # a timeout is an OSError
+            except (OSError, ValueError, TypeError) as error:  # a timeout is an OSError
+                why = "" if isinstance(error, OSError) else f" ({error})"
                 raise BandannaError(
-                    f"no Dask scheduler with workers answers at {address}: start `dask scheduler` and `dask worker`, "
-                    "or leave the address out for a cluster on this machine"
+                    f"no Dask scheduler with workers answers at {address}{why}: start `dask scheduler` and `dask "
+                    "worker`, or leave the address out for a cluster on this machine"
                 ) from error
             yield client
+
+
+@contextmanager
+def _connected(distributed: Any, address: str) -> Iterator[Any]:
+    """A client, closed at the end: also one that did not begin, whose loop would be found running when Python ends."""
+    client = distributed.Client.__new__(distributed.Client)
+    try:
+        client.__init__(address, timeout=_PATIENCE, set_as_default=False)
+    except BaseException:
+        with suppress(Exception):  # whatever it did not have yet
+            client.close()
+        raise
+    with client:
+        yield client
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without what Dask's client logs of a connection that broke: whoever waits for values raises an error about it."""
+    log = logging.getLogger("distributed.client")
+    log.addFilter(_worth_saying)
+    try:
+        yield
+    finally:
+        log.removeFilter(_worth_saying)
+
+
+def _worth_saying(record: logging.LogRecord) -> bool:
+    kind = record.exc_info[0] if record.exc_info else None
+    broken = kind is not None and issubclass(kind, OSError | CancelledError)
+    return not broken and "Failed to reconnect to scheduler" not in str(record.msg)
 
 
 def chosen(executor: str | Executor, *, jobs: int | None, scheduler: str | None = None) -> Executor:
@@ -135,6 +175,12 @@ def here_unless(executor: str | Executor | None, *, jobs: int | None, scheduler:
     if executor is None and jobs is None and scheduler is None:
         return Here()
     return chosen("processes" if executor is None else executor, jobs=jobs, scheduler=scheduler)
+
+
+def ready(executor: Executor) -> None:
+    """An error where an executor can say beforehand that it cannot work."""
+    if isinstance(executor, Dask):
+        executor.ready()
 
 
 def _about() -> dict[str, str]:

@@ -27,6 +27,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from os import PathLike
 from typing import Any
@@ -97,15 +98,28 @@ class Curve:
         return {**self.series.varied, **self.point.varied}
 
     def policy(self, *, dim: int, horizon: int) -> Any:
-        """The algorithm for this problem; errors name the table."""
-        return make_from(self.series.table, self.algorithm, {"dim": dim, "horizon": horizon, **self.arguments})
+        """The algorithm for this problem; errors name the table, or where else a value was taken from."""
+        with self._taken():
+            return make_from(self.series.table, self.algorithm, {"dim": dim, "horizon": horizon, **self.arguments})
 
     def calibrated(self, *, dim: int, horizon: int) -> Policy[Any]:
         """The same with its noise, radii and guarantee computed, ready to be sent to other processes."""
         policy: Policy[Any] = self.policy(dim=dim, horizon=horizon)
-        with inside(f"{self.series.table}."):
+        with self._taken(), inside(f"{self.series.table}."):
             policy.prepare()
         return policy
+
+    @contextmanager
+    def _taken(self) -> Iterator[None]:
+        """Errors about a number that the table does not have name the key that it was taken from."""
+        places = {"dim": "environment.dim", "n_arms": "environment.n_arms", "horizon": "horizon"}
+        try:
+            yield
+        except InvalidArgument as error:
+            key = error.argument.removeprefix(f"{self.series.table}.")
+            if key not in places or key in self.arguments:
+                raise
+            raise type(error)(places[key], error.value, error.allowed) from error
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,7 +158,7 @@ class Experiment:
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> Experiment:
         """The experiment that a TOML document describes, or `to_dict` wrote; everything is checked."""
-        given = keys(document, "", _TOP, needed=("title", "horizon", "seeds", "environment", "algorithm"))
+        given = keys(document, "", _TOP, needed=("horizon", "seeds", "environment", "algorithm"))
         for key, words in _WHOLE.items():
             if isinstance(given.get(key), list | tuple):
                 lists = "lists are for horizon, path, and the keys of [environment] and [[algorithm]]"
@@ -154,7 +168,7 @@ class Experiment:
             raise InvalidArgument("algorithm", tables, "one table [[algorithm]] or more, in double brackets")
         grid = tuple(points(given["horizon"], given.get("path", "law"), given["environment"]))
         made = cls(
-            title=typed("title", given["title"], str),
+            title=typed("title", given.get("title", "experiment"), str),
             horizon=given["horizon"],
             seeds=require.whole("seeds", given["seeds"]),
             seed=require.whole("seed", given.get("seed", 0), least=0, most=require.SEEDS),

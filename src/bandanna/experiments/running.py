@@ -116,7 +116,7 @@ def _read(given: Any) -> Experiment:
     if isinstance(given, Experiment):
         return given
     if isinstance(given, Mapping):
-        return Experiment.from_dict({"title": "experiment", **given})
+        return Experiment.from_dict(given)
     if isinstance(given, str | os.PathLike):
         return Experiment.from_toml(given)
     raise InvalidArgument("experiment", given, "the path of a TOML file, a mapping like it, or an Experiment")

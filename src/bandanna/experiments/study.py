@@ -29,7 +29,7 @@ from bandanna.core.arrays import Floats
 from bandanna.datasets.dataset import DataSet
 from bandanna.errors import BandannaError, InvalidArgument
 from bandanna.experiments import peers
-from bandanna.experiments.executors import Executor, here_unless
+from bandanna.experiments.executors import Executor, here_unless, ready
 from bandanna.experiments.outputs import write_json
 from bandanna.experiments.study_runs import FIXED, OURS, Job, known_of, measured
 from bandanna.experiments.study_settings import Setting, setting_of
@@ -75,7 +75,11 @@ def study(
         setting = replace(setting, seeds=require.whole("seeds", seeds, most=10_000))
     working = here_unless(executor, jobs=jobs, scheduler=scheduler)
     todo = list(_jobs(epsilons, require.delta(delta), trusts, _named(algorithms)))
-    folder = None if out is None else _claimed(require.path("out", out, folder=True), data, setting, delta)
+    folder = None if out is None else require.path("out", out, folder=True)
+    if folder is not None:
+        if not (folder / "study.json").exists():
+            ready(working)  # or nothing is left behind
+        _claimed(folder, data, setting, delta)
     rows = {job: row for job in todo if (row := _kept(folder, job))}
     shared = {"data": data, "setting": setting, "delta": delta}
     progress(len(rows), len(todo), f"{len(rows)} found" if rows else "")
@@ -136,7 +140,7 @@ def _row(data: DataSet, setting: Setting, job: Job, delta: float) -> dict[str, A
     }
 
 
-def _claimed(folder: Path, data: DataSet, setting: Setting, delta: float) -> Path:
+def _claimed(folder: Path, data: DataSet, setting: Setting, delta: float) -> None:
     """The directory belongs to one study, whose description it carries."""
     print_ = zlib.crc32(np.ascontiguousarray(data.rewards).tobytes() + np.ascontiguousarray(data.contexts).tobytes())
     ours = {
@@ -152,15 +156,14 @@ def _claimed(folder: Path, data: DataSet, setting: Setting, delta: float) -> Pat
         (folder / "rows").mkdir(parents=True, exist_ok=True)
         if not record.exists():
             write_json(record, ours)
-            return folder
+            return
         theirs = json.loads(record.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or error
-        raise BandannaError(f"{folder} cannot be used, choose another directory: {why}") from error
+        raise BandannaError(f"{folder} cannot be used, choose another --out: {why}") from error
     changed = [name for name in ours if not isinstance(theirs, dict) or theirs.get(name) != ours[name]]
     if changed:
-        raise BandannaError(f"{folder} holds another study ({', '.join(changed)} differ): choose another directory")
-    return folder
+        raise BandannaError(f"{folder} holds another study ({', '.join(changed)} differ): choose another --out")
 
 
 def _file(folder: Path, job: Job) -> Path:

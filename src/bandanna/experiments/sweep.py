@@ -23,7 +23,7 @@ import numpy as np
 
 from bandanna.core import require
 from bandanna.errors import BandannaError
-from bandanna.experiments.executors import Executor, chosen
+from bandanna.experiments.executors import Executor, chosen, ready
 from bandanna.experiments.experiment import Experiment
 from bandanna.experiments.outputs import plain, stem, write_json
 from bandanna.experiments.workers import Progress, silent
@@ -82,7 +82,9 @@ def run(
     working, directory = chosen(executor, jobs=jobs, scheduler=scheduler), require.path("out", out, folder=True)
     curves, worlds = experiment.curves, {id(point): point.world() for point in experiment.points}
     policies = [curve.calibrated(dim=worlds[id(curve.point)].dim, horizon=curve.point.horizon) for curve in curves]
-    _claim(experiment, directory, resume=resume)
+    if (ours := _described(experiment, directory, resume=resume)) is not None:
+        ready(working)  # or nothing is left behind
+        _claim(directory, ours)
     tasks = blocks(experiment)
     done = {block: found for block in tasks if (found := _finished(directory, block, policies[block.curve]))}
     progress(len(done), len(tasks), f"{len(done)} found" if done else "")
@@ -127,29 +129,36 @@ def merged(parts: list[Result]) -> Result:
     )
 
 
-def _claim(experiment: Experiment, directory: Path, *, resume: bool) -> None:
-    """The directory belongs to one experiment, whose description it carries."""
+def _described(experiment: Experiment, directory: Path, *, resume: bool) -> dict[str, Any] | None:
+    """What a directory will carry; None if it carries it already. One that belongs to another experiment is refused."""
     record, ours = directory / "experiment.json", {"bandanna": version("bandanna"), **plain(experiment.to_dict())}
     code = {name: code_of(name) for name in (curve.algorithm for curve in experiment.curves) if is_place(name)}
     ours |= {"code": code} if code else {}
+    any_blocks = any(directory.glob("blocks/*.csv"))
     if not record.exists():
-        if any(directory.glob("blocks/*.csv")):
-            raise BandannaError(f"{directory} holds blocks without their experiment.json: choose another directory")
-        try:
-            (directory / "blocks").mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise BandannaError(f"{directory} cannot be made: {error.strerror or error}") from error
-        write_json(record, ours)
-        return
+        if any_blocks:
+            raise BandannaError(f"{directory} holds blocks without their experiment.json: choose another --out")
+        return ours
     if not resume:
-        raise BandannaError(f"{directory} holds results already: continue them with --resume, or choose another")
+        held = "results already" if any_blocks else "a run without results so far"
+        raise BandannaError(f"{directory} holds {held}: continue with --resume, or choose another --out")
     try:
         theirs = json.loads(record.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise BandannaError(f"{record} cannot be read, choose another directory: {error}") from error
+        raise BandannaError(f"{record} cannot be read, choose another --out: {error}") from error
     changes = "; ".join(_changes(theirs, ours))
     if changes:
-        raise BandannaError(f"{directory} holds another experiment, choose another directory. What changed: {changes}")
+        raise BandannaError(f"{directory} holds another experiment, choose another --out. What changed: {changes}")
+    return None
+
+
+def _claim(directory: Path, ours: dict[str, Any]) -> None:
+    """The directory belongs to one experiment, whose description it carries."""
+    try:
+        (directory / "blocks").mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise BandannaError(f"{directory} cannot be made: {error.strerror or error}") from error
+    write_json(directory / "experiment.json", ours)
 
 
 def _changes(before: Any, after: Any, where: str = "") -> list[str]:

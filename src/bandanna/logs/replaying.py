@@ -59,8 +59,7 @@ def replay(
     path      as in `bd.simulate`: noise is seeded and protects nobody, and what is returned is computed from raw rows.
               A private estimate of a policy's value is `bd.ope`'s
     """
-    if not isinstance(policy, Policy):
-        raise InvalidArgument("policy", type(policy).__name__, "a Policy: bd.LinTS(...), bd.make(...), or your own")
+    require.instance("policy", policy, Policy, "a Policy: bd.LinTS(...), bd.make(...), or your own")
     if not isinstance(log, Log):
         raise InvalidArgument("log", type(log).__name__, "a bd.Log: bd.Log.from_frame(...)")
     require.one_of("method", method, _METHODS)

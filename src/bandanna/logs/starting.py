@@ -43,8 +43,10 @@ def start_of(
     seed     of tests, in which noise protects nobody
     ledger   of the people in the log: the sum is drawn once, and comes back when it is asked for again
     """
-    if not isinstance(policy, Policy) or not hasattr(policy, "start"):
-        raise InvalidArgument("policy", type(policy).__name__, "a bd.LinTS: it knows what to do with noisy sums")
+    allowed = "a bd.LinTS: it knows what to do with noisy sums"
+    require.instance("policy", policy, Policy, allowed)
+    if not hasattr(policy, "start"):
+        raise InvalidArgument("policy", type(policy).__name__, allowed)
     if arms is not None and getattr(policy, "n_arms", None) is not None:
         log = log.ordered(arms)
     check_fits(policy, log)
@@ -55,7 +57,7 @@ def start_of(
     if trust.noisy:
         log.check_private()
     features = log.arm_contexts()[np.arange(len(log)), log.arms]
-    statistic = policy.statistic(features, log.scaled_rewards(), log.arms)  # type: ignore[attr-defined]
+    statistic = policy.statistic(features, log.scaled_rewards(), log.arms)
     protocol = open_batch(trust.preferring("auto"), statistic.domain, len(log))
     released = release_recorded(protocol, statistic, _source(seed), ledger=ledger, task=_TASK)
     promised = protocol.guarantee

@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import importlib
 import inspect
@@ -35,6 +36,32 @@ def importable(folder: Path) -> None:
     """Let modules of a folder be imported, here and in processes that are started from now on."""
     if (place := str(folder.resolve())) not in sys.path:
         sys.path.append(place)
+
+
+def meant_place(name: Any) -> str:
+    """A question, to stand before what is allowed, where a module or a file with a policy is named, but no class of it.
+
+    Nothing is imported: its text is read.
+    """
+    if not isinstance(name, str) or not all(part.isidentifier() for part in _module_of(name).split(".")):
+        return ""
+    where = _module_of(name)
+    file = Path(f"{where.replace('.', '/')}.py")
+    try:
+        places = (Path.cwd(), *(Path(each) for each in sys.path))
+        text = next(each / file for each in places if (each / file).is_file()).read_text(encoding="utf-8")
+        classes = [each for each in ast.parse(text).body if isinstance(each, ast.ClassDef)]
+    except (StopIteration, OSError, ValueError, SyntaxError):  # there is none, or it is no Python
+        return ""
+    derived = [each.name for each in classes if each.bases] if "bandanna" in text else []
+    named = [each for each in derived if "Policy" in each] or derived
+    return f"did you mean {f'{where}:{named[-1]}'!r}? " if named else ""
+
+
+def _module_of(where: str) -> str:
+    """The name of a module, where that of its file was given."""
+    plain = where.removeprefix("./")
+    return plain.removesuffix(".py").replace("/", ".") if plain.endswith(".py") else where
 
 
 def algorithm_at(place: str) -> Algorithm:
@@ -79,6 +106,8 @@ def code_of(place: str) -> str:
 def _policy(place: str) -> type[Any]:
     """The class, or an error of one line that says what is wrong with the place."""
     where, _, name = place.partition(":")
+    if (plain := _module_of(where)) != where:
+        raise InvalidArgument("name", place, f"did you mean {f'{plain}:{name}'!r}? the name of a module, not of a file")
     importable(Path.cwd())
     try:
         module = importlib.import_module(where)

@@ -63,11 +63,9 @@ def simulate(
     `horizon`: rounds to play, the policy's own by default; an anytime policy has none and needs it.
     A `ClippingWarning` says that most reports were clipped: features are too long, or rewards out of range.
     """
-    if not isinstance(policy, Policy):
-        raise InvalidArgument("policy", type(policy).__name__, "a Policy: bd.LinUCB(...), bd.make(...), or your own")
+    require.instance("policy", policy, Policy, "a Policy: bd.LinUCB(...), bd.make(...), or your own")
     play = PLAYERS[vars(type(policy)).get("player", "plain")]
-    if not isinstance(env, Environment):
-        raise InvalidArgument("env", type(env).__name__, "an Environment of bandanna.environments")
+    require.instance("env", env, Environment, "an Environment of bandanna.environments")
     for size in ("n_arms", "dim"):  # finite-armed policies count arms, linear ones features, some both
         wanted = getattr(policy, size, None)
         if wanted is not None and getattr(env, size) != wanted:

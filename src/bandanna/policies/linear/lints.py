@@ -96,7 +96,7 @@ class LinTS(LinearSums):
     player = "frozen"
     not_here = (("protects", "contexts and rewards are; bd.LinTSRewards(...) protects rewards, of public contexts"),)
 
-    dim: int = 0
+    dim: int = None  # type: ignore[assignment]
     horizon: int | None = None  # type: ignore[assignment]
     n_arms: int | None = None
     features: int | None = None
@@ -112,8 +112,9 @@ class LinTS(LinearSums):
         if self.n_arms is not None or self.features is not None:
             self._check_own()
         self.check_trust()
-        if self.n_arms is None and self.features is None and type(self.dim) is int and self.dim == 0:
-            raise InvalidArgument("dim", None, "how many features an arm has; or n_arms= and features= of users")
+        if self.features is None and (self.dim is None or (type(self.dim) is int and self.dim == 0)):
+            words = "a whole number >= 1, how many features an arm has; or n_arms= and features= of users"
+            raise InvalidArgument("dim", self.dim, words)
         if self.horizon is None and self.privacy.model in ("central", "concurrent"):
             allowed = f"a number of rounds in the {self.privacy.model} model, or bd.Anytime(first=bd.LinTS(...))"
             raise InvalidArgument("horizon", None, allowed)
@@ -137,7 +138,7 @@ class LinTS(LinearSums):
 
     def _check_own(self) -> None:
         """Arms with models of their own."""
-        if self.n_arms is None or self.features is None or self.dim not in (0, self.features):
+        if self.n_arms is None or self.features is None or self.dim not in (None, 0, self.features):
             given = {"n_arms": self.n_arms, "features": self.features, "dim": self.dim}
             allowed = "n_arms and features, without dim: a constant is added"
             raise InvalidArgument(", ".join(given), tuple(given.values()), allowed)
