@@ -11,8 +11,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -63,7 +65,9 @@ def threads() -> Iterator[Any]:
 
     with (
         single_threaded(),
-        distributed.LocalCluster(processes=False, n_workers=1, threads_per_worker=1, dashboard_address=None) as made,
+        distributed.LocalCluster(
+            processes=False, n_workers=1, threads_per_worker=1, dashboard_address="127.0.0.1:0"
+        ) as made,
     ):
         yield made
 
@@ -176,6 +180,25 @@ def test_an_absent_scheduler_is_named_in_seconds(tmp_path: Path) -> None:
         list(executors.Dask(jobs=1, scheduler="not an address").call_all(os.getpid, tasks))
 
 
+def greeted(server: socket.socket, greeting: bytes) -> None:
+    """One who comes; then nothing is said until they go."""
+    heard, _ = server.accept()
+    with heard, suppress(ConnectionResetError):
+        heard.sendall(greeting)
+        heard.recv(1)
+
+
+@pytest.mark.parametrize("greeting", [b"", b"HTTP/1.1 400 Bad Request\r\n"], ids=["silent", "in letters"])
+def test_another_server_is_not_waited_for(greeting: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At an address where something else answers, a run hangs, or its greeting is taken for the length of a message."""
+    monkeypatch.setattr(executors, "_PATIENCE", 0.5)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        Thread(target=greeted, args=(server, greeting), daemon=True).start()
+        address = f"tcp://127.0.0.1:{server.getsockname()[1]}"
+        with pytest.raises(BandannaError, match=f"no Dask scheduler with workers answers at {address}"):
+            executors.Dask(jobs=1, scheduler=address).ready()
+
+
 @pytest.mark.parametrize("address", ["tcp://127.0.0.1:9", "nonsense", "tls://127.0.0.1:9", ""])
 def test_an_absent_scheduler_leaves_nothing(
     address: str, experiment: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -199,7 +222,7 @@ def test_a_scheduler_without_workers_leaves_nothing(
     import distributed
 
     monkeypatch.setattr(executors, "_JOINING", 0.2)
-    with distributed.LocalCluster(processes=False, n_workers=0, dashboard_address=None) as made:
+    with distributed.LocalCluster(processes=False, n_workers=0, dashboard_address="127.0.0.1:0") as made:
         there: dict[str, Any] = {"executor": "dask", "scheduler": made.scheduler_address}
         with pytest.raises(BandannaError, match="no Dask scheduler with workers"):
             bd.run(experiment, out=tmp_path / "run", **there)

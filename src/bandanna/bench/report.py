@@ -57,8 +57,9 @@ class Row:
 
     @property
     def slow(self) -> bool:
-        """Whether it is one of ours, and takes more than 3 times as long as its floor."""
-        return self.part in OURS and self.ratio is not None and self.ratio > SLOW
+        """Whether it is one of ours, also beside peers, and takes more than 3 times as long as its floor."""
+        ours = self.part in OURS or (self.ours is not None and self.name == f"bandanna {self.ours[0]}")
+        return ours and self.ratio is not None and self.ratio > SLOW
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""

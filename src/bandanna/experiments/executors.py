@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import logging
 import os
+import socket
 from asyncio import CancelledError
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
@@ -114,7 +115,7 @@ class Dask:
             try:
                 client = opened.enter_context(_connected(distributed, address))
                 client.wait_for_workers(1, timeout=_JOINING)
-            except (OSError, ValueError, TypeError) as error:  # a timeout is an OSError
+            except (OSError, ValueError, TypeError, MemoryError) as error:  # a timeout is an OSError
                 why = "" if isinstance(error, OSError) else f" ({error})"
                 raise BandannaError(
                     f"no Dask scheduler with workers answers at {address}{why}: start `dask scheduler` and `dask "
@@ -126,6 +127,7 @@ class Dask:
 @contextmanager
 def _connected(distributed: Any, address: str) -> Iterator[Any]:
     """A client, closed at the end: also one that did not begin, whose loop would be found running when Python ends."""
+    _greeted(distributed, address)
     client = distributed.Client.__new__(distributed.Client)
     try:
         client.__init__(address, timeout=_PATIENCE, set_as_default=False)
@@ -135,6 +137,19 @@ def _connected(distributed: Any, address: str) -> Iterator[Any]:
         raise
     with client:
         yield client
+
+
+def _greeted(distributed: Any, address: str) -> None:
+    """An error where something else answers: a scheduler speaks first, and in numbers; Dask would wait for ever for a
+    server that does not, and take the greeting of one that speaks in letters for a length.
+    """
+    scheme, _, _ = str(address).rpartition("://")
+    if scheme not in ("", "tcp"):
+        return
+    with socket.create_connection(distributed.comm.get_address_host_port(address), timeout=_PATIENCE) as heard:
+        first = heard.recv(8)
+    if not first or all(32 <= byte < 127 for byte in first):
+        raise ValueError("something else answers there")
 
 
 @contextmanager
