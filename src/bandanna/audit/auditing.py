@@ -146,6 +146,8 @@ def _policy(
         if played is None:
             raise InvalidArgument("rounds", rounds, "how many rounds to play: the policy has no horizon")
         return type(target).__name__, target, env, played
+    if isinstance(target, str) and target in {*mechanisms.MECHANISMS, *protocols.PROTOCOLS}:
+        raise InvalidArgument("target", target, "a policy: nobody publishes or acts where there is none")
     if not isinstance(target, str) or not (target in settings.names() or is_place(target)):
         hint = meant_place(target) or did_you_mean(target, known_targets())
         allowed = f"{hint}one of {', '.join(known_targets())}, or module:Class"
