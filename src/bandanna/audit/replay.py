@@ -86,63 +86,66 @@ class _Recorder(Answers):
         return estimate
 
 
-class _Player(Seed):
-    """One seed of the simulator; somebody in the episode that begins in round `begin` has a canary's contexts and
-    reward: its first user, or its last.
-    """
-
-    canary: Played | None = None
-    private: bool = False
-    begin: int = 0
-    whose: int = 0  # 0, or -1
-
-    def _look(self, users: int) -> tuple[Floats, Floats]:
-        contexts, means = super()._look(users)
-        mine = self.canary is not None and self.private and self.done == self.begin
-        if mine and self.canary is not None and self.canary.features is not None:
-            contexts = np.array(contexts)
-            contexts[self.whose] = self.canary.features[0]  # all of this person's arms
-        return contexts, means
-
-    def _earn(self, means: Floats, arms: Ints) -> Floats:
-        here = self.done == self.begin
-        rewards = np.array(super()._earn(means, arms))
-        if here and self.canary is not None:
-            rewards[self.whose] = self.canary.rewards[0]
-        return rewards
-
-    def frozen(self, users: int) -> Played:
-        """Devices choose; public features are those of the canary in both worlds."""
-        here, played = self.done == self.begin, super().frozen(users)
-        return self._placed(played) if here else played
-
-    def assigned(self, episode: Assigned, users: int) -> Played:
-        """The server says what is played; a client's averages are the canary's."""
-        here, played = self.done == self.begin, super().assigned(episode, users)
-        if not here or self.canary is None or not len(played.rewards):
-            return played
-        if played.rewards.ndim == 2:
-            rewards = np.array(played.rewards)
-            rewards[self.whose] = self.canary.rewards[0]
-            return Played(rewards=rewards)
-        return self._placed(played)
-
-    def _placed(self, played: Played) -> Played:
-        if self.canary is None or self.private or self.canary.features is None or played.features is None:
-            return played
-        features = np.array(played.features)
-        features[self.whose] = self.canary.features[0]
-        return Played(rewards=played.rewards, features=features, arms=played.arms, groups=played.groups)
-
-
 @dataclass(frozen=True, kw_only=True)
 class Canary:
-    """Whose row it is, and whether contexts are private too; `begin`, `whose`: as `_Player` has them."""
+    """Somebody's contexts and reward: of the first user, or the last, of the episode that begins in a round.
+
+    private  whether contexts are; public ones are the same in both worlds
+    whose    0, or -1
+    """
 
     row: Played
     private: bool
     begin: int = 0
     whose: int = 0
+
+
+class _Player(Seed):
+    """One seed of the simulator, with a canary in it."""
+
+    canary: Canary | None = None
+
+    def _here(self) -> Canary | None:
+        """The canary, if the episode begins that it is in."""
+        return self.canary if self.canary is not None and self.done == self.canary.begin else None
+
+    def _look(self, users: int) -> tuple[Floats, Floats]:
+        contexts, means = super()._look(users)
+        if (mine := self._here()) and mine.private and mine.row.features is not None:
+            contexts = np.array(contexts)
+            contexts[mine.whose] = mine.row.features[0]  # all of this person's arms
+        return contexts, means
+
+    def _earn(self, means: Floats, arms: Ints) -> Floats:
+        mine, rewards = self._here(), np.array(super()._earn(means, arms))
+        if mine:
+            rewards[mine.whose] = mine.row.rewards[0]
+        return rewards
+
+    def frozen(self, users: int) -> Played:
+        """Devices choose; public features are those of the canary in both worlds."""
+        mine, played = self._here(), super().frozen(users)
+        return _placed(mine, played) if mine else played
+
+    def assigned(self, episode: Assigned, users: int) -> Played:
+        """The server says what is played; a client's averages are the canary's."""
+        mine, played = self._here(), super().assigned(episode, users)
+        if not mine or not len(played.rewards):
+            return played
+        if played.rewards.ndim == 2:
+            rewards = np.array(played.rewards)
+            rewards[mine.whose] = mine.row.rewards[0]
+            return Played(rewards=rewards)
+        return _placed(mine, played)
+
+
+def _placed(mine: Canary, played: Played) -> Played:
+    """Rows with the canary's features, where they are public."""
+    if mine.private or mine.row.features is None or played.features is None:
+        return played
+    features = np.array(played.features)
+    features[mine.whose] = mine.row.features[0]
+    return Played(rewards=played.rewards, features=features, arms=played.arms, groups=played.groups)
 
 
 def play(
@@ -158,8 +161,7 @@ def play(
     seen = Seen()
     tally = Tally(checkpoints=np.array([rounds]), n_seeds=1)
     run = _Player(policy, env.begin(Streams([seed])), tally, 0, "messages", False)
-    if canary is not None:
-        run.canary, run.private, run.begin, run.whose = canary.row, canary.private, canary.begin, canary.whose
+    run.canary = canary
     run.answers = _Recorder(run.answers, seen, forced or [], lambda: run.done)
     try:
         run.run(rounds)

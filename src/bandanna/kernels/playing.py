@@ -11,18 +11,18 @@ from bandanna.core.arrays import Floats
 from bandanna.kernels.choosing import most, tied
 from bandanna.kernels.jit import part
 from bandanna.kernels.pointing import pointing_columns
+from bandanna.kernels.scene import MORE
 from bandanna.kernels.scoring import along, columns, indices, mean
 from bandanna.kernels.ziggurat import Words, one_of
 
 _TOGETHER = 16  # arms of which loops take a multiple: a few that are left over would be taken one by one
-_MORE = 2  # entries of a direction beyond those of an arm, as in `environments.glm`
 
 
 @part
 def room(n_arms: int, d: int) -> tuple[Floats, Floats]:
     """For arms in columns (d + 2, N), zero beyond the last, and for what is computed of them (4, N)."""
     wide = -(-n_arms // _TOGETHER) * _TOGETHER
-    return np.zeros((d + _MORE, wide)), np.empty((4, wide))
+    return np.zeros((d + MORE, wide)), np.empty((4, wide))
 
 
 @part

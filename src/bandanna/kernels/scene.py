@@ -9,6 +9,8 @@ from numpy.typing import NDArray
 
 from bandanna.core.arrays import Floats, Ints
 
+MORE = 2  # entries of a direction that is drawn, beyond those of an arm: then these are uniform in the ball
+
 
 class Scene(NamedTuple):
     """n rounds of S seeds: arms and what each of them would earn; or, where `contexts` has no round, the generators
