@@ -551,3 +551,11 @@ def test_a_state_that_cannot_be_saved_is_refused_at_once() -> None:
     """An agent decides for days, and then cannot be saved."""
     with pytest.raises(InvalidArgument, match=r"Silent.init must say what it returns, `-> State`"):
         Agent(policy=Silent(dim=2, horizon=20, batch=5))
+
+
+@pytest.mark.parametrize("names", [["a", "b"], [10, 20], [0.5, 1.5]], ids=str)
+def test_names_from_an_array_can_be_saved(names: list[Any], tmp_path: Path) -> None:
+    """Arms named by NumPy's texts or numbers decide for weeks, and then cannot be saved."""
+    policy = bd.make("DP-SE", n_arms=2, horizon=100, epsilon=1.0)
+    Agent(policy=policy, arms=list(np.array(names))).save(tmp_path / "named.agent")
+    assert Agent.load(tmp_path / "named.agent").arms == tuple(names)

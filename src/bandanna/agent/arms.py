@@ -34,8 +34,9 @@ def features_of(policy: Policy[Any]) -> int:
 
 
 def _names(ids: Sequence[Any]) -> tuple[Any, ...]:
-    """Names that a save can hold."""
-    for place, name in enumerate(ids):
+    """Names that a save can hold; NumPy's texts and numbers as Python's."""
+    names = tuple(name.item() if isinstance(name, np.generic) else name for name in ids)
+    for place, name in enumerate(names):
         if not isinstance(name, str | int | float | tuple):
             raise InvalidArgument(f"arms[{place}]", name, "a text or a number")
-    return tuple(ids)
+    return names
