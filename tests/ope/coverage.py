@@ -10,9 +10,10 @@ import numpy as np
 
 import bandanna as bd
 
-from .worlds import actg, bold, bootstrapped, clinic, model, trial, worth_of_bold
+from .worlds import actg, bold, bootstrapped, clinic, insured, mean_rewards, model, trial, visits, worth, worth_of_bold
 
 CENTRAL, SHUFFLE = bd.central(epsilon=1.0, delta=1e-5), bd.shuffle(epsilon=1.0, delta=1e-5)
+WEAKER = bd.central(epsilon=3.0, delta=1e-5)
 Case = tuple[Callable[[int, int], bd.Log], int, Callable[..., bd.ope.Value], Callable[[], float]]
 
 
@@ -28,12 +29,28 @@ def all_risen() -> float:
 
 def graded(n: int, seed: int) -> bd.Log:
     """Rewards between 0 and 1."""
-    return clinic(n, seed, graded=True)
+    return clinic(n, seed, rewards="graded")
 
 
 def closed(n: int, seed: int) -> bd.Log:
     """A floor that nobody has made public; weights stay below 8 all the same."""
     return clinic(n, seed, floor=None)
+
+
+def narrow(n: int, seed: int) -> bd.Log:
+    """Rewards of 0.9 +- 0.05."""
+    return clinic(n, seed, rewards="narrow")
+
+
+def worth_of_narrow() -> float:
+    """What the target earns of them."""
+    return worth(bold, lambda contexts: mean_rewards("narrow", contexts))
+
+
+def visited() -> float:
+    """How often people with the second least coinsurance visit a doctor."""
+    arms, counts = visits()
+    return float(counts[arms == 1].mean())
 
 
 CASES: dict[str, Case] = {
@@ -48,6 +65,8 @@ CASES: dict[str, Case] = {
         lambda log, **k: bd.ope.snips(log, "arm:0", **k),
         lambda: 0.1,
     ),
+    "narrow": (narrow, 1000, lambda log, **k: bd.ope.snips(log, bold, **k), worth_of_narrow),
+    "visits": (insured, 10_095, lambda log, **k: bd.ope.snips(log, "arm:1", weight_bound=19.0, **k), visited),
     "ACTG 175, arm 1": (bootstrapped, 2139, lambda log, **k: bd.ope.snips(log, "arm:1", **k), risen),
     "ACTG 175, arm 1, ips": (bootstrapped, 2139, lambda log, **k: bd.ope.ips(log, "arm:1", **k), risen),
     "ACTG 175, uniform": (bootstrapped, 2139, lambda log, **k: bd.ope.snips(log, "uniform", **k), all_risen),
@@ -71,9 +90,9 @@ def measured(name: str, privacy: bd.Privacy | None, runs: int, first: int = 0) -
 
 
 def main(runs: int) -> None:
-    """A table: for every case, coverage and half width without privacy and under two trust models."""
+    """A table: for every case, coverage and half width without privacy and with three kinds of it."""
     for name in CASES:
-        cells = [measured(name, privacy, runs, first=10**6) for privacy in (None, CENTRAL, SHUFFLE)]
+        cells = [measured(name, privacy, runs, first=10**6) for privacy in (None, CENTRAL, WEAKER, SHUFFLE)]
         print(
             f"| {name} |", " | ".join(f"{100 * share:.1f} %, ±{width:.4f}" for share, width in cells), "|", flush=True
         )

@@ -16,7 +16,7 @@ LOG = bd.Log.from_frame(
     context=["x"], arm="arm", reward="reward", propensity=0.5,
 )  # fmt: skip
 FRAME = LOG.to_columns()
-POLICY = bd.LinTS(n_arms=2, features=1, horizon=4, batch=2)
+POLICY = bd.LinTS(n_arms=2, features=1, horizon=4, batch=2, privacy=bd.none())
 _columns = {"frame": FRAME, "arm": "arm", "reward": "reward", "propensity": "propensity", "context": (), "arms": None,
             "eligible": None, "reward_range": None, "floor": None}  # fmt: skip
 _value = {"log": LOG, "target": "arm:1", "weight_bound": 2.0, "privacy": None, "seed": None, "path": "messages"}

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+import json
 import math
+import warnings
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from scipy import stats
 
 import bandanna as bd
-from bandanna.ope.intervals import Mean, Ratio, critical, quantile
+from bandanna.errors import WeakPrivacyWarning
+from bandanna.ope.intervals import Difference, Hidden, Mean, Ratio, critical, ends
+from bandanna.ope.spread import Spread, beyond
+from bandanna.ope.sums import Sums
 
 from .coverage import CASES, CENTRAL, SHUFFLE, covered
 from .worlds import bold, clinic, trial
 
+GUARANTEE = bd.ope.snips(trial(20, 0), "arm:1", privacy=CENTRAL, seed=0).guarantee  # of sums that were released
 SMALL = ("snips", "ips", "dr", "few, skewed", "ACTG 175, arm 1")
 
 
@@ -27,35 +36,127 @@ def test_critical_values_are_those_of_imbens_and_manski() -> None:
         assert stats.norm.cdf(c + apart) - stats.norm.cdf(-c) == pytest.approx(0.9)
 
 
-def test_quantiles_undo_the_transform() -> None:
-    """T is not the root of T + g (2 T^2 + 1)/6 + g^2 T^3/27 up to higher powers of g, or not Student's."""
-    for g in (0.01, 0.1, -0.1):
-        for z in (-1.96, 0.5, 1.96):
-            t = quantile(z, g, math.inf)
-            assert t + g * (2 * t**2 + 1) / 6 + g**2 * t**3 / 27 == pytest.approx(z + g * t**2 * 0, abs=0.7 * abs(g))
-            assert ((1 + g * t / 3) ** 3 - 1) / g + g / 6 == pytest.approx(z)
-    assert quantile(1.96, 0.0, math.inf) == 1.96
-    assert quantile(1.96, 0.0, 5.0) == pytest.approx(stats.t.ppf(stats.norm.cdf(1.96), 5))
+def sums(value: float, weight: float, squares: tuple[float, float, float], **more: Any) -> Sums:
+    """Of one target with weights up to 4."""
+    return Sums(value=value, weight=weight, squares=squares, people=300, largest=4.0, hidden=(0.0, 0.0), **more)
 
 
-def test_ends_of_ratios_are_roots() -> None:
-    """An end of Fieller's interval is not where U - theta V is z deviations from 0."""
-    law = Ratio(value=30.0, weight=200.0, spread=(60.0, 10.0, 250.0), skew=0.05, freedom=40.0)
-    for end, side in zip(law.limits(1.96), (1.96, -1.96), strict=True):
-        theta, (a, b, c) = end - 0.5, law.spread
-        apart = (law.value - theta * law.weight) / math.sqrt(a - 2 * theta * b + theta**2 * c)
-        assert apart == pytest.approx(quantile(side, 0.05, 40.0))
-    assert law.limits(1.96)[0] < law.estimate < law.limits(1.96)[1]
-    nothing = Ratio(value=1.0, weight=3.0, spread=(60.0, 0.0, 250.0))
-    assert nothing.limits(1.96) == (0.0, 1.0)
-    assert Ratio(value=1.0, weight=-3.0, spread=(1.0, 0.0, 1.0)).estimate == 0.5
+def test_ends_of_ratios_are_where_the_error_has_its_probability() -> None:
+    """At an end of Fieller's interval, an error of U - theta V as large as that has the probability of the tail."""
+    law = Ratio(sums=sums(30.0, 200.0, (60.0, 10.0, 250.0)))
+    low, high = law.limits(1.96)
+    assert low < law.estimate < high
+    for end, side in ((low, -1), (high, 1)):
+        theta = end - 0.5
+        spread = law.sums.spread(np.array(theta)).towards(side, 4.0 * (0.5 - side * theta))
+        assert float(beyond(np.array(abs(30.0 - theta * 200.0)), spread)) == pytest.approx(
+            stats.norm.sf(1.96), rel=1e-6
+        )
+    many = Ratio(sums=replace(law.sums, value=3e5, weight=2e6, squares=(6e5, 1e5, 2.5e6), people=3_000_000))
+    a, b, c = many.sums.squares
+    for end in many.limits(1.96):  # Fieller's parabola, where neither skewness nor one more person matters
+        theta = end - 0.5
+        apart = abs(3e5 - theta * 2e6) / math.sqrt(a - 2 * theta * b + theta**2 * c)
+        assert apart == pytest.approx(1.96, rel=1e-2)
+
+
+def fieller(value: float, weight: float) -> tuple[float, float]:
+    """Ends for sums whose variances are those of the noise alone, 100 each: there are no squares."""
+    law = Ratio(sums=sums(value, weight, (0.0, 0.0, 0.0), noise=(100.0, 100.0, 1e-6, 1e-6, 1e-6), guarantee=GUARANTEE))
+    return law.limits(1.96)
+
+
+def test_fiellers_sets_are_what_they_are() -> None:
+    """A bounded set is an interval; of a half-line, all values, or all but an interval, rewards that are kept remain.
+
+    With the deviation 10 of U and V, theta is kept where |U - theta V| <= 1.96 * 10 sqrt(1 + theta^2), about.
+    """
+    low, high = fieller(0.0, 200.0)  # bounded
+    assert low == pytest.approx(0.5 - 0.0985, abs=0.003)
+    assert high == pytest.approx(0.5 + 0.0985, abs=0.003)
+    low, high = fieller(-10.0, 25.0)  # unbounded above within rewards
+    assert 0.0 <= low < 0.5 - 10 / 25 < high <= 1.0
+    assert fieller(2.0, 5.0) == (0.0, 1.0)  # all: the weight may be none
+    assert fieller(10.0, -3.0) == (0.0, 1.0)  # no weight at all
+    low, high = fieller(-40.0, 10.0)  # all but an interval: what is kept is beyond the least reward, and at it
+    assert low == 0.0
+    assert high == pytest.approx(0.0, abs=1e-9) or high <= 1.0
+
+
+def test_a_negative_released_variance_leaves_the_noise() -> None:
+    """An interval is never narrower than the known noise alone makes it, however negative the released variance is."""
+    noise = (25.0, 25.0, 400.0, 400.0, 400.0)
+    for released in (-1e6, -100.0, -20.0, -1.0, 0.0):
+        law = Ratio(sums=sums(80.0, 200.0, (released, released, 200.0), noise=noise, guarantee=GUARANTEE))
+        low, high = law.limits(1.96)
+        assert law.estimate - low >= 0.98 * 1.96 * law.noise
+        assert high - law.estimate >= min(0.98 * 1.96 * law.noise, 1 - law.estimate)
+        mean = Mean(value=0.6, spread=Spread(sampled=released, noise=4e-4, error=1e-3))
+        assert mean.limits(1.96)[0] <= 0.6 - 0.98 * 1.96 * 0.02
+
+
+SUMS = st.builds(
+    lambda value, weight, squares, noise, laplace: sums(
+        value, weight, squares, noise=noise, laplace=laplace, guarantee=GUARANTEE
+    ),
+    st.floats(-300, 300),
+    st.floats(-300, 1200),
+    st.tuples(st.floats(-500, 1200), st.floats(-500, 500), st.floats(-500, 4800)),
+    st.tuples(*[st.floats(0, 1e4)] * 5),
+    st.booleans(),
+)
+
+
+@given(one=SUMS, other=SUMS, level=st.floats(0.01, 0.999), apart=st.booleans(), share=st.floats(-0.5, 0.9))
+@settings(max_examples=25, deadline=None, derandomize=True)
+def test_every_interval_holds_its_estimate(one: Sums, other: Sums, level: float, apart: bool, share: float) -> None:
+    """low <= estimate <= high, and all three are numbers, whatever was released, for means, ratios and differences."""
+    mean = Mean(value=one.value / 300, spread=Spread(sampled=other.value, noise=one.noise[0], error=one.noise[2]),
+                surprise=(0.1, 0.2), inside=(0.0, 1.0))  # fmt: skip
+    ratio, second = Ratio(sums=one), Ratio(sums=other)
+    hidden = Hidden(share=share, stderr=0.1, below=0.4, above=0.6)
+    laws = (mean, ratio, second, Difference(first=ratio, second=second, apart=apart, shared=0.1))
+    for law in laws:
+        for parts in ((), (hidden,), (hidden, hidden.turned())):
+            low, high = ends(law, parts, level)
+            assert low <= law.estimate <= high
+            assert math.isfinite(low + high)
+
+
+@given(
+    rewards=st.lists(st.sampled_from([0.0, 0.1, 0.9, 1.0]), min_size=1, max_size=12), seed=st.integers(0, 2**31),
+    epsilon=st.sampled_from([0.01, 0.3, 1.0, 3.0, 10.0, 100.0]), trust=st.sampled_from(["none", "central", "local"]),
+)  # fmt: skip
+@settings(max_examples=20, deadline=None, derandomize=True)
+def test_values_of_any_log_are_in_order_and_json(rewards: list[float], seed: int, epsilon: float, trust: str) -> None:
+    """low <= estimate <= high for every estimator on a log of a few people, and the values are JSON."""
+    log = bd.Log(contexts=np.zeros((len(rewards), 0)), arms=np.arange(len(rewards)) % 2, rewards=np.array(rewards),
+                 propensities=np.full(len(rewards), 0.5), names=(0, 1), floor=0.5)  # fmt: skip
+    private: dict[str, Any] = {}
+    if trust != "none":
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", WeakPrivacyWarning)
+            private = {"privacy": getattr(bd, trust)(epsilon=epsilon, delta=1e-5), "seed": seed, "path": "law"}
+    compared = bd.ope.compare(log, ["arm:0", "arm:1"], **private)
+    values = [*compared.values.values(), bd.ope.ips(log, "uniform", **private), bd.ope.snips(log, "arm:1", **private),
+              *(make(log, "arm:0", q=[0.2, 0.7], **private) for make in (bd.ope.dr, bd.ope.dm)),
+              bd.ope.switch(log, "arm:0", q=[0.2, 0.7], weight_bound=1.0, **private)]  # fmt: skip
+    for value in values:
+        low, high = value.interval()
+        assert low <= value.estimate <= high
+        json.dumps(value.diagnostics(), allow_nan=False)
+        assert "nan" not in str(value)
+        assert " inf" not in str(value)
+    estimate, low, high = compared.difference("arm:0", "arm:1")
+    assert low <= estimate <= high
+    json.dumps(compared.to_dict(), allow_nan=False)
 
 
 def test_a_mean_without_spread_is_a_point() -> None:
-    """Nothing varies, and the interval has a width."""
-    assert Mean(estimate=0.3, stderr=0.0).limits(1.96) == (0.3, 0.3)
-    log = trial(50, 0, (1.0, 1.0))
-    assert bd.ope.snips(log, "uniform").interval() == (1.0, 1.0)
+    """A mean whose error has no variance, and that no unseen person can move, has an interval without a width."""
+    assert Mean(value=0.3, spread=Spread(sampled=0.0)).limits(1.96) == (0.3, 0.3)
+    low, high = Mean(value=0.3, spread=Spread(sampled=0.0), surprise=(0.01, 0.02)).limits(1.96)
+    assert 0.3 - low < high - 0.3
 
 
 @pytest.mark.parametrize("privacy", [None, CENTRAL], ids=["none", "central"])
@@ -70,8 +171,13 @@ def test_intervals_cover(name: str, privacy: bd.Privacy | None) -> None:
 @pytest.mark.parametrize("privacy", [None, CENTRAL, SHUFFLE], ids=["none", "central", "shuffle"])
 @pytest.mark.parametrize("name", CASES)
 def test_intervals_cover_as_they_say(name: str, privacy: bd.Privacy | None) -> None:
-    """Of 5,000 intervals for 95 % fewer than 93 or more than 97.5 % hold the truth (false alarm 1e-10 at 95 %)."""
-    assert 0.93 <= covered(name, privacy, 5000, first=10**6) <= 0.975
+    """Of 5,000 intervals for 95 % fewer than 93 or more than 97.5 % hold the truth (false alarm 1e-10 at 95 %).
+
+    More may hold it where the noise of the released variance is larger than that variance, and where weights may be
+    cut, since the interval covers whatever that hides.
+    """
+    most = 1.0 if privacy is not None and name in ("narrow", "visits", "snips, cut") else 0.975
+    assert 0.93 <= covered(name, privacy, 5000, first=10**6) <= most
 
 
 def test_noise_that_is_forgotten_is_seen() -> None:

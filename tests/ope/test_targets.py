@@ -45,17 +45,17 @@ def test_functions_of_contexts() -> None:
     ("target", "words"),
     [
         ("unifrom", "did you mean 'uniform'"),
-        ("arm:9", "arms are 0, 1, 2"),
-        ([0.5, 0.4, 0.0], "add up to 1, and not to 0.9"),
-        ([1.5, -0.5, 0.0], "probabilities, of which none is below 0, as -0.5 is"),
-        (np.where(np.arange(30)[:, None] == 7, [2.0, 0.0, -1.0], [1.0, 0.0, 0.0]), "target, row 7 = [2.0, 0.0, -1.0]"),
+        ("arm:9", "one of the arms 0, 1, 2"),
+        ([0.5, 0.4, 0.0], "probabilities >= 0 that add up to 1, one for each arm"),
+        ([1.5, -0.5, 0.0], "probabilities >= 0 that add up to 1, one for each arm"),
+        (np.where(np.arange(30)[:, None] == 7, [2.0, 0.0, -1.0], [1.0, 0.0, 0.0]), "target, row 7 = a number below 0"),
         ([0.5, 0.5], "shape of target"),
         (lambda x: x, "shape of target(contexts) = (30, 2)"),
         (lambda x: 1 / 0, "a function that raised ZeroDivisionError"),
         (lambda x: np.full(30, 7), "arms from 0 to 2"),
-        (bd.LinTS(n_arms=3, features=2, horizon=10), "with what it has learned"),
+        (bd.LinTS(n_arms=3, features=2, horizon=10, privacy=bd.none()), "with what it has learned"),
         ((bd.make("UCB1", n_arms=3, horizon=10), None), "whose devices choose"),
-        ((bd.LinTS(n_arms=2, features=2, horizon=10), None), "3 arms"),
+        ((bd.LinTS(n_arms=2, features=2, horizon=10, privacy=bd.none()), None), "3 arms"),
         (None, '"uniform", "arm:NAME"'),
         ({}, '"uniform", "arm:NAME"'),
     ],
@@ -78,7 +78,7 @@ def learned(policy: Any, log: bd.Log) -> bd.Agent:
 
 def test_an_agent_is_what_it_would_do() -> None:
     """The probabilities of an agent are not those with which it decides (five standard errors and 0.02: below 1e-6)."""
-    policy = bd.LinTS(n_arms=3, features=2, horizon=100, batch=50, alpha=2.0)
+    policy = bd.LinTS(n_arms=3, features=2, horizon=100, batch=50, alpha=2.0, privacy=bd.none())
     agent = learned(policy, clinic(100, 1))
     log = clinic(4, 2)
     chances = target_of(log, agent).chances
@@ -94,7 +94,7 @@ def test_an_agent_is_what_it_would_do() -> None:
 
 def test_tied_arms_share_the_probability() -> None:
     """A policy with ties, which states the probability of its choice only, has other ones of the rest."""
-    policy = bd.LinUCB(dim=2, horizon=100)
+    policy = bd.LinUCB(dim=2, horizon=100, privacy=bd.none())
     rng = np.random.default_rng(0)
     contexts = np.zeros((6, 3, 2))
     contexts[:, :2] = [[0.5, 0.0], [0.0, 0.5]]  # of the same length: tied before anything is known
@@ -107,7 +107,7 @@ def test_tied_arms_share_the_probability() -> None:
 
 def test_a_saved_agent_is_found(tmp_path: Path) -> None:
     """A save evaluates as another policy than the agent that wrote it, or something else passes for one."""
-    agent = learned(bd.LinTS(n_arms=3, features=2, horizon=100, batch=50), clinic(100, 1))
+    agent = learned(bd.LinTS(n_arms=3, features=2, horizon=100, batch=50, privacy=bd.none()), clinic(100, 1))
     agent.save(tmp_path / "agent")
     log = clinic(200, 3)
     value = bd.ope.snips(log, learned_at(str(tmp_path / "agent")))
@@ -125,7 +125,7 @@ def test_arms_are_known_by_their_names(order: tuple[str, ...], tmp_path: Path) -
     names = ("call", "letter", "none")
     log = bd.Log(contexts=plain.contexts / 5, arms=plain.arms, rewards=plain.rewards, propensities=plain.propensities,
                  names=names)  # fmt: skip
-    policy = bd.LinTS(n_arms=3, features=2, horizon=100, batch=50)
+    policy = bd.LinTS(n_arms=3, features=2, horizon=100, batch=50, privacy=bd.none())
     agent = bd.Agent(policy=policy, arms=order, test=True, seed=0)
     agent.warm_start(log, privacy=bd.none())
     wanted = [[agent.recommend(x) == name for name in names] for x in log.contexts]
@@ -153,7 +153,7 @@ def test_an_exported_task_is_found(tmp_path: Path) -> None:
     (folder / "publications").mkdir(parents=True)
     (folder / "task.json").write_bytes(task.document)
     for number, each in enumerate(published):
-        plain = {"document": loads(each.document), "signature": each.signature}
+        plain = {"document": loads(each.document), "signature": each.signature, "cosignature": each.cosignature}
         (folder / "publications" / f"{number:06d}.json").write_text(dumps(plain).decode())
     found = learned_at(str(folder))
     policy, snapshot = found.policy, found.snapshot

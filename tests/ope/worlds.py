@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import importlib.util
+from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
 
@@ -38,27 +39,49 @@ def model(contexts: Floats) -> Floats:
     return np.asarray(0.05 + 0.9 * means(contexts))
 
 
-def clinic(n: int, seed: int, *, floor: float | None = 0.1, graded: bool = False) -> bd.Log:
-    """Three arms, two features; the log prefers what the target does not. Rewards of 0 and 1, or in between."""
+# How rewards are drawn: their mean is a + b means(x); of 0 and 1, or of a beta law with this concentration.
+REWARDS: dict[str, tuple[float, float, float | None]] = {
+    "binary": (0.0, 1.0, None),
+    "graded": (0.0, 1.0, 5.0),
+    "narrow": (0.85, 0.1, 40.0),  # 0.9 +- 0.05
+    "skewed": (0.0, 0.15, 3.0),
+    "rare": (0.0, 0.03, None),
+    "common": (1.0, -0.03, None),
+}
+
+
+def mean_rewards(rewards: str, contexts: Floats) -> Floats:
+    """What arms earn of rewards of this kind."""
+    least, slope, _ = REWARDS[rewards]
+    return least + slope * means(contexts)
+
+
+def clinic(n: int, seed: int, *, floor: float | None = 0.1, rewards: str = "binary") -> bd.Log:
+    """Three arms, two features; the log prefers what the target does not."""
     rng = np.random.default_rng(seed)
     x = rng.normal(size=(n, 2))
     chances = 0.1 + 0.7 * softmax(-0.5 * x @ SLOPES.T)
     arms = np.minimum((rng.random((n, 1)) > np.cumsum(chances, axis=1)).sum(axis=1), 2)
     rows = np.arange(n)
-    expected = means(x)[rows, arms]
-    rewards = rng.beta(5 * expected, 5 * (1 - expected)) if graded else (rng.random(n) < expected).astype(float)
-    return bd.Log(
-        contexts=x, arms=arms, rewards=rewards, propensities=chances[rows, arms], names=(0, 1, 2), floor=floor
-    )
+    expected, size = mean_rewards(rewards, x)[rows, arms], REWARDS[rewards][2]
+    earned = (rng.random(n) < expected).astype(float)
+    if size is not None:
+        earned = rng.beta(size * expected, size * (1 - expected))
+    return bd.Log(contexts=x, arms=arms, rewards=earned, propensities=chances[rows, arms], names=(0, 1, 2), floor=floor)
+
+
+def worth(target: Callable[[Floats], Floats], reward: Callable[[Floats], Floats] = means) -> float:
+    """The mean over people of what a target earns, by a fine grid of both features."""
+    nodes, weights = np.polynomial.hermite_e.hermegauss(60)
+    grid = np.stack(np.meshgrid(nodes, nodes), axis=-1).reshape(-1, 2)
+    share = np.outer(weights, weights).ravel() / weights.sum() ** 2
+    return float(share @ np.sum(target(grid) * reward(grid), axis=1))
 
 
 @lru_cache(maxsize=1)
 def worth_of_bold() -> float:
-    """The mean reward of the target, by a fine grid of both features."""
-    nodes, weights = np.polynomial.hermite_e.hermegauss(60)
-    grid = np.stack(np.meshgrid(nodes, nodes), axis=-1).reshape(-1, 2)
-    share = np.outer(weights, weights).ravel() / weights.sum() ** 2
-    return float(share @ np.sum(bold(grid) * means(grid), axis=1))
+    """The mean reward of the target."""
+    return worth(bold)
 
 
 def trial(n: int, seed: int, chances: tuple[float, ...] = (0.436, 0.653, 0.555, 0.556)) -> bd.Log:
@@ -93,4 +116,25 @@ def bootstrapped(n: int, seed: int) -> bd.Log:
     return bd.Log(
         contexts=np.zeros((n, 0)), arms=arms, rewards=rewards, propensities=np.full(n, 0.25), names=(0, 1, 2, 3),
         floor=0.25,
+    )  # fmt: skip
+
+
+@lru_cache(maxsize=1)
+def visits() -> tuple[NDArray[np.int64], Floats]:
+    """Of the RAND health insurance experiment: coinsurance, as one of five arms, and visits to a doctor, up to 20."""
+    file = Path(str(importlib.util.find_spec("statsmodels").origin)).parent / "datasets" / "randhie" / "randhie.csv"  # type: ignore[union-attr]
+    with file.open(newline="") as text:
+        rows = [(round(float(row["lncoins"]), 3), min(float(row["mdvis"]), 20.0)) for row in csv.DictReader(text)]
+    arms = np.unique([coinsurance for coinsurance, _ in rows], return_inverse=True)[1]
+    return arms, np.array([visits for _, visits in rows])
+
+
+def insured(n: int, seed: int) -> bd.Log:
+    """Rows of that experiment drawn again: the truth of an arm is the mean of its rows."""
+    arms, counts = visits()
+    drawn = np.random.default_rng(seed).integers(0, len(arms), n)
+    shares = np.bincount(arms) / len(arms)
+    return bd.Log(
+        contexts=np.zeros((n, 0)), arms=arms[drawn], rewards=counts[drawn], reward_range=(0.0, 20.0),
+        propensities=shares[arms[drawn]], names=(0, 1, 2, 3, 4), floor=float(shares.min()),
     )  # fmt: skip

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -22,8 +22,8 @@ from bandanna.core.calling import by_name
 from bandanna.core.weights import Weights
 from bandanna.errors import InvalidArgument
 from bandanna.logs.log import Log
-from bandanna.ope.estimators import skew_of, value_of
-from bandanna.ope.intervals import Mean, ends
+from bandanna.ope.estimators import mean_of, value_of
+from bandanna.ope.intervals import Difference, Law, ends
 from bandanna.ope.release import release
 from bandanna.ope.sums import Sums, exact_sums, read_sums
 from bandanna.ope.targets import Target, target_of
@@ -39,11 +39,15 @@ class Comparison:
     """The values of several targets, by name, from one release.
 
     exclusive  each target always gives another arm
+
+    Without privacy: terms (3, n, J), what everybody contributes to each estimate with the logged reward, and with the
+    least and the largest one instead.
     """
 
     values: dict[str, Value]
+    method: str = "snips"
     exclusive: bool
-    terms: Floats | None = field(default=None, repr=False, compare=False)  # (n, J), without privacy: of each estimate
+    terms: Floats | None = field(default=None, repr=False, compare=False)
 
     @property
     def guarantee(self) -> Guarantee:
@@ -64,27 +68,30 @@ class Comparison:
         """How much more `one` earns than `other`: estimate, and the ends of an interval that covers it.
 
         Without privacy, and of exclusive targets, it knows how the two estimates vary together. Of other targets this
-        is not released, and the interval covers the worst case.
+        is not released, and the interval covers the worst case. Each interval covers with the level by itself, not all
+        of several together.
         """
         first, second = self[one], self[other]
         level = require.chance("level", level)
         span = first.reward_range[1] - first.reward_range[0]
         law = self._law(one, other)
         low, high = ends(law, (first.hidden, second.hidden.turned()), level)
-        return span * law.estimate, span * max(low, -1.0), span * min(high, 1.0)
+        estimate = law.estimate
+        return span * estimate, span * min(max(low, -1.0), estimate), span * max(min(high, 1.0), estimate)
 
-    def _law(self, one: str, other: str) -> Mean:
+    def _law(self, one: str, other: str) -> Law:
         first, second = self[one].law, self[other].law
-        estimate = first.estimate - second.estimate
         if self.terms is not None:
             places = list(self.values)
-            terms = self.terms[:, places.index(one)] - self.terms[:, places.index(other)]
-            error = float(np.std(terms, ddof=1)) / math.sqrt(len(terms)) if len(terms) > 1 else math.inf
-            return Mean(estimate=estimate, stderr=error, skew=skew_of(terms))
-        noise = math.hypot(first.noise, second.noise)
-        apart = [math.sqrt(max(each.stderr**2 - each.noise**2, 0.0)) for each in (first, second)]
-        sampling = math.hypot(*apart) if self.exclusive else sum(apart)  # of others they may vary against each other
-        return Mean(estimate=estimate, stderr=math.hypot(sampling, noise), noise=noise)
+            terms, least, most = self.terms[..., places.index(one)] - self.terms[..., places.index(other)]
+            far, mean = np.concatenate([least, most]), np.mean(terms)
+            law = mean_of(terms, (float(mean - np.min(far)), float(np.max(far) - mean)))
+            return replace(law, value=first.estimate - second.estimate)
+        shared = 0.0
+        if self.method == "ips":  # a person who weighs for one arm does not for the other: a covariance of -mean mean/n
+            product = (first.estimate - 0.5) * (second.estimate - 0.5)
+            shared = math.sqrt(2 * max(product, 0.0) / self[one].people)
+        return Difference(first=first, second=second, apart=self.exclusive, shared=shared)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
@@ -98,10 +105,7 @@ class Comparison:
         """One line for each target, the best first, and the guarantee."""
         ranked = sorted(self.values.items(), key=lambda pair: -pair[1].estimate)
         width = max(len(name) for name in self.values)
-        lines = []
-        for name, value in ranked:
-            low, high = value.interval()
-            lines.append(f"{name:<{width}}  {value.estimate:.4g}, 95 % interval {low:.4g} to {high:.4g}")
+        lines = [f"{name:<{width}}  {value.summary()}" for name, value in ranked]
         return "\n".join([*lines, str(self.guarantee)])
 
 
@@ -132,10 +136,10 @@ def compare(
     else:
         sums = _released(cases, trust, exclusive, seed, path)
     values = {name: value_of(method, cases[name], sums[name], seed) for name in cases}
-    terms = None
-    if not trust.noisy:
-        terms = np.stack([_terms(method, cases[name], values[name]) for name in cases], axis=-1)
-    return Comparison(values=values, exclusive=exclusive, terms=terms)
+    shared: dict[str, Any] = {"values": values, "method": method, "exclusive": exclusive}
+    if trust.noisy:
+        return Comparison(**shared)
+    return Comparison(**shared, terms=np.stack([_terms(method, cases[name], values[name]) for name in cases], axis=-1))
 
 
 def _named(log: Log, targets: Any) -> dict[str, Target]:
@@ -145,7 +149,7 @@ def _named(log: Log, targets: Any) -> dict[str, Target]:
         some = require.several("targets", targets, "several targets: a list, or names with targets")
         pairs = [(each if isinstance(each, str) else f"target {place}", each) for place, each in enumerate(some)]
     if not 1 <= len(pairs) <= _MOST or len({name for name, _ in pairs}) != len(pairs):
-        raise InvalidArgument("targets", [name for name, _ in pairs][:20], f"1 to {_MOST:,} targets, all different")
+        raise InvalidArgument("targets", f"{len(pairs)} targets", f"1 to {_MOST:,} targets, all different")
     return {name: target_of(log, target, f"targets[{name!r}]") for name, target in pairs}
 
 
@@ -159,15 +163,17 @@ def _released(cases: dict[str, Weighed], trust: Privacy, exclusive: bool, seed: 
     sums = {}
     for place, (name, case) in enumerate(cases.items()):
         powers = case.bound ** np.array([1.0, 1.0, 2.0, 2.0, 2.0])[: parts.shape[-1]]
-        noise = released.variance * (domain.units * powers) ** 2
-        sums[name] = read_sums(case, parts[place] * powers, noise, released.guarantee)
+        sums[name] = read_sums(case, parts[place] * powers, released, domain.units * powers)
     return sums
 
 
 def _terms(method: str, case: Weighed, value: Value) -> Floats:
-    """What everybody contributes to an estimate, to first order, (n,)."""
+    """What everybody contributes to an estimate, to first order: with their rewards, with 0 and with 1, (3, n)."""
+    low, high = case.log.reward_range
+    centre, weights = value.law.estimate, case.weights
     if method == "ips":
-        low, high = case.log.reward_range
-        return np.asarray(case.weights * (case.rewards + low / (high - low)))
-    mean = float(np.mean(case.weights))
-    return np.asarray(case.weights * (case.rewards - value.law.estimate) / (mean if mean > 0 else 1.0))
+        centre = -low / (high - low)
+    elif np.any(weights > 0):
+        weights = weights / np.mean(weights)
+    rewards = np.stack([case.rewards, np.zeros(case.people), np.ones(case.people)])
+    return np.asarray(weights * (rewards - centre))

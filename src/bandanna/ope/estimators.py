@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from bandanna.accounting.guarantee import Guarantee
 from bandanna.core import require
 from bandanna.core.arrays import Floats
 from bandanna.core.calling import by_name
@@ -26,6 +27,7 @@ from bandanna.logs.log import Log
 from bandanna.ope.intervals import Hidden, Law, Mean, Ratio
 from bandanna.ope.overlap import details_of
 from bandanna.ope.release import nothing_promised, release
+from bandanna.ope.spread import Spread
 from bandanna.ope.sums import Sums, exact_sums, read_sums
 from bandanna.ope.value import Value
 from bandanna.ope.weighing import Weighed, checked_privacy, weighed
@@ -82,18 +84,21 @@ def _sums(case: Weighed, trust: Privacy, seed: Any, path: str) -> Sums:
     domain = Weights(bound=case.bound, moments=True)
     statistic = domain.statistic(case.weights[:, None], case.rewards)
     released = release(trust, statistic, seed=seed, path=path)
-    return read_sums(case, domain.unpack(released.total)[0], released.variance * domain.units**2, released.guarantee)
+    return read_sums(case, domain.unpack(released.total)[0], released, domain.units)
 
 
 def value_of(method: str, case: Weighed, sums: Sums, seed: Any, *, baseline: Any = None) -> Value:
     """IPS or SNIPS of sums. Clipping hides a share of the probability, on which rewards may be 0 or 1."""
-    if method == "snips":
-        ratio = _snips_law(case, sums)
-        return finished("snips", case, sums, ratio, ratio.estimate, 1 - ratio.estimate, seed)
-    low, high = case.log.reward_range
-    middle = 0.5 if sums.private else -low / (high - low)
-    b = middle if baseline is None else (_reward("baseline", baseline, low, high) - low) / (high - low)
-    return finished("ips", case, sums, _ips_law(case, sums, b), b, 1 - b, seed)
+    law: Law = Ratio(sums=sums)
+    below = law.estimate
+    if method == "ips":
+        low, high = case.log.reward_range
+        middle = 0.5 if sums.private else -low / (high - low)
+        below = middle if baseline is None else (_reward("baseline", baseline, low, high) - low) / (high - low)
+        law = _ips_law(sums, below)
+    share, error = sums.hidden
+    hidden = Hidden(share=share, stderr=error, below=below, above=1 - below)
+    return finished(method, case, law, hidden, seed, guarantee=sums.guarantee, size=sums.size)
 
 
 def _reward(argument: str, value: Any, low: float, high: float) -> float:
@@ -104,57 +109,58 @@ def _reward(argument: str, value: Any, low: float, high: float) -> float:
     return number
 
 
-def _ips_law(case: Weighed, sums: Sums, b: float) -> Mean:
+def _ips_law(sums: Sums, b: float) -> Mean:
     """b + mean w (rho - beta), beta = b - 1/2."""
-    n, beta = case.people, b - 0.5
+    n, beta = sums.people, b - 0.5
     mean = (sums.value - beta * sums.weight) / n
-    spread = max(sums.at(beta) / n - mean**2, 0.0)
-    noise = sums.added(beta) / n**2
+    inside = (0.0, 1.0) if sums.private else (-math.inf, math.inf)
+    centre = min(max(b + mean, inside[0]), inside[1]) - b
+    square, noise = sums.at(beta), float(sums.added(beta))
+    spread = square - n * centre**2
+    if not sums.private:
+        spread *= n / max(n - 1, 1)
+    third = float(sums.third(beta, square)) - 3 * centre * square + 2 * n * centre**3
+    wobble = sums.wobble(beta) + (2 * centre) ** 2 * noise
     return Mean(
-        estimate=b + mean,
-        stderr=math.sqrt(spread / (n if sums.private else max(n - 1, 1)) + noise),
-        noise=math.sqrt(noise),
-        skew=sums.skew(beta) if sums.private else skew_of(case.weights * (case.rewards - b)),
-        freedom=sums.freedom(beta),
+        value=b + mean,
+        spread=Spread(sampled=spread, noise=noise, error=math.sqrt(wobble), third=third, laplace=sums.laplace).over(n),
+        surprise=(max(sums.largest * b + centre, 0.0) / n, max(sums.largest * (1 - b) - centre, 0.0) / n),
+        inside=inside,
     )
 
 
-def _snips_law(case: Weighed, sums: Sums) -> Ratio:
-    """1/2 + U/V, with the noise of both in the variance of U - theta V."""
-    theta = min(max(sums.value / sums.weight, -0.5), 0.5) if sums.weight > 0 else 0.0
-    a, b, c = sums.squares
-    return Ratio(
-        value=sums.value,
-        weight=sums.weight,
-        spread=(a + sums.noise[0], b, c + sums.noise[1]),
-        noise=math.sqrt(sums.added(theta)) / sums.weight if sums.weight > 0 else math.inf,
-        skew=sums.skew(theta) if sums.private else skew_of(case.weights * (case.rewards - 0.5 - theta)),
-        freedom=sums.freedom(theta),
-    )
+def mean_of(terms: Floats, surprise: tuple[float, float]) -> Mean:
+    """Of numbers that are known, (n,); one unseen person may be so far below and above them."""
+    n, apart = len(terms), terms - terms.mean()
+    sampled = float(np.sum(apart**2)) * n / (n - 1) if n > 1 else math.inf
+    spread = Spread(sampled=sampled, third=float(np.sum(apart**3))).over(n)
+    return Mean(value=float(np.mean(terms)), spread=spread, surprise=(surprise[0] / n, surprise[1] / n))
 
 
-def skew_of(terms: Floats) -> float:
-    """Of the mean: third moment by the cube of the deviation, by sqrt n."""
-    apart = terms - terms.mean()
-    square = float(np.mean(apart**2))
-    return float(np.mean(apart**3)) / square**1.5 / math.sqrt(len(terms)) if square > 1e-300 else 0.0
-
-
-def finished(method: str, case: Weighed, sums: Sums, law: Law, below: float, above: float, seed: Any) -> Value:
-    """A value of which a hidden share of the probability may pull so far to either side."""
-    (low, high), (share, error) = case.log.reward_range, sums.hidden
+def finished(
+    method: str,
+    case: Weighed,
+    law: Law,
+    hidden: Hidden,
+    seed: Any,
+    *,
+    guarantee: Guarantee | None,
+    size: float | None,
+) -> Value:
+    """A value, with what clipping hides; without a guarantee it was computed without noise."""
+    low, high = case.log.reward_range
     return Value(
         method=method,
         target=case.target.name,
         estimate=low + (high - low) * law.estimate,
         people=case.people,
         weight_bound=math.inf if method == "dm" else case.bound,
-        clipped_mass=share,
-        effective_sample_size=sums.size,
-        guarantee=sums.guarantee or nothing_promised(Weights(bound=1.0)),
+        clipped_mass=max(hidden.share, 0.0),
+        effective_sample_size=size,
+        guarantee=guarantee or nothing_promised(Weights(bound=1.0)),
         reward_range=(low, high),
-        seeded=sums.private and seed is not None,
+        seeded=guarantee is not None and seed is not None,
         law=law,
-        hidden=Hidden(share=share, stderr=error, below=below, above=above),
-        details={} if sums.private else details_of(case),
+        hidden=hidden,
+        details={} if guarantee is not None else details_of(case),
     )

@@ -1,12 +1,22 @@
-"""Intervals for means and ratios: sampling, noise, skewness, and what clipping hides.
+"""Intervals for means, ratios and their differences: sampling, noise, skewness, and what clipping hides.
 
-A mean of n numbers whose sum has skewness g (third moment by the deviation's cube) is studentised, and Hall's (1992)
-transform of that has no skewness to first order:
+An interval holds the values that a test does not reject. If the value is theta, a sum S(theta) has the mean 0, and
+theta is rejected where S is so far from 0 that this has a probability below alpha/2, on either side. Three things make
+that probability.
 
-    y = T + g (2 T^2 + 1)/6 + g^2 T^3 / 27 (+ ...),     T = 3/g ((1 + g (y - g/6))^{1/3} - 1).
+*The variance* v of S is the sampling variance Q and that of the noise, N, which is public and exact. Without privacy Q
+is known; of a released Q the error is Gaussian with a known standard deviation, and what was released may be negative.
+The probability is therefore averaged over v >= N with the density v exp(-(v - released)^2 / 2 error^2): to second order
+this is Student's t with Satterthwaite's degrees of freedom where the error is small, and `tests/ope/test_spread.py`
+computes that it keeps the level for every v and every error.
 
-A ratio U/V is in the interval of Fieller (1954) where U - theta V is compatible with 0: its variance is a parabola in
-theta, noise of both sums included, so the ends are roots of one.
+*Skewness* g of S: towards its long tail the variance under theta is v (1 + g d), d = S/sqrt v, as for a binomial score,
+and the other tail has Hall's (1992) transform; both are the same to first order. One unseen person at the end of the
+range of rewards is counted in variance and skewness, without whom no interval of rare rewards would be valid.
+
+*A ratio* U/V has S(theta) = U - theta V, with the noise of both (Fieller 1954). The values that are not rejected are an
+interval, a half-line, all, or all but an interval: what is reported is the least interval that holds those of them that
+rewards can have. Estimates are put into that range first, so none is rejected by itself.
 
 Where weights are clipped, the value is known up to an interval of length D only. Imbens and Manski (2004): ends that
 are C standard errors outside of it cover the value with probability Phi(C + D/se) - Phi(-C).
@@ -16,12 +26,17 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 
+import numpy as np
 from scipy import optimize, special
 
-_STRAIGHT = 1e-8  # skewness below which nothing is transformed
-_FEW, _MANY = 3.0, 1e6  # degrees of freedom, at least and as good as infinitely many
+from bandanna.core.arrays import Floats
+from bandanna.ope.spread import Spread, beyond, mean_variance
+from bandanna.ope.sums import Sums
+
+_GRID = np.linspace(0.0, 1.0, 33)
 
 
 def critical(level: float, apart: float) -> float:
@@ -37,12 +52,6 @@ def critical(level: float, apart: float) -> float:
     return most if short(most) <= 0 else least if short(least) >= 0 else float(optimize.brentq(short, least, most))
 
 
-def quantile(z: float, skew: float, freedom: float) -> float:
-    """Of the studentised mean, where the normal one is z; the variance has so many degrees of freedom."""
-    y = z if freedom > _MANY else float(special.stdtrit(max(freedom, _FEW), special.ndtr(z)))
-    return y if abs(skew) < _STRAIGHT else 3 / skew * (math.cbrt(1 + skew * (y - skew / 6)) - 1)
-
-
 class Law(ABC):
     """How an estimate is distributed about what it estimates."""
 
@@ -52,14 +61,15 @@ class Law(ABC):
 
     @abstractmethod
     def limits(self, z: float) -> tuple[float, float]:
-        """The ends that are z standard errors away."""
+        """Ends that are as likely to be missed, each, as z by a normal deviate; low <= estimate <= high."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Hidden:
     """The share of a target's probability that clipping has cut off, and how far it may pull the estimate, by sides.
 
-    The value lies between estimate - `below` share and estimate + `above` share, whatever rewards are hidden.
+    The value lies between estimate - `below` share and estimate + `above` share, whatever rewards are hidden. A
+    released share has an error, and may be negative.
     """
 
     share: float = 0.0
@@ -74,71 +84,170 @@ class Hidden:
 
 def ends(law: Law, hidden: tuple[Hidden, ...], level: float) -> tuple[float, float]:
     """An interval for what an estimate and hidden parts allow; the error of a hidden share counts in its end."""
-    parts = [each for each in hidden if each.share > 0]
+    parts = [each for each in hidden if each.share > 0 or each.stderr > 0]
     below = sum(each.below * each.share for each in parts)
     above = sum(each.above * each.share for each in parts)
     apart = (below + above) / law.stderr if law.stderr > 0 else math.inf
     z = critical(level, apart if below + above > 0 else 0.0)
     low, high = law.limits(z)
-    errors = [min(each.stderr, each.share / 2) for each in parts]  # less of one that may be none
-    down = math.hypot(law.estimate - low, *(z * each.below * e for each, e in zip(parts, errors, strict=True)))
-    up = math.hypot(high - law.estimate, *(z * each.above * e for each, e in zip(parts, errors, strict=True)))
-    return (low if not parts else law.estimate - down - below), (high if not parts else law.estimate + up + above)
+    down = math.hypot(law.estimate - low, *(z * each.below * each.stderr for each in parts))
+    up = math.hypot(high - law.estimate, *(z * each.above * each.stderr for each in parts))
+    return min(low, law.estimate - down - below), max(high, law.estimate + up + above)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Mean(Law):
-    """A mean, or what is nearly one."""
+    """A mean of numbers: `value`, put into `inside` where that is given, and the variance of its error.
 
-    estimate: float
-    stderr: float
-    noise: float = 0.0
-    skew: float = 0.0  # of the mean
-    freedom: float = math.inf  # of its standard error
+    surprise  how far one unseen person may move the mean, down and up
+    """
+
+    value: float
+    spread: Spread
+    surprise: tuple[float, float] = (0.0, 0.0)
+    inside: tuple[float, float] = (-math.inf, math.inf)
+
+    @property
+    def estimate(self) -> float:  # type: ignore[override]
+        """In the range."""
+        return min(max(self.value, self.inside[0]), self.inside[1])
+
+    @property
+    def stderr(self) -> float:  # type: ignore[override]
+        """Sampling and noise."""
+        return math.sqrt(mean_variance(self.spread))
+
+    @property
+    def noise(self) -> float:  # type: ignore[override]
+        """Of privacy."""
+        return math.sqrt(self.spread.noise)
 
     def limits(self, z: float) -> tuple[float, float]:
-        """By Hall's transform."""
-        return tuple(self.estimate - self.stderr * quantile(side, self.skew, self.freedom) for side in (z, -z))  # type: ignore[return-value]
+        """As far to either side as an error of this probability goes."""
+        low, high = (self._distance(z, side) for side in (-1, 1))
+        return self.estimate - low, self.estimate + high
+
+    def _distance(self, z: float, side: int) -> float:
+        """From the estimate to the end below or above."""
+        if not math.isfinite(self.spread.sampled):
+            return math.inf
+        tail = float(special.ndtr(-z))
+        spread = self.spread.towards(side, abs(self.surprise[(side + 1) // 2]))
+        far = math.sqrt(mean_variance(spread))
+
+        def surplus(distance: float) -> float:
+            return float(beyond(np.array(distance), spread)) - tail
+
+        if not far > 0 or surplus(0.0) <= 0:
+            return 0.0
+        while surplus(far) > 0:
+            far *= 2
+        return float(optimize.brentq(surplus, 0.0, far, xtol=1e-14, rtol=1e-10))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Ratio(Law):
-    """1/2 + U/V, of sums with var(U - theta V) = a - 2 theta b + theta^2 c, noise included."""
+    """1/2 + U/V of sums, exact or released; in [0, 1], and 1/2 where nothing weighs anything."""
 
-    value: float  # U
-    weight: float  # V
-    spread: tuple[float, float, float]  # a, b, c
-    noise: float = 0.0
-    skew: float = 0.0
-    freedom: float = math.inf
+    sums: Sums
 
     @property
     def _theta(self) -> float:
-        """U/V, where it is one of a reward."""
-        return min(max(self.value / self.weight, -0.5), 0.5) if self.weight > 0 else 0.0
+        return self.sums.ratio
 
     @property
     def estimate(self) -> float:  # type: ignore[override]
-        """In [0, 1]; 1/2 where nothing weighs anything."""
+        """In [0, 1]."""
         return 0.5 + self._theta
 
     @property
     def stderr(self) -> float:  # type: ignore[override]
         """To first order."""
-        theta, (a, b, c) = self._theta, self.spread
-        return math.sqrt(max(a - 2 * theta * b + theta**2 * c, 0.0)) / self.weight if self.weight > 0 else math.inf
+        if not self.sums.weight > 0:
+            return math.inf
+        return math.sqrt(mean_variance(self.sums.spread(np.array(self._theta)))) / self.sums.weight
+
+    @property
+    def noise(self) -> float:  # type: ignore[override]
+        """To first order."""
+        return math.sqrt(self.sums.added(self._theta)) / self.sums.weight if self.sums.weight > 0 else math.inf
 
     def limits(self, z: float) -> tuple[float, float]:
         """By Fieller; all rewards where the weight may be none."""
-        return tuple(0.5 + self._end(quantile(side, self.skew, self.freedom), side) for side in (z, -z))  # type: ignore[return-value]
+        if not self.sums.weight > 0:
+            return 0.0, 1.0
+        low, high = (0.5 + self._end(float(special.ndtr(-z)), side) for side in (-1, 1))
+        return low, high
 
-    def _end(self, q: float, side: float) -> float:
-        """theta with (U - theta V) / sd(theta) = q."""
-        far = -0.5 if side > 0 else 0.5
-        a = self.weight**2 - q * q * self.spread[2]
-        b = self.value * self.weight - q * q * self.spread[1]
-        c = self.value**2 - q * q * self.spread[0]
-        if self.weight <= 0 or a <= 0:
-            return far
-        root = math.sqrt(max(b * b - a * c, 0.0))
-        return min(max((b - math.copysign(root, q)) / a, -0.5), 0.5)
+    def _end(self, tail: float, side: int) -> float:
+        """The outermost theta on this side that is not rejected."""
+        theta, sums = self._theta, self.sums
+
+        def surplus(values: Floats) -> Floats:
+            distance = np.abs(values - theta) * sums.weight
+            spread = sums.spread(values).towards(side, sums.largest * (0.5 - side * values))
+            return beyond(distance, spread) - tail
+
+        return _outermost(surplus, theta, 0.5 * side)
+
+
+def _outermost(surplus: Callable[[Floats], Floats], start: float, far: float) -> float:
+    """Search for the last point from start to far where the surplus is not negative: by a grid, then by its root."""
+    points = start + (far - start) * _GRID
+    places = np.flatnonzero(surplus(points) >= 0)
+    if not len(places):
+        return start
+    last = int(places[-1])
+    if last == len(points) - 1:
+        return far
+    one, two = float(points[last]), float(points[last + 1])
+    return float(optimize.brentq(lambda point: float(surplus(np.array(point))), one, two, xtol=1e-12))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Difference(Law):
+    """Of two estimates with independent noise: the squares of what each may be off add up (Zou and Donner 2008).
+
+    apart   sampling errors are uncorrelated, too, or as correlated as `shared` says; else they are added up, which
+            covers the worst case
+    shared  standard deviation by which the difference varies more than if they were uncorrelated
+    """
+
+    first: Law
+    second: Law
+    apart: bool
+    shared: float = 0.0
+
+    @property
+    def estimate(self) -> float:  # type: ignore[override]
+        """The first is so much larger."""
+        return self.first.estimate - self.second.estimate
+
+    @property
+    def noise(self) -> float:  # type: ignore[override]
+        """Of both."""
+        return math.hypot(self.first.noise, self.second.noise)
+
+    @property
+    def stderr(self) -> float:  # type: ignore[override]
+        """Of both."""
+        return self._joined(self.first.stderr, self.second.stderr, 1.0)
+
+    def limits(self, z: float) -> tuple[float, float]:
+        """From the ends of both."""
+        (low, high), (least, most) = self.first.limits(z), self.second.limits(z)
+        down = self._joined(self.first.estimate - low, most - self.second.estimate, z)
+        up = self._joined(high - self.first.estimate, self.second.estimate - least, z)
+        return self.estimate - down, self.estimate + up
+
+    def _joined(self, one: float, other: float, z: float) -> float:
+        if self.apart or not math.isfinite(one + other):
+            return math.hypot(one, other, z * self.shared)
+        shares = [_noise_share(law) for law in (self.first, self.second)]
+        sampled = sum(each * math.sqrt(1 - share) for each, share in zip((one, other), shares, strict=True))
+        return math.hypot(sampled, *(each * math.sqrt(share) for each, share in zip((one, other), shares, strict=True)))
+
+
+def _noise_share(law: Law) -> float:
+    """Of the variance; none where it is not known."""
+    return min((law.noise / law.stderr) ** 2, 1.0) if 0 < law.stderr < math.inf else 0.0

@@ -19,7 +19,7 @@ from bandanna.core.domain import all_finite, reals
 from bandanna.core.per_arm import PerArmReport
 from bandanna.core.regression import Regression
 from bandanna.core.report import LinearReport
-from bandanna.errors import InvalidArgument, InvalidStatistic
+from bandanna.errors import InvalidArgument, InvalidStatistic, Summary
 from bandanna.logs.log import Log
 from bandanna.ope.release import nothing_promised, release
 from bandanna.ope.weighing import checked_privacy
@@ -50,7 +50,7 @@ class RewardModel:
         own = isinstance(self.domain, PerArmReport)
         if shown.ndim != (2 if own else 3) or max(shown.shape[-1], int(own)) != self.domain.features:
             allowed = f"(n, {'' if own else 'arms, '}{self.domain.features})"
-            raise InvalidStatistic("shape of contexts", shown.shape, allowed)
+            raise InvalidStatistic("shape of contexts", Summary(shown.shape), allowed)
         all_finite("contexts", shown)
         if own:
             z = self.domain.seen(_some(shown))
@@ -81,7 +81,9 @@ def reward_model(
         log.check_private()
     own = log.of_users
     domain: Regression = (
-        PerArmReport(features=max(log.dim, 1), n_arms=log.n_arms) if own else LinearReport(features=log.dim)
+        PerArmReport(features=max(log.dim, 1), n_arms=log.n_arms)
+        if own
+        else LinearReport(features=log.dim, isometric=trust.isometric)
     )
     rows = np.arange(len(log))
     features = _some(log.contexts) if own else log.contexts[rows, log.arms]

@@ -8,8 +8,9 @@ import numpy as np
 
 from bandanna.core import require
 from bandanna.core.arrays import Floats
+from bandanna.core.calling import result_of
 from bandanna.core.domain import all_finite, reals
-from bandanna.errors import BandannaError, InvalidArgument, InvalidStatistic
+from bandanna.errors import InvalidArgument, InvalidStatistic, Summary
 from bandanna.ope.weighing import Weighed
 
 _ALLOWED = "rewards expected of the arms, (arms,) or (n, arms), a function of contexts to them, or a reward model"
@@ -20,17 +21,12 @@ def tables_of(case: Weighed, q: Any) -> tuple[Floats, Floats]:
     log = case.log
     low, high = log.reward_range
     if callable(q):
-        try:
-            made = q(log.contexts)
-        except BandannaError:
-            raise
-        except Exception as error:  # somebody's own function may raise anything
-            raise InvalidArgument("q", f"a function that raised {type(error).__name__}: {error}", _ALLOWED) from error
+        made = result_of("q", q, log.contexts, _ALLOWED)
     else:
         made = q
     expected = reals("q", made, _ALLOWED)
     if expected.shape not in ((log.n_arms,), (len(log), log.n_arms)):
-        raise InvalidStatistic("shape of q", expected.shape, f"({log.n_arms},) or ({len(log)}, {log.n_arms})")
+        raise InvalidStatistic("shape of q", Summary(expected.shape), f"({log.n_arms},) or ({len(log)}, {log.n_arms})")
     all_finite("q", expected)
     scaled = np.broadcast_to((expected - low) / (high - low), (len(log), log.n_arms))
     return scaled, scaled[np.arange(len(log)), log.arms]

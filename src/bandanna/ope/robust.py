@@ -22,11 +22,12 @@ from bandanna.core.calling import by_name
 from bandanna.core.corrections import Corrections
 from bandanna.errors import InvalidArgument
 from bandanna.logs.log import Log
-from bandanna.ope.estimators import finished, skew_of
-from bandanna.ope.intervals import Law, Mean
+from bandanna.ope.estimators import finished, mean_of
+from bandanna.ope.intervals import Hidden, Mean
 from bandanna.ope.modelled import spread_of, tables_of
 from bandanna.ope.release import release
-from bandanna.ope.sums import Sums, cut_off, exact_sums, missing
+from bandanna.ope.spread import Spread
+from bandanna.ope.sums import cut_off, exact_sums, missing
 from bandanna.ope.value import Value
 from bandanna.ope.weighing import Weighed, checked_privacy, weighed
 from bandanna.protocols.trust import Privacy, none
@@ -114,44 +115,40 @@ def _robust(
         weights = np.where(case.raw <= case.bound * (1 + 1e-12), case.raw, 0.0)
     model = np.sum(case.target.chances * expected, axis=1)
     corrections = model - 0.5 + weights * (case.rewards - logged)
-    if not trust.noisy:
-        terms = corrections + 0.5
-        error = float(np.std(terms, ddof=1)) / math.sqrt(case.people) if case.people > 1 else math.inf
-        sums = exact_sums(case, hidden=(0.0, 0.0) if method == "dm" else cut_off(case.raw - weights))
-        law: Law = Mean(estimate=float(np.mean(terms)), stderr=error, skew=skew_of(terms))
-    else:
-        sums, law = _robust_release(method, case, corrections, weights, half, trust, seed, path)
-    return finished(method, case, sums, law, 0.5 + half, 0.5 + half, seed)
+    if trust.noisy:
+        return _released(method, case, corrections, weights, half, trust, seed, path)
+    worst, best = model - 0.5 - weights * logged, model - 0.5 + weights * (1 - logged)  # of rewards 0 and 1
+    mean = np.mean(corrections)
+    law = mean_of(corrections + 0.5, (float(mean - np.min(worst)), float(np.max(best) - mean)))
+    share, error = (0.0, 0.0) if method == "dm" else cut_off(case.raw - weights)
+    hidden = Hidden(share=share, stderr=error, below=1.0, above=1.0)
+    return finished(method, case, law, hidden, seed, guarantee=None, size=exact_sums(case).size)
 
 
-def _robust_release(
+def _released(
     method: str, case: Weighed, corrections: Floats, weights: Floats, half: float, trust: Privacy, seed: Any, path: str
-) -> tuple[Sums, Mean]:
-    """The sums of d, w and d^2."""
+) -> Value:
+    """By the sums of d, w and d^2."""
     n = case.people
     domain = Corrections(bound=0.0 if method == "dm" else case.bound, spread=half)
     released = release(trust, domain.statistic(corrections, weights), seed=seed, path=path)
-    total, noise = domain.unpack(released.total), released.variance * domain.units**2
-    mean = float(total[0]) / n
-    most = domain.largest**2 - mean**2
-    spread = min(max(float(total[2]) / n - mean**2, 0.0), max(most, 0.0))
-    error = spread / n + noise[0] / n**2
+    (total, weight, square), noise = domain.unpack(released.total), released.variance * domain.units**2
+    mean, largest = float(total) / n, domain.largest
+    centre = min(max(mean, -0.5), 0.5)
+    spread = Spread(
+        sampled=float(square) - n * centre**2,
+        noise=float(noise[0]),
+        error=math.sqrt(noise[2] + (2 * centre) ** 2 * noise[0]),
+        laplace=released.laplace,
+    )
     law = Mean(
-        estimate=0.5 + mean,
-        stderr=math.sqrt(error),
-        noise=math.sqrt(noise[0]) / n,
-        freedom=2 * error**2 / (noise[2] / n**4) if noise[2] > 0 else math.inf,
+        value=0.5 + mean,
+        spread=spread.over(n),
+        surprise=(max(largest + centre, 0.0) / n, max(largest - centre, 0.0) / n),
+        inside=(0.0, 1.0),
     )
-    weight = float(total[1])
-    known = method == "dm" or case.safe
-    sums = Sums(
-        value=mean * n,
-        weight=weight,
-        squares=(0.0, 0.0, 0.0),
-        noise=(float(noise[0]), float(noise[1]), 0.0, 0.0, 0.0),
-        hidden=(0.0, 0.0) if known else missing(weight, case.bound * max(weight, 0.0), float(noise[1]), n),
-        size=None,
-        private=True,
-        guarantee=released.guarantee,
-    )
-    return sums, law
+    share, error = 0.0, 0.0
+    if method != "dm" and not case.safe:
+        share, error = missing(float(weight), case.bound * max(float(weight), 0.0), float(noise[1]), n)
+    hidden = Hidden(share=share, stderr=error, below=0.5 + half, above=0.5 + half)
+    return finished(method, case, law, hidden, seed, guarantee=released.guarantee, size=None)

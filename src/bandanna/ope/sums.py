@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from bandanna.accounting.guarantee import Guarantee
 from bandanna.core.arrays import Floats
+from bandanna.ope.release import Released
+from bandanna.ope.spread import Spread
 from bandanna.ope.weighing import Weighed
 
-_MOST_SKEW = 0.5
+_MULTIPLES = 9
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,52 +22,118 @@ class Sums:
     """Of one target, with rho = r - 1/2.
 
     value, weight  sums of w rho and of w
-    squares        sums of w^2 rho^2, w^2 rho and w^2
-    noise          variances of what was added to these five
+    squares        sums of w^2 rho^2, w^2 rho and w^2, exact or as they were released
+    cubes          sums of w^3 rho^3, w^3 rho^2, w^3 rho and w^3, where they are known
+    noise          variances of what was added to the first five
+    laplace        whether that is Laplace noise
+    people         n
+    largest        M, or the largest weight where there is no bound
     hidden         the share of the target's probability that clipping has cut off, and its standard error
-    size           effective sample size, where it is known
-    slack          how far the sum of w^2 rho may be from where it is if weights do not go with rewards
     """
 
     value: float
     weight: float
     squares: tuple[float, float, float]
-    noise: tuple[float, ...]
+    cubes: tuple[float, float, float, float] | None = None
+    noise: tuple[float, ...] = (0.0,) * 5
+    laplace: bool = False
+    people: int
+    largest: float
     hidden: tuple[float, float]
-    size: float | None
-    private: bool
-    guarantee: Guarantee | None
-    slack: float = 0.0
+    guarantee: Guarantee | None = None
+
+    @property
+    def private(self) -> bool:
+        """Whether they were released."""
+        return self.guarantee is not None
+
+    @property
+    def ratio(self) -> float:
+        """U/V, where it is one of a reward."""
+        return min(max(self.value / self.weight, -0.5), 0.5) if self.weight > 0 else 0.0
+
+    @property
+    def size(self) -> float:
+        """Effective sample size."""
+        square = self.possible[2]
+        return min(max(self.weight, 0.0) ** 2 / square, float(self.people)) if square > 0 else 0.0
+
+    @property
+    def possible(self) -> tuple[float, float, float]:
+        """The sums of squares nearest to what was released that n people with weights up to M can have."""
+        a, b, c = self.squares
+        if not self.private:
+            return a, b, c
+        held, value, bound = max(self.weight, 0.0), self.ratio * max(self.weight, 0.0), self.largest
+        c = min(max(c, held**2 / self.people), bound * held)  # w^2 <= M w
+        a = min(max(a, value**2 / self.people), c / 4)  # rho^2 <= 1/4
+        slack = (bound * held - c) / 2  # (M - w) (w/2 +- w rho) >= 0
+        most = math.sqrt(a * c)
+        return a, min(max(b, bound * value - slack, -most), bound * value + slack, most), c
 
     def at(self, theta: float) -> float:
         """The sum of w^2 (rho - theta)^2."""
         a, b, c = self.squares
-        return max(a - 2 * theta * b + theta**2 * c, 0.0)
+        return a - 2 * theta * b + theta**2 * c
 
-    def added(self, theta: float) -> float:
+    def wobble(self, theta: float) -> float:
+        """The variance of the noise in it."""
+        return self.noise[2] + 4 * theta**2 * self.noise[3] + theta**4 * self.noise[4]
+
+    def added(self, theta: float | Floats) -> Any:
         """The variance of the noise in the sum of w (rho - theta)."""
         return self.noise[0] + theta**2 * self.noise[1]
 
-    def freedom(self, theta: float) -> float:
-        """Degrees of freedom of the variance at theta (Satterthwaite 1946): twice its square by its own variance.
+    def spread(self, theta: Floats) -> Spread:
+        """The variance of the sum of w (rho - theta) if the value is theta, so that its mean is 0; of any shape."""
+        sampled, error = self._second(theta)
+        third = self.third(theta, sampled)
+        return Spread(sampled=sampled, noise=self.added(theta), error=error, third=third, laplace=self.laplace)
 
-        That of the middle term is no more than a uniform one's, between what weights and rewards allow.
+    def _second(self, theta: Floats) -> tuple[Floats, Floats]:
+        """An upper bound of E sum w^2 (rho - theta)^2, as it was released, and the deviation of its noise.
+
+        The noise of sum w^2 rho is large. What is known of that sum without it: with t = |theta|, s its sign and
+        E sum w rho = theta E sum w, the sum of (M - w) (w/2 - s w rho) >= 0 has the mean
+
+            s E sum w^2 rho - E sum w^2 / 2 + M (1/2 - t) E sum w,     E sum w <= n,
+
+        so any multiple l of it, from 0 to 2 t, may be added. It is 0 for weights of 0 and M, where l = 2 t removes
+        sum w^2 rho altogether. The l that costs least in the end is guessed from the sum of w^2.
         """
-        cross = min(self.noise[3], self.slack**2 / 3)
-        wobble = self.noise[2] + 4 * theta**2 * cross + theta**4 * self.noise[4]
-        return 2 * (self.at(theta) + self.added(theta)) ** 2 / wobble if wobble > 0 else math.inf
+        (a, b, c), n, bound = self.squares, self.people, self.largest
+        theta = np.asarray(theta, dtype=float)[..., None]
+        if not self.private:
+            return (a - 2 * theta * b + theta**2 * c)[..., 0], np.zeros(theta.shape[:-1])
+        t, sign = np.abs(theta), np.sign(theta)
+        more = 2 * t * np.linspace(0.0, 1.0, _MULTIPLES)
+        of_b, of_c = -(2 * t - more) * sign, t**2 - more / 2
+        error = np.sqrt(self.noise[2] + of_b**2 * self.noise[3] + of_c**2 * self.noise[4])
+        sampled = a + of_b * b + of_c * c + more * bound * n * (0.5 - t)
+        excess = more * (0.5 - t) * max(bound * n - c, 0.0)  # where weights do not go with rewards
+        cost = excess + error**2 / (error + self.added(theta))
+        best = np.argmin(cost, axis=-1)[..., None]
+        chosen = np.take_along_axis(sampled, best, axis=-1), np.take_along_axis(error, best, axis=-1)
+        return chosen[0][..., 0], chosen[1][..., 0]
 
-    def skew(self, theta: float) -> float:
-        """Of the sum of w (rho - theta) and its noise, about: w^3 is taken for w^2 times the mean weight of weights.
+    def third(self, theta: Any, sampled: Any) -> Any:
+        """Third cumulant of the sum of w (rho - theta).
 
-        And rho^3 for rho times the mean of rho^2: exact for rewards of 0 or 1 and weights of 0 or M.
+        Of released sums, about: w^3 is taken for w^2 times the mean weight of weights, and rho^3 for rho times the mean
+        of rho^2, which is exact for rewards of 0 or 1 and weights of 0 or M; and as far as it exceeds its own noise.
         """
-        a, b, c = self.squares
-        if not (c > 0 and self.weight > 0):
-            return 0.0
-        third = (c / self.weight) * (b * a / c - 3 * theta * a + 3 * theta**2 * b - theta**3 * c)
-        spread = self.at(theta) + self.added(theta)
-        return min(max(third / spread**1.5, -_MOST_SKEW), _MOST_SKEW) if spread > 0 else 0.0
+        if self.cubes is not None:
+            a, b, c, d = self.cubes
+            return a - 3 * theta * b + 3 * theta**2 * c - theta**3 * d
+        if not self.weight > 0:
+            return 0.0 * theta
+        a, b, c = self.possible
+        product = b * a - 3 * theta * a * c + 3 * theta**2 * b * c - theta**3 * c * c  # times the weight
+        slopes = b - 3 * theta * c, a + 3 * theta**2 * c, -3 * theta * a + 3 * theta**2 * b - 2 * theta**3 * c
+        noise = sum(slope**2 * each for slope, each in zip(slopes, self.noise[2:], strict=True))
+        most = self.largest * (0.5 + np.abs(theta)) * np.maximum(sampled, 0.0)
+        kept = np.maximum(product**2 - noise, 0.0) / np.maximum(product**2, 1e-300)
+        return np.clip(product * kept / self.weight, -most, most)
 
 
 def cut_off(excess: Floats) -> tuple[float, float]:
@@ -79,55 +148,37 @@ def missing(weight: float, square: float, noise: float, people: int) -> tuple[fl
     """1 - the mean of released weights, and its standard error: E w = 1 where nothing was cut off."""
     mean = weight / people
     spread = max(square / people - mean**2, 0.0) / people + noise / people**2
-    return min(max(1 - mean, 0.0), 1.0), math.sqrt(spread)
+    return min(1 - mean, 1.0), math.sqrt(spread)
 
 
 def exact_sums(case: Weighed, *, hidden: tuple[float, float] | None = None) -> Sums:
     """Without privacy; what is clipped is seen."""
     w, rho = case.weights, case.rewards - 0.5
-    squares = float(np.sum(w * w * rho * rho)), float(np.sum(w * w * rho)), float(np.sum(w * w))
-    weight = float(np.sum(w))
     return Sums(
         value=float(np.sum(w * rho)),
-        weight=weight,
-        squares=squares,
-        noise=(0.0,) * 5,
+        weight=float(np.sum(w)),
+        squares=tuple(float(np.sum(w * w * rho**power)) for power in (2, 1, 0)),  # type: ignore[arg-type]
+        cubes=tuple(float(np.sum(w**3 * rho**power)) for power in (3, 2, 1, 0)),  # type: ignore[arg-type]
+        people=case.people,
+        largest=float(np.max(w)),
         hidden=cut_off(case.raw - w) if hidden is None else hidden,
-        size=weight**2 / squares[2] if squares[2] > 0 else 0.0,
-        private=False,
-        guarantee=None,
     )
 
 
-def read_sums(case: Weighed, parts: Floats, noise: Floats, guarantee: Guarantee) -> Sums:
-    """Released ones: sums of squares are made such as n people with weights up to M can have them."""
-    n, bound = case.people, case.bound
-    value, weight = float(parts[0]), float(parts[1])
-    held = max(weight, 0.0)
-    c = min(max(float(parts[4]), held**2 / n), bound * held)  # w^2 <= M w
-    a = min(max(float(parts[2]), value**2 / n), bound * held / 4)  # rho^2 <= 1/4
-    middle, slack = _together(value, held, c, bound)
-    squares = a, min(max(float(parts[3]), middle - slack), middle + slack), c
-    return Sums(
-        value=value,
-        weight=weight,
-        squares=squares,
+def read_sums(case: Weighed, parts: Floats, released: Released, units: Floats) -> Sums:
+    """Released ones, (5,), in which the noise was multiplied by `units`."""
+    noise = released.variance * units**2
+    sums = Sums(
+        value=float(parts[0]),
+        weight=float(parts[1]),
+        squares=(float(parts[2]), float(parts[3]), float(parts[4])),
         noise=tuple(float(each) for each in noise),
-        hidden=(0.0, 0.0) if case.safe else missing(weight, c, float(noise[1]), n),
-        size=min(held**2 / squares[2], float(n)) if squares[2] > 0 else 0.0,
-        private=True,
-        guarantee=guarantee,
-        slack=slack,
+        laplace=released.laplace,
+        people=case.people,
+        largest=case.bound,
+        hidden=(0.0, 0.0),
+        guarantee=released.guarantee,
     )
-
-
-def _together(value: float, weight: float, square: float, bound: float) -> tuple[float, float]:
-    """Where the sum of w^2 rho can be: theta sum w^2 where weights do not go with rewards, theta = U/V; how far off.
-
-    The difference is a covariance of w and rho under weights w: at most V sqrt(var w var rho), by Cauchy and Schwarz,
-    and there var w <= g (M - g), g = sum w^2 / V, and var rho <= 1/4 - theta^2. Weights of 0 and M leave nothing open.
-    """
-    if not weight > 0:
-        return 0.0, 0.0
-    theta, mean = min(max(value / weight, -0.5), 0.5), square / weight
-    return theta * square, weight * math.sqrt(max(mean * (bound - mean), 0.0) * (0.25 - theta**2))
+    if case.safe:
+        return sums
+    return replace(sums, hidden=missing(sums.weight, sums.possible[2], float(noise[1]), case.people))

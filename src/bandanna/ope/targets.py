@@ -9,11 +9,13 @@ from typing import Any
 import numpy as np
 
 from bandanna.core.arrays import Floats
-from bandanna.core.domain import all_finite, reals
+from bandanna.core.calling import result_of
+from bandanna.core.domain import all_finite, numbers, reals
 from bandanna.core.spelling import did_you_mean
-from bandanna.errors import BandannaError, InvalidArgument, InvalidStatistic
+from bandanna.errors import InvalidArgument, InvalidStatistic, Summary, raise_alone
 from bandanna.features.map import Map
 from bandanna.logs.log import Log
+from bandanna.logs.parts import listed
 from bandanna.logs.showing import all_chances, check_fits
 from bandanna.policies.base import Policy
 
@@ -82,6 +84,8 @@ def target_of(
         return Target(name=getattr(given, "__name__", name).strip("<>"), chances=_called(log, given, name))
     chances = reals(name, given, _ALLOWED)
     if chances.shape == (log.n_arms,):
+        if chances.min() < -_ROUNDING or not abs(chances.sum() - 1) <= _ROUNDING:
+            raise InvalidArgument(name, chances.tolist(), "probabilities >= 0 that add up to 1, one for each arm")
         constant = _checked(log, np.broadcast_to(chances, (len(log), log.n_arms)), name)[0].copy()
         return Target(name=name, chances=np.broadcast_to(constant, (len(log), log.n_arms)), constant=constant)
     return Target(name=name, chances=_checked(log, chances, name))
@@ -97,9 +101,9 @@ def _named(log: Log, given: str, name: str) -> Target:
         return Target(name="uniform", chances=np.broadcast_to(constant, (n, arms)), constant=constant)
     known = [str(each) for each in log.names]
     if not given.startswith("arm:") or given[4:] not in known:
-        words = ["uniform", *(f"arm:{each}" for each in known)]
+        near = did_you_mean(given, ["uniform", *(f"arm:{each}" for each in known if not log.found)])
         allowed = "arm:NAME" if given.startswith("arm:") else _ALLOWED
-        raise InvalidArgument(name, given, f"{did_you_mean(given, words)}{allowed}; arms are {', '.join(known[:20])}")
+        raise InvalidArgument(name, given, f"{near}{allowed}, for one of {listed(known[:20], found=log.found)}")
     constant = np.zeros(arms)
     constant[known.index(given[4:])] = 1.0
     chances = _checked(log, np.broadcast_to(constant, (n, arms)), name)
@@ -112,42 +116,37 @@ def _of_policy(log: Log, learned: Learned, name: str, progress: Callable[[int, i
     seen = learned.seen(log)
     try:
         chances = all_chances(learned.policy, learned.snapshot, seen, progress)
-    except TypeError as error:
-        raise InvalidArgument(name, called, "a policy whose devices choose by its snapshot") from error
+    except TypeError:  # whose text may hold a user's value
+        raise_alone(InvalidArgument(name, called, "a policy whose devices choose by its snapshot"))
     return Target(name=called, chances=chances[:, [seen.names.index(each) for each in log.names]])
 
 
 def _called(log: Log, function: Any, name: str) -> Floats:
-    try:
-        made = function(log.contexts)
-    except BandannaError:
-        raise
-    except Exception as error:  # somebody's own function may raise anything
-        raise InvalidArgument(name, f"a function that raised {type(error).__name__}: {error}", _ALLOWED) from error
-    if np.ndim(made) == 1 and np.shape(made) == (len(log),) and np.asarray(made).dtype.kind in "iu":
-        arms = np.asarray(made)
+    made = result_of(name, function, log.contexts, _ALLOWED)
+    arms = numbers(f"{name}(contexts)", made, _ALLOWED)
+    if arms.shape == (len(log),) and arms.dtype.kind in "iu":
         if arms.min() < 0 or arms.max() >= log.n_arms:
-            raise InvalidArgument(f"{name}(contexts)", int(arms.max()), f"arms from 0 to {log.n_arms - 1}")
-        made = np.eye(log.n_arms)[arms]
-    return _checked(log, reals(f"{name}(contexts)", made, _ALLOWED), f"{name}(contexts)")
+            raise InvalidStatistic(f"{name}(contexts)", arms, f"arms from 0 to {log.n_arms - 1}")
+        return _checked(log, np.eye(log.n_arms)[arms], f"{name}(contexts)")
+    return _checked(log, reals(f"{name}(contexts)", arms, _ALLOWED), f"{name}(contexts)")
 
 
 def _checked(log: Log, chances: Floats, name: str) -> Floats:
     """Probabilities, rows that add up to 1, nothing for arms that could not be given."""
     if chances.shape != (len(log), log.n_arms):
-        raise InvalidStatistic(f"shape of {name}", chances.shape, f"({len(log)}, {log.n_arms}), events and arms")
+        raise InvalidStatistic(
+            f"shape of {name}", Summary(chances.shape), f"({len(log)}, {log.n_arms}), events and arms"
+        )
     all_finite(name, chances)
     sums = chances.sum(axis=1)
     least, fine = chances.min(axis=1), np.abs(sums - 1) <= _ROUNDING
     if least.min() < -_ROUNDING:
         row = int(np.argmax(least < -_ROUNDING))
-        allowed = f"probabilities, of which none is below 0, as {float(least[row]):g} is"
-        raise InvalidArgument(f"{name}, row {row}", chances[row].tolist(), allowed)
+        raise InvalidStatistic(f"{name}, row {row}", Summary("a number below 0"), "probabilities, none below 0")
     if not fine.all():
         row = int(np.argmin(fine))
-        allowed = f"probabilities that add up to 1, and not to {float(sums[row]):g}"
-        raise InvalidArgument(f"{name}, row {row}", chances[row].tolist(), allowed)
+        raise InvalidStatistic(f"{name}, row {row}", Summary("another sum"), "probabilities that add up to 1")
     if log.eligible is not None and np.any(chances[~log.eligible] > _ROUNDING):
         row = int(np.argmax(np.any((chances > _ROUNDING) & ~log.eligible, axis=1)))
-        raise InvalidArgument(f"{name}, row {row}", "an arm that was not eligible", "eligible arms only")
+        raise InvalidStatistic(f"{name}, row {row}", Summary("an arm that was not eligible"), "eligible arms only")
     return np.maximum(chances, 0.0)

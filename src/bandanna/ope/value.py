@@ -61,11 +61,12 @@ class Value:
     def interval(self, level: float = 0.95) -> tuple[float, float]:
         """Covers the target's value with this probability: sampling, noise, and what clipping may hide.
 
-        Cut to the range of rewards. What a model of rewards gets wrong is not in the direct method's.
+        low <= estimate <= high. Cut to the range of rewards, except where an estimate without privacy is outside: it is
+        an end then. What a model of rewards gets wrong is not in the direct method's.
         """
         low, high = ends(self.law, (self.hidden,), require.chance("level", level))
-        inside = min(max(low, 0.0), 1.0), min(max(high, 0.0), 1.0)
-        return self.reward_range[0] + self._span * inside[0], self.reward_range[0] + self._span * inside[1]
+        least, span = self.reward_range[0], self._span
+        return min(least + span * max(low, 0.0), self.estimate), max(least + span * min(high, 1.0), self.estimate)
 
     def diagnostics(self) -> dict[str, Any]:
         """What tells whether to believe it: plain values for JSON."""
@@ -108,19 +109,25 @@ class Value:
 
     def __str__(self) -> str:
         """A few lines for people."""
-        low, high = self.interval()
         size = self.effective_sample_size
         lines = [
-            f"{_NAMES.get(self.method, self.method)} of {self.target}: {self.estimate:.4g}, "
-            f"95 % interval {low:.4g} to {high:.4g}",
+            f"{_NAMES.get(self.method, self.method)} of {self.target}: {self.summary()}",
             f"{self.people:,} people, effective sample size "
             f"{'not released' if size is None else f'{size:,.0f}'}; {self._clipping()}",
         ]
-        if self.noise_std:
+        if not math.isfinite(self.stderr):
+            lines.append("the sum of the weights, as it was released or seen, does not allow an estimate")
+        elif self.noise_std:
             lines.append(f"standard error {self.stderr:.3g}, of which privacy's noise alone has {self.noise_std:.3g}")
         if self.seeded:
             lines.append("The noise was seeded: this is a test, and protects nobody")
         return "\n".join([*lines, str(self.guarantee)])
+
+    def summary(self) -> str:
+        """Return the estimate and the 95 % interval as a line of text; an interval that excludes nothing is named."""
+        low, high = self.interval()
+        everything = ", the whole range of rewards" if (low, high) == self.reward_range else ""
+        return f"{self.estimate:.4g}, 95 % interval {low:.4g} to {high:.4g}{everything}"
 
     def _clipping(self) -> str:
         if math.isinf(self.weight_bound):
