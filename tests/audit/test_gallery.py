@@ -13,11 +13,13 @@ from bandanna.audit import attacked, run_gallery
 from bandanna.audit.gallery import BAD, ROWS
 from bandanna.audit.gallery.bad import too_quiet
 from bandanna.audit.gallery.floats import reachable, textbook
+from bandanna.audit.gallery.partial import Batches, of_batches, served
 from bandanna.audit.gallery.refits import of_refits
 from bandanna.audit.gallery.running import CONFIDENCES, good, targets
 from bandanna.audit.result import COLUMNS
 from bandanna.policies.glm import GLMJDP
 from bandanna.policies.registry import ALGORITHMS
+from bandanna.protocols.central_gaussian.analyzer import NoisySum
 
 
 def test_every_known_fault_has_its_row() -> None:
@@ -25,6 +27,8 @@ def test_every_known_fault_has_its_row() -> None:
     faults = {"half the noise", "20 % less noise", "a forgotten factor 2", "a reused draw", "a re-noised batch"}
     faults |= {"a batch closed by who answered", "the printed refit rule of GLM-JDP", "floating-point Laplace"}
     faults |= {f"paper 000, {name}, epsilon {size}" for name in ("LDP", "JDP", "Amp") for size in (1, 10)}
+    faults |= {"the raw sum in another field", "noise with a fixed seed", "an error for some rewards"}
+    faults |= {"long rows, less noise later", "long reports for some rewards"}
     assert set(BAD) >= faults | {"paper 003, the optimiser's noise"}
 
 
@@ -78,8 +82,8 @@ def test_the_right_noise_would_not_be_refuted() -> None:
     """The faults are refuted because of how they are built, and not because of what is wrong with them."""
     whole = replace(too_quiet(1.0), name="all the noise")
     assert not attacked(whole, trials=20_000, confidence=0.999).refuted
-    honest = replace(of_refits(GLMJDP), name="refits by releases")
-    assert not attacked(honest, trials=512, confidence=0.999).refuted
+    for honest in (of_refits(GLMJDP), served(NoisySum), of_batches(Batches)):
+        assert not attacked(replace(honest, name="as it should be"), trials=512, confidence=0.999).refuted
 
 
 def test_floats_that_are_reached_are_found() -> None:

@@ -12,7 +12,7 @@ from bandanna.audit.claims import Claim
 from bandanna.audit.neighbours import FAR, rows_apart
 from bandanna.audit.one_run import one_run_bound
 from bandanna.audit.replay import play, protects_features
-from bandanna.audit.result import CONSISTENT, REFUTED, Row
+from bandanna.audit.result import CONSISTENT, NEVER, REFUTED, Row
 from bandanna.core.arrays import Floats
 from bandanna.core.coins import NoCoins
 from bandanna.environments.base import Environment
@@ -80,6 +80,8 @@ def one_run(
         trials=1,
         verdict=REFUTED if refuted else CONSISTENT,
         attack="one-run",
+        looked_at=f"{people} people who are asked at once, with one pair of rows each; totals alone",
+        not_looked_at="; ".join(("other rows, fields, states and snapshots", *NEVER)),
         reached=bound / claimed,
     )
 

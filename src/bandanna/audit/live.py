@@ -17,10 +17,10 @@ import numpy as np
 from bandanna.audit.claims import Claim
 from bandanna.audit.neighbours import rows_apart
 from bandanna.audit.one_run import one_run_bound
-from bandanna.audit.releases import arrays
 from bandanna.audit.replay import protects_features
-from bandanna.audit.result import CONSISTENT, REFUTED, AuditResult, Row
+from bandanna.audit.result import CONSISTENT, NEVER, REFUTED, AuditResult, Row
 from bandanna.audit.targets import CONFIDENCE, Progress, silent
+from bandanna.audit.values import arrays
 from bandanna.core import require
 from bandanna.core.arrays import Floats
 from bandanna.core.coins import GeneratorCoins
@@ -82,6 +82,8 @@ def audit_task(
         trials=people,
         verdict=REFUTED if refuted else CONSISTENT,
         attack="live",
+        looked_at=f"the first user of each of {people} batches, with one pair of rows each; publications alone",
+        not_looked_at="; ".join(("other people and rows", *NEVER)),
         reached=bound / stated.epsilon if 0 < stated.epsilon < math.inf else 0.0,
     )
     return AuditResult(rows=(row,))

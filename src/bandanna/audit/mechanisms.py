@@ -14,8 +14,8 @@ from bandanna.audit import exact
 from bandanna.audit.claims import Claim, claim_of
 from bandanna.audit.directions import cap_pair
 from bandanna.audit.exact import Pair
-from bandanna.audit.spy import Spy, bypassed, moves_of
-from bandanna.audit.targets import Target
+from bandanna.audit.spy import SOURCES, Spy, bypassed, frozen, moves_of
+from bandanna.audit.targets import SINGLE, Target
 from bandanna.core import require, search
 from bandanna.core.arrays import Floats
 from bandanna.errors import InvalidBudget
@@ -30,6 +30,8 @@ from bandanna.mechanisms.sources import FastNoise
 
 _STEPS = 20  # integers that neighbours of integer noise differ by
 _STREAM = 16  # steps of a continual sum
+_LOOKED = (f"one pair of values, as far apart as they may be; noise of {SOURCES} sources",)
+_UNSEEN = ("other values", "later releases", "the secure noise source")
 
 
 def of_mechanism(
@@ -49,9 +51,17 @@ def of_mechanism(
     values = pair_of(mechanism)
     moves = moves_of(lambda swapped, spy: mechanism.release(values[int(swapped)], spy)) or ([], [])
 
+    gaussian = bool(moves[0]) and not moves[1]
+    beside = gaussian and bypassed(lambda swapped, spy: mechanism.release(values[int(swapped)], spy))
+    same = frozen(lambda source: mechanism.release(values[0], source))
+
     def draw(swapped: bool, runs: int, rng: np.random.Generator) -> Floats:
         value = np.broadcast_to(values[int(swapped)], (runs, mechanism.dim))
-        released = np.asarray(mechanism.release(value, FastNoise(rng)), dtype=float)
+        if same:  # noise that is the same in every run is another in every row of one
+            each = zip(value, rng.spawn(runs), strict=True)
+            released = np.stack([mechanism.release(row, FastNoise(own)) for row, own in each]).astype(float)
+        else:
+            released = np.asarray(mechanism.release(value, FastNoise(rng)), dtype=float)
         return np.asarray(released @ (values[0] - values[1]).astype(float)[:, None])
 
     law = enumerated(mechanism)
@@ -60,9 +70,12 @@ def of_mechanism(
         claim=claim,
         draw=draw,
         scored=True,
-        mu=exact.separation(moves[0]) if moves[0] and not moves[1] else None,
+        mu=exact.separation(moves[0]) if gaussian and not beside else None,
         pure=exact.l1_loss(moves[1]) if moves[1] and not moves[0] else None,
         pairs=() if law is None else (law,),
+        most=SINGLE if same else None,
+        looked=_LOOKED,
+        unseen=_UNSEEN,
     )
 
 
@@ -131,19 +144,23 @@ def _stream(mechanism: ContinualGaussian, name: str, claim: Claim) -> Target:
     found = moves_of(lambda swapped, spy: run(spy, swapped, ()))
     assert found is not None
     moves = found[0]
-    if bypassed(lambda swapped, spy: run(spy, swapped, ())):  # what is seen is not made of what was noised
+    beside = bypassed(lambda swapped, spy: run(spy, swapped, ()))  # what is seen is not made of what was noised
+    if beside or frozen(lambda source: run(source, False, ())):
 
         def seen(swapped: bool, runs: int, rng: np.random.Generator) -> Floats:
-            return np.stack([each @ first for each in run(FastNoise(rng), swapped, (runs,))], axis=-1)
+            each = (run(FastNoise(own), swapped, ()) for own in rng.spawn(runs))
+            return np.stack([[float(shown @ first) for shown in steps] for steps in each])
 
-        return Target(name=name, claim=claim, draw=seen)
+        return Target(name=name, claim=claim, draw=seen, most=SINGLE, looked=_LOOKED, unseen=_UNSEEN)
 
     def draw(swapped: bool, runs: int, rng: np.random.Generator) -> Floats:
         spy = Spy(rng, weights=[move / std**2 for move, std in moves])
         run(spy, swapped, (runs,))
         return np.asarray(spy.score)[:, None]
 
-    return Target(name=name, claim=claim, draw=draw, scored=True, mu=exact.separation(moves))
+    return Target(
+        name=name, claim=claim, draw=draw, scored=True, mu=exact.separation(moves), looked=_LOOKED, unseen=_UNSEEN
+    )
 
 
 def _binomial(epsilon: float, delta: float) -> Binomial:

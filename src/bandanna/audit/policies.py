@@ -6,12 +6,21 @@ from typing import Any
 
 from bandanna.audit import replay, settings
 from bandanna.audit.claims import Claim, claim_of
-from bandanna.audit.targets import CLEAR, Target
+from bandanna.audit.crowds import Search
+from bandanna.audit.releases import SURE
+from bandanna.audit.spy import SOURCES
+from bandanna.audit.targets import SINGLE, Target
+from bandanna.audit.worst import worst
 from bandanna.environments.base import Environment
-from bandanna.errors import InvalidArgument
+from bandanna.errors import BandannaError, InvalidArgument
 from bandanna.policies.base import Policy
 
-_SURE = 0.95  # that a policy which differs in replays does so with more than delta
+_UNSEEN = (
+    "other worlds and later rounds",
+    "rewards and features between these",
+    "faults that need certain rows of several people",
+    "the secure noise source",
+)
 
 
 def of_policy(
@@ -33,16 +42,30 @@ def of_policy(
     played = policy.horizon if rounds is None else rounds
     if played is None:
         raise InvalidArgument("rounds", rounds, "how many rounds to play: the policy has no horizon")
-    recording, last = (replay.recorded(policy, env, rounds=played, seed=seed, whose=whose) for whose in (0, -1))
-    for whose, each in ((0, recording), (-1, last)):
-        if each.difference and replay.leaking(policy, env, rounds=played, delta=at, confidence=_SURE, whose=whose):
-            why = f"with the same answers, {each.difference} is another for a neighbour: raw data have reached it"
-            return Target(name=shown, claim=Claim(epsilon=claimed, delta=at), leaks=_SURE, why=why)
-    script = recording.script
-    if not script.releases:
+    search = Search(policy=policy, env=env, rounds=played, seed=seed)
+    plain = Claim(epsilon=claimed, delta=at)
+    try:
+        _ = search.probe
+    except BandannaError:
+        raise
+    except Exception:  # of the policy: does it depend on somebody's reward?
+        calm = search.calmed()
+        if calm is None or (why := _leak(calm, at)) is None:
+            raise
+        return Target(name=shown, claim=plain, leaks=SURE, why=why, looked=calm.looked, unseen=_UNSEEN)
+    if (why := _leak(search, at)) is not None:
+        return Target(name=shown, claim=plain, leaks=SURE, why=why, looked=search.looked, unseen=_UNSEEN)
+    standard = search.standard
+    if not standard.script.releases:
         raise InvalidArgument("rounds", rounds, "so many that the first user is in a release")
-    if script.leaks is not None:
-        return Target(name=shown, claim=Claim(epsilon=claimed, delta=at), leaks=script.leaks, why=CLEAR)
+    others = [*search.others(), *search.suspects()]
+    recordings = [standard, *(each for each in others if each.script.releases)]
+    people = ", ".join(f"{each.place + 1}/{each.position + 1}" for each in recordings)
+    looked = (*search.looked, f"the noise of batch/position {people}, of {SOURCES} sources, and noise used twice")
+    if (bare := next((each.script.bare for each in recordings if each.script.bare), None)) is not None:
+        return Target(name=shown, claim=plain, leaks=bare[1], why=bare[0], looked=looked, unseen=_UNSEEN)
+    chosen = recordings[worst([each.script for each in recordings], epsilon=claimed, delta=at)]
+    script = chosen.script
     return Target(
         name=shown,
         claim=claim_of(script.event, epsilon=claimed, delta=at),
@@ -53,7 +76,22 @@ def of_policy(
         pure=script.pure,
         pairs=script.pairs,
         through=tuple(sorted({each.protocol.name for each in script.releases})),
+        most=SINGLE if script.alone else None,
+        looked=(*looked, f"runs of batch {chosen.place + 1}, position {chosen.position + 1}"),
+        unseen=_UNSEEN,
     )
+
+
+def _leak(search: Search, delta: float) -> str | None:
+    """What raw data reach with a probability above delta, in words; None where nothing was found."""
+    policy, env = search.policy, search.env
+    for difference, place, worlds in search.leaks():
+        if replay.leaking(policy, env, worlds, rounds=search.rounds, delta=delta, confidence=SURE):
+            return (
+                f"with the same answers, {difference} differs between neighbours (batch {place.episode + 1}, position "
+                f"{place.position + 1}): raw data have reached it"
+            )
+    return None
 
 
 def policy_target(name: str, *, epsilon: float, delta: float) -> Target:

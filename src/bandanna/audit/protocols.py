@@ -10,9 +10,10 @@ from bandanna.accounting.budgets import ApproxDP, Budget, PureDP
 from bandanna.audit.claims import Claim, claim_of
 from bandanna.audit.neighbours import farthest
 from bandanna.audit.releases import Release, Script
-from bandanna.audit.targets import CLEAR, Target
+from bandanna.audit.spy import SOURCES
+from bandanna.audit.targets import SINGLE, Target
+from bandanna.audit.worst import worst
 from bandanna.core import require
-from bandanna.core.arrays import Floats
 from bandanna.core.domain import Ball
 from bandanna.protocols import (
     CentralContinual,
@@ -31,6 +32,8 @@ from bandanna.protocols.local_bits.signs import LocalSigns
 
 BATCH, STEPS = 8, 8
 
+_UNSEEN = ("other positions and statistics", "later batches", "the secure noise source")
+
 
 def of_protocol(
     protocol: Protocol,
@@ -45,20 +48,20 @@ def of_protocol(
 
     The others have the neighbour's statistic: among equal reports one that is not is seen best.
     """
-    one, two = farthest(protocol.domain)
-    batch = np.tile(two, (users, 1))
-    changed = np.concatenate([one[None], batch[1:]])
-    if isinstance(protocol, BatchProtocol):
-        release = Release(protocol=protocol, one=(changed,), two=(batch,))
-    else:
-        rest: tuple[Floats, ...] = (batch[:1],) * (steps - 1)
-        release = Release(protocol=protocol, one=(changed[:1], *rest), two=(batch[:1], *rest))
+    scripts = [Script(releases=(each,)) for each in _releases(protocol, users=users, steps=steps)]
     stated = protocol.guarantee
-    script = Script(releases=(release,))
     claimed = stated.epsilon if epsilon is None else epsilon
     at = stated.delta if delta is None else delta
-    if script.leaks is not None:
-        return Target(name=name or protocol.name, claim=Claim(epsilon=claimed, delta=at), leaks=script.leaks, why=CLEAR)
+    people = f"{users} users" if isinstance(protocol, BatchProtocol) else f"{steps} users of a stream"
+    what = (
+        f"the first, the middle and the last of {people}, with pairs of statistics as far apart as the domain is wide "
+        "among others of the same, and with half of that distance among zeros",
+        f"all fields of the estimates; noise of {SOURCES} sources, its scale, and noise used twice",
+    )
+    if (bare := next((each.bare for each in scripts if each.bare), None)) is not None:
+        plain = Claim(epsilon=claimed, delta=at)
+        return Target(name=name or protocol.name, claim=plain, leaks=bare[1], why=bare[0], looked=what, unseen=_UNSEEN)
+    script = scripts[worst(scripts, epsilon=claimed, delta=at)]
     return Target(
         name=name or protocol.name,
         claim=claim_of(protocol.event, epsilon=claimed, delta=at),
@@ -68,7 +71,30 @@ def of_protocol(
         mu=script.mu,
         pure=script.pure,
         pairs=script.pairs,
+        most=SINGLE if script.alone else None,
+        looked=what,
+        unseen=_UNSEEN,
     )
+
+
+def _releases(protocol: Protocol, *, users: int, steps: int) -> list[Release]:
+    """Neighbours: three positions, with the farthest statistics; and the first with one of them, or the origin."""
+    one, two = farthest(protocol.domain)
+    origin = np.broadcast_to(protocol.domain.origin, one.shape)
+    count = users if isinstance(protocol, BatchProtocol) else steps
+    places = dict.fromkeys((0, count // 2, count - 1))
+    pairs = [(place, one, two) for place in places] + [(0, one, np.array(origin, dtype=float))]
+    releases = []
+    for place, mine, other in pairs:
+        batch = np.tile(other, (count, 1))
+        changed = np.array(batch)
+        changed[place] = mine
+        if isinstance(protocol, BatchProtocol):
+            releases.append(Release(protocol=protocol, one=(changed,), two=(batch,)))
+        else:
+            rows = [tuple(each[step : step + 1] for step in range(count)) for each in (changed, batch)]
+            releases.append(Release(protocol=protocol, one=rows[0], two=rows[1]))
+    return releases
 
 
 def _budget(epsilon: float, delta: float) -> Budget:

@@ -7,8 +7,7 @@ the neighbours (`audit.spy`); laws of counts, answers and directions are compute
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -22,25 +21,26 @@ from bandanna.audit.counts import count_pairs
 from bandanna.audit.directions import message_pairs
 from bandanna.audit.exact import Pair
 from bandanna.audit.mixed import shuffled_pairs
-from bandanna.audit.spy import Moves, Spy, bypassed, moves_of
+from bandanna.audit.spy import Moves, Spy, bypassed, frozen, moves_of, reused, uneven
+from bandanna.audit.values import Leaf, arrays, columns_of, leaves
 from bandanna.core.arrays import Floats
 from bandanna.core.domain import Statistic
+from bandanna.core.estimate import Estimate
 from bandanna.mechanisms.sources import FastNoise
 from bandanna.protocols.base import BatchProtocol, Protocol, StreamProtocol
 from bandanna.protocols.shuffle_gaussian import ShuffleGaussian
 
 _NUMBERS = 2_000_000  # that are held at once
+_SINGLE = 256  # runs that are made one by one, in a block
+SURE = 0.95  # that what all sources, or replays, show has a probability above delta
+CLEAR = "something of the person is released as it is, without noise"
+REUSED = "two releases have the same noise: their difference is known without noise"
 
 
-def arrays(value: Any) -> Iterator[Any]:
-    """All arrays and numbers of a value, in order."""
-    if is_dataclass(value):
-        value = tuple(getattr(value, each.name) for each in fields(value))
-    if isinstance(value, tuple | list):
-        for each in value:
-            yield from arrays(each)
-    elif value is not None:
-        yield np.asarray(value)
+def beside_total(estimates: list[Estimate]) -> list[Leaf]:
+    """Every field of estimates but their totals."""
+    found = [leaf for each in estimates for leaf in leaves(each)]
+    return [(path, token) for path, token in found if not path.startswith(".total")]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -77,17 +77,21 @@ class Release:
         """Numbers that one run takes."""
         return max(each.size for each in self.one) * (1 if isinstance(self.protocol, BatchProtocol) else 2)
 
-    def totals(self, swapped: bool, source: FastNoise, replicates: tuple[int, ...]) -> list[Floats]:
-        """The estimates after every step, (*R, dim) each, along the messages."""
+    def estimates(self, swapped: bool, source: FastNoise, replicates: tuple[int, ...]) -> list[Estimate]:
+        """The estimates after every step, along the messages."""
         steps = self.two if swapped else self.one
         if isinstance(self.protocol, BatchProtocol):
-            return [self.protocol.release(self._statistic(step, replicates), source).total for step in steps]
+            return [self.protocol.release(self._statistic(step, replicates), source) for step in steps]
         assert isinstance(self.protocol, StreamProtocol)
-        state, totals = self.protocol.begin(replicates), []
+        state, estimates = self.protocol.begin(replicates), []
         for step in steps:
             state, estimate = self.protocol.release(state, self._statistic(step, replicates), source)
-            totals.append(estimate.total)
-        return totals
+            estimates.append(estimate)
+        return estimates
+
+    def totals(self, swapped: bool, source: FastNoise, replicates: tuple[int, ...]) -> list[Floats]:
+        """Their totals, (*R, dim) each."""
+        return [each.total for each in self.estimates(swapped, source, replicates)]
 
     def _statistic(self, values: Floats, replicates: tuple[int, ...]) -> Statistic:
         repeated = np.array(np.broadcast_to(values, (*replicates, *values.shape)))
@@ -104,7 +108,7 @@ class Release:
         """What is noised by Gaussians, and how far it moves; None where other noise is drawn, or reports are mixed, or
         what is seen is not made of it alone.
         """
-        return None if self.beside else self._noised
+        return None if self.alone else self._noised
 
     @cached_property
     def _noised(self) -> Moves | None:
@@ -115,22 +119,94 @@ class Release:
 
     @cached_property
     def beside(self) -> bool:
-        """Whether something is seen beside what is noised by Gaussians: then samples of all that is seen must tell."""
-        return self._noised is not None and bypassed(self._shown)
+        """Whether something is seen beside what is noised: then samples of all that is seen must tell.
 
-    def _shown(self, swapped: bool, source: FastNoise, replicates: tuple[int, ...] = ()) -> list[Floats]:
-        """What an observer is shown: estimates, and in the local model every message."""
-        if self.protocol.trust != "local" or not isinstance(self.protocol, BatchProtocol):
-            return self.totals(swapped, source, replicates)
+        Of Gaussian noise: what differs though all that was noised comes out the same. Of other noise: fields of the
+        estimates beside the total that differ at all.
+        """
+        return bool(self._told) if self._noised is None else bypassed(self._shown)
+
+    @cached_property
+    def fixed(self) -> bool:
+        """Whether other noise sources give the same estimates: then noise that is the same in all runs hides nothing.
+
+        Answers of a few bits may agree by chance: samples of single runs tell.
+        """
+        return frozen(lambda source: self.estimates(False, source, ()))
+
+    @property
+    def alone(self) -> bool:
+        """Whether every run is made by itself, as in a deployment, and all fields of what it shows are attacked."""
+        return self.beside or self.fixed or self.uneven
+
+    @cached_property
+    def uneven(self) -> bool:
+        """Whether the scale of the noise depends on the person: then no exact law that we know holds."""
+        return uneven(lambda swapped, spy: self.estimates(swapped, spy, ()))
+
+    @cached_property
+    def reused(self) -> bool:
+        """Whether a server adds the same noise to several releases: the difference of two of them has none.
+
+        Answers of a few bits often agree by chance, so that this is asked of trusted servers alone.
+        """
+        batch = self.protocol.trust == "central" and isinstance(self.protocol, BatchProtocol)
+        return batch and reused(lambda source: self.totals(False, source, ()))
+
+    @cached_property
+    def in_order(self) -> bool:
+        """Whether a shuffler forwards reports in the order in which they come: then everybody's own is seen."""
+        if not isinstance(self.protocol, ShuffleGaussian):
+            return False
+        sent = self.protocol.device.message(self._statistic(self.one[0], ()), FastNoise(np.random.default_rng(0)))
+        mixer = self.protocol.mixer
+        there, back = (np.array(mixer.close(mixer.add(mixer.empty(()), each)).numbers) for each in (sent, sent[::-1]))
+        return bool(np.array_equal(there, back[::-1]))
+
+    def _shown(self, swapped: bool, source: FastNoise) -> list[Any]:
+        """What an observer is shown in one run: estimates, or in the local model every message, drawn once more."""
+        return [self.estimates(swapped, source, ()), self._messages(swapped, source) if self._local else []]
+
+    @property
+    def _local(self) -> bool:
+        return self.protocol.trust == "local" and isinstance(self.protocol, BatchProtocol)
+
+    def _messages(self, swapped: bool, source: FastNoise) -> list[Any]:
         steps = self.two if swapped else self.one
-        sent = [self.protocol.device.message(self._statistic(step, replicates), source) for step in steps]
-        return [np.asarray(each, dtype=float) for each in arrays(sent)] + self.totals(swapped, source, replicates)
+        return list(arrays([self.protocol.device.message(self._statistic(step, ()), source) for step in steps]))
+
+    @cached_property
+    def _by_messages(self) -> bool:
+        """Whether it is not the estimates that differ beside the noise, so that messages must."""
+        return self._local and self.beside and not bypassed(lambda swapped, spy: self.estimates(swapped, spy, ()))
+
+    @cached_property
+    def _told(self) -> list[int]:
+        """The places of those numbers beside the totals that differ for the neighbours, with the same noise."""
+        one, two = (
+            columns_of(beside_total(self.estimates(swapped, FastNoise(np.random.default_rng(0)), ())))
+            for swapped in (False, True)
+        )
+        same = min(len(one), len(two))
+        return [place for place in range(same) if one[place] != two[place]] + list(range(same, len(one)))
+
+    def _single(self, swapped: bool, source: FastNoise) -> Floats:
+        """What one run shows: every total along the move and other fields that differ, or messages along the move."""
+        if self._by_messages:
+            return np.concatenate([np.ravel(each @ self.move) for each in self._messages(swapped, source)])
+        estimates = self.estimates(swapped, source, ())
+        fields = columns_of(beside_total(estimates))
+        columns = [float(np.sum(np.asarray(each.total) * self.move)) for each in estimates]
+        return np.asarray(columns + [fields[place] if place < len(fields) else 0.0 for place in self._told])
 
     @cached_property
     def pairs(self) -> list[Pair] | None:
         """Independent parts of what is released, each by its exact laws; None where they are not known."""
         if self.moves is not None:
             return [exact.gaussian_pair(exact.separation(self.moves))]
+        if self.in_order:
+            assert isinstance(self.protocol, ShuffleGaussian)
+            return [exact.gaussian_pair(float(np.linalg.norm(self.move)) / self.protocol.noise_std)]
         if isinstance(self.protocol, ShuffleGaussian):
             return shuffled_pairs(self.protocol, self.one[0], self.two[0])
         if self.protocol.trust == "local":
@@ -148,20 +224,19 @@ class Release:
 
     def seen(self, swapped: bool, runs: int, rng: np.random.Generator) -> Floats:
         """What tells the neighbours apart in `runs` runs, (runs, k)."""
+        if self.alone:
+            return np.stack([self._single(swapped, FastNoise(each)) for each in rng.spawn(runs)])
         if isinstance(self.protocol, ShuffleGaussian):
             return self._shuffled(swapped, runs, rng)
         if self.moves is not None:
             spy = Spy(rng, weights=[move / std**2 for move, std in self.moves])
             self.totals(swapped, spy, (runs,))
             return np.asarray(spy.score)[:, None]
-        if self.beside:
-            shown = self._shown(swapped, FastNoise(rng), (runs,))
-            return np.concatenate([(each @ self.move).reshape(runs, -1) for each in shown], axis=-1)
         if isinstance(self.protocol, BatchProtocol):
             (total,) = self.totals(swapped, FastNoise(rng), (runs,))
             return np.asarray(total @ self.move / self.protocol.std(len(self.one[0])) ** 2)[:, None]
         views = self._views(swapped, FastNoise(rng), (runs,))
-        return np.stack([views[place] @ self.move for place in self._places], axis=-1)
+        return np.array([views[place] @ self.move for place in self._places]).reshape(-1, runs).T
 
     def _views(self, swapped: bool, source: FastNoise, replicates: tuple[int, ...]) -> list[Floats]:
         """All sums that shufflers forward to the analyzer of a stream, (*R, dim) each: more than its estimates tell."""
@@ -204,10 +279,12 @@ class Script:
         """What the person pays."""
         return CompositionEvent(events=tuple(each.protocol.event for each in self.releases))
 
-    @property
-    def leaks(self) -> float | None:
-        """Surely, where one of them has no noise."""
-        return 1.0 if any(each.clear for each in self.releases) else None
+    @cached_property
+    def bare(self) -> tuple[str, float] | None:
+        """Why no noise hides the person, and with which confidence, where that is so."""
+        if any(each.clear for each in self.releases):
+            return CLEAR, 1.0
+        return (REUSED, SURE) if any(each.reused for each in self.releases) else None
 
     @cached_property
     def mu(self) -> float | None:
@@ -232,13 +309,20 @@ class Script:
     @property
     def chunk(self) -> int:
         """So many runs at once fit into a small memory."""
+        if self.alone:
+            return _SINGLE
         return max(64, min(20_000, _NUMBERS // max(1, max(each.size for each in self.releases))))
+
+    @cached_property
+    def alone(self) -> bool:
+        """Whether runs are made one by one: see `Release.alone`."""
+        return any(each.alone for each in self.releases)
 
     @cached_property
     def scored(self) -> bool:
         """Whether what is seen of each is about a logarithm of likelihoods, so that their sum says all."""
         return all(
-            each.moves is not None or (isinstance(each.protocol, BatchProtocol) and not each.beside)
+            each.moves is not None or (isinstance(each.protocol, BatchProtocol) and not each.alone)
             for each in self.releases
         )
 

@@ -2,9 +2,10 @@
 
 Everything that a policy publishes must follow from the answers to its asks. So a run is recorded with a canary in it,
 and repeated with the canary's contexts and reward replaced, every answer being what it was: now only the statistics
-that are summed may differ, and by how much is what the noise has to hide (`audit.releases`). If asks or states differ,
-the raw data have reached them on another way, which no noise covers: the pair (answers, state) is then possible in one
-world only. If that happens in so many of n replays that its probability is above delta, no epsilon holds at all.
+that are summed may differ, and by how much is what the noise has to hide (`audit.releases`). If asks, states, snapshots
+or episodes differ, or one of both runs fails, the raw data have reached them on another way, which no noise covers: the
+pair (answers, state) is then possible in one world only. If that happens in so many of n replays that its probability
+is above delta, no epsilon holds at all. Who the canary is, and with which rows, is searched for in `audit.crowds`.
 """
 
 from __future__ import annotations
@@ -19,133 +20,149 @@ from bandanna.accounting import accountant
 from bandanna.accounting.events import CompositionEvent, Event, NothingEvent
 from bandanna.audit.lower import at_least
 from bandanna.audit.neighbours import rows_apart
-from bandanna.audit.releases import Release, Script, arrays
+from bandanna.audit.releases import Release, Script, beside_total
+from bandanna.audit.spy import Scales
+from bandanna.audit.substitution import Player, Substitution
+from bandanna.audit.values import OPAQUE, Leaf, leaves
+from bandanna.audit.worst import MORE
 from bandanna.core.arrays import Floats, Ints
+from bandanna.core.coins import NumberedCoins
 from bandanna.core.estimate import Estimate
 from bandanna.core.streams import Streams
-from bandanna.environments.base import Environment
+from bandanna.environments.base import Environment, read
 from bandanna.errors import BandannaError
 from bandanna.loop import close, reported
+from bandanna.mechanisms.sources import FastNoise
 from bandanna.policies.base import Ask, Assigned, Episode, Played, Policy
-from bandanna.protocols.base import BatchProtocol, StreamProtocol
+from bandanna.protocols.base import BatchProtocol, Protocol, StreamProtocol
 from bandanna.simulation.players.answers import Answers
-from bandanna.simulation.players.plain import Seed
+from bandanna.simulation.players.clients import arms_that_stay
 from bandanna.simulation.tally import Tally
 
-_TOLD = ("whether the run goes on", "what is asked", "where it is asked", "the state")
-_MORE = 1.01  # times the epsilon of the first batch: of about equals, that one is told from fewest answers
+_TOLD = (
+    "whether the run goes on",
+    "what is asked",
+    "the state",
+    "the snapshot",
+    "the next episode",
+    "what others are given",
+)
+_OTHERS = 8  # people who act on a snapshot
 _REPLAYS = 8  # seeds, before we say that nothing but the answers counts
 
 
 @dataclass(frozen=True, kw_only=True)
 class Asked:
-    """One ask, the statistics that it sums (users, dim), and its answer."""
+    """One ask in one run.
+
+    values  the statistics that it sums, (users, dim)
+    fields  of the estimate that this run has drawn, all but the total; and the scales of the noise that it has drawn
+    """
 
     ask: Ask
     values: Floats
     answer: Estimate
+    fields: list[Leaf]
 
 
 @dataclass
 class Seen:
-    """Of one run: the rows of its episodes, asks, and the state after each episode."""
+    """Of one run: the rows of its episodes, asks, the state after each episode, and what is shown of all that."""
 
     episodes: list[tuple[Episode, Played]] = field(default_factory=list)
     asks: list[Asked] = field(default_factory=list)
     places: list[int] = field(default_factory=list)  # the episode of each ask
-    states: list[Any] = field(default_factory=list)
-    ends: list[int] = field(default_factory=list)  # rounds that are over after each episode
+    begins: list[int] = field(default_factory=list)  # the round in which each episode begins
+    told: dict[str, list[list[Leaf]]] = field(default_factory=lambda: {name: [] for name in _TOLD})
+    replaced: Ints = field(default_factory=lambda: np.empty(0, dtype=np.int64))  # rounds of those with other rows
     failed: Exception | None = None  # how the run ended, if it could not go on
+
+    def tell(self, name: str, value: Any) -> None:
+        """Take apart what is shown, as it is now."""
+        self.told[name].append(list(leaves(value)))
+
+    def difference(self, other: Seen) -> str | None:
+        """What differs from another run with the same answers, if anything."""
+        return next((name for name in _TOLD if self.told[name] != other.told[name]), None)
+
+    @property
+    def fields(self) -> list[list[Leaf]]:
+        """Of every estimate that was drawn, all but the total; and the scales of its noise."""
+        return [each.fields for each in self.asks]
+
+    @property
+    def opaque(self) -> set[str]:
+        """Where in what is shown a value was compared by its type alone."""
+        found = (leaf for shown in self.told.values() for each in shown for leaf in each)
+        return {path for path, token in found if token == OPAQUE}
 
 
 class _Recorder(Answers):
     """The simulator's answers, written down; or those of an earlier run."""
 
-    def __init__(self, usual: Answers, seen: Seen, forced: list[Asked], done: Callable[[], int]) -> None:
-        super().__init__(usual.policy, usual.source, usual.coins, usual.path, stream=usual.stream)
-        self.seen, self.forced, self.done = seen, forced, done
+    def __init__(
+        self, usual: Answers, seen: Seen, forced: list[Asked], done: Callable[[], int], contexts: Floats
+    ) -> None:
+        assert isinstance(usual.source, FastNoise)
+        assert isinstance(usual.stream, FastNoise)
+        source, stream = Scales(usual.source), Scales(usual.stream)
+        super().__init__(usual.policy, source, usual.coins, usual.path, stream=stream)
+        self.seen, self.forced, self.done, self.contexts = seen, forced, done, contexts
+        self.scales = source.scales, stream.scales
+        self._protocols: dict[int, tuple[Protocol, list[Leaf]]] = {}  # frozen values, taken apart once
 
     def learn(self, state: Any, episode: Episode, played: Played) -> Any:
         """The state after an episode."""
+        rounds = len(played.rewards)
+        if isinstance(episode, Assigned) and episode.clients is not None:
+            rounds = episode.users
+        self.seen.begins.append(self.done() - rounds)
         self.seen.episodes.append((episode, played))
-        self.seen.ends.append(self.done())
         self.desk = self.desk.keep(self.policy.keeps, played)
         learned = close(self.policy.learn(state, episode), lambda ask: self._answer(ask, played))
-        self.seen.states.append(learned)
+        self.seen.tell("the state", learned)
+        snapshot, following = self.policy.publish(learned), self.policy.episode(learned)
+        self.seen.tell("the snapshot", snapshot)
+        self.seen.tell("the next episode", following)
+        if following is not None and not isinstance(following, Assigned):
+            self.seen.tell("what others are given", self._given(snapshot, played))
         return learned
 
+    def _given(self, snapshot: Any, played: Played) -> list[Any]:
+        """What people get who were in no batch, each with coins of its own, beside the last person of this one."""
+        last = played.features if played.features is not None and len(self.contexts) > _OTHERS else None
+        contexts = np.array(self.contexts)
+        if last is not None:
+            contexts[-1] = last[-1]
+        choice = self.policy.act(snapshot, self.policy.seen(contexts), NumberedCoins(0, 0))
+        parts = (choice.actions, np.broadcast_to(choice.probabilities, choice.actions.shape))
+        return [np.array(each[:_OTHERS]) for each in parts]
+
     def _answer(self, ask: Ask, played: Played) -> Estimate:
+        if id(ask.protocol) not in self._protocols:
+            self._protocols[id(ask.protocol)] = ask.protocol, list(leaves(ask.protocol))
+        rest = [(name, part) for name, part in vars(ask).items() if name != "protocol"]
+        self.seen.tell("what is asked", (len(self.seen.episodes), rest))
+        self.seen.told["what is asked"].append(self._protocols[id(ask.protocol)][1])
         statistic = reported(self.policy, ask, self.desk.rows(ask, played), self.coins)
         source = self.stream if isinstance(ask.protocol, StreamProtocol) else self.source
         self.desk, estimate = self.desk.release(ask, statistic, source, path="messages")
-        place = len(self.seen.asks)
+        place, fields = len(self.seen.asks), beside_total([estimate])
+        for scales in self.scales:
+            fields += leaves(list(scales), "scales of noise")
+            scales.clear()
         if place < len(self.forced) and np.shape(self.forced[place].answer.total) == np.shape(estimate.total):
             estimate = self.forced[place].answer
-        self.seen.asks.append(Asked(ask=ask, values=np.array(statistic.rows()), answer=estimate))
+        self.seen.asks.append(Asked(ask=ask, values=np.array(statistic.rows()), answer=estimate, fields=fields))
         self.seen.places.append(len(self.seen.episodes) - 1)
         return estimate
 
 
-@dataclass(frozen=True, kw_only=True)
-class Canary:
-    """Somebody's contexts and reward: of the first user, or the last, of the episode that begins in a round.
-
-    private  whether contexts are; public ones are the same in both worlds
-    whose    0, or -1
-    """
-
-    row: Played
-    private: bool
-    begin: int = 0
-    whose: int = 0
-
-
-class _Player(Seed):
-    """One seed of the simulator, with a canary in it."""
-
-    canary: Canary | None = None
-
-    def _here(self) -> Canary | None:
-        """The canary, if the episode begins that it is in."""
-        return self.canary if self.canary is not None and self.done == self.canary.begin else None
-
-    def _look(self, users: int) -> tuple[Floats, Floats]:
-        contexts, means = super()._look(users)
-        if (mine := self._here()) and mine.private and mine.row.features is not None:
-            contexts = np.array(contexts)
-            contexts[mine.whose] = mine.row.features[0]  # all of this person's arms
-        return contexts, means
-
-    def _earn(self, means: Floats, arms: Ints) -> Floats:
-        mine, rewards = self._here(), np.array(super()._earn(means, arms))
-        if mine:
-            rewards[mine.whose] = mine.row.rewards[0]
-        return rewards
-
-    def frozen(self, users: int) -> Played:
-        """Devices choose; public features are those of the canary in both worlds."""
-        mine, played = self._here(), super().frozen(users)
-        return _placed(mine, played) if mine else played
-
-    def assigned(self, episode: Assigned, users: int) -> Played:
-        """The server says what is played; a client's averages are the canary's."""
-        mine, played = self._here(), super().assigned(episode, users)
-        if not mine or not len(played.rewards):
-            return played
-        if played.rewards.ndim == 2:
-            rewards = np.array(played.rewards)
-            rewards[mine.whose] = mine.row.rewards[0]
-            return Played(rewards=rewards)
-        return _placed(mine, played)
-
-
-def _placed(mine: Canary, played: Played) -> Played:
-    """Rows with the canary's features, where they are public."""
-    if mine.private or mine.row.features is None or played.features is None:
-        return played
-    features = np.array(played.features)
-    features[mine.whose] = mine.row.features[0]
-    return Played(rewards=played.rewards, features=features, arms=played.arms, groups=played.groups)
+def other_contexts(env: Environment, *, seed: int, people: int) -> Floats:
+    """Contexts of people who come in another run of the world, (people, K, d); arms that stay are everybody's."""
+    world = env.begin(Streams([seed]))
+    fixed = arms_that_stay(world)
+    return read(world, 0, people, unit=False)[0][0] if fixed is None else np.stack([fixed[0]] * people)
 
 
 def play(
@@ -154,21 +171,27 @@ def play(
     *,
     rounds: int,
     seed: int = 0,
-    canary: Canary | None = None,
+    canaries: Substitution | None = None,
     forced: list[Asked] | None = None,
 ) -> Seen:
-    """One run along every message, with or without a canary; with `forced`, answered as an earlier one was."""
-    seen = Seen()
+    """One run along every message, with or without canaries; with `forced`, answered as an earlier one was.
+
+    A run without canaries raises what the policy raises. With canaries, everybody sees that the run has failed.
+    """
+    seen = Seen() if canaries is None else Seen(replaced=canaries.rounds)
     tally = Tally(checkpoints=np.array([rounds]), n_seeds=1)
-    run = _Player(policy, env.begin(Streams([seed])), tally, 0, "messages", False)
-    run.canary = canary
-    run.answers = _Recorder(run.answers, seen, forced or [], lambda: run.done)
+    run = Player(policy, env.begin(Streams([seed])), tally, 0, "messages", False)
+    run.canaries = canaries
+    people = _OTHERS + (run.fixed is None)
+    contexts = other_contexts(env, seed=seed + 1, people=people)
+    run.answers = _Recorder(run.answers, seen, forced or [], lambda: run.done, contexts)
     try:
         run.run(rounds)
     except Exception as failed:
-        if forced is None:
+        if canaries is None:
             raise
-        seen.failed = failed  # answered as a run that did not fail: everybody sees that this one does
+        seen.failed = failed
+    seen.tell("whether the run goes on", None if seen.failed is None else (run.done, type(seen.failed).__name__))
     return seen
 
 
@@ -177,35 +200,89 @@ def protects_features(policy: Policy[Any]) -> bool:
     return any(word in policy.guarantee.protects for word in ("features", "contexts"))
 
 
+def probed(
+    policy: Policy[Any], env: Environment, *, rounds: int, seed: int = 0, canaries: Substitution | None = None
+) -> Seen:
+    """A run that others are compared with, of a policy that asks something."""
+    probe = play(policy, env, rounds=rounds, seed=seed, canaries=canaries)
+    if not probe.asks and probe.failed is None:
+        raise BandannaError(f"{type(policy).__name__} asks nothing in {rounds} rounds: there is nothing to audit")
+    return probe
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Recording:
-    """A policy played twice: what holds the canary, as a script; and what else told the worlds apart, if anything."""
+    """A policy played twice: what holds the canary, as a script; and what else told the worlds apart, if anything.
+
+    place, position  the episode that the canary is in, and where in it
+    """
 
     script: Script
     difference: str | None
+    place: int
+    position: int
     first: Seen = field(repr=False)
-    canaries: tuple[Canary, Canary] = field(repr=False)
+    worlds: tuple[Substitution, Substitution] = field(repr=False)
 
 
-def recorded(policy: Policy[Any], env: Environment, *, rounds: int, seed: int = 0, whose: int = 0) -> Recording:
-    """The canary is the first user (whose = -1: the last) of the batch that pays most, in every release of a stream."""
-    private = protects_features(policy)
-    probe = play(policy, env, rounds=rounds, seed=seed)
-    if not probe.asks:
-        raise BandannaError(f"{type(policy).__name__} asks nothing in {rounds} rounds: there is nothing to audit")
-    dearest = _dearest(probe, policy.guarantee.delta)
-    asks = [each.ask for each, place in zip(probe.asks, probe.places, strict=True) if place == dearest]
+def recorded(
+    policy: Policy[Any],
+    env: Environment,
+    *,
+    rounds: int,
+    seed: int = 0,
+    probe: Seen | None = None,
+    place: int | None = None,
+    position: int = 0,
+) -> Recording:
+    """The canary is the first user of the batch that pays most, in every release of a stream; or somebody else.
+
+    Parameters
+    ----------
+    policy, env, rounds, seed
+        What is played, where, and how long.
+    probe
+        A run without a canary, if there is one already.
+    place, position
+        Number of the episode and of the user in it, from 0; unless given, the first user of the dearest episode.
+
+    Returns
+    -------
+    Recording
+        Both runs, whose rows differ in that user alone and are as far apart as we can make them.
+    """
+    probe = probed(policy, env, rounds=rounds, seed=seed) if probe is None else probe
+    place = _dearest(probe, policy.guarantee.delta) if place is None else place
+    asks = [each.ask for each, other in zip(probe.asks, probe.places, strict=True) if other == place]
     priced = [each for each in asks if not isinstance(each.protocol.event, NothingEvent)]
-    people = probe.episodes[dearest][1]
-    row = people.at(slice(-1, None) if whose else slice(0, 1))
-    rows = rows_apart(policy, priced, row, private=private)
-    begin = 0 if dearest == 0 else probe.ends[dearest - 1]
-    first, second = (Canary(row=each, private=private, begin=begin, whose=whose) for each in rows)
-    one = play(policy, env, rounds=rounds, seed=seed, canary=first)
-    two = play(policy, env, rounds=rounds, seed=seed, canary=second, forced=one.asks)
-    told = zip(_TOLD, _told(one), _told(two), strict=True)
-    difference = next((what for what, mine, other in told if mine != other), None)
-    return Recording(script=_script(one, two), difference=difference, first=one, canaries=(first, second))
+    private, row = protects_features(policy), probe.episodes[place][1].at(slice(position, position + 1))
+    pair = rows_apart(policy, priced, row, private=private)
+    at = probe.begins[place] + position
+    one, two = (Substitution.of_row(each, at=at, private=private) for each in pair)
+    return recorded_with(policy, env, (one, two), rounds=rounds, seed=seed, place=place, position=position)
+
+
+def recorded_with(
+    policy: Policy[Any],
+    env: Environment,
+    worlds: tuple[Substitution, Substitution],
+    *,
+    rounds: int,
+    seed: int,
+    place: int,
+    position: int,
+) -> Recording:
+    """Two worlds that differ in the rows of one person, who stands at this position of this episode."""
+    one = play(policy, env, rounds=rounds, seed=seed, canaries=worlds[0])
+    two = play(policy, env, rounds=rounds, seed=seed, canaries=worlds[1], forced=one.asks)
+    return Recording(
+        script=_script(one, two),
+        difference=one.difference(two),
+        place=place,
+        position=position,
+        first=one,
+        worlds=worlds,
+    )
 
 
 def _dearest(seen: Seen, delta: float) -> int:
@@ -217,14 +294,23 @@ def _dearest(seen: Seen, delta: float) -> int:
     if len({tuple(events) for events in paid.values()}) == 1:
         return 0
     costs = {place: accountant.epsilon(CompositionEvent(events=tuple(events)), delta) for place, events in paid.items()}
-    return next((place for place, cost in costs.items() if cost > costs[0] * _MORE and cost == max(costs.values())), 0)
+    return next((place for place, cost in costs.items() if cost > costs[0] * MORE and cost == max(costs.values())), 0)
 
 
 def leaking(
-    policy: Policy[Any], env: Environment, *, rounds: int, delta: float, confidence: float, whose: int = 0
+    policy: Policy[Any],
+    env: Environment,
+    worlds: tuple[Substitution, Substitution],
+    *,
+    rounds: int,
+    delta: float,
+    confidence: float,
 ) -> bool:
     """Whether so many of some replays differ that the probability of that is above delta, with confidence."""
-    replays = (recorded(policy, env, rounds=rounds, seed=seed, whose=whose) for seed in range(1, _REPLAYS + 1))
+    replays = (
+        recorded_with(policy, env, worlds, rounds=rounds, seed=seed, place=0, position=0)
+        for seed in range(1, _REPLAYS + 1)
+    )
     differ = sum(each.difference is not None for each in replays)
     return bool(at_least(differ, _REPLAYS, 1 - confidence) > delta)
 
@@ -249,14 +335,3 @@ def _script(one: Seen, two: Seen) -> Script:
 def _moved(mine: Asked, other: Asked) -> bool:
     """Whether the same people are in it, and one of them has another statistic."""
     return mine.values.shape == other.values.shape and not np.array_equal(mine.values, other.values)
-
-
-def _told(seen: Seen) -> list[Any]:
-    """How the run ended, when was asked, for what and where, and all states, to the last bit: as `_TOLD` says."""
-    asks = [
-        (place, each.ask.of, each.ask.arm, each.ask.last, each.ask.step, each.ask.stream, repr(each.ask.protocol))
-        for each, place in zip(seen.asks, seen.places, strict=True)
-    ]
-    where = [[array.tobytes() for array in arrays(each.ask.at)] for each in seen.asks]
-    states = [[array.tobytes() for array in arrays(state)] for state in seen.states]
-    return [repr(seen.failed), asks, where, states]

@@ -16,8 +16,23 @@ from bandanna.audit.lower import Curve
 from bandanna.core.arrays import Floats
 
 CONSISTENT, REFUTED = "consistent", "refuted"
-COLUMNS = ("target", "known", "claimed_epsilon", "delta", "lower_bound", "confidence", "trials", "verdict")
-
+COLUMNS = (
+    "target",
+    "known",
+    "claimed_epsilon",
+    "delta",
+    "lower_bound",
+    "confidence",
+    "trials",
+    "verdict",
+    "looked_at",
+    "not_looked_at",
+)
+NEVER = (
+    "outcomes too rare for so many runs",
+    "how many seeds the noise comes from",
+    "time, logs and texts of errors",
+)  # no audit looks at these
 
 _DRAWN = 10  # rows in one picture
 
@@ -30,6 +45,8 @@ class Row:
     trials       how often the target was run, under either neighbour
     attack       what found the bound: "exact", "sampled", "one-run" or "replay"
     why          what told the neighbours apart, where it was no test of numbers
+    looked_at    which people, rewards, features and fields were looked at
+    not_looked_at  where a fault would not be found
     reached      the bound as a share of the claim, in mu where the claim is Gaussian
     """
 
@@ -42,6 +59,8 @@ class Row:
     verdict: str
     attack: str = "sampled"
     why: str = ""
+    looked_at: str = ""
+    not_looked_at: str = ""
     reached: float = 0.0
     curve: Curve | None = field(default=None, compare=False, repr=False)
 
@@ -54,7 +73,7 @@ class Row:
         """Plain values for JSON; infinities are None."""
         claimed, found = (None if math.isinf(each) else each for each in (self.claim.epsilon, self.lower_bound))
         values = (self.target, self.known, claimed, self.claim.delta, found, self.confidence, self.trials, self.verdict)
-        return dict(zip(COLUMNS, values, strict=True))
+        return dict(zip(COLUMNS, (*values, self.looked_at, self.not_looked_at), strict=True))
 
     def __str__(self) -> str:
         """One sentence."""
@@ -63,9 +82,12 @@ class Row:
         stated = f"epsilon = {rounded_up(self.claim.epsilon)} at delta = {self.claim.delta:.3g}"
         found = f"at least {self.lower_bound:.4g}"
         how = "exactly" if self.confidence == 1 else f"with confidence {self.confidence:g} after {self.trials:,} runs"
-        return f"{self.target}: {self.verdict}; claimed {stated}, found {found}, {how} ({self.attack})." + (
-            f" {self.why[0].upper()}{self.why[1:]}." if self.why else ""
-        )
+        sentence = f"{self.target}: {self.verdict}; claimed {stated}, found {found}, {how} ({self.attack})."
+        if self.why:
+            sentence += f" {self.why[0].upper()}{self.why[1:]}."
+        for what, where in (("Looked at", self.looked_at), ("Not looked at", self.not_looked_at)):
+            sentence += f" {what}: {where}." if where else ""
+        return sentence
 
 
 @dataclass(frozen=True, kw_only=True)

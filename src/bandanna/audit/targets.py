@@ -10,10 +10,10 @@ from bandanna.audit.blocks import Draw, Drawn, in_turn
 from bandanna.audit.claims import Claim
 from bandanna.audit.exact import Pair
 from bandanna.audit.lower import Found, sampled
-from bandanna.audit.result import CONSISTENT, REFUTED, Row, gaussian_curve
+from bandanna.audit.result import CONSISTENT, NEVER, REFUTED, Row, gaussian_curve
 
 TRIALS, CONFIDENCE = 40_000, 0.95
-CLEAR = "something of the person is released as it is, without noise"
+SINGLE = 8192  # runs at most, where they are made one by one
 Progress = Callable[[int, int, str], None]
 
 
@@ -32,6 +32,9 @@ class Target:
              this confidence (`audit.replay`). 1: by a release that has no noise
     why      a sentence about that
     through  of a policy: the protocols that release something of the person
+    most     at most so many runs are made, where each takes long
+    looked   what the audit looks at, in words
+    unseen   what this kind of audit does not look at, in words
     pairs    exact laws under both neighbours of independent parts of what is seen (`audit.exact`)
     """
 
@@ -47,6 +50,9 @@ class Target:
     leaks: float | None = None
     why: str = ""
     through: tuple[str, ...] = ()
+    most: int | None = None
+    looked: tuple[str, ...] = ()
+    unseen: tuple[str, ...] = ()
 
 
 def key_of(target: Target, seed: int) -> list[int]:
@@ -81,7 +87,7 @@ def attacked(
     found = sampled(
         in_turn(target.draw, key_of(target, seed)) if drawn is None else drawn,
         claim,
-        trials=trials,
+        trials=trials if target.most is None else min(trials, target.most),
         confidence=confidence,
         scored=target.scored,
         chunk=target.chunk,
@@ -110,6 +116,8 @@ def _row(target: Target, needed: float, confidence: float, trials: int, attack: 
         verdict=REFUTED if refuted else CONSISTENT,
         attack=attack,
         why=target.why if refuted else "",
+        looked_at="; ".join(target.looked),
+        not_looked_at="; ".join((*target.unseen, *NEVER)) if target.looked else "",
         reached=(needed if refuted else min(needed, claim.stated)) / claim.stated if claim.epsilon > 0 else 0.0,
         curve=curve,
     )

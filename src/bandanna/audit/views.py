@@ -13,14 +13,14 @@ from typing import Any
 import numpy as np
 
 from bandanna.audit.claims import Claim, claim_of
-from bandanna.audit.releases import arrays
-from bandanna.audit.replay import play, recorded
+from bandanna.audit.replay import other_contexts, play, recorded
 from bandanna.audit.targets import Target
+from bandanna.audit.values import arrays
 from bandanna.core.arrays import Floats
 from bandanna.core.coins import GeneratorCoins
 from bandanna.core.estimate import Estimate
 from bandanna.core.streams import Streams
-from bandanna.environments.base import Environment, read
+from bandanna.environments.base import Environment
 from bandanna.errors import InvalidArgument
 from bandanna.loop import Desk, close
 from bandanna.mechanisms.sources import FastNoise
@@ -29,6 +29,8 @@ from bandanna.simulation.players.clients import arms_that_stay
 
 VIEWS = ("releases", "snapshot", "actions", "one-run")
 _OTHERS = 2  # people who act on the snapshot
+_LOOKED = "the first user of the first batch, with one pair of rows as far apart as we can make them"
+_UNSEEN = ("other people and rows", "later batches", "the secure noise source")
 
 
 def view_target(
@@ -49,13 +51,12 @@ def view_target(
         return Target(name=f"{name}, {view}", claim=Claim(epsilon=claimed, delta=at))
     recording = recorded(policy, env, rounds=rounds, seed=seed)
     lives: list[Played] = []
-    for canary in recording.canaries:
-        first = replace(canary, begin=0)
-        seen = play(policy, env, rounds=rounds, seed=seed, canary=first, forced=recording.first.asks)
+    for canary in recording.worlds:
+        first = replace(canary, rounds=np.zeros(1, dtype=np.int64))
+        seen = play(policy, env, rounds=rounds, seed=seed, canaries=first, forced=recording.first.asks)
         lives.append(seen.episodes[0][1])
-    world = env.begin(Streams([seed + 1]))
-    fixed = arms_that_stay(world)
-    contexts = read(world, 0, _OTHERS, unit=False)[0][0] if fixed is None else np.stack([fixed[0]] * _OTHERS)
+    fixed = arms_that_stay(env.begin(Streams([seed + 1])))
+    contexts = other_contexts(env, seed=seed + 1, people=_OTHERS)
     begun = policy.init(fixed[0] if fixed else None)
     episode = policy.episode(begun)
     if view == "actions" and not isinstance(episode, Frozen):
@@ -96,4 +97,4 @@ def view_target(
 
     claim = claim_of(recording.script.event, epsilon=claimed, delta=at)
     chunk = min(recording.script.chunk, 4096) if together else 256
-    return Target(name=f"{name}, {view}", claim=claim, draw=draw, chunk=chunk)
+    return Target(name=f"{name}, {view}", claim=claim, draw=draw, chunk=chunk, looked=(_LOOKED,), unseen=_UNSEEN)

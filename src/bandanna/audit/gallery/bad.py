@@ -17,6 +17,15 @@ from bandanna.accounting.budgets import ApproxDP
 from bandanna.audit.claims import Claim
 from bandanna.audit.gallery.floats import float_laplace
 from bandanna.audit.gallery.papers import amplified, optimiser, printed_local, reused_tree
+from bandanna.audit.gallery.partial import (
+    FailsForSome,
+    FixedSeed,
+    LongForSome,
+    LongInTheMiddle,
+    RawVariance,
+    of_batches,
+    served,
+)
 from bandanna.audit.gallery.refits import printed_refits
 from bandanna.audit.mechanisms import of_mechanism
 from bandanna.audit.neighbours import farthest
@@ -132,4 +141,9 @@ BAD: dict[str, Callable[[], Target]] = {
     "paper 000, Amp, epsilon 10": lambda: amplified(10.0),
     "paper 003, the optimiser's noise": optimiser,
     "floating-point Laplace": float_laplace,
+    "the raw sum in another field": lambda: served(RawVariance),
+    "noise with a fixed seed": lambda: served(FixedSeed),
+    "long rows, less noise later": lambda: of_batches(LongInTheMiddle),
+    "long reports for some rewards": lambda: of_batches(LongForSome),
+    "an error for some rewards": lambda: of_batches(FailsForSome),
 }

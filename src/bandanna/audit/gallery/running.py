@@ -22,7 +22,7 @@ from bandanna.audit.targets import Progress, Target, attacked, silent
 from bandanna.experiments.executors import Executor, here_unless
 
 EPSILON, DELTA = 4.0, 1e-3  # of what is known to be good
-ROWS = 80  # at least as many as there are
+ROWS = 90  # at least as many as there are
 CONFIDENCES = {"bad": 0.95, "good": 1 - 0.05 / ROWS}
 _SLOW = {"the printed refit rule of GLM-JDP": 512}  # runs, where one takes milliseconds
 _MANY = {"epsilon 10": 400_000}  # runs, below which no count can show an epsilon of 10

@@ -1,0 +1,251 @@
+"""Values taken apart: what two runs show is compared by content, whatever classes it is made of.
+
+`leaves` names every number, text and type in a value by its path. Two values are the same if their leaves are. Numbers
+count to the last bit. An object counts by its attributes, or by what it would be copied from; where it lies in memory
+never counts. What cannot be taken apart (a generator, a lock) counts by its type alone: `OPAQUE` marks it.
+"""
+
+from __future__ import annotations
+
+import copyreg
+import functools
+import hashlib
+import numbers as kinds
+from collections.abc import Hashable, Iterator
+from types import BuiltinFunctionType, FunctionType, MappingProxyType, MethodType, ModuleType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Leaf = tuple[str, Hashable]
+
+OPAQUE = "not compared"
+_LONG = 256  # bytes, above which a digest stands for an array
+_PLAIN = (type(None), bool, int, str, bytes, bytearray)
+
+
+def leaves(value: Any, path: str = "") -> Iterator[Leaf]:
+    """Take a value apart.
+
+    Parameters
+    ----------
+    value
+        Anything: numbers, texts, arrays, containers, dataclasses, objects of any class.
+    path
+        The name of the value; the names of its parts begin with it.
+
+    Returns
+    -------
+    Iterator of (path, leaf)
+        Equal sequences mean equal values. Paths have names of attributes and places, never keys or contents.
+    """
+    return _leaves(value, path, ())
+
+
+def _leaves(value: Any, path: str, above: tuple[int, ...]) -> Iterator[Leaf]:
+    kind = type(value)
+    if kind in _PLAIN:
+        yield path, (kind.__name__, bytes(value) if kind is bytearray else value)
+    elif kind is memoryview:
+        yield path, (kind.__name__, value.tobytes())
+    elif kind is float:
+        yield path, ("float", value.hex())
+    elif kind is complex:
+        yield path, ("complex", value.real.hex(), value.imag.hex())
+    elif kind is np.ndarray or isinstance(value, np.generic):
+        yield from _array(np.asarray(value), path, above)
+    elif id(value) in above:
+        yield path, ("as above", len(above) - above.index(id(value)))
+    else:
+        yield path, _name(kind)
+        yield from _inside(value, path, (*above, id(value)))
+
+
+def _inside(value: Any, path: str, above: tuple[int, ...]) -> Iterator[Leaf]:
+    """The parts of a value that is not plain: contents, attributes, and what it would be copied from."""
+    kind = type(value)
+    if isinstance(value, type | BuiltinFunctionType | ModuleType):
+        yield path, _name(value)
+        return
+    if isinstance(value, FunctionType | MethodType):
+        yield from _function(value, path, above)
+        return
+    known = True
+    if isinstance(value, np.ndarray):
+        yield from _array(np.asarray(value), path, above)
+    elif isinstance(value, dict | MappingProxyType):
+        for place, (key, part) in enumerate(value.items()):  # their order is seen by who reads it
+            yield from _leaves(key, f"{path}.key[{place}]", above)
+            yield from _leaves(part, f"{path}[{place}]", above)
+    elif isinstance(value, set | frozenset):
+        yield path, tuple(sorted((tuple(_leaves(part, "", above)) for part in value), key=repr))
+    elif isinstance(value, list | tuple):
+        for place, part in enumerate(value):
+            yield from _leaves(part, f"{path}[{place}]", above)
+    elif isinstance(value, int | float | complex | str | bytes):
+        base: Any = next(each for each in (int, float, complex, str, bytes) if isinstance(value, each))
+        yield from _leaves(base.__new__(base, value), path, above)
+    else:
+        known = False
+    attributes = _attributes(value)
+    for name, part in attributes:
+        yield from _leaves(part, f"{path}.{name}", above)
+    plain = all(
+        getattr(kind, each) is getattr(object, each) for each in ("__reduce__", "__reduce_ex__", "__getstate__")
+    )
+    if not known and (not plain or _holds_more(value)):
+        yield from _copied(value, path, above, needed=plain or not attributes)
+
+
+def _attributes(value: Any) -> list[tuple[str, Any]]:
+    """Attributes of an object in a fixed order, without what its class has computed once and keeps."""
+    kind = type(value)
+    slots = [name for each in kind.__mro__ for name in _slots(each)]
+    held = {name: getattr(value, name) for name in slots if hasattr(value, name)} | dict(getattr(value, "__dict__", {}))
+    return [
+        (name, held[name])
+        for name in sorted(held, key=str)
+        if not isinstance(getattr(kind, str(name), None), functools.cached_property)
+    ]
+
+
+def _slots(kind: type) -> list[str]:
+    slots = kind.__dict__.get("__slots__", ())
+    names = [slots] if isinstance(slots, str) else list(slots)
+    hidden = f"_{kind.__name__.lstrip('_')}"  # a name such as __raw is kept under another
+    return [
+        hidden + name if name.startswith("__") and not name.endswith("__") else name
+        for name in names
+        if name not in ("__dict__", "__weakref__")
+    ]
+
+
+def _holds_more(value: Any) -> bool:
+    """Whether an object holds more than attributes, as objects of C do: then Python cannot copy it by itself."""
+    try:
+        object.__reduce_ex__(value, 4)
+    except Exception:
+        return True
+    return False
+
+
+def _copied(value: Any, path: str, above: tuple[int, ...], *, needed: bool) -> Iterator[Leaf]:
+    """What a copy of the object would be made from."""
+    try:
+        copy = copyreg.dispatch_table.get(type(value))
+        made: Any = copy(value) if copy else value.__reduce_ex__(4)
+        parts = made if isinstance(made, str) else tuple(list(part) if _lazy(part) else part for part in made)
+    except Exception:  # a class may refuse to be copied in any way
+        if needed:
+            yield path, OPAQUE
+        return
+    yield from _leaves(parts, f"{path}.copied", above)
+
+
+def _lazy(part: Any) -> bool:
+    return hasattr(part, "__next__") and not isinstance(part, type)
+
+
+def _function(value: FunctionType | MethodType, path: str, above: tuple[int, ...]) -> Iterator[Leaf]:
+    """A function by its name, and what it holds."""
+    if isinstance(value, MethodType):
+        yield from _leaves((value.__func__, value.__self__), path, above)
+        return
+    yield path, _name(value)
+    cells = [_held(each) for each in value.__closure__ or ()]
+    yield from _leaves((cells, value.__defaults__, value.__kwdefaults__), path, above)
+
+
+def _held(cell: Any) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:  # nothing yet
+        return None
+
+
+def _array(array: NDArray[Any], path: str, above: tuple[int, ...]) -> Iterator[Leaf]:
+    """An array by its type, its shape and its entries; of objects and of padded entries bytes say nothing."""
+    dtype = array.dtype
+    if dtype.names:
+        for name in dtype.names:
+            yield from _array(array[name], f"{path}.{name}", above)
+    elif dtype.hasobject:
+        yield path, (dtype.str, array.shape)
+        for place, part in enumerate(array.ravel().tolist()):
+            yield from _leaves(part, f"{path}[{place}]", above)
+    elif dtype.kind in "fc" and dtype.itemsize > (8 if dtype.kind == "f" else 16):
+        yield path, (dtype.str, array.shape, tuple(repr(each) for each in array.ravel()))
+    else:
+        content = array.tobytes()
+        short = content if len(content) <= _LONG else hashlib.blake2b(content, digest_size=32).digest()
+        yield path, (dtype.str, array.shape, short)
+
+
+def _name(value: Any) -> str:
+    return f"{getattr(value, '__module__', '')}.{getattr(value, '__qualname__', getattr(value, '__name__', ''))}"
+
+
+def first_difference(one: Any, two: Any) -> str | None:
+    """The path where two values differ first; None where they are the same."""
+    mine, other = list(leaves(one)), list(leaves(two))
+    for (path, token), (_, another) in zip(mine, other, strict=False):
+        if token != another:
+            return path
+    return (
+        None if len(mine) == len(other) else (mine if len(mine) > len(other) else other)[min(len(mine), len(other))][0]
+    )
+
+
+def arrays(value: Any, above: tuple[int, ...] = ()) -> Iterator[NDArray[Any]]:
+    """All numbers of a value, as arrays, in order; what is no number is left out."""
+    if isinstance(value, np.ndarray | np.generic):
+        if value.dtype.kind in "biuf":
+            yield np.asarray(value)
+        elif value.dtype.hasobject:
+            yield from arrays(np.asarray(value).ravel().tolist(), above)
+    elif isinstance(value, kinds.Real):
+        yield np.asarray(value if isinstance(value, bool | float) else _number(value))
+    elif isinstance(value, str | bytes | type) or value is None or id(value) in above:
+        return
+    else:
+        contents = value.values() if isinstance(value, dict) else value
+        inside = [*contents] if isinstance(value, dict | list | tuple | set | frozenset) else []
+        for part in [*inside, *(each for _, each in _declared(value))]:
+            yield from arrays(part, (*above, id(value)))
+
+
+def _declared(value: Any) -> list[tuple[str, Any]]:
+    """Attributes in the order in which a dataclass declares them, then the others."""
+    attributes = dict(_attributes(value))
+    order = [name for name in getattr(type(value), "__dataclass_fields__", {}) if name in attributes]
+    return [(name, attributes[name]) for name in dict.fromkeys([*order, *attributes])]
+
+
+def _number(value: Any) -> Any:
+    """As NumPy takes it; a whole number beyond 64 bits as a float."""
+    if isinstance(value, int) and abs(value) < 2**63:
+        return int(value)
+    try:
+        return float(value)
+    except OverflowError:
+        return float("inf") if value > 0 else float("-inf")
+
+
+def columns_of(found: list[Leaf]) -> list[float]:
+    """Leaves as numbers, for a test of samples: numbers as they are, anything else by a digest in [0, 1)."""
+    columns: list[float] = []
+    for _, token in found:
+        match token:
+            case ("float", str(text)):
+                columns.append(float.fromhex(text))
+            case ("int" | "bool", int(number)):
+                columns.append(float(_number(number)))
+            case (str(dtype), tuple(shape), bytes(content)) if np.dtype(dtype).kind in "biuf" and len(
+                content
+            ) == np.dtype(dtype).itemsize * int(np.prod(shape)):
+                columns += np.frombuffer(content, dtype=dtype).astype(float).tolist()
+            case _:
+                digest = hashlib.blake2b(repr(token).encode(), digest_size=6).digest()
+                columns.append(int.from_bytes(digest, "little") / 2**48)
+    return columns

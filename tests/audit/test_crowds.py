@@ -1,0 +1,532 @@
+"""Faults of some fields, seeds, people or rewards are found; states of any class are compared by content.
+
+Every replay and every exact bound is deterministic. Where a verdict rests on samples, a true claim is refuted with
+probability at most 0.05 for other seeds; seeds are fixed.
+"""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import itertools
+import re
+from collections import Counter, deque
+from collections.abc import Generator
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from fractions import Fraction
+from functools import cached_property
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+import bandanna as bd
+from bandanna.accounting import gdp
+from bandanna.audit.crowds import Search
+from bandanna.audit.result import Row
+from bandanna.audit.values import OPAQUE, arrays, first_difference, leaves
+from bandanna.core.arrays import Floats
+from bandanna.core.domain import Ball, Statistic
+from bandanna.core.estimate import Estimate
+from bandanna.errors import InvalidArgument
+from bandanna.mechanisms.gaussian import Gaussian
+from bandanna.mechanisms.sources import FastNoise
+from bandanna.protocols.central_gaussian import CentralGaussian
+from bandanna.protocols.central_gaussian.analyzer import NoisySum
+from bandanna.protocols.central_laplace import CentralLaplace
+from bandanna.protocols.roles import exact_total
+from tests.audit.test_beside import WORLD, Greedy, Sums
+
+BUDGET = bd.ApproxDP(epsilon=1.0, delta=1e-3)
+
+
+def row_of(target: Any, **more: Any) -> Row:
+    """The verdict on a policy in a small world, or on a protocol."""
+    world = {"env": WORLD} if isinstance(target, bd.Policy) else {}
+    return bd.audit.audit(target, trials=4000, **world, **more).rows[0]
+
+
+class RawVariance(NoisySum):
+    """The sum without noise stands in `variance`."""
+
+    def analyze(self, state: Any, view: Any, source: Any) -> tuple[Any, Estimate]:
+        """As usual, but for the variance."""
+        state, estimate = super().analyze(state, view, source)
+        return state, replace(estimate, variance=exact_total(view.numbers, self.domain)[0].sum(axis=-1))
+
+
+class RawCount(NoisySum):
+    """A count that depends on the rows, such as that of large rewards, stands in `count`."""
+
+    def analyze(self, state: Any, view: Any, source: Any) -> tuple[Any, Estimate]:
+        """As usual, but for the count."""
+        state, estimate = super().analyze(state, view, source)
+        positive = np.count_nonzero(view.numbers[..., 0] > 0, axis=-1)
+        return state, replace(estimate, count=positive)
+
+
+class OwnEstimate(Estimate):
+    """An estimate with room for more."""
+
+
+class RawAttribute(NoisySum):
+    """The sum without noise stands in an attribute that estimates do not have, as a text."""
+
+    def analyze(self, state: Any, view: Any, source: Any) -> tuple[Any, Estimate]:
+        """As usual, and more."""
+        state, estimate = super().analyze(state, view, source)
+        told = OwnEstimate(total=estimate.total, count=estimate.count, variance=estimate.variance)
+        object.__setattr__(told, "note", str(np.round(exact_total(view.numbers, self.domain)[0], 6)))
+        return state, told
+
+
+class FixedSeed(NoisySum):
+    """Noise of the right law from a generator that begins anew in every release."""
+
+    def analyze(self, state: Any, view: Any, source: Any) -> tuple[Any, Estimate]:
+        """As usual, from a source of its own."""
+        return super().analyze(state, view, FastNoise(np.random.default_rng(0)))
+
+
+class HiddenSeed(NoisySum):
+    """The same, and noise from the source that was given is drawn and thrown away."""
+
+    def analyze(self, state: Any, view: Any, source: Any) -> tuple[Any, Estimate]:
+        """As usual, from a source of its own."""
+        super().analyze(state, view, source)
+        return super().analyze(state, view, FastNoise(np.random.default_rng(0)))
+
+
+class SeededByRows(NoisySum):
+    """The seed is a digest of the rows: the same rows have the same noise."""
+
+    def analyze(self, state: Any, view: Any, source: Any) -> tuple[Any, Estimate]:
+        """As usual, from a source of its own."""
+        seed = int.from_bytes(np.ascontiguousarray(view.numbers).tobytes()[:64], "little")
+        return super().analyze(state, view, FastNoise(np.random.default_rng(seed)))
+
+
+class Kept(NoisySum):
+    """Noise is drawn once, from the first source, and used for ever."""
+
+    def analyze(self, state: Any, view: Any, source: Any) -> tuple[Any, Estimate]:
+        """With the noise of before."""
+        own = vars(self).get("own", source)
+        object.__setattr__(
+            self, "own", FastNoise(np.random.default_rng(int(own._rng.integers(2**32)))) if own is source else own
+        )
+        held = np.random.Generator(type(self.own._rng.bit_generator)())  # type: ignore[attr-defined]
+        held.bit_generator.state = self.own._rng.bit_generator.state  # type: ignore[attr-defined]
+        return super().analyze(state, view, FastNoise(held))
+
+
+def central(kind: type[NoisySum], **fields: Any) -> CentralGaussian:
+    """A central sum with such a server, calibrated for the claim."""
+
+    @dataclass(frozen=True, kw_only=True)
+    class Central(CentralGaussian):
+        @cached_property
+        def analyzer(self) -> NoisySum:
+            return kind(domain=self.domain, mechanism=self.mechanism)
+
+    honest = CentralGaussian.calibrate(budget=BUDGET, **({"domain": Ball(dim=2)} | fields))
+    return Central(domain=honest.domain, noise_std=honest.noise_std, delta=honest.delta)
+
+
+def through(kind: type[NoisySum]) -> Greedy:
+    """A policy whose sums are made by such a server."""
+
+    class Told(Greedy):
+        @cached_property
+        def protocol(self) -> Any:
+            return central(kind, domain=bd.LinearReport(features=self.dim))
+
+    return Told()
+
+
+FIELDS = [RawVariance, RawCount, RawAttribute]
+SEEDS = [FixedSeed, HiddenSeed, SeededByRows, Kept]
+
+
+@pytest.mark.parametrize("kind", [*FIELDS, *SEEDS], ids=lambda kind: kind.__name__)
+def test_a_server_that_shows_a_raw_field_or_repeats_its_noise_is_refuted(kind: type[NoisySum]) -> None:
+    """A field beside the total, or noise that is the same with every source, refutes a protocol and a policy."""
+    for target in (central(kind), through(kind)):
+        row = row_of(target)
+        assert row.refuted
+        assert row.lower_bound > 1.0
+
+
+def test_a_raw_field_beside_laplace_noise_is_refuted() -> None:
+    """Noise whose exact loss is known by a formula does not excuse a field that it does not cover."""
+
+    @dataclass(frozen=True, kw_only=True)
+    class Telling(CentralLaplace):
+        @cached_property
+        def analyzer(self) -> Any:
+            honest = CentralLaplace.analyzer.func(self)  # type: ignore[attr-defined]
+
+            class Analyzer(type(honest)):  # type: ignore[misc]
+                def analyze(self, state: Any, view: Any, source: Any) -> tuple[Any, Estimate]:
+                    state, estimate = super().analyze(state, view, source)
+                    raw = exact_total(view.numbers, self.domain)[0]
+                    return state, replace(estimate, variance=raw[..., 0])
+
+            return Analyzer(**{name: getattr(honest, name) for name in honest.__dataclass_fields__})
+
+    honest, telling = (
+        kind.calibrate(domain=Ball(dim=2), budget=bd.PureDP(epsilon=1.0)) for kind in (CentralLaplace, Telling)
+    )
+    assert not row_of(honest).refuted
+    assert row_of(telling).refuted
+
+
+class NoisyCount(NoisySum):
+    """Half of the budget for a noisy number of positive statistics, which is shown in `count`."""
+
+    def analyze(self, state: Any, view: Any, source: Any) -> tuple[Any, Estimate]:
+        """Both with their noise."""
+        positive = np.count_nonzero(view.numbers[..., 0] > 0, axis=-1)
+        state, estimate = super().analyze(state, view, source)
+        count = source.gaussian(np.asarray(positive, dtype=float), std=8 * self.mechanism.std, grid=0.0)
+        return state, replace(estimate, count=count)
+
+
+def test_a_field_with_noise_of_its_own_is_consistent() -> None:
+    """What differs for neighbours beside the total is no refutation where noise covers it.
+
+    The claim is 1.2, where the sum has 1 and the count an eighth of that mu: mu^2 grows by 1/64 at most.
+    """
+    row = row_of(central(NoisyCount), epsilon=1.2, delta=1e-3)
+    assert not row.refuted
+
+
+def test_a_mechanism_with_a_fixed_seed_is_refuted() -> None:
+    """Noise that is the same in every release is found of mechanisms too."""
+
+    @dataclass(frozen=True, kw_only=True)
+    class Seeded(Gaussian):
+        def release(self, value: Any, source: Any, *, rest: Any = 0.0) -> Any:
+            return super().release(value, FastNoise(np.random.default_rng(3)), rest=rest)
+
+    honest, seeded = (kind(std=1 / gdp.mu(1.0, 1e-3), sensitivity=1.0) for kind in (Gaussian, Seeded))
+    assert row_of(seeded, epsilon=1.0, delta=1e-3).refuted
+    assert not row_of(honest, epsilon=1.0 + 1e-6, delta=1e-3).refuted
+
+
+@dataclass(frozen=True, kw_only=True)
+class Quiet(CentralGaussian):
+    """States the price of `noise_std`, and draws a twentieth of it."""
+
+    @cached_property
+    def analyzer(self) -> NoisySum:
+        """A twentieth."""
+        return NoisySum(domain=self.domain, mechanism=replace(self.mechanism, std=self.noise_std / 20))
+
+
+class QuietLater(Greedy):
+    """A twentieth of the noise from the second batch on."""
+
+    def learn(self, state: Sums, episode: Any) -> Generator[Any, Any, Sums]:
+        """One ask."""
+        quiet = Quiet(domain=self.protocol.domain, noise_std=self.protocol.noise_std, delta=self.protocol.delta)
+        released = yield bd.Ask(protocol=quiet if state.batches else self.protocol)
+        return Sums(total=state.total + released.total, batches=state.batches + 1)
+
+
+def longer(statistic: Statistic, where: Any, times: float) -> Statistic:
+    """Some reports made longer behind the domain's back."""
+    values = np.array(statistic.values)
+    values[where] *= times
+    return statistic.domain.sealed(values, clipped=statistic.clipped)
+
+
+class LongMiddle(Greedy):
+    """Reports in the middle of a batch are 20 times too long."""
+
+    def report(self, ask: Any, played: Any, coins: Any) -> Statistic:
+        """As usual, but for these."""
+        honest, users = super().report(ask, played, coins), len(played.rewards)
+        return longer(honest, slice(users // 2 - 1, users // 2 + 1), 20.0) if users == 20 else honest
+
+
+class LongMiddleQuietLater(LongMiddle, QuietLater):
+    """Both: together they separate neighbours by 400 times what is claimed."""
+
+
+class LongForSome(Greedy):
+    """Reports of rewards in [.65, .75] are 50 times too long."""
+
+    def report(self, ask: Any, played: Any, coins: Any) -> Statistic:
+        """As usual, but for these."""
+        some = (played.rewards >= 0.65) & (played.rewards <= 0.75)
+        return longer(super().report(ask, played, coins), some, 50.0)
+
+
+class LongForClicks(Greedy):
+    """Reports of one reward that is usual, such as a click, are 20 times too long."""
+
+    click = 0.0
+
+    def report(self, ask: Any, played: Any, coins: Any) -> Statistic:
+        """As usual, but for these."""
+        return longer(super().report(ask, played, coins), played.rewards == self.click, 20.0)
+
+
+@pytest.mark.parametrize("click", [-1.0, 0.0, 1.0])
+def test_reports_of_a_usual_reward_are_looked_at(click: float) -> None:
+    """Reports that are too long for exactly -1, 0 or 1 count with most of their length."""
+    row = row_of(type("Long", (LongForClicks,), {"click": click})())
+    assert row.refuted
+    assert row.confidence == 1
+    assert row.lower_bound > gdp.epsilon(1e-3, 5 * gdp.mu(1.0, 1e-3))
+
+
+@pytest.mark.parametrize(
+    ("kind", "times"),
+    [(QuietLater, 20), (LongMiddle, 20), (LongMiddleQuietLater, 400), (LongForSome, 20)],
+    ids=lambda each: getattr(each, "__name__", ""),
+)
+def test_reports_and_noise_of_some_people_are_looked_at(kind: type[Greedy], times: int) -> None:
+    """Noise of a later batch, reports of another position and of any reward count, at their exact separation."""
+    row = row_of(kind())
+    assert row.refuted
+    assert row.confidence == 1
+    assert row.lower_bound > gdp.epsilon(1e-3, 0.95 * times * gdp.mu(1.0, 1e-3))
+
+
+class Failing(Greedy):
+    """Cannot go on if somebody's reward is in [.3, .35]: everybody sees that."""
+
+    def report(self, ask: Any, played: Any, coins: Any) -> Statistic:
+        """As usual, or not at all."""
+        if np.any((played.rewards > 0.3) & (played.rewards < 0.35)):
+            raise ValueError("a reward that nobody has thought of")
+        return super().report(ask, played, coins)
+
+
+class FailingAtOnce(Greedy):
+    """Cannot go on if somebody's reward is above .1: the rewards of the world are."""
+
+    def report(self, ask: Any, played: Any, coins: Any) -> Statistic:
+        """As usual, or not at all."""
+        if np.any(played.rewards > 0.1):
+            raise ValueError("a reward that nobody has thought of")
+        return super().report(ask, played, coins)
+
+
+class Refusing(Greedy):
+    """Cannot go on if somebody's reward is not in [-1, 1]."""
+
+    def report(self, ask: Any, played: Any, coins: Any) -> Statistic:
+        """As usual, or not at all."""
+        assert np.all(np.abs(played.rewards) <= 1)
+        return super().report(ask, played, coins)
+
+
+@pytest.mark.parametrize("kind", [Failing, FailingAtOnce, Refusing])
+def test_an_error_for_some_rewards_is_a_refutation(kind: type[Greedy]) -> None:
+    """Whether a run goes on must not depend on a reward, of whatever size; the verdict says so."""
+    row = row_of(kind())
+    assert row.refuted
+    assert "whether the run goes on differs between neighbours" in row.why
+    assert row.lower_bound == np.inf
+
+
+class Broken(Greedy):
+    """Cannot go on at all."""
+
+    def report(self, ask: Any, played: Any, coins: Any) -> Statistic:
+        """Never."""
+        raise ZeroDivisionError("whatever the rewards are")
+
+
+def test_an_error_for_all_rewards_is_raised() -> None:
+    """A policy that does not run with any reward has no verdict: its own error comes out."""
+    with pytest.raises(ZeroDivisionError, match="whatever the rewards are"):
+        row_of(Broken())
+
+
+class Own:
+    """A class that says nothing of equality."""
+
+    def __init__(self, held: Any) -> None:
+        self.held = held
+
+
+class Slotted:
+    """One without a dictionary."""
+
+    __slots__ = ("__hidden", "held")
+
+    def __init__(self, held: Any) -> None:
+        self.held, self.__hidden = held, held
+
+
+STATES = {
+    "dict": lambda held: {"a": held},
+    "set": lambda held: {held, "b"},
+    "frozenset of objects": lambda held: frozenset([Own(held), Own("b")]),
+    "Fraction": lambda held: Fraction(held, 7),
+    "date": lambda held: datetime.date(2026, 1, 1) + datetime.timedelta(days=held),
+    "datetime": lambda held: datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC) + datetime.timedelta(days=held),
+    "own class": Own,
+    "slots": Slotted,
+    "nested": lambda held: [Own({"a": (Slotted(held), None)})],
+    "large integer": lambda held: 2**70 + held,
+    "array of objects": lambda held: np.array([2**70 + held, None, Own(held)], dtype=object),
+    "structured array": lambda held: np.array([(1, held)], dtype=np.dtype([("a", "i1"), ("b", "i8")], align=True)),
+    "deque": lambda held: deque([held]),
+    "Counter": lambda held: Counter({held: 2}),
+    "Decimal": Decimal,
+    "function": lambda held: lambda: held,
+    "generator": np.random.default_rng,
+    "mapping that cannot be changed": lambda held: MappingProxyType({"a": held}),
+    "pattern": lambda held: re.compile(str(held)),
+    "counter": itertools.count,
+    "frame of polars": lambda held: pl.DataFrame({"a": [held]}),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Noted(Sums):
+    """Sums, and something else."""
+
+    note: Any = None
+
+
+class Noting(Greedy):
+    """The state holds something that is made anew in every batch."""
+
+    made: Any = staticmethod(STATES["dict"])
+
+    def noted(self, state: Sums) -> int:
+        """What it is made of: the number of batches."""
+        return state.batches
+
+    def learn(self, state: Sums, episode: Any) -> Generator[Any, Any, Noted]:
+        """As usual."""
+        learned = yield from super().learn(state, episode)
+        return Noted(total=learned.total, batches=learned.batches, note=self.made(self.noted(learned)))
+
+
+class Peeking(Noting):
+    """What it is made of is raw: whether the seventh user's reward is above 1/2."""
+
+    def report(self, ask: Any, played: Any, coins: Any) -> Statistic:
+        """As usual; somebody looks."""
+        object.__setattr__(self, "peeked", int(played.rewards[7 % len(played.rewards)] > 0.5))
+        return super().report(ask, played, coins)
+
+    def noted(self, state: Sums) -> int:
+        """Of this batch."""
+        return int(vars(self)["peeked"])
+
+
+@pytest.mark.parametrize("name", STATES)
+def test_states_of_any_class_are_compared_by_content(name: str) -> None:
+    """Equal values made anew are consistent; the same kind of value made of a raw reward is refuted."""
+    for kind, refuted in ((Noting, False), (Peeking, True)):
+        policy = type(kind.__name__, (kind,), {"made": staticmethod(STATES[name])})()
+        row = row_of(policy)
+        assert row.refuted == refuted
+    assert "the state differs" in row.why
+    assert "position 8" in row.why
+
+
+def test_what_cannot_be_compared_is_listed() -> None:
+    """A state that holds an object without contents to compare is called consistent, and the verdict says so."""
+    made = staticmethod(lambda held: hashlib.sha256(bytes([held])))
+    row = row_of(type("Digests", (Peeking,), {"made": made})())
+    assert not row.refuted
+    assert "not what is inside .note" in row.looked_at
+
+
+class Publishing(Peeking):
+    """The state is clean; the snapshot is not."""
+
+    def noted(self, state: Sums) -> int:
+        """Nothing."""
+        return 0
+
+    def publish(self, state: Sums) -> Any:
+        """theta, and a text."""
+        return {"theta": super().publish(state), "note": str(vars(self).get("peeked"))}
+
+    def act(self, snapshot: Any, contexts: Floats, coins: Any) -> Any:
+        """By theta."""
+        return super().act(snapshot["theta"], contexts, coins)
+
+
+def test_a_snapshot_that_holds_raw_data_is_refuted() -> None:
+    """What devices are given is compared too, not only the state."""
+    row = row_of(Publishing())
+    assert row.refuted
+    assert "the snapshot differs" in row.why
+
+
+class Restless(Greedy):
+    """Draws from a generator of its own that nobody can replay."""
+
+    def learn(self, state: Sums, episode: Any) -> Generator[Any, Any, Sums]:
+        """As usual, and a little more."""
+        learned = yield from super().learn(state, episode)
+        return replace(learned, total=learned.total + np.random.default_rng().normal(size=learned.total.shape))
+
+
+def test_a_policy_whose_runs_cannot_be_repeated_is_refused() -> None:
+    """Nothing is said of a policy that differs with the same rows, coins and answers."""
+    with pytest.raises(InvalidArgument, match="with the same rows, coins and answers the state was another"):
+        row_of(Restless())
+
+
+def test_a_verdict_says_what_was_looked_at() -> None:
+    """The row, its JSON and its sentence name people, batches, rewards, features, fields, sources and runs."""
+    row = row_of(Greedy())
+    assert not row.refuted
+    for words in (
+        "rows of 60 people in 3 batches, at every position",
+        "rewards from -1 to 1, 0, and 40 and -40 beyond, and random features, and none",
+        "errors, asks, states, snapshots, episodes, what others are given, others' reports, scales of noise and all "
+        "fields of 3 estimates",
+        "the noise of batch/position 1/1, 1/11, 2/20, 3/7",
+        "runs of batch 1, position 1",
+    ):
+        assert words in row.looked_at
+    assert row.to_dict()["looked_at"] == row.looked_at
+    assert str(row).endswith(f" Looked at: {row.looked_at}. Not looked at: {row.not_looked_at}.")
+    for name in ("gaussian", "central_gaussian"):
+        assert bd.audit.audit(name, trials=1000).rows[0].looked_at
+    assert bd.audit.audit("LinUCB-LDP", view="one-run").rows[0].looked_at
+    assert bd.audit.audit("LinUCB-JDP-batched", view="snapshot", trials=1000).rows[0].looked_at
+
+
+def test_rewards_are_from_all_over_their_range() -> None:
+    """Every stretch of a fiftieth of the range has a reward, and every person has several."""
+    search = Search(policy=Greedy(), env=WORLD, rounds=60, seed=0)
+    rewards = np.concatenate([each.rewards for each in search.crowds[4:]])
+    assert np.max(np.diff(np.sort(np.concatenate([[-1.0], rewards, [1.0]])))) < 2 / 50
+    assert len(search.places) == 60
+    assert next(search.leaks(), None) is None
+    assert search.suspects() == []
+
+
+def test_values_are_taken_apart_to_the_last_bit() -> None:
+    """Order, signs of zero, types and cycles count; addresses do not, and what is opaque is marked."""
+    assert first_difference([0.0], [-0.0]) == "[0]"
+    assert first_difference((1,), (1.0,)) == "[0]"
+    assert first_difference({"a": 1, "b": 2}, {"b": 2, "a": 1}) is not None
+    assert first_difference(np.nan, float("nan")) is None
+    assert first_difference(np.zeros(3), np.zeros((3, 1))) == ""
+    round_one, round_two = [1], [1]
+    round_one.append(round_one)  # type: ignore[arg-type]
+    round_two.append(round_two)  # type: ignore[arg-type]
+    assert first_difference(round_one, round_two) is None
+    assert [token for _, token in leaves(each for each in ())][-1] == OPAQUE
+    assert [each.tolist() for each in arrays({"a": (Fraction(1, 2), "text", None), "b": Own([2**80])})] == [
+        0.5,
+        2.0**80,
+    ]
