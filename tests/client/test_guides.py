@@ -16,7 +16,8 @@ from bandanna.core.coins import NumberedCoins
 from bandanna.mechanisms.sources import FastNoise
 from bandanna.tasks.batches import batch_of
 from bandanna.tasks.document import Task
-from bandanna.wire.keys import Opener, mask
+from bandanna.wire.answers import Ticket
+from bandanna.wire.keys import SEED, Opener, mask
 from bandanna.wire.sealing import sealing_info
 
 from ..roles.inside import a_task
@@ -24,6 +25,7 @@ from ..roles.simulated import case
 from .test_session import POLICIES
 
 RNG = np.random.default_rng(8)
+TICKET = Ticket(slot=b"0123456789abcdef", epoch=0, collector=b"c" * 16, helper=b"h" * 16)
 
 
 def published(task: Task, state: Any = None) -> dict[str, Any]:
@@ -61,13 +63,13 @@ def test_light_guides_do_what_the_policy_does(name: str, trials: int) -> None:
         chosen = light.choose(content, seen, NumberedCoins(trial, 0))
         assert chosen == whole.choose(content, seen, NumberedCoins(trial, 0))
         assert light.batch(content, 0) == whole.batch(content, 0)
-        slot = Slot(batch=light.batch(content, 0), slot=bytes(16), key=None)
+        slot = Slot(batch=light.batch(content, 0), ticket=TICKET, key=None)
         zeros = [guide.zeros(content, 0, slot, _Exact(trial)) for guide in (light, whole)]
         assert zeros[0] == zeros[1]
         given = Given(features=tuple(seen[chosen[0]].tolist()), arm=chosen[0])
         reward = float(RNG.uniform(-0.2, 1.2))
         finals = [
-            guide.final(content, 0, slot, given, reward, _Exact(trial), NumberedCoins(trial, 0))
+            guide.final(content, 0, slot, given, reward, _Exact(trial), NumberedCoins(trial, 0))[0]
             for guide in (light, whole)
         ]
         assert finals[0] == finals[1]
@@ -83,7 +85,7 @@ def test_light_guides_report_for_the_arm_of_their_place(name: str) -> None:
     light, whole = LightGuide(leaflet), WholeGuide(leaflet)
     content = published(task)
     assert light.choose(content, np.zeros((2, 0)), NumberedCoins(0, 0)) is None
-    slot = Slot(batch=light.batch(content, 0), slot=bytes(16), key=None)
+    slot = Slot(batch=light.batch(content, 0), ticket=TICKET, key=None)
     assert whole.batch(content, 0) == slot.batch
     for trial in range(30):
         given = Given(features=(), arm=slot.batch.arms[trial % len(slot.batch.arms)])
@@ -91,7 +93,7 @@ def test_light_guides_report_for_the_arm_of_their_place(name: str) -> None:
         zeros, finals = [], []
         for guide in (light, whole):
             zeros.append(guide.zeros(content, 0, slot, _Exact(trial)))
-            finals.append(guide.final(content, 0, slot, given, reward, _Exact(trial), NumberedCoins(trial, 0)))
+            finals.append(guide.final(content, 0, slot, given, reward, _Exact(trial), NumberedCoins(trial, 0))[0])
         assert zeros[0] == zeros[1]
         assert finals[0] == finals[1]
 
@@ -135,24 +137,26 @@ def test_two_shares_of_a_report_are_its_counts(name: str) -> None:
     content = published(task)
     batch = guide.batch(content, 0)
     part = batch.rounds[0].parts[0]
-    opener, slot = Opener(secrets["helper"].seal), b"0123456789abcdef"
-    place = Slot(batch=batch, slot=slot, key=task.key("seal helper"))
+    opener = Opener(secrets["helper"].seal)
+    place = Slot(batch=batch, ticket=TICKET, key=task.key("seal helper"))
     given = Given(features=(0.1, 0.2, 1.0), arm=0)
     from bandanna.core.coins import SecureCoins
     from bandanna.device import SecureNoise
 
     bodies = [
         *guide.zeros(content, 0, place, SecureNoise()),
-        guide.final(content, 0, place, given, 1.0, SecureNoise(), SecureCoins()),
+        guide.final(content, 0, place, given, 1.0, SecureNoise(), SecureCoins())[0],
     ]
     seeds = set()
     for body in bodies:
-        seed = opener.open(body[8 * part.length :], sealing_info(task.digest, batch, 0, 0, slot))
+        opened = opener.open(body[8 * part.length :], sealing_info(task.digest, batch, 0, TICKET.slot))
+        seed, ticket = opened[:SEED], opened[SEED:]
+        assert ticket == TICKET.helper
         seeds.add(seed)
         counts = part.numbers([body])[0] + mask(seed, part.length)
         assert counts.min() >= 0
         assert counts.max() < 2**20
         with pytest.raises(bd.BandannaError):
-            opener.open(body[8 * part.length :], sealing_info(task.digest, batch, 0, 0, bytes(16)))
+            opener.open(body[8 * part.length :], sealing_info(task.digest, batch, 0, bytes(16)))
     assert len(seeds) == len(bodies)  # a seed that is used twice unmasks
     assert len({body[: 8 * part.length] for body in guide.zeros(content, 0, place, SecureNoise()) + bodies}) == 3

@@ -19,15 +19,15 @@ from bandanna.client import Session, Ticket
 def answer(request):
     parts = sys.argv[2:]
     if request.method == "GET":
-        return httpx.Response(200, content=parts[0].encode(), headers={"signature": parts[1]})
+        return httpx.Response(200, content=parts[0].encode(), headers={"signature": parts[1], "witness": parts[3]})
     count, content = 0, request.content
     while content:
         content, count = content[4 + int.from_bytes(content[:4], "little"):], count + 1
     return httpx.Response(201, json={"places": list(range(count))})
 
 http = httpx.Client(transport=httpx.MockTransport(answer))
-ticket = lambda epoch, refused: Ticket(slot=b"s" * 16, mac=b"m" * 16, epoch=epoch)
-session = Session(sys.argv[1].encode(), tickets=ticket, outbox=":memory:", http=http)
+ticket = lambda epoch, refused: Ticket(slot=b"s" * 16, collector=b"k" * 16, epoch=epoch)
+session = Session(sys.argv[1].encode(), id=sys.argv[4], tickets=ticket, outbox=":memory:", http=http)
 decision = session.act([[0.1, 0.2, 1.0], [0.3, 0.1, 1.0]])
 print(json.dumps([session.report(decision, 1.0).kept, sorted(sys.modules)]))
 """
@@ -43,7 +43,16 @@ def test_a_report_needs_no_accountant_and_no_scipy(tmp_path: Path) -> None:
     task, secrets = a_task(policy, seed=None, urls=urls)
     published = Inside(task, secrets, tmp_path).learner.published
     run = subprocess.run(
-        [sys.executable, "-c", PROGRAM, task.document.decode(), published.document.decode(), published.signature],
+        [
+            sys.executable,
+            "-c",
+            PROGRAM,
+            task.document.decode(),
+            published.document.decode(),
+            published.signature,
+            task.id,
+            str(published.cosignature),
+        ],
         capture_output=True,
         text=True,
         check=True,

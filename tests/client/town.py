@@ -11,10 +11,12 @@ import httpx
 
 from bandanna.client import Outbox, Session, Ticket
 from bandanna.policies.base import Policy
+from bandanna.roles.analyzer import publication
 from bandanna.tasks.document import Secrets, Task
+from bandanna.wire.publications import Shown
 from bandanna.wire.record import Fields, split
 
-from ..roles.inside import Inside, a_task
+from ..roles.inside import Inside, a_task, headers_of, shown
 
 URLS = {role: f"http://{role}.test" for role in ("analyzer", "shuffler", "helper", "registrar")}
 Fault = Callable[[httpx.Request], str]  # "", "lost" (it never arrives), "unanswered" (it does, the answer does not)
@@ -31,7 +33,7 @@ class Town:
         self.fault: Fault = lambda request: ""
         self.bodies: list[bytes] = []  # of every upload that arrived
         self.tickets: list[tuple[int, Any]] = []
-        self.replayed: tuple[bytes, str] | None = None  # what a hostile analyzer serves
+        self.replayed: Shown | None = None  # what a hostile analyzer serves
         self.client = httpx.Client(transport=httpx.MockTransport(self._handle))
 
     def ticket(self, epoch: int, refused: Any) -> Ticket:
@@ -42,7 +44,7 @@ class Town:
     def session(self, outbox: Outbox | str | Path = ":memory:", **parts: Any) -> Session:
         """Of one more user."""
         given = {"tickets": self.ticket, "patience": 2.0, **parts}
-        return Session(self.task.document, outbox=outbox, http=self.client, **given)
+        return Session(self.task.document, id=self.task.id, outbox=outbox, http=self.client, **given)
 
     def _handle(self, request: httpx.Request) -> httpx.Response:
         fault = self.fault(request)
@@ -59,11 +61,16 @@ class Town:
         if parts.path == f"{base}/snapshot":
             self.inside.pump()
             published = self.inside.learner.published
-            document, signature = self.replayed or (published.document, published.signature)
-            if request.headers.get("if-none-match") == f'"{published.chain}"' and self.replayed is None:
-                return httpx.Response(304)
-            assert not parse_qs(parts.query)
-            return httpx.Response(200, content=document, headers={"signature": signature})
+            given = self.replayed or shown(published)
+            assert not {"if-none-match", "if-modified-since", "cookie"} & set(request.headers)
+            after = parse_qs(parts.query).get("after", ["-1"])
+            if published.number <= int(after[0]) and self.replayed is None:
+                return httpx.Response(204)
+            return httpx.Response(200, content=given.document, headers=headers_of(given))
+        if parts.path.startswith(f"{base}/links/"):
+            learner, block = self.inside.learner, int(parts.path.rsplit("/", 1)[1])
+            with learner._database.reading() as rows:
+                return httpx.Response(200, content=publication.links(rows, block, learner.number))
         if parts.path == f"{base}/reports":
             self.bodies.append(request.content)
             (verdicts,) = self.inside.collector.accept([request.content])

@@ -70,6 +70,7 @@ def test_a_cookie_is_never_without_its_flags(town: Town) -> None:
 
     async def work() -> None:
         seen = await Seen(town, token=TOKEN).look()
+        seen.app.doors.open({}, names=["board.example", "127.0.0.1.evil.example"])
         for path in ("/", "/login", f"/tasks/{town.task.id}", "/tasks/none", "/assets/style.css"):
             assert "set-cookie" not in (await seen.client.get(path)).headers
         assert "set-cookie" not in (await entered(seen, token="not the token at all")).headers
@@ -187,7 +188,8 @@ def test_tokens_of_roles_go_only_where_our_own_document_says(town: Town) -> None
             if "authorization" in headers
         }
         roles = ("registrar", "analyzer", "shuffler")
-        assert sent == {(ROLES[role], "/status", f"Bearer {town.secrets[role].token}") for role in roles}
+        paths = ("/status", "/metrics")
+        assert sent == {(ROLES[role], each, f"Bearer {town.secrets[role].token}") for role in roles for each in paths}
         town.net.asked.clear()
         await Seen(town, given=True).look()  # nobody administers
         assert not [path for _, path in town.net.asked if path in ("/status", "/metrics")]

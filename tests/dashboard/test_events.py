@@ -34,8 +34,8 @@ class Listener:
         self.status, self.headers = 0, dict[bytes, bytes]()
         self.gone = asyncio.Event()
         self._heard = asyncio.Event()
-        scope = {"type": "http", "method": "GET", "path": path, "query_string": b"", "headers": [], "scheme": "http",
-                 "server": ("127.0.0.1", 8710), "client": None}  # fmt: skip
+        scope = {"type": "http", "method": "GET", "path": path, "query_string": b"", "scheme": "http",
+                 "headers": [(b"host", b"127.0.0.1:8710")], "server": ("127.0.0.1", 8710), "client": None}  # fmt: skip
         self.ended = asyncio.ensure_future(seen.app(scope, self._receive, self._send))
 
     async def _receive(self) -> Any:
@@ -53,7 +53,7 @@ class Listener:
         """Wait until they were said."""
         while words not in b"".join(self.said):
             self._heard.clear()
-            await asyncio.wait_for(self._heard.wait(), 20)
+            await asyncio.wait_for(self._heard.wait(), 60)
 
 
 @pytest.fixture(autouse=True)
@@ -86,7 +86,7 @@ def test_there_is_an_end_to_listeners_and_to_listening(town: Town, monkeypatch: 
     monkeypatch.setattr(serving, "_LISTENERS", 2)
 
     async def work() -> None:
-        seen = await Seen(town).look()
+        seen = await Seen(town, token=TOKEN).look()
         first, second = (Listener(seen, "/events") for _ in range(2))
         await first.until(b"retry: ")
         await second.until(b"retry: ")
@@ -101,7 +101,7 @@ def test_there_is_an_end_to_listeners_and_to_listening(town: Town, monkeypatch: 
         await asyncio.wait_for(third.ended, 20)
         assert (await seen.client.get("/events")).status_code == 503
         assert (await seen.client.get("/tasks/none/events")).status_code in (404, 503)
-        assert "listeners 0\n" in (await seen.client.get("/metrics")).text
+        assert "listeners 0\n" in (await seen.client.get("/metrics", headers={"authorization": f"Bearer {TOKEN}"})).text
 
     run(work)
 

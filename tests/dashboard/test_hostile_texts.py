@@ -14,8 +14,9 @@ from bandanna.dashboard.asking import Silent
 from bandanna.dashboard.markup import Element, escaped, h, page
 from bandanna.tasks.document import Task
 from bandanna.wire.canonical import dumps, loads
-from bandanna.wire.keys import sign
+from bandanna.wire.publications import Shown
 
+from ..roles.inside import headers_of, signed
 from .payloads import PAYLOADS, harmless
 from .test_pages import Read
 from .town import TOKEN, Seen, Town, run
@@ -109,13 +110,13 @@ def test_titles_and_algorithms_are_escaped(text: str, town: Town) -> None:
     content = loads(town.learner.published.document) | {"task": task.id}
     document = dumps(content)
     answers = {
-        "/task": (task.document, ""),
-        f"/tasks/{task.id}/snapshot": (document, sign(town.secrets["analyzer"].sign, document)),
+        "/task": Shown(task.document, "", ""),
+        f"/tasks/{task.id}/snapshot": signed(task.id, town.secrets, document),
     }
     check(run(lambda: visited(town, task, answers)))
 
 
-async def visited(town: Town, task: Task, answers: dict[str, tuple[bytes, str]]) -> list[tuple[str, str]]:
+async def visited(town: Town, task: Task, answers: dict[str, Shown]) -> list[tuple[str, str]]:
     """All pages of a task whose analyzer answers so, and whatever else it is asked the same."""
     seen = Seen(town, token=TOKEN)
     seen.web._client = httpx.AsyncClient(transport=Lying(answers))
@@ -130,13 +131,13 @@ async def visited(town: Town, task: Task, answers: dict[str, tuple[bytes, str]])
 class Lying(httpx.AsyncBaseTransport):
     """Answers by path; what is not there is answered by the last of them."""
 
-    def __init__(self, answers: dict[str, tuple[bytes, str]]) -> None:
+    def __init__(self, answers: dict[str, Shown]) -> None:
         self.answers = answers
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         """One question."""
-        content, signature = self.answers.get(request.url.path, next(reversed(self.answers.values())))
-        return httpx.Response(200, content=content, headers={"signature": signature})
+        given = self.answers.get(request.url.path, next(reversed(self.answers.values())))
+        return httpx.Response(200, content=given.document, headers=headers_of(given))
 
 
 @often
@@ -151,8 +152,8 @@ def test_names_of_arms_and_features_are_escaped(text: str, tmp_path: Path) -> No
     content = loads(town.learner.published.document) | {"task": task.id}
     document = dumps(content)
     answers = {
-        "/task": (task.document, ""),
-        f"/tasks/{task.id}/snapshot": (document, sign(town.secrets["analyzer"].sign, document)),
+        "/task": Shown(task.document, "", ""),
+        f"/tasks/{task.id}/snapshot": signed(task.id, town.secrets, document),
     }
     found = run(lambda: visited(town, task, answers))
     check(found)
@@ -188,21 +189,20 @@ def test_a_hostile_analyzer_can_sign_anything(field: str, text: Any, town: Town)
     """A field of a signed publication becomes markup, or takes a page down."""
     task = town.task
     document = dumps(loads(town.learner.published.document) | {field: text})
-    signed = document, sign(town.secrets["analyzer"].sign, document)
     line = {"number": 1, "epoch": 0, "round": 0, "outcome": text, "chain": text, "status": text, "spent": text}
     batch = {"epoch": text, "round": 0, "slots": text, "of": 3, "open": text, "closes_at": text}
     metrics = f'refusals_total{{reason="{text}"}} 3\nrefusals_total{{reason="<b>"}} 1\n'
     ledger = dumps({"ledger": {"spent": text, "entries": text, "prices": [{"event": text, "entries": 3}, text]}})
     root = f"/tasks/{task.id}"
     answers = {
-        "/task": (task.document, ""),
-        f"{root}/history": (dumps({"lines": [line] * 3}), ""),
-        f"{root}/ledger/summary": (ledger, ""),
-        f"{root}/open": (dumps(batch), ""),
-        "/healthz": (dumps({"ok": text}), ""),
-        "/metrics": (metrics.encode("utf-8", "replace"), ""),
-        "/status": (dumps({"said": text}), ""),
-        f"{root}/snapshot": signed,
+        "/task": Shown(task.document, "", ""),
+        f"{root}/history": Shown(dumps({"lines": [line] * 3}), "", ""),
+        f"{root}/ledger/summary": Shown(ledger, "", ""),
+        f"{root}/open": Shown(dumps(batch), "", ""),
+        "/healthz": Shown(dumps({"ok": text}), "", ""),
+        "/metrics": Shown(metrics.encode("utf-8", "replace"), "", ""),
+        "/status": Shown(dumps({"said": text}), "", ""),
+        f"{root}/snapshot": signed(task.id, town.secrets, document),
     }  # fmt: skip
     check(run(lambda: visited(town, task, answers)))
 
@@ -213,7 +213,7 @@ def test_a_task_that_is_none_is_said_to_be_none(town: Town) -> None:
 
         async def work(text: bytes = text) -> None:
             seen = Seen(town)
-            seen.web._client = httpx.AsyncClient(transport=Lying({"/task": (text, "")}))
+            seen.web._client = httpx.AsyncClient(transport=Lying({"/task": Shown(text, "", "")}))
             with pytest.raises(Silent, match="no task that this program can read") as caught:
                 await seen.watches[0].step()
             seen.watches[0].tell(trouble=f"{caught.value} <script>alert(1)</script>")

@@ -12,9 +12,10 @@ import pytest
 from bandanna.dashboard.documents.releases import PAGE
 from bandanna.dashboard.series import MOST, Point, Series
 from bandanna.roles.analyzer import publication
-from bandanna.wire.canonical import digest, dumps, loads
-from bandanna.wire.keys import sign
+from bandanna.wire.canonical import dumps, loads
+from bandanna.wire.publications import chained
 
+from ..roles.inside import signed
 from .town import ROLES, Seen, Town, run
 
 MANY = 20_000
@@ -23,17 +24,20 @@ MANY = 20_000
 def lengthened(town: Town, count: int, whole: Callable[[int], bool]) -> None:
     """So many publications more, as if a batch had been released for each: chained, and those that are read `whole`."""
     last = town.learner.published
-    content, key = loads(last.document), town.secrets["analyzer"].sign
+    content = loads(last.document)
     stub = dict.fromkeys(content, "") | {"status": "running", "spent": content["spent"]}
     rows, previous = [], last.chain
     for number in range(last.number + 1, last.number + 1 + count):
         own = content if whole(number) else stub
         document = dumps(own | {"number": number, "previous": previous, "epoch": number})
-        previous = digest(document)
-        signature = sign(key, document) if own is content else ""
-        rows.append((number, number - 1, 0, "released", document.decode(), signature, previous, "{}"))
+        previous = chained(previous, document)
+        signatures = signed(town.task.id, town.secrets, document)[1:] if own is content else ("", "")
+        text = document.decode()
+        rows.append(
+            (number, number - 1, 0, "released", text, signatures[0], previous, "{}", last.entries, signatures[1])
+        )
     with town.learner._database.transaction() as written:
-        written.many("insert into releases values (?, ?, ?, ?, ?, ?, ?, ?)", rows)
+        written.many("insert into releases values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
     with town.learner._database.reading() as read:
         town.learner.published = publication.newest(read)
 
@@ -109,9 +113,9 @@ def test_one_answer_reads_no_more_letters_than_its_bound(long: Town, monkeypatch
     """Somebody who asks for history makes the analyzer read any number of long documents."""
     monkeypatch.setattr(publication, "_LETTERS", 100_000)
     with long.learner._database.reading() as rows:
-        first = publication.history(rows, -1, 1000)
+        first = publication.history(rows, -1, 1000, MANY + 9)
         assert len(first) == 500  # in pieces of 50, of some 215 letters each
-        rest = publication.history(rows, first[-1]["number"], 3)
+        rest = publication.history(rows, first[-1]["number"], 3, MANY + 9)
     assert [each["number"] for each in rest] == [len(first), len(first) + 1, len(first) + 2]
 
 

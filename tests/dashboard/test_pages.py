@@ -17,6 +17,7 @@ from bandanna.dashboard.app import CONTENT_POLICY
 from bandanna.tasks import exporting, finding
 from bandanna.tasks.progress import progress, sentence
 
+from ..roles.inside import headers_of, shown
 from .town import TOKEN, Seen, Town, run, url
 
 
@@ -78,7 +79,7 @@ def test_the_page_its_twin_and_task_show_have_the_same_numbers(town: Town, monke
     def fetched(address: str) -> tuple[bytes, dict[str, str]]:
         path = address.removeprefix(url("analyzer"))
         published = town.learner.published
-        return (town.task.document, {}) if path == "/task" else (published.document, {"signature": published.signature})
+        return (town.task.document, {}) if path == "/task" else (published.document, headers_of(shown(published)))
 
     for module in (exporting, finding):
         monkeypatch.setattr(module, "fetched", fetched)

@@ -78,10 +78,10 @@ def stages(policy: Any, *, seed: int, batches: int, arms: int = 3) -> list[tuple
 
 
 EXACT = {
-    "intercept": bd.LinTS(dim=3, horizon=400, batch=100, intercept=True),
-    "a constant in the span of arms": bd.LinTS(dim=3, horizon=400, batch=100),
-    "LinUCB": bd.LinUCB(dim=3, horizon=400, batch=100),
-    "LinUCB, centred": bd.LinUCB(dim=3, horizon=400, batch=100, reward_centre=0.5),
+    "intercept": bd.LinTS(dim=3, horizon=400, batch=100, intercept=True, privacy=bd.none()),
+    "a constant in the span of arms": bd.LinTS(dim=3, horizon=400, batch=100, privacy=bd.none()),
+    "LinUCB": bd.LinUCB(dim=3, horizon=400, batch=100, privacy=bd.none()),
+    "LinUCB, centred": bd.LinUCB(dim=3, horizon=400, batch=100, reward_centre=0.5, privacy=bd.none()),
     "rewards alone": bd.LinTSRewards(dim=3, horizon=400, batch=100, privacy=bd.none()),
     "rewards alone, intercept": bd.LinTSRewards(dim=3, horizon=400, batch=100, intercept=True, privacy=bd.none()),
 }
@@ -116,7 +116,7 @@ def test_without_noise_sums_are_exact(name: str) -> None:
 
 def test_arms_with_parameters_of_their_own_are_read_one_by_one() -> None:
     """Counts or the sum of rewards of a task with a block for each arm are wrong, or their names are."""
-    task, _ = a_task(bd.LinTS(n_arms=3, features=2, horizon=400, batch=100), arms=["a", "b", "c"])
+    task, _ = a_task(bd.LinTS(n_arms=3, features=2, horizon=400, batch=100, privacy=bd.none()), arms=["a", "b", "c"])
     state, total, counts = played(task.policy, seed=2, batches=2)
     reading = reader_of(task).read(said(task, state, 2), None)
     assert reading.reward is not None
@@ -163,13 +163,13 @@ def test_noise_is_as_large_as_the_band_says(name: str) -> None:
 
 def test_what_reports_do_not_hold_is_not_invented() -> None:
     """A sum of rewards is shown for contexts without a constant, or regret where the best arm is everybody's own."""
-    task, _ = a_task(bd.LinTS(dim=3, horizon=400, batch=100))
+    task, _ = a_task(bd.LinTS(dim=3, horizon=400, batch=100, privacy=bd.none()))
     reader = reader_of(task)
     reading = reader.read(said(task, task.policy.init(), 0), None)
     assert (reading.reward, reading.regret, reading.plays) == (None, None, ())
     assert "does not follow" in reader.notes.reward
     assert "nobody but the device sees" in reader.notes.regret
-    intercept, _ = a_task(bd.LinTS(dim=3, horizon=400, batch=100, intercept=True))
+    intercept, _ = a_task(bd.LinTS(dim=3, horizon=400, batch=100, intercept=True, privacy=bd.none()))
     reading = reader_of(intercept).read(said(intercept, intercept.policy.init(), 0), None)
     assert reading.reward == Band(value=0.0, half=0.0)
     assert reading.regret is None
@@ -185,7 +185,7 @@ def test_uncertainty_of_theta_is_the_posteriors_and_the_confidence_sets() -> Non
         halves.append([each.band.half for each in reader_of(task).read(said(task, state, 1), None).theta])
     assert halves[0] == pytest.approx(halves[1])
     for width in (0.2, 1.0):
-        task, _ = a_task(bd.LinUCB(dim=3, horizon=400, batch=100, width=width, confidence="lemma"))
+        task, _ = a_task(bd.LinUCB(dim=3, horizon=400, batch=100, width=width, confidence="lemma", privacy=bd.none()))
         state, _, _ = played(task.policy, seed=3)
         halves.append([each.band.half for each in reader_of(task).read(said(task, state, 1), None).theta])
     assert halves[2] == pytest.approx(halves[3])

@@ -102,8 +102,8 @@ async def raw(seen: Seen, path: str) -> tuple[int, bytes]:
     async def send(message: Any) -> None:
         sent.append(message)
 
-    scope = {"type": "http", "method": "GET", "path": path, "query_string": b"", "headers": [], "scheme": "http",
-             "server": ("127.0.0.1", 8710), "client": None}  # fmt: skip
+    scope = {"type": "http", "method": "GET", "path": path, "query_string": b"", "scheme": "http",
+             "headers": [(b"host", b"127.0.0.1:8710")], "server": ("127.0.0.1", 8710), "client": None}  # fmt: skip
     await seen.app(scope, receive, send)
     return sent[0]["status"], b"".join(each["body"] for each in sent[1:])
 

@@ -11,9 +11,10 @@ import pytest
 from bandanna.dashboard.asking import MOST, Answer, Silent, Web
 from bandanna.dashboard.telling import counts_of, filling_of, health_of
 from bandanna.errors import BandannaError
-from bandanna.wire.canonical import dumps, loads
-from bandanna.wire.keys import sign
+from bandanna.wire.canonical import dumps, loads, packed
+from bandanna.wire.publications import Shown
 
+from ..roles.inside import headers_of, signed
 from .test_pages import Read
 from .town import ROLES, Seen, Town, run
 
@@ -89,16 +90,15 @@ def test_the_loops_go_on_whatever_happens(town: Town, monkeypatch: pytest.Monkey
     assert "not signed" in seen.watches[0].known.warnings[0]
 
 
-def republished(town: Town, **changes: Any) -> tuple[bytes, str]:
-    """The newest publication with some parts changed, signed by the analyzer itself."""
-    document = dumps(loads(town.learner.published.document) | changes)
-    return document, sign(town.secrets["analyzer"].sign, document)
+def republished(town: Town, **changes: Any) -> Shown:
+    """The newest publication with some parts changed, signed by analyzer and registrar themselves."""
+    return signed(town.task.id, town.secrets, dumps(loads(town.learner.published.document) | changes))
 
 
 LIES = {
     "gone back": ({"number": 0}, "gone back to publication 0, from 1"),
     "another of the same number": ({"spent": 0.5}, "two publications of number 1"),
-    "another history": ({"number": 2, "previous": "elsewhere"}, "does not follow upon the one before it"),
+    "another history": ({"number": 2, "previous": packed(bytes(32))}, "does not follow upon the one before it"),
     "less noise": ({"number": 2, "batches": "halved"}, "another plan than the task's policy has"),
 }
 
@@ -117,8 +117,8 @@ def test_what_an_analyzer_cannot_say_is_said_on_the_page(lie: str, town: Town) -
             changes["batches"] = [each | {"slots": each["slots"] // 2} for each in batches]
         if "previous" not in changes and changes.get("number") == 2:
             changes["previous"] = town.learner.published.chain
-        content, signature = republished(town, **changes)
-        town.net.lies["/snapshot"] = lambda _: httpx.Response(200, content=content, headers={"signature": signature})
+        said = republished(town, **changes)
+        town.net.lies["/snapshot"] = lambda _: httpx.Response(200, content=said.document, headers=headers_of(said))
         await tried(seen)
         page = Read(await seen.page(f"/tasks/{town.task.id}"))
         assert words in page.text.replace("There are two", "two")

@@ -125,7 +125,7 @@ def test_addresses_of_the_operator_are_called(tmp_path: Path) -> None:
     with listening() as (inside, asked):
         town = hostile(tmp_path, inside)
         run(lambda: watched(town, named=(f"{inside}/shuffler/",)))
-        assert set(asked) == {f"/shuffler/{what}" for what in (f"tasks/{town.task.id}/open", "healthz", "metrics")}
+        assert set(asked) == {f"/shuffler/{what}" for what in (f"tasks/{town.task.id}/open", "healthz")}
         asked.clear()
         run(lambda: watched(town, task=town.task))  # the document is the operator's own
         assert {each.split("/")[1] for each in asked} == {"shuffler", "registrar"}

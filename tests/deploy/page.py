@@ -52,7 +52,7 @@ def of_the_models() -> list[str]:
     for name, (algorithm, more, rules) in MODELS.items():
         document = {"title": name, "algorithm": algorithm, "policy": SMALL | more, "rules": rules}
         task, _ = create(document, expect=False)
-        sees = {each.role: each.sees.partition("; the ticket")[0] for each in sight(task)}
+        sees = {each.role: each.sees.partition("; the slot")[0] for each in sight(task)}
         seen = " | ".join(sees.get(role, "-") for role in ("shuffler", "helper", "analyzer"))
         lines.append(f"| {name} | {seen} |")
     return lines

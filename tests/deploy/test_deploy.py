@@ -185,6 +185,40 @@ def test_the_proxy_leads_to_every_role_and_writes_nobody_down() -> None:
         assert any(re.search(each, f"/tasks/{task}/{path}") for each in locations), path
 
 
+def test_the_proxy_bounds_what_a_client_costs_everywhere() -> None:
+    """Every location that leads to a role, also to snapshots, bounds the requests and connections of a network."""
+    text = NGINX + re.sub(r"^    # ?", "    ", NGINX.partition("# upstream helper")[2], flags=re.MULTILINE)
+    text = re.sub(r"#.*", "", text)
+    found = re.findall(r"location (?:~|=) (\S+) \{(.*?)\n +\}", text, re.DOTALL)
+    leading = [(path, body) for path, body in found if "proxy_pass" in body]
+    assert len(leading) == text.count("proxy_pass") >= 10
+    for path, body in leading:
+        assert re.search(r"limit_req zone=\w+ burst=\d+ nodelay;", body), path
+        bound = re.search(r"limit_conn (\w+) (\d+);", body)
+        assert bound, path
+        assert int(bound[2]) <= 64
+    directives = blocks(NGINX)
+    assert "http > client_header_timeout 10s" in directives
+    assert "http > client_body_timeout 3s" in directives
+    assert "http > proxy_request_buffering on" in directives
+    zones = set(re.findall(r"limit_(?:req|conn) (?:zone=)?(\w+)", NGINX))
+    assert zones <= set(re.findall(r"limit_(?:req|conn)_zone \$stranger zone=(\w+):", NGINX))
+
+
+def test_the_proxys_roles_are_where_compose_serves_them() -> None:
+    """Each listener that the proxy leads to is one that compose.yaml opens, and roles know the proxy's network."""
+    services = parse(COMPOSE)["services"]
+    subnet = parse(COMPOSE)["networks"]["front"]["ipam"]["config"][0]["subnet"]
+    assert f"{subnet} 1;" in NGINX
+    for role, port in re.findall(r"upstream \w+ +\{ server (\w+):(\d+);", NGINX):
+        arguments = services[role]["command"]
+        at = {arguments[arguments.index("--port") + 1]}
+        if "--peers" in arguments:
+            at.add(arguments[arguments.index("--peers") + 1].rpartition(":")[2])
+        assert port in at, (role, port)
+        assert arguments[arguments.index("--proxy") + 1] == subnet
+
+
 @pytest.mark.parametrize("broken", ["http { a b; ", "a b; }", "a { b }", "a b"])
 def test_a_broken_proxy_configuration_is_noticed(broken: str) -> None:
     """A missing brace or semicolon passes."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -10,20 +11,27 @@ from typing import Any
 from bandanna.accounting.stores.tables import LEDGER_MIGRATION
 from bandanna.agent.arms import fixed_arms
 from bandanna.core.arm_sets import FixedArms
+from bandanna.errors import BandannaError
 from bandanna.policies.base import Policy
 from bandanna.roles.analyzer import tables as analyzing
 from bandanna.roles.analyzer.learner import Learner
+from bandanna.roles.analyzer.publication import Published
+from bandanna.roles.calls import Unreachable
 from bandanna.roles.client.deployment import first_key
 from bandanna.roles.collector import tables as collecting
 from bandanna.roles.collector.collector import Collector
 from bandanna.roles.collector.verdict import answer
+from bandanna.roles.registrar import tables as registering
+from bandanna.roles.registrar.app import notary_of
+from bandanna.roles.registrar.notary import Notary
 from bandanna.storage.database import open_database
 from bandanna.tasks.document import Secrets, Task, content_of
 from bandanna.wire.answers import Answer, Ticket, answers
-from bandanna.wire.canonical import packed
+from bandanna.wire.canonical import loads, packed
 from bandanna.wire.keys import Opener, sealing_key, sign, signing_key
-from bandanna.wire.record import joined
-from bandanna.wire.ticket import draw_slot, ticket
+from bandanna.wire.publications import Pin, Shown, chained, head
+from bandanna.wire.record import Record, joined
+from bandanna.wire.ticket import COLLECTOR, HELPER, Tickets
 
 _ROLES = ("analyzer", "shuffler", "helper", "registrar")
 
@@ -33,7 +41,8 @@ def a_task(
 ) -> tuple[Task, dict[str, Secrets]]:
     """A test task for a policy, with keys, and every role's secrets."""
     count = mixers if mixers is not None else int(policy.privacy.model in ("shuffle", "concurrent"))
-    pairs = {name: signing_key() for name in ("analyzer", "shuffler", "helper")}
+    pairs = {name: signing_key() for name in _ROLES}
+    agreeing = {name: sealing_key() for name in _ROLES}
     seals = {name: sealing_key() for name in ("seal analyzer", "seal helper")}
     if count != 2:
         del seals["seal helper"]
@@ -44,7 +53,8 @@ def a_task(
         title="a test",
         algorithm="",
         mixers=count,
-        keys={name: public for name, (_, public) in {**pairs, **seals}.items()},
+        keys={name: public for name, (_, public) in {**pairs, **seals}.items()}
+        | {f"agree {name}": public for name, (_, public) in agreeing.items()},
         seed=seed,
         test=True,
         guarantee={},
@@ -54,14 +64,14 @@ def a_task(
         **{"grace": 0.0, "close": "answered", "max_age": 1, "urls": dict.fromkeys(_ROLES, ""), **parts},
     )
     task = Task.made(content)
-    key = packed(secrets.token_bytes(32))
     made = {
         role: Secrets(
             task=task.id,
             role=role,
-            sign=pairs[role][0] if role in pairs else "",
+            sign=pairs[role][0],
             seal=seals.get(f"seal {role}", ("", ""))[0],
-            ticket=key,
+            agree=agreeing[role][0],
+            person=packed(secrets.token_bytes(32)) if role == "registrar" else "",
             token=secrets.token_hex(16),
         )
         for role in _ROLES
@@ -69,33 +79,83 @@ def a_task(
     return task, made
 
 
+def shown(published: Published) -> Shown:
+    """A publication as the analyzer's routes show it."""
+    return Shown(published.document, published.signature, published.cosignature or "")
+
+
+def signed(task_id: str, secrets: dict[str, Secrets], document: bytes) -> Shown:
+    """Any document, as an analyzer shows it that signs whatever it likes, with a registrar that does so too."""
+    signature = sign(secrets["analyzer"].sign, task_id, "publication", document)
+    return Shown(document, signature, cosigned(task_id, secrets, document))
+
+
+def cosigned(task_id: str, secrets: dict[str, Secrets], document: bytes) -> str:
+    """A registrar's cosignature of a publication; of what has no chain there is none."""
+    content = loads(document)
+    with suppress(BandannaError, KeyError, TypeError, AttributeError):
+        pin = Pin(content["number"], chained(content["previous"], document))
+        return sign(secrets["registrar"].sign, task_id, "cosignature", head(pin))
+    return ""
+
+
+def headers_of(given: Shown) -> dict[str, str]:
+    """Of the analyzer's answer."""
+    return {"signature": given.signature, "witness": given.cosignature}
+
+
 class Inside:
     """Collector and learner, called by hand."""
 
     def __init__(self, task: Task, secrets_: dict[str, Secrets], folder: Path) -> None:
         self.task, own = task, secrets_["analyzer"]
-        self._key = bytes.fromhex("00" * 32)
+        verifiers = (COLLECTOR, HELPER)[: max(1, task.mixers)]
+        self.keys = {each: secrets_["registrar"].ticket_key(task, each) for each in verifiers}
+        self._tickets = {each: Tickets(key, task.digest, each) for each, key in self.keys.items()}
         rows = open_database(
             str(folder / "analyzer.db"), role="analyzer", migrations=(analyzing.MIGRATION, LEDGER_MIGRATION)
         )
-        self.learner = Learner(rows, task, sign=partial(sign, own.sign), opener=Opener(own.seal))
+        notary = open_database(str(folder / "registrar.db"), role="registrar", migrations=registering.MIGRATIONS)
+        self.notary = Notary(notary, **notary_of(task, secrets_["registrar"]))
+        self.away = False  # the registrar
+        signing = partial(sign, own.sign, task.id)
+        self.learner = Learner(rows, task, sign=signing, opener=Opener(own.seal), witness=self.witness)
+        self.learner.settle()
         kept = open_database(str(folder / "shuffler.db"), role="shuffler", migrations=(collecting.MIGRATION,))
         self.name = "shuffler" if task.mixers else "analyzer"
         self.collector = Collector(
-            kept, task_id=task.id, task=task.digest, key=self._key, grace=0.0, answered=True, name=self.name
+            kept, task_id=task.id, task=task.digest, key=self.keys[COLLECTOR], grace=0.0, answered=True, name=self.name
         )
         self.collector.plan(self.learner.now.batches, self.learner.running)
 
-    def publication(self, after: int | None, wait: float) -> tuple[bytes, str] | None:
+    def witness(self, content: bytes) -> tuple[int, Any]:
+        """The registrar's answer."""
+        if self.away:
+            raise Unreachable("the registrar is away")
+        return self.notary.witness(loads(content))
+
+    def publication(self, after: int | None, wait: float) -> Shown | None:
         """At once."""
         self.pump()
         published = self.learner.published
-        return None if after is not None and published.number <= after else (published.document, published.signature)
+        assert published is not None
+        return None if after is not None and published.number <= after else shown(published)
 
     def tickets(self, users: Any, epoch: int, refused: Any = ()) -> list[Ticket]:
         """For everybody."""
-        slots = [draw_slot() for _ in users]
-        return [Ticket(slot=s, mac=ticket(self._key, self.task.digest, epoch, s), epoch=epoch) for s in slots]
+        return [self.ticket_of(secrets.token_bytes(16), epoch) for _ in users]
+
+    def ticket_of(self, slot: bytes, epoch: int) -> Ticket:
+        """As the registrar would give it."""
+        keys = {verifier: each.key(epoch, slot) for verifier, each in self._tickets.items()}
+        return Ticket(slot=slot, epoch=epoch, **keys)
+
+    def tagged(self, record: Record) -> bytes:
+        """With the tag that whoever has the ticket of its slot can make."""
+        plan = next((each.digest for each in self.learner.now.batches if each.epoch == record.epoch), bytes(32))
+        parts = {name: getattr(record, name) for name in ("slot", "epoch", "version", "key_id", "body")}
+        key = self._tickets[COLLECTOR].key(record.epoch, record.slot)
+        return Record.tagged(key, plan, round_=record.round, **parts).to_bytes()
 
     def seal_key(self) -> tuple[int, str] | None:
         """The task's."""

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,9 @@ def main(folder: str, role: str, url: str, port: str) -> None:
     task = Task.read(Path(folder))
     log = Log(role)
     build = importlib.import_module(f"bandanna.roles.{role}.app").build
-    app = build(task, Secrets.read(Path(folder), role, task), url, log=log)
+    secrets = Secrets.read(Path(folder), role, task)
+    named = role in ("analyzer", "shuffler")
+    app = build(task, secrets, database=url, log=log) if named else build(task, secrets, url, log=log)
     serve(app, host="127.0.0.1", port=int(port), cert=None, key=None, log=log, ready=lambda at: print(at, flush=True))
 
 
@@ -53,6 +56,21 @@ class Served:
         return self.process.returncode
 
 
+@cache
+def agreeing_pair(role: str) -> tuple[str, str]:
+    """Of a role, in all tasks of a test process."""
+    from bandanna.wire.keys import sealing_key
+
+    return sealing_key()
+
+
+def ticket_key(task: Any, verifier: str) -> bytes:
+    """The key that the registrar and a verifier of tickets share in a task that was `written`."""
+    from bandanna.tasks.document import Secrets
+
+    return Secrets(task=task.id, role="registrar", agree=agreeing_pair("registrar")[0]).ticket_key(task, verifier)
+
+
 def written(folder: Path, name: str, *, mixers: int, urls: dict[str, str], **arguments: Any) -> Any:
     """A task of an algorithm by its name, in a folder, with the secrets of registrar, shuffler and helper."""
     import bandanna as bd
@@ -60,20 +78,23 @@ def written(folder: Path, name: str, *, mixers: int, urls: dict[str, str], **arg
     from bandanna.wire.canonical import packed
     from bandanna.wire.keys import sealing_key, signing_key
 
-    signing = {role: signing_key() for role in ("analyzer", "shuffler", "helper")}
+    roles = ("registrar", "analyzer", "shuffler", "helper")
+    signing, agreeing = {role: signing_key() for role in roles}, {role: agreeing_pair(role) for role in roles}
     sealing = sealing_key()
     content = content_of(
         bd.make(name, **arguments), arms=None, title="a test", algorithm=name, mixers=mixers, grace=1.0, close="grace",
         max_age=1, urls=urls, seed=None, test=True, guarantee={}, promise="", expected=None, schema=None,
-        keys={**{role: pair[1] for role, pair in signing.items()}, "seal helper": sealing[1]},
+        keys={**{role: pair[1] for role, pair in signing.items()}, "seal helper": sealing[1],
+              **{f"agree {role}": pair[1] for role, pair in agreeing.items()}},
     )  # fmt: skip
     task = Task.made(content)
     (folder / "task.json").write_bytes(task.document)
-    for role in ("registrar", "shuffler", "helper", "analyzer"):
-        sign = signing.get(role, ("", ""))[0]
+    for role in roles:
+        sign, agree = signing[role][0], agreeing[role][0]
         seal = sealing[0] if role == "helper" else ""
         token = f"the token of the {role}"
-        Secrets(task=task.id, role=role, sign=sign, seal=seal, ticket=packed(b"k" * 32), token=token).write(folder)
+        person = packed(b"p" * 32) if role == "registrar" else ""
+        Secrets(task=task.id, role=role, sign=sign, seal=seal, agree=agree, person=person, token=token).write(folder)
     return task
 
 

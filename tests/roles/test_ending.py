@@ -11,6 +11,7 @@ import pytest
 
 import bandanna as bd
 from bandanna.roles.running import Running
+from bandanna.tasks.document import Secrets
 
 from .test_processes import on_disk
 
@@ -26,13 +27,16 @@ def test_a_long_poll_is_answered_when_the_analyzer_is_told_to_stop(tmp_path: Pat
         asked = f"{url}/tasks/{task.id}/snapshot?after=5&wait=25"
         found.append(httpx.get(asked, timeout=120, trust_env=False).status_code)
 
-    running = Running(task, tmp_path)
-    running.start("analyzer")
+    running, token = Running(task, tmp_path), Secrets.read(tmp_path, "analyzer", task).token
     try:
-        running.wait("analyzer")
+        for role in ("registrar", "analyzer"):
+            running.start(role)
+            running.wait(role)
+        while httpx.get(f"{url}/tasks/{task.id}/snapshot", timeout=120, trust_env=False).status_code != 200:
+            pass  # the registrar has not cosigned it yet
         waiting = threading.Thread(target=wait)
         waiting.start()
-        while not _in_flight(url):
+        while not _in_flight(url, token):
             pass
         running.processes["analyzer"].send_signal(signal.SIGTERM)
         waiting.join()
@@ -42,8 +46,8 @@ def test_a_long_poll_is_answered_when_the_analyzer_is_told_to_stop(tmp_path: Pat
     assert found == [204]
 
 
-def _in_flight(url: str) -> bool:
+def _in_flight(url: str, token: str) -> bool:
     """Whether the analyzer has the request, beside the one that asks."""
-    lines = httpx.get(f"{url}/metrics", trust_env=False).text.splitlines()
+    lines = httpx.get(f"{url}/metrics", headers={"authorization": f"Bearer {token}"}, trust_env=False).text.splitlines()
     (flying,) = [float(line.split()[-1]) for line in lines if "in_flight" in line and not line.startswith("#")]
     return flying == 2

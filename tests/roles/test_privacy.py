@@ -20,9 +20,9 @@ from bandanna.tasks.sight import sight
 from bandanna.wire.canonical import loads, packed, unpacked
 from bandanna.wire.plan import Batch, Round
 from bandanna.wire.record import FINAL, ZERO, Record
-from bandanna.wire.ticket import bound, refusal
+from bandanna.wire.ticket import COLLECTOR, refusal
 
-from .helper.parties import Users, give, helper, opened, streamed
+from .helper.parties import Users, give, helper, opened, receipt, streamed
 from .inside import Inside, a_task
 from .simulated import case
 
@@ -49,14 +49,8 @@ def after_one_batch(folder: Path, name: str = "LinTS-CSDP") -> Inside:
 def said(inside: Inside, batch: Batch, own: Any, version: int, body: int) -> tuple[int, str]:
     """What the collector answers to a report of equal numbers."""
     content = np.full(batch.rounds[0].parts[0].length, body).astype("<u4").tobytes()
-    record = Record(
-        slot=own.slot,
-        mac=bound(own.mac, batch.digest),
-        epoch=batch.epoch,
-        round=0,
-        version=version,
-        key_id=0,
-        body=content,
+    record = Record.tagged(
+        own.collector, batch.digest, slot=own.slot, epoch=batch.epoch, round_=0, version=version, body=content
     )
     answer = inside.upload([record.to_bytes()])[0]
     return answer.place, answer.reason
@@ -66,8 +60,8 @@ def alone(inside: Inside, batch: Batch) -> None:
     """One user of the analyzer's reports zeros."""
     (own,) = inside.tickets(["somebody"], batch.epoch)
     body = bytes(batch.rounds[0].size)
-    record = Record(
-        slot=own.slot, mac=bound(own.mac, batch.digest), epoch=batch.epoch, round=0, version=FINAL, key_id=0, body=body
+    record = Record.tagged(
+        own.collector, batch.digest, slot=own.slot, epoch=batch.epoch, round_=0, version=FINAL, body=body
     )
     assert not inside.upload([record.to_bytes()])[0].reason
 
@@ -89,7 +83,7 @@ def test_levels_that_are_not_full_stay_with_the_helper(tmp_path: Path) -> None:
     """A shuffler and an analyzer that agree on smaller levels are given masks of people of a level that is not full."""
     one = helper(opened(tmp_path / "h.db"))
     give(one, Users(streamed(1)))
-    one.answered(1, 0, 200, {"number": 3, "chain": "c3"})
+    one.receipted(1, 0, receipt(1))
     with pytest.raises(JobRefused, match="another mixer"):
         give(one, Users(smaller(streamed(2))))
     assert give(one, Users(streamed(2)))[0] == 201
@@ -137,8 +131,8 @@ def test_a_sealed_report_that_is_none_does_not_stop_a_batch(tmp_path: Path) -> N
     nonsense = [bytes(batch.rounds[0].size)]
 
     def hostile(records: Any) -> Any:
-        size = batch.rounds[0].size
-        return upload([records[0][:-size] + nonsense.pop()] if nonsense else records)
+        honest = Record.from_bytes(records[0])
+        return upload([inside.tagged(replace(honest, body=nonsense.pop()))] if nonsense else records)
 
     inside.upload = hostile  # type: ignore[method-assign]
     Crowd(task, inside, env, rounds=batch.slots, concurrency=1, wait=20.0).run()
@@ -168,7 +162,7 @@ def test_who_is_refused_by_the_server_that_reports_are_protected_from_has_taken_
         db = open_database(str(tmp_path / f"{name}.db"), role="registrar", migrations=MIGRATIONS)
         registrar = Registrar(db, **parts)
         (given,) = registrar.tickets([{"user": "somebody", "epoch": 0}])
-        proof = refusal(parts["ticket_key"], task.digest, 0, unpacked(given["slot"]))
+        proof = refusal(parts["ticket_keys"][COLLECTOR], task.digest, 0, unpacked(given["slot"]))
         proofs = [[0, given["slot"], packed(proof)]]
         (moved,) = registrar.tickets([{"user": "somebody", "epoch": 1, "refused": proofs}])
         assert moved.get("refused") == again

@@ -21,7 +21,8 @@ from bandanna.tasks.creation import create, write
 from bandanna.tasks.document import Secrets, Task
 from bandanna.tasks.keyring import Keys
 from bandanna.tasks.page import facts
-from bandanna.wire.canonical import digest, dumps, loads, unpacked
+from bandanna.tasks.sight import guarantee_of_task
+from bandanna.wire.canonical import digest, dumps, loads
 
 from ..simulation.golden_runs import RUNS
 from .files import DP, LINEAR, TRUSTED, file
@@ -97,9 +98,10 @@ def test_every_trust_model_has_its_mixers(trust: str, name: str, mixers: int) ->
     assert task.trust == trust
     assert task.mixers == mixers
     assert task.roles == ("registrar", "analyzer", "shuffler", "helper")[: 2 + mixers]
-    assert set(task.content["keys"]) == {*task.roles[1:], *(("seal helper",) if mixers == 2 else ())}
+    pairs = {*task.roles, *(f"agree {role}" for role in task.roles)}
+    assert set(task.content["keys"]) == pairs | ({"seal helper"} if mixers == 2 else set())
     assert set(task.content["urls"]) == set(task.roles)
-    assert [bool(each.ticket) for each in secrets] == [each.role != "analyzer" or mixers == 0 for each in secrets]
+    assert all(each.sign and each.agree and bool(each.person) == (each.role == "registrar") for each in secrets)
     if mixed and mixers == 1:
         assert create(file(name), expect=False)[0].mixers == 1
 
@@ -107,14 +109,14 @@ def test_every_trust_model_has_its_mixers(trust: str, name: str, mixers: int) ->
 def test_sealed_reports_have_a_key() -> None:
     """Gaussian reports, which a shuffler must not read, have no key of the analyzer; or are split between mixers."""
     task, secrets = create(file("LinUCB-SDP-Amp"), expect=False)
-    assert set(task.content["keys"]) == {"analyzer", "shuffler", "seal analyzer"}
+    assert set(task.content["keys"]) == {*task.roles, *(f"agree {role}" for role in task.roles), "seal analyzer"}
     assert [each.role for each in secrets if each.seal] == ["analyzer"]
     with pytest.raises(InvalidArgument, match="only counts can be split"):
         create(file("LinUCB-SDP-Amp", rules={"mixers": 2}), expect=False)
 
 
 def test_no_role_has_a_secret_of_another(tmp_path: Path) -> None:
-    """A role's file is open to others, or has a secret that another role has, the key of tickets apart."""
+    """A role's file is open to others, or has a secret that another role has too."""
     task, secrets = create(file("LinTS-SDP", rules={"mixers": 2}), expect=False)
     write(tmp_path / "task", task, secrets)
     held: list[set[str]] = []
@@ -122,11 +124,12 @@ def test_no_role_has_a_secret_of_another(tmp_path: Path) -> None:
         path = tmp_path / "task" / f"{role}.secret.json"
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
         read = Secrets.read(tmp_path / "task", role, task)
-        assert len(unpacked(read.ticket)) in ((0,) if role == "analyzer" else (32,))
-        own = {read.sign, read.seal, read.token} - {""}
-        assert not any(secret in path.with_name("task.json").read_text() for secret in {*own, read.ticket} - {""})
+        own = {read.sign, read.seal, read.agree, read.person, read.token} - {""}
+        assert not any(secret in path.with_name("task.json").read_text() for secret in own)
         held.append(own)
-    assert sum(map(len, held)) == len(set().union(*held)) == 3 + 1 + 1 + 4  # signatures, a secret, a seal, tokens
+    assert (
+        sum(map(len, held)) == len(set().union(*held)) == 4 + 4 + 4 + 1 + 1
+    )  # to sign, to agree, tokens, people, a seal
     assert stat.S_IMODE((tmp_path / "task").stat().st_mode) == 0o700
 
 
@@ -167,7 +170,8 @@ def test_what_a_document_promises_is_computed_again() -> None:
 def test_a_document_may_promise_less_than_its_policy_keeps() -> None:
     """A task that was made when its noise was priced higher is refused, or its words may differ from its numbers."""
     task, _ = create(file(), expect=False)
-    older = replace(task.policy.guarantee, epsilon=1.25 * task.policy.guarantee.epsilon, rho=math.inf)
+    stated = guarantee_of_task(task)
+    older = replace(stated, epsilon=1.25 * stated.epsilon, rho=math.inf)
     numbers = loads(dumps(older.to_dict()))
     said = {"guarantee": numbers, "promise": str(older)}
     assert facts(Task.made({**task.content, **said}))["guarantee"]["epsilon"] == older.epsilon
@@ -259,13 +263,21 @@ def test_noise_that_is_not_enough_is_refused(monkeypatch: pytest.MonkeyPatch) ->
         ({"roles": {"analyzer": "http://a:99999"}}, r"roles\.analyzer .*an address such as"),
         ({"arms": {"names": ["a", "b"]}}, "LinTS-LDP takes them with features"),
         ({"arms": {"names": ["a"], "features": {}}}, "not both"),
-        ({"arms": {"features": {"a": [1.0], "b": [0.0, 1.0]}}}, r"arms\['a'\]"),
+        ({"arms": {"features": {"a": [1.0], "b": [0.0, 1.0]}}}, r"arms, arm 0 = an array of shape \(1,\) of floats"),
         ({"schema": {"age": [18, 80]}}, "2 names, one for each feature"),
         ({"schema": {"age": [80, 18], "size": [0, 1]}}, r"schema\.age .*the first below"),
         ({"schema": {"age": [1, 2]}, "features": {"columns": {"age": [1, 2]}}}, "not both"),
         ({"features": {"columns": {"age": [18, 80]}}}, "features = 'a map to 1 features' .*2, as the policy has"),
         ({"features": {"columns": {"age": [80, 18], "size": [0, 1]}}}, r"features\.columns\.age .*the first below"),
         ({"features": {"columns": {"age": {"bukets": 3}}}}, r"features\.columns\.age .*range, values and buckets"),
+        (
+            {"features": {"columns": {"age": {"range": [18, 80], "outside": "refuse"}, "size": [0, 1]}}},
+            r"features\.columns\.age = 'refuse' .*takes every record",
+        ),
+        (
+            {"features": {"columns": {"site": {"values": ["a", "b"], "missing": "refuse"}}}},
+            r"features\.columns\.site = 'refuse' .*takes every record",
+        ),
         ({"features": {"colums": {}}}, r"features\.colums .*did you mean 'columns'"),
         ({"test": {"close": "soon"}}, r"test\.close"),
     ],
@@ -366,10 +378,11 @@ def test_the_hosts_token_can_be_replaced(tmp_path: Path) -> None:
 
     task, secrets = create(file("LinTS-LDP"), expect=False)
     own = next(each for each in secrets if each.role == "registrar")
-    assert own.sign
+    assert own.person
+    assert not any(each.person for each in secrets if each.role != "registrar")
     assert own.sign not in {each.sign for each in secrets if each.role != "registrar"}
-    assert "registrar" not in task.content["keys"]
+    assert task.key("registrar") != own.sign
     for token in (own.token, "another"):
         office = app.build(task, replace(own, token=token), str(tmp_path / "r.db")).life._start.__self__  # type: ignore[attr-defined]
         office._open()
-        office._db.close()
+        office.database.close()

@@ -18,12 +18,13 @@ from bandanna.environments import LinearContextual
 from bandanna.errors import BandannaError
 from bandanna.roles.analyzer import publication
 from bandanna.roles.client.crowd import Crowd
-from bandanna.tasks.document import Task
+from bandanna.tasks.document import Secrets, Task
 from bandanna.tasks.exporting import export, verified
 from bandanna.tasks.progress import progress, sentence
-from bandanna.wire.canonical import dumps, loads
+from bandanna.wire.canonical import dumps, loads, packed
+from bandanna.wire.publications import Shown
 
-from ..roles.inside import Inside, a_task
+from ..roles.inside import Inside, a_task, headers_of, shown, signed
 
 POLICY = {"dim": 2, "horizon": 60, "epsilon": 5.0, "delta": 1e-3, "batch": 20}
 
@@ -31,9 +32,10 @@ POLICY = {"dim": 2, "horizon": 60, "epsilon": 5.0, "delta": 1e-3, "batch": 20}
 class Analyzer:
     """The learner of a task without sockets, behind the routes of an analyzer; `replaced` are its lies."""
 
-    def __init__(self, task: Task, inside: Inside) -> None:
+    def __init__(self, task: Task, inside: Inside, secrets: dict[str, Secrets]) -> None:
         self.task, self.inside = task, inside
-        self.replaced: dict[str, tuple[bytes, str]] = {}
+        self.secrets = secrets
+        self.replaced: dict[str, Shown] = {}
         self.url = ""
         self.asked: list[str] = []
 
@@ -42,38 +44,37 @@ class Analyzer:
         Crowd(self.task, self.inside, LinearContextual(dim=2, n_arms=3), rounds=users).run()
         self.inside.pump()
 
-    def answer(self, path: str) -> tuple[bytes, str] | None:
-        """Content and signature."""
+    def answer(self, path: str) -> Shown:
+        """Content and signatures."""
         self.asked.append(path)
         if path in self.replaced:
             return self.replaced[path]
         if path == "/task":
-            return self.task.document, ""
+            return Shown(self.task.document, "", "")
         head, learner = f"/tasks/{self.task.id}", self.inside.learner
         if path == f"{head}/ledger":
-            return dumps({"task": self.task.id, "ledger": learner.ledger_view()}), ""
+            return Shown(dumps({"task": self.task.id, "ledger": learner.ledger_view()}), "", "")
         number = None if path == f"{head}/snapshot" else int(path.removeprefix(f"{head}/snapshot/"))
         with learner._database.reading() as rows:
-            found = publication.newest(rows, number)
-        return found.document, found.signature
+            return shown(publication.newest(rows, number))
 
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Analyzer]:
     """Of a task whose first two batches are over."""
     task, secrets = a_task(bd.make("LinTS-SDP", **POLICY))
-    made = Analyzer(task, Inside(task, secrets, tmp_path_factory.mktemp("roles")))
+    made = Analyzer(task, Inside(task, secrets, tmp_path_factory.mktemp("roles")), secrets)
     made.play(40)
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             """Of this analyzer."""
             found = made.answer(self.path)
-            self.send_response(404 if found is None else 200)
-            if found is not None:
-                self.send_header("Signature", found[1])
+            self.send_response(200)
+            for name, value in headers_of(found).items():
+                self.send_header(name, value)
             self.end_headers()
-            self.wfile.write(b"" if found is None else found[0])
+            self.wfile.write(found.document)
 
         def log_message(self, *_: Any) -> None:
             """Nothing."""
@@ -134,26 +135,31 @@ def test_an_interrupted_export_is_completed(analyzer: Analyzer, tmp_path: Path) 
     assert export(analyzer.url, out).fresh >= 2
 
 
+def said(analyzer: Analyzer, document: bytes) -> Shown:
+    """Signed and cosigned, whatever it is."""
+    return signed(analyzer.task.id, analyzer.secrets, document)
+
+
 def lie(analyzer: Analyzer, number: int, change: Any) -> None:
-    """A publication of the analyzer with other content, under the old signature or a right one."""
-    document, signature = analyzer.answer(f"/tasks/{analyzer.task.id}/snapshot/{number}") or (b"", "")
-    analyzer.replaced[f"/tasks/{analyzer.task.id}/snapshot/{number}"] = change(document, signature)
+    """A publication of the analyzer with other content, under the old signatures or right ones."""
+    path = f"/tasks/{analyzer.task.id}/snapshot/{number}"
+    analyzer.replaced[path] = change(analyzer.answer(path))
 
 
 def test_lies_of_an_analyzer_are_refused(analyzer: Analyzer, tmp_path: Path) -> None:
     """A forged, foreign, misplaced or unchained publication is written as if it were right."""
-    sign = analyzer.inside.learner._sign
 
-    def other_chain(document: bytes, signature: str) -> tuple[bytes, str]:
-        content = dumps({**loads(document), "previous": "another"})
-        return content, sign(content)
+    def other_chain(true: Shown) -> Shown:
+        return said(analyzer, dumps({**loads(true.document), "previous": packed(bytes(32))}))
 
     first = analyzer.answer(f"/tasks/{analyzer.task.id}/snapshot/0")
     cases: list[tuple[Any, str]] = [
-        (lambda document, signature: (document.replace(b"running", b"RUNNING"), signature), "has not signed"),
-        (lambda document, signature: first, "publication 0 where 1 belongs"),
+        (lambda true: true._replace(document=true.document.replace(b"running", b"RUNNING")), "has not signed"),
+        (lambda true: first, "publication 0 where 1 belongs"),
         (other_chain, "does not follow upon the one before it"),
-        (lambda document, signature: (document + b" ", sign(document + b" ")), "canonical"),
+        (lambda true: said(analyzer, true.document + b" "), "canonical"),
+        (lambda true: true._replace(cosignature=""), "publication 1 is not cosigned by the task's registrar"),
+        (lambda true: true._replace(cosignature=first.cosignature), "publication 1 is not cosigned"),
     ]
     for number, (change, words) in enumerate(cases):
         analyzer.replaced.clear()
@@ -169,13 +175,12 @@ def test_an_analyzer_that_has_gone_back_is_noticed(analyzer: Analyzer, tmp_path:
     out, head = tmp_path / "out", f"/tasks/{analyzer.task.id}"
     export(analyzer.url, out)
     older = analyzer.answer(f"{head}/snapshot/1")
-    assert older is not None
     analyzer.replaced[f"{head}/snapshot"] = older
     with pytest.raises(BandannaError, match="gone back to publication 1"):
         export(analyzer.url, out)
     last = analyzer.inside.learner.published
     content = dumps({**loads(last.document), "spent": 0.0})
-    analyzer.replaced[f"{head}/snapshot"] = content, analyzer.inside.learner._sign(content)
+    analyzer.replaced[f"{head}/snapshot"] = said(analyzer, content)
     with pytest.raises(BandannaError, match="tells different people apart"):
         export(analyzer.url, out)
 
@@ -185,7 +190,7 @@ def test_a_ledger_that_contradicts_the_signed_sum_is_refused(analyzer: Analyzer,
     view = analyzer.inside.learner.ledger_view()
     assert view is not None
     false = dumps({"task": analyzer.task.id, "ledger": {**view, "spent": 0.1}})
-    analyzer.replaced[f"/tasks/{analyzer.task.id}/ledger"] = false, ""
+    analyzer.replaced[f"/tasks/{analyzer.task.id}/ledger"] = Shown(false, "", "")
     with pytest.raises(BandannaError, match=r"the ledger says that 0\.1 was spent"):
         export(analyzer.url, tmp_path / "out")
     assert not (tmp_path / "out" / "ledger.json").exists()
@@ -199,6 +204,7 @@ def test_files_that_were_changed_are_noticed(analyzer: Analyzer, tmp_path: Path)
     text = file.read_text()
     for changed, words in (
         (text.replace('"epoch":1', '"epoch":9'), "has not signed"),
+        (dumps({**json.loads(text), "cosignature": ""}).decode(), "is not cosigned"),
         ("{}", "other fields"),
         ("no json", "not a document"),
         ((out / "publications" / "000000.json").read_text(), "publication 0 where 1 belongs"),
@@ -234,7 +240,9 @@ def test_how_far_a_task_is_can_be_seen(analyzer: Analyzer, tmp_path: Path) -> No
     )
     assert "nothing more" in sentence({**now, "status": "finished", "spent": None})
     assert progress(analyzer.task, str(tmp_path)) is None
-    analyzer.replaced[f"/tasks/{analyzer.task.id}/snapshot"] = analyzer.inside.learner.published.document, "forged"
+    analyzer.replaced[f"/tasks/{analyzer.task.id}/snapshot"] = shown(analyzer.inside.learner.published)._replace(
+        signature="forged"
+    )
     with pytest.raises(BandannaError, match=r"does not tell how far the task is: .*has not signed"):
         progress(analyzer.task, analyzer.url)
 

@@ -7,15 +7,19 @@ from typing import Any
 
 import pytest
 
+import bandanna as bd
 from bandanna.accounting.budgets import ApproxDP
 from bandanna.accounting.guarantee import Guarantee, rounded_up
+from bandanna.errors import BandannaError
 from bandanna.tasks.beginning import first_batches
 from bandanna.tasks.creation import create
 from bandanna.tasks.document import Task
 from bandanna.tasks.page import expectation, facts, notes
-from bandanna.tasks.sight import Sight, against_mixer, sight
+from bandanna.tasks.sight import Sight, against_mixer, guarantee_of_task, sight
 
 from .files import file
+
+_APART = {"device", "network", "registrar"}  # rows of the table that no promise depends on
 
 
 def made(name: str, **tables: Any) -> tuple[Task, dict[str, Sight]]:
@@ -44,7 +48,7 @@ def test_every_trust_model_has_its_table(name: str, mixers: int, shuffler: str |
     assert (shuffler is None) == ("shuffler" not in table)
     assert shuffler is None or table["shuffler"].sees.startswith(shuffler)
     assert table["analyzer"].sees.startswith(analyzer)
-    for role in table:  # whom devices report to, and nobody else but the helper, sees tickets and addresses
+    for role in table:  # whom devices report to, and nobody else but the helper, sees slots and addresses
         assert ("address and time" in table[role].sees) == (role == task.collector)
 
 
@@ -84,7 +88,7 @@ def test_the_length_of_a_record_is_that_of_the_wire(name: str, mixers: int) -> N
     """The table says another number of bytes than a report has: 16 + 16 + 8, the body, and 4 before it."""
     task, table = made(name, rules={"mixers": mixers})
     (batch,) = first_batches(task.policy, task.arms, mixers=mixers, seeded=False, most=1)
-    body = sum(part.size for part in batch.rounds[0].parts)
+    body = batch.rounds[0].size
     assert f"a record of {40 + body + 4} bytes" in table["network"].sees
     assert facts(task)["record bytes"] == [44 + body]
 
@@ -95,7 +99,7 @@ def test_the_network_sees_what_is_not_encrypted() -> None:
     assert "http is not encrypted" in open_["network"].left
     task, closed = made("LinTS-LDP", roles={"analyzer": "https://a.example", "registrar": "https://r.example"})
     assert "the connection is encrypted" in closed["network"].left
-    assert notes(task) == []
+    assert all("Not encrypted" not in note for note in notes(task))
     elsewhere, _ = made("LinTS-LDP", roles={"analyzer": "http://a.example", "registrar": "https://r.example"})
     assert "Not encrypted on the way to: analyzer." in " ".join(notes(elsewhere))
 
@@ -108,3 +112,116 @@ def test_what_must_be_known_is_said() -> None:
         assert words in said
     assert "This is a test, noise and coins follow from a public seed: it protects nobody." in said
     assert "not simulated" in expectation(task)
+
+
+@pytest.mark.parametrize(
+    ("name", "rules", "who"),
+    [
+        ("LinUCB-SDP-Vec", {"mixers": 1}, "the registrar, the host with its token or the shuffler"),
+        ("LinUCB-SDP-Vec", {"mixers": 2}, "the registrar, the host with its token"),
+        ("LinUCB-SDP-Amp", {"mixers": 1}, "the registrar, the host with its token or the shuffler"),
+        ("LinUCB-SDP-Vec", {"mixers": 1, "noise": "mixer"}, None),
+        ("LinTS-JDP", {}, None),
+        ("LinTS-LDP", {}, None),
+    ],
+)
+def test_who_can_invent_people_is_said_where_devices_draw_the_noise_of_a_batch(
+    name: str, rules: dict[str, Any], who: str | None
+) -> None:
+    """The registrar's row and a note say what is left where all others of a batch are inventions, and nowhere else."""
+    task, table = made(name, rules=rules)
+    assert ("If it invents all others of a batch: " in table["registrar"].left) == (who is not None)
+    said = " ".join(notes(task))
+    assert ("invents all others of a batch" in said) == (who is not None)
+    if who is not None:
+        assert f"If {who} invents" in said
+        assert table["registrar"].left.endswith(against_mixer(task.policy.guarantee))
+        sealed = "it adds no reports of its own" in table["shuffler"].left
+        assert sealed == (name == "LinUCB-SDP-Amp")
+
+
+CONFIGURATIONS = [  # trust model, protocol, who draws the noise, mixers; who together see single reports
+    ("LinTS", {}, None),
+    ("LinTS-JDP", {}, None),
+    ("LinTS-LDP", {}, None),
+    ("LinUCB-LDP-batched", {}, None),
+    ("LinUCB-SDP-Vec", {"mixers": 1, "noise": "device"}, "the shuffler itself"),
+    ("LinUCB-SDP-Vec", {"mixers": 1, "noise": "checked"}, "the shuffler itself"),
+    ("LinUCB-SDP-Vec", {"mixers": 1, "noise": "mixer"}, "the shuffler itself"),
+    ("LinUCB-SDP-Vec", {"mixers": 2}, "the shuffler and the helper together"),
+    ("LinUCB-SDP-Amp", {"mixers": 1}, "the shuffler and the analyzer together"),
+    ("LinUCB-CSDP", {"mixers": 1}, "the shuffler itself"),
+    ("LinUCB-CSDP", {"mixers": 1, "noise": "mixer"}, "the shuffler itself"),
+    ("LinUCB-CSDP", {"mixers": 2}, "the shuffler and the helper together"),
+]
+
+
+@pytest.mark.parametrize(("name", "rules", "together"), CONFIGURATIONS, ids=str)
+def test_the_promise_says_what_the_table_says(name: str, rules: dict[str, Any], together: str | None) -> None:
+    """A task has one statement: its sentences name each role as the table does, and state the same numbers."""
+    task, table = made(name, rules=rules)
+    words = task.content["promise"]
+    assert words == facts(task)["promise"]
+    told = dict(guarantee_of_task(task).observers)
+    assert {who.removeprefix("the ").removeprefix("trusted ") for who in told} == set(table) - _APART
+    for who, what in told.items():
+        row = table[who.removeprefix("the ").removeprefix("trusted ")]
+        assert row.sees.startswith(what)
+        assert f"{who}: {what}" in words
+        assert who.startswith("the trusted ") == (row.left == "nothing: it is trusted")
+    assert "one process" not in words  # these roles run apart
+    assert ("Against" in words) == (together is not None)
+    if together is not None:
+        assert f"Against {together} " in words
+        left = table["shuffler"].left
+        assert ("everything, as long as" in left) == (together != "the shuffler itself")
+        assert ("The shuffler alone learns of a report who sent it and when." in words) == ("everything" in left)
+        if (stated := task.policy.guarantee.shuffler) is not None:
+            assert left.endswith(against_mixer(task.policy.guarantee))
+            assert f"Against {together} (epsilon, delta) = ({rounded_up(stated.epsilon)}, " in words
+
+
+@pytest.mark.parametrize(("name", "rules", "together"), CONFIGURATIONS, ids=str)
+def test_the_same_policy_in_one_process_says_so(name: str, rules: dict[str, Any], together: str | None) -> None:
+    """The guarantee of a task's policy, which may run in one process, says that this process sees everything."""
+    task, _ = made(name, rules=rules)
+    assert task.policy.guarantee.one_process
+    assert "Run in one process (bd.Agent), that process and its files see everybody's data" in str(
+        task.policy.guarantee
+    )
+
+
+def test_a_document_that_promises_another_configuration_is_refused() -> None:
+    """The sentences of one mixer in a task with two are refused, for they are not what it keeps."""
+    one, _ = made("LinUCB-SDP-Vec", rules={"mixers": 1, "noise": "device"})
+    two, _ = made("LinUCB-SDP-Vec", rules={"mixers": 2})
+    content = {**two.content, **{name: one.content[name] for name in ("guarantee", "promise")}}
+    with pytest.raises(BandannaError, match="promises something else than its policy keeps"):
+        facts(Task.made(content))
+
+
+PRIVACIES = {
+    "none": bd.none(),
+    "central": bd.central(epsilon=1.0, delta=1e-5),
+    "central, who return": bd.central(epsilon=1.0, delta=1e-5, participations=2),
+    "local": bd.local(epsilon=1.0, delta=1e-5),
+    "shuffle": bd.shuffle(epsilon=1.0, delta=1e-5),
+    "shuffle, checked": bd.shuffle(epsilon=1.0, delta=1e-5, noise="checked"),
+    "shuffle, mixer": bd.shuffle(epsilon=1.0, delta=1e-5, noise="mixer"),
+    "shuffle, gaussian": bd.shuffle(epsilon=1.0, delta=1e-5, protocol="gaussian"),
+    "concurrent": bd.concurrent(epsilon=1.0, delta=1e-5, shufflers=2),
+}
+
+
+@pytest.mark.parametrize("name", PRIVACIES)
+def test_a_policy_says_what_its_agent_says(name: str) -> None:
+    """The guarantee of a policy and that of an agent that runs it are the same sentences: one process sees all."""
+    policy = bd.LinTS(dim=2, horizon=1000, batch=200, privacy=PRIVACIES[name])
+    agent = bd.Agent(policy=policy)
+    assert str(agent.guarantee) == str(policy.guarantee)
+    assert agent.guarantee == policy.guarantee
+    assert "that process and its files see everybody's data without noise and must be trusted" in str(agent.guarantee)
+    seeded = bd.Agent(policy=policy, test=True, seed=0)
+    told = str(seeded.guarantee)
+    assert told.replace(" This is a test: whoever knows its seed sees everything.", "") == str(policy.guarantee)
+    assert told != str(policy.guarantee)

@@ -12,7 +12,7 @@ from bandanna.wire.record import HEADER, Record, joined, split
 records = st.builds(
     Record,
     slot=st.binary(min_size=16, max_size=16),
-    mac=st.binary(min_size=16, max_size=16),
+    tag=st.binary(min_size=16, max_size=16),
     epoch=st.integers(0, 2**32 - 1),
     round=st.integers(0, 2**16 - 1),
     version=st.integers(0, 255),
@@ -23,7 +23,7 @@ records = st.builds(
 
 def fields(record: Record) -> tuple[object, ...]:
     """As `split` gives them."""
-    return (record.slot, record.mac, record.epoch, record.round, record.version, record.key_id, record.body)
+    return (record.slot, record.tag, record.epoch, record.round, record.version, record.key_id, record.body)
 
 
 @given(st.lists(records, max_size=8))
@@ -49,7 +49,7 @@ def test_a_damaged_request_is_refused_or_split_into_whole_records(some: list[Rec
 @pytest.mark.parametrize("bodies", [[b"same"] * 3, [b"same", b"other", b"x"]])
 def test_too_many_records_are_refused(bodies: list[bytes]) -> None:
     """More records than are allowed are no request, of equal lengths or not."""
-    parts = {"slot": bytes(16), "mac": bytes(16), "epoch": 0, "round": 0, "version": 1, "key_id": 0}
+    parts = {"slot": bytes(16), "tag": bytes(16), "epoch": 0, "round": 0, "version": 1, "key_id": 0}
     content = joined([Record(**parts, body=body).to_bytes() for body in bodies])  # type: ignore[arg-type]
     assert len(split(content, most=3)) == 3
     with pytest.raises(InvalidArgument, match="more than 2"):

@@ -1,12 +1,12 @@
 /** The bodies of a user's records: of every round, what was told, protected, and split or not. */
-import { type Bytes, joined, text } from "./canonical.js";
+import { type Bytes, joined } from "./canonical.js";
 import { dimOf, encoded } from "./devices.js";
 import { full, type Plain } from "./domains.js";
 import type { Entropy } from "./entropy.js";
-import { lacks } from "./errors.js";
+import { lacks, Refused } from "./errors.js";
 import { sealed } from "./hpke.js";
-import { type Batch, batchDigest, type Part, planOf } from "./publication.js";
-import { little, numbers, record, request, type Slot } from "./record.js";
+import { type Batch, batchDigest, checkBatch, type Part } from "./publication.js";
+import { label, little, numbers, record, request, type Slot } from "./record.js";
 import { SEED, share } from "./shares.js";
 import type { Task } from "./task.js";
 import { type Played, told } from "./tell.js";
@@ -33,38 +33,64 @@ export interface Drawing {
   readonly observe: (drawn: Drawn) => void;
 }
 
-/** Records for all rounds of a batch, as one request: of what was played, or of nothing. Fresh noise at every call. */
-export async function drawn(with_: Drawing, batch: Batch, slot: Slot, key: SealKey | undefined, version: number, played?: Played): Promise<Bytes> {
-  const { task, entropy, observe } = with_;
-  const plan = await planOf(task, batch);
-  const digest = await batchDigest(batch);
-  const mac = slot.mac.map((each, k) => each ^ (digest[k] as number)); // counts in a batch of this plan alone
-  const records = batch.rounds.map(async ({ parts }, round) => {
-    const devices = plan.devices[round] ?? []; // of one part, where everybody reports for the own arm
-    const bodies = parts.slice(0, devices.length).map(async (part, place) => {
-      const tell = task.device.tells[round]?.[place];
-      const device = devices[place] as Plain | null;
-      if (!tell || (part.form === "row") === !!device) throw lacks("reports as the batch wants them");
-      const message = messageOf(tell, device, part.length, entropy, played);
-      observe({ epoch: slot.epoch, slot: slot.slot, round, part: place, version, message });
-      const info = joined(text("bandanna seed|"), task.digest, little(4, slot.epoch), little(2, round), little(2, place), slot.slot, digest);
-      return bodyOf(message, part, key, info);
-    });
-    return record({ ...slot, mac }, round, version, key?.id ?? 0, joined(...(await Promise.all(bodies))));
-  });
-  return request(await Promise.all(records));
+/** One request, and whether what was played could be told: else it is about nothing. */
+export interface Made {
+  readonly bytes: Bytes;
+  readonly told: boolean;
 }
 
-function messageOf(tell: Plain, device: Plain | null, length: number, entropy: Entropy, played?: Played): Float64Array | BigInt64Array {
-  const values = played ? told(tell, device, played, entropy) : full(device ? dimOf(device) : length, 0);
+/**
+ * Records for all rounds of a batch, as one request: of what was played, or of nothing. Fresh noise at every call.
+ *
+ * Messages about nothing are drawn first: whatever fails when what was played is looked at, they are sent instead.
+ */
+export async function drawn(with_: Drawing, batch: Batch, slot: Slot, key: SealKey | undefined, version: number, played?: Played): Promise<Made> {
+  const { task, entropy, observe } = with_;
+  const plan = await checkBatch(task, batch);
+  const digest = await batchDigest(batch);
+  let told = true;
+  const records = batch.rounds.map(async ({ parts }, round) => {
+    const devices = plan.devices[round] ?? []; // of one part, where everybody reports for the own arm
+    const asks = devices.map((device, place) => {
+      const [tell, part] = [task.device.tells[round]?.[place], parts[place]];
+      if (!tell || !part || (part.form === "row") === !!device) throw lacks("reports as the batch wants them");
+      return { tell, part, device };
+    });
+    let messages: Message[] = asks.map(({ part, device }) => (device ? encoded(device, full(dimOf(device), 0), entropy) : full(part.length, 0)));
+    try {
+      if (played) messages = asks.map(({ tell, part, device }) => messageOf(tell, device, part.length, entropy, played));
+    } catch {
+      told = false;
+    }
+    const own = asks.map(({ part }) => part);
+    messages.forEach((message, place) => {
+      observe({ epoch: slot.epoch, slot: slot.slot, round, part: place, version, message });
+    });
+    const info = joined(label("seed"), task.digest, little(4, slot.epoch), little(2, round), slot.slot, digest);
+    return record(slot, digest, round, version, key?.id ?? 0, await bodyOf(messages, own, key, slot.helper, info));
+  });
+  return { bytes: request(await Promise.all(records)), told };
+}
+
+type Message = Float64Array | BigInt64Array;
+
+function messageOf(tell: Plain, device: Plain | null, length: number, entropy: Entropy, played: Played): Message {
+  const values = told(tell, device, played, entropy);
+  if (values.length !== (device ? dimOf(device) : length) || !values.every(Number.isFinite)) throw lacks("report of this");
   return device ? encoded(device, values, entropy) : values;
 }
 
-async function bodyOf(message: Float64Array | BigInt64Array, part: Part, key: SealKey | undefined, info: Bytes): Promise<Bytes> {
-  if (part.form === "plain" || part.form === "row") return numbers(message, part.dtype);
-  if (part.form !== "shares" || !key || message instanceof Float64Array) {
+/** Numbers of all parts, one after the other; or their shares, and one seed of the others, sealed with the ticket's key. */
+async function bodyOf(messages: Message[], parts: readonly Part[], key: SealKey | undefined, helper: Bytes | undefined, info: Bytes): Promise<Bytes> {
+  const written = (all: Message[]): Bytes => joined(...parts.map(({ dtype }, k) => numbers(all[k] as Message, dtype)));
+  if (parts.every(({ form }) => form === "plain" || form === "row")) return written(messages);
+  if (!key || !messages.every((each) => each instanceof BigInt64Array) || parts.some(({ form }) => form !== "shares")) {
     throw lacks("reports as the batch wants them");
   }
+  if (!helper) throw new Refused("ticket", "The ticket has no key for the helper: pass on what the registrar says.");
   const seed = crypto.getRandomValues(new Uint8Array(SEED));
-  return joined(numbers(await share(message, seed), part.dtype), await sealed(key.key, seed, info));
+  const shared = await share(BigInt64Array.from(messages.flatMap((each) => [...each])), seed);
+  let end = 0;
+  const shares = messages.map(({ length }) => shared.slice(end, (end += length)));
+  return joined(written(shares), await sealed(key.key, joined(seed, helper), info));
 }

@@ -3,7 +3,7 @@ import { clipped, dot, noConstant, type Plain, regressionOf, type Vector } from 
 import { type Entropy, normals, uniform } from "./entropy.js";
 import { lacks } from "./errors.js";
 import { exponent } from "./devices.js";
-import { floats } from "./values.js";
+import { floats, noSnapshot } from "./values.js";
 
 export interface Choice {
   readonly action: number;
@@ -11,32 +11,36 @@ export interface Choice {
   readonly features: Vector;
 }
 
-/**
- * An arm for one user: `contexts` has the features of every arm.
- *
- * A snapshot is refused for its shapes and for numbers that are not finite, never for what becomes of them with these
- * features: else whoever publishes it would see in who takes part what nobody may see.
- */
-export function chosen(choose: Plain, snapshot: Plain, contexts: readonly Vector[], entropy: Entropy): Choice {
-  const optimist = choose.kind === "Optimist";
-  if (!optimist && choose.kind !== "Thompson") throw lacks(choose.kind);
+/** Features of every arm as they are scored and reported; refused where they are none. */
+export function seenBy(choose: Plain, contexts: readonly Vector[]): readonly Vector[] {
   const domain = choose.domain as Plain;
-  const own = domain.kind === "PerArmReport";
+  if (choose.kind === "Optimist") return contexts;
+  if (choose.kind !== "Thompson") throw lacks(choose.kind);
   if (domain.kind === "InterceptReport") oneConstant(contexts);
-  const seen = optimist ? contexts : contexts.map(regressionOf(domain).seen);
-  const index = (optimist ? optimistic : own ? ownScores : sharedScores)(snapshot, seen, entropy);
-  let action = favoured(index, choose.ties !== "first", entropy);
+  return contexts.map(regressionOf(domain).seen);
+}
+
+/** An arm for one user, of the features of every arm as they are seen; refused where the snapshot does not fit them. */
+export function chosen(choose: Plain, snapshot: Plain, seen: readonly Vector[], entropy: Entropy): Choice {
   const share = snapshot.explore as number;
-  if (share && uniform(entropy) < share) action = Math.floor(uniform(entropy) * seen.length);
+  if (!Number.isFinite(share)) throw noSnapshot();
+  const own = (choose.domain as Plain).kind === "PerArmReport";
+  const index = (choose.kind === "Optimist" ? optimistic : own ? ownScores : sharedScores)(snapshot, seen, entropy);
+  let action = favoured(index, choose.ties !== "first", entropy);
+  if (share && uniform(entropy) < share) action = anyOf(seen, entropy);
   return { action, features: seen[action] as Vector };
 }
+
+/** The number of an arm, all alike. */
+export const anyOf = (arms: readonly unknown[], entropy: Entropy): number => Math.floor(uniform(entropy) * arms.length);
 
 /** theta ~ N(mean, L L^T), score = <x, theta>. */
 function sharedScores(snapshot: Plain, seen: readonly Vector[], entropy: Entropy): number[] {
   const d = (seen[0] as Vector).length;
-  const z = normals(entropy, d);
   const root = floats(snapshot.root, d, d);
-  const theta = floats(snapshot.theta, d).map((mean, k) => mean + dot(root.subarray(k * d, k * d + d), z));
+  const mean = floats(snapshot.theta, d);
+  const z = normals(entropy, d);
+  const theta = mean.map((each, k) => each + dot(root.subarray(k * d, k * d + d), z));
   return seen.map((x) => dot(x, theta));
 }
 
@@ -44,9 +48,9 @@ function sharedScores(snapshot: Plain, seen: readonly Vector[], entropy: Entropy
 function ownScores(snapshot: Plain, seen: readonly Vector[], entropy: Entropy): number[] {
   const arms = seen.length;
   const d = (seen[0] as Vector).length + 1;
-  const z = normals(entropy, arms);
   const mean = floats(snapshot.theta, arms, d);
   const root = floats(snapshot.root, arms, d, d);
+  const z = normals(entropy, arms);
   return seen.map((features, k) => {
     const x = Float64Array.from([...features, 1]);
     const spread = across(root.subarray(k * d * d), x);
@@ -58,6 +62,7 @@ function ownScores(snapshot: Plain, seen: readonly Vector[], entropy: Entropy): 
 function optimistic(snapshot: Plain, seen: readonly Vector[]): number[] {
   const d = (seen[0] as Vector).length;
   const theta = floats(snapshot.theta, d);
+  if (!(Math.abs(snapshot.radius as number) <= 1e150)) throw noSnapshot(); // whose square is a number too
   const square = (snapshot.radius as number) ** 2;
   const inverse = floats(snapshot.inverse, d, d).map((each) => square * each);
   return seen.map(clipped).map((x) => {
@@ -73,7 +78,7 @@ function favoured(index: readonly number[], coin: boolean, entropy: Entropy): nu
   const single = inSingle(index);
   const best = Math.max(...single);
   const tied = single.flatMap((each, arm) => (each === best ? [arm] : []));
-  return tied[coin && tied.length > 1 ? Math.floor(uniform(entropy) * tied.length) : 0] as number;
+  return tied[coin && tied.length > 1 ? anyOf(tied, entropy) : 0] as number;
 }
 
 /** To seven digits; beyond single precision, after a division by a power of two; what is no number is the least. */

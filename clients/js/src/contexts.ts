@@ -13,12 +13,19 @@ export interface Named {
 
 const LARGEST = 1e100; // whose square is a number too
 
-export function named({ arms, device }: Task, contexts?: Contexts): Named {
-  const dim = ((device.choose.domain ?? device.choose) as { features: number }).features;
-  if (arms?.features) {
-    if (contexts !== undefined) throw wrong("no contexts: the task's arms have features that stay");
-    return { ids: arms.ids, rows: arms.features };
-  }
+const dimOf = ({ device }: Task): number => ((device.choose.domain ?? device.choose) as { features: number }).features;
+
+/** Refuse a call that is wrong whatever the features are. */
+export function checkGiven(task: Task, contexts?: Contexts): void {
+  const { arms } = task;
+  if (arms?.features && contexts !== undefined) throw wrong("no contexts: the task's arms have features that stay");
+  if (!arms?.features && contexts === undefined) throw wrong(`features, ${dimOf(task)} numbers each`);
+}
+
+export function named(task: Task, contexts?: Contexts): Named {
+  const { arms } = task;
+  const dim = dimOf(task);
+  if (arms?.features) return { ids: arms.ids, rows: arms.features };
   if (arms) {
     const row = vector(contexts, dim, "the user's features");
     return { ids: arms.ids, rows: arms.ids.map(() => row) };

@@ -27,8 +27,8 @@ export interface Plain {
 
 /** The domain that a task's document describes. */
 export function domainOf(plain: Plain): Domain {
-  const { kind, dim, features, n_arms, reward_bound } = plain;
-  if (kind === "LinearReport") return linear(features as number, reward_bound as number);
+  const { kind, dim, features, n_arms, reward_bound, isometric } = plain;
+  if (kind === "LinearReport") return linear(features as number, reward_bound as number, isometric as boolean);
   if (kind === "InterceptReport") return intercept(features as number, reward_bound as number);
   if (kind === "PerArmReport") return perArm(features as number, n_arms as number, reward_bound as number);
   if (kind === "Ball") return boxed(full(dim as number, -(plain.bound as number)), full(dim as number, plain.bound as number));
@@ -54,17 +54,18 @@ export const reach = ({ lower, upper }: Domain): number => Math.max(...upper.map
 /** The coordinates' values nearest to 0. */
 export const origin = ({ lower, upper }: Domain): Vector => lower.map((low, k) => clamp(0, low, upper[k] as number));
 
-/** x y, x_i^2 and sqrt 2 x_i x_j for i < j. */
-function linear(features: number, rewardBound: number): Regression {
+/** x y, x_i^2 and, for i < j, sqrt 2 x_i x_j; if not isometric, x_i x_j. */
+function linear(features: number, rewardBound: number, isometric = true): Regression {
+  const scale = isometric ? Math.SQRT2 : 1;
   const pairs = (features * (features - 1)) / 2;
   const stack = (vector: number, diagonal: number, above: number): Vector =>
     stacked(full(features, vector), full(features, diagonal), full(pairs, above));
   return {
-    ...boxed(stack(-rewardBound, 0, -Math.sqrt(0.5)), stack(rewardBound, 1, Math.sqrt(0.5))),
+    ...boxed(stack(-rewardBound, 0, -scale / 2), stack(rewardBound, 1, scale / 2)),
     rewardBound,
     seen: clipped,
     inside: unitBall,
-    pack: (x, y) => stacked(times(x, y), x.map((each) => each * each), products(x)),
+    pack: (x, y) => stacked(times(x, y), x.map((each) => each * each), products(x, scale)),
   };
 }
 
@@ -157,9 +158,9 @@ export const full = (length: number, value: number): Vector => new Float64Array(
 
 const boxed = (lower: Vector, upper: Vector): Domain => ({ dim: lower.length, lower, upper });
 
-function products(x: Vector): number[] {
+function products(x: Vector, scale: number): number[] {
   const made: number[] = [];
-  x.forEach((one, i) => x.subarray(i + 1).forEach((other) => made.push(Math.SQRT2 * one * other)));
+  x.forEach((one, i) => x.subarray(i + 1).forEach((other) => made.push(scale * one * other)));
   return made;
 }
 

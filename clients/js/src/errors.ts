@@ -11,8 +11,8 @@ export const lacks = (what: string): Refused => new Refused("device", `This clie
 
 /** Nobody answered, or somebody asked to come again: to be tried later with the same bytes. */
 export class Unreachable extends Refused {
-  constructor(address: string, why: unknown) {
-    super("unreachable", `${address} does not answer (${why}): flush() sends again what waits here.`);
+  constructor(role: string, why: unknown) {
+    super("unreachable", `The ${role} does not answer (${why}): flush() sends again what waits here.`);
   }
 }
 

@@ -37,7 +37,7 @@ async function expand(suite: Bytes, secret: Bytes, label: string, info: Bytes, l
   return (await hmac(secret, labelled)).slice(0, length);
 }
 
-async function hmac(key: Bytes, content: Bytes): Promise<Bytes> {
+export async function hmac(key: Bytes, content: Bytes): Promise<Bytes> {
   const made = await crypto.subtle.importKey("raw", key, { name: "HMAC", hash: "SHA-256" }, false, ["sign"]);
   return new Uint8Array(await crypto.subtle.sign("HMAC", made, content));
 }

@@ -8,6 +8,13 @@ import type { Task } from "./task.js";
 
 export type Fetch = (address: string, init?: RequestInit) => Promise<Response>;
 
+/** What a role shows: a document, with its signature; a publication with the registrar's cosignature too. */
+export interface Shown {
+  readonly content: Bytes;
+  readonly signature: string;
+  readonly witness: string;
+}
+
 /** What a collector says of a request: kept, or why not, with a proof that the slot was not used. */
 export interface Verdict {
   readonly reason?: string;
@@ -15,26 +22,29 @@ export interface Verdict {
   readonly place?: number;
 }
 
-/** What is answered; Unreachable if nothing is, or if somebody asks to come again. */
-export async function asked(fetch: Fetch, address: string, body?: Bytes): Promise<{ status: number; content: Bytes; signature: string }> {
+/** Nothing that a browser keeps goes along, and nothing is kept: either would tell a device from all others. */
+const ALIKE: RequestInit = { cache: "no-store", credentials: "omit", referrerPolicy: "no-referrer", redirect: "error" };
+
+/** What a role answers; Unreachable if nothing is, if it has nothing to show, or if somebody asks to come again. */
+export async function asked(fetch: Fetch, role: string, address: string, body?: Bytes): Promise<Shown & { readonly status: number }> {
   let answer: Response;
   let content: Bytes;
   try {
-    answer = await fetch(address, body ? { method: "POST", body, cache: "no-store" } : { cache: "no-store" });
+    answer = await fetch(address, body ? { ...ALIKE, method: "POST", body } : ALIKE);
     content = new Uint8Array(await answer.arrayBuffer());
   } catch (error) {
-    throw new Unreachable(address, error);
+    throw new Unreachable(role, (error as Error).name);
   }
-  if (answer.status >= 500 || answer.status === 429) {
-    throw new Unreachable(address, answer.status);
-  }
-  if (!body && !answer.ok) throw new Refused("task", `${address} answers ${answer.status}: is the address right?`);
-  return { status: answer.status, content, signature: answer.headers.get("signature") ?? "" };
+  const { status } = answer;
+  if (status >= 500 || status === 408 || status === 429 || !(body || status === 200)) throw new Unreachable(role, status);
+  const [signature, witness] = ["signature", "witness"].map((name) => answer.headers.get(name) ?? "") as [string, string];
+  return { status, content, signature, witness };
 }
 
 /** Send records; the first reason why one is not kept, or their place. */
 export async function uploaded(fetch: Fetch, task: Task, body: Bytes): Promise<Verdict> {
-  const { status, content } = await asked(fetch, at(task.urls[task.mixers ? "shuffler" : "analyzer"], task.id, "/reports"), body);
+  const role = task.mixers ? "shuffler" : "analyzer";
+  const { status, content } = await asked(fetch, role, at(task.urls[role], task.id, "/reports"), body);
   const answer = parsed(content);
   if (status === 201) return { place: (answer.places as number[])[0] as number };
   const results = (answer.results ?? []) as unknown as Verdict[];
@@ -44,8 +54,8 @@ export async function uploaded(fetch: Fetch, task: Task, body: Bytes): Promise<V
 /** The helper's active key, signed by it; none where nothing is sealed. */
 export async function sealKey(fetch: Fetch, task: Task): Promise<SealKey | undefined> {
   if (task.mixers !== 2) return undefined;
-  const { content, signature } = await asked(fetch, at(task.urls.helper, task.id, "/keys"));
-  const signed = await verified(task.keys.helper, content, signature);
+  const { content, signature } = await asked(fetch, "helper", at(task.urls.helper, task.id, "/keys"));
+  const signed = await verified(task.keys.helper, task.id, "keys", content, signature);
   const keys = (signed ? parsed(content).keys : []) as unknown as { id: number; public: string; state: string }[];
   const active = keys.filter((each) => each.state === "active").pop();
   if (!active) throw new Refused("signature", "The helper has not signed an active key: nothing is reported.");

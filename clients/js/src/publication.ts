@@ -1,6 +1,7 @@
-/** Publications: signed by the task's analyzer, chained, never older than one that was seen; and the plans in them. */
-import { type Bytes, canonical, digest, type Json, parsed, sha256, unpacked } from "./canonical.js";
+/** Publications: signed by the task's analyzer, cosigned by its registrar, chained, never older than one that was seen; and the plans in them. */
+import { type Bytes, canonical, digest, joined, type Json, parsed, sha256, text, unpacked } from "./canonical.js";
 import { Refused } from "./errors.js";
+import type { Shown } from "./http.js";
 import type { Plan, Task } from "./task.js";
 
 /** The newest publication that this device has seen. */
@@ -19,6 +20,7 @@ export interface Part {
 /** A batch as it was announced: `rounds` say what reports are made like. */
 export interface Batch {
   readonly epoch: number;
+  readonly episode: number;
   readonly slots: number;
   readonly arms: readonly number[]; // assigned to places: each `plays` times, one after the other or `in_turn`
   readonly plays: readonly number[];
@@ -28,6 +30,7 @@ export interface Batch {
 }
 
 export interface Publication extends Pin {
+  readonly previous: string;
   readonly status: string;
   readonly epoch: number;
   /** What devices act on, encoded: where places say the arm, nobody reads it. */
@@ -35,40 +38,67 @@ export interface Publication extends Pin {
   readonly batches: readonly Batch[];
 }
 
-/** A publication, if the task's analyzer has signed it and it is no step back behind `pin`. */
-export async function readPublication(task: Task, document: Bytes, signature: string, pin?: Pin): Promise<Publication> {
-  if (!(await verified(task.keys.analyzer, document, signature))) {
+/** A publication, if the task's analyzer has signed and its registrar has cosigned it, and it is no step back behind `pin`. */
+export async function readPublication(task: Task, { content: document, signature, witness }: Shown, pin?: Pin): Promise<Publication> {
+  if (!(await verified(task.keys.analyzer, task.id, "publication", document, signature))) {
     throw new Refused("signature", "The task's analyzer has not signed this publication: nothing is reported.");
   }
-  const content = parsed(document);
-  const { number, previous, status, epoch, snapshot, batches } = content;
-  const announced = (Array.isArray(batches) ? batches : [{}]) as unknown as Batch[];
-  const numbers = [number, epoch, ...announced.flatMap((batch) => [batch.epoch, batch.slots])];
-  if (content.task !== task.id || !numbers.every(whole) || typeof snapshot !== "string") {
+  const { task: id, number, previous, status, epoch, round, state, snapshot, answers, batches } = parsed(document);
+  const texts = [previous, status, state, snapshot].every((each) => typeof each === "string");
+  const lists = Array.isArray(answers) && Array.isArray(batches) && batches.every(isBatch);
+  if (id !== task.id || ![number, epoch, round].every(whole) || !texts || !lists) {
     throw new Refused("publication", "This is not a publication of the task: nothing is reported.");
   }
-  const made = { number: number as number, chain: await digest(document) };
-  if (pin) follows(made, previous, pin);
-  const open = announced.filter((batch) => batch.rounds.length);
-  return { ...made, status: String(status), epoch: epoch as number, snapshot, batches: open };
+  const announced = batches as unknown as Batch[];
+  const made = {
+    number: number as number,
+    chain: await chained(previous as string, await sha256(document)),
+    previous: previous as string,
+    status: status as string,
+    epoch: epoch as number,
+    snapshot: snapshot as string,
+    batches: announced.filter((batch) => batch.rounds.length),
+  };
+  const { chain } = made;
+  if (!(await verified(task.keys.registrar, task.id, "cosignature", canonical({ chain, number: made.number }), witness))) {
+    throw new Refused("signature", `The task's registrar has not cosigned publication ${made.number}: nothing is reported.`);
+  }
+  if (!pin) return made;
+  const step = made.number - pin.number;
+  if (step < 0 || (!step && made.chain !== pin.chain) || (step === 1 && previous !== pin.chain)) throw otherHistory(made, pin);
+  return made;
 }
+
+/** Refuse a publication that does not continue what was seen; `links` fetches a block of hashes of documents. */
+export async function checkBetween(made: Publication, pin: Pin, links: (block: number) => Promise<Bytes>): Promise<void> {
+  let { chain, number } = pin;
+  if (made.number - number > MISSED) throw otherHistory(made, pin);
+  for (let block: Bytes | undefined; ++number < made.number; ) {
+    const place = number % LINKS;
+    if (!block || !place) block = await links((number - place) / LINKS);
+    chain = await chained(chain, block.slice(HASH * place, HASH * (place + 1)));
+  }
+  if (made.previous !== chain) throw otherHistory(made, pin);
+}
+
+const LINKS = 256; // hashes of documents in a block
+const HASH = 32; // bytes of each
+const MISSED = 2 ** 20; // publications that a device may have missed
+
+/** SHA-256 of the chain before and of a document's hash: whoever knows one chain can follow all others by 32 bytes each. */
+const chained = async (previous: string, hash: Bytes): Promise<string> => digest(joined(previous ? unpacked(previous, HASH) : text(""), hash));
+
+const otherHistory = (made: Pin, pin: Pin): Refused =>
+  new Refused("rollback", `Publication ${made.number} is older than ${pin.number}, or of another history: nothing is reported.`);
 
 /** Whether it is a whole number that 32 bits can write, as records write epochs. */
-const whole = (value: unknown): boolean => (value as number) >>> 0 === value;
+const whole = (value: unknown): boolean => typeof value === "number" && value >>> 0 === value;
 
-function follows(made: Pin, previous: Json | undefined, pin: Pin): void {
-  const older = made.number < pin.number;
-  const other = made.number === pin.number ? made.chain !== pin.chain : made.number === pin.number + 1 && previous !== pin.chain;
-  if (older || other) {
-    throw new Refused("rollback", `Publication ${made.number} is older than ${pin.number}, or of another history: nothing is reported.`);
-  }
-}
-
-/** Whether the owner of a key has signed this. */
-export async function verified(publicKey: string | undefined, content: Bytes, signature: string): Promise<boolean> {
+/** Whether the owner of a key has signed this, as a document of this kind and of this task: both are what the caller expects. */
+export async function verified(publicKey: string | undefined, task: string, kind: string, content: Bytes, signature: string): Promise<boolean> {
   try {
     const key = await crypto.subtle.importKey("raw", unpacked(publicKey, 32), "Ed25519", false, ["verify"]);
-    return await crypto.subtle.verify("Ed25519", key, unpacked(signature, 64), content);
+    return await crypto.subtle.verify("Ed25519", key, unpacked(signature, 64), joined(text(`bandanna ${kind}\n${task}\n`), content));
   } catch (error) {
     if (error instanceof Refused) return false;
     throw new Refused("browser", `No Ed25519 here (${error}): use a newer browser, and https.`);
@@ -78,11 +108,48 @@ export async function verified(publicKey: string | undefined, content: Bytes, si
 /** 32 bytes that stand for the plan of a batch. */
 export const batchDigest = (batch: Batch): Promise<Bytes> => sha256(canonical(batch as unknown as Json));
 
-/** The plan by which a batch may be reported into: one of the task's, for at most as many people as are in each sum. */
-export async function planOf(task: Task, batch: Batch): Promise<Plan> {
+/** Whether it is a batch as `bandanna.wire.plan` reads it: these fields and no others, each of its type. */
+function isBatch(given: unknown): boolean {
+  const batch = given as Batch;
+  const integers = (list: unknown): boolean => Array.isArray(list) && list.every(Number.isSafeInteger);
+  return (
+    has(batch, "arms,clients,episode,epoch,in_turn,plays,rounds,slots") &&
+    whole(batch.epoch) &&
+    [batch.episode, batch.slots].every(Number.isSafeInteger) &&
+    batch.slots > 0 &&
+    [batch.in_turn, batch.clients].every((flag) => typeof flag === "boolean") &&
+    integers(batch.arms) &&
+    integers(batch.plays) &&
+    Array.isArray(batch.rounds) &&
+    batch.rounds.every((round) => has(round, "parts") && Array.isArray(round.parts) && round.parts.length > 0 && round.parts.every(isPart))
+  );
+}
+
+function isPart(part: Part & { stream?: unknown; mixer?: unknown }): boolean {
+  return (
+    has(part, "arm,dtype,form,length,mixer,stream") &&
+    [part.arm, part.stream].every((each) => each === null || Number.isSafeInteger(each)) &&
+    (part.mixer === null || typeof part.mixer === "string") &&
+    ["row", "plain", "shares", "sealed"].includes(part.form) &&
+    ["<u4", "<u8", "<i8", "<f8"].includes(part.dtype) &&
+    Number.isSafeInteger(part.length) &&
+    part.length > 0 &&
+    part.length < 2 ** 31
+  );
+}
+
+const has = (value: unknown, names: string): boolean => !!value && typeof value === "object" && String(Object.keys(value).sort()) === names;
+
+/**
+ * The plan by which a batch may be reported into: one of the task's, for at most as many people as are in each sum.
+ *
+ * `bandanna.wire.leaflets` has the same function: both refuse the same batches.
+ */
+export async function checkBatch(task: Task, batch: Batch): Promise<Plan> {
   const rounds = await digest(canonical(batch.rounds.map(ofAnyArm) as unknown as Json));
-  const plan = task.device.plans.find((each) => each.rounds === rounds && each.users <= leastUsers(batch));
-  if (!plan || !batch.arms.length === byPlace(task)) {
+  const plan = task.device.plans.find((each) => each.rounds === rounds);
+  const known = batch.arms.every((arm) => arm >= 0 && arm < (task.arms?.ids.length ?? Infinity));
+  if (!plan || leastUsers(batch) < plan.users || !batch.arms.length === byPlace(task) || !known) {
     throw new Refused("plan", `Batch ${batch.epoch} has other noise, or fewer people, than the task says: nothing is reported.`);
   }
   return plan;
@@ -108,8 +175,10 @@ function ofAnyArm({ parts }: Batch["rounds"][number]): Batch["rounds"][number] {
 /** How many people are behind each sum of a batch, at least; 0 if its plan does not add up. */
 function leastUsers({ arms, plays, slots, rounds, clients }: Batch): number {
   const reported = rounds.flatMap(({ parts }) => parts.map(({ arm }) => arm));
-  const all = reported.every((arm) => arm === null);
-  if (clients || !(all || String(reported) === String(arms))) return 0;
-  if (arms.length && (plays.length !== arms.length || plays.reduce((sum, each) => sum + each, 0) !== slots)) return 0;
-  return all ? slots : Math.min(...plays);
+  const everybody = reported.every((arm) => arm === null);
+  const own = arms.length > 0 && String(reported) === String(arms);
+  if (clients || !reported.length || plays.length !== arms.length || !(everybody || own)) return 0;
+  const whole = plays.reduce((sum, each) => sum + each, 0) === slots && Math.min(...plays) > 0;
+  if (arms.length && !whole) return 0;
+  return everybody ? slots : Math.min(...plays);
 }

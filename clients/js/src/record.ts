@@ -1,22 +1,30 @@
 /**
- * Reports as they travel: slot(16) mac(16) epoch:u32 round:u16 version:u8 key:u8 body, little-endian.
+ * Reports as they travel: slot(16) tag(16) epoch:u32 round:u16 version:u8 key:u8 body, little-endian.
  *
- * Version 0 is the zero report that opens a slot, 1 the final one. The mac is bound to the plan of the batch.
+ * Version 0 is the zero report that opens a slot, 1 the final one. The tag, made with the ticket's key for the collector,
+ * is of all the rest and of the plan of the batch.
  */
-import { type Bytes, joined } from "./canonical.js";
+import { type Bytes, joined, text } from "./canonical.js";
+import { hmac } from "./hpke.js";
 
 export const ZERO = 0;
 export const FINAL = 1;
 
+/** A place in a batch, and the ticket's keys: the collector's makes tags, the helper's goes into what is sealed for it. */
 export interface Slot {
   readonly slot: Bytes;
-  readonly mac: Bytes;
   readonly epoch: number;
+  readonly collector: Bytes;
+  readonly helper: Bytes | undefined;
 }
 
-export function record({ slot, mac, epoch }: Slot, round: number, version: number, key: number, body: Uint8Array): Bytes {
-  return joined(slot, mac, little(4, epoch), little(2, round), Uint8Array.of(version, key), body);
+export async function record({ slot, epoch, collector }: Slot, plan: Bytes, round: number, version: number, key: number, body: Uint8Array): Promise<Bytes> {
+  const tail = joined(little(4, epoch), little(2, round), Uint8Array.of(version, key), body);
+  return joined(slot, (await hmac(collector, joined(label("record"), slot, tail, plan))).slice(0, 16), tail);
 }
+
+/** What a hash or a seal is for, as 32 bytes. */
+export const label = (purpose: string): Bytes => text(`bandanna/3 ${purpose}`.padEnd(32, "\0"));
 
 /** A request of some records, each with its length before it. */
 export const request = (records: Uint8Array[]): Bytes => joined(...records.flatMap((each) => [little(4, each.length), each]));

@@ -1,14 +1,14 @@
 /** One person's part in a task: act, report, and send again what was not acknowledged, always as the same bytes. */
 import { drawn, type Drawing, type Drawn, type SealKey } from "./bodies.js";
 import { type Bytes, packed, unpacked } from "./canonical.js";
-import { chosen } from "./choose.js";
-import { type Contexts, named } from "./contexts.js";
+import { anyOf, type Choice, chosen, seenBy } from "./choose.js";
+import { checkGiven, type Contexts, named } from "./contexts.js";
 import type { Plain } from "./domains.js";
 import { type Entropy, secure } from "./entropy.js";
-import { Refused, unlessUnreachable } from "./errors.js";
-import { asked, at, type Fetch, sealKey, uploaded, type Verdict } from "./http.js";
+import { Refused, unlessUnreachable, Unreachable } from "./errors.js";
+import { asked, at, type Fetch, sealKey, type Shown, uploaded, type Verdict } from "./http.js";
 import { indexedStore, type Kept, memoryStore, type Store } from "./outbox.js";
-import { armAt, type Batch, byPlace, type Pin, planOf, type Publication, readPublication } from "./publication.js";
+import { armAt, type Batch, byPlace, checkBatch, checkBetween, type Pin, type Publication, readPublication } from "./publication.js";
 import { FINAL, type Slot, ZERO } from "./record.js";
 import { readTask, type Task } from "./task.js";
 import { decoded } from "./values.js";
@@ -16,11 +16,12 @@ import { decoded } from "./values.js";
 /** A batch that took no more slots: epoch, slot and the collector's word for it, as the registrar reads them. */
 export type Proof = [epoch: number, slot: string, refusal: string];
 
-/** A slot of a batch, and the registrar's word for it, in base64url. */
+/** A slot of a batch, and the registrar's word for it: keys for collector and, with two mixers, helper; in base64url. */
 export interface Ticket {
-  readonly slot: string;
-  readonly mac: string;
   readonly epoch: number;
+  readonly slot: string;
+  readonly collector: string;
+  readonly helper?: string;
 }
 
 export interface Options {
@@ -69,28 +70,36 @@ export interface Outcome {
  *
  *     opening (a zero report waits, or a batch that takes it) -> open -> reporting (the final one waits) -> over
  *
- * `sending` are the bytes of a request that is not acknowledged. Features, reward and bytes are deleted with the end;
- * `slot` stays where it was, or may have been, used: that is a participation.
+ * `sending` are the bytes of a request that is not acknowledged. With the end all is deleted but the epoch, if a slot
+ * was, or may have been, used: that is a participation; else what proves that it was not.
  */
-interface Entry extends Pick<Decision, "id" | "arm" | "action" | "publication"> {
+interface Entry {
+  readonly id: string;
   readonly state: "opening" | "open" | "reporting" | "over";
-  readonly refused: Proof[];
+  readonly publication?: number;
+  readonly day?: number; // since 1970
+  readonly refused?: Proof[];
+  readonly arm?: string | number | undefined;
+  readonly action?: number | undefined;
   readonly features?: Float64Array | undefined;
-  readonly reward?: number | undefined;
+  readonly reward?: number | undefined; // NaN: none was given, and nothing will be reported
   readonly batch?: Batch | undefined;
   readonly slot?: Slot | undefined;
   readonly key?: SealKey | undefined; // that the zero report was sealed for: the final one asks nobody
   readonly sending?: Bytes | undefined;
-  readonly reason?: string; // of the end; "" if the report is kept
+  readonly nothing?: boolean; // the final report is one of nothing, for there was no other
+  readonly epoch?: number; // of a slot, after the end
+  readonly reason?: string; // of the end, not kept; "" if the report is
 }
 
 type Held = Kept<Entry>;
-type Chosen = Pick<Entry, "arm" | "action" | "publication" | "features">;
+type Newest = Pin & Shown;
 
 const FIRST_PAUSE = 0.05; // seconds
 const LONGEST_PAUSE = 2;
 const PATIENCE = 10;
 const MOST_PROOFS = 64; // that a registrar reads
+const DAYS = 30; // after which a decision is forgotten that nobody has reported on
 const EARLY: Verdict = { reason: "early" };
 
 export class Session {
@@ -100,6 +109,7 @@ export class Session {
   readonly #fetch: Fetch;
   #publication: Publication | undefined;
   readonly #waiting = new Set<string>();
+  readonly #orphans = new Set<string>(); // decisions without an arm, of a page that ended while it acted
   readonly #drawing: Drawing;
   readonly #prefix: string;
 
@@ -114,15 +124,19 @@ export class Session {
 
   /** Read the task, check that its document is the one that its id names, and look into the outbox. */
   static async open(options: Options): Promise<Session> {
-    if (typeof options.tickets !== "function" || typeof options.analyzer !== "string") {
-      throw new Refused("options", "open() takes analyzer, an address, and tickets, a function.");
+    if (typeof options.tickets !== "function" || typeof options.analyzer !== "string" || typeof options.task !== "string") {
+      throw new Refused("options", "open() takes analyzer, an address, task, its id, and tickets, a function.");
     }
     const store = options.store ?? (typeof indexedDB === "undefined" ? memoryStore() : indexedStore());
     const fetch: Fetch = options.fetch ?? ((address, init) => globalThis.fetch(address, init));
     const task = await taskOf(options, store, fetch);
     const session = new Session(task, options, store, fetch);
-    for (const value of await session.#values()) session.#note(value);
-    await session.#newest().catch(unlessUnreachable(undefined)); // what happened can still be reported
+    for (const value of await session.#values()) {
+      session.#note(value);
+      if (value.state !== "over" && value.action === undefined) session.#orphans.add(value.id);
+    }
+    const publication = await session.#newest().catch(unlessUnreachable(undefined)); // what happened can still be reported
+    if (publication) await session.#forget(publication);
     return session;
   }
 
@@ -138,26 +152,48 @@ export class Session {
 
   /** Decisions that wait for their reward. */
   async decisions(): Promise<Decision[]> {
-    const waits = ({ state, reward, action }: Entry): boolean => state !== "over" && reward === undefined && action >= 0;
-    return (await this.#values()).filter(waits).map(shown);
+    const waits = ({ state, reward, action }: Entry): boolean => state !== "over" && reward === undefined && action !== undefined;
+    return (await this.#values()).filter(waits).map((entry) => shown(entry));
   }
 
-  /** Choose an arm and open a slot with a zero report: whoever acts is counted, whether a reward comes or not. */
+  /**
+   * Open a slot with a zero report - whoever acts is counted, whether a reward comes or not - and choose an arm.
+   *
+   * Features are looked at when the slot is open: who is missing from a batch must not tell what they are. A decision of
+   * a page that ended while it acted is finished first: its slot is this one.
+   */
   async act(contexts?: Contexts): Promise<Decision> {
-    const publication = await this.#newest();
-    const again = (newer: Publication): Chosen => this.#chosen(newer, contexts);
+    const { task } = this;
+    const { entropy } = this.#drawing;
+    checkGiven(task, contexts);
+    let publication = await this.#newest();
+    await this.#forget(publication);
+    const all = await this.#values();
+    const orphan = all.find(({ id, state, action }) => this.#orphans.delete(id) && state !== "over" && action === undefined);
+    const entries = all.filter((each) => each !== orphan);
+    const refused = entries.flatMap((entry) => (entry.slot ? [] : entry.refused ?? [])).slice(-MOST_PROOFS);
     const id = packed(crypto.getRandomValues(new Uint8Array(12)));
-    const entries = await this.#values();
-    const refused = entries.flatMap(({ slot, refused }) => (slot ? [] : refused)).slice(-MOST_PROOFS);
-    const entry: Entry = { id, state: "opening", refused, ...again(publication) };
+    let held: Held = orphan ? await this.#held(orphan.id) : { revision: 0, value: { id, state: "opening", refused, publication: publication.number, day: today() } };
     const reason = this.#excluded(publication, entries);
-    if (reason) return shown({ ...entry, ...over(reason) });
+    if (reason) held = { ...held, value: { ...held.value, ...over(reason) } };
+    else [held, publication] = await this.#begun(held, publication);
+    const { ids, rows } = named(task, contexts);
+    if (byPlace(task)) return shown(held.value);
+    const seen = seenBy(task.device.choose, rows);
+    const { action, features } = any(seen, entropy, () => chosen(task.device.choose, decoded(publication.snapshot) as Plain, seen, entropy));
+    const choice = { arm: ids[action] as string | number, action, features };
+    while (held.value.state !== "over" && held.value.action === undefined) held = await this.#swapped(held, choice);
+    return shown({ publication: publication.number, ...choice, ...held.value });
+  }
+
+  /** With a slot, as far as it comes; an error before anything was sent leaves nothing behind. */
+  async #begun(held: Held, publication: Publication): Promise<[Held, Publication]> {
+    const { id } = held.value;
     try {
-      const held = await this.#swapped({ revision: 0, value: entry }, {}); // before it can be claimed
-      return shown((await this.#advanced(held, again)).value);
+      return await this.#advanced(await this.#swapped(held, {}), publication, true); // before it can be claimed
     } catch (error) {
-      const held = await this.#store.get<Entry>(this.#prefix + id);
-      if (held) await this.#swapped(held, over("abandoned")); // nobody was told of it
+      const found = await this.#held(id);
+      if (found.value.state === "opening" && !found.value.sending) await this.#swapped(found, over("abandoned")); // nobody was told of it
       throw error;
     }
   }
@@ -166,71 +202,93 @@ export class Session {
   async report(decision: Decision | string, reward: number): Promise<Outcome> {
     if (typeof decision !== "string" && !decision.takingPart) return { kept: false, pending: false, reason: decision.reason };
     const id = typeof decision === "string" ? decision : decision.id;
-    if (!Number.isFinite(reward)) throw new Refused("reward", "A reward is a finite number.");
     let held = await this.#held(id);
-    while (held.value.state !== "over" && held.value.reward === undefined) held = await this.#swapped(held, { reward });
-    if (held.value.state !== "over" && held.value.reward !== reward) {
-      throw new Refused("reward", "Another reward was reported: the first one stands.");
-    }
-    // `act` and `flush` open slots: who answers must not be who takes part.
-    return outcome((held.value.state === "opening" ? held : await this.#advanced(held)).value);
+    if (held.value.state === "over") return outcome({ ...held.value, reason: "over" });
+    const given = Number.isFinite(reward) ? reward : NaN;
+    while (held.value.state !== "over" && held.value.reward === undefined) held = await this.#swapped(held, { reward: given });
+    const stands = held.value.reward ?? given;
+    // `act` and `flush` open slots: who answers must not be who takes part. Nor is anybody asked but the collector.
+    if (held.value.state !== "opening") [held] = await this.#advanced(held, await this.#seen());
+    // A report was sent, or waits: whether one is must not tell what the reward was.
+    if (given !== given) throw new Refused("reward", "A reward is a finite number: nothing is reported.");
+    if (stands !== given) throw new Refused("reward", "Another reward was reported: the first one stands.");
+    if (held.value.nothing) throw new Refused("nothing", "A report of nothing was made: what was played gives no other.");
+    return outcome(held.value);
   }
 
-  /** Send again, as the same bytes, what was not acknowledged; how many reports still wait. */
+  /** Send again, as the same bytes, what was not acknowledged; how many reports wait. Asks for one publication, always. */
   async flush(): Promise<number> {
     const errors: unknown[] = [];
-    for (const held of await this.#entries()) await this.#advanced(held).catch((error: unknown) => errors.push(error));
+    const publication = await this.#newest().catch(unlessUnreachable(undefined));
+    if (!publication) return this.pending;
+    await this.#forget(publication);
+    for (const held of await this.#entries()) {
+      await this.#advanced(held, publication).catch((error: unknown) => errors.push(error));
+    }
     if (errors.length) throw errors[0];
     return this.pending;
   }
 
-  /** As far as it goes now. With `again` nobody knows the arm yet, and a newer snapshot may choose another. */
-  async #advanced(held: Held, again?: (newer: Publication) => Chosen): Promise<Held> {
+  /** As far as it goes now; with `waits` nobody knows the arm yet, and the next publication may be waited for. */
+  async #advanced(held: Held, publication: Publication | undefined, waits = false): Promise<[Held, Publication]> {
+    const pauses = this.#pauses();
+    await pauses.next();
     for (;;) {
-      const next = await this.#next(held.value, again).catch(unlessUnreachable(undefined));
-      if (!next) return held;
+      const { state, sending, reward, batch, slot } = held.value;
+      let next: Partial<Entry> | undefined;
+      if (state === "over" || !publication) break;
+      if (sending) next = await this.#sent(held.value);
+      else if (state === "opening") {
+        if (waits && publication.number > (held.value.publication as number)) {
+          held = await this.#swapped(held, { publication: publication.number });
+          continue;
+        }
+        const found = await this.#opened(held.value, publication, waits).catch(unlessUnreachable(undefined));
+        if (found !== "wait") next = found;
+        else if ((await pauses.next()).done) next = late(held.value, publication, this.task) ? over("full") : undefined;
+        else {
+          publication = await this.#newest(publication.number);
+          continue;
+        }
+      } else if (reward !== undefined) {
+        next = publication.epoch > (batch as Batch).epoch ? over("closed") : await this.#final(held.value, slot as Slot, batch as Batch, reward);
+      }
+      if (!next) break;
       held = await this.#swapped(held, next);
     }
+    return [held, publication as Publication];
   }
 
-  /** What follows; nothing if that must wait for somebody else. */
-  async #next(entry: Entry, again?: (newer: Publication) => Chosen): Promise<Partial<Entry> | undefined> {
-    const { state, sending, reward, batch, slot, key, features, action } = entry;
-    if (state === "over") return undefined;
-    if (sending) return this.#sent(entry);
-    if (state === "opening") return this.#opened(entry, again);
-    if (reward === undefined) return (await this.#newest()).epoch > (batch as Batch).epoch ? over("closed") : undefined;
-    // From here on nobody but the collector is asked: analyzer and helper would see who answers.
-    const played = { features: features as Float64Array, action, reward };
-    const bytes = await drawn(this.#drawing, batch as Batch, slot as Slot, key, FINAL, played); // coins of its own
-    return { state: "reporting", sending: bytes };
+  /** The final report, drawn with coins of its own. */
+  async #final({ features, action, key }: Entry, slot: Slot, batch: Batch, reward: number): Promise<Partial<Entry>> {
+    const played = { features: features as Float64Array, action: action as number, reward };
+    const { bytes, told } = await drawn(this.#drawing, batch, slot, key, FINAL, played);
+    return { state: "reporting", sending: bytes, nothing: !told };
   }
 
-  /** A ticket and a zero report for the first batch that may still take it; nothing if there is none now. */
-  async #opened({ id, publication: acted, refused }: Entry, again?: (newer: Publication) => Chosen): Promise<Partial<Entry> | undefined> {
-    const last = Math.max(-1, ...refused.map(([epoch]) => epoch));
-    for await (const _ of this.#pauses()) {
-      const publication = await this.#newest();
-      const place = publication.batches.findIndex(({ epoch }) => epoch > last);
-      const batch = publication.batches[place];
-      if (publication.status !== "running") return over(publication.status);
-      if (!batch) continue; // the next one is announced with the next release
-      const change = again && publication.number > acted ? again(publication) : { publication: acted };
-      if (publication.number - change.publication + place > this.task.max_age) return over("stale");
-      await planOf(this.task, batch);
-      const reason = await this.#claimed(id, publication);
-      if (reason) return over(reason);
-      const ticket = await this.#options.tickets(batch.epoch, refused);
-      if (!ticket || "refused" in ticket) return over(ticket?.refused ?? "ticket");
-      const slot = slotOf(ticket, batch.epoch);
-      const key = await sealKey(this.#fetch, this.task);
-      return { ...change, batch, slot, key, sending: await drawn(this.#drawing, batch, slot, key, ZERO) };
-    }
-    return undefined;
+  /** A ticket and a zero report for the first batch that may still take it; nothing, or "wait", if there is none now. */
+  async #opened(entry: Entry, publication: Publication, waits: boolean): Promise<Partial<Entry> | "wait" | undefined> {
+    const { id, refused = [] } = entry;
+    if (publication.status !== "running") return over(publication.status);
+    const batch = publication.batches[placeOf(entry, publication)];
+    const old = late(entry, publication, this.task);
+    if (old && !waits) return over(publication.number === entry.publication ? "full" : "stale");
+    if (old || !batch) return waits ? "wait" : undefined; // the next one is announced with the next release
+    await checkBatch(this.task, batch);
+    const reason = await this.#claimed(id, publication);
+    if (reason) return over(reason);
+    const ticket = await this.#options.tickets(batch.epoch, refused);
+    if (!ticket || "refused" in ticket) return over(ticket?.refused ?? "ticket");
+    if (ticket.epoch !== batch.epoch) return over("ticket");
+    const { slot: place, collector, helper } = ticket;
+    const keys = { collector: unpacked(collector, 16), helper: helper === undefined ? helper : unpacked(helper, 16) };
+    const slot = { slot: unpacked(place, 16), epoch: batch.epoch, ...keys };
+    const key = await sealKey(this.#fetch, this.task);
+    return { batch, slot, key, sending: (await drawn(this.#drawing, batch, slot, key, ZERO)).bytes };
   }
 
   /** Send what waits, with pauses; what follows from the answer, or nothing if there is none. */
-  async #sent({ state, sending, slot, batch, refused }: Entry): Promise<Partial<Entry> | undefined> {
+  async #sent({ state, sending, slot, batch, refused = [] }: Entry): Promise<Partial<Entry> | undefined> {
     for await (const _ of this.#pauses()) {
       const { reason, refusal, place } = await uploaded(this.#fetch, this.task, sending as Bytes).catch(unlessUnreachable(EARLY));
       if (reason === EARLY.reason) continue;
@@ -255,18 +313,31 @@ export class Session {
 
   /** Write a change, if nobody else has written; what is there now. */
   async #swapped(held: Held, change: Partial<Entry>): Promise<Held> {
-    const key = this.#prefix + held.value.id;
+    const { id } = held.value;
     const value = { ...held.value, ...change };
-    const written = await this.#store.put(key, value, held.revision);
-    const now = written ? { revision: held.revision + 1, value } : await this.#held(held.value.id);
+    const { slot, refused } = value;
+    const left = value.state === "over" ? { state: value.state, ...(slot ? { epoch: slot.epoch } : refused?.length ? { refused } : {}) } : value;
+    const written = await this.#store.put(this.#prefix + id, left, held.revision);
+    const now = written ? { revision: held.revision + 1, value } : await this.#held(id);
     this.#note(now.value);
     return now;
   }
 
   async #held(id: string): Promise<Held> {
     const held = await this.#store.get<Entry>(this.#prefix + id);
-    if (!held) throw new Refused("decision", `No decision ${id} here: was it another device, person or task?`);
-    return held;
+    if (!held) throw new Refused("decision", "No such decision here: was it another device, person or task?");
+    return { ...held, value: { ...held.value, id } };
+  }
+
+  /** Of what nobody has reported on, or can: what is over by a publication, or too old. Only for this is a clock read. */
+  async #forget(publication: Publication): Promise<void> {
+    for (const held of await this.#entries()) {
+      const { state, reward, day, batch } = held.value;
+      const open = state === "open" && reward === undefined;
+      const old = Math.abs(today() - (day as number)) > DAYS;
+      const passed = open && publication.epoch > (batch as Batch).epoch;
+      if ((open || state === "opening") && (old || passed)) await this.#swapped(held, over("closed"));
+    }
   }
 
   async #entries(): Promise<Held[]> {
@@ -293,7 +364,7 @@ export class Session {
     const key = `claim ${this.#prefix}`;
     for (;;) {
       const claim = await this.#store.get<string>(key);
-      const others = (await this.#values()).filter((other) => other.id !== id && (other.slot || other.id === claim?.value));
+      const others = (await this.#values()).filter((other) => other.id !== id && (epochOf(other) !== undefined || other.id === claim?.value));
       const reason = this.#excluded(publication, others);
       if (reason || claim?.value === id || (await this.#store.put(key, id, claim?.revision ?? 0))) return reason;
     }
@@ -302,16 +373,9 @@ export class Session {
   /** Why somebody takes no part: the task is over, or it was as often as the task allows, or the batch has them. */
   #excluded({ status, batches }: Publication, entries: Entry[]): string {
     if (status !== "running") return status;
-    const used = entries.filter(({ state, slot }) => slot || state !== "over");
-    const twice = used.some(({ slot }) => !slot || batches.some(({ epoch }) => epoch === slot.epoch));
+    const used = entries.filter((entry) => epochOf(entry) !== undefined || entry.state !== "over").map(epochOf);
+    const twice = used.some((own) => own === undefined || batches.some(({ epoch }) => epoch === own));
     return twice || used.length >= this.task.device.participations ? "participations" : "";
-  }
-
-  #chosen(publication: Publication, contexts?: Contexts): Chosen {
-    const { ids, rows } = named(this.task, contexts);
-    if (byPlace(this.task)) return { arm: "", action: -1, features: undefined, publication: publication.number };
-    const { action, features } = chosen(this.task.device.choose, decoded(publication.snapshot) as Plain, rows, this.#drawing.entropy);
-    return { arm: ids[action] as string | number, action, features, publication: publication.number };
   }
 
   /** The arm that a place was given, where places say it. */
@@ -322,56 +386,93 @@ export class Session {
     return { arm: ids[action] as string | number, action, features: rows[action] };
   }
 
-  /** The publication in force: asked for every time, sent only if it is newer, and never a step back. */
-  async #newest(): Promise<Publication> {
-    const pin = await this.#store.get<Pin>(`${this.task.id} pin`); // of another tab it may be a newer one
-    const known = pin?.value.number === this.#publication?.number ? this.#publication : undefined;
-    const after = known ? `?after=${known.number}` : "";
-    const asking = asked(this.#fetch, at(this.#options.analyzer, this.task.id, `/snapshot${after}`));
-    const answer = await (known ? asking.catch(unlessUnreachable(undefined)) : asking);
-    if (known && answer?.status !== 200) return known; // unchanged, or nobody answers
-    const { content, signature } = answer as Awaited<typeof asking>;
-    return (this.#publication = await this.#pinned(content, signature));
+  /**
+   * The publication in force; without an answer, the newest that was seen, in any tab, and never a step back.
+   *
+   * It is asked for as a whole and by everybody alike; `after` is the one that the same call was shown.
+   */
+  async #newest(after?: number): Promise<Publication> {
+    const known = await this.#store.get<Newest>(this.#pin);
+    const query = after === undefined ? "" : `?after=${after}`;
+    try {
+      return (this.#publication = await this.#pinned(await this.#get(`/snapshot${query}`), known));
+    } catch (error) {
+      if (!known || !(error instanceof Unreachable)) throw error;
+      return (this.#publication = await readPublication(this.task, known.value));
+    }
   }
 
-  async #pinned(content: Bytes, signature: string): Promise<Publication> {
-    const key = `${this.task.id} pin`;
+  #get(path: string): ReturnType<typeof asked> {
+    return asked(this.#fetch, "analyzer", at(this.#options.analyzer, this.task.id, path));
+  }
+
+  /** The newest publication that was seen. */
+  async #seen(): Promise<Publication | undefined> {
+    const known = await this.#store.get<Newest>(this.#pin);
+    return known && readPublication(this.task, known.value);
+  }
+
+  async #pinned(shown: Shown, known: Kept<Newest> | undefined): Promise<Publication> {
     for (;;) {
-      const pin = await this.#store.get<Pin>(key);
-      const publication = await readPublication(this.task, content, signature, pin?.value);
+      const publication = await readPublication(this.task, shown, known?.value);
       const { number, chain } = publication;
-      if (pin?.value.number === number || (await this.#store.put(key, { number, chain }, pin?.revision ?? 0))) return publication;
+      const { content, signature, witness } = shown;
+      if (known && number > known.value.number + 1) {
+        await checkBetween(publication, known.value, async (block) => (await this.#get(`/links/${block}`)).content);
+      }
+      if (known?.value.number === number) return publication;
+      if (await this.#store.put(this.#pin, { number, chain, content, signature, witness }, known?.revision ?? 0)) return publication;
+      known = await this.#store.get<Newest>(this.#pin); // another tab has seen one
+      if (known && known.value.number > number) return readPublication(this.task, known.value, publication);
     }
+  }
+
+  get #pin(): string {
+    return `${this.task.id} pin`;
   }
 }
 
 async function taskOf({ analyzer, task }: Options, store: Store, fetch: Fetch): Promise<Task> {
   const kept = await store.get<Bytes>(`${task} task`);
   if (kept) return readTask(task, kept.value);
-  const { content } = await asked(fetch, at(analyzer, task));
+  const { content } = await asked(fetch, "analyzer", at(analyzer, task));
   const read = await readTask(task, content);
   await store.put(`${task} task`, content, 0);
   return read;
 }
 
-/** The end: what was private is deleted here, and so are bytes. */
-const over = (reason: string): Partial<Entry> => ({
-  state: "over",
-  reason,
-  features: undefined,
-  reward: undefined,
-  batch: undefined,
-  sending: undefined,
-});
+const over = (reason: string): Partial<Entry> => ({ state: "over", reason, sending: undefined });
+
+/** The epoch of a slot that is used, or may be. */
+const epochOf = ({ slot, epoch }: Entry): number | undefined => slot?.epoch ?? epoch;
+
+/** Which announced batch to try: the first that has not refused, or the one after all of them. */
+function placeOf({ refused = [] }: Entry, { batches }: Publication): number {
+  const last = Math.max(-1, ...refused.map(([epoch]) => epoch));
+  const place = batches.findIndex(({ epoch }) => epoch > last);
+  return place < 0 ? batches.length : place;
+}
+
+/** Whether a decision would be too old when that batch is learned from. */
+const late = (entry: Entry, publication: Publication, { max_age }: Task): boolean =>
+  publication.number - (entry.publication as number) + placeOf(entry, publication) > max_age;
+
+/** Days since 1970. */
+const today = (): number => Math.floor(Date.now() / 86_400_000);
+
+/** A choice; any arm, where it fails by what was published: whether it does may depend on the features. */
+function any(seen: readonly Float64Array[], entropy: Entropy, choose: () => Choice): Choice {
+  try {
+    return choose();
+  } catch {
+    const action = anyOf(seen, entropy);
+    return { action, features: seen[action] as Float64Array };
+  }
+}
 
 function shown({ id, arm, action, publication, reason = "" }: Entry): Decision {
-  if (action < 0) throw new Refused("place", `Places say the arm, and there is none yet (${reason || "unreachable"}): act again later.`);
-  return { id, arm, action, publication, takingPart: !reason, reason };
+  if (action === undefined) throw new Refused("place", `Places say the arm, and there is none yet (${reason || "unreachable"}): act again later.`);
+  return { id, arm: arm as string | number, action, publication: publication as number, takingPart: !reason, reason };
 }
 
 const outcome = ({ reason = "pending" }: Entry): Outcome => ({ kept: !reason, pending: reason === "pending", reason });
-
-function slotOf(ticket: Ticket, epoch: number): Slot {
-  if (ticket?.epoch !== epoch) throw new Refused("ticket", `tickets(${epoch}, ...) must give {slot, mac, epoch} of batch ${epoch}.`);
-  return { slot: unpacked(ticket.slot, 16), mac: unpacked(ticket.mac, 16), epoch };
-}

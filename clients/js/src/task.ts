@@ -3,10 +3,11 @@ import { type Bytes, digest, type Json, parsed, unpacked } from "./canonical.js"
 import { suited } from "./devices.js";
 import type { Plain, Vector } from "./domains.js";
 import { lacks, Refused } from "./errors.js";
+import { tellable } from "./tell.js";
 import { decoded, type Numbers } from "./values.js";
 
 /** Versions of the formats that this client speaks; others are refused. */
-export const VERSIONS = { task: 2, device: 2 } as const;
+export const VERSIONS = { task: 3, device: 2 } as const;
 
 export interface Plan {
   readonly rounds: string;
@@ -57,6 +58,7 @@ export async function readTask(id: string, document: Bytes): Promise<Task> {
     throw new Refused("version", `The task has format ${versions}, not ${Object.values(VERSIONS)}: use the client of its release.`);
   }
   leaflet.plans.flatMap((plan) => plan.devices.flat()).forEach(suited);
+  leaflet.tells.flat().forEach(tellable);
   return { ...content, id, digest: unpacked(id, 32), arms: armsOf(content.arms as Json) } as unknown as Task;
 }
 

@@ -35,5 +35,10 @@ export function told(tell: Plain, device: Plain | null, { features, action, rewa
   throw lacks(tell.kind);
 }
 
+/** Refuse what is none of the above. */
+export function tellable({ kind }: Plain): void {
+  if (!/^(Row|Regressed|Weighted|Rewarded|Public)$/.test(kind)) throw lacks(kind);
+}
+
 /** A number of [0, 1], rounded to an end by a coin; nothing is drawn where it is one. */
 const bit = (share: number, entropy: Entropy): number => (share > 0 && share < 1 ? Number(uniform(entropy) < share) : share);

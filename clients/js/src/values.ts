@@ -48,7 +48,9 @@ function array(dtype: string, shape: number[], data: string): Numbers {
 export function floats(value: unknown, ...shape: number[]): Float64Array {
   const given = value as Partial<Numbers> | undefined;
   if (!(given?.data instanceof Float64Array) || String(given.shape) !== String(shape) || !given.data.every(Number.isFinite)) {
-    throw new Refused("document", "The snapshot does not fit the arms.");
+    throw noSnapshot();
   }
   return given.data;
 }
+
+export const noSnapshot = (): Refused => new Refused("document", "The snapshot does not fit the arms.");

@@ -1,7 +1,7 @@
 // Choices from snapshots that somebody made to learn something: whether they are refused has nothing to do with features.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { chosen, Refused, secure } from "../dist/inside.mjs";
+import { chosen, Refused, secure, seenBy } from "../dist/inside.mjs";
 
 const DIM = 3;
 const ARMS = 4;
@@ -23,8 +23,8 @@ function snapshotOf({ kind, domain }, values) {
   const own = domain.kind === "PerArmReport";
   const shape = own ? [ARMS, DIM + 1] : [DIM];
   const square = own ? [ARMS, DIM + 1, DIM + 1] : [DIM, DIM];
-  const explore = one([0, 0, 0.5, 2, -1, NaN, Infinity]);
-  return kind === "Thompson" ? { theta: table(...shape), root: table(...square), explore } : { theta: table(...shape), inverse: table(...square), radius: one([...values, NaN, Infinity]), explore };
+  const explore = one([0, 0, 0.5, 2, -1]);
+  return kind === "Thompson" ? { theta: table(...shape), root: table(...square), explore } : { theta: table(...shape), inverse: table(...square), radius: one([0, 1, -1, 1e39, 1e149, -1e150]), explore };
 }
 
 function contextsOf({ domain }) {
@@ -34,7 +34,7 @@ function contextsOf({ domain }) {
 
 const outcome = (choose, snapshot) => {
   try {
-    const { action, features } = chosen(choose, snapshot, contextsOf(choose), secure);
+    const { action, features } = chosen(choose, snapshot, seenBy(choose, contextsOf(choose)), secure);
     assert.ok(Number.isInteger(action) && action >= 0 && action < ARMS && features.every(Number.isFinite));
     return "an arm";
   } catch (error) {
@@ -58,7 +58,8 @@ test("one with a number that is not finite, or of another shape, is refused, wha
     for (let k = 0; k < 60; k++) {
       const snapshot = snapshotOf(choose, FINITE);
       const spoilt = snapshot[one(["theta", second])];
-      if (k % 3) spoilt.data[one([...spoilt.data.keys()])] = one([NaN, Infinity, -Infinity]);
+      if (k % 5 === 4) snapshot[choose.kind === "Thompson" || k % 2 ? "explore" : "radius"] = one([NaN, Infinity, undefined]);
+      else if (k % 3) spoilt.data[one([...spoilt.data.keys()])] = one([NaN, Infinity, -Infinity]);
       else spoilt.shape = [...spoilt.shape, 1];
       for (let user = 0; user < 12; user++) assert.equal(outcome(choose, snapshot), "document");
     }
@@ -70,5 +71,5 @@ test("what is no number is the least, and finite indices are compared as before"
   const choose = { kind: "Optimist", domain: { kind: "LinearReport", features: 2, reward_bound: 1 }, ties: "first" };
   const arms = [[-0.1, 0], [0.2, 0.1], [0.5, -0.5]].map((row) => Float64Array.from(row));
   assert.equal(chosen(choose, snapshot, arms, secure).action, 1);
-  assert.equal(chosen(choose, { ...snapshot, radius: NaN }, arms, secure).action, 0);
+  assert.equal(chosen(choose, { ...snapshot, radius: 1e150, inverse: { shape: [2, 2], data: Float64Array.of(0, 1e300, -1e300, 0) } }, arms, secure).action, 0); // all of them none
 });

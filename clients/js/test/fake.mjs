@@ -10,7 +10,10 @@ const ARRAY = (shape, numbers) => ({
   shape,
   data: Buffer.from(new Float64Array(numbers).buffer).toString("base64"),
 });
-const LENGTH = { "<u4": 20, "<u8": 104, row: 48 };
+const LENGTH = { "<u4": 20, "<u8": 120, row: 48 };
+
+/** The chain of a publication. */
+export const chained = async (previous, bytes) => digest(new Uint8Array([...(previous ? unpacked(previous, 32) : []), ...new Uint8Array(await subtle.digest("SHA-256", bytes))]));
 
 /** Of options {mixers, maxAge, slots, participations, arms, assigned, device, version, theta}. */
 export class Fake {
@@ -28,6 +31,7 @@ export class Fake {
     const { mixers, maxAge, slots, participations, arms, assigned, device = {}, theta = [1, 0] } = fake.options;
     fake.theta = theta;
     fake.analyzer = await subtle.generateKey("Ed25519", true, ["sign", "verify"]);
+    fake.registrar = await subtle.generateKey("Ed25519", true, ["sign", "verify"]);
     fake.helper = await subtle.generateKey("Ed25519", true, ["sign", "verify"]);
     fake.sealing = await subtle.generateKey("X25519", true, ["deriveBits"]);
     const form = mixers === 2 ? "shares" : mixers === 1 ? "plain" : "row";
@@ -45,12 +49,12 @@ export class Fake {
     };
     fake.document = canonical({
       format: "bandanna task",
-      version: fake.options.version ?? 2,
+      version: fake.options.version ?? 3,
       title: "a test",
       mixers,
       max_age: maxAge,
       urls: Object.fromEntries(["analyzer", "shuffler", "helper", "registrar"].map((role) => [role, `http://${role}.test`])),
-      keys: { analyzer: await raw(fake.analyzer), helper: await raw(fake.helper) },
+      keys: { analyzer: await raw(fake.analyzer), helper: await raw(fake.helper), registrar: await raw(fake.registrar) },
       device: fake.options.device === null ? null : leaflet,
       arms: arms && JSON.stringify({ tuple: [{ tuple: arms.ids }, ARRAY([arms.ids.length, DIM], arms.features ?? Array(arms.ids.length * DIM).fill(0)), !arms.features] }),
     });
@@ -83,8 +87,10 @@ export class Fake {
       ...change,
     };
     const bytes = canonical(content);
-    const signature = packed(new Uint8Array(await subtle.sign("Ed25519", this.analyzer.privateKey, bytes)));
-    const made = { number: content.number, epoch: content.epoch, bytes, signature, chain: await digest(bytes) };
+    const signature = await this.signed("publication", this.analyzer, bytes);
+    const chain = await chained(content.previous, bytes);
+    const witness = await this.cosigned(chain, content.number);
+    const made = { number: content.number, epoch: content.epoch, bytes, signature, witness, chain };
     this.published.push(made);
     return made;
   }
@@ -92,6 +98,17 @@ export class Fake {
   assignment() {
     const arms = this.options.assigned ?? [];
     return { arms, plays: arms.map(() => this.options.slots / arms.length), in_turn: true };
+  }
+
+  /** As a role of this task signs a document of a kind. */
+  async signed(kind, { privateKey }, bytes) {
+    const stated = new Uint8Array([...new TextEncoder().encode(`bandanna ${kind}\n${this.task}\n`), ...bytes]);
+    return packed(new Uint8Array(await subtle.sign("Ed25519", privateKey, stated)));
+  }
+
+  /** As the registrar signs which publication has a number. */
+  cosigned(chain, number) {
+    return this.signed("cosignature", this.registrar, canonical({ chain, number }));
   }
 
   /** What sessions are opened with. */
@@ -110,10 +127,11 @@ export class Fake {
   async ticket(epoch, refused) {
     this.asked.push([epoch, refused]);
     const slot = packed(crypto.getRandomValues(new Uint8Array(16)));
-    return { slot, mac: packed(new Uint8Array(16).fill(7)), epoch };
+    return { epoch, slot, collector: packed(new Uint8Array(16).fill(7)), helper: packed(new Uint8Array(16).fill(9)) };
   }
 
-  async fetch(address, { body } = {}) {
+  async fetch(address, { body, cache, credentials, referrerPolicy, redirect, headers } = {}) {
+    if (String([cache, credentials, referrerPolicy, redirect, headers]) !== "no-store,omit,no-referrer,error,") throw new Error("a request that says whose it is");
     const { host, pathname, searchParams } = new URL(address);
     if (body) this.sent.push(body.slice());
     const instead = await this.fail(address, body);
@@ -124,14 +142,19 @@ export class Fake {
       return answer;
     }
     if (pathname.endsWith("/snapshot")) {
-      const { number, bytes, signature } = this.published.at(-1);
+      const { number, bytes, signature, witness } = this.published.at(-1);
       if (searchParams.has("after") && number <= Number(searchParams.get("after"))) return new Response(null, { status: 204 });
-      return new Response(bytes, { headers: { signature } });
+      return new Response(bytes, { headers: { signature, witness } });
+    }
+    if (pathname.includes("/links/")) {
+      const block = Number(pathname.split("/").pop());
+      const hashes = await Promise.all(this.published.slice(256 * block, 256 * (block + 1)).map(({ bytes }) => subtle.digest("SHA-256", bytes)));
+      return new Response(Buffer.concat(hashes.map((each) => Buffer.from(each))));
     }
     if (host === "helper.test") {
       const keys = [{ id: 4, public: packed(new Uint8Array(32)), state: "expired" }, { id: 5, public: packed(new Uint8Array(await subtle.exportKey("raw", this.sealing.publicKey))), state: "active" }];
       const bytes = canonical({ keys });
-      return new Response(bytes, { headers: { signature: packed(new Uint8Array(await subtle.sign("Ed25519", this.helper.privateKey, bytes))) } });
+      return new Response(bytes, { headers: { signature: await this.signed("keys", this.helper, bytes) } });
     }
     return pathname === `/tasks/${this.task}` ? new Response(this.document) : new Response("{}", { status: 404 });
   }

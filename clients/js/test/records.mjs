@@ -1,4 +1,4 @@
-// What sessions send for people of a real task: {document, publication, signature, keys, keysSignature, task, people}
+// What sessions send for people of a real task: {document, publication, signature, witness, keys, keysSignature, task, people}
 // from stdin, people: [{contexts, reward, ticket}]; to stdout [{action, zero, final, drawn}] with requests in base64.
 import { Session } from "../dist/bandanna.mjs";
 import { bytes, read, written } from "./support.mjs";
@@ -15,8 +15,7 @@ async function play({ contexts, reward, ticket }, place) {
       return Response.json({ places: [place] }, { status: 201 });
     }
     if (pathname.endsWith("/snapshot")) {
-      const known = address.includes("after=");
-      return known ? new Response(null, { status: 204 }) : new Response(bytes(given.publication), { headers: { signature: given.signature } });
+      return new Response(bytes(given.publication), { headers: { signature: given.signature, witness: given.witness } });
     }
     if (pathname.endsWith("/keys")) return new Response(bytes(given.keys), { headers: { signature: given.keysSignature } });
     return new Response(bytes(given.document));

@@ -6,7 +6,7 @@ const tasks = {
   act({ choose, snapshot, contexts, words }) {
     const entropy = new Recorded(words);
     const rows = contexts.map((row) => Float64Array.from(row));
-    const { action, features } = inside.chosen(choose, inside.decoded(snapshot), rows, entropy);
+    const { action, features } = inside.chosen(choose, inside.decoded(snapshot), inside.seenBy(choose, rows), entropy);
     return { action, features: [...features], left: entropy.left };
   },
   encode({ device, values, words }) {
@@ -30,7 +30,7 @@ const tasks = {
     return { first, low: low.map(String), up: up.map(String) };
   },
   async plan({ device, batch }) {
-    const { users } = await inside.planOf({ device }, batch);
+    const { users } = await inside.checkBatch({ device }, batch);
     return { users };
   },
   arms({ batch }) {
@@ -50,6 +50,18 @@ const tasks = {
     const numbers = BigInt64Array.from(message, BigInt);
     const share = await inside.share(numbers, bytes(seed));
     return { share: [...share].map(String), bytes: packed(inside.numbers(share, "<u8")) };
+  },
+  async record({ slot, plan, round, version, key, body }) {
+    const [own, collector] = [bytes(slot.slot), bytes(slot.collector)];
+    return { record: packed(await inside.record({ ...slot, slot: own, collector }, bytes(plan), round, version, key, bytes(body))) };
+  },
+  async drawn({ device, task, batch, slot, key }) {
+    const messages = [];
+    const observe = ({ message }) => messages.push([...message].map(String));
+    const own = { slot: bytes(slot.slot), collector: bytes(slot.collector), helper: bytes(slot.helper), epoch: batch.epoch };
+    const drawing = { task: { device, digest: bytes(task) }, entropy: inside.secure, observe };
+    const { bytes: sent } = await inside.drawn(drawing, batch, own, { id: 3, key: bytes(key) }, inside.ZERO);
+    return { request: packed(sent), messages };
   },
   // Counts drawn with WebCrypto's words, for tests of their law: how often each value came.
   law({ device, values, draws }) {

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,17 +17,21 @@ import numpy as np
 from bandanna.client.leaflet import Leaflet
 from bandanna.core.arrays import Floats
 from bandanna.core.coins import Coins
+from bandanna.core.domain import all_finite
+from bandanna.core.per_arm import PerArmReport
 from bandanna.device import Device, NoiseSource, from_parameters
-from bandanna.device.choosing import ByPlace, Chooser
+from bandanna.device.choosing import ByPlace, Chooser, Optimist
 from bandanna.device.parameters import chooser, tell
 from bandanna.device.telling import Tell
-from bandanna.errors import BandannaError, InvalidArgument, Unreadable
+from bandanna.errors import BandannaError, Unreadable
 from bandanna.storage.encoding import Encoding
+from bandanna.wire.answers import Ticket
 from bandanna.wire.bodies import body_of
-from bandanna.wire.leaflets import VERSION, least_users, rounds_digest
+from bandanna.wire.leaflets import VERSION, check_batch
 from bandanna.wire.plan import Batch
 
 Content = Mapping[str, Any]  # of a publication
+_LARGEST_RADIUS = 1e150  # whose square is a number too
 _ODD = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 
 
@@ -41,10 +46,10 @@ class Given:
 
 @dataclass(frozen=True, kw_only=True)
 class Slot:
-    """A place in a batch, to which reports belong; `key` seals them, or their seeds."""
+    """A place in a batch, to which reports belong, by a ticket; `key` seals them, or their seeds."""
 
     batch: Batch
-    slot: bytes
+    ticket: Ticket
     key: str | None
 
 
@@ -73,8 +78,12 @@ class Guide(ABC):
     @abstractmethod
     def final(
         self, content: Content, round_: int, slot: Slot, given: Given, reward: float, source: NoiseSource, coins: Coins
-    ) -> bytes:
-        """The body of what happened, for a round of the running batch."""
+    ) -> tuple[bytes, Exception | None]:
+        """The body of what happened, for a round of the running batch; of nothing, and why, where that fails.
+
+        BandannaError, before what happened is looked at, if the batch is not the one that was announced. Else there is
+        a body of one length, whatever the features, the reward and the published numbers are: zeros are drawn first.
+        """
 
 
 def announced(content: Content, place: int) -> Batch:
@@ -116,67 +125,73 @@ class LightGuide(Guide):
         return features if isinstance(self._chooser, ByPlace) else np.asarray(self._chooser.seen(features[None])[0])
 
     def choose(self, content: Content, seen: Floats, coins: Coins) -> tuple[int, int] | None:
-        """By the chooser."""
+        """By the chooser, from a snapshot of finite numbers of the right shapes."""
         if isinstance(self._chooser, ByPlace):
             return None
-        try:
-            choice = self._chooser.act(_snapshot(content["snapshot"]), seen[None], coins)
-        except InvalidArgument:
-            raise
-        except _ODD as error:
-            raise Unreadable("a publication whose snapshot is none of this task's") from error
-        return int(choice.actions[0]), 0
+        snapshot = _snapshot(content["snapshot"])
+        if not _fits(self._chooser, snapshot, *seen.shape):
+            raise Unreadable("a publication whose snapshot is none of this task's")
+        return int(self._chooser.act(snapshot, seen[None], coins).actions[0]), 0
 
     def batch(self, content: Content, place: int) -> Batch:
         """Of a plan that the document holds, with at least as many people as its noise is meant for."""
         batch = announced(content, place)
-        plan, assigned = self._plan(batch), isinstance(self._chooser, ByPlace)
-        if plan is None or least_users(batch.to_dict()) < plan["users"] or bool(batch.arms) != assigned:
-            raise BandannaError(f"batch {batch.epoch} was announced with another plan than the task has")
+        self._plan(batch)
         return batch
 
-    def _plan(self, batch: Batch) -> Mapping[str, Any] | None:
+    def _plan(self, batch: Batch) -> Mapping[str, Any]:
         """What the document says of batches with such rounds."""
-        wanted = rounds_digest(batch.to_dict())
-        found: Mapping[str, Any] | None = next((e for e in self._plain["plans"] if e["rounds"] == wanted), None)
-        return found
+        arms = self._leaflet.arms
+        return check_batch(self._plain, batch, None if arms is None else len(arms.ids))
 
     def _devices(self, batch: Batch, round_: int) -> list[Device | None]:
-        plan = self._plan(batch)
-        if plan is None:
-            raise BandannaError(f"batch {batch.epoch} has another plan than the task")
-        return [None if each is None else from_parameters(each) for each in plan["devices"][round_]]
+        return [None if each is None else from_parameters(each) for each in self._plan(batch)["devices"][round_]]
 
     def zeros(self, content: Content, place: int, slot: Slot, source: NoiseSource) -> list[bytes]:
         """Noised in full; rows of zeros where a server is trusted with them."""
-        made = []
-        for round_, asked in enumerate(slot.batch.rounds):
-            devices = self._devices(slot.batch, round_)
-            rows = [
-                np.zeros(part.length) if device is None else device.zero(source)[0]
-                for part, device in zip(asked.parts[: len(devices)], devices, strict=True)
-            ]
-            made.append(self._body(slot, round_, rows))
-        return made
+        return [
+            self._body(slot, round_, self._nothing(slot, round_, source)) for round_ in range(len(slot.batch.rounds))
+        ]
+
+    def _nothing(self, slot: Slot, round_: int, source: NoiseSource) -> list[np.ndarray[Any, Any]]:
+        """Messages of all parts about nothing."""
+        devices, parts = self._devices(slot.batch, round_), slot.batch.rounds[round_].parts
+        return [
+            np.zeros(part.length) if device is None else device.zero(source)[0]
+            for part, device in zip(parts[: len(devices)], devices, strict=True)
+        ]
 
     def final(
         self, content: Content, round_: int, slot: Slot, given: Given, reward: float, source: NoiseSource, coins: Coins
-    ) -> bytes:
-        """What is told, each part protected by its device."""
+    ) -> tuple[bytes, Exception | None]:
+        """What is told, each part clipped and protected by its device."""
+        zero = self._nothing(slot, round_, source)
+        try:
+            with np.errstate(all="ignore"):
+                return self._body(slot, round_, self._told(zero, round_, slot, given, reward, source, coins)), None
+        except Exception as error:
+            return self._body(slot, round_, zero), error
+
+    def _told(
+        self, zero: list[np.ndarray[Any, Any]], round_: int, slot: Slot, given: Given, reward: float,
+        source: NoiseSource, coins: Coins,
+    ) -> list[np.ndarray[Any, Any]]:  # fmt: skip
+        """Messages of all parts about what happened, as long as those about nothing."""
         features, rewards, arms = np.array([given.features]), np.array([reward]), np.array([given.arm])
         rows = []
         for how, device in zip(self._tells[round_], self._devices(slot.batch, round_), strict=True):
             if how is None or device is None:
                 rows.append(np.array([*given.features, reward, given.arm, given.group, 1.0]))
+                all_finite("row", rows[-1])
             else:
-                statistic = how.statistic(device.domain, features, rewards, arms, coins)
-                rows.append(device.message(statistic, source)[0])
-        return self._body(slot, round_, rows)
+                rows.append(device.report(how.statistic(device.domain, features, rewards, arms, coins), source)[0])
+        if [row.shape for row in rows] != [row.shape for row in zero]:
+            raise Unreadable("a report of another length than the batch wants")
+        return rows
 
     def _body(self, slot: Slot, round_: int, rows: list[np.ndarray[Any, Any]]) -> bytes:
-        parts: dict[str, Any] = {"task": self._leaflet.digest, "batch": slot.batch, "slot": slot.slot, "key": slot.key}
-        bodies = (body_of(row, round_=round_, part=number, **parts) for number, row in enumerate(rows))
-        return b"".join(bodies)
+        task = self._leaflet.digest
+        return body_of(rows, task=task, batch=slot.batch, round_=round_, ticket=slot.ticket, key=slot.key)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -203,3 +218,17 @@ _SNAPSHOTS = Encoding({"lints.Posterior": _Drawn, "linucb.Snapshot": _Index})
 
 def _snapshot(text: str) -> Any:
     return _SNAPSHOTS.loads(text)
+
+
+def _fits(chooser: Chooser, snapshot: Any, arms: int, dim: int) -> bool:
+    """Whether it has what this chooser looks at, for so many arms with so many features: finite, of these shapes."""
+    own = isinstance(chooser.domain, PerArmReport)
+    d = dim + 1 if own else dim
+    lead, plain = (arms,) if own else (), [snapshot.explore]
+    if isinstance(chooser, Optimist):
+        arrays = [(snapshot.theta, (d,)), (snapshot.inverse, (d, d))]
+        plain.append(snapshot.radius if abs(snapshot.radius) <= _LARGEST_RADIUS else math.inf)
+    else:
+        arrays = [(snapshot.theta, (*lead, d)), (snapshot.root, (*lead, d, d))]
+    right = all(np.shape(array) == shape and np.isfinite(array).all() for array, shape in arrays)
+    return right and all(math.isfinite(number) for number in plain)

@@ -14,7 +14,7 @@ from bandanna.storage.declared import conforms
 from bandanna.storage.encoding import Encoding
 from bandanna.wire.canonical import digest, loads, unpacked
 
-TASK_VERSION = 2
+TASK_VERSION = 3
 _FIELDS: dict[str, Any] = {
     "format": str, "version": int, "title": str, "mixers": int, "max_age": int, "urls": dict[str, str],
     "keys": dict[str, str], "seed": int | None, "test": bool, "promise": str, "arms": str | None,
@@ -46,12 +46,12 @@ class Leaflet:
         return made
 
     @classmethod
-    def read(cls, path: str | Path) -> Leaflet:
-        """Of a file, or of the folder that `bandanna task create` has made."""
+    def read(cls, path: str | Path, name: str | None = None) -> Leaflet:
+        """Of a file, or of the folder that `bandanna task create` has made; of this name where one is given."""
         place = Path(path)
         place = place / "task.json" if place.is_dir() else place
         try:
-            return cls.from_bytes(place.read_bytes())
+            return cls.from_bytes(place.read_bytes(), name)
         except OSError as error:
             raise BandannaError(f"{place} cannot be read: {error.strerror or error}") from error
 

@@ -19,14 +19,14 @@ from pathlib import Path
 from typing import Any
 
 from bandanna.errors import BandannaError, InvalidArgument
-from bandanna.wire.publications import Pin
+from bandanna.wire.publications import Pin, Shown
 
 DECIDED, OPENING, OPEN, ANSWERED, OVER = "decided", "opening", "open", "answered", "over"
 _PROOFS = 64  # that a registrar reads
 MEMORY = ":memory:"  # for tests, and for hosts that keep nothing
 _TABLES = """
 create table if not exists pins (task text primary key, number integer not null, chain text not null,
-    document blob not null, signature text not null);
+    document blob not null, signature text not null, cosignature text not null);
 create table if not exists decisions (id text primary key, task text not null, user text not null, state text not null,
     content text not null, zero blob, final blob, reward real, revision integer not null);
 create index if not exists decisions_of on decisions (task, user, state);
@@ -39,9 +39,11 @@ create table if not exists claims (id text primary key, task text not null, user
 class Kept:
     """One decision.
 
-    content  number, epoch: of the publication it was made on; arm, features, group; and when it has a slot: batch,
-             slot, mac, key, key_id, place, round;   refused: [epoch, slot, proof] of slots that were not used
+    content  number: of the publication it was made on; day: since 1970; arm, features, group, name; and when it has a
+             slot: batch, slot, collector and helper (the ticket's keys), key, key_id, place, round;
+             refused: [epoch, slot, proof] of slots that were not used
     zero, final  the bytes of a request, as they were first sent
+    reward       infinite: what was given is no reward, and nothing will be reported
     revision     how often it was written: what was made from an older one is not
     """
 
@@ -161,20 +163,20 @@ class Outbox:
             self._rows.execute("pragma wal_checkpoint(truncate)").fetchall()
         return made
 
-    def pinned(self, task: str) -> tuple[Pin, bytes, str] | None:
-        """The newest publication that was seen, with its bytes and signature."""
+    def pinned(self, task: str) -> tuple[Pin, Shown] | None:
+        """The newest publication that was seen, as it was shown."""
         with self._lock:
             found = (
                 self._open()
-                .execute("select number, chain, document, signature from pins where task = ?", (task,))
+                .execute("select number, chain, document, signature, cosignature from pins where task = ?", (task,))
                 .fetchall()
             )
         if not found:
             return None
-        number, chain, document, signature = found[0]
-        return Pin(number, chain), bytes(document), signature
+        number, chain, document, *signatures = found[0]
+        return Pin(number, chain), Shown(bytes(document), *signatures)
 
-    def pin(self, task: str, pin: Pin, document: bytes, signature: str, *, after: Pin | None) -> bool:
+    def pin(self, task: str, pin: Pin, shown: Shown, *, after: Pin | None) -> bool:
         """Keep a publication that was compared with `after`, if that is still the newest that was seen; whether it was.
 
         So two processes never act upon two histories, each believed because the other one's was not looked at.
@@ -183,7 +185,7 @@ class Outbox:
             known = rows.execute("select number, chain from pins where task = ?", (task,)).fetchone()
             if (None if known is None else Pin(*known)) != after:
                 return False
-            rows.execute("insert or replace into pins values (?, ?, ?, ?, ?)", (task, *pin, document, signature))
+            rows.execute("insert or replace into pins values (?, ?, ?, ?, ?, ?)", (task, *pin, *shown))
             return True
 
     def begin(self, kept: Kept, most: int) -> Kept | None:

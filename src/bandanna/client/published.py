@@ -8,47 +8,77 @@ from typing import Any
 from bandanna.client.leaflet import Leaflet
 from bandanna.client.outbox import Outbox
 from bandanna.client.wants import Request, Unreachable, Want
-from bandanna.wire.publications import Pin, read_publication
+from bandanna.errors import BandannaError
+from bandanna.wire.plan import Batch
+from bandanna.wire.publications import HASH, LINKS, Pin, Shown, check_between, read_publication
+
+Content = dict[str, Any]
+
+_MOST = 1 << 20  # publications that a device may have missed
 
 
 class Published:
-    """The publications of one task."""
+    """The publications of one task. What is asked for says nothing about who asks, nor what was seen before."""
 
     def __init__(self, leaflet: Leaflet, outbox: Outbox) -> None:
         self._leaflet, self._outbox = leaflet, outbox
 
-    def newest(self) -> Generator[Want, Any, dict[str, Any]]:
-        """The one in force; without an answer, the newest that was seen."""
-        task, known = self._leaflet.id, self._outbox.pinned(self._leaflet.id)
-        pin = None if known is None else known[0]
-        headers = {} if pin is None else {"if-none-match": f'"{pin.chain}"'}
+    def newest(self, after: int | None = None) -> Generator[Want, Any, Content]:
+        """The one in force; without an answer, the newest that was seen. `after`: what the same call was shown."""
+        known = self._outbox.pinned(self._leaflet.id)
+        query = "" if after is None else f"?after={after}"
         try:
-            url = f"{self._leaflet.url('analyzer')}/snapshot"
-            status, found, document = yield Request(method="GET", url=url, headers=headers)
-            if status not in (200, 304):
+            status, headers, document = yield self._get(f"snapshot{query}")
+            if status == 204 and query:
+                raise Unreachable("the analyzer has published nothing since")
+            if status != 200:
                 raise Unreachable(f"the analyzer shows no publication: {status}")
+            content: Content = yield from self._pinned(Shown.of(document, headers), known and known[0])
         except Unreachable:
             if known is None:
                 raise
-            return self._read(known[1], known[2], None)[0]
-        if status == 304 and known is not None:
-            return self._read(known[1], known[2], None)[0]
-        signature = found.get("signature", "")
-        content, made = self._read(document, signature, pin)
-        while not self._outbox.pin(task, made, document, signature, after=pin):  # another process has seen one
-            known = self._outbox.pinned(task)
-            assert known is not None
-            pin = known[0]
-            if pin.number > made.number:
-                return self._read(known[1], known[2], made)[0]  # a newer one, that follows upon this
-            content, made = self._read(document, signature, pin)
+            return self._read(known[1], None)[0]
         return content
 
-    def seen(self) -> dict[str, Any] | None:
+    def _pinned(self, shown: Shown, pin: Pin | None) -> Generator[Want, Any, Content]:
+        """A publication that follows upon what was seen when it was asked for; the newest that was seen from now on."""
+        while True:
+            content, made = self._read(shown, pin)
+            if pin is not None and made.number > pin.number + 1:
+                hashes = yield from self._between(pin.number + 1, made.number)
+                check_between(pin, content, hashes)
+            if self._outbox.pin(self._leaflet.id, made, shown, after=pin):
+                return content
+            seen = self._outbox.pinned(self._leaflet.id)  # another process has seen one
+            assert seen is not None
+            pin = seen[0]
+            if pin.number > made.number:
+                return self._read(seen[1], made)[0]  # a newer one, that follows upon this
+
+    def _between(self, first: int, end: int) -> Generator[Want, Any, list[bytes]]:
+        """Hashes of the documents of publications first, ..., end - 1: blocks of them, which many devices ask for."""
+        if end - first > _MOST:
+            raise BandannaError(f"publication {end} where {first} was expected: no analyzer publishes so often")
+        hashes: list[bytes] = []
+        for block in range(first // LINKS, (end - 1) // LINKS + 1):
+            status, _, content = yield self._get(f"links/{block}")
+            if status != 200:
+                raise Unreachable(f"the analyzer shows no links: {status}")
+            low, high = (min(max(each - block * LINKS, 0), LINKS) for each in (first, end))
+            hashes += [content[HASH * each : HASH * (each + 1)] for each in range(low, high)]
+        return hashes
+
+    def _get(self, what: str) -> Request:
+        return Request(role="analyzer", method="GET", url=f"{self._leaflet.url('analyzer')}/{what}")
+
+    def seen(self) -> Content | None:
         """The newest that was seen."""
         known = self._outbox.pinned(self._leaflet.id)
-        return None if known is None else self._read(known[1], known[2], None)[0]
+        return None if known is None else self._read(known[1], None)[0]
 
-    def _read(self, document: bytes, signature: str, before: Pin | None) -> tuple[dict[str, Any], Pin]:
-        key = self._leaflet.key("analyzer")
-        return read_publication(document, signature, task_id=self._leaflet.id, key=key, before=before)
+    def _read(self, shown: Shown, before: Pin | None) -> tuple[Content, Pin]:
+        """Its parts, with the batches that take reports."""
+        keys = {"key": self._leaflet.key("analyzer"), "registrar_key": self._leaflet.key("registrar")}
+        content, made = read_publication(shown, task_id=self._leaflet.id, before=before, **keys)
+        batches = [Batch.from_dict(each) for each in content["batches"]]
+        return {**content, "batches": [each.to_dict() for each in batches if each.rounds]}, made

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import os
+import re
 import time
 from pathlib import Path
 from typing import Any, Self
@@ -17,7 +18,7 @@ from bandanna.client.steps import Steward
 from bandanna.client.tickets import Registrar, Tickets, as_ticket
 from bandanna.client.wants import Pause, Request, Steps, TicketWanted, Unreachable
 from bandanna.core import require
-from bandanna.errors import BandannaError, InvalidArgument, MissingExtra
+from bandanna.errors import BandannaError, InvalidArgument, InvalidStatistic, MissingExtra, raise_alone
 from bandanna.wire.answers import Ticket
 from bandanna.wire.authorities import authorities
 
@@ -49,6 +50,7 @@ class _Sessions:
         self,
         task: Any,
         *,
+        id: str | None = None,
         tickets: Registrar | Tickets,
         user: str | None = None,
         outbox: Outbox | str | os.PathLike[str] | None = None,
@@ -58,13 +60,14 @@ class _Sessions:
         if not isinstance(tickets, Registrar) and not callable(tickets):
             allowed = "Registrar(user=..., token=...) on the host's server, or a function (epoch, refused) -> ticket"
             raise InvalidArgument("tickets", type(tickets).__name__, allowed)  # a token is not for logs
-        self.task = _leaflet(task)
+        self.task = _leaflet(task, id)
         self._tickets, self._patience = tickets, require.non_negative("patience", patience)
         self._check_http(http)
         self._own_outbox = not isinstance(outbox, Outbox)
         self.outbox = outbox if isinstance(outbox, Outbox) else Outbox(default_path() if outbox is None else outbox)
         name = user if user is not None else tickets.user if isinstance(tickets, Registrar) else ""
         self._steward = Steward(self.task, _guide(self.task), self.outbox, name)
+        self._steward.forget()
         self._user, self._http = name, http
         self._own_http = http is None
 
@@ -88,9 +91,9 @@ class _Sessions:
         return self._steward.decisions
 
     def _answered(self, wanted: Any, answer: Any) -> tuple[int, dict[str, str], bytes]:
-        busy = answer.status_code in (408, 429) and not wanted.url.endswith("/tickets")  # of a proxy before a role
+        busy = answer.status_code in (408, 429) and wanted.role != "registrar"  # of a proxy before a role
         if answer.status_code >= 500 or busy:
-            raise Unreachable(f"{wanted.url} answers {answer.status_code}, to be tried again")
+            raise Unreachable(f"the {wanted.role} answers {answer.status_code}, to be tried again")
         headers = {name.lower(): value for name, value in answer.headers.items()}
         return answer.status_code, headers, answer.content
 
@@ -98,9 +101,10 @@ class _Sessions:
 class Session(_Sessions):
     """One user of a task.
 
-    task      the folder or file of `bandanna task create`, or the document's bytes
+    task      the folder or file of `bandanna task create`, or the document's bytes, from wherever they come
+    id        the task's id: needed unless `task` is a file, and then it must be that file's
     tickets   `Registrar(user=..., token=...)` on the host's server; on a device, a function (epoch, refused) -> ticket
-              that asks the host, which passes on what the registrar says: {"slot", "mac", "epoch"}
+              that asks the host, which passes on what the registrar says: {"epoch", "slot", "collector", "helper"?}
     user      whose decisions these are, in an outbox of several users
     outbox    where they are kept: a file, or an `Outbox` that sessions share; None: BANDANNA_OUTBOX, or a file of the
               user's state directory
@@ -118,19 +122,26 @@ class Session(_Sessions):
             raise InvalidArgument("http", type(http).__name__, "an httpx.Client; AsyncSession takes an AsyncClient")
 
     def act(self, contexts: Any = None) -> Decision:
-        """Choose an arm, and open a slot for its reward: features of every arm as `Agent.act` takes them, the user's
-        own features where arms have names only, None where arms stay.
+        """Open a slot, and choose an arm: features of every arm as `Agent.act` takes them, those of the user where
+        arms have names only, None where arms stay.
+
+        Features that are none are an error; it is raised when the slot is open, and the user has taken part: who is
+        missing from a batch must not tell what anybody's features are.
         """
         made: Decision = self._run(self._steward.act(contexts))
         return made
 
     def report(self, decision: Decision | str, reward: float) -> Outcome:
-        """The reward of a decision (or of its id), whenever it comes; offline it is kept, and `flush` sends it."""
+        """The reward of a decision (or of its id), whenever it comes; offline it is kept, and `flush` sends it.
+
+        A reward that is no finite number is an error, and so is a publication by which nothing can be computed; it is
+        raised when a report of nothing was sent, for whether one is sent tells nobody anything.
+        """
         made: Outcome = self._run(self._steward.report(_id(decision), reward))
         return made
 
     def flush(self) -> int:
-        """Send what was kept; how many still have to be sent."""
+        """Send what was kept; how many still have to be sent. One publication is asked for, whatever is kept."""
         left: int = self._run(self._steward.flush())
         return left
 
@@ -168,11 +179,9 @@ class Session(_Sessions):
         if self._http is None:
             self._http = httpx.Client(timeout=_SECONDS, verify=authorities(environment=True))
         try:
-            answer = self._http.request(
-                wanted.method, wanted.url, content=wanted.content or None, headers=wanted.headers
-            )
-        except httpx.HTTPError as error:
-            raise Unreachable(f"no answer from {wanted.url} ({type(error).__name__})") from error
+            answer = self._http.send(_plain(self._http, wanted), follow_redirects=False)
+        except httpx.HTTPError as error:  # which holds the request
+            raise_alone(Unreachable(f"the {wanted.role} does not answer ({type(error).__name__})"))
         return self._answered(wanted, answer)
 
     def close(self) -> None:
@@ -249,11 +258,9 @@ class AsyncSession(_Sessions):
         if self._http is None:
             self._http = httpx.AsyncClient(timeout=_SECONDS, verify=authorities(environment=True))
         try:
-            answer = await self._http.request(
-                wanted.method, wanted.url, content=wanted.content or None, headers=wanted.headers
-            )
-        except httpx.HTTPError as error:
-            raise Unreachable(f"no answer from {wanted.url} ({type(error).__name__})") from error
+            answer = await self._http.send(_plain(self._http, wanted), follow_redirects=False)
+        except httpx.HTTPError as error:  # which holds the request
+            raise_alone(Unreachable(f"the {wanted.role} does not answer ({type(error).__name__})"))
         return self._answered(wanted, answer)
 
     async def close(self) -> None:
@@ -270,20 +277,30 @@ class AsyncSession(_Sessions):
         await self.close()
 
 
-def _leaflet(task: Any) -> Leaflet:
-    if isinstance(task, Leaflet):
-        return task
-    if isinstance(task, bytes):
-        return Leaflet.from_bytes(task)
+def _plain(http: Any, wanted: Request) -> Any:
+    """A request without cookies, whatever the client has been given: one would tell a device from all others."""
+    request = http.build_request(wanted.method, wanted.url, content=wanted.content or None, headers=wanted.headers)
+    request.headers.pop("cookie", None)
+    return request
+
+
+def _leaflet(task: Any, id_: str | None) -> Leaflet:
+    """Of a file of one's own; or of any document, if it is the one of this id: whoever serves it is not believed."""
+    if id_ is not None and not (isinstance(id_, str) and re.fullmatch(r"[\w-]{43}", id_, re.ASCII)):
+        raise InvalidArgument("id", type(id_).__name__, "the id that `bandanna task create` has printed, 43 characters")
     if isinstance(task, str) and task.startswith(("http://", "https://")):
-        allowed = "a folder, a file or the document's bytes: `httpx.get(analyzer + '/task').content`, whose id you know"
-        raise InvalidArgument("task", task, allowed)
+        allowed = "a folder, a file, or the document's bytes and id=: `httpx.get(analyzer + '/task').content`"
+        raise InvalidArgument("task", "an address", allowed)
     if isinstance(task, str | os.PathLike):
-        return Leaflet.read(Path(task))
-    document = getattr(task, "document", None)  # a Task
-    if isinstance(document, bytes):
-        return Leaflet.from_bytes(document)
-    raise InvalidArgument("task", task, "the folder or file of `bandanna task create`, or the document's bytes")
+        return Leaflet.read(Path(task), id_)
+    document = task if isinstance(task, bytes) else getattr(task, "document", None)  # a Leaflet, or a Task
+    if not isinstance(document, bytes):
+        allowed = "the folder or file of `bandanna task create`, or the document's bytes and id="
+        raise InvalidArgument("task", type(task).__name__, allowed)
+    if id_ is None:
+        allowed = "the task's id, which does not come from whoever serves the document: its noise is promised by the id"
+        raise InvalidArgument("id", None, allowed)
+    return Leaflet.from_bytes(document, id_)
 
 
 def _id(decision: Decision | str) -> str:
@@ -291,7 +308,7 @@ def _id(decision: Decision | str) -> str:
         return decision.id
     if isinstance(decision, str):
         return decision
-    raise InvalidArgument("decision", decision, "what `act` returned, or its id")
+    raise InvalidStatistic("decision", decision, "what `act` returned, or its id")
 
 
 __all__ = ["AsyncSession", "Session", "Ticket"]

@@ -7,8 +7,11 @@ keeps its bytes, and sends those until they are acknowledged or refused for good
 
 from __future__ import annotations
 
+import contextlib
+import math
 import secrets
-from collections.abc import Callable, Generator
+import time
+from collections.abc import Generator
 from dataclasses import replace
 from typing import Any
 
@@ -30,64 +33,109 @@ from bandanna.wire.canonical import loads, packed, unpacked
 from bandanna.wire.keys import verify
 from bandanna.wire.plan import Batch
 from bandanna.wire.record import FINAL, ZERO, Record, joined
-from bandanna.wire.ticket import bound
 
-Again = Callable[[dict[str, Any]], dict[str, Any]]  # what a newer publication chooses
+_DAY = 86_400  # seconds
+_NOTHING = "a report of nothing was made: the reward, or what the analyzer has published, gives no other"
+_DAYS = 30  # after which a decision is forgotten that nobody has reported on
 
 
 class Steward:
-    """The steps of one user's session in a task."""
+    """The steps of one user's session in a task.
+
+    Who is asked for what, and how much is sent, follows from what is public and from which of `act`, `report` and
+    `flush` were called: features, arms and rewards are looked at when a report of nothing could be sent as well.
+    """
 
     def __init__(self, leaflet: Leaflet, guide: Guide, outbox: Outbox, user: str) -> None:
         self._leaflet, self._guide, self._outbox, self._user = leaflet, guide, outbox, user
         self._published = Published(leaflet, outbox)
         self._source, self._coins = SecureNoise(), SecureCoins()
+        waiting = outbox.waiting(leaflet.id, user)
+        self._orphans = [kept.id for kept in waiting if "arm" not in kept.content]  # of a process that ended in `act`
 
     # Acting
 
     def act(self, contexts: Any) -> Generator[Want, Any, Decision]:
-        """Choose, and open a slot; while all batches are full nobody knows the arm: a newer snapshot chooses anew."""
-        ids, features = self._arms(contexts)
+        """Open a slot, and choose by the newest publication that was seen then; an error about features comes last.
+
+        A decision of a process that ended while it acted is finished first: its slot is this one.
+        """
+        self._check_given(contexts)
         content = yield from self._published.newest()
-        seen = self._guide.seen(features)
-
-        def again(newer: dict[str, Any]) -> dict[str, Any]:
-            return self._chosen(newer, ids, seen)
-
-        made = {**again(content), "refused": self._outbox.refused(self._leaflet.id, self._user)}
-        kept = Kept(id=secrets.token_urlsafe(16), task=self._leaflet.id, user=self._user, content=made)
+        self._forget(content)
+        refused = self._outbox.refused(self._leaflet.id, self._user)
+        made = {"number": content["number"], "day": _today(), "refused": refused}
+        orphan = self._orphan()
+        kept = orphan or Kept(id=secrets.token_urlsafe(16), task=self._leaflet.id, user=self._user, content=made)
         reason = str(content["status"]) if content["status"] != "running" else ""
-        begun = None if reason else self._outbox.begin(kept, self._guide.participations)
+        begun = None if reason else orphan or self._outbox.begin(kept, self._guide.participations)
         if begun is not None:
-            kept, reason = yield from self._begun(begun, content, again)
+            kept, reason, content = yield from self._begun(begun, content)
         else:
             reason = reason or "participations"
-        if "arm" not in made:
-            kept = self._assigned(kept, seen, reason)
-        told = {**made, **kept.content}  # of a decision that is over nothing is kept
-        action = int(told["arm"])
+        ids, seen = self._seen(contexts)
+        chosen = self._chosen(content, ids, seen)
+        if chosen is not None:
+            while begun is not None and kept.state != OVER and "arm" not in kept.content:
+                kept = self._outbox.keep(kept.now(kept.state, **chosen))
+        elif "arm" not in kept.content:
+            raise BandannaError(f"no arm is assigned without a place in a batch: {reason or 'offline'}")
+        told = {"number": content["number"], **(chosen or {}), **kept.content}  # of what is over nothing is kept
+        action, over = int(told["arm"]), reason or (OVER if kept.state == OVER else "")
         return Decision(
             id=kept.id,
             arm=ids[action],
             action=action,
             publication=int(told["number"]),
-            taking_part=not reason,
-            reason=reason,
+            taking_part=not over,
+            reason=over,
         )
 
-    def _chosen(self, content: dict[str, Any], ids: Any, seen: Any) -> dict[str, Any]:
-        """What is kept of a choice by a publication; where places say the arm, only which publication it was."""
-        chosen = self._guide.choose(content, seen, self._coins)
-        if chosen is None:
-            return {"number": content["number"]}
-        arm, group = chosen
-        name = ids[arm] if isinstance(ids[arm], str | int | float) else str(ids[arm])
-        return {"number": content["number"], "arm": arm, "group": group, "features": seen[arm].tolist(), "name": name}
+    def _orphan(self) -> Kept | None:
+        """A decision without an arm that an earlier process has left, once."""
+        while self._orphans:
+            kept = self._outbox.find(self._leaflet.id, self._user, self._orphans.pop())
+            if kept is not None and kept.state != OVER and "arm" not in kept.content:
+                return kept
+        return None
 
-    def _begun(self, kept: Kept, content: dict[str, Any], again: Again) -> Generator[Any, Any, tuple[Kept, str]]:
+    def _check_given(self, contexts: Any) -> None:
+        """Refuse a call that is wrong whatever the features are."""
+        fixed = self._leaflet.arms
+        if fixed is not None and not fixed.of_users and contexts is not None:
+            raise InvalidStatistic("contexts", contexts, "None: the task's arms stay")
+        if contexts is None and (fixed is None or fixed.of_users):
+            whose = "of every arm" if fixed is None else "of the user"
+            raise InvalidArgument("contexts", None, f"the features {whose}, {self._guide.dim} numbers each")
+
+    def _seen(self, contexts: Any) -> tuple[Any, Any]:
+        """Ids of what can be chosen, and features (K, d) as they are scored and reported."""
+        fixed = self._leaflet.arms
+        if fixed is None:
+            ids, features = arms_of(contexts, self._guide.dim)
+        else:
+            ids, features = of_user(fixed, contexts) if fixed.of_users else (fixed.ids, fixed.features)
+        with np.errstate(all="ignore"):
+            return ids, self._guide.seen(features)
+
+    def _chosen(self, content: dict[str, Any], ids: Any, seen: Any) -> dict[str, Any] | None:
+        """What is kept of a choice by a publication: any arm, where it fails. None where places say the arm."""
+        try:
+            with np.errstate(all="ignore"):
+                found = self._guide.choose(content, seen, self._coins)
+        except Exception:  # by what was published: whether it fails may depend on the features
+            found = int(self._coins.uniform((1,), "any arm")[0] * len(ids)), 0
+        return None if found is None else self._played(*found, ids, seen)
+
+    @staticmethod
+    def _played(arm: int, group: int, ids: Any, seen: Any) -> dict[str, Any]:
+        name = ids[arm] if isinstance(ids[arm], str | int | float) else str(ids[arm])
+        return {"arm": arm, "group": group, "features": seen[arm].tolist(), "name": name}
+
+    def _begun(self, kept: Kept, content: dict[str, Any]) -> Generator[Any, Any, tuple[Kept, str, dict[str, Any]]]:
         """With a slot, as far as it comes; an error before anything was sent leaves nothing behind."""
         try:
-            opened: tuple[Kept, str] = yield from self._opened(kept, content, again)
+            opened: tuple[Kept, str, dict[str, Any]] = yield from self._opened(kept, content, waits=True)
         except Exception:
             found = self._outbox.find(kept.task, kept.user, kept.id)
             if found is not None and found.state == DECIDED:
@@ -95,65 +143,45 @@ class Steward:
             raise
         return opened
 
-    def _arms(self, contexts: Any) -> tuple[Any, Any]:
-        """Ids and features (K, d) of what can be chosen."""
-        fixed, dim = self._leaflet.arms, self._guide.dim
-        if fixed is None:
-            if contexts is None:
-                raise InvalidArgument("contexts", None, f"the features of every arm, {dim} numbers each")
-            return arms_of(contexts, dim)
-        if fixed.of_users:
-            return of_user(fixed, contexts)
-        if contexts is not None:
-            raise InvalidArgument("contexts", type(contexts).__name__, "None: the task's arms stay")
-        return fixed.ids, fixed.features
-
-    def _assigned(self, kept: Kept, seen: Any, reason: str) -> Kept:
-        """Where the place in the batch says what is played."""
-        if kept.state != OPEN:
-            if kept.state != OVER and not reason:
-                self._outbox.over(kept)
-            raise BandannaError(f"no arm is assigned without a place in a batch: {reason or 'offline'}")
-        batch = Batch.from_dict(kept.content["batch"])
-        arm = int(batch.arms_at(np.array([kept.content["place"]]))[0])
-        return self._outbox.keep(kept.now(OPEN, arm=arm, group=0, features=seen[arm].tolist(), name=arm))
-
     # Opening a slot
 
     def _opened(
-        self, kept: Kept, content: dict[str, Any], again: Again | None = None
-    ) -> Generator[Want, Any, tuple[Kept, str]]:
-        """A decision with its slot, as far as it comes; and why it takes no part, if that is certain.
+        self, kept: Kept, content: dict[str, Any], *, waits: bool = False
+    ) -> Generator[Want, Any, tuple[Kept, str, dict[str, Any]]]:
+        """A decision with its slot, as far as it comes; why it takes no part, if that is certain; the publication.
 
-        With `again` nobody knows the arm yet, and a newer publication chooses anew.
+        waits: nobody knows the arm yet, so while all batches are full the next publication may be waited for.
         """
         try:
             while kept.state in (DECIDED, OPENING):
                 if kept.state == DECIDED:
-                    if again is not None and content["number"] > kept.content["number"]:
-                        kept = self._outbox.keep(kept.now(DECIDED, **again(content)))
+                    if waits and content["number"] > kept.content["number"]:
+                        kept = self._outbox.keep(kept.now(DECIDED, number=content["number"]))
                         continue
+                    if content["status"] != "running":
+                        return *self._ended(kept, str(content["status"])), content
                     place = self._place(kept, content)
-                    if place is None and again is None:
-                        return self._ended(kept, "full" if content["number"] == kept.content["number"] else "stale")
+                    if place is None and not waits:
+                        ended = self._ended(kept, "full" if content["number"] == kept.content["number"] else "stale")
+                        return *ended, content
                     if place is None or place == len(content["batches"]):  # all are full: there will be another one
+                        if not waits:
+                            break
                         if not (yield Pause(seconds=0.2)):
-                            return self._ended(kept, "full") if place is None else (kept, "")
-                        content = yield from self._published.newest()
-                        if content["status"] != "running":
-                            return self._ended(kept, str(content["status"]))
+                            return *(self._ended(kept, "full") if place is None else (kept, "")), content
+                        content = yield from self._published.newest(after=content["number"])
                         continue
                     kept = yield from self._with_zeros(kept, content, place)
                     continue  # another process may have been quicker
                 answer = yield from self._sent(kept.zero or b"")
                 kept, reason = self._placed(kept, answer)
                 if reason:
-                    return kept, reason
+                    return kept, reason, content
         except Unreachable:
             pass
         except NoTicket as error:
-            return self._ended(kept, str(error))
-        return kept, ""
+            return *self._ended(kept, str(error)), content
+        return kept, "", content
 
     def _place(self, kept: Kept, content: dict[str, Any]) -> int | None:
         """Which announced batch to try: the first that has not refused, or the one after all of them.
@@ -176,14 +204,15 @@ class Steward:
         if ticket.epoch != batch.epoch:
             raise NoTicket("ticket")
         key_id, key = yield from self._seal_key()
-        slot = Slot(batch=batch, slot=ticket.slot, key=key)
+        slot = Slot(batch=batch, ticket=ticket, key=key)
         bodies = self._guide.zeros(content, place, slot, self._source)
         records = [_record(ticket, batch, number, ZERO, key_id, body) for number, body in enumerate(bodies)]
         opening = kept.now(
             OPENING,
             batch=batch.to_dict(),
             slot=packed(ticket.slot),
-            mac=packed(ticket.mac),
+            collector=packed(ticket.collector),
+            helper=None if ticket.helper is None else packed(ticket.helper),
             key=key,
             key_id=key_id,
             round=0,
@@ -195,11 +224,20 @@ class Steward:
         first = next((each for each in answer if each.reason), answer[0])
         epoch = int(kept.content["batch"]["epoch"])
         if not first.reason:
-            return self._outbox.keep(replace(kept.now(OPEN, place=first.place), zero=None)), ""
+            found = {"place": first.place, **self._assigned(kept, first.place)}
+            return self._outbox.keep(replace(kept.now(OPEN, **found), zero=None)), ""
         if first.reason in ("full", "closed") and first.refusal:  # the slot is not used: another one may be
             refused = [*kept.content["refused"], [epoch, kept.content["slot"], packed(first.refusal)]]
             return self._outbox.keep(replace(kept.now(DECIDED, refused=refused), zero=None)), ""
         return self._ended(kept, first.reason)
+
+    def _assigned(self, kept: Kept, place: int) -> dict[str, Any]:
+        """The arm of a place, where places say what is played."""
+        batch = Batch.from_dict(kept.content["batch"])
+        if not batch.arms or self._leaflet.arms is None:
+            return {}
+        ids, seen = self._seen(None)
+        return self._played(int(batch.arms_at(np.array([place]))[0]), 0, ids, seen)
 
     def _ended(self, kept: Kept, reason: str) -> tuple[Kept, str]:
         made = self._outbox.over(kept)
@@ -209,10 +247,10 @@ class Steward:
         """The helper's active key, signed by it; or the analyzer's, which the task names."""
         if self._leaflet.mixers != 2:
             return 0, self._leaflet.content["keys"].get("seal analyzer")
-        status, headers, content = yield Request(method="GET", url=f"{self._leaflet.url('helper')}/keys")
+        status, headers, content = yield Request(role="helper", method="GET", url=f"{self._leaflet.url('helper')}/keys")
         if status != 200:
             raise Unreachable(f"the helper shows no keys: {status}")
-        if not verify(self._leaflet.key("helper"), content, headers.get("signature")):
+        if not verify(self._leaflet.key("helper"), self._leaflet.id, "keys", content, headers.get("signature")):
             raise BandannaError("keys that the task's helper has not signed")
         active = [each for each in loads(content)["keys"] if each["state"] == "active"]
         if not active:
@@ -221,11 +259,11 @@ class Steward:
 
     def _sent(self, content: bytes) -> Generator[Any, Any, list[Answer]]:
         """The same bytes until they are answered; a collector may hear of a batch a little later than we do."""
-        count = _count(content)
+        count, role = _count(content), "shuffler" if self._leaflet.mixers else "analyzer"
         while True:
             url = f"{self._leaflet.collector}/reports"
             headers = {"content-type": "application/octet-stream"}
-            status, _, told = yield Request(method="POST", url=url, content=content, headers=headers)
+            status, _, told = yield Request(role=role, method="POST", url=url, content=content, headers=headers)
             answer = answers(status, told, count)
             if not any(each.reason == "early" for each in answer):
                 return answer
@@ -235,66 +273,68 @@ class Steward:
     # Reporting
 
     def report(self, id_: str, reward: Any) -> Generator[Any, Any, Outcome]:
-        """The reward of a decision, once."""
+        """The reward of a decision, once; an error about it comes when a report was sent, or could not be."""
         kept = self._outbox.find(self._leaflet.id, self._user, id_)
         if kept is None:
-            raise InvalidArgument("decision", id_, "one of this session's user that takes part, from this outbox")
+            raise InvalidStatistic("decision", id_, "one of this session's user that takes part, from this outbox")
         if kept.state == OVER:
             return Outcome(reason=OVER)
-        allowed = "a finite number; nothing was reported"
-        given = float(reward) if isinstance(reward, bool | np.bool_) else reward
-        number = require.finite("reward", given, allowed, error=InvalidStatistic)
+        number, wrong = _number(reward)
         while kept.reward is None and kept.state != OVER:
             kept = self._outbox.keep(replace(kept, reward=number))  # or what somebody else has made of it
-        if kept.reward not in (None, number):
-            raise InvalidArgument("reward", number, "the one that was reported before: a decision has one")
-        if kept.state in (DECIDED, OPENING):
-            return Outcome(pending=True)  # `act` and `flush` open slots: who answers must not be who takes part
-        outcome: Outcome = yield from self._delivered(kept)
+        if wrong is None and kept.reward not in (None, number):
+            wrong = InvalidStatistic("reward", number, "the one that was reported before: a decision has one")
+        if kept.state in (DECIDED, OPENING):  # `act` and `flush` open slots: who answers must not be who takes part
+            outcome = Outcome(pending=True)
+        elif kept.state == OPEN and kept.content["round"]:  # `flush` answers later rounds
+            outcome = Outcome(kept=True, pending=True)
+        else:  # who answers is told nobody but the collector: nothing is asked for
+            outcome, error = yield from self._delivered(kept, self._published.seen())
+            wrong = wrong or error
+        if wrong is not None:
+            raise wrong
         return outcome
 
-    def _delivered(self, kept: Kept, content: dict[str, Any] | None = None) -> Generator[Any, Any, Outcome]:
-        """As far as it can be sent now."""
+    def _delivered(
+        self, kept: Kept, content: dict[str, Any] | None
+    ) -> Generator[Any, Any, tuple[Outcome, BandannaError | None]]:
+        """As far as it can be sent now, by this publication; and why it is a report of nothing."""
+        wrong: BandannaError | None = None
+        if kept.state == OPEN and content is not None:
+            if self._passed(kept, content):
+                self._outbox.over(kept)
+                return Outcome(reason="closed"), None
+            kept, wrong = self._drawn(kept, content)
+        if kept.state != ANSWERED:
+            return (Outcome(reason=OVER) if kept.state == OVER else Outcome(pending=True)), wrong
         try:
-            if content is None and kept.state == OPEN and not kept.content["round"]:
-                content = self._published.seen()  # who answers is told nobody but the collector: nothing is asked for
-            if content is None and kept.state == OPEN:
-                content = yield from self._published.newest()
-            if kept.state in (DECIDED, OPENING):
-                assert content is not None
-                kept, reason = yield from self._opened(kept, content)
-                if reason:
-                    return Outcome(reason=reason)
-            if kept.state == OPEN:
-                assert content is not None
-                if self._passed(kept, content):
-                    self._outbox.over(kept)
-                    return Outcome(reason="closed")
-                kept = self._drawn(kept, content)
-            if kept.state != ANSWERED:
-                return Outcome(reason=OVER) if kept.state == OVER else Outcome(pending=True)
             answer = yield from self._sent(kept.final or b"")
         except Unreachable:
-            return Outcome(pending=True)
-        return self._acknowledged(kept, answer[0])
+            return Outcome(pending=True), wrong
+        return self._acknowledged(kept, answer[0]), wrong
 
     def _passed(self, kept: Kept, content: dict[str, Any]) -> bool:
         """Whether its batch is over: what it reported first has been counted."""
         return int(content["epoch"]) > int(kept.content["batch"]["epoch"])
 
-    def _drawn(self, kept: Kept, content: dict[str, Any]) -> Kept:
+    def _drawn(self, kept: Kept, content: dict[str, Any]) -> tuple[Kept, BandannaError | None]:
         """The final report of the awaited round, stored before it is sent; as it is if another round is awaited."""
         held, batch = kept.content, Batch.from_dict(kept.content["batch"])
         number = int(held["round"])
         if number and (int(content["epoch"]), int(content["round"])) != (batch.epoch, number):
-            return kept
+            return kept, None
         assert kept.reward is not None
-        ticket = Ticket(slot=unpacked(held["slot"]), mac=unpacked(held["mac"]), epoch=batch.epoch)
-        slot = Slot(batch=batch, slot=ticket.slot, key=held["key"])
-        given = Given(features=tuple(held["features"]), arm=held["arm"], group=held["group"])
-        body = self._guide.final(content, number, slot, given, kept.reward, self._source, self._coins)
+        helper = None if held["helper"] is None else unpacked(held["helper"])
+        ticket = Ticket(
+            slot=unpacked(held["slot"]), epoch=batch.epoch, collector=unpacked(held["collector"]), helper=helper
+        )
+        slot = Slot(batch=batch, ticket=ticket, key=held["key"])
+        given = Given(features=tuple(held.get("features", ())), arm=held.get("arm", -1), group=held.get("group", 0))
+        reward = kept.reward
+        body, error = self._guide.final(content, number, slot, given, reward, self._source, self._coins)
         record = _record(ticket, batch, number, FINAL, held["key_id"], body)
-        return self._outbox.keep(replace(kept.now(ANSWERED), final=joined([record])))
+        wrong = None if error is None else BandannaError(_NOTHING)
+        return self._outbox.keep(replace(kept.now(ANSWERED), final=joined([record]))), wrong
 
     def _acknowledged(self, kept: Kept, answer: Answer) -> Outcome:
         if answer.reason:
@@ -308,23 +348,41 @@ class Steward:
         return Outcome(kept=True)
 
     def flush(self) -> Generator[Any, Any, int]:
-        """Send what waits, answer further rounds, forget what is over; how many decisions still have to be sent."""
-        waiting = self._outbox.waiting(self._leaflet.id, self._user)
-        if not waiting:
-            return 0
-        try:
+        """Send what waits, answer further rounds, forget what is over; how many decisions still have to be sent.
+
+        The newest publication is asked for once, whatever waits, and with nothing.
+        """
+        errors: list[Exception] = []
+        with contextlib.suppress(Unreachable):
             content = yield from self._published.newest()
-            for kept in waiting:
-                if kept.state == OPEN and kept.reward is None:
-                    if self._passed(kept, content):
-                        self._outbox.over(kept)
-                elif kept.reward is not None:
-                    yield from self._delivered(kept, content)
-                else:
-                    yield from self._opened(kept, content)
-        except Unreachable:
-            pass
+            self._forget(content)
+            for kept in self._outbox.waiting(self._leaflet.id, self._user):
+                try:
+                    wrong: Exception | None = None
+                    if kept.state in (DECIDED, OPENING):
+                        kept, _, _ = yield from self._opened(kept, content)
+                    if kept.state in (OPEN, ANSWERED) and kept.reward is not None:
+                        _, wrong = yield from self._delivered(kept, content)
+                except Exception as error:  # nobody's report waits for that of another decision
+                    wrong = error
+                errors += [wrong] if wrong is not None else []
+        if errors:
+            raise errors[0]
         return self.pending
+
+    def forget(self) -> None:
+        """Of what nobody has reported on: what is over by the newest publication that was seen, or too old."""
+        content = self._published.seen()
+        if content is not None:
+            self._forget(content)
+
+    def _forget(self, content: dict[str, Any]) -> None:
+        for kept in self._outbox.waiting(self._leaflet.id, self._user):
+            unopened = kept.state in (DECIDED, OPENING)
+            if unopened or (kept.state == OPEN and kept.reward is None):
+                old = abs(_today() - int(kept.content["day"])) > _DAYS
+                if old or (not unopened and self._passed(kept, content)):
+                    self._outbox.over(kept)
 
     @property
     def pending(self) -> int:
@@ -343,10 +401,23 @@ class Steward:
         ]
 
 
+def _today() -> int:
+    """Days since 1970: a clock decides when a decision is forgotten, and nothing else."""
+    return int(time.time() // _DAY)
+
+
+def _number(reward: Any) -> tuple[float, BandannaError | None]:
+    """A reward as a number; infinity, for which nothing is reported, and an error, if it is none."""
+    given = float(reward) if isinstance(reward, bool | np.bool_) else reward
+    try:
+        return require.finite("reward", given, "a finite number: nothing is reported", error=InvalidStatistic), None
+    except BandannaError as error:
+        return math.inf, error
+
+
 def _record(ticket: Ticket, batch: Batch, number: int, version: int, key_id: int, body: bytes) -> bytes:
-    mac = bound(ticket.mac, batch.digest)
-    return Record(slot=ticket.slot, mac=mac, epoch=ticket.epoch, round=number, version=version, key_id=key_id,
-                  body=body).to_bytes()  # fmt: skip
+    parts: dict[str, Any] = {"round_": number, "version": version, "key_id": key_id, "body": body}
+    return Record.tagged(ticket.collector, batch.digest, slot=ticket.slot, epoch=ticket.epoch, **parts).to_bytes()
 
 
 def _count(request: bytes) -> int:

@@ -9,7 +9,7 @@ from typing import Any
 
 from bandanna.client.leaflet import Leaflet
 from bandanna.client.wants import NoTicket, Request, TicketWanted, Unreachable
-from bandanna.errors import InvalidArgument, Unreadable
+from bandanna.errors import InvalidArgument, InvalidStatistic, Unreadable, raise_alone
 from bandanna.wire.answers import Ticket, ticket_of
 from bandanna.wire.canonical import dumps, loads, packed
 
@@ -30,7 +30,7 @@ class Registrar:
 
     def __post_init__(self) -> None:
         if not isinstance(self.user, str) or not 0 < len(self.user) <= 200:
-            raise InvalidArgument("user", self.user, "a text of 1 to 200 characters")
+            raise InvalidStatistic("user", self.user, "a text of 1 to 200 characters")
         if not isinstance(self.token, str) or not re.fullmatch(r"[!-~]+", self.token):
             raise InvalidArgument("token", "...", "that of registrar.secret.json: visible ASCII, and not empty")
 
@@ -44,7 +44,8 @@ class Registrar:
             asked["refused"] = [[epoch, packed(slot), packed(proof)] for epoch, slot, proof in wanted.refused]
         headers = {"authorization": f"Bearer {self.token}", "content-type": "application/json"}
         url = f"{leaflet.url('registrar')}/tickets"
-        return Request(method="POST", url=url, content=dumps({"tickets": [asked]}), headers=headers)
+        content = dumps({"tickets": [asked]})
+        return Request(role="registrar", method="POST", url=url, content=content, headers=headers)
 
     def answered(self, status: int, content: bytes) -> Ticket:
         """What it has answered."""
@@ -70,4 +71,4 @@ def as_ticket(given: Any) -> Ticket:
     try:
         return ticket_of(given)
     except Unreadable as error:
-        raise InvalidArgument("tickets", given, str(error)) from error
+        raise_alone(InvalidStatistic("tickets", given, str(error)))

@@ -19,8 +19,9 @@ class NoTicket(BandannaError):
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """Wants (status, headers in lower case, body)."""
+    """Wants (status, headers in lower case, body); `role`: who is asked, for errors, which name no address."""
 
+    role: str
     method: str
     url: str
     content: bytes = b""

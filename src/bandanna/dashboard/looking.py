@@ -43,13 +43,13 @@ async def _well(web: Asking, known: Known, role: Role) -> Role:
 async def inside(
     web: Asking, known: Known, tokens: Mapping[str, str]
 ) -> tuple[tuple[Count, ...], tuple[tuple[str, str], ...]]:
-    """What is for administrators: metrics, and the status of roles whose token we were given."""
+    """What is for administrators: metrics and status of the roles whose token we were given."""
     counts: list[Count] = []
     statuses: list[tuple[str, str]] = []
     for role, url in known.asks.items():
         try:
-            counts += counts_of(role, await web.get(f"{url}/metrics"))
             if role in tokens:
+                counts += counts_of(role, await web.get(f"{url}/metrics", token=tokens[role]))
                 statuses.append((role, status_of(await web.get(f"{url}/status", token=tokens[role]))))
         except Silent as error:
             statuses.append((role, str(error)))

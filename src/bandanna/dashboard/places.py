@@ -74,6 +74,7 @@ def serve_board(
     key: Path | None = None,
     trust: Path | None = None,
     named: Sequence[str] = (),
+    names: Sequence[str] = (),
     say: Callable[[str], None],
 ) -> None:
     """Until SIGTERM or SIGINT."""
@@ -93,5 +94,6 @@ def serve_board(
         cert=cert,
         key=key,
         log=log,
+        names=names,
         ready=lambda at: say(f"{scheme}://{shown}:{at}/"),
     )

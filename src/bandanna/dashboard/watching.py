@@ -1,6 +1,6 @@
 """A task, watched: its analyzer is followed by long poll, its collector and its roles are asked how they are.
 
-What is read is checked as a device would: signatures by the task's key, every publication against those seen before.
+What is read is checked as a device would: signatures by the task's keys, every publication against those seen before.
 Whatever goes wrong is kept as a sentence, for the page, and tried again.
 """
 
@@ -25,6 +25,7 @@ from bandanna.tasks.exporting import Publication, checked
 from bandanna.tasks.page import facts
 from bandanna.tasks.published import Published
 from bandanna.wire.plan import Batch
+from bandanna.wire.publications import Shown
 
 _WAIT = 20.0  # seconds that the analyzer may let us wait for a newer publication
 _PAUSE, _LONGEST = 0.2, 30.0
@@ -166,7 +167,7 @@ class Watch:
         if answer.status != 200:
             raise Silent(f"it answers {answer.status} to a question for a publication")
         assert self.known.task is not None
-        return checked(self.known.task, answer.content, answer.headers.get("signature"), number)
+        return checked(self.known.task, Shown.of(answer.content, answer.headers), number)
 
     def _compare(self, new: Publication) -> None:
         """With the one before: an analyzer does not go back, and tells everybody the same."""

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from bandanna.errors import BandannaError, MissingExtra
+from bandanna.errors import BandannaError, MissingExtra, raise_alone
 from bandanna.wire.authorities import authorities
-from bandanna.wire.canonical import loads
-from bandanna.wire.keys import verify
+from bandanna.wire.publications import Shown
 
 
 class Unreachable(BandannaError):
@@ -34,28 +33,21 @@ class Calls:
         try:
             answer = self._client.request(method, path, content=content or None, headers=headers)
         except self._httpx.HTTPError as error:
-            raise Unreachable(f"no answer from {self._url} ({type(error).__name__})") from error
+            raise_alone(Unreachable(f"no answer from {self._url} ({type(error).__name__})"))  # it holds the request
         if answer.status_code >= 500:
             raise Unreachable(f"{self._url} answers {answer.status_code}, to be tried again")
         return answer.status_code, answer.content, dict(answer.headers)
 
-    def publication(self, task_id: str, after: int | None = None, wait: float = 0.0) -> tuple[bytes, str] | None:
-        """The analyzer's publication in force and its signature; None if it is not newer than `after`."""
+    def publication(self, task_id: str, after: int | None = None, wait: float = 0.0) -> Shown | None:
+        """The analyzer's publication in force; None if it is not newer than `after`."""
         query = "" if after is None else f"?after={after}&wait={wait:g}"
         status, content, headers = self.ask("GET", f"/tasks/{task_id}/snapshot{query}")
         if status == 204:
             return None
         if status != 200:
             raise Unreachable(f"no publication: {status}")
-        return content, headers.get("signature", "")
+        return Shown.of(content, headers)
 
     def close(self) -> None:
         """Hang up."""
         self._client.close()
-
-
-def signed(content: bytes, signature: str, key: str) -> Any:
-    """A document that the owner of a key has signed."""
-    if not verify(key, content, signature):
-        raise BandannaError("a document that is not signed by whom it should be")
-    return loads(content)

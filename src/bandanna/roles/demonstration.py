@@ -108,7 +108,7 @@ def demonstrate(
         crowd = Crowd(task, http, world, rounds=users, seed=seed, concurrency=8, progress=progress)
         crowd.run()
         _until_receipted(databases[task.collector])
-        met = {role: _metrics(task, role) for role in task.roles}
+        met = {role: _metrics(task, role, Secrets.read(folder, role, task).token) for role in task.roles}
         ledger = _ledger(task)
     return {
         "task": task.id,
@@ -142,11 +142,11 @@ def _until_receipted(database: Path, seconds: float = 20.0) -> None:
         time.sleep(0.05)
 
 
-def _metrics(task: Task, role: str) -> dict[str, float]:
+def _metrics(task: Task, role: str, token: str) -> dict[str, float]:
     """Every metric of a role, added up over its labels."""
     calls = Calls(task.url(role))
     with closing(calls):
-        _, content, _ = calls.ask("GET", "/metrics")
+        _, content, _ = calls.ask("GET", "/metrics", headers={"Authorization": f"Bearer {token}"})
     sums: dict[str, float] = {}
     for name, value in _SAMPLE.findall(content.decode()):
         sums[name] = sums.get(name, 0.0) + float(value)

@@ -7,7 +7,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -17,7 +17,8 @@ from bandanna.errors import BandannaError, InvalidArgument
 from bandanna.roles.serving import Log, known_by, serve
 from bandanna.tasks.document import Secrets, Task
 
-_BEGIN = 60.0  # seconds in which a role must answer
+FENCED = 75  # the exit code of a process whose database another one serves: "try again later" (EX_TEMPFAIL)
+_BEGIN = 300.0  # seconds in which a role must answer: on a busy machine several processes start slowly
 
 
 def serve_role(
@@ -31,14 +32,37 @@ def serve_role(
     cert: Path | None = None,
     key: Path | None = None,
     trust: Path | None = None,
+    inside: str | None = None,
+    peers: str | None = None,
+    names: Sequence[str] = (),
+    proxies: Sequence[str] = (),
 ) -> None:
-    """Until SIGTERM or SIGINT."""
+    """Serve until SIGTERM or SIGINT; end with code 75 when another process has taken over the database.
+
+    To end is safer than to answer 503 for ever: nothing of a memory that is old is left, and whoever looks after the
+    process starts it anew, with what the database says.
+    """
     if role not in task.roles:
         raise InvalidArgument("role", role, f"{', '.join(task.roles)}: this task has no {role}")
     own, log = Secrets.read(secrets, role, task), Log(role)
     number = port_of(task, role) if port is None else require.whole("port", port, least=0, most=65535)
     app = _build(role, task, own, database, log, trust)
-    serve(app, host=host, port=number, cert=cert, key=key, log=log, ready=lambda at: log.say("ready", port=at))
+    serve(
+        app, host=host, port=number, cert=cert, key=key, log=log, ready=lambda at: log.say("ready", port=at),
+        inside=None if inside is None else _address("--inside", inside),
+        peers=None if peers is None else _address("--peers", peers), names=names, proxies=proxies,
+    )  # fmt: skip
+    if app.fenced():
+        log.say("fenced")
+        raise SystemExit(FENCED)
+
+
+def _address(name: str, text: str) -> tuple[str, int]:
+    """Read the host and the port of a listener from an option such as 127.0.0.1:9701."""
+    host, _, port = text.rpartition(":")
+    if not host or not port.isdecimal() or len(port) > 5:
+        raise InvalidArgument(name, text, "HOST:PORT, such as 127.0.0.1:9701")
+    return host.strip("[]"), int(port)
 
 
 def _build(role: str, task: Task, own: Secrets, database: str, log: Log, trust: Path | None) -> Any:

@@ -20,7 +20,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from bandanna.errors import InvalidArgument, Unreadable
+from bandanna.errors import InvalidArgument, Unreadable, place_in_json, raise_alone
 from bandanna.storage.declared import checked
 
 Parts = dict[str, Any]
@@ -49,8 +49,10 @@ class Encoding:
         try:
             plain = json.loads(text, object_pairs_hook=_object, parse_constant=_refuse, parse_float=_finite)
             return self._decode(plain, DEPTH)
+        except (json.JSONDecodeError, UnicodeDecodeError) as error:  # which holds the line
+            raise_alone(Unreadable(f"not a line of JSON: {place_in_json(error)}"))
         except (RecursionError, TypeError, ValueError) as error:
-            raise Unreadable(str(error)) from error
+            raise_alone(Unreadable(str(error)))
 
     def encode(self, value: Any) -> Any:
         """Plain values for JSON."""
@@ -93,7 +95,7 @@ class Encoding:
             case ("kind", "fields"):
                 parts = {name: self._decode(part, depth - 1) for name, part in _a(dict, plain["fields"]).items()}
                 return self._made(_one_of(plain["kind"], self._kinds), parts)
-        raise ValueError(f"an object with the keys {sorted(plain)[:5]} is not a value")
+        raise ValueError("an object whose keys are not those of a value")
 
     def _made(self, name: str, parts: Parts) -> Any:
         """One value of the list; whatever its constructor says against the parts, they are not readable."""

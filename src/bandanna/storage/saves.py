@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bandanna.errors import BandannaError, Unreadable
+from bandanna.errors import BandannaError, Unreadable, raise_alone
 from bandanna.storage import files
 from bandanna.storage.encoding import Encoding
 
@@ -39,7 +39,7 @@ class Saves:
                 raise ValueError("its first line says something else")
         except (RecursionError, ValueError) as error:
             told = f"it is the journal of {path.with_suffix('')}" if path.suffix == ".journal" else _told(error)
-            raise BandannaError(f"{path} is not a save of {_article(self.noun)}: {told}") from error
+            raise_alone(BandannaError(f"{path} is not a save of {_article(self.noun)}: {told}"))
         if header.get("version") != self.version:
             told = repr(header.get("version"))[:40]
             raise BandannaError(f"{path} is a save of version {told}; this program reads {self.version}")
@@ -65,7 +65,7 @@ class Saves:
             raise Unreadable(f"{path} makes no {self.noun}: {error}") from error
         except Exception as error:
             told = f"its parts do not fit together ({type(error).__name__})"
-            raise Unreadable(f"{path} makes no {self.noun}: {told}") from error
+            raise_alone(Unreadable(f"{path} makes no {self.noun}: {told}"))
 
 
 def _sha256(text: str) -> str:

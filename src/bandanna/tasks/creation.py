@@ -1,4 +1,4 @@
-"""Makes a task from its file: all is checked and calibrated, keys are drawn, and each role has its own secrets."""
+"""Makes a task from its file: all is checked and calibrated; keys are drawn here, or by each role that joins."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ from bandanna.storage import files
 from bandanna.tasks.beginning import first_batches
 from bandanna.tasks.document import ROLES, Secrets, Task, content_of
 from bandanna.tasks.forecast import forecast
-from bandanna.tasks.keyring import Keys
+from bandanna.tasks.keyring import Keys, seals_reports
 from bandanna.tasks.rules import arms_of, calibrate, max_age_of, mixers_of, policy_of, schema_of, urls_of
+from bandanna.tasks.sight import deployed_guarantee
 from bandanna.tasks.toml import Wanted, wanted
 
 
@@ -38,16 +39,32 @@ def create(
         return _created(wanted(document), expect, keys)
 
 
+def draft(source: str | PathLike[str], *, expect: bool = True) -> Task:
+    """The task of a file without any keys, for its roles to join (`tasks.join`)."""
+    path = require.path("file", source)
+    with inside(f"{path}: "):
+        return Task.made(_content(wanted({"title": path.stem, **read_toml(path)}), expect))
+
+
 def _created(want: Wanted, expect: bool, keys: Keys | None) -> tuple[Task, list[Secrets]]:
+    content = _content(want, expect)
+    made = Task.made(content)
+    keys = Keys.drawn(mixers=made.mixers, sealed=seals_reports(made)) if keys is None else keys
+    task = Task.made({**content, "keys": keys.public(), "dealer": True})
+    task = Task.from_bytes(task.document, task.id)  # as every party will have it
+    return task, [keys.of(role, task) for role in task.roles]
+
+
+def _content(want: Wanted, expect: bool) -> dict[str, Any]:
+    """The parts of a task's document, but for its keys."""
     policy = policy_of(want)
     mixers, max_age, arms = mixers_of(want, policy), max_age_of(want, policy), arms_of(want, policy)
     urls, schema = urls_of(want, mixers), schema_of(want, policy)
     with _numbers():
         calibrate(policy)
         batches = first_batches(policy, arms, mixers=mixers, seeded=want.seed is not None)
-    sealed = any(part.form == "sealed" for batch in batches for each in batch.rounds for part in each.parts)
-    keys = Keys.drawn(mixers=mixers, sealed=sealed) if keys is None else keys
-    content = content_of(
+    stated = deployed_guarantee(policy, batches[:1], mixers=mixers)
+    return content_of(
         policy,
         arms=arms,
         title=want.title,
@@ -57,17 +74,13 @@ def _created(want: Wanted, expect: bool, keys: Keys | None) -> tuple[Task, list[
         close=want.close,
         max_age=max_age,
         urls=urls,
-        keys=keys.public(),
         seed=want.seed,
         test=want.test,
-        guarantee=policy.guarantee.to_dict(),
-        promise=str(policy.guarantee),
+        guarantee=stated.to_dict(),
+        promise=str(stated),
         expected=forecast(policy, arms) if expect else None,
         schema=schema,
     )
-    task = Task.made(content)
-    task = Task.from_bytes(task.document, task.id)  # as every party will have it
-    return task, [keys.of(role, task) for role in task.roles]
 
 
 @contextmanager

@@ -21,13 +21,16 @@ from bandanna.storage import files
 from bandanna.storage.declared import conforms
 from bandanna.tasks.leaflet import leaflet
 from bandanna.wire.canonical import digest, dumps, loads, unpacked
+from bandanna.wire.keys import agreed_key
+from bandanna.wire.ticket import COLLECTOR, HELPER, pair_info
 
-FORMAT, VERSION = "bandanna task", 2
+FORMAT, VERSION = "bandanna task", 3
 ROLES = ("analyzer", "shuffler", "helper", "registrar")
 _FIELDS: dict[str, Any] = {
     "format": str, "version": int, "title": str, "algorithm": str, "policy": str, "calibrations": str,
     "arms": str | None, "mixers": int, "grace": float, "close": str, "max_age": int, "urls": dict[str, str],
-    "keys": dict[str, str], "seed": int | None, "test": bool, "guarantee": dict[str, Any], "promise": str,
+    "keys": dict[str, str], "dealer": bool, "joins": dict[str, Any],
+    "seed": int | None, "test": bool, "guarantee": dict[str, Any], "promise": str,
     "expected": dict[str, Any] | None, "schema": dict[str, Any] | None, "device": dict[str, Any] | None,
 }  # fmt: skip
 
@@ -41,7 +44,9 @@ class Task:
     max_age  how many releases old the snapshot may be that a device acts on
     mixers   0: devices report to the analyzer; 1, 2: through that many mixers
     seed     of tests: noise and coins are those of a simulation with this seed
-    keys     public: of analyzer, shuffler, helper to sign; "seal analyzer", "seal helper"
+    keys     public: of every role by its name to sign, "agree ROLE" to agree upon keys; "seal analyzer", "seal helper"
+    dealer   whether one machine has drawn, and known, the keys of all roles
+    joins    without a dealer: of every role {"operator", "signature"}, its word for its own keys (`tasks.join`)
     device   what a client without policies needs (`tasks.leaflet`); None where there is none without
     """
 
@@ -181,6 +186,9 @@ def content_of(policy: Policy[Any], *, arms: FixedArms | None, **parts: Any) -> 
         "policy": encoding.dumps(policy),
         "calibrations": encoding.dumps(calibrations(policy)),
         "arms": fixed,
+        "keys": {},
+        "joins": {},
+        "dealer": False,
         "device": leaflet(policy, None if arms is None else arms.features, mixers=parts["mixers"], seeded=seeded),
         **parts,
     }
@@ -195,29 +203,57 @@ def leaflet_of(task: Task) -> dict[str, Any] | None:
 class Secrets:
     """What one role alone knows.
 
-    sign    signs what it says;  seal: opens what is sealed for it;  ticket: makes and checks tickets
+    sign    signs what it says;  seal: opens what is sealed for it;  agree: its half of the keys it shares
+    person  of the registrar: hides people, and makes their slots
     token   of its administrators
+    draft   of a role that has joined: the id of the draft; `task` is "" until the whole task is accepted
     """
 
     task: str
     role: str
     sign: str = ""
     seal: str = ""
-    ticket: str = ""
+    agree: str = ""
+    person: str = ""
     token: str = ""
+    draft: str = ""
+
+    def ticket_key(self, task: Task, verifier: str) -> bytes:
+        """The key that the registrar and a verifier of tickets share: this role is one of both.
+
+        Parameters
+        ----------
+        verifier : COLLECTOR or HELPER, of `bandanna.wire.ticket`
+        """
+        owner = task.collector if verifier == COLLECTOR else HELPER
+        other = owner if self.role == "registrar" else "registrar"
+        return agreed_key(self.agree, task.key(f"agree {other}"), salt=task.digest, info=pair_info(verifier))
 
     def write(self, folder: Path) -> None:
         """Into a file of its owner's only."""
-        files.write(folder / f"{self.role}.secret.json", dumps(vars(self)).decode() + "\n")
+        self.write_to(folder / f"{self.role}.secret.json")
+
+    def write_to(self, file: Path) -> None:
+        """Into a file of this name."""
+        files.write(file, dumps(vars(self)).decode() + "\n")
+
+    @classmethod
+    def of_file(cls, file: Path) -> Secrets:
+        """Of whatever role and task."""
+        plain = loads(files.read(file))
+        if not isinstance(plain, dict) or set(plain) != set(cls.__dataclass_fields__):
+            raise Unreadable(f"{file} does not hold the secrets of a role")
+        if not all(isinstance(value, str) for value in plain.values()):
+            raise Unreadable(f"{file} does not hold the secrets of a role")
+        return cls(**plain)
 
     @classmethod
     def read(cls, path: Path, role: str, task: Task) -> Secrets:
         """Of this role and this task."""
         file = path / f"{role}.secret.json" if path.is_dir() else path
-        plain = loads(files.read(file))
-        if not isinstance(plain, dict) or set(plain) != set(cls.__dataclass_fields__):
-            raise Unreadable(f"{file} does not hold the secrets of a role")
-        made = cls(**plain)
+        made = cls.of_file(file)
+        if made.role == role and not made.task:
+            raise BandannaError(f"{file} has not accepted a task yet: bandanna task accept TASK --secret {file.name}")
         if made.role != role or made.task != task.id:
             raise BandannaError(f"{file} has the secrets of the {made.role} of task {made.task[:12]}, not of this one")
         return made

@@ -1,10 +1,10 @@
 """Everything public about a task, as files that anybody can check: its document, its publications, its ledger.
 
     task.json                   the document; its SHA-256 is the task's id
-    publications/000007.json    {"document": ..., "signature": ...}: the analyzer's word, signed
+    publications/000007.json    {"document": ..., "signature": ..., "cosignature": ...}: signed and cosigned
     ledger.json                 what was spent, and for what, when the newest of them was in force
 
-The chain of a publication is the SHA-256 of its document in canonical JSON, and the next one names it as `previous`.
+The chain of a publication (`wire.publications`) follows from its document, and the next one names it as `previous`.
 """
 
 from __future__ import annotations
@@ -19,20 +19,23 @@ from bandanna.errors import BandannaError, Unreadable
 from bandanna.storage import files
 from bandanna.tasks.document import Task
 from bandanna.tasks.finding import analyzer_of, fetched, find_task
-from bandanna.wire.canonical import digest, dumps, loads
+from bandanna.wire.canonical import dumps, loads
 from bandanna.wire.keys import verify
+from bandanna.wire.publications import Pin, Shown, chained, check_cosigned
 
 FOLDER = "publications"
+_PARTS = {"document", "signature", "cosignature"}  # of a file
 _NAME = re.compile(r"(\d{6,15})\.json")
 _TRIES = 20  # how often a task may publish while its ledger is read
 
 
 @dataclass(frozen=True, kw_only=True)
 class Publication:
-    """One of them, signed by the task's analyzer."""
+    """One of them, signed by the task's analyzer and cosigned by its registrar."""
 
     content: dict[str, Any]
     signature: str
+    cosignature: str
 
     @property
     def number(self) -> int:
@@ -42,7 +45,7 @@ class Publication:
     @property
     def chain(self) -> str:
         """What the next one must name as `previous`."""
-        return digest(dumps(self.content))
+        return chained(str(self.content["previous"]), dumps(self.content))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,16 +58,18 @@ class Exported:
     ledger: dict[str, Any] | None
 
 
-def checked(task: Task, document: bytes, signature: Any, number: int | None = None) -> Publication:
-    """A publication that the task's analyzer has signed, of this number; BandannaError for any other."""
-    if not verify(task.key("analyzer"), document, signature):
+def checked(task: Task, shown: Shown, number: int | None = None) -> Publication:
+    """A publication that analyzer and registrar have signed, of this number; BandannaError for any other."""
+    document, signature, cosignature = shown
+    if not verify(task.key("analyzer"), task.id, "publication", document, signature):
         raise BandannaError("a publication that the task's analyzer has not signed")
     content = loads(document)
     if not isinstance(content, dict) or content.get("task") != task.id:
         raise Unreadable("a publication of another task")
     if dumps(content) != document or type(content.get("number")) is not int or type(content.get("previous")) is not str:
         raise Unreadable("a publication that is not in canonical JSON, or has no place in the chain")
-    made = Publication(content=content, signature=signature)
+    made = Publication(content=content, signature=signature, cosignature=cosignature)
+    check_cosigned(Pin(made.number, made.chain), cosignature, task_id=task.id, key=task.key("registrar"))
     if number is not None and made.number != number:
         raise BandannaError(f"publication {made.number} where {number} belongs")
     return made
@@ -77,7 +82,7 @@ def newest(task: Task, base: str) -> Publication:
 
 def _asked(task: Task, base: str, what: str, number: int | None) -> Publication:
     document, headers = fetched(f"{base}/tasks/{task.id}/{what}")
-    return checked(task, document, headers.get("signature"), number)
+    return checked(task, Shown.of(document, headers), number)
 
 
 def export(place: str, folder: Path, *, progress: Callable[[int, int], None] = lambda done, total: None) -> Exported:
@@ -133,9 +138,10 @@ def _kept(task: Task, folder: Path) -> list[Publication]:
         file = _file(folder, number)
         try:
             plain = loads(files.read(file))
-            if not isinstance(plain, dict) or set(plain) != {"document", "signature"}:
-                raise Unreadable("other fields than document and signature")
-            one = checked(task, dumps(plain["document"]), plain["signature"], number)
+            if not isinstance(plain, dict) or set(plain) != _PARTS:
+                raise Unreadable(f"other fields than {', '.join(sorted(_PARTS))}")
+            shown = Shown(dumps(plain["document"]), plain["signature"], plain["cosignature"])
+            one = checked(task, shown, number)
         except BandannaError as error:
             raise BandannaError(f"{file} is not what the analyzer has published: {error}") from error
         if number != place or one.content["previous"] != (made[-1].chain if made else ""):
@@ -174,5 +180,5 @@ def _file(folder: Path, number: int) -> Path:
 
 
 def _write(folder: Path, one: Publication) -> None:
-    plain = {"document": one.content, "signature": one.signature}
+    plain = {"document": one.content, "signature": one.signature, "cosignature": one.cosignature}
     files.write(_file(folder, one.number), dumps(plain).decode() + "\n")

@@ -12,11 +12,13 @@ from bandanna.errors import BandannaError, Unreadable
 from bandanna.policies.registry import known_as
 from bandanna.tasks.beginning import first_batches
 from bandanna.tasks.document import Task, leaflet_of
-from bandanna.tasks.sight import record_bytes, sight
+from bandanna.tasks.join import check_joins
+from bandanna.tasks.sight import guarantee_of_task, record_bytes, sight
 from bandanna.wire.canonical import dumps, loads
 from bandanna.wire.leaflets import clients
 
-_ODD = (ArithmeticError, AssertionError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+_ODD = (ArithmeticError, AssertionError, AttributeError, LookupError, RecursionError, StopIteration, TypeError,
+        ValueError)  # fmt: skip
 _LOCAL = ("127.0.0.1", "localhost", "::1")
 
 
@@ -33,6 +35,8 @@ def facts(task: Task) -> dict[str, Any]:
 
 def _facts(task: Task) -> dict[str, Any]:
     check_promise(task)
+    if not task.content["dealer"] and task.content["keys"]:
+        check_joins(task)
     batches = first_batches(task.policy, task.arms, mixers=task.mixers, seeded=task.seed is not None, most=1)
     content = task.content
     return {
@@ -45,9 +49,11 @@ def _facts(task: Task) -> dict[str, Any]:
         "first batch": batches[0].slots if batches else 0,
         "record bytes": record_bytes(batches),
         "roles": {role: task.url(role) for role in task.roles},
+        "dealer": content["dealer"],
+        "operators": {role: _printable(each["operator"]) for role, each in content["joins"].items()},
         "clients": clients(content["device"]),
         "guarantee": content["guarantee"],
-        "promise": str(task.policy.guarantee),
+        "promise": str(guarantee_of_task(task)),
         "sight": [each._asdict() for each in sight(task)],
         "expected": content["expected"],
         "expectation": _printable(expectation(task)),
@@ -64,7 +70,7 @@ def check_promise(task: Task) -> None:
     if known_as(task.content["algorithm"]).kind is not type(task.policy):
         raise BandannaError(f"task {task.id[:12]} has another policy than the name of its algorithm says")
     said = task.content["guarantee"]
-    stated = _weakened(task.policy.guarantee, said)
+    stated = _weakened(guarantee_of_task(task), said)
     kept = loads(dumps(stated.to_dict()))
     if not _close(said, kept) or (said == kept and task.content["promise"] != str(stated)):
         raise BandannaError(f"task {task.id[:12]} promises something else than its policy keeps: do not use it")
@@ -101,12 +107,33 @@ def _close(said: Any, kept: Any) -> bool:
 def notes(task: Task) -> list[str]:
     """What somebody who runs it must know."""
     found = []
+    if task.content["dealer"]:
+        found.append(
+            "One machine knew all keys: whoever made the task could be every role. Where roles are in different hands,"
+            " let each draw its own: bandanna task draft, then join."
+        )
+    elif not task.content["keys"]:
+        found.append("A draft: its roles have not joined yet, and nobody can serve it.")
+    else:
+        operators = {role: each["operator"] for role, each in task.content["joins"].items()}
+        runs = "; ".join(f"{role}: {_printable(operator)}" for role, operator in operators.items())
+        found.append(f"Each role has drawn its own keys. Operators: {runs}.")
+        for one, other in (("shuffler", "helper"), ("registrar", "analyzer")):
+            if one in operators and operators[one] == operators.get(other):
+                found.append(f"{one} and {other} have one operator: against it they are one party.")
+    if task.trust in ("shuffle", "concurrent") and task.policy.privacy.noise != "mixer":
+        who = "the registrar, the host with its token" + (" or the shuffler" if task.mixers == 1 else "")
+        found.append(
+            "What is released has the noise of a whole batch, or of all people of an arm where arms are assigned. If"
+            f" {who} invents all others of a batch, one person's noise is left, against everybody: see the registrar's"
+            " row."
+        )
     if task.mixers == 2:
         found += [
             "Two mixers see shares only: they cannot check that counts are within their range, so one client can move"
             " a total anywhere. Clients must be authenticated: the registrar gives tickets to known users only.",
-            "What is said above of the shuffler itself holds for both mixers together: against one alone a share is"
-            " uniform whatever the report is. Run them in different hands.",
+            "One share is uniform whatever the report is, but both mixers together see every report. Run them in"
+            " different hands.",
         ]
     if task.content["test"]:
         known = ", noise and coins follow from a public seed" if task.seed is not None else ""

@@ -12,6 +12,7 @@ from bandanna.agent.releases import affordable
 from bandanna.core.arm_sets import FixedArms
 from bandanna.core.tables import inside, typed
 from bandanna.errors import InvalidArgument
+from bandanna.features.map import Map
 from bandanna.policies.base import Policy
 from bandanna.policies.elsewhere import is_place
 from bandanna.policies.registry import known_as
@@ -105,6 +106,7 @@ def schema_of(want: Wanted, policy: Policy[Any]) -> dict[str, Any] | None:
     """The features of a context, as many as the policy has: their ranges, or a map from records."""
     if want.features is not None:
         check_map(want.features, policy)
+        _check_total(want.features)
         if want.arms is not None and getattr(policy, "n_arms", None) is None:
             raise InvalidArgument("features", "a map", "none: arms that stay have their features in [arms]")
         return want.features.to_dict()
@@ -112,6 +114,14 @@ def schema_of(want: Wanted, policy: Policy[Any]) -> dict[str, Any] | None:
         allowed = f"{features_of(policy)} names, one for each feature of the policy"
         raise InvalidArgument("schema", f"{count} names", allowed)
     return want.schema
+
+
+def _check_total(features: Map) -> None:
+    """Refuse a map that refuses records: who is refused would be missing from a batch, and tell by that."""
+    for each in features.columns:
+        if "refuse" in (each.missing, getattr(each, "outside", ""), getattr(each, "unknown", "")):
+            allowed = 'a column that takes every record: outside = "clip", unknown and missing = "zero" or "other"'
+            raise InvalidArgument(f"features.columns.{each.name}", "refuse", allowed)
 
 
 def urls_of(want: Wanted, mixers: int) -> dict[str, str]:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from dataclasses import replace
+from typing import Any, NamedTuple
 
-from bandanna.accounting.guarantee import Guarantee, rounded_up
+from bandanna.accounting.guarantee import SHUFFLER, Guarantee, rounded_up
+from bandanna.policies.base import Policy
 from bandanna.protocols.mixing import mixers
 from bandanna.protocols.roles import Gathering
 from bandanna.tasks.batches import sends_rows
@@ -15,7 +17,9 @@ from bandanna.wire.plan import Batch
 from bandanna.wire.record import HEADER
 
 _LENGTH = 4  # bytes before each record of a request
-_TRACES = "the ticket, address and time of every report, and who gave a final one"
+_TRACES = "the slot, address and time of every report, and who gave a final one"
+_FETCHES = "the address of every device that fetches its key"
+_TRUSTED = "nothing: it is trusted"
 _PART = "that one takes part is not hidden"
 
 
@@ -27,17 +31,58 @@ class Sight(NamedTuple):
     left: str
 
 
+def guarantee_of_task(task: Task) -> Guarantee:
+    """What the task promises: the policy's guarantee, with the observers of the table of this very task."""
+    batches = first_batches(task.policy, task.arms, mixers=task.mixers, seeded=task.seed is not None, most=1)
+    return deployed_guarantee(task.policy, batches, mixers=task.mixers)
+
+
+def deployed_guarantee(policy: Policy[Any], batches: tuple[Batch, ...], *, mixers: int) -> Guarantee:
+    """What a policy promises as separate roles with so many mixers; `batches`: at least its first.
+
+    Parameters
+    ----------
+    policy
+        What runs.
+    batches
+        Its first batches, as they are announced.
+    mixers
+        How many there are between devices and analyzer: 0, 1 or 2.
+
+    Returns
+    -------
+    Guarantee
+        The numbers of the policy's guarantee; its observers are the rows of the table for mixers, analyzer, everybody.
+    """
+    stated = policy.guarantee
+    rows = [*_mixers(policy, mixers, stated, batches), _analyzer(policy, mixers, stated, batches), _everybody(stated)]
+    against = SHUFFLER
+    if mixers == 2:
+        against = "the shuffler and the helper together"
+    elif mixers == 1 and _sealed(batches):
+        against = "the shuffler and the analyzer together"
+    observers = tuple((_called(row), row.sees.removesuffix(f"; {_TRACES}")) for row in rows)
+    return replace(stated, observers=observers, against=against, one_process=False)
+
+
+def _called(row: Sight) -> str:
+    """A role in a sentence."""
+    if row.role == "everybody":
+        return row.role
+    return f"the {'trusted ' * (row.left == _TRUSTED)}{row.role}"
+
+
 def sight(task: Task) -> list[Sight]:
     """The table of this task: device, network, registrar, mixers, analyzer, everybody."""
-    stated = task.policy.guarantee
-    batches = first_batches(task.policy, task.arms, mixers=task.mixers, seeded=task.seed is not None, most=1)
+    stated, policy = task.policy.guarantee, task.policy
+    batches = first_batches(policy, task.arms, mixers=task.mixers, seeded=task.seed is not None, most=1)
     return [
         Sight("device", "the own context, reward and noise", "-"),
         Sight("network", _sent(batches), _wire(task)),
-        Sight("registrar", "who takes part in which batch, and no report", f"the data: it sees none; {_PART}"),
-        *_mixers(task, stated, batches),
-        _analyzer(task, stated, batches),
-        *(Sight(who, what, promise(stated)) for who, what in _everybody(stated)),
+        Sight("registrar", "who takes part in which batch, and no report", _registrar(policy, stated)),
+        *_mixers(policy, task.mixers, stated, batches),
+        _analyzer(policy, task.mixers, stated, batches),
+        _everybody(stated),
     ]
 
 
@@ -59,42 +104,56 @@ def _wire(task: Task) -> str:
     return f"as against the {task.collector}: http is not encrypted; for one machine only"
 
 
-def _mixers(task: Task, stated: Guarantee, batches: tuple[Batch, ...]) -> list[Sight]:
-    if task.mixers == 0:
+def _registrar(policy: Policy[Any], stated: Guarantee) -> str:
+    """Whoever gives tickets may give them to nobody: of a batch of inventions and one person the totals are public."""
+    left = f"the data: it sees none; {_PART}"
+    if policy.privacy.model not in ("shuffle", "concurrent") or _drawn_by_mixer(policy):
+        return left
+    return f"{left}. If it invents all others of a batch: {against_mixer(stated)}"
+
+
+def _mixers(policy: Policy[Any], count: int, stated: Guarantee, batches: tuple[Batch, ...]) -> list[Sight]:
+    if count == 0:
         return []
-    if task.mixers == 2:
+    if count == 2:
         alone = "everything, as long as the helper keeps its part to itself; with it: "
         return [
             Sight("shuffler", f"a uniform share of every report; {_TRACES}", alone + against_mixer(stated)),
-            Sight("helper", "the other uniform share of every report, and its ticket", "the same, with the shuffler"),
+            Sight(
+                "helper",
+                f"the other uniform share of every report, and its slot; {_FETCHES}",
+                "the same, with the shuffler",
+            ),
         ]
     if _sealed(batches):
-        left = f"everything, as long as the analyzer opens nothing for it; with it: {against_mixer(stated)}"
+        honest = "it adds no reports of its own and the analyzer opens nothing for it"
+        left = f"everything, as long as {honest}; else: {against_mixer(stated)}"
         return [Sight("shuffler", f"sealed reports, which it cannot open; {_TRACES}", left)]
-    if _drawn_by_mixer(task):
-        return [Sight("shuffler", f"every report without noise, which it adds; {_TRACES}", "nothing: it is trusted")]
-    levels = " of every level" if task.trust == "concurrent" else ""
+    if _drawn_by_mixer(policy):
+        return [Sight("shuffler", f"every report without noise, which it adds; {_TRACES}", _TRUSTED)]
+    levels = " of every level" if policy.privacy.model == "concurrent" else ""
     return [Sight("shuffler", f"the noisy counts{levels} of every report; {_TRACES}", against_mixer(stated))]
 
 
-def _analyzer(task: Task, stated: Guarantee, batches: tuple[Batch, ...]) -> Sight:
-    if sends_rows(task.policy):
-        trusted = "nothing: it is trusted" if task.trust == "central" else "nothing"
+def _analyzer(policy: Policy[Any], count: int, stated: Guarantee, batches: tuple[Batch, ...]) -> Sight:
+    concurrent = policy.privacy.model == "concurrent"
+    if sends_rows(policy):
+        trusted = _TRUSTED if policy.privacy.model == "central" else "nothing"
         return Sight("analyzer", f"every user's features, arm and reward; {_TRACES}", trusted)
-    if task.mixers == 0:
+    if count == 0:
         return Sight("analyzer", f"every noisy report; {_TRACES}", promise(stated))
     if _sealed(batches):
         return Sight("analyzer", "the noisy reports of a batch, sorted: not whose they are", promise(stated))
-    totals = "the totals of every full batch of every level" if task.trust == "concurrent" else "the totals of a batch"
+    totals = "the totals of every full batch of every level" if concurrent else "the totals of a batch"
     if _public(batches):
         totals += "; the public features of those who gave a final report, sorted, and so who they may be"
     return Sight("analyzer", totals, promise(stated))
 
 
-def _everybody(stated: Guarantee) -> list[tuple[str, str]]:
+def _everybody(stated: Guarantee) -> Sight:
     """What is public: releases and snapshots, and what the policy says that it makes public."""
     public = [what for who, what in stated.observers if who == "everybody"]
-    return [("everybody", "; ".join(["releases and snapshots", *public]))]
+    return Sight("everybody", "; ".join(["releases and snapshots", *public]), promise(stated))
 
 
 def _sealed(batches: tuple[Batch, ...]) -> bool:
@@ -107,8 +166,8 @@ def _public(batches: tuple[Batch, ...]) -> bool:
     return any(isinstance(mixers().loads(part.mixer or ""), Gathering) for part in parts)
 
 
-def _drawn_by_mixer(task: Task) -> bool:
-    return getattr(task.policy.privacy, "noise", "device") == "mixer"
+def _drawn_by_mixer(policy: Policy[Any]) -> bool:
+    return policy.privacy.noise == "mixer"
 
 
 def promise(stated: Guarantee) -> str:

@@ -10,14 +10,20 @@ from bandanna.errors import Unreadable
 from bandanna.wire.canonical import loads, unpacked
 from bandanna.wire.ticket import MAC, SLOT
 
+_PLACES = 2**31  # no batch has more
+
 
 @dataclass(frozen=True, kw_only=True)
 class Ticket:
-    """A slot of an epoch, and the registrar's word for it."""
+    """A slot of an epoch, and the registrar's word for it: a key for each who verifies it.
+
+    collector  makes the tags of records;  helper: goes to the helper inside what is sealed for it, with two mixers
+    """
 
     slot: bytes
-    mac: bytes
     epoch: int
+    collector: bytes
+    helper: bytes | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,10 +36,15 @@ class Answer:
 
 
 def ticket_of(plain: Any) -> Ticket:
-    """As the registrar writes it: {"slot", "mac", "epoch"}; Unreadable for anything else."""
-    if not isinstance(plain, Mapping) or not {"slot", "mac", "epoch"} <= set(plain) or type(plain["epoch"]) is not int:
-        raise Unreadable('a ticket is {"slot", "mac", "epoch"}, as the registrar gives it')
-    return Ticket(slot=unpacked(plain["slot"], SLOT), mac=unpacked(plain["mac"], MAC), epoch=plain["epoch"])
+    """As the registrar writes it: {"epoch", "slot", "collector", "helper"?}; Unreadable for anything else."""
+    wanted = {"epoch", "slot", "collector"}
+    if not isinstance(plain, Mapping) or not wanted <= set(plain) or type(plain["epoch"]) is not int:
+        raise Unreadable(
+            'a ticket is {"epoch", "slot", "collector"}, as the registrar gives it, "helper" if it has one'
+        )
+    slot, collector = unpacked(plain["slot"], SLOT), unpacked(plain["collector"], MAC)
+    helper = unpacked(plain["helper"], MAC) if "helper" in plain else None
+    return Ticket(slot=slot, epoch=plain["epoch"], collector=collector, helper=helper)
 
 
 def answers(status: int, content: bytes, count: int) -> list[Answer]:
@@ -41,7 +52,7 @@ def answers(status: int, content: bytes, count: int) -> list[Answer]:
     document = loads(content)
     try:
         if status == 201:
-            found = [Answer(place=int(place)) for place in document["places"]]
+            found = [Answer(place=_place(place)) for place in document["places"]]
         elif "results" not in document:
             found = [Answer(reason=str(document.get("reason", status)))] * count
         else:
@@ -53,7 +64,13 @@ def answers(status: int, content: bytes, count: int) -> list[Answer]:
     return found
 
 
+def _place(plain: Any) -> int:
+    if type(plain) is not int or not 0 <= plain < _PLACES:
+        raise ValueError("no place of a batch")
+    return plain
+
+
 def _answer(plain: Mapping[str, Any]) -> Answer:
     if "place" in plain:
-        return Answer(place=int(plain["place"]))
+        return Answer(place=_place(plain["place"]))
     return Answer(reason=str(plain["reason"]), refusal=unpacked(plain["refusal"]) if "refusal" in plain else b"")

@@ -7,7 +7,7 @@ import hashlib
 import json
 from typing import Any
 
-from bandanna.errors import Unreadable
+from bandanna.errors import Unreadable, place_in_json, raise_alone
 
 
 def dumps(document: Any) -> bytes:
@@ -20,8 +20,8 @@ def loads(content: bytes | str) -> Any:
     """A document; Unreadable if it is none."""
     try:
         return json.loads(content, parse_constant=_refuse)
-    except (RecursionError, ValueError) as error:
-        raise Unreadable(f"not a document of JSON: {str(error)[:80]}") from error
+    except (RecursionError, ValueError) as error:  # which holds the document
+        raise_alone(Unreadable(f"not a document of JSON: {place_in_json(error)}"))
 
 
 def digest(content: bytes) -> str:
@@ -42,8 +42,8 @@ def unpacked(text: Any, length: int | None = None) -> bytes:
     """The inverse of `packed`, of so many bytes."""
     try:
         content = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
-    except (TypeError, ValueError) as error:
-        raise Unreadable("not bytes in base64url") from error
+    except (TypeError, ValueError):
+        raise_alone(Unreadable("not bytes in base64url"))
     if length is not None and len(content) != length:
         raise Unreadable(f"{len(content)} bytes where {length} belong")
     return content

@@ -1,4 +1,4 @@
-"""A job as the shuffler writes it: the plan of the batch, and of every place its slot, ticket and sealed seeds."""
+"""A job as the shuffler writes it: the plan of the batch, and of every place its slot and its text for the helper."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ from typing import Any, NamedTuple
 
 from bandanna.errors import Unreadable
 from bandanna.wire import canonical
-from bandanna.wire.keys import OVERHEAD, SEED
-from bandanna.wire.plan import Batch, Round
+from bandanna.wire.plan import SEALED, Batch, Round
 from bandanna.wire.sealing import checksum
-from bandanna.wire.ticket import MAC, SLOT
+from bandanna.wire.ticket import SLOT
 
 _FIELDS = {"task", "batch", "round", "count", "checksum", "entries"}
 
@@ -20,9 +19,8 @@ class Entry(NamedTuple):
     """What is at one place."""
 
     slot: bytes
-    mac: bytes
     key_id: int
-    seeds: tuple[bytes, ...]  # sealed, one for each body that a user sends
+    sealed: bytes  # a seed, and the ticket's key for the helper
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,10 +41,7 @@ class Job:
 
 def write_job(*, task_id: str, batch: Batch, round_: int, entries: list[Entry]) -> bytes:
     """What the shuffler signs and sends."""
-    listed = [
-        [canonical.packed(each.slot), canonical.packed(each.mac), each.key_id, [*map(canonical.packed, each.seeds)]]
-        for each in entries
-    ]
+    listed = [[canonical.packed(each.slot), each.key_id, canonical.packed(each.sealed)] for each in entries]
     return canonical.dumps(
         {
             "task": task_id,
@@ -71,12 +66,11 @@ def read_job(content: bytes, task_id: str) -> Job:
     if type(number) is not int or not 0 <= number < len(batch.rounds):
         raise Unreadable("a job for a round that the batch has not")
     parts = batch.rounds[number]
-    if any(part.form != "shares" for part in parts.parts):
+    if not parts.split:
         raise Unreadable("a job for reports that are not shares")
     if type(listed) is not list or not len(listed) == plain["count"] == batch.slots:
         raise Unreadable("a job with other than one entry for every slot")
-    seeds = 1 if parts.by_arm else len(parts.parts)
-    entries = tuple(_entry(each, seeds) for each in listed)
+    entries = tuple(map(_entry, listed))
     slots = {entry.slot for entry in entries}
     if len(slots) < len(entries):
         raise Unreadable("a job with a slot that is there twice")
@@ -93,11 +87,10 @@ def _batch(plain: Any) -> Batch:
         raise Unreadable("a job without the plan of a batch") from error
 
 
-def _entry(plain: Any, seeds: int) -> Entry:
-    if type(plain) is not list or len(plain) != 4:
+def _entry(plain: Any) -> Entry:
+    if type(plain) is not list or len(plain) != 3:
         raise Unreadable("an entry of a job that is none")
-    slot, mac, key_id, sealed = plain
-    if type(key_id) is not int or not 0 <= key_id < 256 or type(sealed) is not list or len(sealed) != seeds:
-        raise Unreadable(f"an entry without a key, or with other than {seeds} seeds")
-    opened = tuple(canonical.unpacked(each, SEED + OVERHEAD) for each in sealed)
-    return Entry(canonical.unpacked(slot, SLOT), canonical.unpacked(mac, MAC), key_id, opened)
+    slot, key_id, sealed = plain
+    if type(key_id) is not int or not 0 <= key_id < 256:
+        raise Unreadable("an entry of a job without the number of a key")
+    return Entry(canonical.unpacked(slot, SLOT), key_id, canonical.unpacked(sealed, SEALED))

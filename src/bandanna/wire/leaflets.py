@@ -6,7 +6,9 @@ import hashlib
 from collections.abc import Mapping
 from typing import Any
 
+from bandanna.errors import BandannaError
 from bandanna.wire.canonical import dumps, packed
+from bandanna.wire.plan import EXACT, Batch
 
 VERSION = 2
 
@@ -27,15 +29,43 @@ def _of_any_arm(round_: Mapping[str, Any]) -> dict[str, Any]:
     return {"parts": alike[:1] if one else parts}
 
 
+def check_batch(device: Mapping[str, Any], batch: Batch, arms: int | None = None) -> Mapping[str, Any]:
+    """What a task's document says of the reports of a batch, if the batch was announced as the document means it.
+
+    `clients/js` has the same function: both refuse the same batches.
+
+    Parameters
+    ----------
+    device
+        What the document tells light clients.
+    batch
+        As it was announced.
+    arms
+        How many arms the task has, where they stay.
+
+    Returns
+    -------
+    The plan: how many people are in each sum at least, and the devices that protect it. BandannaError if there is none.
+    """
+    told = batch.to_dict()
+    rounds, least = rounds_digest(told), least_users(told)
+    plan: Mapping[str, Any] | None = next((each for each in device["plans"] if each["rounds"] == rounds), None)
+    assigned = device["choose"]["kind"] == "ByPlace"
+    known = all(0 <= arm < (EXACT if arms is None else arms) for arm in batch.arms)
+    if plan is None or least < plan["users"] or bool(batch.arms) != assigned or not known:
+        raise BandannaError(f"batch {batch.epoch} was announced with another plan than the task has")
+    return plan
+
+
 def least_users(batch: Mapping[str, Any]) -> int:
     """How many people are behind each sum of a batch, at least; 0 if its plan does not add up."""
-    arms = [part["arm"] for each in batch["rounds"] for part in each["parts"]]
-    if not batch["arms"]:
-        return int(batch["slots"]) if set(arms) == {None} and not batch["clients"] else 0
-    plays = list(batch["plays"])
-    whole = len(plays) == len(batch["arms"]) and sum(plays) == batch["slots"] and not batch["clients"]
-    by_arm = arms == list(batch["arms"]) or set(arms) == {None}
-    return (int(batch["slots"]) if set(arms) == {None} else min(plays)) if whole and by_arm else 0
+    reported = [part["arm"] for each in batch["rounds"] for part in each["parts"]]
+    arms, plays, everybody = list(batch["arms"]), list(batch["plays"]), set(reported) == {None}
+    if batch["clients"] or len(plays) != len(arms) or not (everybody or reported == arms != []):
+        return 0
+    if arms and (min(plays) < 1 or sum(plays) != batch["slots"]):
+        return 0
+    return int(batch["slots"]) if everybody else int(min(plays))
 
 
 BROWSERS = frozenset(

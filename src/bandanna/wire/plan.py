@@ -19,9 +19,12 @@ from bandanna.errors import Unreadable
 from bandanna.storage.declared import conforms
 from bandanna.wire.canonical import dumps
 from bandanna.wire.keys import OVERHEAD, SEED
+from bandanna.wire.ticket import MAC
 
 DTYPES = {"<u4": 4, "<u8": 8, "<i8": 8, "<f8": 8}
 FORMS = ("row", "plain", "shares", "sealed")
+EXACT = 2**53 - 1  # the largest whole number that every program reads alike
+SEALED = SEED + MAC + OVERHEAD  # bytes of what is sealed for the helper: a seed, and the ticket's key for it
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,8 +32,9 @@ class Part:
     """One sum of a round.
 
     arm     only users who were assigned this arm report for it; None: everybody does
-    form    "plain": numbers; "shares": a share of them, and the seed of the other, sealed for the helper; "sealed":
-            numbers, sealed for the analyzer; "row": features, rewards, arm, group and whether there was an answer
+    form    "plain": numbers; "shares": a share of them, whose other share a seed makes that is sealed for the helper
+            (one for all parts of the round); "sealed": numbers, sealed for the analyzer; "row": features, rewards, arm,
+            group and whether there was an answer
     dtype   of the numbers on the wire, `length` of them
     stream  mixers go on from where they were in this stream; None: every batch begins with nothing
     mixer   the mixer, as JSON; None for rows
@@ -46,8 +50,7 @@ class Part:
     @property
     def size(self) -> int:
         """Bytes of a body."""
-        plain = DTYPES[self.dtype] * self.length
-        return plain + {"shares": SEED + OVERHEAD, "sealed": OVERHEAD}.get(self.form, 0)
+        return DTYPES[self.dtype] * self.length + (OVERHEAD if self.form == "sealed" else 0)
 
     def numbers(self, bodies: Sequence[bytes]) -> np.ndarray[Any, Any]:
         """Of so many users, (n, length): int64, or float64; of shares, the mixer's own."""
@@ -75,19 +78,38 @@ class Round:
         """Whether users of different arms report for different parts."""
         return self.parts[0].arm is not None
 
+    @property
+    def own(self) -> tuple[Part, ...]:
+        """The parts that one user reports for; of assigned arms, a part that is like the own arm's."""
+        return self.parts[:1] if self.by_arm else self.parts
+
+    @property
+    def lengths(self) -> list[int]:
+        """Numbers of each of them."""
+        return [part.length for part in self.own]
+
+    @property
+    def split(self) -> bool:
+        """Whether its numbers are split for two mixers: all of them are, or none."""
+        return self.parts[0].form == "shares"
+
     @cached_property
     def size(self) -> int:
         """Bytes of a body: the same for everybody."""
-        return self.parts[0].size if self.by_arm else sum(part.size for part in self.parts)
+        return sum(part.size for part in self.own) + (SEALED if self.split else 0)
 
     def cut(self, body: bytes) -> list[bytes]:
         """The bodies of the parts that a user reports for."""
         return [body] if len(self._ends) == 1 else [body[begin:end] for begin, end in self._ends]
 
+    def sealed(self, body: bytes) -> bytes:
+        """What is sealed for the helper in a body whose numbers are split: its end."""
+        return body[-SEALED:]
+
     @cached_property
     def _ends(self) -> list[tuple[int, int]]:
         """Where the bodies of the parts that a user reports for begin and end."""
-        ends = np.cumsum([part.size for part in self.parts[: 1 if self.by_arm else None]]).tolist()
+        ends = np.cumsum([part.size for part in self.own]).tolist()
         return list(zip([0, *ends[:-1]], ends, strict=True))
 
 
@@ -135,15 +157,25 @@ class Batch:
             Round(parts=tuple(_made(Part, part) for part in _listed(each, "parts")))
             for each in _listed(plain, "rounds")
         )
+        if any(set(each) != {"parts"} for each in plain["rounds"]):
+            raise Unreadable("a round with other fields than its parts")
         made: Batch = _made(
             cls, {**plain, "rounds": rounds, "arms": tuple(plain["arms"]), "plays": tuple(plain["plays"])}
         )
         for part in (part for each in made.rounds for part in each.parts):
             if part.dtype not in DTYPES or part.form not in FORMS or not 0 < part.length < 2**31:
                 raise Unreadable("a part of a batch that is none")
-        if any(not each.parts for each in made.rounds) or made.slots < 1 or not 0 <= made.epoch < 2**32:
+        if (
+            any(len({part.form == "shares" for part in each.parts}) != 1 for each in made.rounds)
+            or made.slots < 1
+            or not 0 <= made.epoch < 2**32
+        ):
             raise Unreadable("a batch that is none")
         return made
+
+
+def _each(value: Any) -> Any:
+    return value if isinstance(value, tuple) else (value,)
 
 
 def _listed(plain: Any, name: str) -> list[Any]:
@@ -171,4 +203,6 @@ def _made(kind: Any, plain: Any) -> Any:
         raise Unreadable(f"a {kind.__name__.lower()} with other fields than {', '.join(sorted(names))}")
     if not all(conforms(plain[name], hint) for name, hint in _HINTS[kind].items()):
         raise Unreadable(f"a {kind.__name__.lower()} with a field of a wrong type")
+    if any(type(each) is int and abs(each) > EXACT for value in plain.values() for each in _each(value)):
+        raise Unreadable(f"a {kind.__name__.lower()} with a number that other programs cannot read")
     return kind(**plain)

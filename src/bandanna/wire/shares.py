@@ -1,10 +1,13 @@
-"""What a mixer tells the analyzer of a round of a batch: totals, of how many, of which set, and what it has seen."""
+"""What a mixer tells the analyzer of a round of a batch: totals, of how many, of which set; and what it is told."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
+from bandanna.errors import Unreadable
 from bandanna.wire import canonical
+from bandanna.wire.keys import Signer, verify
 
 
 def write_share(
@@ -17,13 +20,11 @@ def write_share(
     checksum: str,
     bad: int,
     parts: Sequence[str],
-    witness: tuple[int, str] | None,
 ) -> bytes:
     """The document that a mixer signs.
 
-    bad      how many users' seeds could not be opened: if there are any, the sum means nothing
-    parts    of each part of the round, the views that its mixer forwards, as text
-    witness  number and chain of the newest release that the mixer has a receipt for
+    bad      how many users' seeds could not be opened, or came without their tickets: if there are any, there is no sum
+    parts    of each part of the round, the views that its mixer forwards, as text; none where `bad` is not 0
     """
     return canonical.dumps(
         {
@@ -35,6 +36,34 @@ def write_share(
             "checksum": checksum,
             "bad": bad,
             "parts": list(parts),
-            "witness": None if witness is None else {"number": witness[0], "chain": witness[1]},
         }
     )
+
+
+def write_receipt(
+    *, task_id: str, epoch: int, round_: int, number: int, chain: str, outcome: str, sign: Signer
+) -> dict[str, Any]:
+    """State, for mixers, that a round was released, burned or refused, and in which publication; signed."""
+    plain = {"task": task_id, "epoch": epoch, "round": round_, "number": number, "chain": chain, "outcome": outcome}
+    return {**plain, "signature": sign("receipt", canonical.dumps(plain))}
+
+
+def check_receipt(receipt: Any, *, task_id: str, epoch: int, round_: int, key: str) -> None:
+    """Refuse, with Unreadable, what is not the analyzer's receipt of this round of this task.
+
+    Parameters
+    ----------
+    receipt
+        What the analyzer has sent.
+    task_id, epoch, round_
+        What it has to be a receipt of.
+    key
+        The analyzer's public key.
+    """
+    if not isinstance(receipt, dict):
+        raise Unreadable("a receipt that is no document")
+    plain = {name: value for name, value in receipt.items() if name != "signature"}
+    if not verify(key, task_id, "receipt", canonical.dumps(plain), receipt.get("signature")):
+        raise Unreadable("a receipt that the analyzer has not signed")
+    if (plain.get("epoch"), plain.get("round")) != (epoch, round_):
+        raise Unreadable("a receipt of another round")

@@ -1,41 +1,61 @@
-"""Tickets: the registrar's word that a slot is of somebody who may take part, the collector's that it was not used.
+"""Tickets: the registrar's word that a slot is of somebody who may take part, one key for each who verifies it.
 
-    mac     = HMAC-SHA256(key, "ticket"  | task | epoch | slot), its first 16 bytes
-    refusal = HMAC-SHA256(key, "refused" | task | epoch | slot), likewise
-    bound   = mac XOR the first 16 bytes of the plan's digest, which is what a record carries
+    K_V     = HKDF-SHA256(X25519(registrar, V), salt = task, info = "pair" | V)           V: the collector, the helper
+    k_V     = HMAC-SHA256(K_V, "ticket V" | task | epoch | slot), its first 16 bytes
+    refusal = HMAC-SHA256(K_C, "refused" | task | epoch | slot), likewise
 
-A slot is drawn at random and is in one batch, so a ticket is used once. Registrar and mixers share the key; the
-analyzer sees neither tickets nor slots. A refusal says that the epoch takes no more slots and that this one is not
-among its own: the registrar gives its owner another ticket for it.
+A slot is in one batch, so a ticket is used once. K_V is agreed upon by the registrar and V, each with its own half, and
+never travels: nobody between a device and V can make k_V, or sees it. A device proves k_C by the tag of its record
+(`record.record_tag`) and shows k_H to the helper inside what is sealed for it. The analyzer sees neither tickets nor
+slots.
 
-A record counts in a batch of the plan that it was made for and in no other: an analyzer that tells devices of more
-people than it tells the mixer, so that they draw less noise, has their tickets refused.
+A refusal says that the epoch takes no more slots and that this one is not among its own: the registrar gives its owner
+another ticket for it.
+
+A purpose is written as 32 bytes (`label`), and every field after it has a fixed width, so that no two messages are the
+same bytes.
 """
 
 from __future__ import annotations
 
 import hashlib
 import hmac
-import secrets
 
 SLOT = MAC = 16  # bytes
-KEY = 32
-_BLOCK = 64  # bytes that SHA-256 takes at a time: HMAC pads its key to it
+COLLECTOR, HELPER = "collector", "helper"  # who verifies tickets
+_KEY = 64  # bytes of a key for HMAC-SHA256, which are those that SHA-256 takes at a time
+_PADS = tuple(bytes(byte ^ pad for byte in range(256)) for pad in (0x36, 0x5C))
 
 
-def draw_slot() -> bytes:
-    """A slot that nobody has."""
-    return secrets.token_bytes(SLOT)
+def label(purpose: str) -> bytes:
+    """What a hash, a MAC or a seal is for, as 32 bytes.
+
+    >>> label("record")
+    b'bandanna/3 record\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x00'
+    """
+    text = f"bandanna/3 {purpose}".encode("ascii")
+    assert len(text) <= 32
+    return text.ljust(32, b"\0")
 
 
-def ticket(key: bytes, task: bytes, epoch: int, slot: bytes) -> bytes:
-    """What makes a slot valid in an epoch of a task."""
-    return _mac(key, b"ticket", task, epoch, slot)
+def pair_info(verifier: str) -> bytes:
+    """For HKDF: whose pair key it is."""
+    return label("pair") + label(verifier)
+
+
+def mac(key: bytes, *parts: bytes) -> bytes:
+    """HMAC-SHA256 of some parts, its first 16 bytes; the key has at most 64 bytes.
+
+    By two hashes: for messages as short as these OpenSSL's own HMAC takes longer to begin than to run.
+    """
+    padded = key.ljust(_KEY, b"\0")
+    inner = hashlib.sha256(padded.translate(_PADS[0]) + b"".join(parts)).digest()
+    return hashlib.sha256(padded.translate(_PADS[1]) + inner).digest()[:MAC]
 
 
 def refusal(key: bytes, task: bytes, epoch: int, slot: bytes) -> bytes:
-    """What says that a slot was not used in an epoch, and never will be."""
-    return _mac(key, b"refused", task, epoch, slot)
+    """What says that a slot was not used in an epoch, and never will be; `key`: of registrar and collector."""
+    return mac(key, label("refused"), task, epoch.to_bytes(4, "little"), slot)
 
 
 def agrees(given: bytes, expected: bytes) -> bool:
@@ -43,35 +63,32 @@ def agrees(given: bytes, expected: bytes) -> bool:
     return hmac.compare_digest(given, expected)
 
 
-def bound(mac: bytes, plan: bytes) -> bytes:
-    """A ticket for a batch of a plan with this digest; of one that is bound, the ticket."""
-    return (int.from_bytes(mac) ^ int.from_bytes(plan[:MAC])).to_bytes(MAC)
-
-
 class Tickets:
-    """What `ticket` says, for whoever checks many of them: all that is the same for a batch is hashed once."""
+    """The keys of slots for one verifier, for the registrar that gives them and the verifier that checks them.
 
-    def __init__(self, key: bytes, task: bytes) -> None:
-        self._task = task
-        padded = (key if len(key) <= _BLOCK else hashlib.sha256(key).digest()).ljust(_BLOCK, b"\0")
-        self._inner, self._outer = (hashlib.sha256(bytes(each ^ pad for each in padded)) for pad in (0x36, 0x5C))
-        self._epoch, self._begun = -1, self._inner
+    All that is the same for an epoch is hashed once.
 
-    def agree(self, mac: bytes, epoch: int, slot: bytes) -> bool:
-        """Whether `mac` is the ticket of a slot; compared in constant time."""
-        if epoch != self._epoch:
-            self._begun = self._inner.copy()
-            self._begun.update(_message(b"ticket", self._task, epoch, b""))
-            self._epoch = epoch
-        inner, outer = self._begun.copy(), self._outer.copy()
+    Parameters
+    ----------
+    key : the pair key of registrar and verifier, 32 bytes
+    task : the task's digest
+    verifier : COLLECTOR or HELPER
+    """
+
+    def __init__(self, key: bytes, task: bytes, verifier: str) -> None:
+        padded = key.ljust(_KEY, b"\0")
+        self._outer = hashlib.sha256(padded.translate(_PADS[1]))
+        self._inner = hashlib.sha256(padded.translate(_PADS[0]) + label(f"ticket {verifier}") + task)
+        self._begun = (-1, self._inner)  # an epoch, and the hash as far as it goes with it
+
+    def key(self, epoch: int, slot: bytes) -> bytes:
+        """The key of a slot in an epoch, 16 bytes."""
+        known, begun = self._begun
+        if epoch != known:
+            begun = self._inner.copy()
+            begun.update(epoch.to_bytes(4, "little"))
+            self._begun = (epoch, begun)
+        inner, outer = begun.copy(), self._outer.copy()
         inner.update(slot)
         outer.update(inner.digest())
-        return hmac.compare_digest(mac, outer.digest()[:MAC])
-
-
-def _mac(key: bytes, what: bytes, task: bytes, epoch: int, slot: bytes) -> bytes:
-    return hmac.digest(key, _message(what, task, epoch, slot), hashlib.sha256)[:MAC]
-
-
-def _message(what: bytes, task: bytes, epoch: int, slot: bytes) -> bytes:
-    return b"|".join((what, task, epoch.to_bytes(4, "little"), slot))
+        return outer.digest()[:MAC]

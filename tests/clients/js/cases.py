@@ -29,6 +29,7 @@ ARMS, DIM = 4, 3
 REPORTS: tuple[Regression, ...] = (
     LinearReport(features=DIM),
     LinearReport(features=8, reward_bound=0.5),
+    LinearReport(features=DIM, isometric=False),
     InterceptReport(features=DIM + 1),
     PerArmReport(features=DIM, n_arms=ARMS),
 )

@@ -13,7 +13,7 @@ import pytest
 
 import bandanna as bd
 from bandanna.agent.kinds import encoding_of
-from bandanna.client import AsyncSession, Outbox, Registrar, guides
+from bandanna.client import AsyncSession, Outbox, Registrar, Ticket, guides
 from bandanna.protocols.roles import Held
 from bandanna.roles.running import Running
 from bandanna.wire.canonical import packed
@@ -137,11 +137,11 @@ def _recorded(monkeypatch: pytest.MonkeyPatch) -> tuple[Record, dict[str, int]]:
     epochs: dict[str, int] = {}
     original = guides.body_of
 
-    def body_of(numbers: Any, *, batch: Batch, slot: bytes, **parts: Any) -> bytes:
-        messages = drawn.setdefault(packed(slot), {})
-        messages[len(messages)] = [numbers.tolist()]
-        epochs[packed(slot)] = batch.epoch
-        return original(numbers, batch=batch, slot=slot, **parts)
+    def body_of(rows: Any, *, batch: Batch, ticket: Ticket, **parts: Any) -> bytes:
+        messages = drawn.setdefault(packed(ticket.slot), {})
+        messages[len(messages)] = [row.tolist() for row in rows]
+        epochs[packed(ticket.slot)] = batch.epoch
+        return original(rows, batch=batch, ticket=ticket, **parts)
 
     monkeypatch.setattr(guides, "body_of", body_of)
     return drawn, epochs

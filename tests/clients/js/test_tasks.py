@@ -36,7 +36,7 @@ POLICIES: dict[str, Any] = {
     "LinTS, noise of the mixer": bd.LinTS(dim=3, privacy=bd.shuffle(noise="mixer", **DP), **SIZE),
     "LinTS, arms that stay": bd.LinTS(dim=3, privacy=bd.shuffle(**DP), **SIZE),
     "LinTS, central": bd.LinTS(dim=3, privacy=bd.central(**DP), **SIZE),
-    "LinTS, no privacy": bd.LinTS(dim=3, **SIZE),
+    "LinTS, no privacy": bd.LinTS(dim=3, privacy=bd.none(), **SIZE),
     "LinUCB, shuffle": bd.LinUCB(dim=3, privacy=bd.shuffle(**DP), **SIZE),
     "LinUCB, central": bd.LinUCB(dim=3, privacy=bd.central(**DP), **SIZE),
     "LinUCB, concurrent": bd.LinUCB(dim=3, privacy=bd.concurrent(shufflers=2, **DP), **SIZE),
@@ -62,13 +62,14 @@ def played(
     tickets = inside.tickets(range(count), inside.learner.running[0])
     people = [
         {"contexts": contexts(task, arms, rng), "reward": float(rng.random()),
-         "ticket": {"slot": packed(each.slot), "mac": packed(each.mac), "epoch": each.epoch}}
+         "ticket": {"epoch": each.epoch, "slot": packed(each.slot), "collector": packed(each.collector),
+                    **({} if each.helper is None else {"helper": packed(each.helper)})}}
         for each in tickets
     ]  # fmt: skip
     given = {
         "document": _text(task.document), "task": task.id, "publication": _text(published.document),
-        "signature": published.signature, "keys": _text(keys), "keysSignature": sign(secrets["helper"].sign, keys),
-        "people": people,
+        "signature": published.signature, "witness": published.cosignature, "keys": _text(keys),
+        "keysSignature": sign(secrets["helper"].sign, task.id, "keys", keys), "people": people,
     }  # fmt: skip
     answered: list[dict[str, Any]] = json.loads(node("records.mjs", given))
     return answered
@@ -137,14 +138,16 @@ def test_python_opens_what_browsers_seal(name: str, tmp_path: Path) -> None:
         assert "error" not in each, each
         for version, request in enumerate((each["zero"], each["final"])):
             ((slot, _, epoch, round_, sent, key_id, body),) = split(base64.b64decode(request), 1)
-            assert (epoch, round_, sent, key_id, len(body)) == (batch.epoch, 0, version, 0, part.size)
-            seed = opener.open(body[8 * part.length :], sealing_info(task.digest, batch, 0, 0, slot))
-            counts = part.numbers([body])[0] + mask(seed, part.length)
+            assert (epoch, round_, sent, key_id, len(body)) == (batch.epoch, 0, version, 0, batch.rounds[0].size)
+            sealed = batch.rounds[0].sealed(body)
+            opened = opener.open(sealed, sealing_info(task.digest, batch, 0, slot))
+            assert opened[16:] == inside.ticket_of(slot, epoch).helper
+            counts = part.numbers([body])[0] + mask(opened[:16], part.length)
             (drawn,) = (one["message"] for one in each["drawn"] if one["version"] == version)
             assert counts.tolist() == [int(number) for number in drawn]
             other = Batch.from_dict({**batch.to_dict(), "slots": batch.slots - 1})
             with pytest.raises(bd.errors.BandannaError):
-                opener.open(body[8 * part.length :], sealing_info(task.digest, other, 0, 0, slot))
+                opener.open(sealed, sealing_info(task.digest, other, 0, slot))
 
 
 @pytest.mark.parametrize("name", REFUSED)

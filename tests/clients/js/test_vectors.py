@@ -12,8 +12,10 @@ import pytest
 from bandanna.device.base import plain
 from bandanna.device.inversion import bounds
 from bandanna.wire import canonical, leaflets
-from bandanna.wire.keys import Opener, mask, sealing_key
+from bandanna.wire.keys import Opener, mask, masks, sealing_key
 from bandanna.wire.plan import Batch
+from bandanna.wire.record import Record, is_tagged, split
+from bandanna.wire.sealing import sealing_info
 
 from . import cases
 from .recorded import Words
@@ -41,7 +43,7 @@ def test_actions_are_equal() -> None:
     assert not any(each["left"] for each in found)
     for each, case in zip(found, made, strict=True):
         np.testing.assert_allclose(each["features"], case.expected["features"], rtol=ROUNDING)
-    assert len(made) == 5_100
+    assert len(made) == 5_950
 
 
 def test_messages_are_equal() -> None:
@@ -56,7 +58,7 @@ def test_messages_are_equal() -> None:
     found = answers([case.given for case in made])
     assert [each["message"] for each in found] == [case.expected["message"] for case in made]
     assert not any(each["left"] for each in found)
-    assert len(made) == 3_630
+    assert len(made) == 4_180
 
 
 def test_reports_are_equal() -> None:
@@ -78,7 +80,7 @@ def test_reports_are_equal() -> None:
                 np.array([float(one) for one in some]) for some in (each["message"], case.expected["message"])
             )
             np.testing.assert_allclose(ours, theirs, rtol=ROUNDING, atol=2.0**14)
-    assert len(made) == 2_400
+    assert len(made) == 2_700
 
 
 def test_rows_for_a_trusted_server() -> None:
@@ -223,6 +225,56 @@ def test_python_opens_every_sealed_seed() -> None:
     found = answers([{"what": "seal", "key": key, "content": content, "info": info} for content, info in packed])
     for (content, info), each in zip(given, found, strict=True):
         assert opener.open(base64.b64decode(each["sealed"]), info) == content
+
+
+def _b64(content: bytes) -> str:
+    return base64.b64encode(content).decode()
+
+
+def test_records_are_equal() -> None:
+    """A browser's record has another tag, or other bytes, than Python's of the same ticket, plan and fields."""
+    rng, made = np.random.default_rng(6), []
+    for _ in range(200):
+        slot, key, plan, body = (rng.bytes(n) for n in (16, 16, 32, int(rng.integers(0, 200))))
+        epoch, round_, version, key_id = (int(rng.integers(0, top)) for top in (2**32, 2**16, 2, 256))
+        record = Record.tagged(
+            key, plan, slot=slot, epoch=epoch, round_=round_, version=version, key_id=key_id, body=body
+        )
+        given = {"what": "record", "slot": {"slot": _b64(slot), "collector": _b64(key), "epoch": epoch},
+                 "plan": _b64(plan), "round": round_, "version": version, "key": key_id,
+                 "body": _b64(body)}  # fmt: skip
+        made.append((record, given))
+    found = answers([given for _, given in made])
+    assert [base64.b64decode(each["record"]) for each in found] == [record.to_bytes() for record, _ in made]
+
+
+def test_one_seed_is_sealed_for_all_parts_of_a_round() -> None:
+    """Of several parts a browser splits another number than it drew, seals more than once, or leaves the ticket's key
+    for the helper out of the seal.
+    """
+    secret, public = sealing_key()
+    sizes, rounds, (slot, own, helper, task) = (2, 5), 2, (b"s" * 16, b"c" * 16, b"h" * 16, b"t" * 32)
+    devices = [{"kind": "Counts", "domain": {"kind": "Ball", "dim": dim, "bound": 1.0}, "scale": 4.0, "trials": 40,
+                "probability": 0.5} for dim in sizes]  # fmt: skip
+    part = {"arm": None, "form": "shares", "dtype": "<u8", "stream": None, "mixer": "{}"}
+    batch = _batch(arms=[], plays=[], rounds=[{"parts": [{**part, "length": dim} for dim in sizes]}] * rounds)
+    plan = {"rounds": leaflets.rounds_digest(batch), "users": 6, "devices": [devices] * rounds}
+    device = {"choose": {"kind": "Thompson"}, "plans": [plan], "tells": [[{"kind": "Row"}] * 2] * rounds}
+    keys = {"slot": _b64(slot), "collector": _b64(own), "helper": _b64(helper)}
+    (found,) = answers([{"what": "drawn", "device": device, "task": _b64(task), "batch": batch, "slot": keys,
+                         "key": _b64(canonical.unpacked(public))}])  # fmt: skip
+    read, messages, opener = Batch.from_dict(batch), iter(found["messages"]), Opener(secret)
+    records = split(base64.b64decode(found["request"]), rounds)
+    for record, asked in zip(records, read.rounds, strict=True):
+        assert is_tagged(record, own, read.digest)
+        assert (record[0], record[2], record[4:6]) == (slot, 0, (0, 3))
+        opened = opener.open(asked.sealed(record[6]), sealing_info(task, read, record[3], slot))
+        assert opened[16:] == helper
+        shares = [own.numbers([body])[0] for own, body in zip(asked.own, asked.cut(record[6]), strict=True)]
+        hidden = masks(opened[:16], asked.lengths)
+        sums = [(share + mask).tolist() for share, mask in zip(shares, hidden, strict=True)]
+        assert sums == [[int(number) for number in next(messages)] for _ in sizes]
+    assert [len(record[6]) for record in records] == [each.size for each in read.rounds] == [8 * 7 + 80] * rounds
 
 
 def test_shares_and_masks_add_up() -> None:

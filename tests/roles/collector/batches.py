@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -17,9 +18,11 @@ from bandanna.tasks.beginning import first_batches
 from bandanna.wire.canonical import dumps
 from bandanna.wire.plan import Batch
 from bandanna.wire.record import FINAL, Record, joined
-from bandanna.wire.ticket import bound, refusal, ticket
+from bandanna.wire.ticket import COLLECTOR, Tickets, refusal
 
 KEY, TASK, SLOTS = b"k" * 32, b"t" * 32, 6
+HONEST = bytes(16)  # stands for the tag that a record's fields must have, until it is sent
+TICKETS = Tickets(KEY, TASK, COLLECTOR)
 
 
 @cache
@@ -41,7 +44,7 @@ def record(
     """A report of user `number`, all counts of which are `value`."""
     own = slot(number)
     parts: dict[str, Any] = {"body": np.full(5, value, dtype="<u4").tobytes(), "key_id": 0, **other}
-    parts.setdefault("mac", ticket(KEY, TASK, epoch, own))
+    parts.setdefault("tag", HONEST)
     return Record(slot=own, epoch=epoch, round=round_, version=version, **parts).to_bytes()
 
 
@@ -53,6 +56,15 @@ def proof(number: int, epoch: int = 0) -> bytes:
 def receipt(number: int) -> bytes:
     """As an analyzer gives it."""
     return dumps({"number": number, "chain": "c" * 8})
+
+
+def tagged(record: Record, plans: Sequence[Batch]) -> Record:
+    """With the tag of its fields where it has none of its own, by the ticket of its slot."""
+    plan = next((each.digest for each in plans if each.epoch == record.epoch), bytes(32))
+    if record.tag != HONEST:
+        return record
+    parts = {name: getattr(record, name) for name in ("slot", "epoch", "version", "key_id", "body")}
+    return Record.tagged(TICKETS.key(record.epoch, record.slot), plan, round_=record.round, **parts)
 
 
 class Clock:
@@ -91,11 +103,8 @@ class Collecting:
         return self.collector.accept([self.request(*records)])[0]
 
     def request(self, *records: bytes) -> bytes:
-        """Records whose tickets are bound to the plans of their batches."""
-        plans = {plan.epoch: plan.digest for plan in self.plans}
-        made = [Record.from_bytes(each) for each in records]
-        macs = [bound(each.mac, plans[each.epoch]) if each.epoch in plans else each.mac for each in made]
-        return joined([replace(each, mac=mac).to_bytes() for each, mac in zip(made, macs, strict=True)])
+        """Records with tags for the plans of their batches."""
+        return joined([tagged(Record.from_bytes(each), self.plans).to_bytes() for each in records])
 
     def fill(self, epoch: int = 0, first: int = 0, users: int = SLOTS) -> list[int]:
         """Places of so many users, each with a report for every round."""

@@ -25,7 +25,7 @@ def test_what_is_no_record() -> None:
 def test_every_reason_is_told_beside_what_is_kept(reason: str) -> None:
     """A refused record has its reason, those beside it their places; a fault of the client's own is 422, else 409."""
     status, content = answer([Verdict(5), Verdict(reason=reason, refusal=b"proof")])
-    own = reason in ("length", "range", "ticket", "incomplete")
+    own = reason in ("length", "range", "copy", "ticket", "incomplete")
     assert status == (422 if own else 409)
     told = {"reason": reason, "error": REASONS[reason], "refusal": packed(b"proof")}
     assert json.loads(content) == {"reason": reason, "results": [{"place": 5}, told]}

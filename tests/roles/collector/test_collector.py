@@ -11,10 +11,11 @@ import pytest
 from bandanna.roles.collector.verdict import Verdict
 from bandanna.storage.database import StorageFailed
 from bandanna.wire.canonical import loads
+from bandanna.wire.plan import Round
 from bandanna.wire.record import ZERO, Record, joined
-from bandanna.wire.ticket import bound
 
-from .batches import SLOTS, Collecting, proof, receipt, record, slot
+from ...postgres import server
+from .batches import SLOTS, Collecting, proof, receipt, record, slot, tagged
 
 Made = Callable[..., Collecting]
 
@@ -64,7 +65,7 @@ def test_what_is_not_a_report_is_refused_by_its_reason(collecting: Made) -> None
     """Every fault of a record has its reason, and nothing of it is kept."""
     own = collecting()
     for reason, bad in {
-        "ticket": record(1, mac=b"m" * 16),
+        "ticket": record(1, tag=b"m" * 16),
         "early": record(1, epoch=1),
         "length": record(1, body=b"short"),
         "range": record(1, 2**31),
@@ -79,7 +80,7 @@ def test_what_is_not_a_report_is_refused_by_its_reason(collecting: Made) -> None
 def test_a_bad_record_does_not_harm_its_neighbours(collecting: Made) -> None:
     """Verdicts of a request and of a transaction are of each record by itself."""
     own = collecting()
-    mixed = [record(1), record(2, 2**31), record(3, mac=b"m" * 16), record(4)]
+    mixed = [record(1), record(2, 2**31), record(3, tag=b"m" * 16), record(4)]
     assert reasons(own.send(*mixed)) == ["", "range", "ticket", ""]
     told = own.collector.accept([own.request(record(5, 2**31)), b"no", own.request(record(6))])
     assert [reasons(one) for one in told] == [["range"], ["malformed"], [""]]
@@ -92,7 +93,7 @@ def test_a_report_for_another_plan_is_refused(collecting: Made) -> None:
     plan = own.plans[0]
     for other in (replace(plan, slots=SLOTS + 1), replace(plan, episode=7), replace(plan, rounds=plan.rounds * 2)):
         made = Record.from_bytes(record(1))
-        sent = replace(made, mac=bound(made.mac, other.digest)).to_bytes()
+        sent = tagged(made, [other]).to_bytes()
         assert reasons(own.collector.accept([joined([sent])])[0]) == ["ticket"]
         assert reasons(own.collector.accept([joined([made.to_bytes()])])[0]) == ["ticket"]  # for none at all
     assert own.rows() == []
@@ -205,7 +206,7 @@ def test_a_slot_opens_with_a_report_for_every_round(collecting: Made) -> None:
     assert own.rows() == [(0, 0, 0, 1, slot(1)), (0, 1, 0, 1, slot(1))]
 
 
-@pytest.mark.parametrize("bad", [{"value": 2**31}, {"mac": b"m" * 16}, {"round_": 7}, {"body": b"short"}])
+@pytest.mark.parametrize("bad", [{"value": 2**31}, {"tag": b"m" * 16}, {"round_": 7}, {"body": b"short"}])
 def test_a_report_that_is_refused_completes_no_slot(collecting: Made, bad: dict[str, object]) -> None:
     """A slot opens only with reports that are kept for every round: else its batch could never close."""
     own = collecting(rounds=2)
@@ -259,7 +260,7 @@ def test_totals_are_of_the_newest_versions(collecting: Made) -> None:
     own.send(record(5, 200, version=ZERO))
     assert own.collector.close_due()
     _, entries = own.collector.entries(0, 0)
-    values = [np.frombuffer(body, "<u4")[0] for _, _, _, body in entries]
+    values = [np.frombuffer(body, "<u4")[0] for _, _, body in entries]
     assert values == [200, 200, 200, 13, 200, 15]
 
 
@@ -270,8 +271,102 @@ def test_a_batch_that_is_over_opens_no_slots(collecting: Made) -> None:
     assert own.collector.close_due()
     own.collector.receipted(0, 0, receipt(1))
     own.restart()
-    assert [reasons(own.send(record(user))) for user in range(SLOTS + 1)] == [["closed"]] * (SLOTS + 1)
+    assert [own.send(record(user)) for user in range(SLOTS)] == [[Verdict(reason="closed")]] * SLOTS
+    assert own.send(record(9)) == [Verdict(reason="full", refusal=proof(9))]
     assert own.send(record(20, epoch=1)) == [Verdict(place=0)]
     assert not own.collector.close_due()
     own.collector.plan(own.plans[1:], (1, 0))
     assert own.fill(epoch=1, first=21, users=SLOTS - 1) == list(range(1, SLOTS))
+
+
+def test_the_tables_give_no_place_twice(collecting: Made) -> None:
+    """Two processes cannot give one place, or one slot two places, or keep two reports of one version."""
+    own = collecting(rounds=2)
+    own.fill(users=2)
+    kept = "insert into reports (epoch, round, place, version, slot, key_id, body) values (0, 0, ?, 1, ?, 0, ?)"
+    for sql, values in (
+        ("insert into slots (epoch, place, slot) values (0, ?, ?)", (1, slot(9))),
+        ("insert into slots (epoch, place, slot) values (0, ?, ?)", (2, slot(1))),
+        (kept, (1, slot(9), b"")),
+        (kept, (2, slot(1), b"")),
+        ("insert into batches values (0, 1, 'full', ?, null, ?)", (0.0, None)),
+    ):
+        if sql.startswith("insert into batches"):
+            with own.database.transaction() as rows:
+                rows.execute(sql, *values)
+        with pytest.raises(StorageFailed, match=r"(?i)unique"), own.database.transaction() as rows:
+            rows.execute(sql, *values)
+
+
+def test_who_was_late_has_a_proof_after_any_restart_and_nobody_else(collecting: Made) -> None:
+    """A process that ends anywhere between a receipt and the next plans never proves that a used slot was not used,
+    and always proves it of one that came too late.
+    """
+    own = collecting(grace=0.0)
+
+    def told() -> None:
+        assert [own.send(record(user)) for user in range(SLOTS)] == [[Verdict(reason="closed")]] * SLOTS
+        assert own.send(record(9))[0].refusal == proof(9)
+
+    own.fill()
+    assert own.collector.close_due()
+    own.collector.receipted(0, 0, receipt(1))
+    own.restart()
+    told()
+    own.collector.plan(own.plans[1:], (1, 0))
+    told()
+    own.restart()
+    told()
+    own.fill(epoch=1, first=20)
+    assert own.collector.close_due()
+    own.collector.receipted(1, 0, receipt(2))
+    own.restart()
+    own.collector.plan((replace(own.plans[1], epoch=2),), (2, 0))
+    own.restart()
+    told()
+    assert own.send(record(20, epoch=1)) == [Verdict(reason="closed")]
+    assert own.send(record(9, epoch=1)) == [Verdict(reason="closed", refusal=proof(9, 1))]
+    with own.database.reading() as rows:
+        assert rows.execute("select count(*) from slots") == [(0,)]
+    own.collector.plan((), (2, 0))  # the task is over: no proof is of any use
+    with own.database.reading() as rows:
+        assert rows.execute("select count(*) from used") == [(0,)]
+
+
+def test_slots_that_were_used_cannot_be_read_from_the_tables(collecting: Made) -> None:
+    """When a batch is over, its slots are nowhere in the tables."""
+    own = collecting(grace=0.0)
+    own.fill()
+    assert own.collector.close_due()
+    own.collector.receipted(0, 0, receipt(1))
+    own.collector.plan(own.plans[1:], (1, 0))
+    with own.database.reading() as rows:
+        kept = b"".join(bytes(each) for (each,) in rows.execute("select slots from used"))
+    assert len(kept) == 8 * SLOTS
+    assert not any(slot(user)[:8] in kept or slot(user)[8:] in kept for user in range(SLOTS))
+
+
+def test_a_sealed_report_counts_for_one_slot(collecting: Made) -> None:
+    """A ciphertext of somebody else, or one that was sealed with the same key, is refused for another slot: in the same
+    request, in a later one, and after a restart; its owner may send it as often as it likes.
+    """
+    own = collecting()
+    (part,) = own.plans[0].rounds[0].parts
+    round_ = Round(parts=(replace(part, form="sealed", dtype="<i8", mixer=None),))
+    own.plans = tuple(replace(plan, rounds=(round_,)) for plan in own.plans)  # type: ignore[assignment]
+    own.collector.plan((), (0, 0))
+    own.database.close()
+    own.url = own.url.replace("rows.db", "other.db") if own.url.endswith(".db") else server().fresh()
+    own.begin()
+    own.collector.plan(own.plans, (0, 0))
+
+    def sealed(number: int, body: bytes, **others: int) -> bytes:
+        return record(number, body=body.ljust(round_.size, b"-"), **others)
+
+    one, same = b"1" * 32 + b"one", b"1" * 32 + b"other"
+    assert reasons(own.send(sealed(1, one), sealed(2, one), sealed(3, same))) == ["", "copy", "copy"]
+    assert reasons(own.send(sealed(4, b"2" * 40, version=ZERO), sealed(5, b"3" * 40))) == ["", ""]
+    own.restart()
+    for number, body in ((6, one), (5, same), (6, b"2" * 40), (1, b"3" * 40)):
+        assert reasons(own.send(sealed(number, body))) == ["copy"]
+    assert reasons(own.send(sealed(1, one), sealed(4, b"2" * 40), sealed(6, b"4" * 40))) == ["", "", ""]

@@ -17,13 +17,11 @@ from bandanna.protocols.concurrent_shuffle.views import Full
 from bandanna.protocols.mixing import mixers
 from bandanna.roles.calls import Unreachable
 from bandanna.roles.collector.closing import mixer_of
-from bandanna.wire.answers import answers
-from bandanna.wire.canonical import loads, packed, unpacked
-from bandanna.wire.keys import draw_seed, mask, seal
+from bandanna.wire.answers import Ticket, answers, ticket_of
+from bandanna.wire.bodies import body_of
+from bandanna.wire.canonical import loads, packed
 from bandanna.wire.plan import Batch, Part
 from bandanna.wire.record import FINAL, ZERO, Record, joined
-from bandanna.wire.sealing import report_info, sealing_info
-from bandanna.wire.ticket import bound
 
 from .town import Town
 
@@ -67,7 +65,7 @@ class Person:
     wants: int = 0  # the epoch of the ticket that is asked for
     proofs: list[Any] = field(default_factory=list)
     slot: Slot | None = None
-    ticket: Any = None
+    ticket: Ticket | None = None
     outbox: list[list[Sent]] = field(default_factory=list)
     done: bool = False
 
@@ -116,9 +114,9 @@ class People:
         if "refused" in ticket:
             person.done = ticket["refused"] == "participations"
             return
-        person.ticket = unpacked(ticket["slot"], 16), unpacked(ticket["mac"], 16)
+        person.ticket = ticket_of(ticket)
         plan = self.plans[person.wants]
-        person.slot = self.slots[person.wants, person.ticket[0]] = Slot(person.number, person.wants)
+        person.slot = self.slots[person.wants, person.ticket.slot] = Slot(person.number, person.wants)
         first = [self._made(person, plan, 0, FINAL if final else ZERO)]
         person.outbox.append([*first, *(self._made(person, plan, n, ZERO) for n in range(1, len(plan.rounds)))])
         self.send(person)
@@ -166,35 +164,24 @@ class People:
         if not told.reason or person.slot is None or any(each.kept for each in person.slot.sent):
             return
         if told.refusal:
-            person.proofs.append([person.slot.epoch, packed(person.ticket[0]), packed(told.refusal)])
+            person.proofs.append([person.slot.epoch, packed(person.ticket.slot), packed(told.refusal)])
             person.wants, person.slot, person.outbox = person.slot.epoch + 1, None, []
         else:
             person.done = True  # nothing says that it was not used: no other ticket
 
     def _made(self, person: Person, plan: Batch, round_: int, version: int) -> Sent:
         assert person.slot is not None
-        wanted, slot = plan.rounds[round_], person.ticket[0]
+        assert person.ticket is not None
+        wanted, ticket, task = plan.rounds[round_], person.ticket, self.town.task
         numbers = [_numbers(part, person.number, version) for part in wanted.parts]
-        parts = zip(wanted.parts, numbers, strict=True)
-        body = b"".join(self._body(plan, round_, n, part, own, slot) for n, (part, own) in enumerate(parts))
-        mac = bound(person.ticket[1], plan.digest)
-        record = Record(slot=slot, mac=mac, epoch=plan.epoch, round=round_, version=version, key_id=0, body=body)
+        rows = [np.array(each, dtype=float if wanted.parts[0].form == "row" else np.int64) for each in numbers]
+        key = task.content["keys"].get("seal helper" if wanted.split else "seal analyzer")
+        body = body_of(rows, task=task.digest, batch=plan, round_=round_, ticket=ticket, key=key)
+        parts: dict[str, Any] = {"slot": ticket.slot, "epoch": plan.epoch, "body": body}
+        record = Record.tagged(ticket.collector, plan.digest, round_=round_, version=version, **parts)
         made = Sent(round_, version, numbers, body, record.to_bytes())
         person.slot.sent.append(made)
         return made
-
-    def _body(self, plan: Batch, round_: int, number: int, part: Part, numbers: Numbers, slot: bytes) -> bytes:
-        task = self.town.task
-        if part.form == "row":
-            return part.to_bytes(np.array(numbers))
-        row = np.array(numbers, dtype=np.int64)
-        if part.form == "plain":
-            return part.to_bytes(row)
-        if part.form == "sealed":
-            return seal(task.key("seal analyzer"), part.to_bytes(row), report_info(task.digest, plan.epoch, round_))
-        seed = draw_seed()
-        sealed = seal(task.key("seal helper"), seed, sealing_info(task.digest, plan, round_, number, slot))
-        return part.to_bytes(row - mask(seed, part.length)) + sealed
 
     # What must be in the totals
 

@@ -17,7 +17,7 @@ from bandanna.accounting.stores.tables import LEDGER_MIGRATION
 from bandanna.roles.analyzer import tables as analyzing
 from bandanna.roles.analyzer.app import OwnCollector
 from bandanna.roles.analyzer.learner import Conflict, Learner
-from bandanna.roles.analyzer.witnesses import Witnesses
+from bandanna.roles.analyzer.witnesses import Told, Witnesses
 from bandanna.roles.calls import Calls, Unreachable
 from bandanna.roles.collector import tables as collecting
 from bandanna.roles.collector.collector import Collector
@@ -27,6 +27,8 @@ from bandanna.roles.helper import MIGRATIONS as HELPING
 from bandanna.roles.helper import Helper, Keyring
 from bandanna.roles.helper.errors import JobRefused
 from bandanna.roles.registrar import tables as registering
+from bandanna.roles.registrar.app import notary_of
+from bandanna.roles.registrar.notary import Notary
 from bandanna.roles.registrar.registrar import Registrar
 from bandanna.roles.serving import Log
 from bandanna.roles.shuffler.shuffler import Shuffler
@@ -35,6 +37,9 @@ from bandanna.tasks.announced import check_announced
 from bandanna.tasks.document import Secrets, Task
 from bandanna.wire.canonical import dumps, loads, unpacked
 from bandanna.wire.keys import Opener, sign, verify
+from bandanna.wire.ticket import COLLECTOR, HELPER
+
+from ..inside import headers_of, shown
 
 COMMITS = ("before commit", "after commit")
 ENDS = ("request lost", "response lost", "killed after the answer")
@@ -61,8 +66,8 @@ class Fragile:
 
     def __init__(self, database: Database, role: str, town: Town) -> None:
         self._database, self._role, self._town = database, role, town
-        self.name, self.reading, self.scrub, self.close = (
-            database.name, database.reading, database.scrub, database.close,
+        self.name, self.reading, self.scrub, self.close, self.check_claim = (
+            database.name, database.reading, database.scrub, database.close, database.check_claim,
         )  # fmt: skip
 
     @contextmanager
@@ -139,6 +144,7 @@ class Town:
             return
         url = self._urls.get(role, str(self._folder / f"{role}.db"))
         rows = open_database(url, role=role, migrations=_SCRIPTS[role])
+        rows.claim()
         parts: dict[str, Any] = {"rows": rows}
         self.alive[role] = parts
         try:
@@ -173,20 +179,22 @@ class Town:
         parts["registrar"] = Registrar(
             rows,
             task=self.task.digest,
-            ticket_key=unpacked(own.ticket),
-            secret=b"s" * 32,
+            ticket_keys={
+                each: own.ticket_key(self.task, each) for each in (COLLECTOR, HELPER)[: max(1, self.task.mixers)]
+            },
+            secret=unpacked(own.person),
             participations=self.task.policy.privacy.participations,
-            analyzer_key=self.task.key("analyzer"),
         )
+        parts["notary"] = Notary(rows, **notary_of(self.task, own))
 
     def _start_analyzer(self, parts: dict[str, Any], rows: Any, own: Secrets) -> None:
         opener = Opener(own.seal) if own.seal else None
-        signing = partial(sign, own.sign)
-        learner = parts["learner"] = Learner(rows, self.task, sign=signing, opener=opener)
-        registrar = Wire(self, "analyzer", "registrar")
-        witnesses = parts["witnesses"] = Witnesses(learner, registrar, sign=signing, log=_log("analyzer"))
+        signing = partial(sign, own.sign, self.task.id)
+        told = Told(Wire(self, "analyzer", "registrar"), self.task.id)
+        learner = parts["learner"] = Learner(rows, self.task, sign=signing, opener=opener, witness=told)
+        parts["witnesses"] = Witnesses(learner, log=_log("analyzer"))
         if self.task.mixers == 0:
-            collector = OwnCollector(learner, rows, own, witnesses)
+            collector = OwnCollector(learner, rows, own)
             collector.collector._clock = lambda: self.now
             parts["collector"], parts["ready"] = collector.collector, collector.ready
 
@@ -201,7 +209,7 @@ class Town:
             rows,
             task_id=self.task.id,
             task=self.task.digest,
-            key=unpacked(own.ticket, 32),
+            key=own.ticket_key(self.task, COLLECTOR),
             grace=GRACE,
             answered=self.task.content["close"] == "answered",
             clock=lambda: self.now,
@@ -211,8 +219,9 @@ class Town:
             task_id=self.task.id,
             analyzer=Wire(self, "shuffler", "analyzer"),
             helper=Wire(self, "shuffler", "helper") if self.task.mixers == 2 else None,
-            sign=partial(sign, own.sign),
+            sign=partial(sign, own.sign, self.task.id),
             analyzer_key=self.task.key("analyzer"),
+            registrar_key=self.task.key("registrar"),
             check=partial(check_announced, self.task),
         )
         parts["pump"] = Pump(collector, forward=shuffler.forward, plan=shuffler.plan, log=_log("shuffler"))
@@ -222,10 +231,11 @@ class Town:
             rows,
             task_id=self.task.id,
             task=self.task.digest,
-            ticket_key=unpacked(own.ticket),
+            ticket_key=own.ticket_key(self.task, HELPER),
+            analyzer_key=self.task.key("analyzer"),
             leader_key=self.task.key("shuffler"),
             keyring=Keyring(rows, first=(own.seal, self.task.key("seal helper"))),
-            sign=partial(sign, own.sign),
+            sign=partial(sign, own.sign, self.task.id),
         )
 
     def step(self, role: str) -> None:
@@ -244,7 +254,7 @@ class Town:
             return  # tried again
         except Conflict:
             assert role == "analyzer"  # it says that it was rolled back, and does nothing more
-            assert parts["learner"].rolled_back
+            assert parts["learner"].rolled_back or parts["learner"].pending
         except Killed:
             self.kill(role)
 
@@ -255,7 +265,7 @@ class Town:
         parts = self.alive[role]
         last = path.partition("?")[0].split("/")[-1]
         if role == "registrar":
-            return self._witness(parts["registrar"], method, content)
+            return self._witness(parts["notary"], content)
         if last == "snapshot":
             return self._snapshot(parts["learner"], path)
         epoch, round_ = map(int, path.split("/")[4].split("."))
@@ -265,25 +275,25 @@ class Town:
             try:
                 receipt = parts["learner"].known(last, path.split("/")[6], epoch, round_)
             except Conflict as conflict:
-                return 409 if conflict.reason == "over" else 404, b"{}", {}
+                _unless_waiting(conflict)
+                return self._conflict(parts["learner"], conflict, epoch, round_)
             return 200, dumps({"receipt": loads(receipt)}), {}
         return self._share(parts["learner"], content, headers, last, epoch, round_)
 
-    def _witness(self, registrar: Registrar, method: str, content: bytes) -> Any:
-        if method == "GET":
-            newest = registrar.newest()
-            return (404, b"{}", {}) if newest is None else (200, dumps(newest), {})
-        status, known = registrar.witness(loads(content))
-        return status, dumps(known if status != 409 else {"witness": known}), {}
+    def _witness(self, notary: Notary, content: bytes) -> Any:
+        status, answer = notary.witness(loads(content))
+        return status, dumps(answer), {}
 
     def _snapshot(self, learner: Learner, path: str) -> Any:
         published = learner.published
+        if published is None or learner.rolled_back:
+            raise Unreachable("503")
         after = path.partition("after=")[2].partition("&")[0]
         if after and published.number <= int(after):
             return 204, b"", {}
         seen = self.documents.setdefault(published.number, published.document)
         assert seen == published.document, "two documents of one number"
-        return 200, published.document, {"signature": published.signature}
+        return 200, published.document, headers_of(shown(published))
 
     def _job(self, helper: Helper, content: bytes, headers: dict[str, str], epoch: int, round_: int) -> Any:
         try:
@@ -304,19 +314,27 @@ class Town:
                 status, content, _ = analyzer.ask("PUT", path, stored.share, {"Signature": stored.signature})
             except Unreachable:
                 return
-            helper.answered(stored.epoch, stored.round, status, loads(content).get("receipt"))
+            receipt = loads(content).get("receipt")
+            if receipt is not None:
+                helper.receipted(stored.epoch, stored.round, receipt, other=status == 409)
 
     def _share(
         self, learner: Learner, content: bytes, headers: dict[str, str], mixer: str, epoch: int, round_: int
     ) -> Any:
-        assert verify(self.task.key(mixer), content, headers["Signature"])
+        assert verify(self.task.key(mixer), self.task.id, "share", content, headers["Signature"])
         self._see_share(content, mixer, epoch, round_)
         try:
             taken = learner.take(content, mixer, epoch, round_)
         except Conflict as conflict:
-            return 409, dumps({"reason": conflict.reason.replace(" ", "-")}), {}
+            _unless_waiting(conflict)
+            return 409, *self._conflict(learner, conflict, epoch, round_)[1:]
         receipt = None if taken.receipt is None else loads(taken.receipt)
         return taken.status, dumps({"receipt": receipt} if receipt else {"stored": True}), {}
+
+    def _conflict(self, learner: Learner, conflict: Conflict, epoch: int, round_: int) -> Any:
+        if conflict.reason != "over":
+            return 404, dumps({"reason": conflict.reason.replace(" ", "-")}), {}
+        return 409, dumps({"reason": "over", "receipt": loads(learner.receipt(epoch, round_))}), {}
 
     def _see_share(self, content: bytes, mixer: str, epoch: int, round_: int) -> None:
         seen = self.taken.setdefault((epoch, round_, mixer), content)
@@ -352,7 +370,13 @@ class Town:
         """The analyzer's."""
         content = Wire(self, "people", "analyzer").publication(self.task.id)
         assert content is not None
-        return loads(content[0])
+        return loads(content.document)
+
+
+def _unless_waiting(conflict: Conflict) -> None:
+    """As the application answers 503."""
+    if conflict.reason in ("unwitnessed", "rolled back"):
+        raise Unreachable(conflict.reason)
 
 
 def _log(role: str) -> Log:

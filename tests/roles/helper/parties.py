@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+from secrets import token_bytes
 from typing import Any
 
 import numpy as np
@@ -19,14 +21,16 @@ from bandanna.protocols.shuffle_bits.shuffler import BitMixer
 from bandanna.roles.helper import MIGRATIONS, Helper, Keyring
 from bandanna.storage.database import Database, open_database
 from bandanna.wire.jobs import Entry, write_job
-from bandanna.wire.keys import draw_seed, mask, seal, sealing_key, sign, signing_key
+from bandanna.wire.keys import draw_seed, masks, seal, sealing_key, sign, signing_key
 from bandanna.wire.plan import Batch, Part, Round
 from bandanna.wire.sealing import sealing_info
-from bandanna.wire.ticket import draw_slot, ticket
+from bandanna.wire.shares import write_receipt
+from bandanna.wire.ticket import HELPER, Tickets
 
 TASK, TASK_ID, KEY = bytes(range(32)), "the-task", b"k" * 32
 LEADER, LEADER_PUBLIC = signing_key()
 OWN, OWN_PUBLIC = signing_key()
+ANALYZER, ANALYZER_PUBLIC = signing_key()
 SEAL, SEAL_PUBLIC = sealing_key()
 
 
@@ -80,48 +84,40 @@ class Users:
     slots: list[bytes] = field(default_factory=list)
     key: tuple[int, str] = (0, SEAL_PUBLIC)
     task: bytes = TASK
+    pair: bytes = KEY  # of registrar and helper
 
     def __post_init__(self) -> None:
-        self.slots = self.slots or [draw_slot() for _ in range(self.batch.slots)]
+        self.slots = self.slots or [token_bytes(16) for _ in range(self.batch.slots)]
         random = np.random.default_rng(self.seed)
         self.counts = [
-            [random.integers(0, 20, size=(self.batch.slots, length)) for length in lengths(each)]
+            [random.integers(0, 20, size=(self.batch.slots, length)) for length in each.lengths]
             for each in self.batch.rounds
         ]
-        self.seeds = [[[draw_seed() for _ in self.slots] for _ in each] for each in self.counts]
+        self.seeds = [[draw_seed() for _ in self.slots] for _ in self.batch.rounds]
+        self.tickets = Tickets(self.pair, self.task, HELPER)
 
     def shares(self, round_: int) -> list[Any]:
-        """counts - mask, modulo 2^64: for each body of a user, (users, length)."""
-        return [
-            counts - np.array([mask(seed, counts.shape[1]) for seed in seeds])
-            for counts, seeds in zip(self.counts[round_], self.seeds[round_], strict=True)
-        ]
+        """counts - mask, modulo 2^64: for each part that a user reports for, (users, length)."""
+        hidden = [masks(seed, self.batch.rounds[round_].lengths) for seed in self.seeds[round_]]
+        own = zip(self.counts[round_], zip(*hidden, strict=True), strict=True)
+        return [counts - np.array(mask) for counts, mask in own]
 
     def entries(self, round_: int = 0) -> list[Entry]:
         """As the shuffler has them."""
-        epoch = self.batch.epoch
         return [
-            Entry(
-                slot,
-                ticket(KEY, self.task, epoch, slot),
-                self.key[0],
-                tuple(
-                    seal(self.key[1], seeds[place], sealing_info(self.task, self.batch, round_, number, slot))
-                    for number, seeds in enumerate(self.seeds[round_])
-                ),
-            )
-            for place, slot in enumerate(self.slots)
+            Entry(slot, self.key[0], self.sealed(slot, seed, round_=round_))
+            for slot, seed in zip(self.slots, self.seeds[round_], strict=True)
         ]
+
+    def sealed(self, slot: bytes, seed: bytes, *, ticket: bytes | None = None, round_: int = 0) -> bytes:
+        """A seed of somebody for the helper, with the ticket's key for it, or something else in its place."""
+        key = self.tickets.key(self.batch.epoch, slot) if ticket is None else ticket
+        return seal(self.key[1], seed + key, sealing_info(self.task, self.batch, round_, slot))
 
     def job(self, round_: int = 0, entries: list[Entry] | None = None, task_id: str = TASK_ID) -> bytes:
         """A job for them."""
         listed = self.entries(round_) if entries is None else entries
         return write_job(task_id=task_id, batch=self.batch, round_=round_, entries=listed)
-
-
-def lengths(asked: Round) -> list[int]:
-    """Of the bodies that one user sends."""
-    return [each.length for each in (asked.parts[:1] if asked.by_arm else asked.parts)]
 
 
 def mixed_by_one(batch: Batch, round_: int, messages: list[Any], held: dict[int, Any]) -> list[Any]:
@@ -167,12 +163,21 @@ def helper(db: Database, **others: Any) -> Helper:
     """The helper of the task."""
     parts: dict[str, Any] = {
         "task_id": TASK_ID, "task": TASK, "ticket_key": KEY, "leader_key": LEADER_PUBLIC,
-        "sign": lambda content: sign(OWN, content), **others,
+        "analyzer_key": ANALYZER_PUBLIC, "sign": partial(sign, OWN, TASK_ID), **others,
     }  # fmt: skip
     return Helper(db, keyring=parts.pop("keyring", None) or Keyring(db, first=(SEAL, SEAL_PUBLIC)), **parts)
+
+
+def receipt(epoch: int, round_: int = 0, outcome: str = "released", **others: Any) -> dict[str, Any]:
+    """The analyzer's, of a round."""
+    key, task_id = others.pop("key", ANALYZER), others.pop("task_id", TASK_ID)
+    signed = partial(sign, key, task_id)
+    return write_receipt(
+        task_id=task_id, epoch=epoch, round_=round_, number=epoch + 1, chain="c", outcome=outcome, sign=signed
+    )
 
 
 def give(one: Helper, users: Users, round_: int = 0, content: bytes | None = None) -> tuple[int, bytes]:
     """The shuffler sends a job."""
     job = users.job(round_) if content is None else content
-    return one.job(job, sign(LEADER, job), epoch=users.batch.epoch, round_=round_)
+    return one.job(job, sign(LEADER, TASK_ID, "job", job), epoch=users.batch.epoch, round_=round_)

@@ -6,7 +6,9 @@ import json
 import re
 import signal
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -21,8 +23,10 @@ from bandanna.tasks.document import Secrets, Task
 from bandanna.wire.canonical import digest, loads
 from bandanna.wire.keys import sign, signing_key, verify
 from bandanna.wire.plan import Batch
+from bandanna.wire.shares import write_receipt
+from bandanna.wire.ticket import HELPER
 
-from ..served import Served, written
+from ..served import Served, ticket_key, written
 from .parties import Users, mixed_by_one, plainly, together
 
 ADMIN = {"Authorization": "Bearer the token of the helper"}
@@ -88,7 +92,7 @@ def folder(analyzer: Analyzer, tmp_path_factory: pytest.TempPathFactory) -> Path
     """Of a task with two mixers."""
     made, url = tmp_path_factory.mktemp("task"), f"http://127.0.0.1:{analyzer.server_port}/"
     arguments = {"dim": 2, "horizon": 40, "epsilon": 5.0, "delta": 1e-3}
-    written(made, "LinTS-SDP", mixers=2, urls={"analyzer": url}, **arguments)
+    written(made, "LinTS-SDP", mixers=2, urls={"analyzer": url, "helper": "http://127.0.0.1"}, **arguments)
     return made
 
 
@@ -106,6 +110,21 @@ def helper(folder: Path) -> Iterator[Served]:
     served.stop()
 
 
+def receipt(folder: Path, epoch: int, outcome: str = "released") -> dict[str, Any]:
+    """The analyzer's, of the first round of a batch."""
+    task = Task.read(folder)
+    signed = partial(sign, Secrets.read(folder, "analyzer", task).sign, task.id)
+    return write_receipt(task_id=task.id, epoch=epoch, round_=0, number=1, chain="c", outcome=outcome, sign=signed)
+
+
+def until(done: Callable[[], bool]) -> None:
+    """Wait, on a machine that may be busy."""
+    end = time.monotonic() + 120
+    while not done():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
 def users_of(task: Task, epoch: int) -> Users:
     """The users of the task's first episode, in an epoch."""
     policy = task.policy
@@ -113,14 +132,14 @@ def users_of(task: Task, epoch: int) -> Users:
     episode = policy.episode(state)
     batch, _ = batch_of(policy, state, episode, epoch=epoch, mixer_count=2, seeded=False)
     batch = Batch.from_dict(loads(json.dumps(batch.to_dict())))  # as it travels
-    return Users(batch, key=(0, task.key("seal helper")), task=task.digest)
+    return Users(batch, key=(0, task.key("seal helper")), task=task.digest, pair=ticket_key(task, HELPER))
 
 
 def put(served: Served, folder: Path, users: Users, content: bytes | None = None, **others: Any) -> httpx.Response:
     """As the shuffler does."""
     task = Task.read(folder)
     job = users.job(task_id=task.id) if content is None else content
-    signature = others.get("signature", sign(Secrets.read(folder, "shuffler", task).sign, job))
+    signature = others.get("signature", sign(Secrets.read(folder, "shuffler", task).sign, task.id, "job", job))
     path = f"/tasks/{task.id}/batches/{others.get('batch', f'{users.batch.epoch}.0')}/job"
     return served.client.put(path, content=job, headers={"Signature": signature})
 
@@ -134,19 +153,17 @@ def test_a_job_becomes_a_share_at_the_analyzer(helper: Served, analyzer: Analyze
     assert answer.status_code == 201
     content, signature = analyzer.shares[0, 0][0]
     share = loads(content)
-    assert verify(task.key("helper"), content, signature)
+    assert verify(task.key("helper"), task.id, "share", content, signature)
     assert answer.json() == {name: share[name] for name in ("count", "checksum", "bad")}  # no total for the shuffler
-    assert (share["task"], share["mixer"], share["bad"], share["witness"]) == (task.id, "helper", 0, None)
+    assert (share["task"], share["mixer"], share["bad"]) == (task.id, "helper", 0)
     shares = mixed_by_one(users.batch, 0, users.shares(0), {})
     views = [mixers().loads(text) for text in share["parts"]]
     assert together(shares, views) == plainly(mixed_by_one(users.batch, 0, users.counts[0], {}))
-    analyzer.answer = (200, {"receipt": {"number": 1, "chain": "one"}})
+    analyzer.answer = (200, {"receipt": receipt(folder, 0)})
     assert put(helper, folder, users, job).status_code == 200
     assert {content for content, _ in analyzer.shares[0, 0]} == {content}  # the same bytes, whenever it is sent
     assert put(helper, folder, users).status_code == 409
     assert helper.client.get("/status", headers=ADMIN).json()["waiting"] == []
-    put(helper, folder, users_of(task, 1))
-    assert loads(analyzer.share(1)[0])["witness"] == {"number": 1, "chain": "one"}
 
 
 def test_a_share_reaches_an_analyzer_that_was_down(
@@ -160,7 +177,7 @@ def test_a_share_reaches_an_analyzer_that_was_down(
     assert put(first, folder, users, job).status_code == 201
     before = analyzer.share(20, times=3)  # again and again
     first.stop(signal.SIGKILL)
-    analyzer.answer = (201, {"receipt": {"number": 2, "chain": "two"}})
+    analyzer.answer = (201, {"receipt": receipt(folder, 20)})
     told = len(analyzer.shares[20, 0])
     second = Served(folder, "helper", url)
     assert analyzer.share(20, times=told + 1) == before
@@ -173,12 +190,17 @@ def test_burned_and_contradicted_shares_are_not_sent_again(
     helper: Served, analyzer: Analyzer, folder: Path, task: Task
 ) -> None:
     """False if the helper went on for ever about a share that the analyzer cannot use."""
-    for epoch, (status, state) in enumerate({422: "burned", 409: "conflict"}.items(), start=30):
-        analyzer.answer = (status, {"receipt": {"number": 1, "chain": "one"}} if status == 422 else {})
-        assert put(helper, folder, users_of(task, epoch)).status_code == 201
-        assert helper.client.get("/status", headers=ADMIN).json()["waiting"] == []
-        text = helper.client.get("/metrics").text
-        assert f'shares_sent_total{{state="{state}"}} 1' in text
+    for epoch, status in enumerate((422, 409), start=30):
+        for said in ({}, {"receipt": receipt(folder, epoch - 1, "burned")}):  # nothing, or something else's
+            analyzer.answer = (status, said)
+            users = users_of(task, epoch)
+            job = users.job(task_id=task.id)
+            assert put(helper, folder, users, job).status_code == (201 if said == {} else 409)
+            assert helper.client.get("/status", headers=ADMIN).json()["waiting"] == [f"{epoch}.0"]
+        analyzer.answer = (status, {"receipt": receipt(folder, epoch, "burned" if status == 422 else "released")})
+        analyzer.share(epoch, times=len(analyzer.shares[epoch, 0]) + 1)  # it is brought again by itself
+        until(lambda: helper.client.get("/status", headers=ADMIN).json()["waiting"] == [])
+    assert 'shares_sent_total{state="unusable"} 2' in helper.client.get("/metrics", headers=ADMIN).text
 
 
 def test_a_share_that_a_rolled_back_analyzer_refuses_is_kept(
@@ -190,7 +212,7 @@ def test_a_share_that_a_rolled_back_analyzer_refuses_is_kept(
     job = users.job(task_id=task.id)
     assert put(helper, folder, users, job).status_code == 201
     assert helper.client.get("/status", headers=ADMIN).json()["waiting"] == ["35.0"]
-    analyzer.answer = (201, {"receipt": {"number": 3, "chain": "three"}})
+    analyzer.answer = (201, {"receipt": receipt(folder, 35)})
     assert put(helper, folder, users, job).status_code == 200
     assert helper.client.get("/status", headers=ADMIN).json()["waiting"] == []
 
@@ -199,7 +221,7 @@ def test_strangers_and_tampered_jobs_are_refused(helper: Served, folder: Path, t
     """False if anybody but the shuffler could have a job done, or a malformed request made the helper fail."""
     users = users_of(task, 40)
     job = users.job(task_id=task.id)
-    stranger = sign(signing_key()[0], job)
+    stranger = sign(signing_key()[0], task.id, "job", job)
     assert put(helper, folder, users, job, signature=stranger).status_code == 403
     assert put(helper, folder, users, job, signature="").status_code == 403
     assert put(helper, folder, users, job, batch="41.0").json()["reason"] == "job"
@@ -212,7 +234,7 @@ def test_strangers_and_tampered_jobs_are_refused(helper: Served, folder: Path, t
         if changed != job:
             answer = put(helper, folder, users, changed)
             assert answer.status_code in (201, 409, 422), answer.text  # a seed that was changed is a bad one
-    forged = [entry._replace(mac=bytes(16)) for entry in users.entries()]
+    forged = [entry._replace(sealed=bytes(80)) for entry in users.entries()]
     assert put(helper, folder, users_of(task, 42), b"\xff{").status_code == 422
     answer = put(helper, folder, users, users.job(entries=forged, task_id=task.id), batch="40.0")
     assert answer.status_code in (409, 422)
@@ -225,7 +247,7 @@ def test_keys_over_http(helper: Served, task: Task) -> None:
     """False if devices could not get the keys signed, or somebody without the token could change them."""
     path = f"/tasks/{task.id}/keys"
     answer = helper.client.get(path)
-    assert verify(task.key("helper"), answer.content, answer.headers["Signature"])
+    assert verify(task.key("helper"), task.id, "keys", answer.content, answer.headers["Signature"])
     assert [(key["id"], key["public"]) for key in answer.json()["keys"]] == [(0, task.key("seal helper"))]
     known = {"If-None-Match": f'"{digest(answer.content)}"'}
     assert helper.client.get(path, headers=known).status_code == 304
@@ -247,4 +269,5 @@ def test_no_slot_is_in_the_log(helper: Served, analyzer: Analyzer, folder: Path,
     said = helper.errors.read_text()
     assert '"event":"share sent"' in said
     assert "127.0.0.1" not in said
-    assert not any(entry in said for entry in json.loads(users.job())["entries"][0][:2])
+    slot, _, sealed = json.loads(users.job())["entries"][0]
+    assert not any(text in said for text in (slot, sealed))

@@ -12,24 +12,28 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bandanna.errors import BandannaError
+from bandanna.errors import BandannaError, Unreadable
 from bandanna.protocols.mixing import mixers
 from bandanna.roles.helper import Helper, JobRefused, Keyring
 from bandanna.roles.helper.tables import KEPT
-from bandanna.storage.database import Database
+from bandanna.storage.database import Database, StorageFailed
 from bandanna.wire.canonical import dumps, loads, packed
 from bandanna.wire.jobs import Entry
-from bandanna.wire.keys import seal, sign, signing_key, verify
+from bandanna.wire.keys import sign, signing_key, verify
 from bandanna.wire.plan import Batch, Part, Round
-from bandanna.wire.sealing import checksum, sealing_info
+from bandanna.wire.sealing import checksum
+from bandanna.wire.ticket import COLLECTOR, HELPER, Tickets
 
 from ...postgres import postgres_url  # noqa: F401  # a fixture
 from .parties import (
+    ANALYZER,
+    KEY,
     LEADER,
     OWN_PUBLIC,
     SEAL,
     SEAL_PUBLIC,
     TASK,
+    TASK_ID,
     Users,
     assigned,
     bits,
@@ -40,12 +44,11 @@ from .parties import (
     part,
     plain,
     plainly,
+    receipt,
     streamed,
     together,
     vector,
 )
-
-RECEIPT = {"number": 3, "chain": "c3"}
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -91,7 +94,7 @@ def test_shares_and_masks_add_up_to_the_totals_of_one_mixer(db: Database, batch:
         shares = mixed_by_one(batch, round_, users.shares(round_), {})
         assert status == 201
         assert together(shares, views(share)) == plainly(mixed_by_one(batch, round_, users.counts[round_], {}))
-        assert verify(OWN_PUBLIC, share, one.waiting()[round_].signature)
+        assert verify(OWN_PUBLIC, TASK_ID, "share", share, one.waiting()[round_].signature)
 
 
 def test_streams_go_on_across_batches_and_restarts(url: str) -> None:
@@ -107,7 +110,7 @@ def test_streams_go_on_across_batches_and_restarts(url: str) -> None:
         total = together(shares, views(share))
         assert total == plainly(mixed_by_one(users.batch, 0, users.counts[0], by_one))
         levels = max(levels, *(len(full[1]) for view in total for full in view))
-        one.answered(epoch, 0, 201, RECEIPT)
+        one.receipted(epoch, 0, receipt(epoch))
         db.close()
     assert levels == 3
 
@@ -137,7 +140,7 @@ def test_the_same_job_is_done_once_and_another_one_never(url: str) -> None:
     assert [stored.share for stored in one.waiting()] == [share]  # and is sent by the process after
     assert refused(one, users, users.job(entries=users.entries()[::-1])) == (409, "other-job")
     assert refused(one, Users(plain())) == (409, "other-job")
-    assert one.answered(0, 0, 201, RECEIPT) == "released"
+    assert one.receipted(0, 0, receipt(0)) == "released"
     assert one.waiting() == []
     assert give(one, users, content=job) == (200, share)
     db.close()
@@ -148,15 +151,15 @@ def test_a_tampered_job_is_refused(file: Database) -> None:
     one, users = helper(file), Users(plain())
     job = users.job()
     with pytest.raises(JobRefused) as error:
-        one.job(job, sign(signing_key()[0], job), epoch=0, round_=0)
+        one.job(job, sign(signing_key()[0], TASK_ID, "job", job), epoch=0, round_=0)
     assert (error.value.status, error.value.reason) == (403, "signature")
     assert pickle.loads(pickle.dumps(error.value)).reason == "signature"
-    for signature in (None, "", "x" * 86, sign(LEADER, job + b" ")):
+    for signature in (None, "", "x" * 86, sign(LEADER, TASK_ID, "job", job + b" ")):
         with pytest.raises(JobRefused):
             one.job(job, signature, epoch=0, round_=0)
     for epoch, round_ in ((1, 0), (0, 1)):
         with pytest.raises(JobRefused, match="address"):
-            one.job(job, sign(LEADER, job), epoch=epoch, round_=round_)
+            one.job(job, sign(LEADER, TASK_ID, "job", job), epoch=epoch, round_=round_)
     entries = users.entries()
     assert refused(one, users, users.job(entries=[*entries[:4], entries[0]])) == (422, "job")
     assert refused(one, users, users.job(entries=entries[:4])) == (422, "job")
@@ -181,26 +184,63 @@ def changes(job: dict[str, Any]) -> Iterator[dict[str, Any]]:
             yield {**job, name: value}
     for name in job:
         yield {key: value for key, value in job.items() if key != name}
-    slot, mac, key_id, seeds = job["entries"][0]
+    slot, key_id, sealed = job["entries"][0]
     for entry in (
-        [slot, mac, key_id], [slot, mac, 256, seeds], [slot, mac, True, seeds], [slot, mac, key_id, seeds[:1]],
-        [slot[:-2], mac, key_id, seeds], [slot, None, key_id, seeds], [slot, mac, key_id, [seeds[0], "short"]],
-        [slot, mac, key_id, None], ["é" * 22, mac, key_id, seeds],
+        [slot, key_id], [slot, 256, sealed], [slot, True, sealed], [slot, key_id, sealed[:-4]],
+        [slot, key_id, [sealed]],
+        [slot[:-2], key_id, sealed], [None, key_id, sealed], [slot, key_id, None], ["é" * 22, key_id, sealed],
+        [slot, key_id, sealed, sealed],
     ):  # fmt: skip
         yield {**job, "entries": [entry, *job["entries"][1:]]}
 
 
+def unusable(one: Helper, users: Users, entries: list[Entry]) -> int:
+    """How many entries of a job were bad; then nothing is added for anybody."""
+    status, share = give(one, users, content=users.job(entries=entries))
+    assert status == 201
+    assert bool(loads(share)["bad"]) == (loads(share)["parts"] == [])
+    return int(loads(share)["bad"])
+
+
 def test_a_shuffler_cannot_invent_users(file: Database) -> None:
-    """False if an entry without the registrar's ticket for this epoch were added."""
-    one, users = helper(file), Users(plain(3))
-    entries = users.entries()
-    forged = [entries[0], entries[1]._replace(mac=entries[0].mac), *entries[2:4], Entry(b"s" * 16, *entries[4][1:])]
-    with pytest.raises(JobRefused) as error:
-        give(one, users, content=users.job(entries=forged))
-    assert (error.value.status, error.value.reason) == (422, "ticket")
-    assert error.value.details == {"places": [1, 4], "count": 2}
-    stale = [entry._replace(mac=old.mac) for entry, old in zip(entries, again(users, 2).entries(), strict=True)]
-    assert refused(one, users, users.job(entries=stale)) == (422, "ticket")
+    """An entry whose seed comes without the ticket's key for the helper makes the job unusable: nothing is added."""
+    one, users = helper(file), Users(plain(0))
+    entries, seed = users.entries(), b"x" * 16
+    others = {
+        "no key": bytes(16),
+        "another slot's": users.tickets.key(0, users.slots[0]),
+        "another epoch's": users.tickets.key(1, users.slots[1]),
+        "the collector's": Tickets(KEY, TASK, COLLECTOR).key(0, users.slots[1]),
+        "another task's": Tickets(KEY, b"t" * 32, HELPER).key(0, users.slots[1]),
+        "of another key": Tickets(b"x" * 32, TASK, HELPER).key(0, users.slots[1]),
+    }
+    for epoch, key in enumerate(others.values(), 1):
+        own = again(users, epoch)
+        entries = own.entries()
+        entries[1] = entries[1]._replace(sealed=own.sealed(own.slots[1], seed, ticket=key))
+        assert unusable(one, own, entries) == 1
+        assert one.receipted(epoch, 0, receipt(epoch, 0, "burned")) == "unusable"
+    assert unusable(one, users, users.entries()) == 0
+
+
+def test_a_seal_is_good_for_one_record_alone(file: Database) -> None:
+    """A seal that was made for another slot, round, epoch or plan does not open, whoever has sent it."""
+    one, users = helper(file), Users(plain(0, rounds=2))
+    entries, seed = users.entries(), users.seeds[0][1]
+    own, slot = users.tickets.key(0, users.slots[1]), users.slots[1]
+    other = {
+        "slot": entries[0].sealed,
+        "round": users.sealed(slot, seed, round_=1),
+        "epoch": again(users, 1).sealed(slot, seed, ticket=own),
+        "plan": Users(plain(0, users=6, rounds=2), slots=[*users.slots, b"s" * 16]).sealed(slot, seed),
+    }
+    for epoch, sealed in enumerate(other.values(), 2):
+        again_ = Users(replace(users.batch, epoch=epoch))
+        entries = again_.entries()
+        entries[1] = entries[1]._replace(sealed=sealed)
+        assert unusable(one, again_, entries) == 1
+    _, added = give(one, users)
+    assert loads(added)["bad"] == 0
 
 
 def again(users: Users, epoch: int) -> Users:
@@ -228,52 +268,56 @@ def test_slots_are_forgotten_when_their_batch_is_receipted(file: Database) -> No
 
     one, users = helper(file), Users(plain(0, rounds=2))
     give(one, users)
-    one.answered(0, 0, 200, RECEIPT)
+    one.receipted(0, 0, receipt(0))
     assert remembered() == 5  # the second round is to come
     give(one, users, 1)
-    one.answered(0, 1, 422, RECEIPT)
+    one.receipted(0, 1, receipt(0, 1, "burned"))
     assert remembered() == 0
     for epoch in range(1, KEPT + 4):  # receipts that never come
         give(one, Users(plain(epoch)))
     assert remembered() == 5 * KEPT
 
 
-def test_a_seed_that_cannot_be_opened_counts_as_zeros_and_is_told(db: Database) -> None:
-    """False if one user's bad seed were hidden from the analyzer, or stopped the helper."""
+def test_a_seed_that_cannot_be_opened_is_told_and_nothing_is_added(db: Database) -> None:
+    """One user's bad seed is told to the analyzer and stops no helper; and no sum is made of those that are left, who
+    may be fewer than their noise is for.
+    """
     one, users = helper(db), Users(plain())
     entries = users.entries()
-    elsewhere = sealing_info(TASK, users.batch, 0, 1, users.slots[1])
-    short = seal(SEAL_PUBLIC, b"x" * 16, sealing_info(TASK, plain(1), 0, 0, users.slots[0]))
-    entries[0] = entries[0]._replace(seeds=(short, entries[0].seeds[1]))  # of another epoch
-    entries[1] = entries[1]._replace(seeds=(seal(SEAL_PUBLIC, b"x" * 16, elsewhere),) * 2)  # of one part, twice
-    entries[2] = entries[2]._replace(seeds=(bytes(64), bytes(64)))
+    entries[0] = entries[0]._replace(sealed=again(users, 1).entries()[0].sealed)
+    entries[1] = entries[1]._replace(sealed=entries[2].sealed)
+    entries[2] = entries[2]._replace(sealed=bytes(80))
     entries[3] = entries[3]._replace(key_id=9)
-    _, share = give(one, users, content=users.job(entries=entries))
-    assert loads(share)["bad"] == 4
-    assert views(share)[0][0].numbers.tolist() == mask_of(users, 0, 4).tolist()
+    assert unusable(one, users, entries) == 4
 
 
-def mask_of(users: Users, number: int, place: int) -> Any:
-    """Of one user."""
-    return users.counts[0][number][place] - users.shares(0)[number][place]
-
-
-def test_a_batch_that_is_burned_leaves_no_trace_in_a_stream(db: Database) -> None:
-    """False if people of a batch that could not be used were in a later total of the tree."""
+def test_a_stream_ends_with_a_round_whose_seeds_do_not_open(db: Database) -> None:
+    """A round to which nothing was added ends its stream: the next sums would lack its people."""
     one = helper(db)
-    by_one: dict[int, Any] = {}
-    by_leader: dict[int, Any] = {}
-    for epoch in range(6):
+    for epoch in range(2):
         users = Users(streamed(epoch), seed=epoch)
         entries = users.entries()
-        if epoch == 2:
-            entries[0] = entries[0]._replace(key_id=9)  # bad: the analyzer will burn it
-        _, share = give(one, users, content=users.job(entries=entries))
-        burned = epoch in (2, 3)
-        one.answered(epoch, 0, 422 if burned else 200, RECEIPT)
-        if not burned:
-            total = together(mixed_by_one(users.batch, 0, users.shares(0), by_leader), views(share))
-            assert total == plainly(mixed_by_one(users.batch, 0, users.counts[0], by_one))
+        if epoch == 1:
+            entries[0] = entries[0]._replace(key_id=9)
+        give(one, users, content=users.job(entries=entries))
+        one.receipted(epoch, 0, receipt(epoch, 0, "burned" if epoch == 1 else "released"))
+    assert refused(one, Users(streamed(2))) == (409, "ended")
+
+
+@pytest.mark.parametrize("outcome", ["burned", "exhausted"])
+def test_a_stream_ends_with_a_round_that_could_not_be_used(db: Database, outcome: str) -> None:
+    """False if a stream went on after a batch of it was burned: with a hole in it, or put back, so that the sums of the
+    people before were let out twice.
+    """
+    one = helper(db)
+    for epoch in range(3):
+        give(one, Users(streamed(epoch), seed=epoch))
+        assert one.receipted(epoch, 0, receipt(epoch, 0, outcome if epoch == 2 else "released")) != "stored"
+    for epoch in (1, 2, 3, 9):
+        assert refused(one, Users(streamed(epoch))) in ((409, "ended"), (409, "other-job"))
+    one.receipted(2, 0, receipt(2))  # too late: the first one stands
+    assert refused(one, Users(streamed(3))) == (409, "ended")
+    assert give(one, Users(plain(4)))[0] == 201
 
 
 def test_a_stream_waits_for_the_receipt_of_the_batch_before(file: Database) -> None:
@@ -282,29 +326,50 @@ def test_a_stream_waits_for_the_receipt_of_the_batch_before(file: Database) -> N
     give(one, Users(streamed(1)))
     later = Users(streamed(2))
     assert refused(one, later) == (503, "waiting")
-    assert one.answered(1, 0, 202) == "sent"
-    assert refused(one, later) == (503, "waiting")
-    one.answered(1, 0, 200, RECEIPT)
+    one.receipted(1, 0, receipt(1))
     assert refused(one, Users(streamed(0))) == (409, "order")
     assert give(one, later)[0] == 201
 
 
-def test_answers_of_the_analyzer(file: Database) -> None:
-    """False if a share could be forgotten without a receipt, or a receipt be taken back."""
+def test_every_sum_of_a_stream_leaves_once(file: Database) -> None:
+    """False if a helper whose stream were put back, by whatever fault, could let a sum of a level out once more."""
+    one = helper(file)
+    for epoch in range(3):
+        give(one, Users(streamed(epoch)))
+        one.receipted(epoch, 0, receipt(epoch))
+    with file.transaction() as rows:
+        found = rows.execute("select level, number from sums order by level, number")
+        assert found == [(0, 1), (0, 2), (0, 3), (0, 4), (1, 1), (1, 2)]  # 9 people, in batches of 2, 4 and 12
+        rows.execute("delete from held")
+    with pytest.raises(StorageFailed, match=r"(?i)unique"):
+        give(one, Users(streamed(3)))
+    assert one.waiting() == []
+
+
+@pytest.mark.parametrize("outcome", ["released", "burned"])
+def test_a_receipt_is_the_analyzers_and_of_this_round(file: Database, outcome: str) -> None:
+    """False if anything but a receipt that the analyzer has signed, of this task, epoch and round, changed a job: an
+    unsigned answer, a publication, or a receipt of another round; or if a receipt were taken back.
+    """
     one = helper(file)
     for epoch in range(3):
         give(one, Users(plain(epoch)))
-    assert [one.answered(0, 0, status) for status in (500, 404, 401, 302)] == [None] * 4
-    assert one.answered(0, 0, 200) == one.answered(0, 0, 202) == "sent"  # without a receipt
+    genuine = receipt(1, 0, outcome)
+    publication = {"task": TASK_ID, "epoch": 1, "round": 0, "number": 2, "outcome": outcome, "state": "{}"}
+    signed = {**publication, "signature": sign(ANALYZER, TASK_ID, "publication", dumps(publication))}
+    for forged in (
+        None, [], "receipt", {}, {"outcome": outcome}, {**genuine, "signature": "x" * 86}, signed,
+        {**genuine, "outcome": "released" if outcome == "burned" else "burned"}, {**genuine, "chain": "other"},
+        receipt(0, 0, outcome), receipt(1, 1, outcome), receipt(1, 0, outcome, task_id="another"),
+        receipt(1, 0, outcome, key=signing_key()[0]),
+    ):  # fmt: skip
+        with pytest.raises(Unreadable):
+            one.receipted(1, 0, forged)
     assert [stored.epoch for stored in one.waiting()] == [0, 1, 2]
-    assert one.answered(0, 0, 200, RECEIPT) == "released"
-    one.answered(0, 0, 202)
-    assert one.answered(1, 0, 409) == "conflict"
-    assert [stored.epoch for stored in one.waiting()] == [2]
-    assert loads(one.waiting()[0].share)["witness"] is None
-    one.answered(2, 0, 201, {"number": 2, "chain": "older"})
-    _, share = give(one, Users(plain(3)))
-    assert loads(share)["witness"] == RECEIPT  # the newest, whatever came last
+    state = "released" if outcome == "released" else "unusable"
+    assert one.receipted(1, 0, genuine) == one.receipted(1, 0, receipt(1, 0, "exhausted")) == state
+    assert one.receipted(2, 0, receipt(2), other=True) == "unusable"  # released from another share
+    assert [stored.epoch for stored in one.waiting()] == [0]
 
 
 @pytest.mark.parametrize(
@@ -381,7 +446,7 @@ def test_what_was_deleted_is_nowhere_in_the_files(file: Database, tmp_path: Path
     assert secret.encode() in content()
     assert users.slots[0] in content()
     keys.delete(1)
-    one.answered(0, 0, 201, RECEIPT)
+    one.receipted(0, 0, receipt(0))
     assert secret.encode() not in content()
     assert not any(slot in content() for slot in users.slots)
 

@@ -42,10 +42,16 @@ class Attacked(Inside):
         if self._attack is not None and self._count % self._every == 0:
             target = next((each for each in read if each.version == FINAL), None)
             for request in () if target is None else self._attack(self, target):
-                whole = list(request) if self._bare else _completed(request, read, target)
+                made = [self._made(target, each) for each in request]
+                whole = made if self._bare else _completed(made, read, target)
                 for said in super().upload(whole):
                     self.said[said.reason] = self.said.get(said.reason, 0) + 1
         return super().upload(records)
+
+    def _made(self, target: Record, content: bytes) -> bytes:
+        """By somebody with a ticket: a tag that was copied is made anew."""
+        record = Record.from_bytes(content)
+        return self.tagged(record) if record.tag == target.tag else content
 
 
 def _completed(request: Sequence[bytes], read: Sequence[Record], target: Record | None) -> list[bytes]:
@@ -55,7 +61,7 @@ def _completed(request: Sequence[bytes], read: Sequence[Record], target: Record 
 
 def with_body(record: Record, body: bytes, **others: Any) -> bytes:
     """The same header, another body."""
-    fields = {name: getattr(record, name) for name in ("slot", "mac", "epoch", "round", "version", "key_id")}
+    fields = {name: getattr(record, name) for name in ("slot", "tag", "epoch", "round", "version", "key_id")}
     return Record(**{**fields, "body": body, **others}).to_bytes()
 
 
@@ -70,7 +76,7 @@ def filled(round_: Round, number: Any) -> bytes:
     for part in parts_of(round_):
         numbers = np.full(part.length, number).astype(part.dtype).tobytes()
         made += numbers + bytes(part.size - DTYPES[part.dtype] * part.length)
-    return made
+    return made + bytes(round_.size - len(made))
 
 
 def arms_of(environment: Any) -> Any:

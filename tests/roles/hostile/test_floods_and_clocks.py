@@ -18,7 +18,7 @@ from bandanna.roles.collector.tables import MIGRATION
 from bandanna.roles.serving import Refused
 from bandanna.storage.database import open_database
 from bandanna.wire.record import FINAL, ZERO, Record, joined
-from bandanna.wire.ticket import bound
+from bandanna.wire.ticket import COLLECTOR
 
 from ..inside import Inside, a_task
 
@@ -76,7 +76,7 @@ def test_a_clock_that_jumps_moves_only_the_closing(jump: float, tmp_path: Path) 
     inside, now = Inside(*_task(), tmp_path), [1000.0]
     rows = open_database(str(tmp_path / "own.db"), role="shuffler", migrations=(MIGRATION,))
     parts: dict[str, Any] = {
-        "task_id": inside.task.id, "task": inside.task.digest, "key": inside._key, "grace": 60.0,
+        "task_id": inside.task.id, "task": inside.task.digest, "key": inside.keys[COLLECTOR], "grace": 60.0,
         "clock": lambda: now[0],
     }  # fmt: skip
     collector = Collector(rows, **parts)
@@ -85,8 +85,8 @@ def test_a_clock_that_jumps_moves_only_the_closing(jump: float, tmp_path: Path) 
     size = batch.rounds[0].size
 
     def send(given: Any, version: int) -> None:
-        mac = bound(given.mac, batch.digest)
-        record = Record(slot=given.slot, mac=mac, epoch=0, round=0, version=version, key_id=0, body=bytes(size))
+        parts: dict[str, Any] = {"slot": given.slot, "epoch": 0, "round_": 0, "body": bytes(size)}
+        record = Record.tagged(given.collector, batch.digest, version=version, **parts)
         (verdicts,) = collector.accept([joined([record.to_bytes()])])
         assert not verdicts[0].reason
 

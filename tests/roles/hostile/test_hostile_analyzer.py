@@ -17,8 +17,9 @@ from bandanna.roles.shuffler.shuffler import Shuffler
 from bandanna.tasks.announced import check_announced
 from bandanna.wire.canonical import digest, dumps, loads
 from bandanna.wire.keys import sign, signing_key
+from bandanna.wire.publications import Shown
 
-from ..inside import Inside, a_task
+from ..inside import Inside, a_task, shown, signed
 
 POLICIES: dict[str, Callable[[], Any]] = {
     "shuffle": lambda: bd.make("LinTS-SDP", dim=2, horizon=60, batch=20, epsilon=5.0, delta=1e-3),
@@ -40,15 +41,14 @@ class Liar:
         self.task, self.secrets = _task(name, mixers)
         self.inside = Inside(self.task, self.secrets, folder)
         self.honest: dict[str, Any] = loads(self.inside.learner.published.document)
-        self.said = self.inside.learner.published.document, self.inside.learner.published.signature
+        self.said = shown(self.inside.learner.published)
 
-    def sign(self, **changes: Any) -> tuple[bytes, str]:
-        """The honest publication, but for some fields."""
-        content = dumps({**self.honest, **changes})
-        self.said = content, sign(self.secrets["analyzer"].sign, content)
+    def sign(self, **changes: Any) -> Shown:
+        """The honest publication, but for some fields, cosigned: it is the first of its number."""
+        self.said = signed(self.task.id, self.secrets, dumps({**self.honest, **changes}))
         return self.said
 
-    def publication(self, task: str, after: int | None = None, wait: float = 0.0) -> tuple[bytes, str]:
+    def publication(self, task: str, after: int | None = None, wait: float = 0.0) -> Shown:
         """As roles ask for it."""
         return self.said
 
@@ -64,6 +64,20 @@ def _quiet(liar: Liar) -> list[Any]:
     part = first["rounds"][0]["parts"][0]
     changed = part["mixer"].replace(f'"least":{first["slots"]}', '"least":1')
     return [{**first, "slots": 1, "rounds": [{"parts": [{**part, "mixer": changed}]}]}, *rest]
+
+
+def shuffler_of(liar: Liar) -> Shuffler:
+    """One that asks it for publications."""
+    return Shuffler(
+        liar.inside.collector,
+        task_id=liar.task.id,
+        analyzer=liar,  # type: ignore[arg-type]
+        helper=None,
+        sign=partial(sign, liar.secrets["shuffler"].sign, liar.task.id),
+        analyzer_key=liar.task.key("analyzer"),
+        registrar_key=liar.task.key("registrar"),
+        check=partial(check_announced, liar.task),
+    )
 
 
 LIES: dict[str, Callable[[Liar], list[Any]]] = {
@@ -86,8 +100,8 @@ LIES: dict[str, Callable[[Liar], list[Any]]] = {
 def test_devices_report_to_no_other_plan(name: str, lie: str, tmp_path: Path) -> None:
     """A device would report with less noise, or among fewer people, because the analyzer says so."""
     liar = Liar(name, tmp_path)
-    assert View.read(liar.task, *liar.said).asks()  # the honest plan is followed
-    view = View.read(liar.task, *liar.sign(batches=LIES[lie](liar)))
+    assert View.read(liar.task, liar.said).asks()  # the honest plan is followed
+    view = View.read(liar.task, liar.sign(batches=LIES[lie](liar)))
     if lie == "a batch more":
         assert view.asks()  # of the running one, which is as it was
         with pytest.raises(BandannaError):
@@ -102,15 +116,7 @@ def test_devices_report_to_no_other_plan(name: str, lie: str, tmp_path: Path) ->
 def test_a_shuffler_closes_no_other_batch(name: str, lie: str, tmp_path: Path) -> None:
     """An analyzer that tells the shuffler of batches of one, and devices of large ones, would see single reports."""
     liar = Liar(name, tmp_path)
-    shuffler = Shuffler(
-        liar.inside.collector,
-        task_id=liar.task.id,
-        analyzer=liar,  # type: ignore[arg-type]
-        helper=None,
-        sign=partial(sign, liar.secrets["shuffler"].sign),
-        analyzer_key=liar.task.key("analyzer"),
-        check=partial(check_announced, liar.task),
-    )
+    shuffler = shuffler_of(liar)
     honest = shuffler.plan()
     assert honest is not None
     assert honest[0] == liar.inside.learner.now.batches
@@ -131,12 +137,13 @@ def test_the_quiet_mixer_is_one(tmp_path: Path) -> None:
 def test_a_publication_is_of_this_analyzer_and_goes_on(tmp_path: Path) -> None:
     """A device would follow a stranger, go back to an older snapshot, or not see that its history is another."""
     liar = Liar("shuffle", tmp_path)
-    before = View.read(liar.task, *liar.sign(number=3))
-    document, signature = liar.said
-    refused: dict[str, tuple[bytes, str]] = {
-        "nobody's": (document, ""),
-        "another's": (document, sign(signing_key()[0], document)),
-        "changed": (document.replace(b'"number":3', b'"number":4'), signature),
+    before = View.read(liar.task, liar.sign(number=3))
+    said = liar.said
+    document = said.document
+    refused: dict[str, Shown] = {
+        "nobody's": said._replace(signature=""),
+        "another's": said._replace(signature=sign(signing_key()[0], liar.task.id, "publication", document)),
+        "changed": said._replace(document=document.replace(b'"number":3', b'"number":4')),
         "older": liar.sign(number=2),
         "forked": liar.sign(number=3, status="finished"),
         "another history": liar.sign(number=4, previous=digest(b"another")),
@@ -144,8 +151,8 @@ def test_a_publication_is_of_this_analyzer_and_goes_on(tmp_path: Path) -> None:
     }
     for said in refused.values():
         with pytest.raises(BandannaError):
-            View.read(liar.task, *said, before)
-    assert View.read(liar.task, *liar.sign(number=4, previous=before.chain), before).number == 4
+            View.read(liar.task, said, before)
+    assert View.read(liar.task, liar.sign(number=4, previous=before.chain), before).number == 4
 
 
 @pytest.mark.parametrize(
@@ -158,11 +165,11 @@ def test_a_publication_that_is_none_is_refused(changes: dict[str, Any], tmp_path
     """A signed document of wrong types would fail somewhere in the device, instead of being refused."""
     liar = Liar("shuffle", tmp_path)
     with pytest.raises(BandannaError):
-        View.read(liar.task, *liar.sign(**changes))
+        View.read(liar.task, liar.sign(**changes))
     for missing in changes:
         content = dumps({name: value for name, value in liar.honest.items() if name != missing})
         with pytest.raises(BandannaError):
-            View.read(liar.task, content, sign(liar.secrets["analyzer"].sign, content))
+            View.read(liar.task, signed(liar.task.id, liar.secrets, content))
 
 
 @pytest.mark.parametrize("changes", [{"round": 9}, {"batches": []}])
@@ -170,7 +177,7 @@ def test_a_round_that_is_not_there_is_not_answered(changes: dict[str, Any], tmp_
     """A device would report for a round that the batch has not."""
     liar = Liar("shuffle", tmp_path)
     with pytest.raises(BandannaError):
-        View.read(liar.task, *liar.sign(**changes)).asks()
+        View.read(liar.task, liar.sign(**changes)).asks()
 
 
 @pytest.mark.parametrize("state", ["null", "3", "[]", '{"no": "state"}', "not JSON"])

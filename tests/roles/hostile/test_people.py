@@ -180,7 +180,7 @@ def test_a_slot_has_a_report_for_every_round_or_is_not_opened(tmp_path: Path) ->
         second = [
             with_body(record, out_of_range, round=1),
             with_body(record, bytes(size - 1), round=1),
-            with_body(record, bytes(size), round=1, mac=bytes(16)),
+            with_body(record, bytes(size), round=1, tag=bytes(16)),
             with_body(record, bytes(size), round=1, version=7),
             with_body(record, bytes(size), round=60_000),
         ][kinds[0] % 5]

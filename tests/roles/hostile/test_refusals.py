@@ -14,10 +14,9 @@ from bandanna.roles.client.crowd import Crowd
 from bandanna.roles.collector.verdict import answer
 from bandanna.roles.registrar import MIGRATIONS, Registrar
 from bandanna.storage.database import open_database
-from bandanna.wire.answers import Answer, Ticket, answers
-from bandanna.wire.canonical import packed, unpacked
+from bandanna.wire.answers import Answer, Ticket, answers, ticket_of
+from bandanna.wire.canonical import packed
 from bandanna.wire.record import FINAL, Record, joined
-from bandanna.wire.ticket import bound
 
 from ..inside import Inside, a_task
 
@@ -37,10 +36,9 @@ class Registered(Inside):
         self.registrar = Registrar(
             rows,
             task=self.task.digest,
-            ticket_key=self._key,
+            ticket_keys=self.keys,
             secret=b"s" * 32,
             participations=participations,
-            analyzer_key=self.task.key("analyzer"),
         )
 
     def wish(self, user: str, epoch: int, *refused: tuple[int, bytes, bytes]) -> Ticket | str:
@@ -49,7 +47,7 @@ class Registered(Inside):
         (given,) = self.registrar.tickets([asked])
         if "refused" in given:
             return str(given["refused"])
-        return Ticket(slot=unpacked(given["slot"], 16), mac=unpacked(given["mac"], 16), epoch=given["epoch"])
+        return ticket_of(given)
 
     def tickets(self, users: Any, epoch: int, refused: Any = ()) -> list[Ticket]:
         """For a crowd."""
@@ -60,8 +58,8 @@ class Registered(Inside):
     def report(self, given: Ticket) -> Answer:
         """A report of zeros."""
         plan = next(each for each in self.learner.now.batches if each.epoch == given.epoch)
-        record = Record(
-            slot=given.slot, mac=bound(given.mac, plan.digest), epoch=given.epoch, round=0, version=FINAL, key_id=0,
+        record = Record.tagged(
+            given.collector, plan.digest, slot=given.slot, epoch=given.epoch, round_=0, version=FINAL,
             body=bytes(plan.rounds[0].size),
         )  # fmt: skip
         return self.upload([record.to_bytes()])[0]
@@ -108,13 +106,13 @@ def test_a_slot_that_was_refused_is_never_taken(tmp_path: Path) -> None:
     said = _again(inside, given)
     assert (said.reason, len(said.refusal)) == ("closed", 16)
     used = inside.registrar.tickets([{"user": "person 0 3", "epoch": 0}])[0]
-    taken = _again(inside, Ticket(slot=unpacked(used["slot"]), mac=unpacked(used["mac"]), epoch=0))
+    taken = _again(inside, ticket_of(used))
     assert (taken.reason, taken.refusal) == ("closed", b"")  # whose slot was used gets none
 
 
 def _again(inside: Registered, given: Ticket) -> Answer:
-    mac = bound(given.mac, inside.collector._over[0].plan.digest)
-    record = Record(slot=given.slot, mac=mac, epoch=0, round=0, version=FINAL, key_id=0, body=bytes(4))
+    plan = inside.collector._used[0]
+    record = Record.tagged(given.collector, plan, slot=given.slot, epoch=0, round_=0, version=FINAL, body=bytes(4))
     (verdicts,) = inside.collector.accept([joined([record.to_bytes()])])
     return answers(*answer(verdicts), 1)[0]
 

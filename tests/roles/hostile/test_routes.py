@@ -27,15 +27,20 @@ ROUTES = [
     ("PUT", "/tasks/{t}/batches/0.0/shares/helper"), ("GET", "/status"), ("POST", "/admin/keys"), ("GET", "/healthz"),
     ("GET", "/metrics"),
 ]  # fmt: skip
-ODD = ["", "x", "-1", "99999999999999999999", "0.99999999999", "..", "%00", "0.0.0", "é", "a" * 300]
+MARK = "hiv-positive"  # what somebody sends, and is told back or logged nowhere
+ODD = [MARK, "", "x", "-1", "99999999999999999999", "0.99999999999", "..", "%00", "0.0.0", "é", "a" * 300]
 BODIES: list[bytes] = [
+    f'{{"{MARK}": "{MARK}"}}'.encode(),
+    f'{{"tickets": [{{"user": "{MARK}", "epoch": "{MARK}"}}]}}'.encode(),
+    f'{{"tickets": [{{"user": "{MARK}", "epoch": 0, "refused": ["{MARK}"]}}, "{MARK}"]}}'.encode(),
+    f'{{"action": "{MARK}", "number": "{MARK}"}}'.encode(), joined([MARK.encode()]), f'["{MARK}'.encode(),
     b"", b"\0", b"{}", b"[]", b"NaN", b'{"tickets": NaN}', b'{"tickets": []}', b'{"a": 1, "a": 2}', b"\xff\xfe",
     b"[" * 100_000, b'{"tickets": [{"user": "\\ud800", "epoch": 0}]}', b'{"number": 1e999}', b"9" * 5000,
     b'{"tickets": [{"user": "u", "epoch": 1e400}]}', np.random.default_rng(1).bytes(500), bytes(4000),
     joined([bytes(40)] * 1001),
     (2**32 - 1).to_bytes(4, "little") + bytes(100),
 ]  # fmt: skip
-WRONG: list[Any] = [None, True, -1, 2**31, 10**30, 1.5, "", "x" * 300, [], {}, [[]], {"a": None}]
+WRONG: list[Any] = [MARK, {MARK: MARK}, None, True, -1, 2**31, 10**30, 1.5, "", "x" * 300, [], {}, [[]], {"a": None}]
 INSIDE = re.compile(rb"Traceback|File \"|Error\b|/home/|/tmp/|site-packages|sqlite")
 
 
@@ -56,6 +61,8 @@ class Attacker:
         answer = self.clients[role].request(method, path.replace("{t}", self.task), content=body, headers=headers)
         self.count += 1
         assert answer.status_code < 500 or answer.status_code == 503, (role, method, path, body[:100], answer.text)
+        assert MARK.encode() not in answer.content, (role, method, path, answer.text[:300])
+        assert MARK not in repr(answer.headers)
         if answer.status_code == 503:
             assert int(answer.headers["retry-after"]) >= 1
         if answer.status_code >= 400:
@@ -65,7 +72,7 @@ class Attacker:
 
     def metrics(self, role: str) -> dict[str, float]:
         """All of them."""
-        text = self.clients[role].get("/metrics").text
+        text = self.clients[role].get("/metrics", headers=self.tokens[role]).text
         pairs = (line.rsplit(" ", 1) for line in text.splitlines() if line and line[0] != "#")
         return {name: float(value) for name, value in pairs}
 
@@ -78,7 +85,7 @@ class Attacker:
 def everything(attacker: Attacker, every: int) -> None:
     """Every route of every role, whether it has it or not, with every body, with its token and without.
 
-    Of these one in `every`: a route has 46, so that with 3 another third is sent to the next.
+    Of these one in `every`: a route has 59, so that with 3 another third is sent to the next.
     """
     for number, (role, method, path, body, headers) in enumerate(_requests(attacker)):
         if number % every == 0:
@@ -152,7 +159,8 @@ def resigned(attacker: Attacker, deployed: Deployed, every: int) -> int:
             content = json.dumps(each).encode() if signer is None else dumps(each)
             headers = dict(attacker.tokens[role]) if signer is None else {}
             if signer is not None:
-                headers["Signature"] = sign(deployed.secrets[signer].sign, content)
+                named = "job" if path.endswith("/job") else "share"
+                headers["Signature"] = sign(deployed.secrets[signer].sign, deployed.task.id, named, content)
             for where in {path, path.replace("/0.0/", "/7.0/"), re.sub(r"/\d+\.\d+/", "/1.0/", path)}:
                 attacker.send(role, method, where, content, headers)
                 count += 1
@@ -165,7 +173,9 @@ def resigned(attacker: Attacker, deployed: Deployed, every: int) -> int:
     [("LinTS-SDP", {"mixers": 2}, 3), ("LinTS-SDP", {"mixers": 2}, 1), ("LinTS-JDP", {}, 1)],
 )
 def test_nothing_that_is_sent_is_a_failure(algorithm: str, rules: dict[str, Any], every: int, tmp_path: Path) -> None:
-    """Some request would be answered 500, with internal words, would be uncounted, or stop honest people's batches."""
+    """Some request would be answered 500, with internal words, would be uncounted, or stop honest people's batches; or
+    an answer or a log line would show what somebody sent.
+    """
     deployed = Deployed(tmp_path, algorithm, rounds=20, **rules)
     try:
         deployed.begin()
@@ -188,6 +198,7 @@ def test_nothing_that_is_sent_is_a_failure(algorithm: str, rules: dict[str, Any]
     finally:
         deployed.end()
     for role in deployed.task.roles:
+        assert MARK not in repr(deployed.lines(role))
         assert not {"internal", "unhandled", "server"} & {line["event"] for line in deployed.lines(role)}
 
 

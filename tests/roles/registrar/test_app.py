@@ -17,19 +17,26 @@ from bandanna.storage.database import open_database
 from bandanna.tasks.document import Secrets, Task
 from bandanna.wire.canonical import dumps, packed, unpacked
 from bandanna.wire.keys import sign
-from bandanna.wire.ticket import refusal, ticket
+from bandanna.wire.publications import Pin, cosigned
+from bandanna.wire.ticket import COLLECTOR, Tickets, refusal
 
 from ..served import Served, written
 
 HOST = {"Authorization": "Bearer the token of the registrar"}
-KEY = b"k" * 32
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Of a task with one participation."""
     made = tmp_path_factory.mktemp("task")
-    written(made, "UCB1", mixers=0, urls={"analyzer": "http://127.0.0.1:1"}, n_arms=3, horizon=400)
+    written(
+        made,
+        "UCB1",
+        mixers=0,
+        urls={"analyzer": "http://127.0.0.1:1", "registrar": "http://127.0.0.1"},
+        n_arms=3,
+        horizon=400,
+    )
     return made
 
 
@@ -52,19 +59,20 @@ def ask(served: Served, task: Task, *wishes: dict[str, Any], headers: Any = HOST
     return served.client.post(f"/tasks/{task.id}/tickets", json={"tickets": list(wishes)}, headers=headers)
 
 
-def test_tickets_over_http(registrar: Served, task: Task) -> None:
+def test_tickets_over_http(registrar: Served, folder: Path, task: Task) -> None:
     """False if a host could not get tickets, exchange a refused one, or be told why there is none."""
     answer = ask(registrar, task, {"user": "ada", "epoch": 0}, {"user": "ada", "epoch": 9})
     given, late = answer.json()["tickets"]
     slot = unpacked(given["slot"], 16)
     assert (answer.status_code, late) == (200, {"refused": "epoch"})
-    assert unpacked(given["mac"]) == ticket(KEY, task.digest, 0, slot)
+    key = Secrets.read(folder, "analyzer", task).ticket_key(task, COLLECTOR)  # which agrees with the registrar's
+    assert unpacked(given["collector"]) == Tickets(key, task.digest, COLLECTOR).key(0, slot)
     assert ask(registrar, task, {"user": "ada", "epoch": 1}).status_code == 429
     assert ask(registrar, task, {"user": "", "epoch": 1}).status_code == 409
-    proof = [0, packed(slot), packed(refusal(KEY, task.digest, 0, slot))]
+    proof = [0, packed(slot), packed(refusal(key, task.digest, 0, slot))]
     moved = ask(registrar, task, {"user": "ada", "epoch": 1, "refused": [proof]})
     assert (moved.status_code, moved.json()["tickets"][0]["epoch"]) == (200, 1)
-    text = registrar.client.get("/metrics").text
+    text = registrar.client.get("/metrics", headers=HOST).text
     assert 'tickets_refused_total{reason="participations"} 1' in text
     assert registrar.client.get("/status", headers=HOST).json()["tickets"] == 1
 
@@ -95,7 +103,11 @@ def test_strangers_get_nothing(registrar: Served, task: Task) -> None:
 
 def tickets_given(served: Served) -> str:
     """The line of the metrics."""
-    return next(line for line in served.client.get("/metrics").text.splitlines() if line.startswith("tickets_total"))
+    return next(
+        line
+        for line in served.client.get("/metrics", headers=HOST).text.splitlines()
+        if line.startswith("tickets_total")
+    )
 
 
 def test_the_witness_over_http(registrar: Served, folder: Path, task: Task) -> None:
@@ -104,18 +116,24 @@ def test_the_witness_over_http(registrar: Served, folder: Path, task: Task) -> N
     path = f"/tasks/{task.id}/witness"
     assert registrar.client.get(path).status_code == 404
 
-    def put(number: int, chain: str, key: str = private) -> httpx.Response:
-        document = {"number": number, "chain": chain}
-        return registrar.client.put(path, json={**document, "signature": sign(key, dumps(document))})
+    def put(number: int, chain: str, key: str = private, previous: str = "") -> httpx.Response:
+        document = {"number": number, "previous": previous, "chain": chain, "epoch": number}
+        return registrar.client.put(
+            path, json={**document, "signature": sign(key, task.id, "witness", dumps(document))}
+        )
 
-    assert put(2, "b").status_code == 201
-    assert put(2, "b").status_code == 200
-    assert put(2, "c").status_code == put(1, "a").status_code == 409
-    assert put(1, "a").json()["witness"]["chain"] == "b"
-    assert put(3, "c", Secrets.read(folder, "shuffler", task).sign).status_code == 403
+    new, again = put(0, "a"), put(0, "a")
+    assert (new.status_code, again.status_code) == (201, 200)
+    assert new.json() == again.json()
+    pin, key = Pin(0, "a"), task.key("registrar")
+    assert cosigned(pin, new.json()["cosignature"], task_id=task.id, key=key)
+    assert put(1, "b", previous="a").status_code == 201
+    assert put(1, "c", previous="a").status_code == put(0, "a").status_code == 409
+    assert put(0, "a").json()["witness"]["chain"] == "b"
+    assert put(2, "c", Secrets.read(folder, "shuffler", task).sign, previous="b").status_code == 403
     for body in (b"", b"[]", b"7", b'{"number": 3}', b'{"number": "3", "chain": "c"}'):
         assert registrar.client.put(path, content=body).status_code == 400
-    assert registrar.client.get(path).json()["number"] == 2
+    assert registrar.client.get(path).json()["number"] == 1
 
 
 def test_nothing_that_was_answered_is_lost_by_a_kill(folder: Path, task: Task, tmp_path: Path) -> None:
@@ -140,4 +158,4 @@ def test_no_person_is_in_the_log(registrar: Served, task: Task) -> None:
     registrar.client.put(f"/tasks/{task.id}/witness", content=b"ada.lovelace")
     said = json.dumps(registrar.lines())
     assert "serving" in said
-    assert not any(word in said for word in ("lovelace", given["slot"], given["mac"], "127.0.0.1"))
+    assert not any(word in said for word in ("lovelace", given["slot"], given["collector"], "127.0.0.1"))

@@ -19,6 +19,15 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 @pytest.fixture(scope="module")
 def tight(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     """With small limits."""
-    limits = {"body": 1000, "head": 4000, "held": 20_000, "waiting": 4, "seconds": 0.6, "idle": 1, "drain": 2}
+    limits = {
+        "body": 1000,
+        "head": 4000,
+        "held": 20_000,
+        "uploads": 4,
+        "others": 4,
+        "seconds": 0.6,
+        "idle": 1,
+        "drain": 2,
+    }
     with running(tmp_path_factory.mktemp("tight"), limits=limits) as server:
         yield server

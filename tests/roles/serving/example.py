@@ -174,11 +174,15 @@ def main(settings: dict[str, Any]) -> None:
         uploads={
             "/tasks/{task}/reports": reports,
             "PUT /tasks/{task}/job": reports,
+            "/tasks/{task}/tickets": reports,
             "/raise/{kind}": raising,
             "/sleep/{milliseconds}": sleeping,
             "/admin/reports": reports,
         },
         public=["GET /tasks/{task}", "POST /tasks/{task}/reports", "GET /raise/{kind}", "GET /streams"],
+        peers=["PUT /tasks/{task}/job"],
+        keyed=["POST /tasks/{task}/tickets"],
+        names=["x"],
         start=start,
         stop=stop,
         health=health,
@@ -190,7 +194,8 @@ def main(settings: dict[str, Any]) -> None:
     )
     cert, key = (Path(settings[name]) if name in settings else None for name in ("cert", "key"))
     ready = lambda port: print(port, flush=True)  # noqa: E731
-    serve(app, host="127.0.0.1", port=settings.get("port", 0), cert=cert, key=key, log=LOG, ready=ready)
+    doors = {name: ("127.0.0.1", settings[name]) for name in ("inside", "peers") if name in settings}
+    serve(app, host="127.0.0.1", port=settings.get("port", 0), cert=cert, key=key, log=LOG, ready=ready, **doors)
 
 
 if __name__ == "__main__":

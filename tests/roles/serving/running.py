@@ -18,6 +18,7 @@ import httpx
 from ...nursery import nursery
 
 TOKEN = "an-administrators-secret"
+ADMIN = {"authorization": f"Bearer {TOKEN}"}
 HERE = Path(__file__).parent
 
 
@@ -44,12 +45,13 @@ class Running:
     def metric(self, line: str) -> float:
         """A sample, by all that stands before its value; 0 if there is none."""
         with self.client() as client:
-            text = client.get("/metrics").text
+            text = client.get("/metrics", headers=ADMIN).text
         return sum(float(each.rpartition(" ")[2]) for each in text.splitlines() if each.rpartition(" ")[0] == line)
 
-    def connect(self) -> socket.socket:
+    def connect(self, *, source: str = "127.0.0.1", port: int | None = None) -> socket.socket:
         """A connection on which anything can be said."""
-        return socket.create_connection(("127.0.0.1", self.port), timeout=60)
+        at = self.port if port is None else port
+        return socket.create_connection(("127.0.0.1", at), timeout=60, source_address=(source, 0))
 
     def raw(self, *pieces: bytes, pause: float = 0.0) -> bytes:
         """What is answered until the server closes."""

@@ -109,5 +109,5 @@ def test_the_nearest_handler_is_found() -> None:
 
 def test_what_is_guarded() -> None:
     """A path below /admin is open, or another is not."""
-    assert all(map(guarded, ("/status", "/admin", "/admin/", "/admin/a/b", "/admin//")))
+    assert all(map(guarded, ("/status", "/metrics", "/admin", "/admin/", "/admin/a/b", "/admin//")))
     assert not any(map(guarded, ("/", "/statuses", "/administrator", "/tasks/admin", "//admin")))

@@ -7,20 +7,23 @@ from pathlib import Path
 import pytest
 
 from .prometheus import parse
-from .running import TOKEN, Running, rest, running
+from .running import ADMIN, TOKEN, Running, rest, running
 
 SECRET = "the-text-of-an-exception"
 
 
 def test_health(server: Running, tmp_path: Path) -> None:
-    """A role that is well is not 200, one that is not is not 503, or the reason's text gets out."""
+    """A role that is well answers 200, one that is not 503, and strangers hear no more than that."""
     with server.client() as client:
         answer = client.get("/healthz")
-        assert (answer.status_code, answer.json()) == (200, {"ok": True, "batches": 3, "role": "example"})
+        assert (answer.status_code, answer.json()) == (200, {"ok": True})
+        assert client.get("/healthz", headers=ADMIN).json() == {"ok": True, "batches": 3, "role": "example"}
         assert client.head("/healthz").content == b""
     for health in ("bad", "raises"):
         with running(tmp_path, health=health) as unwell, unwell.client() as client:
             answer = client.get("/healthz")
+            assert (answer.status_code, answer.json()) == (503, {"ok": False})
+            answer = client.get("/healthz", headers=ADMIN)
             assert (answer.status_code, answer.json()["ok"]) == (503, False)
             assert SECRET not in answer.text
 
@@ -32,7 +35,7 @@ def test_metrics_are_read_by_a_strict_reader(server: Running) -> None:
             client.post("/tasks/t/reports", content=b"x")
         client.get("/nowhere/at-all")
         client.get("/raise/refused")
-        answer = client.get("/metrics")
+        answer = client.get("/metrics", headers=ADMIN)
     assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
     types, samples = parse(answer.text)
     assert types["requests_total"] == "counter"
@@ -48,7 +51,14 @@ def test_metrics_are_read_by_a_strict_reader(server: Running) -> None:
 
 @pytest.mark.parametrize(
     ("method", "path"),
-    [("GET", "/status"), ("POST", "/admin/rotate"), ("POST", "/admin/reports"), ("GET", "/admin/no")],
+    [
+        ("GET", "/status"),
+        ("GET", "/metrics"),
+        ("POST", "/tasks/t/tickets"),
+        ("POST", "/admin/rotate"),
+        ("POST", "/admin/reports"),
+        ("GET", "/admin/no"),
+    ],
 )
 def test_administration_needs_the_token(server: Running, method: str, path: str) -> None:
     """Somebody without the token is let in, one who has it is not, or a path's existence can be learned without it."""
@@ -62,14 +72,15 @@ def test_administration_needs_the_token(server: Running, method: str, path: str)
             assert (answer.status_code, answer.json()["reason"]) == (401, "token")
             assert answer.headers["www-authenticate"] == "Bearer"
         answer = client.request(method, path, headers={"authorization": f"bearer {TOKEN}"})
-        assert answer.status_code == {"/admin/no": 404, "/admin/reports": 201}.get(path, 200)
+        assert answer.status_code == {"/admin/no": 404, "/admin/reports": 201, "/tasks/t/tickets": 201}.get(path, 200)
 
 
 def test_without_a_token_nobody_administrates(tmp_path: Path) -> None:
     """A role without a token can be administrated by whoever asks."""
     with running(tmp_path, token=None) as server, server.client() as client:
         for headers in ({}, {"authorization": "Bearer"}, {"authorization": "Bearer None"}):
-            assert client.get("/status", headers=headers).status_code == 403
+            for path in ("/status", "/metrics"):
+                assert client.get(path, headers=headers).status_code == 403
         assert client.get("/healthz").status_code == 200
 
 

@@ -32,7 +32,7 @@ def test_public_answers_may_be_read_by_any_page(server: Running) -> None:
     assert [each.status_code for each in answers] == [200, 304, 200, 200, 201, 202, 409, 503, 503, 400, 500, 413]
     for answer in answers:
         assert answer.headers.get_list(ALLOW) == ["*"]
-        assert answer.headers[EXPOSE] == "etag, retry-after, signature"
+        assert answer.headers[EXPOSE] == "etag, retry-after, signature, witness"
 
 
 def test_nothing_else_may_be_read(server: Running) -> None:

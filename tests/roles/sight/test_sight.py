@@ -15,7 +15,7 @@ import pytest
 
 from bandanna.roles.serving.log import FORBIDDEN
 from bandanna.wire.canonical import unpacked
-from bandanna.wire.keys import Opener, mask
+from bandanna.wire.keys import SEED, Opener, mask
 from bandanna.wire.record import Record
 from bandanna.wire.sealing import report_info, sealing_info
 
@@ -64,7 +64,7 @@ def test_logs_name_nobody(model: str, deployed: Deployments) -> None:
         lines, log = found.lines(role), found.log(role)
         assert {"ready", "stopping"} <= {line["event"] for line in lines}
         known = found.known
-        for values in (known.users, known.slots, known.macs, known.bound, known.bodies):
+        for values in (known.users, known.slots, known.keys, known.tags, known.bodies):
             assert seen(values, log) == 0
         assert SOURCE.encode() not in log
         assert not FORBIDDEN & {key for line in lines for key in line}
@@ -99,10 +99,13 @@ def test_the_collector_forgets(model: str, deployed: Deployments) -> None:
     found, known = deployed(model), deployed(model).known
     role = found.task.collector
     received, before, after = found.received(role), found.before[role], found.after[role]
-    for sent, kept in ((known.bodies, known.bodies), (known.slots, known.slots), (known.bound, known.macs)):
+    for sent in (known.bodies, known.slots):
         assert seen(sent, received) == len(sent)  # it was sent them,
-        assert seen(kept, before) >= 5  # it has kept them while the batch was open,
-        assert seen(sent + kept, after) == 0  # and has none of them
+        assert seen(sent, before) >= 5  # it has kept them while the batch was open,
+        assert seen(sent, after) == 0  # and has none of them
+    assert seen(known.tags, received) == len(known.tags)
+    assert seen(known.tags, before + after) == 0  # what was checked is not kept
+    assert seen(known.keys, received + before + after) == 0  # and keys of tickets are sent to nobody
     assert seen(known.users, received + before + after) == 0
     assert found.tables(role)["reports"] == 0
 
@@ -112,7 +115,7 @@ def test_the_analyzer_sees_no_one(model: str, deployed: Deployments) -> None:
     """The analyzer of a shuffled task would have a slot, a ticket, a name or a single report: stored or received."""
     found, known = deployed(model), deployed(model).known
     for where in (found.received("analyzer"), found.before["analyzer"], found.after["analyzer"]):
-        assert seen(known.users + known.slots + known.macs + known.bound, where) == 0
+        assert seen(known.users + known.slots + known.keys + known.tags, where) == 0
         if model != "gaussian":
             assert seen(known.bodies, where) == 0
             assert seen_numbers(_plain(found), where) == 0
@@ -139,7 +142,7 @@ def _length(found: Deployed) -> int:
 def _seed(found: Deployed, record: Record, opener: Opener) -> bytes:
     plan = next(each for each in found.plans if each.epoch == record.epoch)
     sealed = record.body[8 * _length(found) :]
-    return opener.open(sealed, sealing_info(found.task.digest, plan, record.round, 0, record.slot))
+    return opener.open(sealed, sealing_info(found.task.digest, plan, record.round, record.slot))[:SEED]
 
 
 def test_one_of_two_mixers_has_uniform_numbers(deployed: Deployments) -> None:
@@ -173,7 +176,7 @@ def test_the_other_of_two_mixers_has_seeds_and_no_shares(deployed: Deployments) 
         assert seen(shares, where) == 0
         assert seen_numbers(_plain(found), where) == 0
         assert seen(known.users, where) == 0
-    assert seen(known.slots + known.macs + known.bound + sealed, found.after["helper"]) == 0
+    assert seen(known.slots + known.keys + known.tags + sealed, found.after["helper"]) == 0
     assert found.tables("helper")["slots"] == 0
 
 

@@ -46,14 +46,14 @@ class Known:
         return [each.slot for each in self.tickets]
 
     @property
-    def macs(self) -> list[bytes]:
-        """Of their tickets, as they were given."""
-        return [each.mac for each in self.tickets]
+    def keys(self) -> list[bytes]:
+        """Of their tickets, as they were given: for the collector, and for the helper where there is one."""
+        return [key for each in self.tickets for key in (each.collector, each.helper) if key is not None]
 
     @property
-    def bound(self) -> list[bytes]:
-        """The same as records carry them: for batches of a plan."""
-        return [each.mac for each in self.records]
+    def tags(self) -> list[bytes]:
+        """Of their records."""
+        return [each.tag for each in self.records]
 
     @property
     def bodies(self) -> list[bytes]:
@@ -221,7 +221,7 @@ class Deployed:
 
     def _settle(self) -> None:
         """Until the last batch has its receipt everywhere."""
-        end = time.monotonic() + 30
+        end = time.monotonic() + 60
         while time.monotonic() < end:
             if not self.tables(self.task.collector)["reports"] and not (
                 self.task.mixers == 2 and self.tables("helper")["slots"]

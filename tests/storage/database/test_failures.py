@@ -12,7 +12,7 @@ import pytest
 
 from bandanna.errors import BandannaError, MissingExtra
 from bandanna.storage import database as package
-from bandanna.storage.database import Database, StorageFailed, open_database
+from bandanna.storage.database import Database, Fenced, StorageFailed, open_database
 
 from ...postgres import account, server
 from ...trouble import in_a_fork
@@ -188,7 +188,7 @@ def test_a_server_that_restarts() -> None:
 
 
 def test_a_claim_that_was_lost(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A process whose session was lost writes on, although another one has taken its place."""
+    """A process whose session was lost writes on, although another one has taken its place, now or before."""
     postgres = server()
     url = postgres.fresh()
     first, second = (open_database(url, role="things", migrations=[TABLE]) for _ in range(2))
@@ -197,15 +197,37 @@ def test_a_claim_that_was_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     postgres.stop()
     postgres.start()
     second.claim()
+    with pytest.raises(StorageFailed, match="connects anew"):
+        write(first, "b")
     with monkeypatch.context() as hurried:
         hurried.setattr(Database, "claiming", 0.2)
-        with pytest.raises(BandannaError, match="served by another process"):
+        with pytest.raises(Fenced, match="taken over by another process"):
             write(first, "b")
     write(second, "c")
     second.close()
-    write(first, "d")  # which is free again
-    assert words(first) == ["a", "c", "d"]
+    with pytest.raises(Fenced, match="taken over by another process"):
+        write(first, "d")  # nobody serves, and what it remembers is old
+    third = open_database(url, role="things", migrations=[TABLE])
+    third.claim()
+    assert words(third) == ["a", "c"]
+    third.close()
     first.close()
+
+
+def test_a_session_that_was_lost_while_nobody_wrote() -> None:
+    """A process whose session was lost goes on with what it remembers, without reading it anew."""
+    postgres = server()
+    database = open_database(postgres.fresh(), role="things", migrations=[TABLE])
+    database.claim()
+    write(database, "a")
+    postgres.stop()
+    postgres.start()
+    with pytest.raises(StorageFailed):
+        write(database, "b")  # so that whoever wanted to write reads what is there
+    assert words(database) == ["a"]
+    write(database, "c")
+    assert words(database) == ["a", "c"]
+    database.close()
 
 
 def test_a_commit_without_an_answer() -> None:

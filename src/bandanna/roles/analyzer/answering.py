@@ -11,15 +11,15 @@ import numpy as np
 from bandanna.accounting.events import CompositionEvent
 from bandanna.accounting.ledger import Ledger
 from bandanna.core.coins import Coins
-from bandanna.core.domain import Statistic
+from bandanna.core.domain import Statistic, all_finite
 from bandanna.core.estimate import Estimate
-from bandanna.errors import BandannaError
 from bandanna.loop import Desk, close, entry_of, reported
 from bandanna.mechanisms.sources import NoiseSource
 from bandanna.policies.base import Ask, Assigned, Episode, Played, Policy
 from bandanna.protocols.base import StreamProtocol
 
 _LARGEST = 1e100  # of a number in a row: its square is one too
+_INDEX = 2**31  # no arm or group has so large a number
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,18 +92,25 @@ class FromRows:
     def _statistic(self, ask: Ask, rows: Played) -> Statistic:
         """What devices would report; a row that this policy cannot take is nobody's, or its sender would stop all."""
         try:
-            return reported(self.policy, ask, rows, self.coins)
-        except BandannaError:
+            return self._told(ask, rows)
+        except Exception:
             wrong = self._wrong(ask, rows, 0, rows.rewards.shape[0])
             if not wrong:
                 raise
-        return reported(self.policy, ask, _nobody(self.policy, rows, wrong), self.coins)
+        return self._told(ask, _nobody(self.policy, rows, wrong))
+
+    def _told(self, ask: Ask, rows: Played) -> Statistic:
+        """What devices would report, of finite numbers."""
+        with np.errstate(all="ignore"):
+            statistic = reported(self.policy, ask, rows, self.coins)
+        all_finite("statistics", statistic.values)
+        return statistic
 
     def _wrong(self, ask: Ask, rows: Played, begin: int, end: int) -> list[int]:
         """Places of rows that cannot be reported, found by halves."""
         try:
-            reported(self.policy, ask, rows.at(slice(begin, end)), self.coins)
-        except BandannaError:
+            self._told(ask, rows.at(slice(begin, end)))
+        except Exception:  # of whatever kind: a row must not stop the others
             if end - begin == 1:
                 return [begin]
             middle = (begin + end) // 2
@@ -137,15 +144,17 @@ def played_of(policy: Policy[Any], episode: Episode, rows: np.ndarray[Any, Any])
     Nobody's reward is the one nearest to 0. A row that no policy could take counts as nobody's: its sender would
     otherwise decide whether the batch can be learned from.
     """
-    dim = int(getattr(policy, "dim", 0))
+    dim, count = int(getattr(policy, "dim", 0)), getattr(policy, "n_arms", None)
     features, rewards, (arms, groups, answered) = rows[:, :dim], rows[:, dim:-3], rows[:, -3:].T
-    told = (answered > 0) & np.all(np.abs(rows[:, :-3]) <= _LARGEST, axis=1)
+    numbers = np.all(np.abs(rows) <= _LARGEST, axis=1) & np.all(np.abs(rows[:, -3:]) < _INDEX, axis=1)  # NaN is not
+    told = numbers & (answered > 0) & (arms >= 0) & (groups >= 0)
+    arms, groups = np.where(told, arms, 0.0), np.where(told, groups, 0.0)
     if isinstance(episode, Assigned) and episode.clients is not None:
         return Played(rewards=np.where(told[:, None], rewards, 0.0))
     chosen = arms.astype(np.int64)
     if isinstance(episode, Assigned):
         chosen = episode.arms_at(np.arange(len(rows)))
-    elif (count := getattr(policy, "n_arms", None)) is not None:
+    elif count is not None:
         told, chosen = told & (chosen < count), np.minimum(chosen, count - 1)
     made = Played(
         rewards=np.where(told, rewards[:, 0], _nothing(policy)),

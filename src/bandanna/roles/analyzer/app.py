@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import math
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -11,25 +11,37 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from bandanna.accounting.stores.tables import LEDGER_MIGRATION
-from bandanna.errors import BandannaError
 from bandanna.roles.analyzer import publication
 from bandanna.roles.analyzer.learner import RUNNING, Conflict, Learner
 from bandanna.roles.analyzer.tables import INDEX, MIGRATION
-from bandanna.roles.analyzer.witnesses import Witnesses
+from bandanna.roles.analyzer.witnesses import Told, Witnesses
 from bandanna.roles.calls import Calls
 from bandanna.roles.collector import tables as collecting
 from bandanna.roles.collector.collector import Closed, Collector, Plan
 from bandanna.roles.collector.pump import Pump
 from bandanna.roles.collector.routes import CollectorRoutes, limits_of
-from bandanna.roles.serving import Log, Metrics, Refused, Route, Upload, application, in_thread, json_response
+from bandanna.roles.serving import (
+    Bell,
+    Log,
+    Metrics,
+    Refused,
+    Route,
+    Upload,
+    application,
+    in_thread,
+    json_response,
+    name_of,
+)
 from bandanna.storage.database import Database, open_database
 from bandanna.tasks.document import Secrets, Task
-from bandanna.wire.canonical import dumps, loads, unpacked
+from bandanna.wire.canonical import dumps, loads
 from bandanna.wire.keys import Opener, sign, verify
+from bandanna.wire.publications import HASH, LINKS
+from bandanna.wire.ticket import COLLECTOR
 
 _LONGEST = 25.0  # seconds that a request may wait for a newer publication
-_TICK = 0.02
 _LINES = 1000  # of history, in one answer
+_PATIENCE = 5.0  # seconds in which the registrar has to answer
 
 
 class AnalyzerRoutes:
@@ -38,7 +50,9 @@ class AnalyzerRoutes:
     def __init__(self, learner: Learner, database: Database, log: Log) -> None:
         self._learner, self._database, self._log = learner, database, log
         self._task = learner.task
-        self._ending = False
+        self._bell = Bell()
+        learner.heard = self._bell.ring
+        self._links: dict[int, bytes] = {}  # by block: 32 bytes of each publication that was asked about
 
     @property
     def routes(self) -> list[Route]:
@@ -48,6 +62,7 @@ class AnalyzerRoutes:
             ("GET", "/tasks/{task}", self.task),
             ("GET", "/tasks/{task}/snapshot", self.snapshot),
             ("GET", "/tasks/{task}/snapshot/{number}", self.earlier),
+            ("GET", "/tasks/{task}/links/{block}", self.links),
             ("GET", "/tasks/{task}/history", self.history),
             ("GET", "/tasks/{task}/ledger", self.ledger),
             ("GET", "/tasks/{task}/ledger/summary", self.summary),
@@ -64,9 +79,24 @@ class AnalyzerRoutes:
         """What mixers send."""
         return {"PUT /tasks/{task}/batches/{batch}/shares/{mixer}": self.share}
 
+    @property
+    def peers(self) -> list[str]:
+        """The routes that mixers use: they have reserved places, or a listener of their own."""
+        receipts = [f"{method} {path}" for method, path, handle in self.routes if handle == self.receipt]
+        return [*receipts, *self.uploads]
+
     def _check(self, params: Any) -> None:
         if params.get("task", self._task.id) != self._task.id:
             raise Refused(404, "task")
+
+    def _served(self) -> publication.Published:
+        """The publication in force, where there is one."""
+        served = self._learner.published
+        if self._learner.rolled_back:
+            raise Refused(503, "rolled-back", retry_after=60)
+        if served is None:
+            raise Refused(503, "unwitnessed", retry_after=1)
+        return served
 
     async def task(self, request: Request) -> Response:
         """The document that everything is about."""
@@ -77,16 +107,13 @@ class AnalyzerRoutes:
         """The publication in force; with ?after=n, one that is newer than n, waited for as long as ?wait= says."""
         self._check(request.path_params)
         after, wait = _number(request, "after", -1.0), min(_number(request, "wait", 0.0), _LONGEST)
-        deadline = asyncio.get_running_loop().time() + wait
-        while self._learner.published.number <= after:
-            if asyncio.get_running_loop().time() >= deadline or self._ending:
-                return Response(status_code=204)
-            await asyncio.sleep(_TICK)
-        return _served(self._learner.published)
+        await self._bell.wait(request, lambda: self._learner.rolled_back or self._learner.number > after, wait)
+        served = self._served()
+        return _shown(served) if served.number > after else Response(status_code=204)
 
     def end(self) -> None:
         """Nobody waits for a publication of a process that is to end."""
-        self._ending = True
+        self._bell.end()
 
     async def earlier(self, request: Request) -> Response:
         """A publication of before."""
@@ -94,8 +121,10 @@ class AnalyzerRoutes:
         text = request.path_params["number"]
         if not text.isdecimal() or len(text) > 15:
             raise Refused(404, "number")
+        if int(text) > self._served().number:
+            raise Refused(404, "number")
         try:
-            return _served(await in_thread(self._read, int(text)))
+            return _shown(await in_thread(self._read, int(text)))
         except LookupError:
             raise Refused(404, "number") from None
 
@@ -103,27 +132,48 @@ class AnalyzerRoutes:
         with self._database.reading() as rows:
             return publication.newest(rows, number)
 
+    async def links(self, request: Request) -> Response:
+        """The hashes of 256 documents, 32 bytes each, in their order: who has missed some checks the chain by them."""
+        self._check(request.path_params)
+        text, newest = request.path_params["block"], self._served().number
+        if not text.isdecimal() or len(text) > 15 or int(text) > newest // LINKS:
+            raise Refused(404, "block")
+        found = await in_thread(self._block, int(text), newest)
+        whole = len(found) == LINKS * HASH
+        headers = {"cache-control": "public, max-age=31536000, immutable" if whole else "no-cache"}
+        return Response(found, media_type="application/octet-stream", headers=headers)
+
+    def _block(self, block: int, newest: int) -> bytes:
+        known = self._links.get(block, b"")
+        if len(known) < LINKS * HASH:
+            with self._database.reading() as rows:
+                known = self._links[block] = publication.links(rows, block, newest, known)
+        return known
+
     async def history(self, request: Request) -> Response:
         """One line for each publication after ?after=n, at most ?most= of them: who watches need not read them all."""
         self._check(request.path_params)
         after, most = _number(request, "after", -1.0), _number(request, "most", float(_LINES))
         if not (-1 <= after < 2**53 and most >= 1):
             raise Refused(400, "after" if most >= 1 else "most")
-        lines = await in_thread(self._lines, int(after), int(min(most, _LINES)))
-        return json_response({"task": self._task.id, "newest": self._learner.published.number, "lines": lines})
+        newest = self._served().number
+        lines = await in_thread(self._lines, int(after), int(min(most, _LINES)), newest)
+        return json_response({"task": self._task.id, "newest": newest, "lines": lines})
 
-    def _lines(self, after: int, most: int) -> list[dict[str, Any]]:
+    def _lines(self, after: int, most: int, newest: int) -> list[dict[str, Any]]:
         with self._database.reading() as rows:
-            return publication.history(rows, after, most)
+            return publication.history(rows, after, most, newest)
 
     async def summary(self, request: Request) -> Response:
         """What was spent, and how often each price was paid."""
         self._check(request.path_params)
+        self._served()
         return json_response({"task": self._task.id, "ledger": await in_thread(self._learner.ledger_summary)})
 
     async def ledger(self, request: Request) -> Response:
         """What was spent, and for what."""
         self._check(request.path_params)
+        self._served()
         view = await in_thread(self._learner.ledger_view)
         return json_response({"task": self._task.id, "ledger": view})
 
@@ -134,8 +184,16 @@ class AnalyzerRoutes:
         try:
             found = await in_thread(self._learner.known, request.path_params["digest"], mixer, epoch, round_)
         except Conflict as conflict:
-            raise Refused(409 if conflict.reason == "over" else 404, conflict.reason) from None
+            if conflict.reason != "over":
+                raise _refused(conflict, 404) from None
+            raise Refused(409, "over", **await in_thread(self._receipt_of, epoch, round_)) from None
         return json_response({"receipt": loads(found)})
+
+    def _receipt_of(self, epoch: int, round_: int) -> dict[str, Any]:
+        """The receipt of a round that is over with other totals: no mixer believes it without one."""
+        with suppress(ValueError):  # of a number that was skipped there is none
+            return {"receipt": loads(self._learner.receipt(epoch, round_))}
+        return {}
 
     async def share(self, body: bytes, params: dict[str, str], headers: dict[bytes, bytes]) -> Any:
         """A mixer's totals of a batch."""
@@ -143,12 +201,17 @@ class AnalyzerRoutes:
         mixer, (epoch, round_) = params["mixer"], _batch(params["batch"])
         if self._task.mixers == 0 or mixer not in self._learner.mixers:
             raise Refused(404, "mixer")
-        if not verify(self._task.key(mixer), body, headers.get(b"signature", b"").decode("latin-1")):
+        if not verify(
+            self._task.key(mixer), self._task.id, "share", body, headers.get(b"signature", b"").decode("latin-1")
+        ):
             raise Refused(401, "signature")
         try:
             taken = await in_thread(self._learner.take, body, mixer, epoch, round_)
         except Conflict as conflict:
-            raise Refused(409, conflict.reason.replace(" ", "-"), error=str(conflict)) from conflict
+            if conflict.reason != "over":
+                raise _refused(conflict, 409) from conflict
+            said = await in_thread(self._receipt_of, epoch, round_)
+            raise Refused(409, "over", error=str(conflict), **said) from conflict
         self._log.say("share", epoch=epoch, round=round_, status=taken.status)
         receipt = None if taken.receipt is None else loads(taken.receipt)
         return taken.status, dumps({"receipt": receipt} if receipt else {"stored": True}), None
@@ -171,47 +234,58 @@ def _batch(text: str) -> tuple[int, int]:
     return int(epoch), int(round_)
 
 
-def _served(published: publication.Published) -> Response:
-    headers = {"signature": published.signature, "etag": f'"{published.chain}"', "cache-control": "no-cache"}
+def _refused(conflict: Conflict, status: int) -> Refused:
+    """503 where the registrar has to be heard first, else as given."""
+    waits = conflict.reason in ("unwitnessed", "rolled back")
+    again = 1 if waits else None
+    return Refused(503 if waits else status, conflict.reason.replace(" ", "-"), retry_after=again, error=str(conflict))
+
+
+def _shown(published: publication.Published) -> Response:
+    headers = {
+        "signature": published.signature,
+        "witness": published.cosignature or "",
+        "etag": f'"{published.chain}"',
+        "cache-control": "no-cache",
+    }
     return Response(published.document, media_type="application/json", headers=headers)
 
 
 class OwnCollector:
     """Of an analyzer that may see single reports: what its collector closes goes straight to the learner."""
 
-    def __init__(self, learner: Learner, rows: Database, secrets: Secrets, witnesses: Witnesses) -> None:
-        self._learner, self._witnesses, self._told = learner, witnesses, -1
+    def __init__(self, learner: Learner, rows: Database, secrets: Secrets) -> None:
+        self._learner, self._told = learner, -1
         task = learner.task
         self.collector = Collector(
             rows,
             task_id=task.id,
             task=task.digest,
-            key=unpacked(secrets.ticket, 32),
+            key=secrets.ticket_key(task, COLLECTOR),
             grace=float(task.content["grace"]),
             answered=task.content["close"] == "answered",
             name="analyzer",
         )
 
     def ready(self) -> bool:
-        """Not if its database was rolled back: what it would keep there is gone when the right one is restored."""
-        return not self._learner.rolled_back
+        """Not before the registrar has said that the database is the newest: what is kept in an older one is gone when
+        the right one is restored.
+        """
+        return self._learner.published is not None and not self._learner.rolled_back
 
     def plan(self) -> Plan | None:
         """What was published since."""
-        number = self._learner.published.number
-        if number == self._told:
+        number = self._learner.number
+        if number == self._told or self._learner.pending is not None:
             return None
         self._told = number
         return self._learner.now.batches, self._learner.running
 
     def forward(self, closed: Closed) -> bytes | None:
-        """Released and learned from; its receipt. None before the registrar was asked what it has seen."""
-        if not self._witnesses.seen:
+        """Released and learned from; its receipt, or None while the registrar has not cosigned what came of it."""
+        if self._learner.pending is not None:
             return None
-        taken = self._learner.take(closed.share, "analyzer", closed.epoch, closed.round)
-        if taken.receipt is None:
-            raise BandannaError("a share that is not all of its batch")
-        return taken.receipt
+        return self._learner.take(closed.share, "analyzer", closed.epoch, closed.round).receipt
 
 
 def build(task: Task, secrets: Secrets, *, database: str, log: Log, verify_tls: Any = True) -> Any:
@@ -221,18 +295,20 @@ def build(task: Task, secrets: Secrets, *, database: str, log: Log, verify_tls: 
     )
     rows.claim()
     opener = Opener(secrets.seal) if secrets.seal else None
-    learner = Learner(rows, task, sign=partial(sign, secrets.sign), opener=opener)
+    registrar = Calls(task.url("registrar"), seconds=_PATIENCE, verify_tls=verify_tls)
+    told = Told(registrar, task.id)
+    learner = Learner(rows, task, sign=partial(sign, secrets.sign, task.id), opener=opener, witness=told)
     metrics, routes = Metrics(), AnalyzerRoutes(learner, rows, log)
-    registrar = Calls(task.url("registrar"), verify_tls=verify_tls)
-    witnesses = Witnesses(learner, registrar, sign=partial(sign, secrets.sign), log=log)
-    own = OwnCollector(learner, rows, secrets, witnesses) if task.mixers == 0 else None
+    witnesses = Witnesses(learner, log=log)
+    own = OwnCollector(learner, rows, secrets) if task.mixers == 0 else None
     pump = None if own is None else Pump(own.collector, forward=own.forward, plan=own.plan, log=log)
     reports = None if own is None else CollectorRoutes(own.collector, task.id, metrics, ready=own.ready)
-    metrics.gauge("publication", "Number of the publication in force.").follow(lambda: learner.published.number)
-    metrics.gauge("task_running", "1 while batches are awaited.").follow(
-        lambda: float(learner.progress.status == RUNNING)
+    metrics.gauge("publication", "Number of the publication in force.").follow(lambda: learner.number)
+    metrics.gauge("unwitnessed_publications", "Publications that wait for the registrar's cosignature.").follow(
+        lambda: float(learner.pending is not None)
     )
-    metrics.gauge("rolled_back", "1 if somebody has seen more than the database knows.").follow(
+    metrics.gauge("task_running", "1 while batches are awaited.").follow(lambda: float(learner.status == RUNNING))
+    metrics.gauge("rolled_back", "1 if the registrar has cosigned more than the database knows.").follow(
         lambda: float(learner.rolled_back)
     )
 
@@ -248,11 +324,11 @@ def build(task: Task, secrets: Secrets, *, database: str, log: Log, verify_tls: 
         rows.close()
 
     def health() -> dict[str, Any]:
-        fine = (pump is None or not pump.failing) and not learner.rolled_back
-        return {"ok": fine, "task": learner.progress.status, "rolled_back": learner.rolled_back}
+        fine = (pump is None or not pump.failing) and not learner.rolled_back and not witnesses.late
+        return {"ok": fine, "task": learner.status, "rolled_back": learner.rolled_back}
 
     def status() -> dict[str, Any]:
-        public = {"publication": learner.published.number, "status": learner.progress.status}
+        public = {"publication": learner.number, "status": learner.status}
         return public | ({} if own is None else {"collector": own.collector.progress()})
 
     return application(
@@ -260,6 +336,8 @@ def build(task: Task, secrets: Secrets, *, database: str, log: Log, verify_tls: 
         routes=[*routes.routes, *(reports.routes if reports is not None else ())],
         uploads={**routes.uploads, **(reports.uploads if reports is not None else {})},
         public=[*routes.public, *(reports.public if reports is not None else ())],
+        peers=routes.peers,
+        names=[name_of(task.url("analyzer"))],
         start=start,
         stop=stop,
         ending=routes.end,
@@ -268,5 +346,6 @@ def build(task: Task, secrets: Secrets, *, database: str, log: Log, verify_tls: 
         metrics=metrics,
         log=log,
         token=secrets.token,
+        database=lambda: rows,
         limits=limits_of(learner.now.batches, shares=task.mixers > 0),
     )

@@ -1,6 +1,8 @@
-"""Ledger entry, answers, state, snapshot and chain of a batch, in one transaction; then they are published.
+"""Ledger entry, answers, state, snapshot and chain of a batch, in one transaction; then the registrar cosigns the
+publication, and only then anybody sees it.
 
-expected -> partial -> released | burned (totals seen but unusable: charged, not learned)
+batch: expected -> partial -> released | burned (totals seen but unusable: charged, not learned)
+publication: pending (committed) -> cosigned and served;   nothing is released while one is pending
 task: running -> exhausted (the budget refuses) | finished (nothing more is released)
 """
 
@@ -16,6 +18,7 @@ from typing import Any
 
 from bandanna.accounting.events import Event
 from bandanna.accounting.ledger import Ledger
+from bandanna.accounting.stores.base import Entry
 from bandanna.accounting.stores.tables import TransactionStore
 from bandanna.agent.kinds import encoding_of
 from bandanna.core.estimate import Estimate
@@ -28,13 +31,15 @@ from bandanna.roles.analyzer.progress import Progress, read, write
 from bandanna.roles.analyzer.publication import Published
 from bandanna.roles.analyzer.randomness import Randomness
 from bandanna.roles.analyzer.views import Burned, Share, check_share, rows_of, views_of
+from bandanna.roles.calls import Unreachable
 from bandanna.storage.database import Database, Transaction
 from bandanna.tasks.asking import Planned, asks_of_round, next_asks, users_of
 from bandanna.tasks.batches import batch_of, check_deployable, sends_rows
 from bandanna.tasks.document import Task
 from bandanna.wire.canonical import digest, dumps, loads
-from bandanna.wire.keys import Opener
+from bandanna.wire.keys import Opener, Signer, verify
 from bandanna.wire.plan import Batch
+from bandanna.wire.publications import Pin, cosigned
 from bandanna.wire.sealing import report_info
 
 RUNNING, EXHAUSTED, FINISHED = "running", "exhausted", "finished"
@@ -43,14 +48,19 @@ _PRICES = 100  # of a ledger's summary
 
 @dataclass(frozen=True, kw_only=True)
 class Taken:
-    """What became of a share: 202 stored, 201 released, 200 known, 422 burned; with a receipt unless it is stored."""
+    """What became of a share: 201 released, 422 burned, 200 known, each with a receipt; 202 stored, or released or
+    burned in a publication that is pending: the receipt comes later.
+    """
 
     status: int
     receipt: bytes | None = None
 
 
+Witness = Callable[[bytes], tuple[int, Any]]  # tells the registrar; its answer, or Unreachable
+
+
 class Conflict(BandannaError):
-    """A share that cannot be taken; `reason` is one word."""
+    """A share that cannot be taken; `reason` is one word, or two."""
 
     def __init__(self, reason: str, text: str) -> None:
         self.reason = reason
@@ -67,15 +77,25 @@ class Now:
 
 
 class Learner:
-    """The analyzer's heart, without sockets: shares go in, publications come out."""
+    """The analyzer's heart, without sockets: shares go in, publications come out.
 
-    def __init__(self, database: Database, task: Task, *, sign: Callable[[bytes], str], opener: Opener | None) -> None:
+    witness    tells the registrar of a publication
+    published  the newest publication that the registrar has cosigned and that is served; None before this process has
+               heard that its database is the newest
+    """
+
+    def __init__(
+        self, database: Database, task: Task, *, sign: Signer, opener: Opener | None, witness: Witness
+    ) -> None:
         self._database, self.task, self._sign, self._opener = database, task, sign, opener
+        self._witness, self._settling = witness, threading.Lock()
+        self.heard: Callable[[], None] = lambda: None  # called in any thread when another publication is served
+        self._published: Published | None = None
         self.policy: Policy[Any] = task.policy
         check_deployable(self.policy)
         self._encoding = encoding_of()
         self._lock = threading.RLock()
-        self.rolled_back = False  # whether somebody has seen more than this database knows
+        self.rolled_back = False  # whether the registrar has cosigned a publication that this database does not know
         self.mixers = {0: ("analyzer",), 1: ("shuffler",), 2: ("helper", "shuffler")}[task.mixers]
         with database.transaction() as rows:
             if read(rows, self._encoding) is None:
@@ -89,9 +109,8 @@ class Learner:
             assert found is not None
             if found.task != self.task.id:
                 raise BandannaError(f"the database belongs to task {found.task}: every task has its own")
-            published = publication.newest(rows)
+            self._newest = publication.newest(rows)
         self._see(found)
-        self.published = published
         self._doubt = False
 
     @contextmanager
@@ -109,6 +128,10 @@ class Learner:
             except BaseException:
                 self._doubt = True
                 raise
+
+    def check_claim(self) -> None:
+        """Refuse, with Fenced, to send anything where another process serves the database."""
+        self._database.check_claim()
 
     def _begin(self, rows: Transaction) -> None:
         """Before the first batch."""
@@ -145,6 +168,19 @@ class Learner:
         return Now(episode=episode, batches=tuple(batches), plan=plan)
 
     @property
+    def published(self) -> Published | None:
+        """The newest publication that the registrar has cosigned and that is served.
+
+        None before this process has heard that its database is the newest.
+        """
+        return self._published
+
+    @published.setter
+    def published(self, published: Published | None) -> None:
+        self._published = published
+        self.heard()
+
+    @property
     def running(self) -> tuple[int, int]:
         """Epoch and round that are awaited."""
         return self.progress.epoch, self.progress.round
@@ -153,7 +189,7 @@ class Learner:
         """A mixer's share of a round: stored, and when all are there, released and learned from."""
         share = check_share(loads(content), task=self.task.id, epoch=epoch, round_=round_, mixer=mixer)
         with self._sure():
-            self.check_witness(share.get("witness"))
+            self._check_settled()
             over = self.progress.status == EXHAUSTED and (epoch, round_) == self.running
             if (epoch, round_) < self.running or over:
                 return Taken(status=200, receipt=self.known(digest(content), mixer, epoch, round_))
@@ -167,22 +203,95 @@ class Learner:
                     outcome, after, published = self._release(rows)
                     now = self._planned
             except BudgetExceeded:
-                return self._exhaust(epoch, round_)
-            self.published = published
+                outcome, after, published = self._exhaust(epoch, round_)
+                now = self._planned
+            self._newest = published
             self._see(after, now)
-            return Taken(status=201 if outcome == "released" else 422, receipt=self.receipt(epoch, round_))
+        if not self.settle():
+            return Taken(status=202)
+        return Taken(status=201 if outcome == "released" else 422, receipt=self.receipt(epoch, round_))
 
-    def check_witness(self, witness: Any) -> None:
-        """Refuse to go on if somebody has seen a publication that is not in this history: it was rolled back."""
-        if witness is not None:
-            with self._database.reading() as rows:
-                known = publication.chain_of(rows, int(witness["number"]))
-            if known != witness["chain"]:
-                self.rolled_back = True
+    @property
+    def pending(self) -> Published | None:
+        """The publication that is committed and not served yet."""
+        newest, served = self._newest, self.published
+        return newest if served is None or served.number < newest.number else None
+
+    @property
+    def number(self) -> int:
+        """Of the publication in force; -1 before there is one."""
+        return -1 if self.published is None else self.published.number
+
+    @property
+    def status(self) -> str:
+        """What the publication in force says: running, exhausted or finished; starting before there is one."""
+        served = self.published
+        return "starting" if served is None else str(served.said("status"))
+
+    def settle(self) -> bool:
+        """Have the registrar cosign what is pending, store the cosignature, then serve the publication.
+
+        Returns
+        -------
+        bool
+            Whether nothing is pending. If not, the registrar is away, or has cosigned another publication of this
+            number, or a later one: then this database was restored, and `rolled_back` is set for good.
+        """
+        with self._settling:
+            pending = self.pending
+            if pending is None or self.rolled_back:
+                return not self.rolled_back
+            self.check_claim()
+            try:
+                status, answer = self._witness(self._told(pending))
+            except Unreachable:
+                return False
+            said = answer if isinstance(answer, dict) else {}
+            if status in (200, 201):
+                return self._serve(pending, said.get("cosignature"))
+            if status == 409:
+                self.check_standing(said.get("witness"))
+            return False
+
+    def _told(self, published: Published) -> bytes:
+        """What the registrar is told of a publication."""
+        document = loads(published.document)
+        told = {name: document[name] for name in ("number", "previous", "epoch")} | {"chain": published.chain}
+        return dumps({**told, "signature": self._sign("witness", dumps(told))})
+
+    def _serve(self, pending: Published, cosignature: Any) -> bool:
+        """Show a publication, once the registrar's signature of it is stored."""
+        pin, key = Pin(pending.number, pending.chain), self.task.key("registrar")
+        if not cosigned(pin, cosignature, task_id=self.task.id, key=key):
+            return False
+        with self._sure():
+            if pending.cosignature is None:
+                with self._database.transaction() as rows:
+                    publication.keep_cosignature(rows, pending.number, cosignature)
+            self._newest = self.published = replace(pending, cosignature=cosignature)
+        return True
+
+    def check_standing(self, witness: Any) -> None:
+        """Stop for good if this analyzer's own key has signed a publication that is not in this history.
+
+        Nobody else can bring that about: what others have signed, or what is in this history, changes nothing.
+        """
+        if not isinstance(witness, dict):
+            return
+        told = {name: value for name, value in witness.items() if name != "signature"}
+        own, signature = self.task.key("analyzer"), witness.get("signature")
+        if not verify(own, self.task.id, "witness", dumps(told), signature):
+            return
+        with self._database.reading() as rows:
+            self.rolled_back |= publication.chain_of(rows, int(told["number"])) != told["chain"]
+
+    def _check_settled(self) -> None:
+        """Refuse whatever follows from a publication that is not served."""
         if self.rolled_back:
-            raise Conflict(
-                "rolled back", "publications were seen that this analyzer does not know: restore its database"
-            )
+            text = "the registrar has cosigned a publication that this analyzer does not know: restore its database"
+            raise Conflict("rolled back", text)
+        if self.pending is not None:
+            raise Conflict("unwitnessed", "the registrar has not cosigned the newest publication yet")
 
     def _store(self, rows: Transaction, share: Share, content: bytes) -> bool:
         """Keep a share; whether all of them are there."""
@@ -269,14 +378,11 @@ class Learner:
         return replace(progress, state=state, streams=streams, kept=kept, source=noise.state(), epoch=epoch,
                        next_epoch=epoch + 1, round=0)  # fmt: skip
 
-    def _exhaust(self, epoch: int, round_: int) -> Taken:
+    def _exhaust(self, epoch: int, round_: int) -> tuple[str, Progress, Published]:
         """The budget refuses: nothing was released, and nothing more will be."""
         with self._database.transaction() as rows:
             after = replace(self.progress, status=EXHAUSTED)
-            published = self._publish(rows, after, (), outcome=EXHAUSTED, of=(epoch, round_))
-        self.published = published
-        self._see(after)
-        return Taken(status=422, receipt=self.receipt(epoch, round_))
+            return EXHAUSTED, after, self._publish(rows, after, (), outcome=EXHAUSTED, of=(epoch, round_))
 
     def _ledger(self, rows: Transaction) -> Ledger | None:
         privacy = self.policy.privacy
@@ -286,35 +392,44 @@ class Learner:
         return Ledger(budget=privacy.budget, participations=often, store=TransactionStore(rows))
 
     def ledger_view(self) -> dict[str, Any] | None:
-        """What may be shown of the ledger, for JSON; None where nothing is promised."""
+        """What may be shown of the ledger, as of the publication in force, for JSON; None where nothing is promised."""
         with self._database.reading() as rows:
-            ledger = self._ledger(rows)
-            if ledger is None:
+            ledger, served = self._ledger(rows), self.published
+            if ledger is None or served is None:
                 return None
-            view = ledger.view()
-        entries = [{"task": each.task, "batch": each.batch, "event": repr(each.event)} for each in view.releases]
+            view, hidden = ledger.view(), self._hidden(rows, served)
+        shown = view.releases[: len(view.releases) - len(hidden)]
+        entries = [{"task": each.task, "batch": each.batch, "event": repr(each.event)} for each in shown]
         return {
             "budget": str(view.budget),
             "participations": view.participations,
-            "spent": _finite(view.spent()),
+            "spent": served.said("spent"),
             "entries": entries,
         }
 
     def ledger_summary(self) -> dict[str, Any] | None:
         """The same without its entries: how often each price was paid. As long as there are prices, not batches."""
         with self._database.reading() as rows:
-            ledger = self._ledger(rows)
-            if ledger is None:
+            ledger, served = self._ledger(rows), self.published
+            if ledger is None or served is None:
                 return None
             paid: Counter[Event] = sum(ledger.store.tasks().values(), Counter())
-            spent = ledger.spent()
+            hidden = self._hidden(rows, served)
+        paid -= Counter(each.event for each in hidden)
         return {
             "budget": str(ledger.budget),
             "participations": ledger.participations,
-            "spent": _finite(spent),
+            "spent": served.said("spent"),
             "entries": sum(paid.values()),
             "prices": [{"event": repr(event), "entries": often} for event, often in paid.most_common(_PRICES)],
         }
+
+    def _hidden(self, rows: Transaction, served: Published) -> list[Entry]:
+        """The ledger's entries of a publication that is pending."""
+        query = "select task, batch from ledger_entries where number > ? order by number"
+        store = TransactionStore(rows)
+        found = [store.find(task, batch) for task, batch in rows.execute(query, served.entries)]
+        return [entry for entry in found if entry is not None]
 
     def _answers(self, rows: Transaction) -> tuple[Estimate, ...]:
         found = rows.execute("select estimate from answers where epoch = ? order by place", self.progress.epoch)
@@ -348,13 +463,15 @@ class Learner:
         return publication.append(rows, document, self._sign, outcome=outcome, of=of, digests=digests or {})
 
     def receipt(self, epoch: int, round_: int) -> bytes:
-        """For mixers: that a round was released, burned or refused, in which publication; signed."""
+        """For mixers: that a round was released, burned or refused, in which publication that is served; signed."""
+        self._check_settled()
         with self._database.reading() as rows:
             return publication.receipt(rows, self.task.id, epoch, round_, self._sign)
 
     def known(self, share: str, mixer: str, epoch: int, round_: int) -> bytes:
         """The receipt of a round that is over, for a mixer whose share has this digest; another one is refused."""
         with self._sure():
+            self._check_settled()
             with self._database.reading() as rows:
                 known = publication.digests(rows, epoch, round_)
                 refused = publication.was(rows, epoch, round_, EXHAUSTED)  # nobody has looked at them

@@ -3,7 +3,8 @@
 progress   one row: which round of which batch is awaited, the policy's state before it, what the analyzer holds
 answers    of the running batch, those of earlier rounds
 shares     what mixers have sent of the awaited round: expected -> partial -> released | burned
-releases   every publication with its signature, chain and receipt, in order; the newest one is in force
+releases   every publication with its signature and chain, in order, the ledger's last entry before it, and the
+           registrar's cosignature: pending (null) -> served; the newest one alone may be pending
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ create table shares (
     primary key (epoch, round, mixer));
 create table releases (
     number {bigint} primary key, epoch {bigint} not null, round {bigint} not null, outcome text not null,
-    document text not null, signature text not null, chain text not null, digests text not null);
+    document text not null, signature text not null, chain text not null, digests text not null,
+    entries {bigint} not null, cosignature text);
 """
 
 INDEX = "create index releases_of_rounds on releases (epoch, round)"  # receipts are asked for by round

@@ -1,79 +1,87 @@
-"""The registrar as a witness of what was published: an analyzer whose database was rolled back must not go on.
-
-In the central model nobody else would notice, and noise that was released would be drawn anew.
-"""
+"""The registrar, told of every publication before anybody else sees it: by this thread for as long as it is away."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+import time
+from typing import Any
 
-from bandanna.roles.analyzer.learner import Conflict, Learner
+from bandanna.errors import BandannaError
+from bandanna.roles.analyzer.learner import Learner
 from bandanna.roles.calls import Calls, Unreachable
 from bandanna.roles.serving import Log
-from bandanna.wire.canonical import dumps, loads
+from bandanna.wire.canonical import loads
 
 _TICK, _LONGEST = 0.02, 2.0
+_PATIENCE = 60.0  # seconds for which a registrar may be away before somebody has to look
+
+
+class Told:
+    """Tells the registrar of publications.
+
+    Parameters
+    ----------
+    registrar
+        The connection to it.
+    task
+        The id of the task.
+    """
+
+    def __init__(self, registrar: Calls, task: str) -> None:
+        self._registrar, self._path = registrar, f"/tasks/{task}/witness"
+
+    def __call__(self, content: bytes) -> tuple[int, Any]:
+        """The registrar's answer to what the analyzer has signed of a publication; Unreachable if there is none."""
+        status, answer, _ = self._registrar.ask("PUT", self._path, content)
+        try:
+            return status, loads(answer)
+        except BandannaError as error:
+            raise Unreachable("the registrar answers what is no document") from error
 
 
 class Witnesses:
-    """One thread: at first asks what the registrar has seen, then tells it of every publication.
+    """One thread: has cosigned what is pending, at the start of the process and whenever the registrar was away."""
 
-    seen  whether the registrar has been asked since the process began: before, nothing is released
-    """
-
-    def __init__(self, learner: Learner, registrar: Calls, *, sign: Callable[[bytes], str], log: Log) -> None:
-        self._learner, self._registrar, self._sign, self._log = learner, registrar, sign, log
-        self._path = f"/tasks/{learner.task.id}/witness"
+    def __init__(self, learner: Learner, *, log: Log) -> None:
+        self._learner, self._log = learner, log
         self._stop, self._thread = threading.Event(), threading.Thread(target=self._run, name="witness", daemon=True)
-        self.seen = False
-        self._told = -1
+        self._since: float | None = None  # when something began to wait for the registrar
 
     def start(self) -> None:
         """Begin."""
         self._thread.start()
 
     def stop(self) -> None:
-        """End, after the newest publication was told if that is possible now."""
+        """End; what is pending stays so until the next process."""
         self._stop.set()
         if self._thread.is_alive():
             self._thread.join()
-        if self.seen and not self._learner.rolled_back:
-            try:
-                self.step()
-            except (Unreachable, Conflict):
-                return
 
     def _run(self) -> None:
         pause = _TICK
-        while not self._stop.wait(pause) and not self._learner.rolled_back:
+        while not self._learner.rolled_back:
             try:
-                self.step()
-                pause = _TICK
-            except Unreachable:
-                pause = min(2 * pause, _LONGEST)
-            except Conflict:
-                self._log.say("rolled back")
+                settled = self.step()
+            except Exception as error:  # a full disk, a lost database: they may come back
+                self._log.say("step failed", type=type(error).__name__)
+                settled = False
+            pause = _TICK if settled else min(2 * pause, _LONGEST)
+            if self._stop.wait(pause):
+                return
 
-    def step(self) -> None:
-        """Ask once, then tell what is new."""
-        if not self.seen:
-            status, content, _ = self._registrar.ask("GET", self._path)
-            if status not in (200, 404):
-                raise Unreachable(f"no witness: {status}")
-            self._learner.check_witness(loads(content) if status == 200 else None)
-            self.seen = True
-        published, epoch = self._learner.published, self._learner.running[0]
-        if published.number > self._told:
-            self._tell(published.number, published.chain, epoch)
+    def step(self) -> bool:
+        """Have cosigned what is pending; whether nothing is left."""
+        settled, pending = self._learner.settle(), self._learner.pending
+        if self._learner.rolled_back:
+            self._log.say("rolled back")
+        elif (self._since is None) != settled:
+            number = None if pending is None else pending.number
+            self._log.say("witnessed" if settled else "unwitnessed", number=number)
+            self._since = None if settled else time.monotonic()
+        return settled
 
-    def _tell(self, number: int, chain: str, epoch: int) -> None:
-        plain = {"number": number, "chain": chain, "epoch": epoch}
-        content = dumps({**plain, "signature": self._sign(dumps(plain))})
-        status, answer, _ = self._registrar.ask("PUT", self._path, content)
-        if status == 409:
-            self._learner.check_witness(loads(answer).get("witness"))
-            return
-        if status not in (200, 201):
-            raise Unreachable(f"the registrar refuses a witness: {status}")
-        self._told = number
+    @property
+    def late(self) -> bool:
+        """Whether a publication has waited for the registrar for a minute."""
+        since = self._since
+        return since is not None and time.monotonic() - since > _PATIENCE

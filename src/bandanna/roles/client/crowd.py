@@ -35,7 +35,6 @@ from bandanna.tasks.document import Task
 from bandanna.wire.answers import Answer, Ticket
 from bandanna.wire.plan import Batch
 from bandanna.wire.record import FINAL, ZERO, Record
-from bandanna.wire.ticket import bound
 
 _WAIT = 20.0  # seconds in one request for a newer publication
 
@@ -120,7 +119,7 @@ class Crowd:
         while time.monotonic() < end:
             found = self._deployment.publication(None if before is None else before.number, _WAIT)
             if found is not None:
-                self._view = View.read(self.task, *found, before)
+                self._view = View.read(self.task, found, before)
                 self.account.publications.append(self._view)
                 return self._view
         raise BandannaError(f"the deployment has published nothing for {self._wait:g} seconds")
@@ -209,8 +208,7 @@ class Crowd:
         self, reporter: Reporter, batch: Batch, asks: Sequence[tuple[Ask, ...]], ticket: Ticket, rounds: Sequence[int]
     ) -> list[bytes]:
         bodies = (
-            reporter.zero(number, asks[number] if asks else (), ticket.slot, self._secure_or_seeded())
-            for number in rounds
+            reporter.zero(number, asks[number] if asks else (), ticket, self._secure_or_seeded()) for number in rounds
         )
         return [_record(reporter, ticket, number, ZERO, body) for number, body in zip(rounds, bodies, strict=True)]
 
@@ -232,7 +230,7 @@ class Crowd:
     ) -> None:
         """Final reports of a round; who opens a slot with one has zero reports for the rounds after it."""
         wanted = asks[number] if asks else ()
-        bodies = reporter.final(number, wanted, rows, [t.slot for t in tickets], *self._randomness(wanted))
+        bodies = reporter.final(number, wanted, rows, tickets, *self._randomness(wanted))
         requests = []
         later = range(1, len(batch.rounds)) if number == 0 else ()
         for ticket, body, answers in zip(tickets, bodies, answering.tolist(), strict=True):
@@ -270,8 +268,9 @@ class Crowd:
 
 
 def _record(reporter: Reporter, ticket: Ticket, number: int, version: int, body: bytes) -> bytes:
-    return Record(slot=ticket.slot, mac=bound(ticket.mac, reporter.batch.digest), epoch=ticket.epoch, round=number,
-                  version=version, key_id=reporter.key_id, body=body).to_bytes()  # fmt: skip
+    parts: dict[str, Any] = {"round_": number, "version": version, "key_id": reporter.key_id, "body": body}
+    plan = reporter.batch.digest
+    return Record.tagged(ticket.collector, plan, slot=ticket.slot, epoch=ticket.epoch, **parts).to_bytes()
 
 
 def summary(crowd: Crowd) -> dict[str, Any]:

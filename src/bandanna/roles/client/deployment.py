@@ -12,6 +12,7 @@ from bandanna.tasks.document import Task
 from bandanna.wire.answers import Answer, Ticket, answers, ticket_of
 from bandanna.wire.canonical import dumps, loads, packed
 from bandanna.wire.keys import verify
+from bandanna.wire.publications import Shown
 from bandanna.wire.record import joined
 
 _PAUSE, _LONGEST = 0.05, 2.0  # seconds before something is tried again
@@ -20,8 +21,8 @@ _PAUSE, _LONGEST = 0.05, 2.0  # seconds before something is tried again
 class Deployment(Protocol):
     """What clients need of a deployment."""
 
-    def publication(self, after: int | None, wait: float) -> tuple[bytes, str] | None:
-        """The publication in force and its signature, if it is newer."""
+    def publication(self, after: int | None, wait: float) -> Shown | None:
+        """The publication in force, if it is newer."""
 
     def tickets(self, users: Sequence[str], epoch: int, refused: Sequence[Any] = ()) -> list[Ticket]:
         """One for each user."""
@@ -51,10 +52,10 @@ class Http:
         for calls in self._calls.values():
             calls.close()
 
-    def publication(self, after: int | None, wait: float) -> tuple[bytes, str] | None:
+    def publication(self, after: int | None, wait: float) -> Shown | None:
         """From the analyzer."""
         analyzer = self._calls["analyzer"]
-        found: tuple[bytes, str] | None = self._again(lambda: analyzer.publication(self._task.id, after, wait))
+        found: Shown | None = self._again(lambda: analyzer.publication(self._task.id, after, wait))
         return found
 
     def tickets(self, users: Sequence[str], epoch: int, refused: Sequence[Any] = ()) -> list[Ticket]:
@@ -62,7 +63,7 @@ class Http:
         asked: list[dict[str, Any]] = [{"user": user, "epoch": epoch} for user in users]
         for each, proofs in zip(asked, refused, strict=False):
             if proofs:
-                each["refused"] = [[e, packed(slot), packed(mac)] for e, slot, mac in proofs]
+                each["refused"] = [[e, packed(slot), packed(proof)] for e, slot, proof in proofs]
         content = dumps({"tickets": asked})
         headers = {"Authorization": f"Bearer {self._token}"}
         path = f"/tasks/{self._task.id}/tickets"
@@ -82,7 +83,9 @@ class Http:
             return first_key(self._task)
         path = f"/tasks/{self._task.id}/keys"
         status, content, headers = self._again(lambda: self._calls["helper"].ask("GET", path))
-        if status != 200 or not verify(self._task.key("helper"), content, headers.get("signature")):
+        if status != 200 or not verify(
+            self._task.key("helper"), self._task.id, "keys", content, headers.get("signature")
+        ):
             raise BandannaError("the helper gives no keys that it has signed")
         active = [each for each in loads(content)["keys"] if each["state"] == "active"]
         return int(active[-1]["id"]), str(active[-1]["public"])

@@ -7,13 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from bandanna.core.arrays import Ints
 from bandanna.core.coins import Coins
-from bandanna.device import Messages
 from bandanna.loop import Desk
 from bandanna.mechanisms.sources import NoiseSource
 from bandanna.policies.base import Ask, Played
 from bandanna.tasks.document import Task
+from bandanna.wire.answers import Ticket
 from bandanna.wire.bodies import body_of
 from bandanna.wire.plan import Batch
 
@@ -30,37 +29,31 @@ class Reporter:
         round_: int,
         asks: Sequence[Ask],
         played: Played,
-        slots: Sequence[bytes],
+        tickets: Sequence[Ticket],
         source: NoiseSource,
         coins: Coins,
     ) -> list[bytes]:
-        """Of users with these rows and slots, in the order of their places where arms are assigned."""
-        wanted, users = self.batch.rounds[round_], len(slots)
+        """Of users with these rows and tickets, in the order of their places where arms are assigned."""
+        wanted, users = self.batch.rounds[round_], len(tickets)
         if wanted.parts[0].form == "row":
             return [wanted.parts[0].to_bytes(row) for row in self._rows(played, wanted.parts[0].length)]
-        bodies = [b""] * users
-        for number, (part, ask) in enumerate(zip(wanted.parts, asks, strict=True)):
+        told: list[list[np.ndarray[Any, Any]]] = [[] for _ in range(users)]  # messages of each user
+        for part, ask in zip(wanted.parts, asks, strict=True):
             own = np.arange(users) if part.arm is None else np.flatnonzero(played.arms == part.arm)
             if not len(own):
                 continue
             statistic = self._task.policy.report(ask, Desk().rows(ask, played), coins)
-            messages = ask.protocol.device.message(statistic, source)
-            for place, body in zip(own.tolist(), self._bodies(round_, number, messages, slots, own), strict=True):
-                bodies[place] += body
-        return bodies
+            for place, row in zip(own.tolist(), ask.protocol.device.report(statistic, source), strict=True):
+                told[place].append(row)
+        return [self._body(round_, rows, ticket) for rows, ticket in zip(told, tickets, strict=True)]
 
-    def zero(self, round_: int, asks: Sequence[Ask], slot: bytes, source: NoiseSource) -> bytes:
+    def zero(self, round_: int, asks: Sequence[Ask], ticket: Ticket, source: NoiseSource) -> bytes:
         """Of somebody who has not answered (yet): noised in full, so that nobody can tell."""
         wanted = self.batch.rounds[round_]
         if wanted.parts[0].form == "row":
             return wanted.parts[0].to_bytes(np.zeros(wanted.parts[0].length))
-        if wanted.by_arm:  # whose noise is the same whatever the arm
-            wanted, asks = type(wanted)(parts=wanted.parts[:1]), asks[:1]
-        parts = [
-            self._bodies(round_, number, ask.protocol.device.zero(source), [slot], np.zeros(1, dtype=np.int64))[0]
-            for number, ask in enumerate(asks)
-        ]
-        return b"".join(parts)
+        told = [ask.protocol.device.zero(source)[0] for ask in asks[: len(wanted.own)]]  # the same whatever the arm
+        return self._body(round_, told, ticket)
 
     def _rows(self, played: Played, length: int) -> np.ndarray[Any, Any]:
         """Features, rewards, arm, group, and 1 for an answer."""
@@ -76,9 +69,5 @@ class Reporter:
         rows[:, -1] = 1.0
         return rows
 
-    def _bodies(self, round_: int, number: int, messages: Messages, slots: Sequence[bytes], own: Ints) -> list[bytes]:
-        parts: dict[str, Any] = {"task": self._task.digest, "batch": self.batch, "key": self._seal_key}
-        return [
-            body_of(row, round_=round_, part=number, slot=slots[place], **parts)
-            for row, place in zip(messages, own, strict=True)
-        ]
+    def _body(self, round_: int, told: Sequence[np.ndarray[Any, Any]], ticket: Ticket) -> bytes:
+        return body_of(told, task=self._task.digest, batch=self.batch, round_=round_, ticket=ticket, key=self._seal_key)

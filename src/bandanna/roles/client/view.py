@@ -14,7 +14,7 @@ from bandanna.tasks.asking import Planned, asks_of_round
 from bandanna.tasks.batches import sends_rows
 from bandanna.tasks.document import Task
 from bandanna.tasks.published import Published
-from bandanna.wire.publications import Pin, read_publication
+from bandanna.wire.publications import Pin, Shown, read_publication
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,11 +25,11 @@ class View(Published):
     chain: str
 
     @classmethod
-    def read(cls, task: Task, document: bytes, signature: str, before: View | None = None) -> View:
-        """A signed publication of this task, not older than `before`; BandannaError for any other."""
+    def read(cls, task: Task, shown: Shown, before: View | None = None) -> View:
+        """A publication of this task, signed and cosigned, not older than `before`; BandannaError for any other."""
         pin = None if before is None else Pin(before.number, before.chain)
-        key = task.key("analyzer")
-        content, made = read_publication(document, signature, task_id=task.id, key=key, before=pin)
+        keys = {"key": task.key("analyzer"), "registrar_key": task.key("registrar")}
+        content, made = read_publication(shown, task_id=task.id, before=pin, **keys)
         return cls(task=task, content=content, chain=made.chain)
 
     @property

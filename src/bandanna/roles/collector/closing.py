@@ -13,6 +13,7 @@ from bandanna.protocols.mixing import mixed, mixers
 from bandanna.protocols.roles import Gathering
 from bandanna.storage.database import Transaction
 from bandanna.wire.canonical import packed
+from bandanna.wire.keys import ENCAPSULATION
 from bandanna.wire.plan import Batch, Part, Round
 
 Finish = Callable[[Any, Any], Any]  # mixer, held -> held
@@ -40,6 +41,12 @@ def in_range(round_: Round, bodies: Sequence[bytes]) -> bool:
             except BandannaError:
                 return False
     return True
+
+
+def encapsulations(round_: Round, body: bytes) -> list[bytes]:
+    """The keys with which the sealed reports of a body were sealed: a device draws a new one for each of them."""
+    pairs = zip(round_.parts, round_.cut(body), strict=False)
+    return [cut[:ENCAPSULATION] for part, cut in pairs if part.form == "sealed"]
 
 
 def _are_rows(rows: np.ndarray[Any, Any]) -> bool:

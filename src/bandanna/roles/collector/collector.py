@@ -6,25 +6,24 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-from bandanna.errors import BandannaError, InvalidArgument, InvalidStatistic
-from bandanna.roles.collector import closing
+from bandanna.errors import BandannaError, InvalidArgument, InvalidStatistic, Summary
+from bandanna.roles.collector import closing, tables
 from bandanna.roles.collector.filling import Filling
-from bandanna.roles.collector.tables import INSERT
 from bandanna.roles.collector.verdict import MALFORMED, Verdict
 from bandanna.storage.database import Database, Transaction
 from bandanna.wire.canonical import dumps, loads
 from bandanna.wire.plan import Batch
-from bandanna.wire.record import FINAL, Fields, split
+from bandanna.wire.record import FINAL, Fields, is_tagged, split
 from bandanna.wire.sealing import checksum
 from bandanna.wire.shares import write_share
-from bandanna.wire.ticket import Tickets, bound, refusal
+from bandanna.wire.ticket import COLLECTOR, Tickets, refusal
 
 Plan = tuple[Sequence[Batch], tuple[int, int]]  # the running batch and the one after it; epoch and round awaited
 
-_KEPT = 2  # batches that are over, of which it is still known which slots were in them
+_KEPT = 4  # batches that are over, of which the slots are in memory: those that were asked for last
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,10 +35,23 @@ class Closed:
     share: bytes
 
 
+@dataclass(frozen=True, kw_only=True)
+class _New:
+    """What the requests of one transaction bring.
+
+    wrong  records, by identity, whose numbers no honest device sends;  seals: whose sealed reports they are
+    """
+
+    wrong: set[int]
+    slots: list[tuple[int, int, bytes]] = field(default_factory=list)
+    reports: list[tuple[Any, ...]] = field(default_factory=list)
+    seals: dict[tuple[int, int, bytes], bytes] = field(default_factory=dict)
+
+
 class Collector:
     """The slots of the running batch and of the one after it.
 
-    task, key  of the tickets
+    task, key  of the tickets: the key is the one that the registrar and this collector share
     grace      seconds between full and closed;  answered: of tests, close when all have reported
     name       who forwards;  finish: what a mixer does before it closes a batch, for mixers that draw noise
     """
@@ -61,10 +73,11 @@ class Collector:
     ) -> None:
         self._database, self._task_id, self._task, self._key = database, task_id, task, key
         self._grace, self._answered, self._name, self._clock, self._finish = grace, answered, name, clock, finish
-        self._tickets = Tickets(key, task)
+        self._tickets = Tickets(key, task, COLLECTOR)
         self._lock = threading.RLock()
         self._fillings: dict[int, Filling] = {}
-        self._over: dict[int, Filling] = {}
+        self._used: dict[int, bytes] = {}  # of batches that are over, the digests of their plans
+        self._slots_used: dict[int, Any] = {}
         self.running = (0, 0)  # epoch and round of the batch that is closed next
         self.closes_at: float | None = None  # when that is; None: it waits for slots, or for its receipt
         self._closed = False  # the running round
@@ -81,14 +94,16 @@ class Collector:
         with self._database.reading() as rows:
             for epoch, text in rows.execute("select epoch, plan from plans order by epoch"):
                 fillings[epoch] = Filling(Batch.from_dict(loads(text)))
+            for epoch, slot in rows.execute("select epoch, slot from slots order by epoch, place"):
+                fillings[epoch].open(slot)
             query = "select epoch, round, place, version, slot, body from reports order by epoch, place, round, version"
             for epoch, round_, place, version, slot, body in rows.execute(query):
-                filling = fillings[epoch]
-                if slot not in filling.places:
-                    filling.open(slot)
-                filling.put(round_, place, version, body)
+                if fillings[epoch].places.get(slot) != place:
+                    raise BandannaError(f"{self._database.name} has a report at another place than its slot's")
+                fillings[epoch].put(round_, place, version, body)
             done = "select epoch, count(*) from batches where state = 'receipted' group by epoch"
             receipted = {int(epoch): int(count) for epoch, count in rows.execute(done)}
+            self._used, self._slots_used = tables.plans_used(rows), {}
         self._fillings = fillings
         if fillings:
             first = min(fillings)
@@ -110,9 +125,13 @@ class Collector:
     def plan(self, batches: Sequence[Batch], running: tuple[int, int]) -> None:
         """The newest public plan: the running batch and its round, and the batch after it, where it is known."""
         with self._changing():
-            self._replan({batch.epoch: batch for batch in batches if batch.rounds}, running)
+            wanted = {batch.epoch: batch for batch in batches if batch.rounds}
+            forgets = not self._fillings.keys() <= wanted.keys()
+            self._replan(wanted, running, over=not batches)
             self.running, self._told = running, True
             self._look()
+        if forgets:
+            self._database.scrub()  # slots of batches that are over are gone from the log of changes too
 
     @contextmanager
     def _changing(self) -> Iterator[None]:
@@ -123,7 +142,7 @@ class Collector:
             yield
             self._known = True
 
-    def _replan(self, wanted: dict[int, Batch], running: tuple[int, int]) -> None:
+    def _replan(self, wanted: dict[int, Batch], running: tuple[int, int], *, over: bool) -> None:
         with self._database.transaction() as rows:
             _check_streams(rows, wanted, running[0])
             for epoch in [each for each in self._fillings if each not in wanted]:
@@ -133,6 +152,9 @@ class Collector:
                     _check_new(rows, epoch)
                     rows.execute("insert into plans values (?, ?)", epoch, dumps(batch.to_dict()).decode())
                     self._fillings[epoch] = Filling(batch)
+            if over and self._used:  # there is no batch for which anybody could need another ticket
+                rows.execute("delete from used")
+                self._used, self._slots_used = {}, {}
             filling = self._fillings.get(running[0])
             if filling is not None and filling.full:
                 self._begin(rows, running)
@@ -147,27 +169,33 @@ class Collector:
         rows.execute("delete from plans where epoch = ?", epoch)
         rows.execute("insert into batches values (?, 0, 'dropped', 0, null, null) on conflict do nothing", epoch)
         rows.execute("delete from batches where epoch < ?", epoch - 20)  # receipts of long ago witness nothing new
-        self._over[epoch] = self._fillings.pop(epoch)
-        for old in sorted(self._over)[:-_KEPT]:
-            del self._over[old]
+        plan = self._fillings.pop(epoch).plan.digest
+        tables.use_up(rows, epoch, plan)
+        self._used[epoch] = plan
 
     def accept(self, requests: Sequence[bytes]) -> list[list[Verdict]]:
         """Keep what may be kept of these requests, in one transaction: when this returns, it is durable."""
         with self._changing():
             parsed = [self._parsed(request) for request in requests]
-            wrong = self._out_of_range(parsed)
-            rows: list[tuple[Any, ...]] = []
+            new = _New(wrong=self._out_of_range(parsed))
             before = self._full_running()
-            verdicts = [[MALFORMED] if records is None else self._admitted(records, wrong, rows) for records in parsed]
-            if rows:
+            verdicts = [[MALFORMED] if records is None else self._admitted(records, new) for records in parsed]
+            if new.reports:
                 begins = self._full_running() and not before
                 with self._database.transaction() as written:
-                    written.many(INSERT, rows)
+                    written.many(tables.OPEN, new.slots)
+                    written.many(tables.INSERT, new.reports)
                     if begins:
                         self._begin(written, self.running)
                 if begins:
                     self._look()
+            elif any(verdict is not MALFORMED for each in verdicts for verdict in each):  # said from memory alone
+                self.check_claim()
             return verdicts
+
+    def check_claim(self) -> None:
+        """Refuse, with Fenced, to say or to send anything where another process serves the database."""
+        self._database.check_claim()
 
     def _full_running(self) -> bool:
         filling = self._fillings.get(self.running[0])
@@ -196,39 +224,50 @@ class Collector:
                 wrong.update(id(one) for one in whole if not closing.in_range(round_, [one[6]]))
         return wrong
 
-    def _admitted(self, records: list[Fields], wrong: set[int], rows: list[tuple[Any, ...]]) -> list[Verdict]:
+    def _admitted(self, records: list[Fields], new: _New) -> list[Verdict]:
         """One verdict for each record of a request."""
-        tickets = [self._checked(record, wrong) for record in records]
+        refused = [self._checked(record, new) for record in records]
         offered: dict[tuple[int, bytes], set[int]] = {}  # the rounds for which a request has good reports of a slot
         if any(len(filling.sizes) > 1 for filling in self._fillings.values()):
-            for record, found in zip(records, tickets, strict=True):
-                if isinstance(found, bytes):
+            for record, verdict in zip(records, refused, strict=True):
+                if verdict is None:
                     offered.setdefault((record[2], record[0]), set()).add(record[3])
         return [
-            self._placed(record, found, offered, rows) if isinstance(found, bytes) else found
-            for record, found in zip(records, tickets, strict=True)
+            self._placed(record, offered, new) if verdict is None else verdict
+            for record, verdict in zip(records, refused, strict=True)
         ]
 
-    def _checked(self, record: Fields, wrong: set[int]) -> bytes | Verdict:
-        """A record's ticket; or what is wrong with it, whatever its slot has sent before."""
-        slot, mac, epoch, round_, version, _, body = record
+    def _checked(self, record: Fields, new: _New) -> Verdict | None:
+        """What is wrong with a record, whatever its slot has sent before; None if nothing is."""
+        slot, _, epoch, round_, version, _, body = record
         filling = self._fillings.get(epoch)
-        late = filling is None and self._told and epoch <= self.running[0]
-        known = self._over.get(epoch) if filling is None else filling
-        if known is None:  # without its plan a ticket cannot be told from a forged one: both are told as little
-            return Verdict(reason="closed" if late else "early")
-        ticket = bound(mac, known.plan.digest)
-        if not self._tickets.agree(ticket, epoch, slot):  # forged, or for a batch of another plan
+        plan = self._used.get(epoch) if filling is None else filling.plan.digest
+        if plan is None:  # without its plan a tag cannot be told from a forged one: both are told as little
+            return Verdict(reason="closed" if self._told and epoch <= self.running[0] else "early")
+        if not is_tagged(record, self._tickets.key(epoch, slot), plan):  # forged, changed, or of another plan
             return Verdict(reason="ticket")
         if filling is None:
-            return self._too_late(known, slot) if late else Verdict(reason="early")
+            return self._too_late(epoch, slot)
         if round_ >= len(filling.sizes) or version > FINAL or len(body) != filling.sizes[round_]:
             return Verdict(reason="length")
-        return Verdict(reason="range") if wrong and id(record) in wrong else ticket
+        if new.wrong and id(record) in new.wrong:
+            return Verdict(reason="range")
+        if filling.sealed[round_] and self._is_copy(filling, record, new):
+            return Verdict(reason="copy")
+        return None
 
-    def _placed(
-        self, record: Fields, ticket: bytes, offered: dict[tuple[int, bytes], set[int]], rows: list[tuple[Any, ...]]
-    ) -> Verdict:
+    def _is_copy(self, filling: Filling, record: Fields, new: _New) -> bool:
+        """Whether a sealed report, or what it was sealed with, is that of another slot."""
+        slot, _, epoch, round_, _, _, body = record
+        place = filling.places.get(slot)
+        for seal in closing.encapsulations(filling.plan.rounds[round_], body):
+            if filling.seals[round_].get(seal, place) != place or (
+                new.seals.setdefault((epoch, round_, seal), slot) != slot
+            ):
+                return True
+        return False
+
+    def _placed(self, record: Fields, offered: dict[tuple[int, bytes], set[int]], new: _New) -> Verdict:
         """A place for a good record, if there is one."""
         slot, _, epoch, round_, version, key_id, body = record
         filling, running = self._fillings[epoch], self.running
@@ -244,6 +283,7 @@ class Collector:
             if len(filling.sizes) > 1 and len(offered[epoch, slot]) != len(filling.sizes):
                 return Verdict(reason="incomplete")
             place = filling.open(slot)
+            new.slots.append((epoch, place, slot))
         else:
             known = filling.has(round_, place, version, body)
             if known or known is None:
@@ -251,13 +291,19 @@ class Collector:
             if over:
                 return Verdict(reason="closed")
         filling.put(round_, place, version, body)
-        rows.append((epoch, round_, place, version, slot, ticket, key_id, body))
+        new.reports.append((epoch, round_, place, version, slot, key_id, body))
         return Verdict(place)
 
-    def _too_late(self, over: Filling, slot: bytes) -> Verdict:
-        unused = slot not in over.places
-        proof = refusal(self._key, self._task, over.plan.epoch, slot) if unused else b""
-        return Verdict(reason="closed", refusal=proof)
+    def _too_late(self, epoch: int, slot: bytes) -> Verdict:
+        """A proof for a slot that was not in a batch that is over: its rows say which slots were."""
+        if epoch not in self._slots_used:
+            while len(self._slots_used) >= _KEPT:
+                del self._slots_used[next(iter(self._slots_used))]
+            with self._database.reading() as rows:
+                self._slots_used[epoch] = tables.slots_used(rows, epoch)
+        if tables.was_used(slot, self._slots_used[epoch]):
+            return Verdict(reason="closed")
+        return Verdict(reason="closed", refusal=refusal(self._key, self._task, epoch, slot))
 
     def close_due(self) -> bool:
         """Close the running round if it is due: its share is computed from the rows, and durable."""
@@ -282,10 +328,9 @@ class Collector:
         query = "select place, slot, body from reports where epoch = ? and round = ? order by place, version"
         newest = {place: (slot, body) for place, slot, body in rows.execute(query, epoch, round_)}
         if sorted(newest) != list(range(plan.slots)):
-            raise InvalidStatistic("reports", len(newest), f"one for each of {plan.slots} slots")
+            raise InvalidStatistic("reports", Summary(len(newest)), f"one for each of {plan.slots} slots")
         bodies = [newest[place][1] for place in range(plan.slots)]
         views = closing.views(rows, plan, round_, bodies, self._finish)
-        last = _last_receipt(rows)
         return write_share(
             task_id=self._task_id,
             epoch=epoch,
@@ -295,7 +340,6 @@ class Collector:
             checksum=checksum(slot for slot, _ in newest.values()),
             bad=0,
             parts=views,
-            witness=None if last is None else (last["number"], last["chain"]),
         )
 
     def waiting(self) -> list[Closed]:
@@ -306,14 +350,12 @@ class Collector:
         with self._database.reading() as rows:
             return [Closed(epoch=e, round=r, share=share.encode()) for e, r, share in rows.execute(query)]
 
-    def entries(self, epoch: int, round_: int) -> tuple[Batch, list[tuple[bytes, bytes, int, bytes]]] | None:
-        """The plan of a batch, and slot, mac, key and body of every place: what a helper's job is made of.
+    def entries(self, epoch: int, round_: int) -> tuple[Batch, list[tuple[bytes, int, bytes]]] | None:
+        """The plan of a batch, and slot, key and body of every place: what a helper's job is made of.
 
         None if the batch is over: its reports are gone.
         """
-        query = (
-            "select place, slot, mac, key_id, body from reports where epoch = ? and round = ? order by place, version"
-        )
+        query = "select place, slot, key_id, body from reports where epoch = ? and round = ? order by place, version"
         with self._lock, self._database.reading() as rows:
             if epoch not in self._fillings:
                 return None
@@ -333,7 +375,7 @@ class Collector:
         self._database.scrub()  # what was deleted is gone from the log of changes too
 
     def last_receipt(self) -> Any | None:
-        """The newest, as a witness of what the analyzer has released."""
+        """The newest: what the analyzer is known to have released."""
         with self._database.reading() as rows:
             return _last_receipt(rows)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 
+from bandanna.roles.collector import closing
 from bandanna.wire.plan import Batch
 from bandanna.wire.record import FINAL, ZERO
 
@@ -20,6 +21,8 @@ class Filling:
         self.versions = [bytearray() for _ in plan.rounds]
         self.prints = [array("q") for _ in plan.rounds]
         self.finals = [0] * len(plan.rounds)
+        self.sealed = [any(part.form == "sealed" for part in each.parts) for each in plan.rounds]
+        self.seals: list[dict[bytes, int]] = [{} for _ in plan.rounds]  # whose sealed reports they are, by place
 
     @property
     def full(self) -> bool:
@@ -40,6 +43,9 @@ class Filling:
         before = self.versions[round_][place]
         self.versions[round_][place], self.prints[round_][place] = version, hash(body)
         self.finals[round_] += (version == FINAL) - (before == FINAL)
+        if self.sealed[round_]:
+            for seal in closing.encapsulations(self.plan.rounds[round_], body):
+                self.seals[round_].setdefault(seal, place)
 
     def has(self, round_: int, place: int, version: int, body: bytes) -> bool | None:
         """Whether this very report is kept, or a later version; None if another one of this version is.

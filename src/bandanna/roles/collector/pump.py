@@ -67,6 +67,7 @@ class Pump:
 
     def _send(self) -> None:
         for closed in self._collector.waiting():
+            self._collector.check_claim()
             receipt = self._forward(closed)
             if receipt is not None:
                 self._collector.receipted(closed.epoch, closed.round, receipt)

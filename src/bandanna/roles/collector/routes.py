@@ -63,7 +63,7 @@ class CollectorRoutes:
         if params["task"] != self._task:
             raise Refused(404, "task")
         if not self._ready():
-            raise Refused(503, "rolled-back", retry_after=60.0)
+            raise Refused(503, "not-ready", retry_after=2.0)
         verdicts = await self._commits.submit(body)
         status, content = answer(verdicts)
         if status == 201:

@@ -10,9 +10,10 @@ from bandanna.wire.canonical import packed
 
 REASONS = {
     "malformed": "not a record of this task",
-    "ticket": "the ticket is not one of this task, this batch and its plan",
+    "ticket": "no ticket of this task and batch has made this record, for the batch's plan",
     "length": "a report of another length or round than the batch has",
     "range": "numbers that no honest device sends",
+    "copy": "a sealed report that another slot has sent",
     "incomplete": "a new slot needs a report for every round of its batch, in one request",
     "other": "another report of this version is kept; the first one stands",
     "early": "the batch is not open yet",
@@ -45,5 +46,5 @@ def answer(verdicts: Sequence[Verdict]) -> tuple[int, bytes]:
         else {"place": each.place}
         for each in verdicts
     ]
-    worst = 422 if any(each.reason in ("length", "range", "ticket", "incomplete") for each in verdicts) else 409
+    worst = 422 if any(each.reason in ("length", "range", "copy", "ticket", "incomplete") for each in verdicts) else 409
     return worst, json.dumps({"results": results, "reason": next(v.reason for v in verdicts if v.reason)}).encode()

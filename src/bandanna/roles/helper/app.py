@@ -13,10 +13,21 @@ from bandanna.roles.helper.helper import Helper
 from bandanna.roles.helper.keyring import DELAY, Keyring
 from bandanna.roles.helper.sending import Sender
 from bandanna.roles.helper.tables import MIGRATIONS
-from bandanna.roles.serving import Limits, Log, Metrics, Refused, in_thread, json_of, json_response, safe
+from bandanna.roles.serving import (
+    Limits,
+    Log,
+    Metrics,
+    Refused,
+    in_thread,
+    json_of,
+    json_response,
+    name_of,
+    safe,
+)
 from bandanna.storage.database import Database, open_database
 from bandanna.wire import canonical
 from bandanna.wire.keys import sign
+from bandanna.wire.ticket import HELPER
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -25,7 +36,7 @@ if TYPE_CHECKING:
     from bandanna.roles.serving import Application
     from bandanna.tasks.document import Secrets, Task
 
-_LIMITS = Limits(body=1 << 26, held=1 << 27, waiting=64, seconds=60.0)  # a job has about 200 bytes for every slot
+_LIMITS = Limits(body=1 << 26, held=1 << 27, seconds=60.0)  # a job has about 140 bytes for every slot
 _BATCH = re.compile(r"(0|[1-9]\d{0,9})\.(0|[1-9]\d{0,4})")
 _PATIENCE = 5.0  # seconds for which the shuffler waits while the analyzer is told
 
@@ -37,19 +48,22 @@ class Office:
         self, task: Task, secrets: Secrets, db_url: str, *, delay: float, log: Log, metrics: Metrics, verify_tls: Any
     ) -> None:
         self._task_id, self._db_url, self._delay, self._log, self._metrics = task.id, db_url, delay, log, metrics
-        self._sign = partial(sign, secrets.sign)
+        self._sign = partial(sign, secrets.sign, task.id)
         self._first = (secrets.seal, task.key("seal helper"))
         self._url, self._verify_tls = task.url("analyzer"), verify_tls
         self._parts: dict[str, Any] = {
             "task_id": task.id,
             "task": task.digest,
-            "ticket_key": canonical.unpacked(secrets.ticket),
+            "ticket_key": secrets.ticket_key(task, HELPER),
             "leader_key": task.key("shuffler"),
+            "analyzer_key": task.key("analyzer"),
         }
-        self._db: Database | None = None
+        self.database: Database | None = None
         self._helper: Helper | None = None
         self._jobs = metrics.counter("jobs_total", "Jobs that were done.")
-        self._bad = metrics.counter("bad_seeds_total", "Users whose seeds could not be opened.")
+        self._bad = metrics.counter(
+            "bad_seeds_total", "Users whose seeds could not be opened, or came without their tickets."
+        )
 
     @property
     def ready(self) -> bool:
@@ -66,10 +80,10 @@ class Office:
         self._sending = asyncio.ensure_future(self._sender.run())
 
     def _open(self) -> Helper:
-        self._db = open_database(self._db_url, role="helper", migrations=MIGRATIONS)
-        self._db.claim()
-        self._keyring = Keyring(self._db, first=self._first, delay=self._delay)
-        return Helper(self._db, keyring=self._keyring, sign=self._sign, **self._parts)
+        self.database = open_database(self._db_url, role="helper", migrations=MIGRATIONS)
+        self.database.claim()
+        self._keyring = Keyring(self.database, first=self._first, delay=self._delay)
+        return Helper(self.database, keyring=self._keyring, sign=self._sign, **self._parts)
 
     async def stop(self) -> None:
         """What was not sent is sent by the next process."""
@@ -78,8 +92,8 @@ class Office:
             with suppress(asyncio.CancelledError):
                 await self._sending
             await self._sender.close()
-        if self._db is not None:
-            self._db.close()
+        if self.database is not None:
+            self.database.close()
 
     async def status(self) -> dict[str, Any]:
         """Numbers only."""
@@ -124,7 +138,7 @@ class Office:
         self._of_task(request.path_params["task"])
         document = {"task": self._task_id, "keys": await in_thread(self._opened.public)}
         content = canonical.dumps(document)
-        headers = {"Signature": self._sign(content)}
+        headers = {"Signature": self._sign("keys", content)}
         return json_response(document, etag=canonical.digest(content), headers=headers)
 
     async def change_keys(self, request: Request) -> Response:
@@ -186,6 +200,8 @@ def build(
             ("POST", "/admin/keys", office.change_keys),
         ],
         public=["GET /tasks/{task}/keys"],
+        peers=["PUT /tasks/{task}/batches/{batch}/job"],
+        names=[name_of(task.url("helper"))],
         start=office.start,
         stop=office.stop,
         health=lambda: {"ok": office.ready, "task": task.id},
@@ -193,5 +209,6 @@ def build(
         metrics=metrics,
         log=said,
         token=secrets.token,
+        database=lambda: office.database,
         limits=limits,
     )

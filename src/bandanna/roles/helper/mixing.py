@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from bandanna.core.arrays import Bools, Ints
+from bandanna.core.arrays import Ints
 from bandanna.errors import BandannaError, Unreadable
 from bandanna.protocols.concurrent_shuffle.shuffler import LevelMixer
+from bandanna.protocols.concurrent_shuffle.views import Full
 from bandanna.protocols.mixing import mixed, mixers
 from bandanna.protocols.roles import Adding
 from bandanna.wire.jobs import Job
-from bandanna.wire.keys import Opener, mask
+from bandanna.wire.keys import SEED, Opener, masks
 from bandanna.wire.plan import Part
 from bandanna.wire.sealing import sealing_info
+from bandanna.wire.ticket import Tickets, agrees
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,11 +33,24 @@ class Summand:
         """The mixer, as a plan holds it."""
         return mixers().dumps(self.mixer)
 
-    def mixed(self, held: str | None) -> tuple[str, str]:
-        """What is held after them and what is forwarded; `held`: before them, None for nothing."""
+    def mixed(self, held: str | None) -> tuple[str, str, list[tuple[int, int]]]:
+        """Add the masks to what is held.
+
+        Parameters
+        ----------
+        held
+            What is held before them; None for nothing.
+
+        Returns
+        -------
+        tuple[str, str, list[tuple[int, int]]]
+            What is held after them, what is forwarded, and the level and number of each sum of a stream in it.
+        """
         before = self.mixer.empty() if held is None else mixers().loads(held)
         after, views = mixed(self.mixer, before, self.messages)
-        return mixers().dumps(after), mixers().dumps(views)
+        full = [view for view in views if isinstance(view, Full)]
+        sums = [(level, view.users // each.users) for view in full for level, each in enumerate(view.levels)]
+        return mixers().dumps(after), mixers().dumps(views), sums
 
 
 def summands(job: Job, masks: list[Ints]) -> list[Summand]:
@@ -57,31 +71,36 @@ def _summand(part: Part, messages: Ints) -> Summand:
     mixer = mixers().loads(part.mixer or "null")
     if not isinstance(mixer, Adding | LevelMixer) or mixer.length != part.length:
         raise Unreadable("a plan whose mixer does not add counts of this length")
+    if part.stream is not None and not isinstance(mixer, LevelMixer):
+        raise Unreadable("a plan with a stream whose mixer has no levels")
     return Summand(stream=part.stream, mixer=mixer, messages=messages)
 
 
-def masks_of(job: Job, task: bytes, openers: Mapping[int, Opener]) -> tuple[list[Ints], int]:
-    """For each body that a user sends the masks of everybody, (users, length), and how many users' cannot be had.
+def masks_of(job: Job, task: bytes, openers: Mapping[int, Opener], tickets: Tickets) -> tuple[list[Ints], int]:
+    """For each part that a user reports for the masks of everybody, (users, length), and how many users are bad.
 
-    Theirs are zeros: the sum is useless then, and the analyzer is told so.
+    Bad is whose seed cannot be opened as that of this slot, round and plan, or comes without the ticket's key: the
+    shuffler has put something else in its place, or the user has sent it. Their masks are zeros, and no sum is made.
     """
-    parts = job.parts.parts[:1] if job.parts.by_arm else job.parts.parts
-    masks = [np.zeros((len(job.entries), part.length), dtype=np.int64) for part in parts]
-    bad: Bools = np.zeros(len(job.entries), dtype=bool)
+    lengths, epoch, bad = job.parts.lengths, job.batch.epoch, 0
+    made = [np.zeros((len(job.entries), length), dtype=np.int64) for length in lengths]
     for place, entry in enumerate(job.entries):
-        opener = openers.get(entry.key_id)
-        for number, sealed in enumerate(entry.seeds):
-            info = sealing_info(task, job.batch, job.round, number, entry.slot)
-            seed = None if opener is None else _opened(opener, sealed, info)
-            if seed is None:
-                bad[place] = True
-            else:
-                masks[number][place] = mask(seed, parts[number].length)
-    return masks, int(bad.sum())
+        info = sealing_info(task, job.batch, job.round, entry.slot)
+        seed = _seed(openers.get(entry.key_id), entry.sealed, info, tickets.key(epoch, entry.slot))
+        if seed is None:
+            bad += 1
+            continue
+        for rows, own in zip(made, masks(seed, lengths), strict=True):
+            rows[place] = own
+    return made, bad
 
 
-def _opened(opener: Opener, sealed: bytes, info: bytes) -> Any:
+def _seed(opener: Opener | None, sealed: bytes, info: bytes, key: bytes) -> bytes | None:
+    """The seed, if it was sealed for this, together with the ticket's key."""
+    if opener is None:
+        return None
     try:
-        return opener.open(sealed, info)
+        opened = opener.open(sealed, info)
     except BandannaError:
         return None
+    return opened[:SEED] if agrees(opened[SEED:], key) else None

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from bandanna.errors import MissingExtra
+from bandanna.errors import MissingExtra, Unreadable
 from bandanna.roles.helper.helper import Helper
-from bandanna.roles.helper.tables import Stored
+from bandanna.roles.helper.tables import RELEASED, UNUSABLE, Stored
 from bandanna.roles.serving import Log, Metrics, in_thread
 from bandanna.wire.authorities import authorities
 
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     import httpx
 
 _FIRST, _LONGEST = 0.25, 30.0  # seconds between two tries
-_FINAL = ("other", "over", None)  # why the analyzer will never take a share
 
 
 class Sender:
@@ -29,6 +29,7 @@ class Sender:
         self._helper, self._base, self._log = helper, f"{url}/tasks/{task_id}/batches", log
         self._client = _client(verify_tls)
         self._one, self._news = asyncio.Lock(), asyncio.Event()
+        self._said: dict[tuple[int, int], str] = {}  # what was logged last of a share
         self._sent = metrics.counter("shares_sent_total", "Answers of the analyzer to shares.", ("state",))
         self._waiting = metrics.gauge("shares_waiting", "Shares without a receipt.")
 
@@ -58,12 +59,15 @@ class Sender:
             left = len(waiting)
             for stored in waiting:
                 state = await self._send(stored)
-                left -= state not in (None, "sent")
-                self._sent.add(state=state or "failed")
-                if state != stored.state and state is not None:
-                    self._log.say("share " + state, epoch=stored.epoch, round=stored.round)
-                if state is None:
+                left -= state in (RELEASED, UNUSABLE)
+                self._sent.add(state=state)
+                if state == "failed":
                     break
+                if self._said.get((stored.epoch, stored.round)) != state:
+                    self._said[stored.epoch, stored.round] = state
+                    self._log.say("share " + state, epoch=stored.epoch, round=stored.round)
+                if state in (RELEASED, UNUSABLE):
+                    del self._said[stored.epoch, stored.round]
             self._waiting.set(left)
             return left
 
@@ -71,8 +75,10 @@ class Sender:
         """Let go of connections."""
         await self._client.aclose()
 
-    async def _send(self, stored: Stored) -> str | None:
-        """What has become of it; None if the analyzer could not be asked."""
+    async def _send(self, stored: Stored) -> str:
+        """What has become of it: "released" or "unusable" by a receipt; "sent" if it waits for the other share,
+        "refused" if the analyzer has another one, "failed" if it was not reached. All but receipts may be tried again.
+        """
         import httpx
 
         url = f"{self._base}/{stored.epoch}.{stored.round}/shares/helper"
@@ -81,16 +87,18 @@ class Sender:
             answer = await self._client.put(url, content=stored.share, headers=headers)
         except httpx.HTTPError as error:
             self._log.say("analyzer not reached", kind=type(error).__name__)
-            return None
-        document = _document(answer.content)
-        if answer.status_code == 409 and document.get("reason") not in _FINAL:
-            self._log.say("share not taken", status=409)  # an analyzer that was rolled back may be itself again
-            return None
-        receipt = document.get("receipt")
-        state = await in_thread(self._helper.answered, stored.epoch, stored.round, answer.status_code, receipt)
-        if state is None:
-            self._log.say("share not taken", status=answer.status_code)
-        return state
+            return "failed"
+        receipt, other = _document(answer.content).get("receipt"), answer.status_code == 409
+        if receipt is not None:
+            enter = partial(self._helper.receipted, stored.epoch, stored.round, receipt, other=other)
+            try:
+                return await in_thread(enter)
+            except Unreadable:  # nobody's, or of something else
+                self._log.say("receipt refused", epoch=stored.epoch, round=stored.round)
+        if answer.status_code in (202, 409):
+            return "refused" if other else "sent"
+        self._log.say("share not taken", status=answer.status_code)
+        return "failed"
 
 
 def _document(content: bytes) -> dict[str, Any]:

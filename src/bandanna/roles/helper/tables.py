@@ -1,11 +1,10 @@
 """The helper's tables.
 
-jobs      one round of one batch, its share and what the analyzer has answered
-          stored -> sent (the analyzer has it) -> released | burned;   stored -> conflict (it has another one)
+jobs      one round of one batch, its share and the analyzer's receipt:  stored -> released | unusable
 slots     who is in batches that are not yet receipted, so that nobody is in two; the newest epochs only
-held      what a stream's mixers hold after a round of a batch; that of a burned batch is forgotten
+held      what a stream's mixers hold, and after which round: one row, which only moves forward
+sums      every sum of a stream that has left: of each level, each number once
 keys      of sealed seeds: pending -> active -> expired -> deleted; number 0 is in the task's secrets, not here
-witness   the newest release that the analyzer has receipted
 binding   the task that this database belongs to
 """
 
@@ -27,18 +26,20 @@ MIGRATIONS = (
     create table slots (slot {blob} primary key, epoch {bigint} not null);
     create index slots_by_epoch on slots (epoch);
     create table held (
-        stream {bigint} not null, epoch {bigint} not null, round {bigint} not null, state text not null,
-        primary key (stream, epoch, round)
+        stream {bigint} primary key, epoch {bigint} not null, round {bigint} not null, state text not null
+    );
+    create table sums (
+        stream {bigint} not null, level {bigint} not null, number {bigint} not null, epoch {bigint} not null,
+        round {bigint} not null, primary key (stream, level, number)
     );
     create table keys (
         id {bigint} primary key, secret text, public text not null, state text not null, since {real} not null
     );
-    create table witness (one {bigint} primary key, number {bigint} not null, chain text not null);
     create table binding (one {bigint} primary key, mark {blob} not null)
     """,
 )
 KEPT = 16  # epochs whose slots are remembered at most
-WAITING, DONE = ("stored", "sent"), ("released", "burned")
+WAITING, RELEASED, UNUSABLE = "stored", "released", "unusable"
 _PORTION = 1000  # values in a statement
 
 
@@ -70,8 +71,8 @@ def jobs_of(transaction: Transaction, epoch: int) -> list[Stored]:
 
 def waiting(transaction: Transaction) -> list[Stored]:
     """Jobs whose receipt is not there yet, the oldest first."""
-    sql = f"select {_COLUMNS} from jobs where state in (?, ?) order by epoch, round"
-    return [Stored(*row) for row in transaction.execute(sql, *WAITING)]
+    sql = f"select {_COLUMNS} from jobs where state = ? order by epoch, round"
+    return [Stored(*row) for row in transaction.execute(sql, WAITING)]
 
 
 def store(transaction: Transaction, done: Stored, rounds: int) -> None:
@@ -80,10 +81,10 @@ def store(transaction: Transaction, done: Stored, rounds: int) -> None:
     transaction.execute(sql, *done, rounds)
 
 
-def answered(transaction: Transaction, epoch: int, round_: int, state: str, receipt: str | None) -> None:
-    """What the analyzer has said of it; a receipt is never taken back."""
-    sql = "update jobs set state = ?, receipt = ? where epoch = ? and round = ? and state in (?, ?)"
-    transaction.execute(sql, state, receipt, epoch, round_, *WAITING)
+def answered(transaction: Transaction, epoch: int, round_: int, state: str, receipt: str) -> None:
+    """What the analyzer has signed of it; a receipt is never taken back."""
+    sql = "update jobs set state = ?, receipt = ? where epoch = ? and round = ? and state = ?"
+    transaction.execute(sql, state, receipt, epoch, round_, WAITING)
 
 
 def taken(transaction: Transaction, epoch: int, slots: Sequence[bytes]) -> set[bytes]:
@@ -106,46 +107,28 @@ def take(transaction: Transaction, epoch: int, slots: Sequence[bytes]) -> None:
 def forget_receipted(transaction: Transaction, epoch: int) -> None:
     """The slots of a batch, when all its rounds are receipted."""
     rows = transaction.execute("select rounds, state from jobs where epoch = ?", epoch)
-    if rows and sum(state in DONE for _, state in rows) == rows[0][0]:
+    if rows and sum(state != WAITING for _, state in rows) == rows[0][0]:
         transaction.execute("delete from slots where epoch = ?", epoch)
 
 
 def held(transaction: Transaction, stream: int) -> tuple[int, int, str] | None:
     """The last batch and round that a stream has gone through, and what its mixer holds since."""
-    sql = "select epoch, round, state from held where stream = ? order by epoch desc, round desc limit 1"
-    rows = transaction.execute(sql, stream)
+    rows = transaction.execute("select epoch, round, state from held where stream = ?", stream)
     return None if not rows else (int(rows[0][0]), int(rows[0][1]), str(rows[0][2]))
 
 
 def hold(transaction: Transaction, stream: int, epoch: int, round_: int, state: str) -> None:
-    """What its mixer holds after a round; what it held before the last one that is receipted is forgotten."""
-    sql = "insert into held (stream, epoch, round, state) values (?, ?, ?, ?)"
-    transaction.execute(sql, stream, epoch, round_, state)
+    """What its mixer holds after a round, in place of what it held before: a stream is never put back."""
+    transaction.execute("delete from held where stream = ?", stream)
+    transaction.execute(
+        "insert into held (stream, epoch, round, state) values (?, ?, ?, ?)", stream, epoch, round_, state
+    )
 
 
-def settle_held(transaction: Transaction, epoch: int, round_: int, *, burned: bool) -> None:
-    """A burned round never was; before a released one nothing is needed any more."""
-    if burned:
-        transaction.execute("delete from held where epoch = ? and round = ?", epoch, round_)
-        return
-    streams = transaction.execute("select stream from held where epoch = ? and round = ?", epoch, round_)
-    for (stream,) in streams:
-        sql = "delete from held where stream = ? and (epoch < ? or (epoch = ? and round < ?))"
-        transaction.execute(sql, stream, epoch, epoch, round_)
-
-
-def witness(transaction: Transaction) -> tuple[int, str] | None:
-    """The newest release that is known."""
-    rows = transaction.execute("select number, chain from witness where one = 1")
-    return (int(rows[0][0]), str(rows[0][1])) if rows else None
-
-
-def keep_witness(transaction: Transaction, number: int, chain: str) -> None:
-    """If it is newer than the one before."""
-    known = witness(transaction)
-    if known is None or number > known[0]:
-        transaction.execute("delete from witness")
-        transaction.execute("insert into witness (one, number, chain) values (1, ?, ?)", number, chain)
+def let_out(transaction: Transaction, stream: int, sums: Sequence[tuple[int, int]], epoch: int, round_: int) -> None:
+    """Enter the sums (level, number) that leave with a round; StorageFailed if one of them has left before."""
+    sql = "insert into sums (stream, level, number, epoch, round) values (?, ?, ?, ?, ?)"
+    transaction.many(sql, [(stream, level, number, epoch, round_) for level, number in sums])
 
 
 def mark(transaction: Transaction, own: bytes) -> bytes:

@@ -1,17 +1,28 @@
-"""The registrar over HTTP: tickets for the host's login, and the witness that an analyzer cannot go back behind."""
+"""The registrar over HTTP: tickets for the host's login, and cosignatures of what the analyzer publishes."""
 
 from __future__ import annotations
 
-import hashlib
-import hmac
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from bandanna.errors import InvalidArgument
+from bandanna.roles.registrar.notary import Notary
 from bandanna.roles.registrar.registrar import MOST, Registrar
 from bandanna.roles.registrar.tables import MIGRATIONS
-from bandanna.roles.serving import Limits, Log, Metrics, Refused, in_thread, json_of, json_response
+from bandanna.roles.serving import (
+    Limits,
+    Log,
+    Metrics,
+    Refused,
+    in_thread,
+    json_of,
+    json_response,
+    name_of,
+)
 from bandanna.storage.database import Database, open_database
 from bandanna.wire import canonical
+from bandanna.wire.keys import sign
+from bandanna.wire.ticket import COLLECTOR, HELPER
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -20,17 +31,19 @@ if TYPE_CHECKING:
     from bandanna.roles.serving import Application
     from bandanna.tasks.document import Secrets, Task
 
-_LIMITS = Limits(body=1 << 21, waiting=256)
+_LIMITS = Limits(body=1 << 21, peers=256)
 
 
 class Office:
     """A registrar that is served: opened when the process begins to serve, closed at its end."""
 
-    def __init__(self, registrar: dict[str, Any], *, task_id: str, db_url: str, token: str, metrics: Metrics) -> None:
-        self._parts, self._task_id, self._db_url = registrar, task_id, db_url
-        self._token = hashlib.sha256(token.encode()).digest()
-        self._db: Database | None = None
+    def __init__(
+        self, registrar: dict[str, Any], notary: dict[str, Any], *, task_id: str, db_url: str, metrics: Metrics
+    ) -> None:
+        self._parts, self._notary_parts, self._task_id, self._db_url = registrar, notary, task_id, db_url
+        self.database: Database | None = None
         self._registrar: Registrar | None = None
+        self._notary: Notary | None = None
         self._given = metrics.counter("tickets_total", "Tickets that were given, repeats included.")
         self._refused = metrics.counter("tickets_refused_total", "Tickets that were not given.", ("reason",))
 
@@ -39,30 +52,30 @@ class Office:
         self._registrar = await in_thread(self._open)
 
     def _open(self) -> Registrar:
-        self._db = open_database(self._db_url, role="registrar", migrations=MIGRATIONS)
-        self._db.claim()
-        return Registrar(self._db, **self._parts)
+        self.database = open_database(self._db_url, role="registrar", migrations=MIGRATIONS)
+        self.database.claim()
+        self._notary = Notary(self.database, **self._notary_parts)
+        return Registrar(self.database, **self._parts)
 
     async def stop(self) -> None:
         """Let go of the database."""
-        if self._db is not None:
-            self._db.close()
+        if self.database is not None:
+            self.database.close()
 
     async def status(self) -> dict[str, Any]:
         """Numbers only."""
-        return {**await in_thread(self._at_work.counts), "witness": await in_thread(self._at_work.newest)}
+        return {**await in_thread(self._at_work.counts), "witness": await in_thread(self._witnessing.newest)}
 
     async def tickets(
         self, body: bytes, params: dict[str, str], headers: dict[bytes, bytes]
     ) -> tuple[int, bytes, None]:
         """200 if some were given; if none was, 429 where nobody has a participation left, else 409."""
         self._of_task(params["task"])
-        scheme, _, token = headers.get(b"authorization", b"").partition(b" ")
-        if scheme.lower() != b"bearer" or not hmac.compare_digest(hashlib.sha256(token).digest(), self._token):
-            raise Refused(401, "token")
         document = json_of(body)
         if not isinstance(document, dict) or set(document) != {"tickets"}:
             raise Refused(400, "json", error='{"tickets": [...]} is expected')
+        if self._witnessing.behind:  # whoever took part since this database was newest could do so once more
+            raise Refused(503, "behind", retry_after=5)
         try:
             answers = await in_thread(self._at_work.tickets, document["tickets"])
         except InvalidArgument:
@@ -75,19 +88,17 @@ class Office:
         return status, canonical.dumps({"tickets": answers}), None
 
     async def put_witness(self, request: Request) -> Response:
-        """201 stored, 200 known, 409 with the stored one, 403 if the analyzer has not signed it."""
+        """201 cosigned now, 200 before, 409 with the newest one that stands, 403 if the analyzer has not signed it."""
         self._of_task(request.path_params["task"])
-        status, stored = await in_thread(self._at_work.witness, json_of(await request.body()))
-        if status == 403:
-            raise Refused(403, "signature")
-        if status == 409:
-            raise Refused(409, "witness", witness=stored)
-        return json_response(stored, status)
+        status, answer = await in_thread(self._witnessing.witness, json_of(await request.body()))
+        if status >= 400:
+            raise Refused(status, "signature" if status == 403 else "witness" if answer else "behind", **answer)
+        return json_response(answer, status)
 
     async def get_witness(self, request: Request) -> Response:
         """The newest; 404 before there is one."""
         self._of_task(request.path_params["task"])
-        newest = await in_thread(self._at_work.newest)
+        newest = await in_thread(self._witnessing.newest)
         if newest is None:
             raise Refused(404, "no-witness")
         return json_response(newest)
@@ -98,6 +109,17 @@ class Office:
             raise Refused(503, "starting", retry_after=1)
         return self._registrar
 
+    @property
+    def _witnessing(self) -> Notary:
+        if self._notary is None:
+            raise Refused(503, "starting", retry_after=1)
+        return self._notary
+
+    @property
+    def well(self) -> bool:
+        """Whether it is at work, with its newest database as far as the analyzer can tell."""
+        return self._registrar is not None and not self._witnessing.behind
+
     def _of_task(self, name: str) -> None:
         if name != self._task_id:
             raise Refused(404, "task")
@@ -105,14 +127,22 @@ class Office:
 
 def parts_of(task: Task, secrets: Secrets) -> dict[str, Any]:
     """What a task's registrar is made of."""
-    own = secrets.sign or f"users|{secrets.token}"  # what no other role has: it hides people
+    verifiers = (COLLECTOR, HELPER)[: max(1, task.mixers)]
     return {
         "task": task.digest,
-        "ticket_key": canonical.unpacked(secrets.ticket),
-        "secret": hashlib.sha256(f"bandanna registrar|{own}".encode()).digest(),
+        "ticket_keys": {verifier: secrets.ticket_key(task, verifier) for verifier in verifiers},
+        "secret": canonical.unpacked(secrets.person, 32),
         "participations": task.policy.privacy.participations,
-        "analyzer_key": task.key("analyzer"),
         "moves": task.policy.privacy.model != "local",
+    }
+
+
+def notary_of(task: Task, secrets: Secrets) -> dict[str, Any]:
+    """What a task's notary is made of."""
+    return {
+        "task": task.id,
+        "analyzer_key": task.key("analyzer"),
+        "sign": partial(sign, secrets.sign, task.id),
     }
 
 
@@ -122,9 +152,8 @@ def build(
     """The application of a task's registrar; the host's login has its token."""
     from bandanna.roles.serving import application
 
-    registrar = parts_of(task, secrets)
     metrics = Metrics()
-    office = Office(registrar, task_id=task.id, db_url=db_url, token=secrets.token, metrics=metrics)
+    office = Office(parts_of(task, secrets), notary_of(task, secrets), task_id=task.id, db_url=db_url, metrics=metrics)
     return application(
         role="registrar",
         routes=[
@@ -132,12 +161,16 @@ def build(
             ("GET", "/tasks/{task}/witness", office.get_witness),
         ],
         uploads={"/tasks/{task}/tickets": office.tickets},
+        peers=["PUT /tasks/{task}/witness", "GET /tasks/{task}/witness"],
+        keyed=["POST /tasks/{task}/tickets"],
+        names=[name_of(task.url("registrar"))],
         start=office.start,
         stop=office.stop,
-        health=lambda: {"ok": office._registrar is not None, "task": task.id},
+        health=lambda: {"ok": office.well, "task": task.id},
         status=office.status,
         metrics=metrics,
         log=log or Log("registrar"),
         token=secrets.token,
+        database=lambda: office.database,
         limits=limits,
     )

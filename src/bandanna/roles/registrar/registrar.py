@@ -1,12 +1,14 @@
-"""Tickets: one per user and epoch, at most `participations` of them that may still be used; and the analyzer's witness.
+"""Tickets: one per user and epoch, at most `participations` of them that may still be used.
 
 A refusal is the collector's word that a slot was not used and never will be: its owner gets another one in a later
-epoch. People are stored as HMAC-SHA256(secret, user), and what they report is nothing that comes here.
+epoch. What people report is nothing that comes here.
+
+    person = HMAC-SHA256(secret, "user" | task | user), its first 16 bytes: so people are stored
+    slot   = HMAC-SHA256(secret, "slot" | task | epoch | person), likewise: after a restore the same one again
 """
 
 from __future__ import annotations
 
-import hashlib
 import hmac
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,9 +19,8 @@ from bandanna.errors import BandannaError, InvalidArgument, Unreadable
 from bandanna.roles.registrar import tables
 from bandanna.storage.database import Database
 from bandanna.wire import canonical
-from bandanna.wire.keys import verify
 from bandanna.wire.record import EPOCHS
-from bandanna.wire.ticket import MAC, SLOT, agrees, draw_slot, refusal, ticket
+from bandanna.wire.ticket import COLLECTOR, MAC, SLOT, Tickets, agrees, label, mac, refusal
 
 MOST = 1000  # tickets in a request
 LONGEST = 200  # characters of a user's name
@@ -44,19 +45,21 @@ class Registrar:
         db: Database,
         *,
         task: bytes,
-        ticket_key: bytes,
+        ticket_keys: Mapping[str, bytes],
         secret: bytes,
         participations: int,
-        analyzer_key: str,
         moves: bool = True,
     ) -> None:
-        """moves: whether a refusal gives another ticket; not where the collector is whom reports are protected from,
+        """ticket_keys: by verifier, those that this registrar and it share.
+
+        moves: whether a refusal gives another ticket; not where the collector is whom reports are protected from,
         who has seen what it refuses and could refuse for ever.
         """
-        self._db, self._task, self._ticket_key, self._secret = db, task, ticket_key, secret
+        self._db, self._task, self._secret, self._collector = db, task, secret, ticket_keys[COLLECTOR]
+        self._tickets = {verifier: Tickets(key, task, verifier) for verifier, key in ticket_keys.items()}
         self._participations = require.whole("participations", participations)
-        self._analyzer_key, self._moves = analyzer_key, moves
-        own = self._hidden(b"binding|" + task)
+        self._moves = moves
+        own = mac(secret, label("registrar"), task)
         with db.transaction() as transaction:
             found = tables.mark(transaction, own)
             tables.look_again(transaction)
@@ -67,7 +70,7 @@ class Registrar:
             )
 
     def tickets(self, requests: Any) -> list[dict[str, Any]]:
-        """For each {"user", "epoch", "refused"?}: {"slot", "mac", "epoch"}, or {"refused": reason}.
+        """For each {"user", "epoch", "refused"?}: {"epoch", "slot", "collector", "helper"?}, or {"refused": reason}.
 
         Reasons: "user" (no text of 1 to 200 characters), "epoch" (none, or too far ahead), "proof" (a refusal that the
         collector has not made), "participations" (no more of them). All in one transaction.
@@ -84,34 +87,6 @@ class Registrar:
             answers = [each if isinstance(each, str) else self._given(each, held[each.person], last) for each in wanted]
             tables.change(transaction, before, held)
         return [{"refused": each} if isinstance(each, str) else each for each in answers]
-
-    def witness(self, document: Any) -> tuple[int, dict[str, Any] | None]:
-        """Store what the analyzer says is newest: {"number", "chain", "epoch"?, "signature"}.
-
-        (201, it) if it is news, (200, it) if it is known; (409, the stored one) if it is older, or another history of
-        the same length: then the analyzer was rolled back. (403, None) if the analyzer has not signed it.
-        """
-        newest = _witness(document)
-        signed = {name: value for name, value in document.items() if name != "signature"}
-        if not verify(self._analyzer_key, canonical.dumps(signed), document.get("signature")):
-            return 403, None
-        with self._db.transaction() as transaction:
-            known = tables.witness(transaction)
-            if known is not None:
-                if newest.number < known.number or newest.epoch < known.epoch:
-                    return 409, canonical.loads(known.document)
-                if newest.number == known.number and newest.chain != known.chain:
-                    return 409, canonical.loads(known.document)
-                if newest[:3] == known[:3]:
-                    return 200, canonical.loads(known.document)
-            tables.keep(transaction, newest)
-        return 201, dict(document)
-
-    def newest(self) -> dict[str, Any] | None:
-        """The newest witness, as the analyzer has signed it."""
-        with self._db.reading() as transaction:
-            known = tables.witness(transaction)
-        return None if known is None else canonical.loads(known.document)
 
     def counts(self) -> dict[str, int]:
         """For the administrator."""
@@ -131,14 +106,15 @@ class Registrar:
             refused = tuple(self._proved(*proof) for proof in _listed(proofs))
         except (TypeError, Unreadable):
             return "proof"
-        return Wanted(person=self._hidden(b"user|" + user.encode()), epoch=epoch, refused=refused)
+        person = mac(self._secret, label("user"), self._task, user.encode())
+        return Wanted(person=person, epoch=epoch, refused=refused)
 
-    def _proved(self, epoch: Any, slot: Any, mac: Any) -> tuple[int, bytes]:
+    def _proved(self, epoch: Any, slot: Any, proof: Any) -> tuple[int, bytes]:
         """An epoch and its slot, if the collector has refused it."""
         if type(epoch) is not int or not 0 <= epoch <= EPOCHS:
             raise Unreadable("a refusal without an epoch")
         opened = canonical.unpacked(slot, SLOT)
-        if not agrees(canonical.unpacked(mac, MAC), refusal(self._ticket_key, self._task, epoch, opened)):
+        if not agrees(canonical.unpacked(proof, MAC), refusal(self._collector, self._task, epoch, opened)):
             raise Unreadable("a refusal that nobody has made")
         return epoch, opened
 
@@ -153,24 +129,10 @@ class Registrar:
                     del held[before]  # once: nobody has this slot any more
             if len(held) >= self._participations:
                 return "participations"
-            held[epoch] = draw_slot()
-        mac = ticket(self._ticket_key, self._task, epoch, held[epoch])
-        return {"slot": canonical.packed(held[epoch]), "mac": canonical.packed(mac), "epoch": epoch}
-
-    def _hidden(self, content: bytes) -> bytes:
-        return hmac.digest(self._secret, content, hashlib.sha256)
-
-
-def _witness(document: Any) -> tables.Witness:
-    """The parts of a witness; `epoch` is its number unless it says more."""
-    if not isinstance(document, dict) or not set(document) <= {"number", "chain", "epoch", "signature"}:
-        raise Unreadable("a witness has a number, a chain and a signature")
-    number, chain, epoch = document.get("number"), document.get("chain"), document.get("epoch", document.get("number"))
-    if type(number) is not int or type(epoch) is not int or not (0 <= number <= EPOCHS and 0 <= epoch <= EPOCHS):
-        raise Unreadable("a witness whose number is none")
-    if not isinstance(chain, str) or not 0 < len(chain) <= LONGEST or not chain.isascii():
-        raise Unreadable("a witness without a chain")
-    return tables.Witness(number, epoch, chain, canonical.dumps(document).decode())
+            held[epoch] = mac(self._secret, label("slot"), self._task, epoch.to_bytes(4, "little"), wanted.person)
+        slot = held[epoch]
+        keys = {verifier: canonical.packed(each.key(epoch, slot)) for verifier, each in self._tickets.items()}
+        return {"epoch": epoch, "slot": canonical.packed(slot), **keys}
 
 
 def _listed(proofs: Any) -> list[Any]:

@@ -2,7 +2,7 @@
 
 users     a ticket that was given: the person (a keyed hash), the epoch, the slot
           none -> given -> moved: a refusal takes the row away, and a later epoch gets another one
-witness   the newest release that the analyzer has told of; one row, which only grows
+witness   every publication that the analyzer has told of, with the cosignature: none -> stands, for ever
 binding   what this database belongs to: a hash of the task and of the key that hides people
 """
 
@@ -19,8 +19,8 @@ MIGRATIONS = (
         person {blob} not null, epoch {bigint} not null, slot {blob} not null, primary key (person, epoch)
     );
     create table witness (
-        one {bigint} primary key, number {bigint} not null, epoch {bigint} not null, chain text not null,
-        document text not null
+        number {bigint} primary key, epoch {bigint} not null, chain text not null, document text not null,
+        cosignature text not null
     );
     create table binding (one {bigint} primary key, mark {blob} not null)
     """,
@@ -30,12 +30,14 @@ Held = dict[bytes, dict[int, bytes]]  # person -> epoch -> slot
 
 
 class Witness(NamedTuple):
-    """The newest release that is known: its number and chain, the newest epoch, the signed document."""
+    """A publication that stands: its number and chain, the epoch that is awaited after it, what the analyzer has signed
+    of it, and the registrar's own signature."""
 
     number: int
     epoch: int
     chain: str
     document: str
+    cosignature: str
 
 
 def held_by(transaction: Transaction, people: Collection[bytes]) -> Held:
@@ -61,16 +63,15 @@ def change(transaction: Transaction, before: Held, after: Held) -> None:
 
 def witness(transaction: Transaction) -> Witness | None:
     """The newest, if there is any."""
-    rows = transaction.execute("select number, epoch, chain, document from witness where one = 1")
+    columns = ", ".join(Witness._fields)
+    rows = transaction.execute(f"select {columns} from witness order by number desc limit 1")
     return Witness(*rows[0]) if rows else None
 
 
 def keep(transaction: Transaction, newest: Witness) -> None:
-    """In place of the one before."""
-    transaction.execute("delete from witness")
-    transaction.execute(
-        "insert into witness (one, number, epoch, chain, document) values (1, ?, ?, ?, ?)", *newest
-    )  # fmt: skip
+    """One more: a number that stands already is refused."""
+    columns = ", ".join(Witness._fields)
+    transaction.execute(f"insert into witness ({columns}) values (?, ?, ?, ?, ?)", *newest)
 
 
 def mark(transaction: Transaction, own: bytes) -> bytes:

@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 from bandanna.errors import MissingExtra
 from bandanna.roles.serving.bodies import json_of
+from bandanna.roles.serving.doors import name_of
 from bandanna.roles.serving.knowing import known_by
 from bandanna.roles.serving.limits import Limits
 from bandanna.roles.serving.log import Log
 from bandanna.roles.serving.metrics import Metrics
+from bandanna.roles.serving.places import Bell
 from bandanna.roles.serving.refusals import Mistake, Refused, safe
 from bandanna.roles.serving.responses import canonical
 from bandanna.roles.serving.routing import Handler, Route, Upload
@@ -33,12 +35,14 @@ __all__ = [
     "canonical",
     "in_thread",
     "known_by",
+    "name_of",
     "safe",
     "Refused",
     "Mistake",
     "Limits",
     "Metrics",
     "Log",
+    "Bell",
     "Application",
     "Handler",
     "Route",

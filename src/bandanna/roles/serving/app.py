@@ -8,6 +8,7 @@ import hmac
 import inspect
 import time
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from starlette.requests import Request
@@ -16,13 +17,26 @@ from starlette.types import Message, Receive, Scope, Send
 
 from bandanna.errors import InvalidArgument
 from bandanna.roles.serving.bodies import Bodies, Gone
-from bandanna.roles.serving.life import Life
+from bandanna.roles.serving.doors import AMONG, INSIDE, Doors
+from bandanna.roles.serving.health import Health
+from bandanna.roles.serving.life import Claimed, Life
 from bandanna.roles.serving.limits import Limits
 from bandanna.roles.serving.log import Log
 from bandanna.roles.serving.metrics import CONTENT_TYPE, Metrics
-from bandanna.roles.serving.refusals import Refused, busy
+from bandanna.roles.serving.places import PLACE, Place
+from bandanna.roles.serving.refusals import Mistake, Refused, busy
 from bandanna.roles.serving.responses import CLOSE, JSON, canonical, json_response, secured, unchanged, upload_headers
-from bandanna.roles.serving.routing import GUARDED, Headers, Route, Table, Target, Upload, guarded, targets_of
+from bandanna.roles.serving.routing import (
+    GUARDED,
+    PEERS,
+    Headers,
+    Route,
+    Table,
+    Target,
+    Upload,
+    guarded,
+    targets_of,
+)
 from bandanna.roles.serving.sharing import SHARED, shared
 from bandanna.roles.serving.tallies import Tallies
 
@@ -40,6 +54,7 @@ class Application:
         life: Life,
         tallies: Tallies,
         bodies: Bodies,
+        doors: Doors,
         token: str | None,
         limits: Limits,
         ending: Callable[[], None],
@@ -48,9 +63,14 @@ class Application:
         self.ending = ending
         self.life = life
         self.tallies = tallies
+        self.doors = doors
         self._table = table
         self._bodies = bodies
         self._token = None if token is None else _digest(token.encode())
+
+    def fenced(self) -> bool:
+        """Tell whether another process serves the role's database."""
+        return self.life.fenced
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request, or live through start and stop."""
@@ -58,68 +78,95 @@ class Application:
             return await self.life(receive, send) if scope["type"] == "lifespan" else None
         begun = time.perf_counter()
         tallies = self.tallies
+        headers = dict(scope["headers"])
         target, values = self._table.find(scope["method"], scope["path"])
         tallies.flying += 1
         try:
+            self.doors.check(scope, headers)
             answer = self._upload if type(target) is Target and target.raw else self._other
-            status, headers, body = await answer(target, values, scope, receive, send)
+            status, said, body = await answer(target, values, headers, scope, receive, send)
         except Gone:
-            status, headers, body = 0, [], b""  # nobody is there to be answered
+            status, said, body = 0, [], b""  # nobody is there to be answered
         except (Exception, asyncio.CancelledError) as error:  # cancelled: there was no time left to finish
-            status, headers, body = self._refuse(error)
+            status, said, body = self._refuse(error)
         finally:
             tallies.flying -= 1
-        if headers:
+        if said:
             if type(target) is Target and target.public:
-                headers += SHARED  # of refusals too: a client must see why
-            await send({"type": "http.response.start", "status": status, "headers": headers})
-            if status in _CUT:
+                said += SHARED  # of refusals too: a client must see why
+            await send({"type": "http.response.start", "status": status, "headers": said})
+            if status >= 400 and CLOSE in said:
                 await self._cut(body, receive, send)
             else:
                 await send({"type": "http.response.body", "body": body})
         tallies.request(target, status, time.perf_counter() - begun)
 
     async def _upload(
-        self, target: Any, values: dict[str, str], scope: Scope, receive: Receive, send: Send
+        self,
+        target: Any,
+        values: dict[str, str],
+        headers: dict[bytes, bytes],
+        scope: Scope,
+        receive: Receive,
+        send: Send,
     ) -> tuple[int, Headers, bytes]:
         """Bytes in, bytes out: nothing that is not needed."""
-        headers = dict(scope["headers"])
-        if scope["path"].startswith(GUARDED):
-            self._admit(scope["path"], headers)
-        if self.tallies.flying > self.limits.waiting:
-            raise busy()
-        body = await self._bodies.read(receive, headers)
-        self.tallies.received.value += len(body)  # the loop's thread alone writes it
+        door = self._enter(target, scope, headers)
+        if self.life.fenced:
+            raise busy("fenced")
+        places, kind = self.doors.places[door], target.kind
+        places.take(kind)
         try:
-            status, answer, said = await target.handle(body, values, headers)
+            body = await self._bodies.read(receive, headers, places, kind, self._address(scope, headers))
+            self.tallies.received.value += len(body)  # the loop's thread alone writes it
+            try:
+                status, answer, said = await target.handle(body, values, headers)
+            finally:
+                places.held[kind] -= len(body)
         finally:
-            self._bodies.held -= len(body)
+            places.leave(kind)
         return status, upload_headers(said, len(answer)), answer
 
     async def _other(
-        self, target: Target | Refused, values: dict[str, str], scope: Scope, receive: Receive, send: Send
+        self,
+        target: Target | Refused,
+        values: dict[str, str],
+        headers: dict[bytes, bytes],
+        scope: Scope,
+        receive: Receive,
+        send: Send,
     ) -> tuple[int, Headers, bytes]:
         """Of a handler that takes a request and gives a response; without headers if it was sent already."""
-        headers = dict(scope["headers"])
-        self._admit(scope["path"], headers)
+        door = self._enter(target, scope, headers)
         if isinstance(target, Refused):
             raise target
         if target.light:
-            return self._plain(await target.handle(None), scope["method"], headers)
-        if self.tallies.flying > self.limits.waiting:
-            raise busy()
-        body = await self._bodies.read(receive, headers)
-        self.tallies.received.value += len(body)  # the loop's thread alone writes it
+            response = await target.handle(door == INSIDE or self._has_token(headers))
+            return self._plain(response, scope["method"], headers)
+        if self.life.fenced:
+            raise busy("fenced")
+        places = self.doors.places[door]
+        place = Place(places, target.kind)
         try:
-            scope["client"] = None  # no handler learns where a request came from
-            scope["path_params"] = values
-            response = await target.handle(Request(scope, _replay(body, receive)))
-            if isinstance(getattr(response, "body", None), bytes) and response.background is None:
-                return self._plain(response, scope["method"], headers)
-            await response(scope, receive, _securing(send, SHARED if target.public else []))  # a stream
-            return response.status_code, [], b""
+            body = await self._bodies.read(receive, headers, places, target.kind, self._address(scope, headers))
+            self.tallies.received.value += len(body)  # the loop's thread alone writes it
+            try:
+                scope["client"] = None  # no handler learns where a request came from
+                scope["path_params"] = values
+                scope[PLACE] = place
+                response = await target.handle(Request(scope, _replay(body, receive)))
+                if isinstance(getattr(response, "body", None), bytes) and response.background is None:
+                    return self._plain(response, scope["method"], headers)
+                await response(scope, receive, _securing(send, SHARED if target.public else []))  # a stream
+                return response.status_code, [], b""
+            finally:
+                places.held[target.kind] -= len(body)
         finally:
-            self._bodies.held -= len(body)
+            place.leave()
+
+    def _address(self, scope: Scope, headers: dict[bytes, bytes]) -> str | None:
+        client = scope.get("client")
+        return None if client is None else self.doors.client(client[0], headers)
 
     async def _cut(self, body: bytes, receive: Receive, send: Send) -> None:
         """Answer, then end the connection: the rest of the request is not read."""
@@ -141,14 +188,30 @@ class Application:
         headers = secured([JSON, (b"content-length", b"%d" % len(body)), *refused.headers])
         return refused.status, [*headers, CLOSE] if refused.status in _CUT else headers, body
 
-    def _admit(self, path: str, headers: dict[bytes, bytes]) -> None:
-        if not guarded(path):
-            return
+    def _enter(self, target: Target | Refused, scope: Scope, headers: dict[bytes, bytes]) -> str:
+        """The listener, by which the target can be asked for."""
+        door, path = self.doors.door(scope), scope["path"]
+        if type(target) is Target:
+            if door == INSIDE and not (target.inner or guarded(path)):
+                raise Refused(404, "unknown-path")
+            if target.kind == PEERS and not target.keyed and door != AMONG and AMONG in self.doors.kinds:
+                raise Refused(404, "unknown-path")
+            if target.keyed:
+                self._admit(headers)
+        if path.startswith(GUARDED) and guarded(path) and not (door == INSIDE and path in ("/metrics", "/status")):
+            self._admit(headers)
+        return door
+
+    def _admit(self, headers: dict[bytes, bytes]) -> None:
         if self._token is None:
             raise Refused(403, "no-admin")
-        scheme, _, token = headers.get(b"authorization", b"").partition(b" ")
-        if not hmac.compare_digest(_digest(token.strip()), self._token) or scheme.lower() != b"bearer":
+        if not self._has_token(headers):
             raise Refused(401, "token")
+
+    def _has_token(self, headers: dict[bytes, bytes]) -> bool:
+        scheme, _, token = headers.get(b"authorization", b"").partition(b" ")
+        right = self._token is not None and hmac.compare_digest(_digest(token.strip()), self._token)
+        return right and scheme.lower() == b"bearer"
 
 
 def application(
@@ -157,6 +220,9 @@ def application(
     routes: Sequence[Route],
     uploads: Mapping[str, Upload] | None = None,
     public: Collection[str] = (),
+    peers: Collection[str] = (),
+    keyed: Collection[str] = (),
+    names: Collection[str] = (),
     start: Callable[[], Awaitable[None]],
     stop: Callable[[], Awaitable[None]],
     health: Callable[[], dict[str, Any]],
@@ -166,48 +232,70 @@ def application(
     token: str | None,
     limits: Limits = _LIMITS,
     ending: Callable[[], None] = lambda: None,
+    database: Callable[[], Claimed | None] = lambda: None,
 ) -> Application:
     """A role's application, with /healthz, /metrics and /status.
 
     `ending` is called on the loop when the server is told to stop, before it waits for what runs: answers without an
     end must end now. `stop` is called when nothing runs any more.
     `health` is asked on the loop and must be quick: a document with "ok": False, or an exception, is answered 503.
+    `database` gives the database that the process has claimed. If a row cannot be written to it, at most once in 5 s,
+    /healthz is 503. When another process has taken it over, everything is answered 503, and the server ends.
+    Outside nobody hears more of the role's health than "ok".
     What routes of `public` ("GET /task", "POST /tasks/{task}/reports") answer may be read by pages of any origin.
-    `/status` and everything below /admin need `Authorization: Bearer <token>`; without a token nobody has them.
+    Routes of `peers` are for other roles: they have places of their own, and the listener for other roles if there is
+    one. `/metrics`, `/status`, everything below /admin, and routes of `keyed`, need `Authorization: Bearer <token>`;
+    without a token nobody has them. `/metrics` and `/status` need none on the listener for the operator.
+    `names` are the host names of the role: requests for others are refused (421), but for its machine's own addresses.
     """
     if token == "":
         raise InvalidArgument("token", token, "a secret text, or None for no administration")
     tallies = Tallies(role=role, metrics=metrics, log=log)
-    bodies = Bodies(limits)
+    bodies, doors = Bodies(limits), Doors(names, limits)
+    life = Life(start=start, stop=stop, bodies=bodies, tallies=tallies, limits=limits, database=database)
+    well = Health(role, health, database, tallies)
     own = [
-        Target(method="GET", template="/healthz", handle=_health(role, health), raw=False, light=True),
-        Target(method="GET", template="/metrics", handle=_metrics(tallies), raw=False, light=True),
-        Target(method="GET", template="/status", handle=_status(role, status), raw=False),
+        Target(method="GET", template="/healthz", handle=_health(well), raw=False, light=True, inner=True),
+        Target(method="GET", template="/metrics", handle=_metrics(tallies), raw=False, light=True, inner=True),
+        Target(method="GET", template="/status", handle=_status(role, status), raw=False, inner=True),
     ]
+    named = _marked(targets_of(routes, uploads or {}), peers, keyed)
     return Application(
-        table=Table([*own, *shared(targets_of(routes, uploads or {}), public)]),
-        life=Life(start=start, stop=stop, bodies=bodies, tallies=tallies, limits=limits),
+        table=Table([*own, *shared(named, public)]),
+        life=life,
         tallies=tallies,
         bodies=bodies,
+        doors=doors,
         token=token,
         limits=limits,
         ending=ending,
     )
 
 
-def _health(role: str, health: Callable[[], dict[str, Any]]) -> Callable[..., Awaitable[Response]]:
-    async def healthz(_: object) -> Response:
-        try:
-            document = {"ok": True, **health(), "role": role}
-        except Exception:  # whatever it is, the role is not well
-            document = {"ok": False, "role": role}
-        return json_response(document, 200 if document["ok"] else 503)
+def _marked(targets: Sequence[Target], peers: Collection[str], keyed: Collection[str]) -> list[Target]:
+    names = {f"{target.method} {target.template}" for target in targets}
+    for name in (*peers, *keyed):
+        if name not in names:
+            raise Mistake("peers" if name in peers else "keyed", name, "routes of the role")
+    marked = []
+    for target in targets:
+        name = f"{target.method} {target.template}"
+        kind = PEERS if name in peers or name in keyed else target.kind
+        marked.append(replace(target, kind=kind, keyed=name in keyed))
+    return marked
+
+
+def _health(well: Health) -> Callable[[bool], Awaitable[Response]]:
+    async def healthz(inside: bool) -> Response:
+        document = await well.document()
+        ok = bool(document["ok"])
+        return json_response(document if inside else {"ok": ok}, 200 if ok else 503)
 
     return healthz
 
 
-def _metrics(tallies: Tallies) -> Callable[..., Awaitable[Response]]:
-    async def metrics(_: object) -> Response:
+def _metrics(tallies: Tallies) -> Callable[[bool], Awaitable[Response]]:
+    async def metrics(_: bool) -> Response:
         return Response(tallies.text(), headers={"content-type": CONTENT_TYPE})
 
     return metrics

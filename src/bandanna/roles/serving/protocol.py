@@ -82,10 +82,14 @@ class Connection(HttpToolsProtocol):
             self.abort()
         elif self.begun is None or self.closing is not None:
             return
-        elif self.heading and now - self.begun > self.limits.seconds:
+        elif self.heading and self.limits.slow(self.taken, now - self.begun):
             self.refuse(408, "slow")
         elif now - self.begun > 2 * self.limits.seconds + 1:  # refused long ago, and still sending
             self.abort()
+
+    def half_open(self, now: float) -> bool:
+        """Whether the head of a request has been awaited for a second, and is not complete."""
+        return self.begun is not None and self.heading and now - self.begun > 1 and not self.transport.is_closing()
 
     def abort(self) -> None:
         """Close now, and let the kernel forget what was not taken."""

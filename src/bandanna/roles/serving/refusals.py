@@ -58,6 +58,18 @@ class Late(Refused):
         super().__init__(408, "slow")
 
 
+class Unfinished(Refused):
+    """An address has too many requests whose bodies are not complete."""
+
+    def __init__(self) -> None:
+        super().__init__(503, "unfinished", retry_after=_BUSY)
+
+    @property
+    def headers(self) -> list[tuple[bytes, bytes]]:
+        """The rest of the body is not read."""
+        return [*super().headers, (b"connection", b"close")]
+
+
 def busy(reason: str = "busy") -> Refused:
     """Come again soon."""
     return Refused(503, reason, retry_after=_BUSY)
@@ -79,7 +91,7 @@ def refusal_of(error: BaseException) -> Refused:
     if isinstance(error, Refused):
         return error
     if is_storage(error):
-        return busy("storage")
+        return busy("fenced" if _is_a("Fenced", error) else "storage")
     if isinstance(error, BandannaError) and not isinstance(error, Mistake):
         return Refused(400, "invalid")
     return Refused(500, "internal", error="internal error")
@@ -87,7 +99,11 @@ def refusal_of(error: BaseException) -> Refused:
 
 def is_storage(error: BaseException) -> bool:
     """Whether a store failed: known by name, so that a role without a database loads none."""
-    return any(each.__name__ == "StorageFailed" for each in type(error).__mro__)
+    return _is_a("StorageFailed", error)
+
+
+def _is_a(name: str, error: BaseException) -> bool:
+    return any(each.__name__ == name for each in type(error).__mro__)
 
 
 def place(error: BaseException) -> str:

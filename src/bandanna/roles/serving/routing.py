@@ -25,7 +25,8 @@ _TEMPLATE = re.compile(r"/|(/([A-Za-z0-9._~-]+|\{[a-z_]+\}))+")
 _PARAMETER = re.compile(r"\\\{([a-z_]+)\\\}")
 _VALUE = r"(?P<\1>[A-Za-z0-9._~-]{1,128})"  # what needs no escape in a URL: ids, numbers, names
 METHODS = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
-GUARDED = ("/admin", "/status")  # how paths begin that need a closer look
+GUARDED = ("/admin", "/metrics", "/status")  # how paths begin that need a closer look
+UPLOADS, WAITERS, PEERS, OTHERS = "uploads", "waiters", "peers", "others"  # classes of requests: each has own places
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -38,6 +39,9 @@ class Target:
     raw: bool  # an upload: bytes in, bytes out
     light: bool = False  # answered even if the server is busy; its body is not read
     public: bool = False  # pages of any origin may read what it answers
+    kind: str = OTHERS  # its class
+    keyed: bool = False  # only who has the token may ask: it is looked at before the body is read
+    inner: bool = False  # what every role has for its operator
 
 
 class Table:
@@ -93,7 +97,7 @@ def targets_of(routes: Sequence[Route], uploads: Mapping[str, Upload]) -> list[T
     targets = [Target(method=method, template=path, handle=handle, raw=False) for method, path, handle in routes]
     for key, upload in uploads.items():
         method, _, path = key.rpartition(" ")
-        targets.append(Target(method=method or "POST", template=path, handle=upload, raw=True))
+        targets.append(Target(method=method or "POST", template=path, handle=upload, raw=True, kind=UPLOADS))
     return targets
 
 

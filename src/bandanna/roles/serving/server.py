@@ -11,8 +11,8 @@ import socket
 import ssl
 import sys
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -23,6 +23,7 @@ from starlette.types import ASGIApp
 from bandanna.core import require
 from bandanna.errors import InvalidArgument
 from bandanna.roles.serving.app import Application
+from bandanna.roles.serving.doors import AMONG, INSIDE
 from bandanna.roles.serving.limits import Limits
 from bandanna.roles.serving.log import Log
 from bandanna.roles.serving.protocol import Connection, bounded
@@ -40,16 +41,34 @@ def serve(
     key: Path | None,
     log: Log,
     ready: Callable[[int], None] | None = None,
+    inside: tuple[str, int] | None = None,
+    peers: tuple[str, int] | None = None,
+    names: Sequence[str] = (),
+    proxies: Sequence[str] = (),
 ) -> None:
-    """Serve until SIGTERM or SIGINT: then accept nobody, finish what runs (`Limits.drain`), stop the role, return.
+    """Serve until SIGTERM or SIGINT, or until the process is fenced: accept nobody, finish what runs, stop, return.
 
-    Port 0 is any free one; `ready` is told which, when requests are accepted. What the role's start or stop raises is
-    raised here.
+    What runs has `Limits.drain` seconds to finish. Port 0 is any free one; `ready` is told which, when requests are
+    accepted. What the role's start or stop raises is raised here. `inside` and `peers` are addresses of two more
+    listeners, for the operator and for other roles; `names` and `proxies` are those of `Doors.open`.
     """
     limits = app.limits if isinstance(app, Application) else Limits()
     refused = app.tallies.refused if isinstance(app, Application) else None
-    listening = _listen(host, port)
+    more = {kind: at for kind, at in ((INSIDE, inside), (AMONG, peers)) if at is not None}
+    if more and not isinstance(app, Application):
+        raise InvalidArgument(
+            "inside" if inside is not None else "peers", app, "left out: the application has one door"
+        )
+    _allow_files()
+    listening: list[socket.socket] = []
     try:
+        for at in ((host, port), *more.values()):
+            listening.append(_listen(*at))
+        ports = [each.getsockname()[1] for each in listening]
+        if len(set(ports)) < len(ports):
+            raise InvalidArgument("port", ports[0], "another port for each listener")
+        if isinstance(app, Application):
+            app.doors.open(dict(zip(ports[1:], more, strict=True)), names=names, proxies=proxies)
         config = uvicorn.Config(
             app,
             http=bounded(limits, refused),
@@ -65,11 +84,12 @@ def serve(
             timeout_graceful_shutdown=math.ceil(limits.drain),
             **_tls(cert, key),
         )
-        server = _Server(config, log, ready, app.ending if isinstance(app, Application) else None)
+        server = _Server(config, log, ready, app if isinstance(app, Application) else None)
         with _quiet(log), asyncio.Runner(loop_factory=_loop()) as runner:
             runner.run(server.accept(listening))
     finally:
-        listening.close()
+        for each in listening:
+            each.close()
     if isinstance(app, Application) and app.life.failure is not None:
         raise app.life.failure
 
@@ -82,18 +102,18 @@ class _Server(uvicorn.Server):
         config: uvicorn.Config,
         log: Log,
         ready: Callable[[int], None] | None,
-        ending: Callable[[], None] | None,
+        app: Application | None,
     ) -> None:
         super().__init__(config)
         self._log = log
         self._ready = ready
-        self._ending = ending
+        self._app = app
 
-    async def accept(self, listening: socket.socket) -> None:
+    async def accept(self, listening: list[socket.socket]) -> None:
         """Until the end."""
         asyncio.get_running_loop().set_exception_handler(self._unhandled)
         try:
-            await self.serve(sockets=[listening])
+            await self.serve(sockets=listening)
         except SystemExit:  # the application could not start, and has said so
             return
         self._log.say("stopped")
@@ -104,30 +124,46 @@ class _Server(uvicorn.Server):
         gc.collect()
         gc.freeze()  # what is loaded now stays: no collection looks at it again
         if self.started and sockets:
-            port = sockets[0].getsockname()[1]
-            self._log.say("serving", port=port, tls=bool(self.config.is_ssl))
+            port, *more = (each.getsockname()[1] for each in sockets)
+            for each in (port, *more):
+                self._log.say("serving", port=each, tls=bool(self.config.is_ssl))
             if self._ready is not None:
                 self._ready(port)
 
     async def on_tick(self, counter: int) -> bool:
-        """Ten times a second; connections are looked at once."""
+        """Ten times a second; connections are looked at once. A process that was fenced is asked to stop."""
         if counter % 10 == 0:
             self._expire(asyncio.get_running_loop().time())
+        self.should_exit = self.should_exit or (self._app is not None and self._app.fenced())
         return await super().on_tick(counter)
 
     def _expire(self, now: float) -> None:
+        half_open: dict[str, int] = {}
         for connection in list(self.server_state.connections):
             try:
                 if isinstance(connection, Connection):
                     connection.expire(now)
+                    self._count(connection, half_open, now)
             except Exception as error:  # one connection stops no server
                 self._log.say("unhandled", type=type(error).__name__, place=place(error))
+
+    def _count(self, connection: Connection, half_open: dict[str, int], now: float) -> None:
+        """End what an address holds half-open beyond its bound: requests without a head take no places, but files."""
+        if self._app is None or connection.client is None or not connection.half_open(now):
+            return
+        address = self._app.doors.client(connection.client[0])
+        if address is None:
+            return
+        half_open[address] = half_open.get(address, 0) + 1
+        if half_open[address] > 4 * self._app.limits.unfinished:
+            connection.tell("unfinished")
+            connection.abort()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Finish what runs."""
         self._log.say("stopping", running=len(self.server_state.tasks))
-        if self._ending is not None:
-            self._ending()
+        if self._app is not None:
+            self._app.ending()
         await super().shutdown(sockets)
 
     @contextmanager
@@ -176,6 +212,16 @@ def _listen(host: str, port: int) -> socket.socket:
         listening.close()
         raise InvalidArgument("port", port, f"one that is free, and allowed, on {host} ({error.strerror})") from error
     return listening
+
+
+def _allow_files() -> None:
+    """As many open files as this process may have: each connection is one."""
+    if sys.platform != "win32":
+        import resource
+
+        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+        with suppress(OSError, ValueError):  # some systems allow less than they say
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def _tls(cert: Path | None, key: Path | None) -> dict[str, Any]:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
 _ANYBODY = (b"access-control-allow-origin", b"*")
-SHARED: Headers = [_ANYBODY, (b"access-control-expose-headers", b"etag, retry-after, signature")]
+SHARED: Headers = [_ANYBODY, (b"access-control-expose-headers", b"etag, retry-after, signature, witness")]
 _KEPT = 86_400  # seconds for which a browser need not ask again
 
 

@@ -11,14 +11,14 @@ from bandanna.roles.collector.collector import Collector
 from bandanna.roles.collector.pump import Pump
 from bandanna.roles.collector.routes import CollectorRoutes, limits_of
 from bandanna.roles.collector.tables import MIGRATION
-from bandanna.roles.serving import Log, Metrics, application, in_thread
+from bandanna.roles.serving import Log, Metrics, application, in_thread, name_of
 from bandanna.roles.shuffler.shuffler import Shuffler
 from bandanna.storage.database import open_database
 from bandanna.tasks.announced import check_announced
 from bandanna.tasks.beginning import first_batches
 from bandanna.tasks.document import Secrets, Task
-from bandanna.wire.canonical import unpacked
 from bandanna.wire.keys import sign
+from bandanna.wire.ticket import COLLECTOR
 
 
 def build(task: Task, secrets: Secrets, *, database: str, log: Log, verify_tls: Any = True) -> Any:
@@ -31,7 +31,7 @@ def build(task: Task, secrets: Secrets, *, database: str, log: Log, verify_tls: 
         rows,
         task_id=task.id,
         task=task.digest,
-        key=unpacked(secrets.ticket, 32),
+        key=secrets.ticket_key(task, COLLECTOR),
         grace=float(task.content["grace"]),
         answered=task.content["close"] == "answered",
         finish=lambda mixer, held: mixer.drawn(held, source),
@@ -42,8 +42,9 @@ def build(task: Task, secrets: Secrets, *, database: str, log: Log, verify_tls: 
         task_id=task.id,
         analyzer=Calls(task.url("analyzer"), verify_tls=verify_tls),
         helper=helper,
-        sign=partial(sign, secrets.sign),
+        sign=partial(sign, secrets.sign, task.id),
         analyzer_key=task.key("analyzer"),
+        registrar_key=task.key("registrar"),
         check=partial(check_announced, task),
     )
     pump = Pump(collector, forward=shuffler.forward, plan=shuffler.plan, log=log)
@@ -61,6 +62,7 @@ def build(task: Task, secrets: Secrets, *, database: str, log: Log, verify_tls: 
         routes=routes.routes,
         uploads=routes.uploads,
         public=routes.public,
+        names=[name_of(task.url("shuffler"))],
         start=start,
         stop=stop,
         health=lambda: {"ok": not pump.failing, "failing": pump.failing or None, "task": shuffler.status},
@@ -68,5 +70,6 @@ def build(task: Task, secrets: Secrets, *, database: str, log: Log, verify_tls: 
         metrics=metrics,
         log=log,
         token=secrets.token,
+        database=lambda: rows,
         limits=limits_of(first_batches(task.policy, task.arms, mixers=task.mixers, seeded=task.seed is not None)),
     )

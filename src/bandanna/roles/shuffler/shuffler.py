@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from bandanna.errors import BandannaError
-from bandanna.roles.calls import Calls, Unreachable, signed
+from bandanna.errors import BandannaError, Unreadable
+from bandanna.roles.calls import Calls, Unreachable
 from bandanna.roles.collector.collector import Closed, Collector, Plan
 from bandanna.wire.canonical import digest, dumps, loads
 from bandanna.wire.jobs import Entry, write_job
-from bandanna.wire.keys import verify
-from bandanna.wire.plan import DTYPES, Batch, Round
+from bandanna.wire.keys import Signer
+from bandanna.wire.plan import Batch
+from bandanna.wire.publications import read_publication
+from bandanna.wire.shares import check_receipt
 
 
 class Shuffler:
@@ -27,12 +29,14 @@ class Shuffler:
         task_id: str,
         analyzer: Calls,
         helper: Calls | None,
-        sign: Callable[[bytes], str],
+        sign: Signer,
         analyzer_key: str,
+        registrar_key: str,
         check: Callable[[str, Sequence[Batch]], None],
     ) -> None:
         self._check_announced = check
         self._collector, self._task, self._sign, self._key = collector, task_id, sign, analyzer_key
+        self._registrar_key = registrar_key
         self._analyzer, self._helper = analyzer, helper
         self._number: int | None = None
         self.status = "starting"
@@ -44,7 +48,7 @@ class Shuffler:
         found = self._analyzer.publication(self._task, self._number)
         if found is None:
             return None
-        content = signed(*found, self._key)
+        content, _ = read_publication(found, task_id=self._task, key=self._key, registrar_key=self._registrar_key)
         self._check_not_older(content)
         batches = tuple(map(Batch.from_dict, content["batches"]))
         self._check_announced(content["state"], batches)
@@ -71,16 +75,13 @@ class Shuffler:
         if self._helper is not None:
             self._send_job(closed, where)
         status, answer, _ = self._analyzer.ask(
-            "PUT", f"{where}/shares/shuffler", content, {"Signature": self._sign(content)}
+            "PUT", f"{where}/shares/shuffler", content, {"Signature": self._sign("share", content)}
         )
         if status == 202:
             return None
-        document = loads(answer)
-        if status not in (200, 201, 422) or "receipt" not in document:
+        if status not in (200, 201, 422):
             raise Unreachable(f"the analyzer refuses batch {closed.epoch}: {status}")
-        self._check_receipt(document["receipt"])
-        self._number = None  # there is a newer plan
-        return dumps(document["receipt"])
+        return self._receipt(answer, closed)
 
     def _asked_for(self, closed: Closed, where: str) -> bytes | None:
         """The receipt of a round that the analyzer has been through; None if it awaits it.
@@ -90,39 +91,35 @@ class Shuffler:
         """
         status, answer, _ = self._analyzer.ask("GET", f"{where}/shares/shuffler/{digest(closed.share)}")
         if status == 200:
-            receipt = loads(answer)["receipt"]
-            self._check_receipt(receipt)
-            self._number = None  # there is a newer plan
-            return dumps(receipt)
+            return self._receipt(answer, closed)
         if status == 409:
-            self._number = None
+            self._receipt(answer, closed)  # without one no report is given up
             return dumps({"epoch": closed.epoch, "round": closed.round, "number": -1, "outcome": "over"})
         if status != 404:
             raise Unreachable(f"no word on batch {closed.epoch}: {status}")
         return None
 
-    def _check_receipt(self, receipt: dict[str, Any]) -> None:
-        plain = {name: value for name, value in receipt.items() if name != "signature"}
-        if not verify(self._key, dumps(plain), receipt.get("signature")):
-            raise Unreachable("a receipt that the analyzer has not signed")
+    def _receipt(self, answer: bytes, closed: Closed) -> bytes:
+        """The receipt in an answer: the analyzer's, of this round. There is a newer plan then."""
+        try:
+            document = loads(answer)
+            receipt = document.get("receipt") if isinstance(document, dict) else None
+            check_receipt(receipt, task_id=self._task, epoch=closed.epoch, round_=closed.round, key=self._key)
+        except Unreadable as error:
+            raise Unreachable(str(error)) from error
+        self._number = None
+        return dumps(receipt)
 
     def _send_job(self, closed: Closed, where: str) -> None:
-        """The sealed seeds of a batch, with their tickets: a leader cannot invent users."""
+        """What is sealed for the helper of a batch: each seed with its ticket's key, which is not seen here."""
         assert self._helper is not None
         found = self._collector.entries(closed.epoch, closed.round)
         if found is None:  # only the receipt is missing: the helper has had its job
             return
         plan, rows = found
         wanted = plan.rounds[closed.round]
-        entries = [Entry(slot, mac, key_id, _seeds(wanted, body)) for slot, mac, key_id, body in rows]
+        entries = [Entry(slot, key_id, wanted.sealed(body)) for slot, key_id, body in rows]
         content = write_job(task_id=self._task, batch=plan, round_=closed.round, entries=entries)
-        status, _, _ = self._helper.ask("PUT", f"{where}/job", content, {"Signature": self._sign(content)})
+        status, _, _ = self._helper.ask("PUT", f"{where}/job", content, {"Signature": self._sign("job", content)})
         if status not in (200, 201):
             raise Unreachable(f"the helper refuses batch {closed.epoch}: {status}")
-
-
-def _seeds(wanted: Round, body: bytes) -> tuple[bytes, ...]:
-    """The sealed seeds of a record's body, one for each part that it reports for."""
-    parts = wanted.parts[:1] if wanted.by_arm else wanted.parts
-    pairs = zip(parts, wanted.cut(body), strict=True)
-    return tuple(cut[DTYPES[part.dtype] * part.length :] for part, cut in pairs)

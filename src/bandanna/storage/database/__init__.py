@@ -9,9 +9,9 @@ from bandanna.core import require
 from bandanna.errors import InvalidArgument
 from bandanna.storage.database import migrations as steps
 from bandanna.storage.database.base import Database, Transaction
-from bandanna.storage.database.errors import StorageFailed
+from bandanna.storage.database.errors import Fenced, StorageFailed
 
-__all__ = ["Database", "StorageFailed", "Transaction", "open_database"]
+__all__ = ["Database", "Fenced", "StorageFailed", "Transaction", "open_database"]
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
 _ALLOWED = "a path, sqlite:///path (sqlite:////path from the root), or postgresql://user@host/database"

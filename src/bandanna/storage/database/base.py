@@ -1,5 +1,9 @@
 """What every database can do: transactions of one writer, snapshots of many readers, one process that serves.
 
+A process that serves holds a claim: a lock, and a generation that only it has. Whoever claims a database adds 1 to its
+generation, under the lock; a process that was stopped, or whose lock was lost, finds another generation than its own
+at its next transaction, and is fenced: it writes nothing, reads nothing, and ends.
+
 A `Link` is one connection of a dialect. A database has one link to write, which one thread has at a time, and as many
 to read as there are readers at once. A signal may raise between any two lines: threads are kept apart by locks that
 only `with` takes, and a transaction that was left open is undone before the next one begins.
@@ -8,6 +12,7 @@ only `with` takes, and a transaction that was left open is undone before the nex
 from __future__ import annotations
 
 import os
+import socket
 import threading
 import weakref
 from abc import ABC, abstractmethod
@@ -16,10 +21,11 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any, ClassVar
 
 from bandanna.errors import BandannaError
-from bandanna.storage.database.errors import StorageFailed
+from bandanna.storage.database.errors import Fenced, StorageFailed
 from bandanna.storage.database.statements import check, checked
 
 Row = tuple[Any, ...]
+GENERATION = "select generation from claim where one = 1"
 
 
 class Link(ABC):
@@ -31,8 +37,21 @@ class Link(ABC):
         """Whether it cannot be used again."""
 
     @abstractmethod
-    def begin(self, *, writing: bool) -> None:
-        """A transaction; one that was left open is undone before."""
+    def begin(self, *, writing: bool, claimed: bool = False) -> int | None:
+        """Begin a transaction; undo before it one that was left open.
+
+        Parameters
+        ----------
+        writing
+            Whether it is to write: alone among all processes.
+        claimed
+            Whether to read the claim as its first statement.
+
+        Returns
+        -------
+        int | None
+            The generation of the claim, where it was to be read.
+        """
 
     @abstractmethod
     def execute(self, sql: str, values: Sequence[Any]) -> list[Row]:
@@ -105,6 +124,8 @@ class Database(ABC):
         self._writer: Link | None = None
         self._idle: list[Link] = []  # to read
         self._links: set[Link] = set()  # all of them
+        self._generation: int | None = None  # of the claim; None: this process does not serve
+        self.fenced = False  # whether another process has taken over: for ever
         self._finish = weakref.finalize(self, _close_all, self._links, self._pid)
 
     @abstractmethod
@@ -112,8 +133,44 @@ class Database(ABC):
         """A new link, ready to begin."""
 
     @abstractmethod
+    def _take(self) -> None:
+        """Take the lock of the process that serves, or raise BandannaError where another process has it."""
+
     def claim(self) -> None:
-        """From now on this process is the only one that serves this database, until `close` or its own end."""
+        """From now on this process is the only one that serves this database, until `close` or its own end.
+
+        The generation of the claim grows by 1, so that whoever served before is fenced, even if it only slept.
+        """
+        self._usable("claim")
+        if self.claimed:
+            return self.check_claim()
+        self._take()
+        with self.transaction() as rows:
+            ((before,),) = rows.execute(GENERATION)
+            holder = f"{socket.gethostname()} {os.getpid()}"
+            rows.execute("update claim set generation = ?, holder = ? where one = 1", before + 1, holder)
+        self._generation = before + 1
+
+    @property
+    def claimed(self) -> bool:
+        """Whether this process has claimed the database; it may have been fenced since."""
+        return self._generation is not None
+
+    def check_claim(self) -> None:
+        """Refuse, with Fenced, where another process has claimed the database; do nothing where none was claimed.
+
+        For whatever leaves a process that serves without a transaction: messages, and answers from memory.
+        """
+        if not self.claimed:
+            return
+        with self.reading() as rows:
+            self._compare(int(rows.execute(GENERATION)[0][0]))
+
+    def _compare(self, generation: int | None) -> None:
+        """Fenced, from now on, unless the claim is this process's own."""
+        if generation != self._generation:
+            self.fenced = True
+            raise Fenced(f"{self.name} was taken over by another process: this one has to end")
 
     def transaction(self) -> AbstractContextManager[Transaction]:
         """To write: alone among all threads and processes, durable at the end, undone if the body raises."""
@@ -137,9 +194,11 @@ class Database(ABC):
         with self._alone:
             self._owner = threading.get_ident()
             try:
-                self._writer = link = self._begun(self._writer, writing=True)
+                link = self._begun_to_write()
                 yield from self._during(link)
             finally:
+                if self.claimed and self._writer is not None and (self._writer.lost or self.fenced):
+                    self._forget_writer()
                 self._owner = 0
 
     @contextmanager
@@ -167,20 +226,47 @@ class Database(ABC):
         else:
             self._drop(link)
 
+    def _begun_to_write(self) -> Link:
+        """The link of the writer, in a transaction of the process that holds the claim.
+
+        Where the claim is, a link that was lost is not replaced without a word: what a process remembers may be old, so
+        its transaction fails, the process reads its memory anew as after every failure, and the next one takes the lock
+        again.
+        """
+        if self.claimed and self._writer is not None and self._writer.lost:
+            raise StorageFailed(f"{self.name} failed: the session that held the claim was lost; repeat")
+        self._writer = link = self._begun(self._writer, writing=True)
+        return link
+
+    def _forget_writer(self) -> None:
+        link, self._writer = self._writer, None
+        if link is not None:
+            self._drop(link)
+
     def _begun(self, link: Link | None, *, writing: bool) -> Link:
         """A link in a transaction; one that was lost while nobody used it is replaced."""
+        claimed = writing and self.claimed
         if link is not None and not link.lost:
             try:
-                link.begin(writing=writing)
-                return link
+                return self._compared(link, link.begin(writing=writing, claimed=claimed), claimed=claimed)
             except StorageFailed:
-                if not link.lost:
+                if not link.lost or claimed:
                     raise
         if link is not None:
             self._drop(link)
         link = self._connect(writing=writing)
         self._links.add(link)
-        link.begin(writing=writing)
+        return self._compared(link, link.begin(writing=writing, claimed=claimed), claimed=claimed)
+
+    def _compared(self, link: Link, generation: int | None, *, claimed: bool) -> Link:
+        """The link, if its transaction is of this process's generation; else the transaction is undone."""
+        if claimed:
+            try:
+                self._compare(generation)
+            except Fenced:
+                with suppress(StorageFailed):
+                    link.rollback()
+                raise
         return link
 
     def _drop(self, link: Link) -> None:
@@ -202,6 +288,8 @@ class Database(ABC):
 
     def _usable(self, what: str) -> None:
         self._at_home()
+        if self.fenced:
+            raise Fenced(f"{self.name} was taken over by another process: this one has to end")
         if self._alone.locked() and self._owner == threading.get_ident():  # an interrupt may leave the owner's name
             raise BandannaError(f"{what} of {self.name} inside a transaction of the same thread: use that one")
 

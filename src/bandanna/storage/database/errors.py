@@ -10,3 +10,11 @@ class StorageFailed(BandannaError):
 
     Once the cause is gone, the next transaction works again.
     """
+
+
+class Fenced(StorageFailed):
+    """Another process has taken over the database: this one writes nothing more, and has to end.
+
+    What it remembers may be old, so that nothing it could say is worth hearing. Whoever asks comes again, and is
+    answered by the process that serves now.
+    """

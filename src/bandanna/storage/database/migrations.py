@@ -10,7 +10,11 @@ from bandanna.storage.database.base import Database, Transaction
 from bandanna.storage.database.statements import statements
 
 _ROLE = re.compile("[a-z][a-z0-9_]{0,39}", re.ASCII)
-_ABOUT = "create table about (role text not null, version {bigint} not null)"
+_ABOUT = """
+create table about (role text not null, version {bigint} not null);
+create table claim (one {bigint} primary key, generation {bigint} not null, holder text not null);
+insert into claim (one, generation, holder) values (1, 0, '')
+"""
 
 
 def checked_role(role: str) -> str:

@@ -11,11 +11,11 @@ import re
 import struct
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NoReturn
 from urllib.parse import urlsplit
 
-from bandanna.errors import BandannaError, MissingExtra
-from bandanna.storage.database.base import Database, Link, Row
+from bandanna.errors import BandannaError, MissingExtra, raise_alone
+from bandanna.storage.database.base import GENERATION, Database, Link, Row
 from bandanna.storage.database.errors import StorageFailed
 from bandanna.storage.database.statements import numbered
 
@@ -54,14 +54,11 @@ class PostgresDatabase(Database):
     def __init__(self, url: str, *, role: str) -> None:
         self.schema = f"bandanna_{role}"
         super().__init__(f"{_shown(url)} ({self.schema})")
-        self._url, self._claimed = url, False
+        self._url, self._locks = url, False
 
-    def claim(self) -> None:
+    def _take(self) -> None:
         """By a lock of the session that writes, which ends with it."""
-        self._usable("claim")
-        if self._claimed:
-            return
-        self._claimed = True
+        self._locks = True
         try:
             with self._alone:
                 if self._writer is not None:
@@ -69,18 +66,25 @@ class PostgresDatabase(Database):
                 self._writer = self._connect(writing=True)
                 self._links.add(self._writer)
         except BaseException:
-            self._claimed = False
+            self._locks = False
             raise
 
     def _connect(self, *, writing: bool) -> Link:
         link = PostgresLink(self._url, self.schema, name=self.name, patience=self.patience)
         try:
-            if writing and self._claimed and not link.claimed(self.claiming):
-                raise BandannaError(f"{self.name} is served by another process: stop it first")
+            if writing and self._locks and not link.claimed(self.claiming):
+                self._refuse(link)
         except BaseException:
             link.close()
             raise
         return link
+
+    def _refuse(self, link: PostgresLink) -> NoReturn:
+        """Somebody else has the lock: another process, or the session that was lost, of which the server knows not."""
+        if self.claimed:
+            self._compare(link.begin(writing=False, claimed=True))
+            raise StorageFailed(f"{self.name} failed: the session that held the claim is not over yet; repeat")
+        raise BandannaError(f"{self.name} is served by another process: stop it first")
 
 
 class PostgresLink(Link):
@@ -125,15 +129,25 @@ class PostgresLink(Link):
                 return False
         return True
 
-    def begin(self, *, writing: bool) -> None:
-        """A writer takes its lock first: all statements see what the writers before have committed."""
+    def begin(self, *, writing: bool, claimed: bool = False) -> int | None:
+        """A writer takes its lock first: all statements see what the writers before have committed.
+
+        So the generation needs no lock of its own: who claims is a writer too.
+        """
         with _errors(self._name):
             if self._sql.pgconn.transaction_status != TransactionStatus.IDLE:  # an interrupt has left it
                 self._sql.execute("rollback")
-            if writing:
-                self._sql.execute(f"begin; select pg_advisory_xact_lock({self._write})", prepare=False)
-            else:
-                self._sql.execute("begin isolation level repeatable read read only")
+            first = f"begin; select pg_advisory_xact_lock({self._write})"
+            if not writing:
+                first = "begin isolation level repeatable read read only"
+            if not claimed:
+                self._sql.execute(first, prepare=False if writing else None)
+                return None
+            cursor = self._sql.execute(f"{first}; {GENERATION}", prepare=False)  # one round trip
+            while cursor.nextset():
+                pass
+            row = cursor.fetchone()
+            return None if row is None else int(row[0])
 
     def execute(self, sql: str, values: Sequence[Any]) -> list[Row]:
         """Rows in binary form: blobs need no decoding."""
@@ -218,7 +232,7 @@ def _misfits(name: str) -> Iterator[None]:
     try:
         yield
     except (TypeError, ValueError, ArithmeticError, struct.error) as error:
-        raise StorageFailed(f"{name} failed: a value does not fit into its column ({error})") from error
+        raise_alone(StorageFailed(f"{name} failed: a value does not fit into its column ({type(error).__name__})"))
 
 
 def _failed(name: str, error: Exception, doubt: str = "") -> StorageFailed:

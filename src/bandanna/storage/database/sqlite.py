@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 from bandanna.errors import BandannaError
 from bandanna.storage import files
-from bandanna.storage.database.base import Database, Link, Row
+from bandanna.storage.database.base import GENERATION, Database, Link, Row
 from bandanna.storage.database.errors import StorageFailed
 from bandanna.storage.database.locks import Lock
 
@@ -55,9 +55,8 @@ class SQLiteDatabase(Database):
                 with suppress(FileNotFoundError):  # or another process has just closed it
                     files.secure(path.with_name(path.name + end))
 
-    def claim(self) -> None:
+    def _take(self) -> None:
         """By a lock on a file beside it, which ends with the process."""
-        self._at_home()
         with _errors(self.name):
             if not self._lock.taken():
                 raise BandannaError(f"{self.name} is served by another process: stop it first")
@@ -121,7 +120,7 @@ class SQLiteLink(Link):
         if mode != "wal":
             raise StorageFailed(f"{self._name} cannot have a write-ahead log where it is: put it on a local disk")
 
-    def begin(self, *, writing: bool) -> None:
+    def begin(self, *, writing: bool, claimed: bool = False) -> int | None:
         """Waits for other processes that write; readers wait for nobody."""
         with _errors(self._name):
             if _identity(self._path) != self._identity:  # what is written now, nobody would find
@@ -129,6 +128,7 @@ class SQLiteLink(Link):
             if self._sql.in_transaction:  # an interrupt has left it
                 self._sql.execute("rollback")
             self._sql.execute("begin immediate" if writing else "begin")
+            return int(self._sql.execute(GENERATION).fetchone()[0]) if claimed else None
 
     def execute(self, sql: str, values: Sequence[Any]) -> list[Row]:
         """Rows as SQLite gives them."""

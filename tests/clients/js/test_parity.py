@@ -1,0 +1,247 @@
+"""One corpus for both clients: whatever is published, entered and answered, they accept, send and keep the same."""
+
+from __future__ import annotations
+
+import base64
+import copy
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+
+import bandanna as bd
+from bandanna.client import Session, Ticket
+from bandanna.client.outbox import ANSWERED, DECIDED, OPEN, OPENING, OVER
+from bandanna.errors import BandannaError, InvalidArgument
+from bandanna.tasks.document import Secrets, Task
+from bandanna.wire.canonical import dumps, loads, packed
+from bandanna.wire.publications import Shown
+
+from ...roles.inside import Inside, a_task, signed
+from ...roles.simulated import case
+from ...threats.test_devices_are_total import spoilt
+from .recorded import RecordedCoins, RecordedNoise, Words
+from .running import node
+
+SIZE: dict[str, Any] = {"horizon": 64, "batch": 16}
+DP: dict[str, Any] = {"epsilon": 2.0, "delta": 1e-4}
+URLS = {role: f"http://{role}.test" for role in ("analyzer", "shuffler", "helper", "registrar")}
+POLICIES: dict[str, Any] = {
+    "LinTS": bd.LinTS(dim=3, privacy=bd.shuffle(**DP), **SIZE),
+    "LinTS, intercept": bd.LinTS(dim=3, intercept=True, privacy=bd.shuffle(**DP), **SIZE),
+    "LinTS, a model for every arm": bd.LinTS(n_arms=3, features=2, privacy=bd.shuffle(**DP), **SIZE),
+    "LinUCB": bd.LinUCB(dim=3, privacy=bd.shuffle(**DP), **SIZE),
+    "LinTS, rewards": bd.LinTSRewards(dim=3, public_contexts=True, privacy=bd.shuffle(**DP), **SIZE),
+    "LinTS, central": bd.LinTS(dim=3, privacy=bd.central(**DP), **SIZE),
+    "SDP-SE": None,
+}
+STATES = {DECIDED: "opening", OPENING: "opening", OPEN: "open", ANSWERED: "reporting", OVER: "over"}
+REASONS = {  # of errors of Python
+    "not signed": "signature", "not cosigned": "signature",
+    "another plan": "plan", "gone back": "rollback", "follow": "rollback",
+    "reported before": "reward", "report of nothing": "nothing", "no arm is assigned": "place",
+}  # fmt: skip
+ODD: tuple[Any, ...] = (
+    None,
+    -1,
+    0,
+    1,
+    2,
+    1_000_000,
+    2**53,
+    2**60,
+    "1",
+    True,
+    1.5,
+    [],
+    [0],
+    [1_000_000],
+    {},
+    "<u8",
+    "row",
+)
+NUMBERS: tuple[Any, ...] = (0.0, 0.1, -0.3, 0.5, 0.55, 1e-300)
+BAD_NUMBERS: tuple[Any, ...] = ("nan", "inf", 5.0, -1e100, 1e200, "x", None)
+
+
+def changed(batch: dict[str, Any], rng: np.random.Generator) -> dict[str, Any]:
+    """A batch with another value, a field more or one less: of its own, of a round, or of a part."""
+    made = copy.deepcopy(batch)
+    place: Any = [made, made["rounds"][0], made["rounds"][0]["parts"][0]][rng.choice([0, 1, 2], p=[0.5, 0.1, 0.4])]
+    name = str(rng.choice(sorted(place)))
+    how = rng.random()
+    if how < 0.15:
+        del place[name]
+    elif how < 0.25:
+        place["more"] = 1
+    else:
+        place[name] = ODD[rng.integers(len(ODD))]
+    return made
+
+
+def document_of(task: Task, secrets: dict[str, Secrets], content: dict[str, Any], rng: Any) -> tuple[Shown, str]:
+    """A publication: as it should be, or with something else in it; and what was done."""
+    hows = ["fair", "snapshot", "batch", "field", "signature", "witness"]
+    told, how = dict(content), str(rng.choice(hows, p=[0.3, 0.2, 0.3, 0.1, 0.05, 0.05]))
+    if how == "snapshot":
+        told["snapshot"] = spoilt(told["snapshot"], rng)
+    elif how == "batch":
+        told["batches"] = [changed(told["batches"][0], rng), *told["batches"][1:]]
+    elif how == "field":
+        name = str(
+            rng.choice(
+                ["task", "number", "previous", "status", "epoch", "round", "state", "snapshot", "answers", "batches"]
+            )
+        )
+        told[name] = ODD[rng.integers(len(ODD))]
+        if name == "number" and type(told[name]) is int and told[name] > 0:
+            told["previous"] = packed(bytes(32))
+    other = {"signature": "analyzer", "witness": "registrar"}.get(how, "")
+    return signed(task.id, {**secrets, other: secrets["shuffler"]}, dumps(told)), how
+
+
+def contexts_of(name: str, rng: np.random.Generator) -> Any:
+    """Features as the task wants them; now and then some that are none."""
+    if name == "SDP-SE":
+        return None if rng.random() < 0.9 else [[0.1]]
+    drawn = [[NUMBERS[k] for k in rng.integers(0, len(NUMBERS), 3)] for _ in range(4)]
+    if "intercept" in name:
+        for row in drawn:
+            row[-1] = 1.0
+    odd = rng.random()
+    if odd < 0.1:
+        drawn[rng.integers(4)][rng.integers(3)] = BAD_NUMBERS[rng.integers(len(BAD_NUMBERS))]
+    elif odd < 0.14:
+        drawn[rng.integers(4)].pop()
+    elif odd < 0.16:
+        drawn = []
+    return drawn[0][:2] if "every arm" in name and drawn else drawn
+
+
+def lengths(told: dict[str, Any]) -> dict[str, Any]:
+    """What agrees even where a crafted snapshot leads to another arm: all but the arm and what is told of it."""
+    requests = [[method, path, len(body)] for method, path, body in told["requests"]]
+    return {"reason": told["act"].get("reason"), "requests": requests, "states": told["states"]}
+
+
+def epoch_of(batches: Any) -> Any:
+    """Of the first batch, if there is one."""
+    first = batches[0] if isinstance(batches, list) and batches else None
+    return first.get("epoch", 0) if isinstance(first, dict) else 0
+
+
+def plain(value: Any) -> Any:
+    """Marked numbers as floats."""
+    if isinstance(value, list):
+        return [plain(each) for each in value]
+    return float(value) if value in ("nan", "inf") else value
+
+
+def said(error: BandannaError) -> dict[str, str]:
+    """The word for it that the browser client has."""
+    text = str(error)
+    known = next((word for said, word in REASONS.items() if said in text), None)
+    if known is None and isinstance(error, InvalidArgument):
+        known = "reward" if text.startswith("reward") else "contexts"
+    return {"error": known or "publication"}
+
+
+def in_python(given: dict[str, Any], words: Words) -> dict[str, Any]:
+    """What a session does."""
+    requests: list[list[str]] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        path = request.url.raw_path.decode().split(given["task"])[1]
+        requests.append([request.method, path, base64.b64encode(request.content).decode()])
+        if path == "/snapshot":
+            document = base64.b64decode(given["publication"])
+            return httpx.Response(
+                200, content=document, headers={name: given[name] for name in ("signature", "witness")}
+            )
+        if path == "/reports":
+            return httpx.Response(given["answer"]["status"], json=given["answer"]["body"])
+        return httpx.Response(404)
+
+    ticket = Ticket(slot=bytes(16), collector=bytes(range(16)), epoch=given["ticket"]["epoch"])
+    http, told = httpx.Client(transport=httpx.MockTransport(answer)), dict[str, Any]()
+    parts: dict[str, Any] = {"tickets": lambda *_: ticket, "outbox": ":memory:", "http": http, "patience": 0.0}
+    with Session(base64.b64decode(given["document"]), id=given["task"], **parts) as session:
+        session._steward._source, session._steward._coins = RecordedNoise(words), RecordedCoins(words)
+        try:
+            decision = session.act(plain(given["contexts"]))
+            told["act"] = {"action": decision.action, "reason": decision.reason}
+            if decision.taking_part:
+                outcome = session.report(decision, plain(given["reward"]))
+                told["report"] = {"kept": outcome.kept, "pending": outcome.pending, "reason": outcome.reason}
+        except BandannaError as error:
+            told["report" if "act" in told else "act"] = said(error)
+        try:
+            session.flush()
+        except BandannaError as error:
+            told["flush"] = said(error)
+        rows = session.outbox._rows.execute("select state from decisions order by rowid").fetchall()
+    return {**told, "requests": requests, "states": [STATES[state] for (state,) in rows]}
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("count", [300, pytest.param(2_000, marks=pytest.mark.full)])
+def test_both_clients_do_the_same(count: int, tmp_path: Path) -> None:
+    """In every case both clients accept or refuse, ask in the same order, send the same bytes and keep the same."""
+    rng, words = np.random.default_rng(count), Words(count)
+    worlds = []
+    for name, policy in POLICIES.items():
+        given, _, arms, _ = case(name) if policy is None else (policy, None, None, 0)
+        task, secrets = a_task(given, seed=None, arms=arms, urls=URLS)
+        folder = tmp_path / name
+        folder.mkdir()
+        worlds.append((name, task, secrets, loads(Inside(task, secrets, folder).learner.published.document)))
+    cases, expected, hows, kinds, others = [], [], list[str](), Counter[str](), 0
+    for number in range(count):
+        name, task, secrets, content = worlds[number % len(worlds)]
+        said_, how = document_of(task, secrets, content, rng)
+        document = said_.document
+        refused = {"status": 409, "body": {"results": [{"reason": "closed"}] * len(content["batches"][0]["rounds"])}}
+        epoch = epoch_of(loads(document)["batches"])
+        given_: dict[str, Any] = {
+            "document": base64.b64encode(task.document).decode(),
+            "task": task.id,
+            "publication": base64.b64encode(document).decode(),
+            "signature": said_.signature,
+            "witness": said_.cosignature,
+            "contexts": contexts_of(name, rng),
+            "ticket": {"slot": packed(bytes(16)), "collector": packed(bytes(range(16))),
+                       "epoch": epoch if type(epoch) is int and rng.random() < 0.95 else 9},
+            "reward": REWARDS[rng.integers(len(REWARDS))],
+            "answer": refused if rng.random() < 0.1 else {"status": 201, "body": {"places": [int(rng.integers(16))]}},
+        }  # fmt: skip
+        words.taken()
+        expected.append(in_python(given_, words))
+        cases.append({**given_, "words": words.taken()})
+        hows.append(how)
+        kinds[f"{how} {'error' if 'error' in expected[-1]['act'] else 'fine'}"] += 1
+    found = json.loads(node("parity.mjs", cases))
+    for number, (one, other) in enumerate(zip(found, expected, strict=True)):
+        if one.pop("unopened", False):  # a page is refused when it opens its session, before it can act
+            if other["act"] == {"error": "contexts"}:
+                continue  # a call that is wrong for everybody, before anything is asked for
+            other = {**other, "requests": other["requests"][:1]}
+            del other["flush"]
+        drew_others = one.get("left", 0) > 0 or "more words are drawn" in str(one["act"].get("error"))
+        if hows[number] == "snapshot" and drew_others:
+            others += 1  # a tie in one order of sums, and none in the other
+            continue
+        if hows[number] == "snapshot" and one["act"].get("action") != other["act"].get("action"):
+            one, other = lengths(one), lengths(other)  # numbers cancel out, in another order of sums
+            others += 1
+        assert one.pop("left", 0) == 0, (number, worlds[number % len(worlds)][0], one, other)
+        assert one == other, (number, worlds[number % len(worlds)][0], cases[number]["contexts"])
+    assert others <= count / 200
+    assert min(kinds[f"{how} fine"] for how in ("fair", "snapshot")) > count / 20
+    assert kinds["batch error"] > count / 20
+
+
+REWARDS: tuple[Any, ...] = (0.0, 1.0, 0.3, 0.75, -7.0, 1e300, "nan", "inf", None)

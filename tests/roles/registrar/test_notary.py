@@ -1,0 +1,84 @@
+"""Of every number the registrar cosigns one publication."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bandanna.errors import BandannaError
+from bandanna.roles.registrar import MIGRATIONS
+from bandanna.roles.registrar.notary import Notary
+from bandanna.storage.database import Database, open_database
+from bandanna.wire.canonical import dumps
+from bandanna.wire.keys import sign, signing_key
+from bandanna.wire.publications import Pin, cosigned
+
+from ...postgres import postgres_url  # noqa: F401  # a fixture
+
+TASK, (PRIVATE, PUBLIC), (OWN, KNOWN) = "the-task", signing_key(), signing_key()
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def db(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
+    """A registrar's database."""
+    url = str(tmp_path / "r.db") if request.param == "sqlite" else str(request.getfixturevalue("postgres_url"))
+    database = open_database(url, role="registrar", migrations=MIGRATIONS)
+    yield database
+    database.close()
+
+
+def notary(db: Database) -> Notary:
+    """Of the task."""
+    return Notary(db, task=TASK, analyzer_key=PUBLIC, sign=partial(sign, OWN, TASK))
+
+
+def told(number: int, chain: str, previous: str = "", *, private: str = PRIVATE, **others: Any) -> dict[str, Any]:
+    """By the analyzer."""
+    document = {"number": number, "previous": previous, "chain": chain, "epoch": number, **others}
+    return {**document, "signature": sign(private, TASK, "witness", dumps(document))}
+
+
+def test_of_every_number_one_publication_is_cosigned(db: Database) -> None:
+    """The first publication of a number stands: it has one cosignature, and no other publication has any."""
+    one = notary(db)
+    assert one.newest() is None
+    status, first = one.witness(told(0, "a"))
+    assert status == 201
+    assert cosigned(Pin(0, "a"), first["cosignature"], task_id=TASK, key=KNOWN)
+    assert one.witness(told(0, "a")) == notary(db).witness(told(0, "a")) == (200, first)
+    assert one.witness(told(0, "b")) == (409, {"witness": told(0, "a")})
+    assert one.witness(told(1, "b", "a"))[0] == 201
+    standing = (409, {"witness": told(1, "b", "a")})
+    assert one.witness(told(0, "a")) == standing  # whoever tells of an older one lags behind
+    assert one.witness(told(1, "c", "a")) == standing
+    assert one.witness(told(2, "c", "a")) == standing  # it does not follow upon the newest
+    assert one.witness(told(2, "c", "b", epoch=0)) == standing
+    assert one.newest() == {**told(1, "b", "a"), "cosignature": one.witness(told(1, "b", "a"))[1]["cosignature"]}
+
+
+def test_a_notary_that_lacks_publications_cosigns_none(db: Database) -> None:
+    """A notary whose database is older than the analyzer's cosigns nothing, and says that it is behind."""
+    one = notary(db)
+    one.witness(told(0, "a"))
+    assert one.witness(told(2, "c", "b")) == (409, {})
+    assert one.behind
+    assert one.witness(told(1, "b", "a"))[0] == 201
+    assert not one.behind
+
+
+def test_a_notary_hears_the_analyzer_alone(db: Database) -> None:
+    """Nobody but the task's analyzer brings a publication to stand, or the notary to say that it is behind."""
+    one = notary(db)
+    assert one.witness(told(0, "a", private=signing_key()[0])) == (403, {})
+    assert one.witness({**told(0, "a"), "chain": "b"}) == (403, {})
+    other = {name: value for name, value in told(9, "a").items() if name != "signature"}
+    assert one.witness({**other, "signature": sign(PRIVATE, TASK, "publication", dumps(other))}) == (403, {})
+    assert not one.behind
+    odd = [None, {}, [], {"number": 4}, told(-1, "a"), told(0, ""), {**told(0, "a"), "more": 1}, told(2**40, "a")]
+    for document in [*odd, told(0, "a", "x" * 101), told(0, "x" * 101), told(True, "a"), told(0, "\u00e9")]:  # type: ignore[arg-type]
+        with pytest.raises(BandannaError):
+            one.witness(document)
+    assert one.newest() is None

@@ -1,0 +1,86 @@
+"""A process that another one has replaced: it writes nothing more, whatever it remembers and whenever it wakes up."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+
+import pytest
+
+from bandanna.storage.database import Database, Fenced, StorageFailed
+
+from .conftest import Opening
+
+GENERATION = "select generation from claim"
+
+
+def generation(database: Database) -> int:
+    """Of the claim."""
+    with database.reading() as rows:
+        return int(rows.execute(GENERATION)[0][0])
+
+
+def raised(database: Database) -> None:
+    """Another process claims the database, and is gone again."""
+    with database.transaction() as rows:
+        rows.execute("update claim set generation = generation + 1")
+
+
+def test_every_claim_has_a_generation_of_its_own(opened: Opening) -> None:
+    """False if two processes that serve one after the other could not be told apart."""
+    found = []
+    for _ in range(3):
+        database = opened()
+        database.claim()
+        database.claim()  # once more: it is ours
+        found.append(generation(database))
+        database.close()
+    assert found == [1, 2, 3]
+
+
+def test_a_process_of_another_generation_writes_nothing_more(opened: Opening) -> None:
+    """False if a process that slept while another one served could write, read or answer from memory."""
+    sleeper, beside = opened(), opened()
+    sleeper.claim()
+    sleeper.check_claim()
+    raised(beside)
+    with pytest.raises(Fenced), sleeper.transaction() as rows:
+        rows.execute("insert into things (whole) values (1)")
+    for attempt in (sleeper.check_claim, sleeper.claim, lambda: generation(sleeper)):
+        with pytest.raises(Fenced):
+            attempt()
+    assert sleeper.fenced
+    with beside.transaction() as rows:  # which has no claim, and needs none
+        assert rows.execute("select count(*) from things") == [(0,)]
+    beside.check_claim()
+    assert not beside.fenced
+
+
+def test_an_answer_from_memory_needs_the_claim(opened: Opening) -> None:
+    """False if a process that writes nothing never noticed that another one serves."""
+    sleeper, beside = opened(), opened()
+    sleeper.claim()
+    raised(beside)
+    with pytest.raises(Fenced):
+        sleeper.check_claim()
+    assert sleeper.fenced
+
+
+@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+def test_a_lock_file_that_was_removed(tmp_path: Path, opened: Opening) -> None:
+    """A process whose lock file was removed is fenced when another one serves its SQLite file."""
+    sleeper, other = opened(), opened()
+    sleeper.claim()
+    (tmp_path / "things.db-served").unlink()
+    other.claim()
+    with pytest.raises(Fenced), sleeper.transaction():
+        pass
+    with other.transaction() as rows:
+        rows.execute("insert into things (whole) values (1)")
+
+
+def test_being_fenced_is_a_failure_of_the_store() -> None:
+    """False if a client of a fenced process were told that its request is wrong, and gave up."""
+    error = pickle.loads(pickle.dumps(Fenced("taken over")))
+    assert isinstance(error, StorageFailed)
+    assert str(error) == "taken over"

@@ -1,0 +1,189 @@
+"""Roles that join a task, each in a folder of its own, and what is refused of a join, a task and a dealer."""
+
+from __future__ import annotations
+
+import stat
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bandanna.errors import BandannaError
+from bandanna.tasks.creation import create, draft
+from bandanna.tasks.document import Secrets, Task
+from bandanna.tasks.join import Join, accept, check_joins, join, join_all
+from bandanna.tasks.page import facts
+from bandanna.wire.keys import sealing_key, signing_key
+from bandanna.wire.ticket import COLLECTOR, HELPER
+
+TEXT = """
+title = "Which tea"
+algorithm = "LinTS-SDP"
+[policy]
+dim = 2
+horizon = 400
+batch = 40
+epsilon = 1.0
+delta = 1e-3
+[rules]
+mixers = 2
+"""
+
+POLICY = {"dim": 2, "horizon": 400, "batch": 40, "epsilon": 1.0, "delta": 1e-3}
+DEALT: dict[str, Any] = {"title": "Which tea", "algorithm": "LinTS-SDP", "policy": POLICY}
+
+
+@pytest.fixture(scope="module")
+def drafted(tmp_path_factory: pytest.TempPathFactory) -> Task:
+    """A draft of two mixers."""
+    file = tmp_path_factory.mktemp("draft") / "tea.toml"
+    file.write_text(TEXT)
+    return draft(file, expect=False)
+
+
+def joined(drafted: Task) -> dict[str, tuple[Secrets, Join]]:
+    """All its roles."""
+    return {role: join(drafted, role, f"who runs the {role}") for role in drafted.roles}
+
+
+def test_four_who_joined_share_no_secret(drafted: Task, tmp_path: Path) -> None:
+    """Roles that join in four folders have no secret in common, no file or message holds a secret but the owner's, and
+    what they agree upon is what the registrar and each verifier need.
+    """
+    made = joined(drafted)
+    files = [said.write(tmp_path / role) for role, (_, said) in made.items() if (tmp_path / role).mkdir() is None]
+    task = join_all(drafted, [Join.read(file) for file in files])
+    public = task.document.decode() + "".join(file.read_text() for file in files)
+    held = []
+    for role, (own, _) in made.items():
+        accept(task, own).write(tmp_path / role)
+        path = tmp_path / role / f"{role}.secret.json"
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+        read = Secrets.read(path, role, task)
+        held.append({read.sign, read.seal, read.agree, read.person, read.token} - {""})
+        assert not any(secret in public for secret in held[-1])
+    assert sum(map(len, held)) == len(set().union(*held)) == 4 * 3 + 1 + 1  # to sign, to agree, tokens; a seal, people
+    registrar, shuffler, helper = (accept(task, made[role][0]) for role in ("registrar", "shuffler", "helper"))
+    assert registrar.ticket_key(task, COLLECTOR) == shuffler.ticket_key(task, COLLECTOR)
+    assert registrar.ticket_key(task, HELPER) == helper.ticket_key(task, HELPER)
+    assert shuffler.ticket_key(task, HELPER) != helper.ticket_key(task, HELPER) != shuffler.ticket_key(task, COLLECTOR)
+
+
+def test_a_task_says_who_knew_its_keys(drafted: Task) -> None:
+    """The page of a task says whether one machine knew all keys, or who runs each role; and who is two of them."""
+    dealt, _ = create(DEALT, expect=False)
+    assert dealt.content["dealer"]
+    assert any("One machine knew all keys" in note for note in facts(dealt)["notes"])
+    task = join_all(drafted, [said for _, said in joined(drafted).values()])
+    assert not task.content["dealer"]
+    said = facts(task)
+    assert said["operators"] == {role: f"who runs the {role}" for role in task.roles}
+    assert not any("One machine" in note or "one party" in note for note in said["notes"])
+    same = [join(drafted, role, "the same")[1] for role in drafted.roles]
+    notes = " ".join(facts(join_all(drafted, same))["notes"])
+    assert "shuffler and helper have one operator" in notes
+    assert "registrar and analyzer have one operator" in notes
+    assert any("A draft" in note for note in facts(drafted)["notes"])
+
+
+def test_a_task_of_other_joins_is_refused(drafted: Task) -> None:
+    """Joins of another draft, of another's keys, without a signature, twice or not at all make no task."""
+    made = {role: said for role, (_, said) in joined(drafted).items()}
+    others = [each for role, each in made.items() if role != "helper"]
+    own, helper = join(drafted, "helper", "x")[0], made["helper"]
+    wrong = {
+        "another draft": replace(helper, draft="x" * 43).signed(own.sign),
+        "another operator": replace(helper, operator="somebody else"),
+        "other keys": replace(helper, keys={**helper.keys, "agree": sealing_key()[1]}),
+        "another's signature": helper.signed(own.sign),
+        "no signature": replace(helper, signature=""),
+        "another role": made["shuffler"],
+        "fewer keys": replace(helper, keys={k: v for k, v in helper.keys.items() if k != "seal"}).signed(own.sign),
+    }
+    for each in wrong.values():
+        with pytest.raises(BandannaError):
+            join_all(drafted, [*others, each])
+    for some in (others, [*others, helper, helper]):
+        with pytest.raises(BandannaError, match="one of each"):
+            join_all(drafted, some)
+    assert join_all(drafted, [*others, helper])
+
+
+def test_a_role_accepts_its_own_draft_and_keys_alone(drafted: Task) -> None:
+    """A role does not serve a task that is not the draft it has read, in which another has its place, or that it has
+    not accepted.
+    """
+    made = joined(drafted)
+    said = [each for _, each in made.values()]
+    task, (own, _) = join_all(drafted, said), made["analyzer"]
+    assert accept(task, own).task == task.id
+    another = join(drafted, "analyzer", "somebody else")
+    with pytest.raises(BandannaError, match="other keys"):
+        accept(join_all(drafted, [each for each in said if each.role != "analyzer"] + [another[1]]), own)
+    for name in ("agree", "seal"):  # signed by its own key, and with a half of somebody else's
+        (helper, told) = made["helper"]
+        swapped = replace(told, keys={**told.keys, name: sealing_key()[1]}).signed(helper.sign)
+        with pytest.raises(BandannaError, match="other keys"):
+            accept(join_all(drafted, [each for each in said if each.role != "helper"] + [swapped]), helper)
+    changed = Task.made({**task.content, "grace": 1.0})
+    with pytest.raises(BandannaError, match="another draft"):
+        accept(changed, own)
+    with pytest.raises(BandannaError, match="has not signed"):
+        check_joins(changed)
+    with pytest.raises(BandannaError, match="another draft"):
+        accept(task, replace(own, draft=""))
+
+
+def test_secrets_that_accepted_no_task_serve_none(drafted: Task, tmp_path: Path) -> None:
+    """A role whose operator has not accepted the whole task yet cannot be served."""
+    own, _ = join(drafted, "helper", "somebody")
+    own.write(tmp_path)
+    task = join_all(drafted, [said for _, said in joined(drafted).values()])
+    with pytest.raises(BandannaError, match="task accept"):
+        Secrets.read(tmp_path, "helper", task)
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"role": "host"}, {"role": ""}, {"operator": ""}, {"operator": "x" * 201}, {"operator": "a\nb"}]
+)
+def test_who_joins_says_role_and_operator(wrong: dict[str, str], drafted: Task) -> None:
+    """A role that the draft has not, or an operator that no terminal can print, does not join."""
+    with pytest.raises(BandannaError):
+        join(drafted, **{"role": "helper", "operator": "somebody", **wrong})
+
+
+def test_nobody_joins_a_task_that_has_its_keys(drafted: Task) -> None:
+    """A task with keys, dealt or joined, is joined by nobody."""
+    dealt, _ = create(DEALT, expect=False)
+    for task in (dealt, join_all(drafted, [said for _, said in joined(drafted).values()])):
+        with pytest.raises(BandannaError, match="its keys already"):
+            join(task, "registrar", "somebody")
+
+
+@pytest.mark.parametrize("odd", [b"", b"[]", b"{}", b'{"draft": 1}', b"\xff"])
+def test_what_is_no_join_is_refused(odd: bytes, tmp_path: Path) -> None:
+    """A file that is no join ends in one sentence that says what to take."""
+    file = tmp_path / "helper.join.json"
+    file.write_bytes(odd)
+    with pytest.raises(BandannaError):
+        Join.read(file)
+    with pytest.raises(BandannaError, match="cannot be read"):
+        Join.read(tmp_path / "nothing")
+
+
+def test_a_document_whose_joins_are_spoilt_is_not_shown(drafted: Task) -> None:
+    """A task without a dealer whose joins do not hold is refused by whoever looks at it."""
+    task = join_all(drafted, [said for _, said in joined(drafted).values()])
+    content: dict[str, Any] = dict(task.content)
+    spoilt: list[dict[str, Any]] = [
+        {**content, "joins": {}},
+        {**content, "joins": {**content["joins"], "helper": {"operator": "x"}}},
+        {**content, "joins": {**content["joins"], "helper": 3}},
+        {**content, "keys": {**content["keys"], "helper": signing_key()[1]}},
+        {**content, "keys": {**content["keys"], "agree analyzer": sealing_key()[1]}},
+        {**content, "keys": {**content["keys"], "seal host": sealing_key()[1]}},
+    ]
+    for each in spoilt:
+        with pytest.raises(BandannaError):
+            facts(Task.made(each))

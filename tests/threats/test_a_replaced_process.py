@@ -1,0 +1,272 @@
+"""A shuffler that sleeps while another one serves, as a real process: it says nothing when it wakes up, and ends."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import secrets
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from functools import partial
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import httpx
+import psycopg
+import pytest
+
+import bandanna as bd
+from bandanna.accounting.stores.tables import LEDGER_MIGRATION
+from bandanna.protocols.mixing import mixers
+from bandanna.roles.analyzer import tables as analyzing
+from bandanna.roles.analyzer.learner import Learner
+from bandanna.roles.collector import tables as collecting
+from bandanna.roles.demonstration import free_ports
+from bandanna.roles.registrar import tables as registering
+from bandanna.roles.registrar.app import notary_of
+from bandanna.roles.registrar.notary import Notary
+from bandanna.roles.running import FENCED
+from bandanna.roles.serving import Log
+from bandanna.roles.shuffler.app import build
+from bandanna.storage.database import open_database
+from bandanna.tasks.document import Secrets, Task
+from bandanna.wire.canonical import dumps, loads
+from bandanna.wire.keys import sign
+from bandanna.wire.record import FINAL, Record, joined
+from bandanna.wire.sealing import checksum
+from bandanna.wire.ticket import COLLECTOR, SLOT, Tickets
+
+from ..nursery import Child, nursery
+from ..postgres import server
+from ..roles.inside import a_task, headers_of, shown
+
+LAUNCHER = Path(__file__).parents[1] / "roles" / "faults" / "launcher.py"
+USERS = 7
+
+
+class Analyzer(ThreadingHTTPServer):
+    """The project's own, behind a socket; it keeps the shares that it was sent."""
+
+    daemon_threads = True
+
+    def __init__(self, port: int) -> None:
+        super().__init__(("127.0.0.1", port), Asked)
+        self.learner: Learner
+        self.shares: list[dict[str, Any]] = []
+
+
+class Asked(BaseHTTPRequestHandler):
+    """One request of the shuffler."""
+
+    server: Analyzer
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self) -> None:
+        """The publication in force; no round is over."""
+        if "/shares/" in self.path:
+            return self._say(404, b"{}")
+        published = self.server.learner.published
+        after = self.path.partition("after=")[2].partition("&")[0]
+        if after and published.number <= int(after):
+            return self._say(204, b"")
+        return self._say(200, published.document, **headers_of(shown(published)))
+
+    def do_PUT(self) -> None:
+        """A share."""
+        content = self.rfile.read(int(self.headers["Content-Length"]))
+        self.server.shares.append(loads(content))
+        taken = self.server.learner.take(content, "shuffler", 0, 0)
+        assert taken.receipt is not None
+        self._say(taken.status, dumps({"receipt": loads(taken.receipt)}))
+
+    def _say(self, status: int, content: bytes, **headers: str) -> None:
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(content)))
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, *_: Any) -> None:
+        """Nothing."""
+
+
+class Scene:
+    """A task of one mixer, its analyzer, and shufflers that serve one database one after the other."""
+
+    def __init__(self, folder: Path, database: str) -> None:
+        self.folder, self.database = folder, database
+        ports = free_ports(3)
+        urls = {role: f"http://127.0.0.1:{port}" for role, port in zip(("registrar", "analyzer"), ports, strict=False)}
+        policy = bd.make("LinTS-SDP", dim=2, batch=USERS, horizon=40, epsilon=8.0, delta=1e-2)
+        made = a_task(policy, seed=None, urls={**urls, "shuffler": "", "helper": ""}, close="grace", grace=0.5)
+        self.task, self.secrets = made
+        (folder / "task.json").write_bytes(self.task.document)
+        self.secrets["shuffler"].write(folder)
+        self.analyzer = Analyzer(ports[1])
+        rows = open_database(
+            str(folder / "analyzer.db"), role="analyzer", migrations=(analyzing.MIGRATION, LEDGER_MIGRATION)
+        )
+        self.rows = rows
+        kept = open_database(str(folder / "registrar.db"), role="registrar", migrations=registering.MIGRATIONS)
+        self.notary = Notary(kept, **notary_of(self.task, self.secrets["registrar"]))
+        self.analyzer.learner = _learner(rows, self.task, self.secrets["analyzer"], self._witness)
+        threading.Thread(target=self.analyzer.serve_forever, args=(0.05,), daemon=True).start()
+        self.acknowledged: list[bytes] = []
+        self.places: list[int] = []
+        self.processes: list[Child] = []
+        self.clients: list[httpx.Client] = []
+
+    def _witness(self, content: bytes) -> tuple[int, Any]:
+        """The registrar's answer to what the analyzer says of a publication."""
+        return self.notary.witness(loads(content))
+
+    def begin(self) -> httpx.Client:
+        """One more shuffler, and a connection to it."""
+        (port,) = free_ports(1)
+        command = [sys.executable, "-W", "error", str(LAUNCHER), str(self.folder), "shuffler", str(port)]
+        with (self.folder / "shuffler.log").open("ab") as log:
+            self.processes.append(nursery().start([*command, self.database, "", "0"], stdout=log, stderr=log))
+        client = httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=120, trust_env=False)
+        self.clients.append(client)
+        until(lambda: self._open(client))
+        return client
+
+    def _open(self, client: httpx.Client) -> bool:
+        assert self.processes[-1].poll() is None, (self.folder / "shuffler.log").read_text()
+        try:
+            return client.get(f"/tasks/{self.task.id}/open").json()["of"] == USERS
+        except httpx.HTTPError:
+            return False
+
+    def request(self) -> tuple[bytes, bytes]:
+        """A new person's slot, and the request with the report."""
+        slot, plan = secrets.token_bytes(SLOT), self.analyzer.learner.now.batches[0]
+        pair = self.secrets["shuffler"].ticket_key(self.task, COLLECTOR)
+        key = Tickets(pair, self.task.digest, COLLECTOR).key(0, slot)
+        (part,) = plan.rounds[0].parts
+        low, high = mixers().loads(part.mixer or "").likely
+        body = ((low + high) // 2).astype(part.dtype).tobytes()
+        record = Record.tagged(key, plan.digest, slot=slot, epoch=0, round_=0, version=FINAL, body=body)
+        return slot, joined([record.to_bytes()])
+
+    def report(self, client: httpx.Client) -> None:
+        """Somebody new, who is acknowledged."""
+        slot, request = self.request()
+        answer = client.post(f"/tasks/{self.task.id}/reports", content=request)
+        assert answer.status_code == 201, answer.text
+        self.acknowledged.append(slot)
+        self.places += answer.json()["places"]
+
+    def cut(self) -> None:
+        """The sleeper's session ends, or its lock is taken away."""
+        if self.database.startswith("postgresql:"):
+            with psycopg.connect(self.database, autocommit=True) as sql:
+                query = "select pg_terminate_backend(pid) from pg_stat_activity where datname = current_database()"
+                sql.execute(query + " and pid <> pg_backend_pid()")
+        else:
+            (self.folder / "shuffler.db-served").unlink()
+
+    def close(self) -> None:
+        """Of all."""
+        for client in self.clients:
+            client.close()
+        for process in self.processes:
+            process.send_signal(signal.SIGCONT)
+            process.kill()
+            process.wait(120)
+        self.analyzer.shutdown()
+        self.analyzer.server_close()
+        self.rows.close()
+
+
+def _learner(rows: Any, task: Task, own: Secrets, notary: Any) -> Learner:
+    made = Learner(rows, task, sign=partial(sign, own.sign, task.id), opener=None, witness=notary)
+    made.settle()
+    return made
+
+
+def until(done: Any) -> None:
+    """Wait, on a machine that may be busy."""
+    end = time.monotonic() + 120
+    while not done():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+@pytest.fixture(params=["postgres", "sqlite"])
+def scene(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Scene]:
+    """With either database."""
+    url = server().fresh() if request.param == "postgres" else str(tmp_path / "shuffler.db")
+    made = Scene(tmp_path, url)
+    yield made
+    made.close()
+
+
+def test_a_process_that_wakes_up_says_nothing(scene: Scene) -> None:
+    """A shuffler that slept while another one served answers 503 and ends with code 75: no place is given twice, and
+    everybody who was acknowledged, by whomever, is in the sum.
+    """
+    sleeper = scene.begin()
+    for _ in range(2):
+        scene.report(sleeper)
+    (asleep,) = scene.processes
+    asleep.send_signal(signal.SIGSTOP)
+    scene.cut()
+    other = scene.begin()
+    for _ in range(2):
+        scene.report(other)
+    scene.processes[-1].kill()
+    scene.processes[-1].wait(120)
+
+    asleep.send_signal(signal.SIGCONT)
+    refused: list[str] = []
+    with suppress(httpx.HTTPError):  # until nobody answers any more
+        while asleep.poll() is None and len(refused) < 1000:
+            answer = sleeper.post(f"/tasks/{scene.task.id}/reports", content=scene.request()[1])
+            assert answer.status_code == 503, answer.text
+            refused.append(answer.json()["reason"])
+    assert set(refused) <= {"storage", "fenced", "stopping"}
+    assert asleep.wait(120) == FENCED
+
+    last = scene.begin()
+    while len(scene.acknowledged) < USERS:
+        scene.report(last)
+    until(lambda: scene.analyzer.shares)
+    (share,) = scene.analyzer.shares
+    assert sorted(scene.places) == list(range(USERS))
+    assert (share["count"], share["checksum"]) == (USERS, checksum(scene.acknowledged))
+    rows = open_database(scene.database, role="shuffler", migrations=(collecting.MIGRATION,))
+    until(lambda: _states(rows) == [("receipted",)])
+    rows.close()
+
+
+def _states(rows: Any) -> list[Any]:
+    with rows.reading() as reading:
+        return list(reading.execute("select state from batches"))
+
+
+def test_a_fenced_process_answers_nothing(scene: Scene) -> None:
+    """A fenced process refuses reports, and everything it could say from memory, with 503; `/healthz` says so too."""
+    task, own = scene.task, scene.secrets["shuffler"]
+    app = build(task, own, database=scene.database, log=Log("shuffler", io.StringIO()))
+    beside = open_database(scene.database, role="shuffler", migrations=(collecting.MIGRATION,))
+    with beside.transaction() as rows:
+        rows.execute("update claim set generation = generation + 1")
+    beside.close()
+
+    async def answers() -> list[tuple[int, Any]]:
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://shuffler") as client:
+            calls = [client.post(f"/tasks/{task.id}/reports", content=scene.request()[1])]
+            calls += [client.get(f"/tasks/{task.id}/open"), client.get("/healthz")]
+            found = [await call for call in calls]
+        return [(answer.status_code, answer.json().get("reason", answer.json().get("ok"))) for answer in found]
+
+    assert asyncio.run(answers()) == [(503, "fenced"), (503, "fenced"), (503, False)]
+    assert app.fenced()
+    asyncio.run(app.life._stop())

@@ -1,0 +1,218 @@
+"""Devices are total: what is sent, to whom and whether, is the same for all features and rewards.
+
+A hostile analyzer publishes states, snapshots and answers that are numbers of no policy: NaN, infinities, numbers so
+large that sums of them are none, arrays of other shapes. Nothing that a device does may then depend on its data.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+
+import bandanna as bd
+from bandanna.agent.kinds import encoding_of
+from bandanna.client.guides import Given, Guide, LightGuide, Slot
+from bandanna.client.leaflet import Leaflet
+from bandanna.client.whole import WholeGuide
+from bandanna.core.coins import SecureCoins
+from bandanna.device import SecureNoise
+from bandanna.errors import BandannaError
+from bandanna.policies.base import Assigned
+from bandanna.policies.registry import ALGORITHMS
+from bandanna.tasks.batches import batch_of
+from bandanna.wire.answers import Ticket, answers
+from bandanna.wire.canonical import dumps, loads
+from bandanna.wire.record import split
+
+from ..client.town import Town
+from ..roles.inside import a_task, signed
+from ..roles.simulated import case, simulated
+
+NOT_DEPLOYABLE = {"RS-OFUL", "AdaC-OFUL"}  # devices would have to act one after the other
+# A client of these answers for all plays of a batch: they have no sessions.
+SESSIONLESS = {"CDP-DPE", "DPE", "DPE-FixedU", "LDP-DPE", "Laplace-DPE", "SDP-DPE"}
+QUICK = {"GLM-SDP", "LinUCB-SDP-Amp", "LinTS-SDP-rewards", "LinTS-CSDP", "AdaC-UCB", "SDP-SE", "LinTS-JDP", "LDP-UCB"}
+EACH = [
+    pytest.param(name, marks=[] if name in QUICK else [pytest.mark.full])
+    for name in sorted(set(ALGORITHMS) - NOT_DEPLOYABLE - SESSIONLESS)
+]
+BAD = (np.nan, np.inf, -np.inf, 1.7e308, -1.7e308, 1e200, 1e39, -1e-320)
+FEATURES = (0.0, 0.1, -0.3, 0.9, -0.9, 1e-300, 5.0, -1e100)
+REWARDS = (0.0, 1.0, 0.3, -7.0, 1e308, np.inf)
+
+
+def spoilt(text: str, rng: np.random.Generator) -> str:
+    """An encoded value with other numbers: some of each array, all of them, or an array of another shape."""
+
+    def walked(value: Any) -> Any:
+        if isinstance(value, list):
+            return [walked(each) for each in value]
+        if not isinstance(value, dict):
+            drawn = float(rng.choice(BAD))
+            spoils = isinstance(value, float) and rng.random() < 0.3 and np.isfinite(drawn)
+            return drawn if spoils else value
+        if value.get("array") == "<f8":
+            array = np.frombuffer(base64.b64decode(value["data"])).copy()
+            hit = rng.random(array.shape) < rng.choice([0.0, 0.4, 1.0])
+            array[hit] = rng.choice(BAD, int(hit.sum()))
+            shape = [*value["shape"], 1] if rng.random() < 0.1 else value["shape"]
+            return {**value, "shape": shape, "data": base64.b64encode(array.tobytes()).decode()}
+        return {name: walked(each) for name, each in value.items()}
+
+    return json.dumps(walked(json.loads(text)))
+
+
+def contents(policy: Any, states: list[Any], hostile: int, task: Any) -> Iterator[dict[str, Any]]:
+    """Parts of publications in every state, as they are and spoilt; batches are announced as the policy means them."""
+    rng, encoding = np.random.default_rng(3), encoding_of()
+    for state in states:
+        episode = policy.episode(state)
+        if episode is None:
+            continue
+        batch, _ = batch_of(policy, state, episode, epoch=0, mixer_count=task.mixers, seeded=False)
+        if not batch.rounds:
+            continue
+        texts = {"state": encoding.dumps(state), "snapshot": encoding.dumps(policy.publish(state))}
+        fair = {"number": 0, "epoch": 0, "round": 0, "answers": [], "batches": [batch.to_dict()], **texts}
+        yield fair
+        for _ in range(hostile):
+            yield {**fair, **{name: spoilt(text, rng) for name, text in texts.items()}}
+
+
+@pytest.mark.parametrize("name", EACH)
+def test_length_and_existence_of_a_report_do_not_depend_on_what_happened(name: str, request: Any) -> None:
+    """Of every policy's devices, whatever is published: a report is made for all features and rewards, of one length,
+    or for none.
+    """
+    policy, env, arms, rounds = case(name)
+    task, _ = a_task(policy, seed=None, arms=arms)
+    first = policy.init(task.fixed_features)
+    episode = policy.episode(first)
+    assert not (isinstance(episode, Assigned) and episode.clients is not None), "name it in SESSIONLESS"
+    leaflet, encoding = Leaflet.from_bytes(task.document, task.id), encoding_of()
+    guides: list[Guide] = [WholeGuide(leaflet), *([LightGuide(leaflet)] if leaflet.device is not None else [])]
+    states = [first, encoding.loads(simulated(policy, env, rounds).state)]
+    rng, made = np.random.default_rng(5), 0
+    for content in contents(policy, states, 6 if request.node.get_closest_marker("full") else 3, task):
+        for guide in guides:
+            try:
+                batch = guide.batch(content, 0)
+            except BandannaError:
+                continue  # before features are looked at
+            ticket = Ticket(slot=bytes(16), epoch=batch.epoch, collector=bytes(16))
+            slot = Slot(batch=batch, ticket=ticket, key=task.content["keys"].get("seal analyzer"))
+            outcomes = set()
+            for _ in range(6):
+                features = rng.choice(FEATURES, guide.dim)
+                arm = int(rng.choice(batch.arms)) if batch.arms else int(rng.integers(2))
+                given = Given(features=tuple(features.tolist()), arm=arm)
+                reward = float(rng.choice(REWARDS))
+                try:
+                    body, _ = guide.final(content, 0, slot, given, reward, SecureNoise(), SecureCoins())
+                    outcomes.add(len(body))
+                except BandannaError as error:
+                    outcomes.add(str(error))
+            assert len(outcomes) == 1, content
+            made += outcomes == {batch.rounds[0].size}
+    assert made
+
+
+def accomplice(town: Town) -> None:
+    """A shuffler that takes every record, so that devices go on as far as they do."""
+    honest = town._answer
+
+    def answered(request: httpx.Request) -> httpx.Response:
+        if not request.url.path.endswith("/reports"):
+            return honest(request)
+        return httpx.Response(201, json={"places": [0] * len(split(request.content, 1000))})
+
+    town._answer = answered  # type: ignore[method-assign]
+
+
+def requests_of(town: Town, contexts: Any, reward: Any) -> list[tuple[str, str, int]]:
+    """Who is asked for what, and how much is sent, by somebody who acts, reports and flushes; errors are swallowed."""
+    asked: list[tuple[str, str, int]] = []
+
+    def noted(request: httpx.Request) -> str:
+        asked.append((request.method, request.url.path.split("/", 3)[-1], len(request.content)))
+        return ""
+
+    session = town.session()
+    town.fault = noted
+    try:
+        decision = session.act(contexts)
+    except BandannaError:
+        decision = None
+    if decision is not None:
+        with suppress(BandannaError):
+            session.report(decision, reward)
+    with suppress(BandannaError):
+        session.flush()
+    town.fault = lambda request: ""
+    return asked
+
+
+@pytest.mark.parametrize("name", ["GLM-SDP", "LinTS-SDP"])
+def test_requests_do_not_depend_on_features_or_rewards(name: str, tmp_path: Path) -> None:
+    """Under a crafted state the requests of people with all features and rewards are the same, and as long."""
+    policy, env, arms, rounds = case(name)
+    town, encoding = Town(policy, tmp_path, arms=arms), encoding_of()
+    accomplice(town)
+    dim, rng = int(policy.dim), np.random.default_rng(1)
+    published = loads(town.inside.learner.published.document)
+    state = encoding.loads(simulated(policy, env, rounds).state)
+    episode = policy.episode(state)
+    assert episode is not None
+    batch, _ = batch_of(policy, state, episode, epoch=0, mixer_count=1, seeded=False)
+    finals = 0
+    for number in range(4 + 1):
+        texts = {"state": encoding.dumps(state), "snapshot": encoding.dumps(policy.publish(state))}
+        if number:
+            texts = {each: spoilt(text, rng) for each, text in texts.items()}
+        document = dumps({**published, **texts, "batches": [batch.to_dict()]})
+        town.replayed = signed(town.task.id, town.secrets, document)
+        seen = set()
+        for reward in REWARDS:
+            contexts = rng.choice(FEATURES, (3, dim))
+            if getattr(policy, "intercept", False):
+                contexts[:, -1] = 1.0
+            seen.add(tuple(requests_of(town, contexts, reward)))
+        assert len(seen) == 1
+        finals += sum(method == "POST" for method, *_ in seen.pop()) == 2
+    assert finals
+
+
+@pytest.mark.parametrize("places", ["[1e400]", "[-1]", "[1180591620717411303424]", '["7"]', "[true]", "[]", "{}"])
+def test_a_place_that_is_none_is_no_answer(places: str) -> None:
+    """What a hostile collector says of places ends in one error of ours, and never in one of arithmetic."""
+    with pytest.raises(BandannaError):
+        answers(201, f'{{"places":{places}}}'.encode(), 1)
+
+
+def test_features_and_rewards_that_are_none_are_errors_after_sending(tmp_path: Path) -> None:
+    """Who has features or a reward that are no numbers sends what others send, and is told of it then."""
+    policy = bd.LinTS(dim=2, horizon=64, batch=16, privacy=bd.shuffle(epsilon=2.0, delta=1e-4))
+    town = Town(policy, tmp_path)
+    fine = requests_of(town, [[0.1, 0.2], [0.3, 0.4]], 1.0)
+    assert [method for method, *_ in fine] == ["GET", "POST", "POST", "GET"]
+    for reward in (np.nan, np.inf, "much", None, [1.0]):
+        assert requests_of(town, [[0.1, 0.2], [0.3, 0.4]], reward) == fine
+    odd: list[Any] = [[[np.nan, 0.0], [0.0, 0.0]], [[0.1], [0.2]], [], [[0.1, None]], {"a": "x"}, np.ones((2, 5)), 3]
+    for contexts in odd:
+        unanswered = requests_of(town, contexts, 1.0)  # nobody was told of an arm
+        assert unanswered == [*fine[:2], fine[-1]]
+    session = town.session()
+    decision = session.act([[0.1, 0.2], [0.3, 0.4]])
+    with pytest.raises(bd.errors.InvalidStatistic, match="reward"):
+        session.report(decision, np.nan)
+    assert session.report(decision, 1.0).reason == "over"
+    with pytest.raises(bd.errors.InvalidStatistic, match="contexts"):
+        town.session().act([[np.nan, 0.0]])

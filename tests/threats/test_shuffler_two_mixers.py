@@ -1,0 +1,234 @@
+"""A hostile shuffler of two mixers, with everything that it holds: it can spoil a batch, and learns of nobody."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import bandanna as bd
+from bandanna.client.guides import Given, LightGuide, Slot
+from bandanna.client.leaflet import Leaflet
+from bandanna.core.coins import SecureCoins
+from bandanna.device import SecureNoise
+from bandanna.errors import BandannaError
+from bandanna.protocols.mixing import mixed, mixers
+from bandanna.roles.helper import MIGRATIONS as HELPING
+from bandanna.roles.helper import Helper, Keyring
+from bandanna.roles.registrar import MIGRATIONS, Registrar
+from bandanna.roles.registrar.app import parts_of
+from bandanna.storage.database import open_database
+from bandanna.tasks.document import Secrets, Task
+from bandanna.wire.answers import Ticket, ticket_of
+from bandanna.wire.canonical import loads, packed
+from bandanna.wire.jobs import Entry, write_job
+from bandanna.wire.keys import Opener, agreed_key, draw_seed, masks, seal, sign
+from bandanna.wire.plan import Batch
+from bandanna.wire.record import Record
+from bandanna.wire.sealing import checksum, sealing_info
+from bandanna.wire.shares import write_share
+from bandanna.wire.ticket import COLLECTOR, HELPER, Tickets, pair_info
+
+from ..roles.inside import Inside, a_task
+
+PEOPLE = 30
+
+
+class Deployed(Inside):
+    """Registrar, helper and analyzer, who are honest; whoever is the shuffler has `own` and the task's document."""
+
+    def __init__(self, folder: Path) -> None:
+        policy = bd.make("LinTS-SDP", dim=2, horizon=4 * PEOPLE, batch=PEOPLE, epsilon=1.0, delta=1e-3)
+        task, roles = a_task(policy, seed=None, mixers=2)
+        super().__init__(task, roles, folder)
+        self.own, self.guide = roles["shuffler"], LightGuide(Leaflet.from_bytes(task.document))
+        rows = open_database(str(folder / "registrar.db"), role="registrar", migrations=MIGRATIONS)
+        self.registrar = Registrar(rows, **parts_of(task, roles["registrar"]))
+        kept = open_database(str(folder / "helper.db"), role="helper", migrations=HELPING)
+        self.helper = Helper(
+            kept,
+            task_id=task.id,
+            task=task.digest,
+            ticket_key=roles["helper"].ticket_key(task, HELPER),
+            leader_key=task.key("shuffler"),
+            analyzer_key=task.key("analyzer"),
+            keyring=Keyring(kept, first=(roles["helper"].seal, task.key("seal helper"))),
+            sign=partial(sign, roles["helper"].sign, task.id),
+        )
+        self.opener = Opener(roles["helper"].seal)  # of the test alone: what a victim has drawn
+
+    @property
+    def batch(self) -> Batch:
+        """The running one."""
+        return self.learner.now.batches[0]
+
+    def given(self, count: int) -> list[Ticket]:
+        """Tickets of so many people whom the registrar knows."""
+        wishes = [{"user": f"person {number}", "epoch": self.batch.epoch} for number in range(count)]
+        return [ticket_of(each) for each in self.registrar.tickets(wishes)]
+
+    def body(self, ticket: Ticket) -> bytes:
+        """What an honest device sends."""
+        slot = Slot(batch=self.batch, ticket=ticket, key=self.task.key("seal helper"))
+        given = Given(features=(0.6, 0.3), arm=0)
+        content = loads(self.learner.published.document)
+        body, error = self.guide.final(content, 0, slot, given, 1.0, SecureNoise(), SecureCoins())
+        assert error is None
+        return body
+
+    def counts(self, ticket: Ticket, body: bytes) -> list[int]:
+        """What a device has drawn, by whoever has both halves of it."""
+        asked = self.batch.rounds[0]
+        opened = self.opener.open(asked.sealed(body), sealing_info(self.task.digest, self.batch, 0, ticket.slot))
+        (mask,) = masks(opened[:16], asked.lengths)
+        return [int(each) for each in asked.parts[0].numbers([body])[0] + mask]
+
+    def told(self, entries: Sequence[Entry], shares: np.ndarray[Any, Any]) -> tuple[Any, int]:
+        """The hostile shuffler's job and share, signed as they should be: what the helper has made of the one, and the
+        analyzer of both.
+        """
+        batch, signed = self.batch, partial(sign, self.own.sign, self.task.id)
+        job = write_job(task_id=self.task.id, batch=batch, round_=0, entries=list(entries))
+        _, added = self.helper.job(job, signed("job", job), epoch=batch.epoch, round_=0)
+        mixer = mixers().loads(batch.rounds[0].parts[0].mixer or "")
+        _, view = mixed(mixer, mixer.empty(), shares)
+        share = write_share(
+            task_id=self.task.id, epoch=batch.epoch, round_=0, mixer="shuffler", count=len(entries),
+            checksum=checksum(each.slot for each in entries), bad=0, parts=[mixers().dumps(view)],
+        )  # fmt: skip
+        assert self.learner.take(added, "helper", batch.epoch, 0).status == 202
+        return loads(added), self.learner.take(share, "shuffler", batch.epoch, 0).status
+
+
+def invented(place: Deployed, slot: bytes, key: bytes) -> tuple[Entry, np.ndarray[Any, Any]]:
+    """The shuffler's own entry, with a key that it believes to be the ticket's, and a share that makes it zeros."""
+    batch, seed = place.batch, draw_seed()
+    info = sealing_info(place.task.digest, batch, 0, slot)
+    (mask,) = masks(seed, batch.rounds[0].lengths)
+    return Entry(slot, 0, seal(place.task.key("seal helper"), seed + key, info)), -mask
+
+
+def keys_of(task: Task, own: Secrets) -> list[Tickets]:
+    """All that a shuffler can try, as if they were the pair key of registrar and helper."""
+    infos = (pair_info(COLLECTOR), pair_info(HELPER))
+    publics = [task.key(name) for name in ("agree registrar", "agree helper", "agree analyzer", "agree shuffler")]
+    made = [agreed_key(own.agree, each, salt=task.digest, info=info) for each in publics for info in infos]
+    made.append(own.ticket_key(task, COLLECTOR))
+    return [Tickets(key, task.digest, verifier) for key in made for verifier in (COLLECTOR, HELPER)]
+
+
+def unharmed(place: Deployed, before: Any) -> None:
+    """Nothing was released, and the public state is as it was."""
+    assert loads(place.learner.published.document)["state"] == before
+    with place.learner._database.reading() as rows:
+        outcomes = {outcome for (outcome,) in rows.execute("select outcome from releases")}
+    assert outcomes == {"begun", "burned"}
+
+
+def test_with_all_secrets_of_a_shuffler_no_job_of_invented_people_passes(tmp_path: Path) -> None:
+    """With the task's document and all of the shuffler's secrets nobody can invent people: the helper adds nothing, and
+    nothing is released.
+    """
+    place = Deployed(tmp_path)
+    before = loads(place.learner.published.document)["state"]
+    tries = keys_of(place.task, place.own)
+    made = []
+    for number in range(PEOPLE):
+        slot = secrets.token_bytes(16)
+        made.append(invented(place, slot, tries[number % len(tries)].key(place.batch.epoch, slot)))
+    added, status = place.told([entry for entry, _ in made], np.array([share for _, share in made]))
+    assert (added["bad"], added["parts"], status) == (PEOPLE, [], 422)
+    unharmed(place, before)
+    assert place.registrar.counts() == {"tickets": 0}
+
+
+def test_one_real_person_among_invented_ones_is_not_isolated(tmp_path: Path) -> None:
+    """Beside one real report, invented ones give no total: the real person's counts are in nothing that is public."""
+    place = Deployed(tmp_path)
+    before = loads(place.learner.published.document)["state"]
+    (victim,) = place.given(1)
+    body, asked = place.body(victim), place.batch.rounds[0]
+    made = [invented(place, (slot := secrets.token_bytes(16)), slot) for _ in range(PEOPLE - 1)]
+    entries = [Entry(victim.slot, 0, asked.sealed(body)), *(entry for entry, _ in made)]
+    shares = np.array([asked.parts[0].numbers([body])[0], *(share for _, share in made)])
+    added, status = place.told(entries, shares)
+    assert (added["bad"], added["parts"], status) == (PEOPLE - 1, [], 422)
+    unharmed(place, before)
+
+
+def test_a_shuffler_cannot_replace_the_other_peoples_seeds(tmp_path: Path) -> None:
+    """With genuine tickets of everybody a shuffler cannot put (seed, share) pairs of its own in the place of all other
+    people's: the total would be one person's counts, exactly. The helper adds nothing and nothing is released.
+    """
+    place = Deployed(tmp_path)
+    before = loads(place.learner.published.document)["state"]
+    tickets, asked = place.given(PEOPLE), place.batch.rounds[0]
+    bodies = [place.body(each) for each in tickets]
+    tries = keys_of(place.task, place.own)
+    made = [
+        invented(place, each.slot, tries[number % len(tries)].key(place.batch.epoch, each.slot))
+        for number, each in enumerate(tickets[1:])
+    ]
+    entries = [Entry(tickets[0].slot, 0, asked.sealed(bodies[0])), *(entry for entry, _ in made)]
+    shares = np.array([asked.parts[0].numbers(bodies[:1])[0], *(share for _, share in made)])
+    victim = place.counts(tickets[0], bodies[0])
+    hidden = np.array([masks(place.opener.open(
+        entry.sealed, sealing_info(place.task.digest, place.batch, 0, entry.slot))[:16], asked.lengths)[0]
+        for entry in entries])  # fmt: skip
+    assert (shares + hidden).sum(axis=0).tolist() == victim  # what the sum of both mixers would be
+    added, status = place.told(entries, shares)
+    assert (added["bad"], added["parts"], status) == (PEOPLE - 1, [], 422)
+    unharmed(place, before)
+
+
+def test_the_same_batch_is_released_when_nothing_is_replaced(tmp_path: Path) -> None:
+    """With everybody's own seeds and shares the same parties release the batch: the tests above refuse the attack, not
+    the deployment.
+    """
+    place = Deployed(tmp_path)
+    tickets, asked = place.given(PEOPLE), place.batch.rounds[0]
+    bodies = [place.body(each) for each in tickets]
+    entries = [Entry(each.slot, 0, asked.sealed(body)) for each, body in zip(tickets, bodies, strict=True)]
+    total = sum(np.array(place.counts(*each)) for each in zip(tickets, bodies, strict=True))
+    shares = asked.parts[0].numbers(bodies)
+    added, status = place.told(entries, shares)
+    assert (added["bad"], status) == (0, 201)
+    (view,) = mixers().loads(added["parts"][0])
+    assert (shares.sum(axis=0) + view.numbers).tolist() == total.tolist()
+
+
+def test_a_shuffler_never_sees_the_helpers_key_of_a_ticket(tmp_path: Path) -> None:
+    """Neither key of a ticket is in a record, nor in what the shuffler passes on; and what is sealed opens for nobody
+    but the helper.
+    """
+    place = Deployed(tmp_path)
+    (ticket,) = place.given(1)
+    body = place.body(ticket)
+    record = Record.tagged(
+        ticket.collector, place.batch.digest, slot=ticket.slot, epoch=ticket.epoch, round_=0, version=1, body=body
+    ).to_bytes()
+    job = write_job(
+        task_id=place.task.id, batch=place.batch, round_=0,
+        entries=[Entry(ticket.slot, 0, place.batch.rounds[0].sealed(body))],
+    )  # fmt: skip
+    for key in (ticket.collector, ticket.helper):
+        assert key is not None
+        assert key not in record
+        assert packed(key).encode() not in job
+    info = sealing_info(place.task.digest, place.batch, 0, ticket.slot)
+    with pytest.raises(BandannaError):
+        Opener(place.own.agree).open(place.batch.rounds[0].sealed(body), info)
+
+
+def test_no_role_holds_a_key_of_another(tmp_path: Path) -> None:
+    """The secrets of a role, whatever it makes of them, give no ticket that another verifier takes."""
+    place = Deployed(tmp_path)
+    (ticket,) = place.given(1)
+    tried = {each.key(ticket.epoch, ticket.slot) for each in keys_of(place.task, place.own)}
+    assert ticket.collector in tried  # a collector could make it: it is the one who checks it
+    assert ticket.helper not in tried

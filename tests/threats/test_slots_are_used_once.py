@@ -1,0 +1,98 @@
+"""A collector that is killed anywhere around a receipt: whose slot was used has no other ticket, who was late has."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bandanna.roles.calls import Unreachable
+from bandanna.roles.collector.verdict import answer
+from bandanna.wire.answers import Answer, answers
+from bandanna.wire.canonical import packed, unpacked
+from bandanna.wire.record import ZERO, Record, joined
+
+from ..roles.faults.people import People
+from ..roles.faults.test_points import begun, work
+from ..roles.faults.town import GRACE, Town
+
+
+def told(town: Town, content: bytes) -> Answer:
+    """What the collector says of a record, from a process that is alive."""
+    for _ in range(3):
+        town.start("shuffler")
+        try:
+            status, said = town.upload(joined([content]))
+        except Unreachable:  # it has died
+            continue
+        return answers(status, said, 1)[0]
+    raise AssertionError("the shuffler does not answer")
+
+
+def wish(town: Town, user: str, epoch: int, refused: list[Any]) -> dict[str, Any]:
+    """A ticket, or why there is none."""
+    (given,) = town.tickets([{"user": user, "epoch": epoch, "refused": refused}])
+    return given
+
+
+def late_record(town: Town, people: People) -> bytes:
+    """Of somebody with a ticket of batch 0, who comes when it is over."""
+    given, known = wish(town, "late", 0, []), people.persons[0].slot
+    assert known is not None
+    plan = town.alive["analyzer"]["learner"].now.batches[0].digest
+    key = unpacked(given["collector"], 16)
+    size = len(Record.from_bytes(known.sent[0].content).body)
+    slot = unpacked(given["slot"], 16)
+    record = Record.tagged(key, plan, slot=slot, epoch=0, round_=0, version=ZERO, body=bytes(size))
+    return record.to_bytes()
+
+
+@pytest.mark.parametrize("number", range(5))
+@pytest.mark.parametrize("point", ["before commit", "after commit", "killed after the answer"])
+def test_tickets_are_no_more_than_participations(point: str, number: int, tmp_path: Path) -> None:
+    """Whenever the shuffler dies between closing a batch and the plan of the next one, it never says of a slot that was
+    in the batch that it was not used, and always says it of one that came too late: each has one participation.
+    """
+    town, people = begun("one mixer", tmp_path, 4)
+    late, members = late_record(town, people), [person.slot for person in people.persons]
+    town.armed["shuffler", point] = number
+    town.now += GRACE + 1.0
+    for _ in range(4):
+        town.step("shuffler")
+        for slot in members:
+            assert slot is not None
+            assert told(town, slot.sent[-1].content).refusal == b""
+        said = told(town, late)
+        assert (said.reason in ("full", "closed"), len(said.refusal)) == (True, 16)
+    work(town)
+    said = told(town, late)
+    record = Record.from_bytes(late)
+    proof = [0, packed(record.slot), packed(said.refusal)]
+    assert said.reason == "closed"
+    assert wish(town, "late", 1, []) == {"refused": "participations"}
+    assert "slot" in wish(town, "late", 1, [proof])
+
+
+@pytest.mark.parametrize("role", ["registrar", "analyzer", "shuffler"])
+def test_a_collector_ends_while_it_sends(role: str, tmp_path: Path) -> None:
+    """A shuffler that is asked to end as soon as its share was answered knows its slots when it begins anew, whoever
+    else was away meanwhile.
+    """
+    town, people = begun("one mixer", tmp_path, 4)
+    late = late_record(town, people)
+    town.armed["shuffler to analyzer", "request lost"] = 2  # plan, share, then the plan after it
+    town.now += GRACE + 1.0
+    town.step("shuffler")
+    town.kill("shuffler")
+    town.kill(role)
+    town.start(role)
+    town.start("shuffler")
+    for _ in range(2):
+        collector = town.alive["shuffler"]["collector"]
+        for person in people.persons:
+            assert person.slot is not None
+            (verdicts,) = collector.accept([joined([person.slot.sent[-1].content])])
+            assert answers(*answer(verdicts), 1)[0] == Answer(reason="closed")
+        assert len(told(town, late).refusal) == 16
+        work(town)

@@ -1,0 +1,56 @@
+"""The table of docs/threats.md: every line names a test that is there, and its numbers are the library's."""
+
+from __future__ import annotations
+
+import ast
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import bandanna as bd
+from bandanna.accounting.calibration.refusals import likely_reach
+from bandanna.accounting.guarantee import rounded_up
+
+TESTS = Path(__file__).parents[1]
+PAGE = (TESTS.parent / "docs" / "threats.md").read_text(encoding="utf-8")
+NAMED = re.findall(r"`([\w/]+\.py)::(\w+)`", PAGE)
+BUDGET, REPORT = bd.ApproxDP(epsilon=1.0, delta=1e-5), bd.LinearReport(features=5)
+
+
+def lines() -> list[list[str]]:
+    """The cells of the table."""
+    section = PAGE.partition("\n## One table\n")[2].partition("\n## ")[0]
+    rows = [row.strip("|").split(" | ") for row in section.splitlines() if row.startswith("|")]
+    return rows[2:]
+
+
+@pytest.mark.parametrize(("path", "name"), sorted(set(NAMED)))
+def test_a_test_that_the_page_names_is_there(path: str, name: str) -> None:
+    """The page names no test that does not exist."""
+    tree = ast.parse((TESTS / path).read_text(encoding="utf-8"))
+    assert name in {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+
+
+def test_every_line_of_the_table_names_a_test() -> None:
+    """Each line says who, what they can do, what is promised, and which test shows it."""
+    rows = lines()
+    assert len(rows) > 20
+    for row in rows:
+        assert len(row) == 4, row[0]
+        assert re.fullmatch(r"`[\w/]+\.py::\w+`(, `[\w/]+\.py::\w+`)*", row[3].strip()), row[0]
+    assert len(re.findall(r"\.py\b", PAGE)) == len(NAMED)  # nothing is named without its function
+
+
+def test_numbers_of_the_page_are_the_librarys() -> None:
+    """Epsilon of a single Gaussian report and of B - h people's coins, and t, are as the page says."""
+    for batch in (60, 2000):
+        sealed = bd.ShuffleGaussian.calibrate(domain=REPORT, budget=BUDGET, batch=batch)
+        assert sealed.guarantee.shuffler is not None
+        assert f"{rounded_up(sealed.guarantee.shuffler.epsilon)} for B = {batch:,}" in PAGE
+    counted = bd.ShuffleBinomial.calibrate(domain=REPORT, budget=BUDGET, batch=200)
+    fewer = replace(counted.event, trials=190 * counted.noise.trials)
+    assert f"epsilon {rounded_up(bd.Accountant(event=fewer).epsilon(1e-5))} for 10 of 200" in PAGE
+    for numbers, word in ((1, "one number"), (5, "five")):
+        assert f"{likely_reach(numbers):.2f} for {word}" in PAGE

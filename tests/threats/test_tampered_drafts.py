@@ -1,0 +1,142 @@
+"""Who drafts a task, and who joins one, may be hostile: nobody accepts what does not keep the promise."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from bandanna.cli import app
+from bandanna.errors import BandannaError
+from bandanna.tasks.creation import draft
+from bandanna.tasks.document import Secrets, Task
+from bandanna.tasks.join import accept, join, join_all
+from bandanna.wire.canonical import packed
+from bandanna.wire.keys import verify
+
+TEXT = """
+title = "Which tea"
+algorithm = "LinTS-SDP"
+[policy]
+dim = 2
+horizon = 400
+batch = 40
+epsilon = 1.0
+delta = 1e-3
+[rules]
+mixers = 2
+"""
+
+
+def run(*arguments: str) -> None:
+    """A command of `bandanna task`; its error is raised."""
+    done = CliRunner().invoke(app, ["task", *arguments])
+    if done.exception is not None:
+        raise done.exception
+
+
+def fewer_coins(value: Any) -> Any:
+    """The same plain value, whose devices draw one coin each."""
+    if isinstance(value, dict):
+        return {name: 1 if name == "trials" else fewer_coins(each) for name, each in value.items()}
+    return [fewer_coins(each) for each in value] if isinstance(value, list) else value
+
+
+@pytest.fixture(scope="module")
+def drafted(tmp_path_factory: pytest.TempPathFactory) -> Task:
+    """An honest draft."""
+    file = tmp_path_factory.mktemp("draft") / "tea.toml"
+    file.write_text(TEXT)
+    return draft(file, expect=False)
+
+
+@pytest.fixture(params=["coins", "promise"])
+def tampered(drafted: Task, request: Any) -> Task:
+    """A draft whose devices draw less noise than its policy, or that promises more than its policy keeps."""
+    content = dict(drafted.content)
+    if request.param == "coins":
+        content["device"] = fewer_coins(content["device"])
+        assert content["device"] != drafted.content["device"]
+    else:
+        content["guarantee"] = {**content["guarantee"], "epsilon": 0.01}
+    return Task.made(content)
+
+
+def test_a_tampered_draft_is_joined_by_nobody(tampered: Task, tmp_path: Path) -> None:
+    """Of a draft that its page refuses, joining leaves neither secrets nor a join."""
+    file = tmp_path / "tea.draft.json"
+    file.write_bytes(tampered.document)
+    with pytest.raises(BandannaError, match="do not use it"):
+        run("join", str(file), "--role", "helper", "--operator", "A", "--out", str(tmp_path / "helper"))
+    assert not list(tmp_path.glob("helper/*"))
+
+
+def test_a_tampered_task_is_accepted_by_nobody(tampered: Task, tmp_path: Path) -> None:
+    """Of a task that its page refuses, accepting leaves secrets that serve no task."""
+    joined = {role: join(tampered, role, role) for role in tampered.roles}
+    task = join_all(tampered, [said for _, said in joined.values()])
+    file, own = tmp_path / "task.json", tmp_path / "helper.secret.json"
+    file.write_bytes(task.document)
+    joined["helper"][0].write_to(own)
+    with pytest.raises(BandannaError, match="do not use it"):
+        run("accept", str(file), "--secret", str(own))
+    assert not Secrets.of_file(own).task
+    with pytest.raises(BandannaError, match="has not accepted a task"):
+        Secrets.read(own, "helper", task)
+
+
+NOBODYS = {
+    "zero": bytes(32),
+    "one": bytes([1, *bytes(31)]),
+    "order 8": bytes.fromhex("e0eb7a7c3b41b8ae1656e3faf19fc46ada098deb9c32b1fd866205165f49b800"),
+    "short": bytes(16),
+}
+
+
+def test_everybody_signs_for_a_key_of_nobody(drafted: Task) -> None:
+    """Of a key without an owner one text is a signature of every document: this is why roles do not join with it."""
+    one = packed(NOBODYS["one"])
+    assert verify(one, drafted.id, "share", b"anything", packed(NOBODYS["one"] + bytes(32)))
+
+
+@pytest.mark.parametrize("kind", ["agree", "seal"])
+@pytest.mark.parametrize("key", NOBODYS)
+def test_nobody_accepts_a_key_that_nobody_owns(kind: str, key: str, drafted: Task) -> None:
+    """A role that joins with a public key for which everybody knows what is agreed upon, or sealed, makes no task."""
+    joined = {role: join(drafted, role, role) for role in drafted.roles}
+    own, said = joined["helper"]
+    made = replace(said, keys={**said.keys, kind: packed(NOBODYS[key])}).signed(own.sign)
+    with pytest.raises(BandannaError, match="nobody can own"):
+        join_all(drafted, [made if role == "helper" else each for role, (_, each) in joined.items()])
+
+
+def test_nobody_accepts_a_key_for_which_everybody_signs(drafted: Task) -> None:
+    """A role that joins with a key to sign of which everybody has signatures makes no task."""
+    joined = {role: join(drafted, role, role)[1] for role in drafted.roles}
+    said, nobodys = joined["helper"], NOBODYS["one"]
+    signature = packed(nobodys + bytes(32))
+    joined["helper"] = replace(said, keys={**said.keys, "sign": packed(nobodys)}, signature=signature)
+    assert joined["helper"].genuine
+    with pytest.raises(BandannaError, match="nobody can own"):
+        join_all(drafted, list(joined.values()))
+
+
+def test_nobody_joins_with_the_key_of_another(drafted: Task) -> None:
+    """A helper that joins with the shuffler's public half, so that the shuffler could make its tickets, is accepted by
+    nobody.
+    """
+    joined = {role: join(drafted, role, role) for role in drafted.roles}
+    own, said = joined["helper"]
+    taken = joined["shuffler"][1].keys["agree"]
+    copied = replace(said, keys={**said.keys, "agree": taken}).signed(own.sign)
+    names = {"sign": "helper", "agree": "agree helper", "seal": "seal helper"}
+    task = join_all(drafted, [each for _, each in joined.values()])
+    keys = {**task.content["keys"], **{name: copied.keys[kind] for kind, name in names.items()}}
+    told = {**task.content["joins"], "helper": {"operator": "helper", "signature": copied.signature}}
+    tampered = Task.made({**task.content, "keys": keys, "joins": told})
+    for role in ("registrar", "analyzer", "shuffler"):
+        with pytest.raises(BandannaError, match="another's"):
+            accept(tampered, joined[role][0])

@@ -1,0 +1,208 @@
+"""What docs/threats.md says is not promised is not so: each of these tests is an attack that works."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+
+import bandanna as bd
+from bandanna.agent.kinds import encoding_of
+from bandanna.client import Session
+from bandanna.client.guides import Given, LightGuide, Slot
+from bandanna.client.leaflet import Leaflet
+from bandanna.core.coins import SecureCoins
+from bandanna.device import SecureNoise
+from bandanna.policies.base import Policy
+from bandanna.protocols.mixing import mixers
+from bandanna.protocols.roles import Held
+from bandanna.roles.collector.closing import views
+from bandanna.wire.canonical import dumps, loads, packed, unpacked
+from bandanna.wire.jobs import Entry
+from bandanna.wire.keys import sealing_key, sign
+from bandanna.wire.record import FINAL, Record
+from bandanna.wire.sealing import report_info
+from bandanna.wire.ticket import COLLECTOR, Tickets, refusal
+
+from ..client.town import Town
+from ..roles.inside import Inside, a_task
+from .test_one_report_counts_once import BATCH, closed, forwarded, sealed
+from .test_shuffler_two_mixers import PEOPLE, Deployed
+
+ARMS = [[0.1, 0.2], [0.3, 0.4]]
+
+
+def linear(noise: str) -> Policy[Any]:
+    """Batches of 30 people."""
+    return bd.LinTS(dim=2, horizon=90, batch=30, privacy=bd.shuffle(epsilon=1.0, delta=1e-3, noise=noise))
+
+
+def public_total(content: bytes) -> Any:
+    """What everybody reads in a publication."""
+    return encoding_of().loads(loads(content)["state"]).total
+
+
+def left_of(policy: Policy[Any], total: Any, known: Any, users: int) -> list[int]:
+    """What a public total of so many people holds beside the counts that somebody knows."""
+    asked = next(policy.learn(policy.init(None), policy.episode(policy.init(None))))
+    estimates = [
+        asked.protocol.analyzer.analyze(None, Held(users=users, numbers=known + more), SecureNoise())[1].total
+        for more in (0, 1)
+    ]
+    return [int(each) for each in np.rint((total - estimates[0]) / (estimates[1] - estimates[0]))]
+
+
+class Filled(Inside):
+    """A batch of one mixer, all of whose people but one are somebody's inventions: `who` has made their tickets."""
+
+    def __init__(self, policy: Policy[Any], folder: Path, who: str) -> None:
+        task, roles = a_task(policy, seed=None)
+        super().__init__(task, roles, folder)
+        self.collector._finish = lambda mixer, held: mixer.drawn(held, SecureNoise())
+        self.guide = LightGuide(Leaflet.from_bytes(task.document))
+        inventing = Tickets(roles[who].ticket_key(task, COLLECTOR), task.digest, COLLECTOR)
+        (victim,) = self.tickets(["victim"], 0)
+        invented = [replace(each, collector=inventing.key(0, each.slot)) for each in self.tickets(range(29), 0)]
+        self.batch = self.learner.now.batches[0]
+        self.counts = [self.sent(each) for each in (victim, *invented)]
+        self.pump()
+
+    def sent(self, ticket: Any) -> Any:
+        """A person's counts, as the collector has taken them."""
+        content = loads(self.learner.published.document)
+        slot, given = Slot(batch=self.batch, ticket=ticket, key=None), Given(features=(0.6, 0.3), arm=0)
+        body, error = self.guide.final(content, 0, slot, given, 1.0, SecureNoise(), SecureCoins())
+        assert error is None
+        made = Record.tagged(
+            ticket.collector, self.batch.digest, slot=ticket.slot, epoch=0, round_=0, version=FINAL, body=body
+        )
+        assert [each.reason for each in self.upload([made.to_bytes()])] == [""]
+        return self.batch.rounds[0].parts[0].numbers([body])[0]
+
+
+@pytest.mark.parametrize("who", ["registrar", "shuffler"])
+def test_who_makes_tickets_reads_one_persons_counts_from_what_is_public(who: str, tmp_path: Path) -> None:
+    """A registrar, a host with its token, or a single shuffler invents all people of a batch but one: the public total
+    less what they have sent is that person's noisy counts, exactly. A single report's noise is all that is left.
+    """
+    inside = Filled(linear("checked"), tmp_path, who)
+    victim, *invented = inside.counts
+    total = public_total(inside.learner.published.document)
+    assert left_of(inside.task.policy, total, sum(invented), 30) == victim.tolist()
+
+
+def test_noise_by_the_mixer_is_left_where_all_others_are_invented(tmp_path: Path) -> None:
+    """With noise = "mixer" the public total less everybody else's counts is a person's with the noise of the batch."""
+    inside = Filled(linear("mixer"), tmp_path, "registrar")
+    victim, *invented = inside.counts
+    found = left_of(inside.task.policy, public_total(inside.learner.published.document), sum(invented), 30)
+    (mixer,) = [mixers().loads(part.mixer) for part in inside.batch.rounds[0].parts]
+    noise, coins = np.array(found) - victim, mixer.noise.users * mixer.noise.trials
+    assert mixer.noise.users == 30
+    assert np.all(np.abs(noise - coins / 2) < 8 * np.sqrt(coins) / 2)
+    assert len(set(noise.tolist())) > 1  # one draw for each number
+
+
+def test_a_registrar_isolates_one_person_behind_two_mixers(tmp_path: Path) -> None:
+    """A registrar invents all people of a batch but one: with two honest mixers too, the public total less what these
+    have sent is that person's noisy counts.
+    """
+    place = Deployed(tmp_path)
+    tickets, asked = place.given(PEOPLE), place.batch.rounds[0]
+    bodies = [place.body(each) for each in tickets]
+    victim, *invented = [np.array(place.counts(*each)) for each in zip(tickets, bodies, strict=True)]
+    entries = [Entry(each.slot, 0, asked.sealed(body)) for each, body in zip(tickets, bodies, strict=True)]
+    assert place.told(entries, asked.parts[0].numbers(bodies))[1] == 201
+    total = public_total(place.learner.published.document)
+    assert left_of(place.task.policy, total, sum(invented), PEOPLE) == victim.tolist()
+
+
+def test_a_mixer_or_a_client_of_two_mixers_shifts_totals_unnoticed(tmp_path: Path) -> None:
+    """One of two mixers adds a constant to its share, or one client to its own: the batch is released with totals that
+    are as far off, as long as counts could have them.
+    """
+    place = Deployed(tmp_path)
+    tickets, asked = place.given(PEOPLE), place.batch.rounds[0]
+    bodies = [place.body(each) for each in tickets]
+    honest = sum(np.array(place.counts(*each)) for each in zip(tickets, bodies, strict=True))
+    entries = [Entry(each.slot, 0, asked.sealed(body)) for each, body in zip(tickets, bodies, strict=True)]
+    shares, shift = asked.parts[0].numbers(bodies), np.array([400, -400, 0, 7, 0])
+    shares[0] += shift
+    assert place.told(entries, shares)[1] == 201
+    total = public_total(place.learner.published.document)
+    assert left_of(place.task.policy, total, honest, PEOPLE) == shift.tolist()
+
+
+def test_a_shuffler_of_sealed_reports_makes_all_but_one(tmp_path: Path) -> None:
+    """A shuffler of Gaussian reports seals B - 1 reports of its own beside one person's: the batch is released, and
+    the public total is that person's report.
+    """
+    inside, share = closed(tmp_path)
+    (part,) = inside.plan_of(0).rounds[0].parts
+    victim = mixers().loads(share["parts"][0])[0]
+    policy = inside.task.policy
+    asked = next(policy.learn(policy.init(None), policy.episode(policy.init(None))))
+    before = inside.learner.progress.state.total
+    own = [packed(sealed(inside, np.zeros(part.length, dtype=np.int64))) for _ in range(BATCH - 1)]
+    assert forwarded(inside, share, [victim, *own]) == "released"
+    opened = inside.learner._opener.open(unpacked(victim), report_info(inside.task.digest, 0, 0))
+    rows = np.vstack([np.frombuffer(opened, dtype=part.dtype), np.zeros((BATCH - 1, part.length), dtype=np.int64)])
+    _, estimate = asked.protocol.analyzer.analyze(None, Held(users=BATCH, numbers=rows), SecureNoise())
+    assert np.allclose(inside.learner.progress.state.total - before, estimate.total)
+
+
+def test_with_assigned_arms_the_noise_left_is_that_of_the_own_arm(tmp_path: Path) -> None:
+    """Where places say the arm, everybody knows the arm of the next place: colluders take all places of an arm but one,
+    n_arm - 1 of a batch, and the arm's total less what they have sent is that person's count.
+    """
+    policy = bd.make("SDP-SE", n_arms=3, horizon=2000, failure=0.5, epsilon=20.0, delta=1e-2)
+    inside = Inside(*a_task(policy, seed=None, arms=["a", "b", "c"]), tmp_path)
+    batch = inside.learner.now.batches[0]
+    arms = batch.arms_at(np.arange(batch.slots))
+    own = np.flatnonzero(arms == arms[0])
+    assert [mixers().loads(part.mixer).noise.users for part in batch.rounds[0].parts] == [len(own)] * 3
+    counts = np.random.default_rng(5).integers(0, 50, size=batch.slots)
+    bodies = [batch.rounds[0].parts[0].to_bytes(np.array([each])) for each in counts]
+    seen = views(None, batch, 0, bodies, lambda mixer, held: held)  # type: ignore[arg-type]
+    ((first,), *_) = [mixers().loads(text) for text in seen]
+    assert len(own) < batch.slots / 2
+    assert int(first.numbers[0]) - counts[own[1:]].sum() == counts[0]
+
+
+def test_a_shuffler_gets_an_accomplice_into_every_batch(tmp_path: Path) -> None:
+    """A shuffler says of a used slot that it refused it: its owner is given a ticket of the next batch as well."""
+    place = Deployed(tmp_path)
+    (ticket,) = place.given(1)
+    key = place.own.ticket_key(place.task, COLLECTOR)
+    again = {"user": "person 0", "epoch": 1}
+    assert place.registrar.tickets([again]) == [{"refused": "participations"}]
+    proof = packed(refusal(key, place.task.digest, 0, ticket.slot))
+    (given,) = place.registrar.tickets([{**again, "refused": [[0, packed(ticket.slot), proof]]}])
+    assert given["epoch"] == 1
+
+
+def test_a_helper_tells_devices_apart_by_their_keys(tmp_path: Path) -> None:
+    """Devices fetch the helper's key from the helper: it gives each address a key of its own, whose number comes back
+    with the seed.
+    """
+    town = Town(linear("device"), tmp_path, mixers=2)
+    honest, given = town._handle, [4, 9]
+
+    def telling(request: httpx.Request, number: int) -> httpx.Response:
+        if request.url.path.endswith("/keys"):
+            keys = dumps({"keys": [{"id": number, "public": sealing_key()[1], "state": "active", "since": 0}]})
+            signature = sign(town.secrets["helper"].sign, town.task.id, "keys", keys)
+            return httpx.Response(200, content=keys, headers={"signature": signature})
+        return honest(request)
+
+    for number in given:
+        with httpx.Client(transport=httpx.MockTransport(partial(telling, number=number))) as http:
+            parts: dict[str, Any] = {"tickets": town.ticket, "outbox": ":memory:", "http": http}
+            with Session(town.task.document, id=town.task.id, user=str(number), **parts) as session:
+                session.act(ARMS)
+    assert [record[5] for record in town.records(version=0)] == given

@@ -1,0 +1,92 @@
+"""Tickets: keys of slots, made from keys that two parties agree upon and nobody sends."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bandanna.errors import Unreadable
+from bandanna.wire.canonical import packed
+from bandanna.wire.keys import agreed_key, sealing_key
+from bandanna.wire.record import FINAL, HEADER, Record, is_tagged, split
+from bandanna.wire.ticket import COLLECTOR, HELPER, Tickets, label, pair_info, refusal
+
+KEYS = st.binary(min_size=32, max_size=32)
+SLOTS = st.binary(min_size=16, max_size=16)
+
+
+def _hmac(key: bytes, purpose: str, *parts: bytes) -> bytes:
+    """By the standard library: purpose padded to 32 bytes, then fields of fixed widths."""
+    message = f"bandanna/3 {purpose}".encode().ljust(32, b"\0") + b"".join(parts)
+    return hmac.new(key, message, hashlib.sha256).digest()[:16]
+
+
+@given(
+    KEYS,
+    KEYS,
+    st.sampled_from([COLLECTOR, HELPER]),
+    st.lists(st.tuples(st.integers(0, 2**32 - 1), SLOTS), max_size=6),
+)
+def test_keys_of_slots_are_hmacs(key: bytes, task: bytes, verifier: str, some: list[tuple[int, bytes]]) -> None:
+    """The key of a slot is RFC 2104's HMAC of its verifier, task, epoch and slot, in whatever order they are asked."""
+    tickets = Tickets(key, task, verifier)
+    for epoch, slot in [*some, *reversed(some)]:
+        expected = _hmac(key, f"ticket {verifier}", task, epoch.to_bytes(4, "little"), slot)
+        assert tickets.key(epoch, slot) == expected
+    for epoch, slot in some:
+        assert refusal(key, task, epoch, slot) == _hmac(key, "refused", task, epoch.to_bytes(4, "little"), slot)
+
+
+@given(SLOTS, KEYS, SLOTS, st.integers(0, 2**32 - 1), st.integers(0, 2**16 - 1), st.binary(max_size=40))
+def test_the_tag_of_a_record_is_an_hmac_of_everything_else(
+    key: bytes, plan: bytes, slot: bytes, epoch: int, round_: int, body: bytes
+) -> None:
+    """The tag of a record is an HMAC of all its other bytes and of the plan: no bit of either can be changed."""
+    made = Record.tagged(key, plan, slot=slot, epoch=epoch, round_=round_, version=FINAL, key_id=7, body=body)
+    content = made.to_bytes()
+    assert made.tag == _hmac(key, "record", content[:16], content[32:], plan)
+    assert Record.from_bytes(content) == made
+    (fields,) = split(len(content).to_bytes(4, "little") + content, 1)
+    assert is_tagged(fields, key, plan)
+    for place in range(len(content)):
+        changed = content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :]
+        (fields,) = split(len(content).to_bytes(4, "little") + changed, 1)
+        assert not is_tagged(fields, key, plan)
+    assert not is_tagged(
+        split(len(content).to_bytes(4, "little") + content, 1)[0], key, bytes([plan[0] ^ 1]) + plan[1:]
+    )
+    assert len(content) == HEADER + len(body)
+
+
+def test_purposes_are_as_long_as_each_other() -> None:
+    """Every purpose has 32 bytes, so that no message for one is a message for another."""
+    purposes = ("pair", "record", "refused", "seed", "report", f"ticket {COLLECTOR}", f"ticket {HELPER}")
+    assert {len(label(purpose)) for purpose in purposes} == {32}
+    assert len({label(purpose) for purpose in purposes}) == len(purposes)
+
+
+def test_two_agree_upon_a_key_that_a_third_does_not_have() -> None:
+    """Each of two owners makes the same key from its own secret and the other's public half; any other half, task or
+    purpose gives another key.
+    """
+    (one, one_public), (two, two_public), (three, _) = sealing_key(), sealing_key(), sealing_key()
+    task, info = bytes(32), pair_info(COLLECTOR)
+    key = agreed_key(one, two_public, salt=task, info=info)
+    assert key == agreed_key(two, one_public, salt=task, info=info)
+    others = [
+        agreed_key(three, two_public, salt=task, info=info),
+        agreed_key(one, two_public, salt=b"t" * 32, info=info),
+        agreed_key(one, two_public, salt=task, info=pair_info(HELPER)),
+    ]
+    assert len({key, *others}) == 4
+
+
+@pytest.mark.parametrize("point", [0, 1, 2**255 - 19])
+def test_a_public_half_that_gives_everybody_the_same_key_is_refused(point: int) -> None:
+    """A point of small order gives an all-zero secret, which everybody knows: it is no public half."""
+    with pytest.raises(Unreadable, match="for agreement"):
+        agreed_key(sealing_key()[0], packed(point.to_bytes(32, "little")), salt=bytes(32), info=pair_info(HELPER))
