@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import math
+
 import mpmath
 import numpy as np
 import pytest
@@ -34,14 +36,67 @@ def test_derivatives_agree_with_differences(link: Link) -> None:
     np.testing.assert_allclose((link.mean(z + h) - link.mean(z - h)) / (2 * h), link.slope(z), atol=1e-8)
 
 
-@pytest.mark.parametrize("link", ALL, ids=lambda link: link.name)
-def test_bounds_of_slope_and_its_derivative_hold(link: Link) -> None:
-    """L_mu or the self-concordance constant would be too small."""
-    bound, h = 4.0, 1e-4
-    z = np.linspace(-bound, bound, 2001)
-    assert np.max(link.slope(z)) <= link.slope_bound * (1 + 1e-12)
-    second = np.abs(link.slope(z + h) - link.slope(z - h)) / (2 * h)
-    assert np.all(second <= link.concordance(bound) * link.slope(z) * (1 + 1e-3) + 1e-7)
+FAMILIES = [Logistic(), Probit(), Linear(), *(Binomial(trials=n) for n in (1, 4, 10, 60))]
+FAMILIES += [TruncatedPoisson(most=most) for most in (1, 3, 5, 20, 60)]
+
+
+def grid(bound: float) -> np.ndarray:
+    """Points of [-bound, bound], a few thousandths apart and with both ends."""
+    return np.linspace(-bound, bound, 1 + 2 * math.ceil(250 * bound))
+
+
+@pytest.mark.parametrize("link", FAMILIES, ids=str)
+def test_the_slope_bound_is_the_largest_slope(link: Link) -> None:
+    """L_mu is at least mu' on a dense grid, and at most 0.1 % above its largest value there."""
+    largest = float(np.max(link.slope(grid(16.0))))
+    assert largest <= link.slope_bound * (1 + 1e-12)
+    assert link.slope_bound <= 1.001 * largest
+
+
+@pytest.mark.parametrize("bound", [0.5, 2.0, 16.0])
+@pytest.mark.parametrize("link", FAMILIES, ids=str)
+def test_the_concordance_is_the_largest_relative_bend(link: Link, bound: float) -> None:
+    """M is at least |mu''| / mu' for |z| <= S; for a large S it is at most 0.1 % above the largest ratio or 1."""
+    z = grid(bound)
+    derivatives = link.derivatives(z, 2)
+    assert derivatives is not None
+    bend = float(np.max(np.abs(derivatives[:, 2]) / derivatives[:, 1]))
+    assert bend <= link.concordance(bound) * (1 + 1e-9)
+    if bound == 16.0:
+        assert link.concordance(bound) <= 1.001 * max(bend, 0.0 if isinstance(link, Linear) else 1.0)
+
+
+@pytest.mark.parametrize("bound", [0.3, 1.0, 4.0])
+@pytest.mark.parametrize("link", FAMILIES, ids=str)
+def test_kappa_and_the_residual_bound_hold_on_the_ball(link: Link, bound: float) -> None:
+    """kappa is the largest 1 / mu' for |z| <= S, and no reward in [0, R] is farther from the mean than G."""
+    z = grid(bound)
+    assert link.kappa(bound) == pytest.approx(float(np.max(1 / link.slope(z))), rel=1e-9)
+    means = link.mean(z)
+    farthest = float(np.max(np.maximum(np.abs(means), np.abs(link.reward_bound - means))))
+    assert farthest <= link.residual_bound(bound) * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("link", FAMILIES, ids=str)
+def test_drawn_rewards_stay_in_their_range(link: Link) -> None:
+    """Rewards lie in [0, R], and both ends are reached."""
+    means = np.repeat([0.0, 1e-9, 0.5, 1 - 1e-9, 1.0], 3) * link.reward_bound
+    rewards = link.draw(means, np.tile([0.0, 0.5, np.nextafter(1.0, 0.0)], 5))
+    assert rewards.min() == 0.0
+    assert rewards.max() == link.reward_bound
+
+
+def test_constants_of_a_truncated_poisson_of_five() -> None:
+    """The largest variance of counts up to 5 is 1.9007, not R^2/4, and M is 1.2316, not R."""
+    assert TruncatedPoisson(most=5).slope_bound == pytest.approx(1.9007, abs=5e-5)
+    assert TruncatedPoisson(most=5).concordance(1.0) == pytest.approx(1.2316, abs=2e-4)
+
+
+def test_constants_of_very_large_counts_are_bounds_without_a_search() -> None:
+    """Above 1000 both constants are R."""
+    link = TruncatedPoisson(most=1001)
+    assert (link.slope_bound, link.concordance(2.0)) == (1001.0, 1001.0)
+    assert float(np.max(link.slope(np.linspace(5.0, 9.0, 101)))) <= 1001.0
 
 
 def test_concordance_of_the_probit_is_not_r() -> None:

@@ -58,6 +58,58 @@ def test_excess_loss_is_within_the_lemma(link: Link) -> None:
     assert optimiser.excess_bound(count=n, ridge=ridge) <= lemma * 1.01
 
 
+SETTINGS = [(5, 3.0, 1.0), (40, 30.0, 1.0), (150, 120.0, 25.0), (6, 200.0, 300.0)]
+
+
+@pytest.mark.parametrize(("steps", "std", "ridge"), SETTINGS)
+@pytest.mark.parametrize("model", ["central", "shuffle"])
+def test_excess_losses_stay_below_the_bounds(model: str, steps: int, std: float, ridge: float) -> None:
+    """Of 40 estimates none is above the bound that fails with probability 1e-4 (false alarm 0.4 %, seed fixed)."""
+    link, n, s = Logistic(), 300, 1.5
+    optimiser: NoisyGradient | ShuffledGradient
+    if model == "central":
+        optimiser = NoisyGradient.of_std(std, link=link, dim=3, parameter_bound=s, steps=steps)
+    else:
+        optimiser = shuffled(link, n, steps, std)
+    assert optimiser.std == pytest.approx(std, rel=0.02)
+    x, r, _ = data(link, 40, n)
+    theta = optimiser.minimise(x, r, FastNoise(np.random.default_rng(9)), count=n, ridge=ridge)
+    best = maximum_likelihood(link, x, r, ridge=ridge).theta
+    inside = np.linalg.norm(best, axis=-1) <= s  # elsewhere the minimum over the ball is larger
+    excess = (loss(link, theta, x, r, ridge=ridge) - loss(link, best, x, r, ridge=ridge))[inside] / n
+    assert inside.sum() > 20
+    assert float(np.max(excess)) <= optimiser.excess_bound(count=n, ridge=ridge, failure=1e-4)
+    assert float(np.mean(excess)) <= optimiser.excess_bound(count=n, ridge=ridge)
+
+
+@pytest.mark.parametrize(("steps", "std", "ridge"), [*SETTINGS, (1, 5.0, 2.0), (500, 1000.0, 140.0)])
+def test_the_excess_bound_is_lemma_u2_by_hand(steps: int, std: float, ridge: float) -> None:
+    """The three terms of the bound are those of the text, and the trivial bound D L holds beside them."""
+    optimiser = NoisyGradient.of_std(std, link=Binomial(trials=3), dim=4, parameter_bound=0.7, steps=steps)
+    t, diameter, log, root = 900, 1.4, math.log(2 / 0.03), math.sqrt(steps)
+    slope = 3 + ridge * 0.7 / t
+    size = 4 + 2 * math.sqrt(4 * log / steps) + 2 * log / steps
+    terms = [
+        diameter * slope / root,
+        diameter * (std / t) ** 2 * size / (2 * slope * root),
+        diameter * std / t * (1 + 1 / root) * math.sqrt(2 * log / steps),
+    ]
+    found = optimiser.excess_bound(count=t, ridge=ridge, failure=0.03)
+    assert found == pytest.approx(min(sum(terms), diameter * slope))
+    mean = terms[0] + diameter * (std / t) ** 2 * 4 / (2 * slope * root)
+    assert optimiser.excess_bound(count=t, ridge=ridge) == pytest.approx(min(mean, diameter * slope))
+
+
+@pytest.mark.parametrize(("steps", "std", "ridge"), [*SETTINGS, (1, 5.0, 2.0), (9, 1e4, 1e3), (500, 0.1, 1.0)])
+def test_the_worst_excess_is_the_largest_of_all_numbers_of_rows(steps: int, std: float, ridge: float) -> None:
+    """No t up to the horizon has a larger bound, and some t has one that is at most 2 % smaller."""
+    optimiser = NoisyGradient.of_std(std, link=Logistic(), dim=3, parameter_bound=2.0, steps=steps)
+    worst = optimiser.worst_excess(horizon=3000, ridge=ridge, failure=1e-4)
+    every = max(t * optimiser.excess_bound(count=t, ridge=ridge, failure=1e-4) for t in range(1, 3001))
+    assert every <= worst * (1 + 1e-12)
+    assert worst <= 1.02 * every
+
+
 def test_price_is_the_budget_and_less_noise_is_noticed() -> None:
     """All calls together would not cost mu, or noise of 20 % less would cost the same."""
     mu = 1.3

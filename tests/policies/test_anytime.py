@@ -19,7 +19,7 @@ BUDGET = {"epsilon": 1.0, "delta": 1e-5}
 
 def test_phases_double_and_begin_from_nothing() -> None:
     """A phase is not twice as long as the one before, keeps what the one before has learned, or shares its failure."""
-    policy = Anytime(first=LinUCB(dim=2, horizon=40, batch=20, failure=0.04))
+    policy = Anytime(first=LinUCB(dim=2, horizon=40, batch=20, failure=0.04, privacy=none()))
     teacher, rng, seen = Teacher(policy), np.random.default_rng(1), []
     for _ in range(6):  # 2 + 4 batches
         seen.append((teacher.state.phase, policy.episode(teacher.state).users))
@@ -57,12 +57,12 @@ def test_a_horizon_must_be_given_and_may_not_be_exceeded() -> None:
     """A simulation of unknown length starts, or one beyond the horizon that the noise was made for."""
     env = LinearContextual(dim=3, n_arms=7)
     with pytest.raises(InvalidArgument, match="horizon"):
-        simulate(Anytime(first=LinUCB(dim=3, horizon=64)), env)
+        simulate(Anytime(first=LinUCB(dim=3, horizon=64, privacy=none())), env)
     with pytest.raises(InvalidArgument, match=r"first = .*LinUCB\(\.\.\.\)"):
         Anytime(first=LinUCB)  # type: ignore[arg-type]
     with pytest.raises(InvalidArgument, match="at most the policy's, 64"):
-        simulate(LinUCB(dim=3, horizon=64), env, horizon=65)
-    assert simulate(LinUCB(dim=3, horizon=64), env, horizon=30).horizon == 30
+        simulate(LinUCB(dim=3, horizon=64, privacy=none()), env, horizon=65)
+    assert simulate(LinUCB(dim=3, horizon=64, privacy=none()), env, horizon=30).horizon == 30
 
 
 def test_returning_users_where_their_price_covers_one_phase_only() -> None:

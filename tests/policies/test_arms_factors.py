@@ -48,7 +48,7 @@ def test_epochs_of_gaussian_elimination() -> None:
     assert policy.users(1) == pytest.approx(8 * quantile / 0.5, rel=1e-3)
     users = policy.users(1)
     assert policy.width(1) == pytest.approx(math.sqrt(log(8, 1) / (2 * users)) + quantile / users, rel=1e-3)
-    long = Elimination(n_arms=K, horizon=3 * 10**4, failure=FAILURE)
+    long = Elimination(n_arms=K, horizon=3 * 10**4, failure=FAILURE, privacy=none())
     sizes = [math.ceil(32 * log(8, epoch) * 4**epoch) for epoch in (1, 2, 3)]
     assert 2 * (sizes[0] + sizes[1]) + sizes[2] > 3 * 10**4 > 2 * sizes[0] + sizes[1]  # two arms are left at least
     assert long.sizes == tuple(sizes[:2])
@@ -72,7 +72,7 @@ def test_epochs_of_shuffled_elimination_are_planned_for_all_participations() -> 
 @pytest.mark.parametrize(("gap", "left"), [(1.99, 2), (2.01, 1)])
 def test_arms_leave_where_their_means_are_two_widths_below(gap: float, left: int) -> None:
     """An arm leaves at another distance than 2 (h + c) from the best mean."""
-    policy = Elimination(n_arms=2, horizon=10**5, failure=FAILURE)
+    policy = Elimination(n_arms=2, horizon=10**5, failure=FAILURE, privacy=none())
     state = policy.init()
     episode = policy.episode(state)
     means = np.array([0.9, 0.9 - gap * policy.width(1)])

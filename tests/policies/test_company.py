@@ -36,7 +36,7 @@ from bandanna.policies.glm.rs_glinucb import RSGLinUCB
 from bandanna.policies.linear.linucb import LinUCB, Snapshot, scores
 from bandanna.policies.linear.oful import OFUL
 from bandanna.policies.linear.oful_jdp import OFULJDP
-from bandanna.protocols.trust import central
+from bandanna.protocols.trust import central, none
 from bandanna.simulation.players.answers import Answers
 
 from ..drawn import examples
@@ -72,7 +72,7 @@ def linear_snapshot(rng: np.random.Generator, dim: int) -> Snapshot:
 
 def linucb(rng: np.random.Generator, dim: int) -> Callable[[Floats], Any]:
     """Indices and actions."""
-    policy, snapshot = LinUCB(dim=dim, horizon=10), linear_snapshot(rng, dim)
+    policy, snapshot = LinUCB(dim=dim, horizon=10, privacy=none()), linear_snapshot(rng, dim)
 
     def decide(contexts: Floats) -> Floats:
         index = scores(snapshot, clip_norm(contexts, 1.0))
@@ -84,7 +84,7 @@ def linucb(rng: np.random.Generator, dim: int) -> Callable[[Floats], Any]:
 
 def oful(rng: np.random.Generator, dim: int) -> Callable[[Floats], Any]:
     """AdaC-OFUL after some rounds, with features clipped to norm 2."""
-    policy = OFUL(dim=dim, horizon=100, feature_bound=2.0)
+    policy = OFUL(dim=dim, horizon=100, feature_bound=2.0, privacy=none())
     snapshot = policy.publish(Teacher(policy).learn(rng.normal(size=(10, dim)), rng.random(10)))
     return lambda contexts: policy.act(snapshot, contexts, NoCoins()).actions
 
@@ -172,7 +172,7 @@ def test_a_report_is_the_same_in_any_company(seed: int, users: int, dim: int, si
     """What another user sends changes a bit of somebody's clipped features, statistic or projected report."""
     rng = np.random.default_rng(seed)
     features = near_tied(rng, users, 1, dim, size)[:, 0]
-    policy, report, ball = LinUCB(dim=dim, horizon=10), LinearReport(features=dim), Ball(dim=dim)
+    policy, report, ball = LinUCB(dim=dim, horizon=10, privacy=none()), LinearReport(features=dim), Ball(dim=dim)
     in_company(lambda rows: clip_norm(rows, 1.0), features, rng)
     in_company(lambda rows: ball.admit(rows).values, features, rng)
     in_company(lambda rows: policy.statistic(rows, np.full(len(rows), 0.7)).values, features, rng)
@@ -185,7 +185,7 @@ def test_a_report_is_the_same_in_any_company(seed: int, users: int, dim: int, si
 def test_a_seed_decides_the_same_in_any_company(seed: int, seeds: int, dim: int) -> None:
     """An estimate, or an action among fixed arms, depends on how many seeds are simulated beside it."""
     rng = np.random.default_rng(seed)
-    policy = LinUCB(dim=dim, horizon=10_000)
+    policy = LinUCB(dim=dim, horizon=10_000, privacy=none())
     features = near_tied(rng, seeds, 20, dim, 1.0)
     totals = np.sum(policy.statistic(features, rng.random((seeds, 20))).values, axis=1)
     packed = np.concatenate([totals, features.reshape(seeds, -1)], axis=1)

@@ -7,12 +7,14 @@ import math
 import numpy as np
 import pytest
 
+from bandanna.core.report import LinearReport
 from bandanna.core.sizes import Sizes
 from bandanna.errors import InvalidArgument
 from bandanna.policies.linear import confidence
 from bandanna.policies.linear.confidence import PaperConfidence, noise_bounds, radii
 from bandanna.policies.linear.linucb import LinUCB
-from bandanna.protocols.trust import central, none, shuffle
+from bandanna.protocols.concurrent_shuffle import ConcurrentShuffle
+from bandanna.protocols.trust import central, concurrent, none, shuffle
 
 
 def paths(batches: int, dim: int, draws: int) -> tuple[np.ndarray, np.ndarray]:
@@ -92,6 +94,60 @@ def test_the_printed_form() -> None:
     assert clear.smallest == 1.0
 
 
+def test_the_printed_form_of_concurrent_shufflers_is_theorem_c3_of_paper_002() -> None:
+    """lambda = 2 sigma' d and beta_t are those of [002, Theorem C.3] with alpha = 1/n, whatever `failure` is.
+
+    beta_t = sigma sqrt(2 log(2/alpha) + d log(3 + 2 t/(d lambda))) + sqrt(3 lambda/2) + sqrt(lambda/2); sigma' is the
+    error of an entry but with probability 1/(n^2 (d^2 + d)), for noise of the worst prefix and d_low - 1 missing users.
+    """
+    n, d, k = 2_000, 3, 2
+    for calibration in ("tight", "paper"):
+        privacy = concurrent(epsilon=0.9, delta=1e-5, shufflers=k, calibration=calibration)
+        for failure in (0.05, 0.2):
+            policy = LinUCB(dim=d, horizon=n, privacy=privacy, batch="paper", confidence="paper", failure=failure)
+            stream = policy.channel.stream
+            assert isinstance(stream, ConcurrentShuffle)
+            low = policy.channel.sizes[0]
+            error = low - 1 + stream.std() * math.sqrt(2 * math.log(2 * n**2 * (d**2 + d)))
+            ridge = 2 * error * d
+            for batches in (0, 1, len(policy.channel.sizes)):
+                t = batches * low
+                root = math.sqrt(2 * math.log(2 * n) + d * math.log(3 + 2 * t / (d * ridge)))
+                radius = 0.5 * root + math.sqrt(3 * ridge / 2) + math.sqrt(ridge / 2)
+                assert policy.radii.at(batches) == pytest.approx((ridge, radius), rel=1e-12)
+
+
+def test_theorem_c3_bounds_the_error_of_every_entry() -> None:
+    """No entry of a running sum of a concurrent stream, missing users included, is farther from the truth than sigma'.
+
+    Gaussian noise of the stated size, 20 runs: by the theorem one fails with probability 1/n, so a false alarm has
+    probability 20/8,000 = 0.25 % before the seed was fixed.
+    """
+    n, d = 8_000, 2
+    policy = LinUCB(
+        dim=d, horizon=n, privacy=concurrent(epsilon=0.9, delta=1e-5, shufflers=2), batch="paper", confidence="paper"
+    )
+    stream = policy.channel.stream
+    assert isinstance(stream, ConcurrentShuffle)
+    low, rng = policy.channel.sizes[0], np.random.default_rng(8)
+    allowed = policy.radii.at(0)[0] / (2 * d)
+    noise = rng.normal(size=(20, 2 * d + 1, len(policy.channel.sizes))) * stream.prefix_std()
+    assert np.abs(noise).max() + low - 1 <= allowed
+
+
+def test_noise_of_every_entry_stays_within_its_bounds() -> None:
+    """Matrices whose entries all have variance 1 exceed sqrt 2 times the isometric bound no more often than stated."""
+    for dim in (1, 2, 6):
+        raw = np.triu(np.random.default_rng(4).standard_normal((4_000, dim, dim)))
+        norms = np.abs(np.linalg.eigvalsh(raw + np.swapaxes(np.triu(raw, 1), 1, 2))).max(axis=1)
+        scale = LinearReport(features=dim, isometric=False).matrix_std
+        bound, _ = noise_bounds(np.ones(1), dim, 0.3, independent=False, growing=False, matrix_std=scale)
+        assert np.mean(norms > bound[0]) <= 0.1
+        assert bound[0] == pytest.approx(
+            scale * noise_bounds(np.ones(1), dim, 0.3, independent=False, growing=False)[0][0]
+        )
+
+
 def test_the_best_batch_has_the_least_bound() -> None:
     """A batch size beside the best one has a smaller regret bound, or the size is none that the protocol takes."""
     for privacy in (none(), shuffle(epsilon=1.0, delta=1e-5), central(epsilon=1.0, delta=1e-5)):
@@ -115,9 +171,12 @@ def test_confidence_by_name() -> None:
     assert lemma.radii.radius[-1] != printed.radii.radius[-1] < constant.radii.radius[-1]
     assert exact.radii.radius[-1] != lemma.radii.radius[-1]
     assert exact.guarantee == lemma.guarantee == printed.guarantee
-    best = (LinUCB(dim=3, horizon=300, batch="best", confidence=name).channel.sizes[0] for name in ("exact", "lemma"))
+    best = (
+        LinUCB(dim=3, horizon=300, batch="best", confidence=name, privacy=none()).channel.sizes[0]
+        for name in ("exact", "lemma")
+    )
     assert len({*best}) == 1
     with pytest.raises(InvalidArgument, match="confidence"):
-        LinUCB(dim=3, horizon=10, confidence="bold")
+        LinUCB(dim=3, horizon=10, confidence="bold", privacy=none())
     with pytest.raises(InvalidArgument, match="growing"):
-        LinUCB(dim=3, horizon=10, confidence="paper", growing=True)
+        LinUCB(dim=3, horizon=10, confidence="paper", growing=True, privacy=none())

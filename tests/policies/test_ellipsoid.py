@@ -102,7 +102,7 @@ def test_the_quantile_of_the_noise(dim: int, stretch: float) -> None:
 def test_the_covariance_of_the_noise() -> None:
     """h - N theta has another variance along or across theta (40,000 draws; five standard errors, false alarm 1e-6)."""
     rng, theta = np.random.default_rng(5), np.array([1.5, 0.0, 0.0])
-    report = LinUCB(dim=3, horizon=9).domain
+    report = LinUCB(dim=3, horizon=9, privacy=none()).domain
     vector, matrix = report.sums(rng.standard_normal((40_000, report.dim)), 0)
     away = vector - matrix @ theta
     expected = np.array([1 + 1.5**2, 1 + 1.5**2 / 2, 1 + 1.5**2 / 2])
@@ -166,7 +166,7 @@ def test_the_potential_is_above_every_radius(privacy: Privacy) -> None:
 
 def test_regret_stays_below_its_bound() -> None:
     """A run at width 1 has more regret than its own bound, or the bound of the result is another than the policy's."""
-    policy = LinUCB(dim=2, horizon=100_000, batch=200)
+    policy = LinUCB(dim=2, horizon=100_000, batch=200, privacy=none())
     result = simulate(policy, LinearContextual(dim=2, n_arms=10), n_seeds=2, seed=1)
     bound = result.bounds()[0]
     assert bound.bound.name == "linucb_ellipsoid"

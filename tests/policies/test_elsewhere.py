@@ -93,9 +93,11 @@ def test_make_takes_places(module: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     policy = bd.make("greedy_here:Greedy", trust="central", rho=0.5, explore=0.2, **PROBLEM)
     assert policy.privacy == bd.central(rho=0.5)
     assert policy.explore == 0.2
-    assert bd.make("greedy_here:Greedy", **PROBLEM).privacy == bd.none()
-    with pytest.raises(InvalidArgument, match=r"epsilon = 1.0 .* bd.none has no epsilon"):
+    assert bd.make("greedy_here:Greedy", trust="none", **PROBLEM).privacy == bd.none()
+    with pytest.raises(InvalidArgument, match=r'trust = None .*: greedy_here:Greedy needs it, one of "none", "cent'):
         bd.make("greedy_here:Greedy", epsilon=1.0, **PROBLEM)
+    with pytest.raises(InvalidArgument, match=r"epsilon = 1.0 .* bd.none has no epsilon"):
+        bd.make("greedy_here:Greedy", trust="none", epsilon=1.0, **PROBLEM)
     with pytest.raises(InvalidArgument, match=r"trust = 'cloud' .* 'none', 'central'"):
         bd.make("greedy_here:Greedy", trust="cloud", **PROBLEM)
 

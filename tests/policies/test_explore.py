@@ -37,7 +37,7 @@ def test_probabilities_are_those_of_the_mixture() -> None:
     snapshot = Snapshot(theta=np.array([1.0, 0.0]), inverse=np.zeros((2, 2)), radius=0.0, explore=0.3)
     arms = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0], [-1.0, 0.0]])  # the first and the third are tied
     users = 100_000
-    choice = LinUCB(dim=2, horizon=5).act(snapshot, np.broadcast_to(arms, (users, 4, 2)), coins())
+    choice = LinUCB(dim=2, horizon=5, privacy=bd.none()).act(snapshot, np.broadcast_to(arms, (users, 4, 2)), coins())
     for arm, chance in enumerate((0.425, 0.075, 0.425, 0.075)):
         took = choice.actions == arm
         assert abs(np.mean(took) - chance) < 5 * np.sqrt(chance / users)
@@ -56,20 +56,20 @@ def test_a_certain_choice_is_mixed_without_help() -> None:
 
 def test_who_explores_is_public() -> None:
     """Episodes that begin before the first users do not explore in full, or later ones with another share."""
-    policy = LinUCB(dim=2, horizon=100, batch=20, explore=bd.uniform(first=30, then=0.1))
+    policy = LinUCB(dim=2, horizon=100, batch=20, explore=bd.uniform(first=30, then=0.1), privacy=bd.none())
     shares = [policy.estimate(np.zeros(policy.domain.dim), batches)[0].explore for batches in range(5)]
     assert shares == [1.0, 1.0, 0.1, 0.1, 0.1]
-    assert policy.regret_bound > LinUCB(dim=2, horizon=100, batch=20).regret_bound
+    assert policy.regret_bound > LinUCB(dim=2, horizon=100, batch=20, privacy=bd.none()).regret_bound
     everywhere = policy.publish(policy.init())
     assert policy.best(everywhere, np.array([[[1.0, 0.0], [0.0, 1.0]]])).shape == (1,)
     with pytest.raises(InvalidArgument, match="explore"):
-        LinUCB(dim=2, horizon=100, explore=0.1)  # type: ignore[arg-type]
+        LinUCB(dim=2, horizon=100, explore=0.1, privacy=bd.none())  # type: ignore[arg-type]
     for bad in ({"first": -1}, {"then": 1.5}, {"then": float("nan")}):
         with pytest.raises(InvalidArgument, match=next(iter(bad))):
             bd.uniform(**bad)  # type: ignore[arg-type]
     for centre in (-0.1, 1.1):
         with pytest.raises(InvalidArgument, match="reward_centre"):
-            LinUCB(dim=2, horizon=100, reward_centre=centre)
+            LinUCB(dim=2, horizon=100, reward_centre=centre, privacy=bd.none())
 
 
 @pytest.mark.parametrize("rule", RULES, ids=["explore", "centre", "both"])
@@ -108,14 +108,14 @@ def test_a_run_does_not_depend_on_its_company() -> None:
 def test_everybody_explores_uniformly() -> None:
     """With then=1 the regret is not that of random play (5 s.e., false alarm 1e-6)."""
     env = bd.environments.FiniteArms(means=(0.9, 0.1))
-    policy = LinUCB(dim=2, horizon=4000, batch=100, explore=bd.uniform(then=1.0))
+    policy = LinUCB(dim=2, horizon=4000, batch=100, explore=bd.uniform(then=1.0), privacy=bd.none())
     regret = bd.simulate(policy, env, n_seeds=5).regret[:, -1]
     assert abs(np.mean(regret) - 1600) < 5 * 0.4 * np.sqrt(4000 / 5)
 
 
 def test_centred_rewards_need_less_noise() -> None:
     """The centre is not taken off the rewards, or the report's sensitivity is that of rewards in [0, 1]."""
-    plain, centred = (LinUCB(dim=2, horizon=10, reward_centre=centre) for centre in (0.0, 0.5))
+    plain, centred = (LinUCB(dim=2, horizon=10, reward_centre=centre, privacy=bd.none()) for centre in (0.0, 0.5))
     assert centred.domain.sensitivity == pytest.approx(0.75 * plain.domain.sensitivity)
     report = centred.statistic(np.array([[1.0, 0.0], [1.0, 0.0], [1.0, 0.0]]), np.array([1.0, 0.25, 7.0]))
     vector, _ = centred.domain.unpack(report.total())
@@ -125,7 +125,7 @@ def test_centred_rewards_need_less_noise() -> None:
 
 def test_anytime_policies_explore_in_every_phase() -> None:
     """An anytime policy loses the rule of its first phase, or is played as if nobody explored."""
-    policy = bd.Anytime(first=LinUCB(dim=3, horizon=40, batch=10, explore=bd.uniform(first=10)))
+    policy = bd.Anytime(first=LinUCB(dim=3, horizon=40, batch=10, explore=bd.uniform(first=10), privacy=bd.none()))
     assert not policy.steady
     assert policy.phase(1).explore == bd.uniform(first=10)
     assert bd.simulate(policy, WORLDS[0], horizon=200, n_seeds=2).regret.shape[0] == 2
@@ -133,5 +133,10 @@ def test_anytime_policies_explore_in_every_phase() -> None:
 
 def test_long_reports_are_held_in_smaller_parts() -> None:
     """A part of users with long reports takes as many bytes as it likes."""
-    assert _part_of(LinUCB(dim=5, horizon=10)) == 4096
-    assert 8 * _part_of(LinUCB(dim=640, horizon=10)) * LinUCB(dim=640, horizon=10).domain.dim <= 256 << 20
+    assert _part_of(LinUCB(dim=5, horizon=10, privacy=bd.none())) == 4096
+    assert (
+        8
+        * _part_of(LinUCB(dim=640, horizon=10, privacy=bd.none()))
+        * LinUCB(dim=640, horizon=10, privacy=bd.none()).domain.dim
+        <= 256 << 20
+    )

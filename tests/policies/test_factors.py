@@ -15,6 +15,7 @@ from bandanna.policies.arms.rewards import PublicDirections, Rewards
 from bandanna.policies.glm import sdp_privacy
 from bandanna.policies.linear.linucb import LinUCB
 from bandanna.policies.linear.sums import LinearSums
+from bandanna.protocols.trust import none
 
 
 def test_rewards_along_directions_move_a_sum_by_the_width_of_their_range() -> None:
@@ -29,12 +30,12 @@ def test_rewards_along_directions_move_a_sum_by_the_width_of_their_range() -> No
 
 def test_a_policy_reports_as_many_features_as_it_has() -> None:
     """Reports of a linear policy that declares no domain of its own have another length than its features."""
-    assert LinearSums.domain.func(LinUCB(dim=3, horizon=100)) == LinearReport(features=3)
+    assert LinearSums.domain.func(LinUCB(dim=3, horizon=100, privacy=none())) == LinearReport(features=3)
 
 
 def test_what_is_left_of_a_horizon_is_played_once() -> None:
     """After the last whole batch a policy plays on for more users than its horizon has."""
-    episode = LinUCB(dim=3, horizon=105, batch=10)._episode(10)
+    episode = LinUCB(dim=3, horizon=105, batch=10, privacy=none())._episode(10)
     assert episode is not None
     assert (episode.users, episode.released) == (5, False)
 

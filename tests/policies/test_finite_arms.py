@@ -26,7 +26,7 @@ from bandanna.policies.base import Ask, Played
 from bandanna.policies.registry import ALGORITHMS, make
 from bandanna.protocols.central_laplace import CentralLaplace
 from bandanna.protocols.shuffle_bits import ShuffleBits
-from bandanna.protocols.trust import Privacy, central, local, shuffle
+from bandanna.protocols.trust import Privacy, central, local, none, shuffle
 
 from .answering import answered, device_coins, told
 
@@ -152,7 +152,7 @@ def test_elimination_drops_the_worse_arm_and_then_plays_on() -> None:
     state = answered(policy, state, episode, *sums[:, None], source=FastNoise(np.random.default_rng(0)))
     assert state.active.tolist() == [True, False, False]
     assert not policy.episode(state).released
-    single = Elimination(n_arms=1, horizon=10)
+    single = Elimination(n_arms=1, horizon=10, privacy=none())
     assert single.episode(single.init()).released is False
 
 

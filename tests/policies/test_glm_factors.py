@@ -13,7 +13,7 @@ import pytest
 from bandanna.accounting.factorisation import factorise
 from bandanna.glm.expansion import kernel_tables
 from bandanna.glm.likelihood import maximum_likelihood
-from bandanna.glm.links import Logistic
+from bandanna.glm.links import Binomial, Linear, Link, Logistic, Probit, TruncatedPoisson
 from bandanna.glm.shuffled_gradient import ShuffledGradient
 from bandanna.kernels.scene import Scene
 from bandanna.policies.base import Frozen, Played
@@ -53,33 +53,73 @@ def test_noise_of_the_matrices_by_hand() -> None:
     assert found == (pytest.approx(norm()), pytest.approx(norm() / 4 / math.e))
 
 
+def excess(u: float, *, std: float, steps: int, failure: float, dim: int = DIM, s: float = S) -> float:
+    """Lemma U.2 for the sum of the losses, u = t L: the value that it has except with probability `failure`."""
+    log, root = math.log(2 / failure), math.sqrt(steps)
+    size = dim + 2 * math.sqrt(dim * log / steps) + 2 * log / steps
+    noise = std**2 * size / (2 * u * root) + std * (1 + 1 / root) * math.sqrt(2 * log / steps)
+    return 2 * s * min(u, u / root + noise)
+
+
 def test_constants_by_theory() -> None:
-    """lambda, the calls, gamma, beta or the threshold are not those of glm.md 3.5-3.8."""
-    policy = jdp()
-    made = paper_constants(policy, MU, "tree")
+    """lambda, the calls, gamma, beta and the threshold are those of glm.md 3.5-3.8; nu is of the steps that run."""
+    made = paper_constants(jdp(), MU, "tree")
     norms = [norm(), norm() / 4 / math.e]
     log, rho = math.log(HORIZON / FAILURE), MU**2 / 4
-    lambdas = [max(DIM * log, 6 * each) for each in norms]
-    calls, radii, wider = [], [], []
-    for regulariser, each, weight in zip(lambdas, norms, (1.0, 0.25 / math.e), strict=True):
-        low, high = regulariser - each, regulariser + each
-        calls.append(math.floor(DIM * math.log(high / low + HORIZON * weight / (DIM * low)) / math.log(1.5)))
-        volume = DIM / 2 * math.log(1 + HORIZON * 0.25 / (DIM * regulariser))
-        inside = math.log(1 / FAILURE) + DIM * math.log(2) + volume
-        root = math.sqrt(regulariser)
-        radii.append(root / 2 + 2 / root * inside + S * root)
-        wider.append(math.sqrt(high / regulariser))
-    steep = LOGISTIC.residual_bound(S)
-    losses = [2.13 * 2 * S * steep * math.sqrt(each * (DIM + log) / rho) for each in calls]
-    curved = 2 * (1 + 1.0 * S)  # M = 1
-    gamma = wider[0] * (curved * radii[0] + math.sqrt(curved * losses[0]))
-    assert (made.calls_o, made.calls_tau) == tuple(calls)
-    assert (made.regulariser_v, made.regulariser_h) == pytest.approx(lambdas)
-    assert made.threshold == pytest.approx(1 / (gamma**2 * 9.0))
-    assert made.elimination == pytest.approx(gamma * 3.0)
-    assert made.bonus == pytest.approx(wider[1] * (4 * radii[1] + 2 * math.sqrt(losses[1])))
+    ridge = max(DIM * log, 6 * norm())
+    calls = []
+    for each, weight in zip(norms, (1.0, 0.25 / math.e), strict=True):
+        low, high = ridge - each, ridge + each
+        outgrown = DIM * math.log(high / low + HORIZON * weight / (DIM * low)) / math.log(1.5)
+        calls.append(max(1, math.floor(outgrown)))
+    inside = math.log(1 / FAILURE) + DIM * math.log(2) + DIM / 2 * math.log(1 + HORIZON * 0.25 / (DIM * ridge))
+    root = math.sqrt(ridge)
+    radius = root / 2 + 2 / root * inside + S * root
+    wider = [math.sqrt((ridge + each) / ridge) for each in norms]
     # N of Lemma U.4, of the rho of one call: far above the cap of 500
-    assert made.steps == min(500, math.ceil(rho / max(calls) * HORIZON**2 / (2 * (DIM - math.log(FAILURE)))))
+    steps = min(500, math.ceil(rho / max(calls) * HORIZON**2 / (2 * (DIM - math.log(FAILURE)))))
+    stds = [1.01 * 2 * math.sqrt(steps * each) / (math.sqrt(0.5) * MU) for each in calls]
+    losses = [
+        max(excess(t + ridge * S, std=std, steps=steps, failure=FAILURE / HORIZON) for t in range(1, HORIZON + 1))
+        for std in stds
+    ]
+    curved = 2 * (1 + 1.0 * S)  # M = 1
+    gamma = wider[0] * (curved * radius + math.sqrt(curved * losses[0]))
+    assert (made.calls_o, made.calls_tau, made.steps) == (*calls, steps)
+    assert (made.regulariser_v, made.regulariser_h, made.ridge) == pytest.approx((ridge,) * 3)
+    assert made.threshold == pytest.approx(1 / (gamma**2 * 9.0), rel=1e-3)
+    assert made.elimination == pytest.approx(gamma * 3.0, rel=1e-3)
+    assert made.bonus == pytest.approx(wider[1] * (4 * radius + 2 * math.sqrt(losses[1])), rel=1e-3)
+
+
+@pytest.mark.parametrize(("horizon", "epsilon"), [(100_000, 1.0), (1000, 0.1), (5000, 4.0)])
+def test_widths_by_theory_cover_the_excess_of_the_steps_that_run(horizon: int, epsilon: float) -> None:
+    """beta of GLM-JDP is at least 4 a + 2 sqrt(nu), nu the expected excess after the N steps that are taken."""
+    policy = GLMJDP(
+        dim=3,
+        horizon=horizon,
+        parameter_bound=2.0,
+        preset="paper",
+        privacy=central(epsilon=epsilon, delta=1e-5, mechanism="tree"),
+    )
+    used = policy.used
+    assert used.steps <= 500
+    for optimiser, width in (
+        (policy.mechanisms.estimate_o, used.elimination / math.sqrt(policy.curvature)),
+        (policy.mechanisms.estimate_tau, used.bonus),
+    ):
+        assert optimiser.steps == used.steps
+        loss = horizon * optimiser.excess_bound(count=horizon, ridge=used.ridge)
+        curved = 4.0 if width == used.bonus else 2 * (1 + 1.0 * 2.0)
+        assert width >= curved * _radius(policy, used.ridge) + math.sqrt(curved * loss)
+
+
+def test_a_link_without_bends_needs_no_exploration() -> None:
+    """M = 0 of the linear link: criterion I never fires."""
+    policy = GLMJDP(
+        dim=3, horizon=50, link="linear", preset="paper", privacy=central(epsilon=1.0, delta=1e-5, mechanism="tree")
+    )
+    assert policy.used.threshold == math.inf
 
 
 def test_the_lemma_s_steps_where_the_cap_does_not_rule() -> None:
@@ -132,14 +172,23 @@ def test_constants_of_shuffled_batches() -> None:
     noise = mechanisms.matrix.noise.std() * (math.sqrt(2 * DIM) + math.sqrt(2 * math.log(2 * batches / FAILURE)))
     assert tuned.regulariser(0) == pytest.approx(2 * noise)
     assert tuned.gamma == pytest.approx(0.25 * 2.0)
-    assert tuned._blur(mechanisms, 0) == pytest.approx(2 * 4 * gradient / math.sqrt(3))  # 1/L_mu = 4, 3 of 6 steps
-    assert tuned._blur(mechanisms, 1) == pytest.approx(2 * gradient / math.sqrt(3))
+    assert tuned._blur(mechanisms, 0) == pytest.approx(4 * gradient / math.sqrt(3))  # 1/L_mu = 4, 3 of 6 steps
+    assert tuned._blur(mechanisms, 1) == pytest.approx(gradient / math.sqrt(3))
     theory = sdp(preset="paper", steps=6)
     ridge = max(2 * noise, 20 * DIM * math.log(HORIZON))
     assert theory.regulariser(0) == pytest.approx(ridge)
-    excess = 500 * 4 * S / math.sqrt(6)
-    gamma = 30 * S * math.sqrt(DIM * math.log(HORIZON)) + S * math.sqrt(ridge)
-    gamma += math.sqrt(2 * (1 + S) * (excess + gradient))
+    released = range(batches - 1)
+    losses = [
+        excess(
+            size + theory.regulariser(batch) * S,
+            std=theory.mechanisms(batch).optimiser.protocol.noise.std(),
+            steps=6,
+            failure=FAILURE / batches,
+        )
+        for batch, size in enumerate(theory.sizes[:-1])
+    ]
+    gamma = 30 * S * math.sqrt(DIM * math.log(HORIZON)) + S * math.sqrt(max(map(theory.regulariser, released)))
+    gamma += math.sqrt(2 * (1 + S) * max(losses))
     assert theory.gamma == pytest.approx(gamma)
     assert theory._blur(mechanisms, 0) == 0.0
     assert mechanisms.matrix.noise.users == 500
@@ -176,9 +225,60 @@ def test_theory_s_regulariser_where_noise_is_small() -> None:
         privacy=shuffle(epsilon=60.0, delta=1e-3),
     )
     assert loud.regulariser(0) == pytest.approx(20 * DIM * math.log(HORIZON))
-    gradient, ridge = loud.mechanisms(0).optimiser.protocol.noise.std(), 20 * DIM * math.log(HORIZON)
+    ridge = 20 * DIM * math.log(HORIZON)
     rest = loud.gamma - 0.03 * math.sqrt(DIM * math.log(HORIZON)) - 1e-3 * math.sqrt(ridge)
-    assert rest**2 == pytest.approx(2 * (1 + 1e-3) * (500 * 4e-3 / math.sqrt(6) + gradient), rel=1e-6)
+    losses = [
+        excess(
+            size + ridge * 1e-3,
+            std=loud.mechanisms(batch).optimiser.protocol.noise.std(),
+            steps=6,
+            failure=FAILURE / len(loud.sizes),
+            s=1e-3,
+        )
+        for batch, size in enumerate(loud.sizes[:-1])
+    ]
+    assert rest**2 == pytest.approx(2 * (1 + 1e-3) * max(losses), rel=1e-6)
+
+
+def test_the_shuffled_radius_covers_lemma_u2() -> None:
+    """At epsilon = 0.1 and T = 1000 the optimiser's part of gamma is Lemma U.2's (3,700), not 517."""
+    policy = GLMSDP(dim=3, horizon=1000, parameter_bound=2.0, preset="paper", privacy=shuffle(epsilon=0.1, delta=1e-5))
+    users, ridge = policy.sizes[0], policy.regulariser(0)
+    std = policy.mechanisms(0).optimiser.protocol.noise.std()
+    nu = excess(users + 2.0 * ridge, std=std, steps=6, failure=0.05, dim=3, s=2.0)
+    assert 3400 < nu < 3800
+    parts = 60 * math.sqrt(3 * math.log(1000)) + 2 * math.sqrt(ridge)
+    assert policy.gamma >= parts + math.sqrt(2 * (1 + 2.0) * nu)
+
+
+def test_losses_of_the_theorem_have_the_regulariser_of_its_matrices(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The theorem's estimates are regularised by lambda, the tuned ones by 1."""
+    used: list[float] = []
+
+    def descend(self: ShuffledGradient, start: np.ndarray, **given: Any) -> Generator[Any, Any, np.ndarray]:
+        used.append(given["ridge"])
+        return start
+        yield start
+
+    monkeypatch.setattr(ShuffledGradient, "descend", descend)
+    for preset in ("tuned", "paper"):
+        policy = sdp(preset=preset)
+        state = policy.init()
+        told(policy, state, policy.episode(state), np.zeros(policy.mechanisms(0).matrix.domain.dim))
+        assert used.pop() == pytest.approx(policy.regulariser(0) if preset == "paper" else 1.0)
+
+
+@pytest.mark.parametrize(
+    ("link", "m"),
+    [(Logistic(), 1.0), (Probit(), 2.0), (Binomial(trials=10), 1.0), (TruncatedPoisson(most=5), 1.2316), (Linear(), 0)],
+    ids=str,
+)
+def test_batched_policies_have_the_self_concordance_of_their_link(link: Link, m: float) -> None:
+    """M is the link's constant; the published B-GLinUCB has R in its place."""
+    given: dict[str, Any] = {"dim": 3, "horizon": 200, "link": link, "parameter_bound": 2.0}
+    assert GLMSDP(**given, privacy=shuffle(epsilon=1.0, delta=1e-5)).concordance == pytest.approx(m, abs=2e-4)
+    assert BGLinUCB(**given).concordance == pytest.approx(m, abs=2e-4)
+    assert BGLinUCB(**given, preset="published").concordance == link.reward_bound
 
 
 def test_a_polynomial_of_many_features_is_not_kept() -> None:

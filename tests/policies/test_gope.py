@@ -128,7 +128,7 @@ def test_bad_arguments() -> None:
     with pytest.raises(InvalidBudget):
         GOPE(dim=2, horizon=10, privacy=central(epsilon=1.0, delta=0.0))
     with pytest.raises(InvalidArgument, match="noise"):
-        GOPE(dim=2, horizon=10, noise="end")
+        GOPE(dim=2, horizon=10, noise="end", privacy=none())
     state = policy.init(ARMS)
     phase = policy.episode(state)
     with pytest.raises(InvalidStatistic, match="rewards"):
@@ -144,7 +144,7 @@ def test_bad_arguments() -> None:
 
 def test_a_device_finds_its_own_direction_in_any_order_of_arms() -> None:
     """A reward is multiplied by the direction of another arm, or an arm that is not asked about tells something."""
-    policy = GOPE(dim=2, horizon=10**4, noise="beginning")
+    policy = GOPE(dim=2, horizon=10**4, noise="beginning", privacy=none())
     state = policy.init(ARMS)
     phase = policy.episode(state)
     ask, backwards = asked(policy, state, phase), phase.arms[::-1]

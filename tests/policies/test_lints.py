@@ -249,7 +249,7 @@ def test_anytime_takes_it() -> None:
 
 def test_a_constant_may_be_any_number() -> None:
     """Features (z, 1) c are decided and reported by c."""
-    policy = LinTS(dim=3, horizon=100, intercept=True)
+    policy = LinTS(dim=3, horizon=100, intercept=True, privacy=bd.none())
     rows = np.array([[[0.3, -0.2, 1.0], [0.1, 0.5, 1.0]]])
     for scale in (0.5, 2.0, 1024.0):
         np.testing.assert_array_equal(policy.seen(scale * rows), rows)
@@ -260,7 +260,7 @@ def test_a_constant_may_be_any_number() -> None:
 @pytest.mark.parametrize("last", [0.0, -1.0, np.nan])
 def test_a_constant_is_positive(last: float) -> None:
     """A last feature that cannot be a constant is taken for one."""
-    policy = LinTS(dim=3, horizon=100, intercept=True)
+    policy = LinTS(dim=3, horizon=100, intercept=True, privacy=bd.none())
     with pytest.raises(InvalidStatistic, match="last feature"):
         policy.seen(np.array([[[0.3, -0.2, last]]]))
 
@@ -294,12 +294,12 @@ def test_who_does_not_answer_says_nothing() -> None:
 def test_what_does_not_fit_is_refused(arguments: dict[str, Any]) -> None:
     """A policy is made of arguments that contradict each other."""
     with pytest.raises(InvalidArgument):
-        LinTS(horizon=100, **arguments)
+        LinTS(horizon=100, privacy=bd.none(), **arguments)
 
 
 def test_theta_is_in_units_of_rewards() -> None:
     """The estimate is that of centred rewards, or of another scale."""
-    policy = LinTS(dim=2, horizon=1200, intercept=True)
+    policy = LinTS(dim=2, horizon=1200, intercept=True, privacy=bd.none())
     env = worlds.LinearContextual(dim=2, n_arms=4)
     agent = bd.Agent(policy=policy, test=True, seed=0)
     world = env.begin(Streams([3]))
@@ -315,12 +315,12 @@ def test_theta_is_in_units_of_rewards() -> None:
 def test_the_dimension_is_named_as_it_was_given(given: dict[str, int]) -> None:
     """Somebody who gave 0 reads that nothing was given."""
     with pytest.raises(InvalidArgument, match=rf"^dim = {given.get('dim')} is not allowed: a whole number >= 1"):
-        bd.LinTS(horizon=10, **given)
+        bd.LinTS(horizon=10, privacy=bd.none(), **given)
 
 
 def test_long_features_are_clipped_and_tiny_constants_refused() -> None:
     """A report leaves its domain: by features that are too long, or by numbers that a division makes of them."""
-    policy = LinTS(dim=3, horizon=100, intercept=True)
+    policy = LinTS(dim=3, horizon=100, intercept=True, privacy=bd.none())
     reports = policy.statistic(np.array([[30.0, -40.0, 1.0], [0.3, 0.4, 1.0]]), np.array([1.0, 0.0]))
     assert reports.clipped == 1
     np.testing.assert_allclose(reports.values[0, -2:] * 3, [0.6, -0.8])
@@ -353,7 +353,7 @@ def test_phases_that_would_share_a_person_are_refused() -> None:
 
 def test_nobody_is_recorded_where_somebody_is_refused() -> None:
     """A bad row raises after others of the same call have got their slots."""
-    agent = bd.Agent(policy=LinTS(dim=3, horizon=60, intercept=True), test=True, seed=0)
+    agent = bd.Agent(policy=LinTS(dim=3, horizon=60, intercept=True, privacy=bd.none()), test=True, seed=0)
     good, bad = [[0.1, 0.2, 1.0], [0.3, 0.1, 1.0]], [[0.1, 0.2, 1.0], [0.3, 0.1, 1.0], [0.0, 0.1, 0.5]]
     with pytest.raises(InvalidStatistic, match="last feature"):
         agent.act_many([good, good, bad])

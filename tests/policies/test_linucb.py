@@ -12,7 +12,7 @@ from bandanna.policies.base import Played
 from bandanna.policies.linear.linucb import LinUCB, Snapshot, scores
 from bandanna.policies.linear.schedules import FixedBatches, geometric
 from bandanna.policies.registry import make
-from bandanna.protocols.trust import central, concurrent, local, shuffle
+from bandanna.protocols.trust import central, concurrent, local, none, shuffle
 from bandanna.simulation.players.answers import Answers
 
 
@@ -26,7 +26,7 @@ def test_index_is_mean_plus_width_times_norm() -> None:
     got = scores(snapshot, contexts)
     norms = np.sqrt(np.einsum("snkd,sde,snke->snk", contexts, np.linalg.inv(v), contexts))
     np.testing.assert_allclose(got, np.einsum("snkd,sd->snk", contexts, theta) + 0.7 * norms, rtol=1e-10)
-    policy = LinUCB(dim=3, horizon=5)
+    policy = LinUCB(dim=3, horizon=5, privacy=none())
     tabulated, tied = policy.favoured(snapshot, policy.tabulate(contexts[:, 0]))
     assert tied is None
     np.testing.assert_array_equal(tabulated, policy.act(snapshot, contexts, NoCoins()).actions[:, 0])
@@ -34,7 +34,7 @@ def test_index_is_mean_plus_width_times_norm() -> None:
 
 def test_ridge_regression_of_the_released_sums() -> None:
     """Without noise theta is not the ridge estimate of all users so far."""
-    policy = LinUCB(dim=3, horizon=40, batch=20, ridge=2.0, confidence="lemma")
+    policy = LinUCB(dim=3, horizon=40, batch=20, ridge=2.0, confidence="lemma", privacy=none())
     rng = np.random.default_rng(0)
     x, y = rng.normal(size=(1, 20, 3)) / 4, rng.random((1, 20))
     state = policy.init(replicates=(1,))
@@ -53,7 +53,7 @@ def test_ties_go_to_the_first_arm() -> None:
     """With ties="first" equal arms are not decided by that rule, or not with probability 1."""
     snapshot = Snapshot(theta=np.zeros((1, 2)), inverse=np.eye(2)[None], radius=1.0)
     arms = np.ones((1, 1, 5, 2))
-    choice = LinUCB(dim=2, horizon=5, ties="first").act(snapshot, arms, SecureCoins())
+    choice = LinUCB(dim=2, horizon=5, ties="first", privacy=none()).act(snapshot, arms, SecureCoins())
     assert (choice.actions[0, 0], choice.probabilities[0, 0]) == (0, 1.0)
 
 
@@ -97,12 +97,12 @@ def test_guarantees_meet_their_budgets() -> None:
 def test_bad_configuration(changes: dict) -> None:
     """A configuration that cannot run is not refused by the name of its argument."""
     with pytest.raises(InvalidArgument, match=next(iter(changes))):
-        LinUCB(**{"dim": 3, "horizon": 100, **changes})
+        LinUCB(**{"dim": 3, "horizon": 100, "privacy": none(), **changes})
 
 
 def test_clipped_features_and_rewards_are_counted() -> None:
     """A reward or a feature vector that had to be clipped is not counted."""
-    policy = LinUCB(dim=2, horizon=10)
+    policy = LinUCB(dim=2, horizon=10, privacy=none())
     features = np.array([[[3.0, 0.0], [0.1, 0.0], [0.1, 0.0]]])
     report = policy.statistic(features, np.array([[0.5, -0.2, 1.7]]))
     np.testing.assert_array_equal(report.clipped, [3])

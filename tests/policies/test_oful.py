@@ -118,7 +118,7 @@ def test_a_range_far_from_zero_is_priced_with_the_rounding_of_its_products() -> 
 
 def test_clips_are_counted() -> None:
     """Features or rewards that were clipped are not counted, or enter as they were."""
-    policy, x = OFUL(dim=2, horizon=10), np.array([[3.0, 4.0], [0.6, 0.8]])
+    policy, x = OFUL(dim=2, horizon=10, privacy=none()), np.array([[3.0, 4.0], [0.6, 0.8]])
     report = policy.report(policy.ask, Played(features=x, rewards=np.array([0.5, -7.0])), COINS)
     assert report.clipped == 2
     assert np.allclose(report.total(), 0.5 * np.array([0.6, 0.8]) - np.array([0.6, 0.8]))
@@ -127,7 +127,7 @@ def test_clips_are_counted() -> None:
 
 def test_switches_come_from_the_features_alone_and_at_the_first_crossing() -> None:
     """The bisection finds another round than the first at which det V > (1 + C) det V_tau, or rewards matter."""
-    policy, rng = OFUL(dim=3, horizon=10**4, growth=0.7), np.random.default_rng(0)
+    policy, rng = OFUL(dim=3, horizon=10**4, growth=0.7, privacy=none()), np.random.default_rng(0)
     state, x = policy.init(), rng.normal(size=(200, 3)) / 3
     x /= np.maximum(1, np.linalg.norm(x, axis=1, keepdims=True))
     grams = np.eye(3) + np.cumsum(x[:, :, None] * x[:, None, :], axis=0)
@@ -161,7 +161,7 @@ def test_paper_confidence_is_never_below_the_ridge() -> None:
     expected = 1 + 0.1 * 10**6 / 4 - 8 * log - 2 * math.sqrt(10**6 * log)
     assert printed._smallest(np.eye(3), 10**6) == pytest.approx(expected)
     with pytest.raises(InvalidArgument, match="eigenvalue"):
-        OFUL(dim=3, horizon=10, confidence="paper")
+        OFUL(dim=3, horizon=10, confidence="paper", privacy=none())
 
 
 def test_outer_products_differ_by_at_most_sqrt_2() -> None:

@@ -65,7 +65,7 @@ def test_fixed_and_single_clients() -> None:
 def test_clients_of_table_2() -> None:
     """The clients of the 14 phases that 5 10^4 rounds complete are not those of the paper's Table II."""
     for alpha, printed in ((0.5, 0.04), (0.6, 0.10), (0.7, 0.23), (0.8, 0.55), (0.9, 1.34)):
-        policy = PhasedElimination(dim=20, horizon=50_000, alpha=alpha)
+        policy = PhasedElimination(dim=20, horizon=50_000, alpha=alpha, privacy=none())
         assert policy.phases == 14
         assert round(policy.clients_needed / 1e4, 2) == printed
 
@@ -73,14 +73,14 @@ def test_clients_of_table_2() -> None:
 @pytest.mark.parametrize(("horizon", "phases"), [(1, 0), (2, 1), (5, 1), (6, 2), (13, 2), (14, 3), (10**6, 18)])
 def test_phases_that_fit(horizon: int, phases: int) -> None:
     """More phases of 2, 4, 8, ... rounds fit into the horizon, or fewer, than the schedule plans for."""
-    assert PhasedElimination(dim=2, horizon=horizon).phases == phases
+    assert PhasedElimination(dim=2, horizon=horizon, privacy=none()).phases == phases
 
 
 @pytest.mark.parametrize("design", ["near", "optimal"])
 @pytest.mark.parametrize("arms", [sphere(60, 5), np.vstack([sphere(5, 2)] * 3), sphere(8, 3) @ np.eye(3, 6)])
 def test_gain_is_least_squares(arms: np.ndarray, design: str) -> None:
     """Estimates are not those of weighted least squares in the span of the actions."""
-    policy = PhasedElimination(dim=arms.shape[1], horizon=1000, design=design)
+    policy = PhasedElimination(dim=arms.shape[1], horizon=1000, design=design, privacy=none())
     state = dataclasses.replace(policy.init(arms), number=5)
     phase = policy.episode(state)
     x, weights = arms[phase.arms], phase.plays.astype(float)
@@ -145,16 +145,16 @@ def test_printed_width_of_noise_by_hand(name: str, spread: float) -> None:
     policy = make(name, dim=4, horizon=1000, confidence="paper", calibration="paper", epsilon=0.5, delta=1e-5)
     state = dataclasses.replace(policy.init(sphere(40, 4)), number=5)
     phase = policy.episode(state)
-    clear = PhasedElimination(dim=4, horizon=1000, confidence="paper")
+    clear = PhasedElimination(dim=4, horizon=1000, confidence="paper", privacy=none())
     std = 2 * math.sqrt(2 * len(phase.arms) * math.log(1.25e5)) / (0.5 * 16)  # [001, Thm 4.2]
-    limit = math.floor(16 * math.log(math.log(4)) + 16)
+    limit = 16 * math.log(math.log(4)) + 16
     expected = 2 * spread * std * math.sqrt(limit * 4) * math.sqrt(2 * math.log(40 * 1000))
     assert policy.width_of(state, phase) - clear.width_of(state, phase) == pytest.approx(expected)
 
 
 def test_printed_width_by_hand() -> None:
     """The printed width is not equation (3) of the paper."""
-    policy = PhasedElimination(dim=4, horizon=1000, confidence="paper", sigma=0.1)
+    policy = PhasedElimination(dim=4, horizon=1000, confidence="paper", sigma=0.1, privacy=none())
     arms = sphere(40, 4)
     state = dataclasses.replace(policy.init(arms), number=5)
     clients = 16
@@ -268,7 +268,7 @@ def test_concentrated_budget() -> None:
 def test_bad_settings_are_refused(arguments: dict[str, Any]) -> None:
     """A setting that has no meaning is accepted."""
     with pytest.raises((InvalidArgument, InvalidBudget)):
-        PhasedElimination(**({"dim": 3, "horizon": 100} | arguments))
+        PhasedElimination(**({"dim": 3, "horizon": 100, "privacy": none()} | arguments))
 
 
 @pytest.mark.parametrize("arms", [np.zeros((2, 2)), [[1.0, math.nan, 0.0]], np.eye(2), [[1.0, 0.1, 0.0]]])
@@ -281,14 +281,14 @@ def test_bad_actions_are_refused(arms: Any) -> None:
 @pytest.mark.parametrize(
     ("averages", "message"),
     [
-        ([0.1, math.nan, 0.1], r"averages\[1\] = nan is not allowed: finite numbers"),
+        ([0.1, math.nan, 0.1], r"averages\[1\] = a float that is not finite is not allowed: finite numbers"),
         (np.zeros(2), r"averages = 'array of shape \(2,\)' is not allowed: shape \(3,\), one for each action"),
         (np.zeros((1, 3)), r"averages = 'array of shape \(1, 3\)' is not allowed: shape \(3,\)"),
     ],
 )
 def test_bad_averages_are_refused(averages: Any, message: str) -> None:
     """Averages that are not finite leave no action at all, or others than the phase's are taken for them."""
-    policy = PhasedElimination(dim=3, horizon=100)
+    policy = PhasedElimination(dim=3, horizon=100, privacy=none())
     state = policy.init(np.eye(3))
     with pytest.raises(InvalidArgument, match=message):
         told(policy, state, policy.episode(state), averages)
@@ -296,7 +296,7 @@ def test_bad_averages_are_refused(averages: Any, message: str) -> None:
 
 def test_phases_are_learned_once_and_in_order() -> None:
     """The averages of a phase are taken for those of another: the same clients' answers would count twice."""
-    policy = PhasedElimination(dim=3, horizon=100)
+    policy = PhasedElimination(dim=3, horizon=100, privacy=none())
     first = policy.init(np.eye(3))
     phase = policy.episode(first)
     second = told(policy, first, phase, np.zeros(3))
@@ -306,7 +306,7 @@ def test_phases_are_learned_once_and_in_order() -> None:
 
 def test_reports_are_clipped_averages_or_single_rewards() -> None:
     """A client reports more than B, something that is not a number, or a reward at another action than its own."""
-    policy, coins = PhasedElimination(dim=3, horizon=100, bound=0.5), device_coins()
+    policy, coins = PhasedElimination(dim=3, horizon=100, bound=0.5, privacy=none()), device_coins()
     state = policy.init(np.eye(3))
     ask = next(policy.learn(state, policy.episode(state)))
     report = policy.report(ask, Played(rewards=np.array([[0.1, 0.9, -2.0], [0.5, -0.5, 0.0]])), coins)
@@ -314,7 +314,7 @@ def test_reports_are_clipped_averages_or_single_rewards() -> None:
     assert report.clipped == 1
     with pytest.raises(BandannaError, match="finite"):
         policy.report(ask, Played(rewards=np.full((1, 3), math.nan)), coins)
-    single = PhasedElimination(dim=3, horizon=100, per_round=True)
+    single = PhasedElimination(dim=3, horizon=100, per_round=True, privacy=none())
     ask = next(single.learn(single.init(np.eye(3)), single.episode(single.init(np.eye(3)))))
     rows = Played(rewards=np.array([1.0, -1.0]), arms=np.array([2, 0]), counts=np.array([3, 5]))
     assert single.report(ask, rows, coins).total().tolist() == [-5.0, 0.0, 3.0]
@@ -332,7 +332,7 @@ def test_kept_designs_are_those_of_the_arms(name: str, found: Any) -> None:
     """A design that is kept is that of other arms, of the other kind, or one that its arms have not."""
     rng = np.random.default_rng(3)
     for rows in (rng.normal(size=(n, 3)) / 9 for n in (9, 12, 9)):
-        policy = PhasedElimination(dim=3, horizon=100, design=name)
+        policy = PhasedElimination(dim=3, horizon=100, design=name, privacy=none())
         for arms in (rows, 0.5 * rows, rows):
             kept, own = policy.episode(policy.init(arms)).design, found(arms)
             assert kept is not None

@@ -129,7 +129,7 @@ def test_contexts_that_were_not_declared_public_are_refused(model: str) -> None:
 def test_other_arguments_that_are_refused() -> None:
     """A pure budget without pure noise is taken, or printed noise that there is none of; LinTS ignores `protects`."""
     with pytest.raises(InvalidArgument, match=r"protects = 'rewards' .*bd\.LinTSRewards"):
-        bd.LinTS(dim=3, horizon=100, protects="rewards")  # type: ignore[call-arg]
+        bd.LinTS(dim=3, horizon=100, protects="rewards", privacy=bd.none())  # type: ignore[call-arg]
     for model in (bd.central, bd.shuffle):
         with pytest.raises(InvalidBudget, match="only local answers are pure"):
             made("none", privacy=model(epsilon=1.0, delta=0.0))
@@ -165,7 +165,7 @@ def test_without_noise_it_is_lints(intercept: bool, fixed: bool) -> None:
     """Centring, weights, or the sums of what is public lead to another posterior than LinTS has."""
     env = worlds.LinearContextual(dim=3, n_arms=5, fixed=fixed)
     own = made("none", intercept=intercept, batch=40)
-    usual = bd.LinTS(dim=3, horizon=400, intercept=intercept, batch=40)
+    usual = bd.LinTS(dim=3, horizon=400, intercept=intercept, batch=40, privacy=bd.none())
     one, two = (bd.simulate(each, env, n_seeds=3, path="messages", seed=2) for each in (own, usual))
     np.testing.assert_allclose(one.regret, two.regret, rtol=0, atol=1e-9)
 

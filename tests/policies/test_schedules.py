@@ -10,7 +10,7 @@ import pytest
 from bandanna.errors import InvalidArgument
 from bandanna.policies.linear.linucb import LinUCB
 from bandanna.policies.linear.schedules import best_batch, geometric
-from bandanna.protocols.trust import central, local
+from bandanna.protocols.trust import Privacy, central, concurrent, local, none, shuffle
 
 
 @pytest.mark.parametrize("minimum", [1, 2, 17, 400, 1000])
@@ -36,6 +36,36 @@ def test_leaps_of_a_tree_do_not_hide_the_best_batch(horizon: int) -> None:
     assert policy.regret_bound <= 1.01 * min(bounds)
 
 
+@pytest.mark.parametrize("dim", [2, 5])
+@pytest.mark.parametrize(
+    "privacy",
+    [
+        none(),
+        central(epsilon=1.0, delta=1e-5, mechanism="tree"),  # factorisations by BLT are slow
+        local(epsilon=1.0, delta=1e-5),
+        shuffle(epsilon=1.0, delta=1e-5),
+        shuffle(epsilon=0.2, delta=1e-5),
+        concurrent(epsilon=1.0, delta=1e-5, shufflers=2),
+    ],
+    ids=["none", "central", "local", "shuffle", "shuffle-0.2", "concurrent"],
+)
+def test_the_bound_of_the_best_batch_is_never_above_that_of_the_paper(dim: int, privacy: Privacy) -> None:
+    """The stated bound of batch="best" is at most that of batch="paper", for every confidence."""
+    for horizon, confidence in ((2_000, "exact"), (2_000, "lemma"), (2_000, "paper"), (20_000, "exact")):
+        given = {"dim": dim, "horizon": horizon, "privacy": privacy, "confidence": confidence}
+        best, paper = (LinUCB(batch=batch, **given) for batch in ("best", "paper"))
+        assert best.regret_bound <= paper.regret_bound
+
+
+def test_the_best_batch_minimises_the_stated_bound_where_it_says_something() -> None:
+    """Over 10^9 users the bound of the default confidence is below T, and no other size has a smaller one."""
+    policy = LinUCB(dim=2, horizon=10**9, privacy=shuffle(epsilon=1.0, delta=1e-5), batch="best")
+    assert policy.regret_bound < 0.5 * policy.horizon
+    size = policy.channel.sizes[0]
+    others = [replace(policy, batch=round(size * factor)).regret_bound for factor in (0.1, 0.3, 0.6, 1.7, 4.0, 20.0)]
+    assert policy.regret_bound <= min(others)
+
+
 def test_a_schedule_that_takes_no_end_is_refused() -> None:
     """Batches that hardly grow fill the memory, or as many noisy releases as rounds do."""
     with pytest.raises(InvalidArgument, match=r"first, ratio = \(1, 1.0\) .* at most 100,000 batches"):
@@ -43,5 +73,7 @@ def test_a_schedule_that_takes_no_end_is_refused() -> None:
     with pytest.raises(InvalidArgument, match=r"batch = 1 .* noisy releases are more than 10,000,000"):
         _ = LinUCB(dim=2, horizon=10**9, privacy=local(epsilon=1.0, delta=1e-5)).channel
     with pytest.raises(InvalidArgument, match=r"batch = 1 .* fit into a horizon"):
-        _ = LinUCB(dim=2, horizon=10**20).channel
-    assert len(LinUCB(dim=2, horizon=10**12).channel.sizes) == 10**12  # nothing is planned where there is no noise
+        _ = LinUCB(dim=2, horizon=10**20, privacy=none()).channel
+    assert (
+        len(LinUCB(dim=2, horizon=10**12, privacy=none()).channel.sizes) == 10**12
+    )  # nothing is planned where there is no noise

@@ -15,6 +15,7 @@ from bandanna.core.streams import Streams
 from bandanna.device.choice import pick
 from bandanna.errors import InvalidArgument
 from bandanna.policies.linear.linucb import LinUCB, Snapshot
+from bandanna.protocols.trust import none
 
 from ..drawn import examples
 
@@ -90,13 +91,13 @@ def test_numbered_coins_belong_to_decisions() -> None:
 def test_rules_have_names() -> None:
     """A misspelt rule is taken for one of the two."""
     with pytest.raises(InvalidArgument, match="ties"):
-        LinUCB(dim=2, horizon=5, ties="last")
+        LinUCB(dim=2, horizon=5, ties="last", privacy=none())
 
 
 def test_the_first_arm_is_not_preferred() -> None:
     """Arms that nothing is known about are not tied, or the first is taken for all of them."""
     snapshot = Snapshot(theta=np.zeros((1, 3)), inverse=np.eye(3)[None], radius=1.0)
     contexts = np.broadcast_to(np.eye(3), (1, 300, 3, 3))
-    choice = LinUCB(dim=3, horizon=5).act(snapshot, contexts, StreamCoins(Streams([0])))
+    choice = LinUCB(dim=3, horizon=5, privacy=none()).act(snapshot, contexts, StreamCoins(Streams([0])))
     assert np.min(np.bincount(choice.actions[0])) > 60
     np.testing.assert_array_equal(choice.probabilities, 1 / 3)

@@ -14,7 +14,7 @@ from bandanna.errors import InvalidArgument, InvalidStatistic
 from bandanna.mechanisms.sources import FastNoise
 from bandanna.policies.arms.ucb_episodes import UCBEpisodes
 from bandanna.policies.base import Played
-from bandanna.protocols.trust import central, local
+from bandanna.protocols.trust import central, local, none
 
 from .answering import answered, device_coins, told
 from .scripted_noise import Scripted
@@ -197,4 +197,4 @@ def test_what_is_outside_of_the_range_is_clipped_and_what_is_not_a_number_is_ref
 def test_bad_arguments(wrong: dict[str, object]) -> None:
     """An argument without meaning is accepted."""
     with pytest.raises(InvalidArgument, match=next(iter(wrong))):
-        UCBEpisodes(**{"n_arms": 2, "horizon": 9, **wrong})  # type: ignore[arg-type]
+        UCBEpisodes(**{"n_arms": 2, "horizon": 9, "privacy": none(), **wrong})  # type: ignore[arg-type]

@@ -145,10 +145,10 @@ def test_the_guarantee_is_what_the_accountant_computes(protocol: Protocol) -> No
 
 @each
 def test_the_guarantee_says_who_sees_what(protocol: Protocol) -> None:
-    """It prints as two or three plain sentences with its numbers, and as JSON without infinities."""
+    """It prints as two to four plain sentences with its numbers, and as JSON without infinities."""
     stated = protocol.guarantee
     sentences = re.findall(r"[.](?= |$)", str(stated))
-    assert 2 <= len(sentences) <= 3
+    assert 2 <= len(sentences) <= 4
     assert stated.observers
     assert all(who in str(stated) and what in str(stated) for who, what in stated.observers)
     assert ("shuffler itself" in str(stated)) == (stated.trust == "shuffle")

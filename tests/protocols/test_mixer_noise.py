@@ -152,7 +152,7 @@ def test_the_analyzer_pays_the_same_and_the_shuffler_sees_all(protocol: Any) -> 
     assert "without noise, which it draws itself" in seen
     assert "noisy" not in seen
     assert others == before.observers[1]
-    assert "Against the shuffler itself no privacy is left: it could always tell" in str(stated)
+    assert "Against the shuffler itself no privacy is left: some two reports can always be told apart" in str(stated)
 
 
 def test_a_coarse_lattice_hides_what_it_rounds() -> None:

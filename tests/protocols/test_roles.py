@@ -227,7 +227,7 @@ def test_messages_from_outside_are_checked(protocol: Any) -> None:
             check(changed)
         if counts:
             assert caught.value.argument.startswith("messages[3, ")
-            assert caught.value.value == wrong
+            assert str(wrong) not in str(caught.value)
             assert "counts from 0 to" in str(caught.value)
     if counts:
         with pytest.raises(InvalidStatistic, match="integers"):
@@ -284,7 +284,7 @@ def test_portions_of_other_makes_are_refused() -> None:
         with pytest.raises(InvalidStatistic, match="replicates"):
             protocol.mixer.add(held, protocol.device.message(protocol.admit(values(protocol, 2)), SecureNoise()))
     mixer, real = BATCH["clear"].mixer, BATCH["clear"].device.message(REPORT.nothing, fast())
-    with pytest.raises(InvalidStatistic, match="dtype"):
+    with pytest.raises(InvalidStatistic, match="float64, as before"):
         mixer.add(mixer.add(mixer.empty(), real), BATCH["clear"].device.zero(SecureNoise()))
 
 

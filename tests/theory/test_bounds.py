@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from bandanna.errors import InvalidArgument
-from bandanna.theory import BOUNDS, contextual, counting, distributed, finite, linear, public_contexts
+from bandanna.theory import BOUNDS, contextual, counting, distributed, finite, generalised, linear, public_contexts
 
 SAMPLE: dict[str, Any] = {
     "horizon": 1e5, "n_arms": 10, "dim": 5, "rho": 0.1, "epsilon": 0.5, "delta": 1e-5, "failure": 0.01, "batch": 100,
@@ -67,7 +67,7 @@ def test_more_privacy_costs_more_and_none_costs_nothing(name: str) -> None:
     free = BOUNDS[name](**arguments_of(name, rho=math.inf, epsilon=1e300))
     assert free <= mild
     huge = BOUNDS[name](**arguments_of(name, rho=1e-30, epsilon=1e-30))
-    trivial = {"adac_gope_proof": 2e5, "adac_oful_proof": 2e5, "counter_lower_rate": strict}
+    trivial = {"adac_gope_proof": 2e5, "adac_oful_proof": 2e5, "counter_lower_rate": strict, "glm_lower_rate": 1e5}
     assert huge >= min(1e6, trivial.get(name, math.inf)) * 0.99
 
 
@@ -94,6 +94,16 @@ def test_theorem_9_has_the_constant_that_its_proof_gives() -> None:
     private = linear.linear_lower(horizon=1, dim=2, rho=1e-6)
     assert private == pytest.approx(math.exp(-2.25) / 8 * 2e3)
     assert linear.linear_lower(horizon=1, dim=2, rho=1e-6, as_printed=True) == pytest.approx(2 * private)
+
+
+@pytest.mark.parametrize(("n_arms", "directions"), [(2, 1), (16, 4), (2**20, 5), (math.inf, 5)])
+def test_the_lower_rate_of_generalised_linear_bandits_grows_with_the_arms(n_arms: float, directions: int) -> None:
+    """d sqrt(T) is reached with 2^d arms, two arms have sqrt(d T), and privacy never costs more than T."""
+    found = generalised.glm_lower_rate(horizon=1e4, dim=5, n_arms=n_arms, epsilon=0.01)
+    assert found == pytest.approx(math.sqrt(5e4 * directions) + 500)
+    assert generalised.glm_lower_rate(horizon=100, dim=5, n_arms=n_arms, epsilon=1e-9) < 100 * (1 + 5)
+    with pytest.raises(InvalidArgument, match="n_arms"):
+        generalised.glm_lower_rate(horizon=100, dim=5, n_arms=1, epsilon=1.0)
 
 
 def test_theorem_10_and_11_by_hand() -> None:

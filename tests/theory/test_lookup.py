@@ -24,7 +24,7 @@ from bandanna.policies.linear.anytime import Anytime
 from bandanna.policies.linear.explore import uniform
 from bandanna.policies.linear.linucb import LinUCB
 from bandanna.policies.linear.oful import OFUL
-from bandanna.protocols.trust import central, concurrent, local, shuffle
+from bandanna.protocols.trust import central, concurrent, local, none, shuffle
 from bandanna.simulation.engine import simulate
 from bandanna.simulation.result import Result
 
@@ -39,7 +39,7 @@ GOPE_EARLY = ["converted_gope_rate", "linear_lower"]
 
 def episodes(**arguments: Any) -> UCBEpisodes:
     """Two arms, 500 rounds."""
-    return UCBEpisodes(n_arms=2, horizon=500, **arguments)
+    return UCBEpisodes(**{"n_arms": 2, "horizon": 500, "privacy": none(), **arguments})
 
 
 @pytest.mark.parametrize(
@@ -57,17 +57,33 @@ def episodes(**arguments: Any) -> UCBEpisodes:
             SPHERE,
             ["adac_oful_proof", CONTEXTUAL],
         ),
-        (LinUCB(dim=2, horizon=500), CONTEXTS, ["linucb_ellipsoid", CONTEXTUAL]),
-        (LinUCB(dim=2, horizon=500, confidence="lemma"), CONTEXTS, ["linucb_lemma", CONTEXTUAL]),
-        (LinUCB(dim=2, horizon=500, explore=uniform(first=9)), CONTEXTS, ["linucb_rate", CONTEXTUAL]),
-        (LinUCB(**LINUCB), CONTEXTS, ["linucb_rate", CONTEXTUAL]),
+        (LinUCB(dim=2, horizon=500, privacy=none()), CONTEXTS, ["linucb_ellipsoid", CONTEXTUAL]),
+        (LinUCB(dim=2, horizon=500, confidence="lemma", privacy=none()), CONTEXTS, ["linucb_lemma", CONTEXTUAL]),
+        (LinUCB(dim=2, horizon=500, explore=uniform(first=9), privacy=none()), CONTEXTS, ["linucb_rate", CONTEXTUAL]),
+        (LinUCB(**LINUCB, privacy=none()), CONTEXTS, ["linucb_rate", CONTEXTUAL]),
         (LinUCB(**LINUCB, privacy=central(**BUDGET)), CONTEXTS, ["linucb_jdp_rate", CONTEXTUAL]),
+        (
+            LinUCB(**LINUCB, privacy=central(**BUDGET, participations=2)),
+            CONTEXTS,
+            ["linucb_jdp_returning_rate", CONTEXTUAL],
+        ),
         (LinUCB(**LINUCB, privacy=local(**BUDGET)), CONTEXTS, ["linucb_ldp_rate", CONTEXTUAL]),
+        (LinUCB(**LINUCB, privacy=local(**BUDGET, participations=2), batch=50), CONTEXTS, [CONTEXTUAL]),
         (LinUCB(**LINUCB, privacy=shuffle(**BUDGET)), CONTEXTS, ["linucb_sdp_vec_best_rate", CONTEXTUAL]),
         (
             LinUCB(**LINUCB, privacy=shuffle(**BUDGET, participations=2), batch=50),
             CONTEXTS,
-            ["linucb_returning_best_rate", CONTEXTUAL],
+            ["linucb_sdp_vec_returning_best_rate", CONTEXTUAL],
+        ),
+        (
+            LinUCB(**LINUCB, privacy=shuffle(**BUDGET, protocol="gaussian")),
+            CONTEXTS,
+            ["linucb_sdp_amp_best_rate", CONTEXTUAL],
+        ),
+        (
+            LinUCB(**LINUCB, privacy=shuffle(**BUDGET, protocol="gaussian", participations=2), batch=50),
+            CONTEXTS,
+            ["linucb_sdp_amp_returning_best_rate", CONTEXTUAL],
         ),
         (LinUCB(**LINUCB, privacy=concurrent(**BUDGET, shufflers=2)), CONTEXTS, ["linucb_concurrent_rate", CONTEXTUAL]),
     ],
@@ -81,7 +97,7 @@ def test_every_policy_finds_its_bounds(policy: Any, env: Any, expected: list[str
 
 def test_the_bound_of_oful_is_that_of_the_radius_that_runs() -> None:
     """Theorem 5 would be shown with a smaller radius than the policy's, or for norms that it does not cover."""
-    policy = OFUL(dim=2, horizon=10**6, eigenvalue=0.1)
+    policy = OFUL(dim=2, horizon=10**6, eigenvalue=0.1, privacy=none())
     setting = {"policy": "OFUL", "dim": 2, "n_arms": 3, "epsilon": math.inf, "delta": 0.0, "failure": policy.failure}
     setting |= {"eigenvalue": 0.1, "ridge": 1.0, "growth": 1.0, "feature_bound": 1.0, "parameter_bound": 1.0}
     curve, _ = bounds_for(setting, [1e6])
@@ -92,13 +108,43 @@ def test_the_bound_of_oful_is_that_of_the_radius_that_runs() -> None:
         assert bounds_for({**setting, **outside}, [1e6])[0].bound.name == "adac_oful_rate"
 
 
+@pytest.mark.parametrize("policy", ["GLMJDP", "GLMSDP"])
+def test_generalised_linear_policies_are_compared_for_their_number_of_arms(policy: str) -> None:
+    """The lower rate of a world with 4 arms is smaller than that of many arms, and one arm has none."""
+    setting = {"policy": policy, "dim": 6, "epsilon": 1.0, "delta": 1e-5}
+    few, many = (bounds_for({**setting, "n_arms": n_arms}, [1e4])[1] for n_arms in (4, 1000))
+    assert few.bound.name == many.bound.name == "glm_lower_rate"
+    assert few.values[0] == pytest.approx(math.sqrt(12e4) + 6)
+    assert many.values[0] == pytest.approx(600 + 6)
+    assert [curve.bound.side for curve in bounds_for({**setting, "n_arms": 1}, [1e4])] == ["upper"]
+
+
+@pytest.mark.parametrize("trust", ["none", "central", "local"])
+def test_the_rate_of_linucb_counts_the_batch(trust: str) -> None:
+    """Lemma 3.9 and Propositions F.1 and F.3 of [000] have a term d B, which would be that of single rounds."""
+    epsilon = math.inf if trust == "none" else 1.0
+    setting = {"policy": "LinUCB", "trust": trust, "dim": 3, "n_arms": 4, "epsilon": epsilon, "delta": 1e-5}
+    setting |= {"failure": 0.05}
+    alone, batched = (bounds_for({**setting, "batch": batch}, [1e4])[0].values[0] for batch in (1, 101))
+    assert batched - alone == pytest.approx(300)
+
+
+def test_linear_elimination_is_compared_for_its_number_of_arms() -> None:
+    """Two arms of 20 features would have a lower bound above what they cost, and one arm would have one at all."""
+    setting = {"policy": "GOPE", "dim": 20, "epsilon": math.inf, "delta": 0.0, "failure": 0.01}
+    for n_arms, size in ((2, 1), (40, 5), (10**9, 20)):
+        lower = bounds_for({**setting, "n_arms": n_arms}, [1e6])[1]
+        assert lower.bound.name == "linear_lower"
+        assert lower.values[0] == pytest.approx(math.exp(-2) / 8 * size * 1e3)
+    assert [curve.bound.side for curve in bounds_for({**setting, "n_arms": 1}, [1e6])] == ["upper"]
+
+
 @pytest.mark.parametrize("trust", ["none", "central", "local", "shuffle"])
 def test_distributed_elimination_finds_its_row_of_table_1(trust: str) -> None:
     """DP-DPE would be given the row of another trust model."""
     epsilon = math.inf if trust == "none" else 1.0
     setting = {"policy": "PhasedElimination", "dim": 3, "n_arms": 10, "alpha": 0.8, "delta": 1e-5}
-    curve, below = bounds_for({**setting, "trust": trust, "epsilon": epsilon}, [1e4])
-    assert below.bound.name == "distributed_lower_rate"
+    (curve,) = bounds_for({**setting, "trust": trust, "epsilon": epsilon}, [1e4])
     prefix = {"none": "dpe", "central": "cdp", "local": "ldp", "shuffle": "sdp"}[trust]
     assert curve.bound.name.startswith(prefix)
 
@@ -141,7 +187,7 @@ def test_the_figure_has_the_bounds_and_says_what_they_are(tmp_path: Path) -> Non
 
 def test_a_rate_goes_through_the_measured_end() -> None:
     """A rate, whose constant is unknown, would be drawn as if it were a bound."""
-    result = simulate(LinUCB(**LINUCB), CONTEXTS, n_seeds=20)  # some of whom lose something
+    result = simulate(LinUCB(**LINUCB, privacy=none()), CONTEXTS, n_seeds=20)  # some of whom lose something
     axes = result.plot(bounds=True).axes[0]
     ends = [line.get_ydata()[-1] for line in axes.lines[:3]]
     assert ends == pytest.approx([ends[0]] * 3)
@@ -159,7 +205,7 @@ def test_the_same_bound_is_drawn_once() -> None:
 
 def test_no_bound_is_refused_by_name() -> None:
     """A figure that was asked for bounds would silently have none."""
-    result = simulate(Anytime(first=LinUCB(dim=2, horizon=100)), CONTEXTS, horizon=200)
+    result = simulate(Anytime(first=LinUCB(dim=2, horizon=100, privacy=none())), CONTEXTS, horizon=200)
     with pytest.raises(InvalidArgument, match=r"bounds.*Anytime"):
         result.plot(bounds=True)
     assert result.bounds() == []

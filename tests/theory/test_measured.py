@@ -89,7 +89,7 @@ def test_the_hard_family_of_theorem_17_costs_what_it_says(horizon: int, rho: flo
 def test_the_best_policies_stay_within_a_constant_of_theorem_17(horizon: int) -> None:
     """The lower bound would be off by more than its constant: 1/27 leaves a factor of about 16, at any T."""
     lower, gap = finite.finite_lower(horizon=horizon, n_arms=4), math.sqrt(3 / (4 * horizon))
-    policy = UCBEpisodes(n_arms=4, horizon=horizon, reward_range=(-9.0, 9.0), optimism=0.01)
+    policy = UCBEpisodes(n_arms=4, horizon=horizon, reward_range=(-9.0, 9.0), optimism=0.01, privacy=none())
     means = [tuple(2 * gap if arm == raised else gap * (arm == 0) for arm in range(4)) for raised in (None, 1, 2, 3)]
     worst = max(float(simulate(policy, FiniteArms(means=m, reward=WIDE), n_seeds=60).mean()[-1]) for m in means)
     assert 8 * lower < worst < 32 * lower  # a bound that is twice as large, or half, would be noticed
@@ -144,7 +144,9 @@ def test_the_hard_family_of_theorem_9_costs_what_it_says(horizon: int, rho: floa
 def test_the_best_policies_stay_within_a_constant_of_theorem_9(horizon: int) -> None:
     """The lower bound would be off by more than its constant: e^-2/8 leaves a factor of about 33."""
     lower, size = linear.linear_lower(horizon=horizon, dim=2), 1 / math.sqrt(horizon)
-    policy = OFUL(dim=2, horizon=horizon, reward_range=(-9.0, 9.0), reward_std=1.0, feature_bound=1.5, width=0.3)
+    policy = OFUL(
+        dim=2, horizon=horizon, reward_range=(-9.0, 9.0), reward_std=1.0, feature_bound=1.5, width=0.3, privacy=none()
+    )
     worlds = [Corners(theta=(size * one, size * two), reward=WIDE) for one, two in product((-1.0, 1.0), repeat=2)]
     worst = max(float(simulate(policy, world, n_seeds=8).mean()[-1]) for world in worlds)
     assert 16 * lower < worst < 66 * lower

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from bandanna.core import require
 from bandanna.core.arrays import Floats
-from bandanna.errors import InvalidStatistic
+from bandanna.errors import InvalidStatistic, Summary
 from bandanna.glm.links import Link, link_of
 
 
@@ -84,7 +84,7 @@ def maximum_likelihood(
     link, features, rewards = link_of(link), np.asarray(features, dtype=float), np.asarray(rewards, dtype=float)
     if features.ndim < 2 or rewards.shape != features.shape[:-1]:
         shapes = (features.shape, rewards.shape)
-        raise InvalidStatistic("shapes of features and rewards", shapes, "(..., n, d) and (..., n)")
+        raise InvalidStatistic("shapes of features and rewards", Summary(shapes), "(..., n, d) and (..., n)")
     d, replicates = features.shape[-1], features.shape[:-2]
     begun = np.zeros((*replicates, d)) if start is None else np.array(start, dtype=float)
     theta, converged = begun.reshape(-1, d), np.ones(begun[..., 0].size, dtype=bool)

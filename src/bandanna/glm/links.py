@@ -26,6 +26,7 @@ from bandanna.core import require
 from bandanna.core.arrays import Floats
 from bandanna.errors import InvalidArgument
 from bandanna.glm import derivatives
+from bandanna.glm.suprema import largest_skew, largest_variance
 
 _SQRT_TAU = math.sqrt(2 * math.pi)
 
@@ -225,8 +226,8 @@ class TruncatedPoisson(Link):
 
     @property
     def slope_bound(self) -> float:
-        """R^2/4: the largest variance of a number in [0, R]."""
-        return self.most**2 / 4
+        """The largest variance of the family, which no z exceeds."""
+        return largest_variance(self.most)
 
     @cached_property
     def _counts(self) -> Floats:
@@ -261,6 +262,10 @@ class TruncatedPoisson(Link):
     def derivative_ratio(self, order: int, bound: float) -> float:
         """Cumulants of a number in [0, R]: |kappa_{k+1}| <= k! R^{k-1} kappa_2, generously."""
         return math.factorial(order) * float(self.most) ** (order - 1)
+
+    def concordance(self, parameter_bound: float) -> float:
+        """The largest |third cumulant| / variance of the family, whatever S is."""
+        return largest_skew(self.most)
 
     def argument(self, means: Floats) -> Floats:
         """z with mu(z) = mean, by bisection on [-60, 60]."""

@@ -11,12 +11,12 @@ the projection depend on public quantities only, the regulariser on no data at a
 release of price 2G/std, and a call costs rho = N (2G)^2 / (2 std^2) in zCDP; later gradients are taken at points that
 depend on earlier releases, which adaptive composition allows.
 
-Utility. For the lemma's rule, on the mean loss F = L/t over |theta| <= S:
+Utility. For the lemma's rule the excess of the mean loss is bounded in `descent`; in expectation by
 
-    E[F(mean)] - min F <= 2S L / sqrt N + S d std^2 / (t^2 L sqrt N)
+    2S L / sqrt N + S d std^2 / (t^2 L sqrt N).
 
-(the usual bound D^2/(2 eta N) + (eta/2)(L^2 + d std^2/t^2) with D = 2S). With std^2 = 2 G^2 N / rho and
-N = rho t^2 / (2 (d + log(1/failure))) this is at most 2.13 * 2S L sqrt(d + log(1/failure)) / (t sqrt rho).
+With std^2 = 2 G^2 N / rho and N = rho t^2 / (2 (d + log(1/failure))) this is at most
+2.13 * 2S L sqrt(d + log(1/failure)) / (t sqrt rho); with fewer steps than that the first term is larger.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from dataclasses import dataclass
 
 from bandanna.accounting.events import RepetitionEvent
 from bandanna.core import require
-from bandanna.glm.descent import GradientSums, gradient_ball, lipschitz
+from bandanna.glm.descent import GradientSums, gradient_ball
 from bandanna.glm.links import Link
 from bandanna.mechanisms.gaussian import Gaussian
 from bandanna.protocols.central_gaussian import CentralGaussian
@@ -80,14 +80,11 @@ class NoisyGradient(GradientSums):
         added = Gaussian(std=whole.std, sensitivity=self.residual_bound, dim=whole.dim, grid=whole.step)
         return RepetitionEvent(event=added.event, times=self.steps * self.calls)
 
-    def excess_bound(self, *, count: int, ridge: float) -> float:
-        """Expected excess of the mean loss by the lemma's rule, from the formula above, for any `count` rows."""
-        s, root = self.parameter_bound, math.sqrt(self.steps)
-        slope = lipschitz(self.residual_bound, ridge, s, count)
-        return 2 * s * slope / root + s * self.protocol.domain.dim * self.std**2 / (count**2 * slope * root)
-
 
 def lemma_steps(*, rho: float, count: int, dim: int, failure: float, most: int = 500) -> int:
-    """N = rho t^2 / (2 (d + log(1/failure))) of Lemma U.4, between 1 and a cap (which only loses the 1/sqrt N term)."""
+    """N = rho t^2 / (2 (d + log(1/failure))) of Lemma U.4, between 1 and a cap.
+
+    Each step reads all rows, so N steps cost t N: uncapped that is t^3. Fewer steps have a larger `excess_bound`.
+    """
     balanced = math.ceil(rho * count**2 / (2 * (dim + math.log(1 / require.chance("failure", failure)))))
     return max(1, min(most, balanced))

@@ -69,3 +69,8 @@ class ShuffledGradient(GradientSums):
     """`steps` shuffled gradient sums of one batch; `protocol` is the calibrated vector sum on the ball of radius G."""
 
     protocol: ShuffleBinomial
+
+    @property
+    def std(self) -> float:
+        """Of the noise in each coordinate of a sum, rounding included."""
+        return self.protocol.noise.std()

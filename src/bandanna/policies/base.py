@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Iterator
-from dataclasses import fields, is_dataclass
+from dataclasses import MISSING, fields, is_dataclass
 from typing import Any, ClassVar, Generic, Self, TypeVar, get_type_hints
 
 import numpy as np
@@ -55,6 +55,8 @@ class Policy(ABC, Generic[State]):
     trusts        the trust models that it has
     keeps         names of groups of rows that later asks may be about
     asks_again    whether an episode may have more than one ask: a runner keeps its rows until the last
+    every_round   whether every episode is one round, whose user acts on the snapshot: an agent may begin later rounds
+                  before earlier ones are learned
     side_by_side  whether states may have replicate axes: many seeds of a simulation at once
     noise_stream  the random stream of a simulation's noise, where seeds are run one by one
     stream_noise  that of stream protocols' noise, the same unless given
@@ -65,6 +67,7 @@ class Policy(ABC, Generic[State]):
     trusts: ClassVar[tuple[str, ...]] = ("none",)
     keeps: ClassVar[tuple[str, ...]] = ()
     asks_again: ClassVar[bool] = False
+    every_round: ClassVar[bool] = False
     side_by_side: ClassVar[bool] = False
     noise_stream: ClassVar[str] = "noise"
     stream_noise: ClassVar[str | None] = None
@@ -86,17 +89,21 @@ class Policy(ABC, Generic[State]):
                     takes = ", ".join(each for each in known if not each.startswith("_"))
                     allowed = f"{cls.__name__} has no such argument: {hint}it takes {takes}"
                     raise InvalidArgument(name, named[name], allowed)
+            if named and "privacy" not in named and "privacy" in _required(cls):  # a copy is made without arguments
+                raise InvalidArgument("privacy", None, f"{cls.__name__} needs privacy={_choice_of(cls.trusts)}")
         return super().__new__(cls)
 
     def __post_init__(self) -> None:
         self.check_trust()
 
     def check_trust(self) -> None:
-        """Refuse a trust model that the policy does not have."""
+        """Refuse a trust model that the policy does not have; warn of a delta above 1/horizon."""
         if not isinstance(self.privacy, Privacy) or self.privacy.model not in self.trusts:
             shown = self.privacy.model if isinstance(self.privacy, Privacy) else self.privacy
             allowed = ", ".join(f"bd.{each}({'...' * (each != 'none')})" for each in self.trusts)
             raise InvalidArgument("privacy", shown, f"{type(self).__name__} has {allowed}")
+        if isinstance(horizon := getattr(self, "horizon", None), int | np.integer):
+            self.privacy.warn_if_delta_exceeds(int(horizon))
 
     @property
     @abstractmethod
@@ -261,6 +268,18 @@ class RunningSums(Policy[State]):
     def drawn_arms(self, snapshot: Any, arms: Any, users: int, coins: Coins) -> Ints:
         """Of one that is not: the arms that so many devices choose, (*R, users)."""
         raise TypeError(f"devices of {type(self).__name__} all choose the same")
+
+
+def _required(kind: type[Any]) -> list[str]:
+    """The arguments of a dataclass that have no default."""
+    given = (each for each in fields(kind) if each.init)
+    return [each.name for each in given if each.default is MISSING and each.default_factory is MISSING]
+
+
+def _choice_of(trusts: tuple[str, ...]) -> str:
+    """The trust models as calls: private ones first, then what gives no protection."""
+    private = [f"bd.{each}(...)" for each in trusts if each != "none"]
+    return " or ".join([", ".join(private)] * bool(private) + ["bd.none() for no protection"] * ("none" in trusts))
 
 
 def at(state: State, place: Any) -> State:

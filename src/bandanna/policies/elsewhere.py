@@ -74,6 +74,9 @@ def algorithm_at(place: str) -> Algorithm:
         if "n_arms" in own and "dim" not in own and "dim" in chosen:
             chosen.setdefault("n_arms", chosen.pop("dim"))  # features of finite arms are unit vectors
         if "privacy" in own and "privacy" not in chosen:
+            if "trust" not in chosen and len(kind.trusts) > 1:
+                models_of = ", ".join(f'"{each}"' for each in kind.trusts)
+                raise InvalidArgument("trust", None, f"{place} needs it, one of {models_of}")
             model = require.one_of("trust", chosen.pop("trust", kind.trusts[0]), TRUSTS)
             takes = [each for each in signature(getattr(models, model)).parameters if each not in own]
             for name in (set(chosen) & set(options)) - {*takes, *own}:

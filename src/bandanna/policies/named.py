@@ -91,7 +91,9 @@ def algorithm(
             chosen["n_arms"] = chosen.pop("dim")  # features of finite arms are unit vectors
         if "privacy" in chosen:
             _suits(name, trust, chosen, (*numbers, *options, *(spends or ())))
-        elif trust != "none":
+        elif trust == "none":
+            chosen["privacy"] = models.none()
+        else:
             whole = {"budget": named_budget(name, chosen, budgets)} if budgets else {}
             spent = {each: chosen.pop(each) for each in options if each in chosen and each not in own}
             chosen["privacy"] = getattr(models, trust)(**whole, **(spends or {}), **spent)

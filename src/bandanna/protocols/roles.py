@@ -12,6 +12,7 @@ They are frozen values that exchange integers, and what they hold in between are
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -21,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from bandanna.accounting.calibration.binomial import BinomialNoise
-from bandanna.accounting.calibration.refusals import likely_coins
+from bandanna.accounting.calibration.refusals import likely_coins, likely_reach
 from bandanna.core import require, sums
 from bandanna.core.arrays import Bools, Floats, Ints
 from bandanna.core.domain import Domain, numbers
@@ -30,7 +31,6 @@ from bandanna.device import Messages, NoiseSource
 from bandanna.errors import InvalidArgument, InvalidStatistic
 
 COINS = ("device", "checked", "mixer")  # who draws those of shuffled counts, see `Counting`
-_STEPS = 2**62  # of a report, beyond which no noise takes it
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -65,9 +65,9 @@ class Mixer(ABC):
         """Messages from outside, (..., users, length), as they came; or an error that says what is wrong with them."""
         array = numbers("messages", messages, "integers (reals from a fast source)", kinds="if")
         if array.ndim < 2 or array.shape[-1] != self.length:
-            raise InvalidStatistic("messages", f"array of shape {array.shape}", f"shape (..., users, {self.length})")
+            raise InvalidStatistic("messages", array, f"shape (..., users, {self.length})")
         if array.dtype not in (np.int64, np.float64):
-            raise InvalidStatistic("messages", f"array of dtype {array.dtype}", "64-bit integers")
+            raise InvalidStatistic("messages", array, "64-bit integers")
         self.check_range(array)
         return array
 
@@ -112,7 +112,7 @@ class Adding(Mixer):
     def check_range(self, messages: Messages) -> None:
         """Integers from 0 to the largest count."""
         if messages.dtype != np.int64:
-            raise InvalidStatistic("messages", f"array of dtype {messages.dtype}", "64-bit integers")
+            raise InvalidStatistic("messages", messages, "64-bit integers")
         wrong = (messages < 0) | (messages > self.largest)
         if wrong.any():
             refuse("messages", messages, wrong, f"counts from 0 to {_shown(self.largest)}")
@@ -214,20 +214,37 @@ class Counting(Adding):
 
 @dataclass(frozen=True, kw_only=True)
 class Gathering(Mixer):
-    """Keeps every user's row: for servers that may see them, with or without noise."""
+    """Keeps every user's row: for servers that may see them, with or without noise.
 
-    noisy: bool = False
+    std, grid  of the Gaussian noise that devices add, and of their steps; 0 without noise
+    """
+
+    std: float = 0.0
+    grid: float = 0.0
 
     def check_range(self, messages: Messages) -> None:
-        """Points of the domain; of noisy reports, anything that noise can make of one."""
-        if not self.noisy:
+        """Points of the domain; of noisy reports, what noise makes of one but for 2^-60 of the reports."""
+        if not self.std:
             self.domain.check(statistics(messages, self.domain))
-        elif messages.dtype == np.int64:
-            refuse(
-                "messages", messages, (messages >= _STEPS) | (messages <= -_STEPS), "fewer than 2^62 steps of the grid"
-            )
-        else:
-            refuse("messages", messages, ~np.isfinite(messages), "finite numbers")
+            return
+        low, high = self.likely_steps if messages.dtype == np.int64 else self.likely
+        allowed = "numbers within reach of the noise, as devices send them: stay with the zero report"
+        refuse("messages", messages, ~((messages >= low) & (messages <= high)), allowed)
+
+    @cached_property
+    def likely(self) -> tuple[Floats, Floats]:
+        """The least and the largest number of each coordinate: t std beyond the domain, and a step for rounding."""
+        more = likely_reach(self.domain.dim) * self.std + self.grid
+        return self.domain.lower - more, self.domain.upper + more
+
+    @cached_property
+    def likely_steps(self) -> tuple[Ints, Ints]:
+        """The same as steps of the grid from the domain's origin, as reports are sent."""
+        more = math.ceil(likely_reach(self.domain.dim) * self.std / self.grid)
+        ends = (np.floor((self.domain.lower - self.domain.origin) / self.grid),
+                np.ceil((self.domain.upper - self.domain.origin) / self.grid))  # fmt: skip
+        low, high = (np.clip(end, -(2.0**61), 2.0**61).astype(np.int64) for end in ends)  # below 2^62 with the noise
+        return low - more, high + more
 
     def empty(self, replicates: tuple[int, ...] = ()) -> Held:
         """No rows."""
@@ -239,7 +256,7 @@ class Gathering(Mixer):
         if not held.users:
             return Held(users=messages.shape[-2], numbers=messages)
         if held.numbers.dtype != messages.dtype:
-            raise InvalidStatistic("messages", f"array of dtype {messages.dtype}", f"{held.numbers.dtype}, as before")
+            raise InvalidStatistic("messages", messages, f"{held.numbers.dtype}, as before")
         rows = np.concatenate([held.numbers, messages], axis=-2)
         return Held(users=rows.shape[-2], numbers=rows)
 
@@ -303,14 +320,14 @@ def refuse(argument: str, messages: Messages, wrong: Any, allowed: str) -> None:
     """An error that names the first number that is wrong, and its place."""
     if np.any(wrong):
         place = tuple(int(i) for i in np.argwhere(wrong)[0])
-        raise InvalidStatistic(f"{argument}[{', '.join(map(str, place))}]", messages[place].item(), allowed)
+        raise InvalidStatistic(f"{argument}[{', '.join(map(str, place))}]", messages[place], allowed)
 
 
 def same_replicates(messages: Messages, replicates: tuple[int, ...]) -> None:
     """Messages of as many replicates as the mixer began with."""
     if messages.shape[:-2] != replicates:
         allowed = f"replicates {replicates}, as it began with"
-        raise InvalidStatistic("statistics", f"array of shape {messages.shape}", allowed)
+        raise InvalidStatistic("statistics", messages, allowed)
 
 
 def _shown(largest: Ints) -> str:

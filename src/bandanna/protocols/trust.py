@@ -5,12 +5,15 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
+from bandanna.accounting import gdp
 from bandanna.accounting.budgets import ZCDP, ApproxDP, Budget, PureDP, RenyiDP
+from bandanna.accounting.view import stated_delta
 from bandanna.core import require
-from bandanna.core.calling import by_name
-from bandanna.errors import InvalidArgument, InvalidBudget
+from bandanna.core.calling import by_name, warn_outside
+from bandanna.errors import InvalidArgument, InvalidBudget, WeakPrivacyWarning
 from bandanna.protocols.roles import COINS
 
+_WEAK = 10.0  # a larger epsilon gives a warning
 _LOCAL = ("default", "gaussian", "unit", "auto")
 
 
@@ -67,6 +70,15 @@ class Privacy:
         """rho or epsilon; infinite for no privacy."""
         return float(getattr(self.budget, "rho", getattr(self.budget, "epsilon", math.inf)))
 
+    @property
+    def isometric(self) -> bool:
+        """Whether linear reports multiply the entries above the diagonal by sqrt 2.
+
+        They do not where the noise is printed for every entry of x x^T: "paper" in all models but the central one,
+        whose printed noise is a multiple of the sensitivity.
+        """
+        return self.calibration == "tight" or self.model in ("none", "central")
+
     def preferring(self, protocol: str) -> Privacy:
         """The same with this protocol for local reports, unless one was chosen: what a policy does best with."""
         require.one_of("protocol", protocol, _LOCAL)
@@ -77,6 +89,19 @@ class Privacy:
     def noisy(self) -> bool:
         """False for no privacy and for epsilon = infinity, which both mean no noise."""
         return not math.isinf(self.size)
+
+    def warn_if_delta_exceeds(self, horizon: int) -> None:
+        """Warn of a delta above 1/horizon.
+
+        Parameters
+        ----------
+        horizon
+            How many users take part.
+        """
+        if self.noisy and isinstance(self.budget, ApproxDP) and self.budget.delta * horizon > 1:
+            said = f"delta = {self.budget.delta:g} is more than 1/horizon = {1 / horizon:g}"
+            advice = "a mechanism with this delta may publish some users' data as they are; choose a delta well below"
+            warn_outside(WeakPrivacyWarning(f"{said}: {advice} 1/horizon"))
 
 
 def none() -> Privacy:
@@ -118,7 +143,7 @@ def local(
     calibration: str = "tight",
     participations: int = 1,
 ) -> Privacy:
-    """Every device adds its own noise; nobody is trusted.
+    """Every device adds its own noise; users trust it alone.
 
     protocol    "gaussian" reports; "unit": random directions (PrivUnit), pure; "auto": whichever has less noise for the
                 statistic; "default": as the policy prefers, Gaussian unless it says otherwise. Bits are answered at
@@ -178,7 +203,8 @@ def concurrent(
     shufflers    k, or "best" for the number with the least error
     degrees      "best", "paper" (n^{1/(2k+1)} users in a lowest batch, n^{2/(2k+1)} batches in one above), or
                  (d_low, d_2, ..., d_k)
-    calibration  "tight": prices of the levels compose in Gaussian DP; "paper": (epsilon/k, delta/k) for each level
+    calibration  "tight": prices of the levels compose in Gaussian DP; "paper": the printed noise of the vector sum for
+                 (epsilon/k, delta/k) on each level
     noise        "device", "checked" or "mixer", as in `shuffle`: each level's shuffler is its mixer
     """
     budget = _budget(epsilon, delta, None)
@@ -196,7 +222,36 @@ def _budget(
     alpha: float | None = None,
     whole: Budget | None = None,
 ) -> Budget:
-    """By its numbers, or whole."""
+    """By its numbers, or whole; a warning where it protects little."""
+    budget = _stated_budget(epsilon, delta, rho, alpha=alpha, whole=whole)
+    epsilon, named = _epsilon_of(budget)
+    if epsilon > _WEAK:
+        said = "one user's data may change the probability of what is seen by a factor of e^epsilon"
+        advice = f"choose an epsilon of at most {_WEAK:g}"
+        warn_outside(WeakPrivacyWarning(f"{named} protects little: {said}; {advice}"))
+    return budget
+
+
+def _epsilon_of(budget: Budget) -> tuple[float, str]:
+    """The epsilon of a budget, and both in words; of rho, that of Gaussian noise at the delta of guarantees."""
+    own = float(getattr(budget, "epsilon", 0.0))
+    if own > _WEAK or not isinstance(budget, ZCDP | RenyiDP):
+        return own, f"epsilon = {own:g}"
+    delta = stated_delta(budget)
+    epsilon = gdp.epsilon(delta, budget.mu())
+    number = f"rho = {budget.rho:g}" if isinstance(budget, ZCDP) else f"alpha = {budget.alpha:g}, epsilon = {own:g}"
+    return epsilon, f"{number}, which is epsilon = {epsilon:.4g} at delta = {delta:g},"
+
+
+def _stated_budget(
+    epsilon: float | None,
+    delta: float | None,
+    rho: float | None,
+    *,
+    alpha: float | None,
+    whole: Budget | None,
+) -> Budget:
+    """The budget that was given by its numbers, or whole."""
     given = [number for number in (epsilon, delta, rho, alpha) if number is not None]
     if whole is not None:
         if given or not isinstance(whole, Budget):

@@ -178,9 +178,33 @@ def linucb_sdp_vec_returning_rate(
     return plain(constant * _returning(t, dim, batches, privacy, failure))
 
 
-@states("upper", "000", "Corollaries E.4 and E.6", explicit=False, holds="returning users, best batch; " + _ARBITRARY)
-def linucb_returning_best_rate(*, horizon: Any, dim: int, epsilon: Any, delta: Any, constant: float = 1.0) -> Any:
-    """d^(5/6) T^(2/3) epsilon^(-1/3) log(d^2 T/delta)^(1/2) (Vec; log(T/delta) for Amp), other logarithms left out."""
+@states(
+    "upper",
+    "000",
+    "Corollary E.4",
+    explicit=False,
+    holds="LinUCB-SDP-Amp, returning users, best batch; " + _ARBITRARY,
+)
+def linucb_sdp_amp_returning_best_rate(
+    *, horizon: Any, dim: int, epsilon: Any, delta: Any, constant: float = 1.0
+) -> Any:
+    """d^(5/6) T^(2/3) epsilon^(-1/3) log(T/delta)^(1/2), other logarithms left out."""
+    t = above("horizon", horizon, 0)
+    logs = np.sqrt(np.log(t / within("delta", delta, 0, 1)))
+    return plain(constant * dim ** (5 / 6) * t ** (2 / 3) * above("epsilon", epsilon, 0) ** (-1 / 3) * logs)
+
+
+@states(
+    "upper",
+    "000",
+    "Corollary E.6",
+    explicit=False,
+    holds="LinUCB-SDP-Vec, returning users, best batch; " + _ARBITRARY,
+)
+def linucb_sdp_vec_returning_best_rate(
+    *, horizon: Any, dim: int, epsilon: Any, delta: Any, constant: float = 1.0
+) -> Any:
+    """d^(5/6) T^(2/3) epsilon^(-1/3) log(d^2 T/delta)^(1/2), other logarithms left out."""
     t = above("horizon", horizon, 0)
     logs = np.sqrt(np.log(dim**2 * t / within("delta", delta, 0, 1)))
     return plain(constant * dim ** (5 / 6) * t ** (2 / 3) * above("epsilon", epsilon, 0) ** (-1 / 3) * logs)
@@ -247,16 +271,24 @@ def _linucb_upper(setting: Setting) -> Found:
             yield formula, {name: setting[name] for name in ("dim", "batch", size, "smallest")}
             return
     problem: dict[str, Any] = {"dim": setting["dim"]}
+    times = setting.get("participations", 1)
     if setting["trust"] == "none" or math.isinf(setting["epsilon"]):
-        yield linucb_rate, problem
+        yield linucb_rate, {**problem, "batch": setting["batch"]}
         return
     problem |= {"epsilon": setting["epsilon"], "delta": setting["delta"]}
     if setting.get("shufflers"):
         problem.pop("delta")
         yield linucb_concurrent_rate, {**problem, "shufflers": setting["shufflers"]}
     elif setting["trust"] == "shuffle":
-        returning = setting.get("participations", 1) > 1
-        yield (linucb_returning_best_rate if returning else linucb_sdp_vec_best_rate), problem
-    else:
-        rates = {"central": linucb_jdp_rate, "local": linucb_ldp_rate}
-        yield rates[setting["trust"]], {**problem, "failure": setting["failure"]}
+        rates = {
+            ("gaussian", False): linucb_sdp_amp_best_rate,
+            ("binomial", False): linucb_sdp_vec_best_rate,
+            ("gaussian", True): linucb_sdp_amp_returning_best_rate,
+            ("binomial", True): linucb_sdp_vec_returning_best_rate,
+        }
+        yield rates[setting["protocol"], times > 1], problem
+    elif times == 1:
+        rate = linucb_jdp_rate if setting["trust"] == "central" else linucb_ldp_rate
+        yield rate, {**problem, "batch": setting["batch"], "failure": setting["failure"]}
+    elif setting["trust"] == "central":  # the paper has none for returning users in the local model
+        yield linucb_jdp_returning_rate, {**problem, "batches": times}

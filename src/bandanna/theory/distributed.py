@@ -2,7 +2,9 @@
 
 Symbols: T `horizon`, k `n_arms`, d `dim`, alpha `sampling` (2^(alpha l) clients in phase l), sigma `client_std`. The
 paper gives rates; its constants are not stated, so `constant` multiplies them.
-Reference: Li, Zhou and Ji 2024 [001], Table I, Theorem 5.1 and Remark 5.3.
+Deviation: there is no lower bound. Remark 5.3 of the paper takes sqrt(d T) from linear bandits with one reward per
+round; here all clients of a phase see every round, and DPE stays below sqrt(d T) (docs/bounds.md).
+Reference: Li, Zhou and Ji 2024 [001], Table I and Theorem 5.1.
 """
 
 from __future__ import annotations
@@ -70,12 +72,6 @@ def sdp_dpe_rate(
     return plain(constant * (clients + dim**1.5 * t ** (1 - sampling) * noise))
 
 
-@states("lower", "001", "Remark 5.3", explicit=False, holds="every policy, private or not, even if all users are alike")
-def distributed_lower_rate(*, horizon: Any, dim: int, constant: float = 1.0) -> Any:
-    """sqrt(d T)."""
-    return plain(constant * np.sqrt(dim * above("horizon", horizon, 0)))
-
-
 def of_phased_elimination(setting: Setting) -> Found:
     """DPE, CDP-DPE, LDP-DPE, SDP-DPE: rates, from Table I of 001."""
     shared = {"n_arms": setting["n_arms"], "sampling": setting["alpha"]}
@@ -89,4 +85,3 @@ def of_phased_elimination(setting: Setting) -> Found:
         yield dpe_rate, shared
     elif setting["delta"] > 0:
         yield tables[setting["trust"]], {**shared, **private}
-    yield distributed_lower_rate, {"dim": setting["dim"]}

@@ -95,17 +95,38 @@ def converted_gope_rate(*, horizon: Any, n_arms: int, dim: int, rho: Any, consta
     "004",
     "Theorem 9",
     explicit=True,
-    holds="every rho-Interactive zCDP policy, worst over theta in R^d, arms [-1, 1]^d, Gaussian rewards of variance 1",
+    holds="every rho-Interactive zCDP policy, worst over theta in R^d and K arms, Gaussian rewards of variance 1",
 )
-def linear_lower(*, horizon: Any, dim: int, rho: Any = np.inf, as_printed: bool = False) -> Any:
-    """max(e^-2 d sqrt(T) / 8, e^-2.25 d / (8 sqrt(rho))); the second part is proven for rho <= 1, and 0 above.
+def linear_lower(*, horizon: Any, dim: int, n_arms: Any = math.inf, rho: Any = np.inf, as_printed: bool = False) -> Any:
+    """max(e^-2 b sqrt(T) / 8, e^-2.25 b / (8 sqrt(rho))), b = min(d, floor(log2 K)); its second part is 0 for rho > 1.
 
-    The paper prints e^-2.25 / 4 (`as_printed`): its Step 1 applies Markov's inequality at T/2 and drops the factor 1/2
-    that the non-private part keeps. Hard instances: theta in {-1, 1}^d / (T sqrt(rho)), or / sqrt(T) without privacy.
+    The theorem is for the arms [-1, 1]^d. The best of them is a corner for every theta, so the 2^d corners are enough;
+    fewer arms can be the corners of b coordinates. The paper prints e^-2.25 / 4 (`as_printed`): its Step 1 applies
+    Markov's inequality at T/2 and drops the factor 1/2 that the non-private part keeps. Hard instances: theta in
+    {-1, 1}^d / (T sqrt(rho)), or / sqrt(T) without privacy.
+
+    Parameters
+    ----------
+    horizon
+        T.
+    dim
+        d.
+    n_arms
+        K, at least 2; `math.inf` for all of [-1, 1]^d.
+    rho
+        Of the guarantee; infinite without privacy.
+    as_printed
+        Whether the private part has the printed constant.
+
+    Returns
+    -------
+    float or array
+        The bound at every horizon.
     """
     t, budget = above("horizon", horizon, 0), above("rho", rho, 0)
-    private = math.exp(-2.25) / (4 if as_printed else 8) * dim / np.sqrt(budget)
-    return plain(np.maximum(math.exp(-2) / 8 * dim * np.sqrt(t), np.where(budget <= 1, private, 0.0)))
+    size = np.minimum(dim, np.floor(np.log2(above("n_arms", n_arms, 2, strict=False))))
+    private = math.exp(-2.25) / (4 if as_printed else 8) * size / np.sqrt(budget)
+    return plain(np.maximum(math.exp(-2) / 8 * size * np.sqrt(t), np.where(budget <= 1, private, 0.0)))
 
 
 def of_gope(setting: Setting) -> Found:
@@ -117,4 +138,5 @@ def of_gope(setting: Setting) -> Found:
         width = setting.get("reward_width", 2.0)
         std = setting.get("reward_std") or width / 2
         yield adac_gope_proof, {**problem, "failure": setting["failure"], "width": width, "reward_std": std}
-    yield linear_lower, {"dim": setting["dim"], "rho": rho_of(setting)}
+    if setting["n_arms"] > 1:
+        yield linear_lower, problem

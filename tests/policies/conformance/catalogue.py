@@ -108,7 +108,7 @@ NAMED = (
     _case("AdaC-OFUL-JDP", _CONTEXTS, {"dim": 2, "horizon": 80, "growth": 0.1}, {"rho": 50.0}),
     _case("DPE", _PEOPLE, _CLIENTS, public=True),
     _case("CDP-DPE", _PEOPLE, _CLIENTS, _DP, public=True),
-    _case("LDP-DPE", _PEOPLE, _CLIENTS, _DP, public=True),
+    _case("LDP-DPE", worlds.Population(dim=3, n_arms=4, sigma=0.1), _CLIENTS, _DP, {"dim": 3}, public=True),
     _case("SDP-DPE", _PEOPLE, _CLIENTS, _DP, public=True),
     _case("Laplace-DPE", _PEOPLE, _CLIENTS, _PURE, public=True),
     _case("DPE-FixedU", _PEOPLE, _CLIENTS, public=True),

@@ -32,7 +32,14 @@ def test_bounds_stand_with_the_policies() -> None:
 @pytest.mark.parametrize("name", ["RS-GLinUCB", "GLM-JDP", "GLM-SDP"])
 def test_bounds_begin_with_the_first_round(name: str) -> None:
     """A short run, whose checkpoints begin with round 1, cannot be asked for its bounds: log 1 is 0."""
-    setting = {"policy": ALGORITHMS[name].kind.__name__, "dim": 3, "trust": "central", "epsilon": 1.0, "delta": 1e-5}
+    setting = {
+        "policy": ALGORITHMS[name].kind.__name__,
+        "dim": 3,
+        "n_arms": 5,
+        "trust": "central",
+        "epsilon": 1.0,
+        "delta": 1e-5,
+    }
     curves = bounds_for(setting, [1, 2, 10])
     assert curves
     for curve in curves:

@@ -29,6 +29,7 @@ from .own_policy import Greedy
 # how far the stated epsilon may lie above what the run has spent; 1e-6 for all others
 ROOM = {
     "SDP-DPE": (2e-3, "the budget is promised for phases of any size, and their noise is a little above the least"),
+    "LDP-DPE": (1e-3, "directions spend epsilon alone, and delta is for phases with one action"),
     "Anytime": (5e-3, "the budget is promised for phases of any length"),
 }
 

@@ -48,11 +48,13 @@ def ours(
     epsilon: float | None = None,
     options: Mapping[str, Any] | tuple[tuple[str, Any], ...] = (),
 ) -> Curve:
-    """One algorithm with tight noise and exact widths."""
+    """One algorithm with tight noise and exact widths; the local model has Gaussian reports, as in the paper."""
     facts = {"algorithm": algorithm, "variant": "ours", "dim": DIM, "alpha": alpha, "epsilon": epsilon}
     if algorithm == "LinUCB":
         return _curve(facts, _linucb(horizon, n_seeds, seed))
-    budget = {} if epsilon is None else {"epsilon": epsilon, "delta": DELTA}
+    budget: dict[str, Any] = {} if epsilon is None else {"epsilon": epsilon, "delta": DELTA}
+    if algorithm == "LDP-DPE":
+        budget["protocol"] = "gaussian"  # the paper's local randomizer, (7)
     rate = {} if alpha is None else {"alpha": alpha}
     policy = make(algorithm, dim=DIM, horizon=horizon, sigma=SIGMA, **budget, **rate, **dict(options))
     env = replace(population(horizon), size=None) if policy.per_round else population(horizon)

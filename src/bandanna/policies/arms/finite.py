@@ -19,7 +19,7 @@ from bandanna.core.linalg import first_best
 from bandanna.policies.arms.rewards import Rewards, rewards_in
 from bandanna.policies.base import Ask, Played, Policy
 from bandanna.protocols.base import Protocol
-from bandanna.protocols.trust import Privacy, none
+from bandanna.protocols.trust import Privacy
 from bandanna.theory import finite
 from bandanna.theory.settings import Found, Setting
 
@@ -36,7 +36,7 @@ class FiniteArmed(Policy[State]):
 
     n_arms: int
     horizon: int
-    privacy: Privacy = none()
+    privacy: Privacy
     reward_range: tuple[float, float] = (0.0, 1.0)
 
     def __post_init__(self) -> None:

@@ -44,7 +44,7 @@ from bandanna.policies.base import Ask, Assigned, Played, Policy
 from bandanna.policies.named import ANY, ANY_OF_THEM, algorithm
 from bandanna.protocols.base import BatchProtocol
 from bandanna.protocols.opening import open_batch
-from bandanna.protocols.trust import Privacy, none
+from bandanna.protocols.trust import Privacy
 from bandanna.theory import linear
 from bandanna.theory.settings import Found, Setting
 
@@ -88,7 +88,7 @@ class GOPE(Policy[State]):
 
     dim: int
     horizon: int
-    privacy: Privacy = none()
+    privacy: Privacy
     noise: str = "intermediate"
     reward_range: tuple[float, float] = (-1.0, 1.0)
     failure: float = 1e-3

@@ -1,4 +1,4 @@
-"""LDP-UCB: every device sends one randomized bit about its reward; nobody is trusted.
+"""LDP-UCB: every device sends one randomized bit about its reward; users trust it alone.
 
     P(bit = 1 | y) = (1 - q) + (2q - 1) (y - low)/w,   q = e^epsilon / (1 + e^epsilon)
     I_a(t) = low + w (mean of arm a's N bits - (1 - q)) / (2q - 1) + w / (2q - 1) sqrt(b log t / (2N))

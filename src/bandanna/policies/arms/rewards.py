@@ -14,7 +14,7 @@ from bandanna.core.coins import Coins
 from bandanna.core.domain import Box, Domain, Statistic, all_finite, numbers
 from bandanna.core.shapes import Bits
 from bandanna.device.telling import rounded
-from bandanna.errors import InvalidArgument, InvalidStatistic
+from bandanna.errors import InvalidArgument, InvalidStatistic, Summary
 from bandanna.policies.base import Played
 
 BITS = Bits()
@@ -97,12 +97,14 @@ class PublicDirections(Domain):
 
     def project(self, values: Floats) -> Floats:
         """There is no projection without the direction."""
-        raise InvalidStatistic("statistics", "plain vectors", "those that `report` forms: a reward times its direction")
+        raise InvalidStatistic(
+            "statistics", Summary("plain vectors"), "those that `report` forms: a reward times its direction"
+        )
 
     def report(self, played: Played, directions: Floats) -> Statistic:
         """Rewards (n,), clipped, each times a direction of its own, (n, dim)."""
         if not np.all(np.einsum("...i,...i->...", directions, directions) <= (self.bound * (1 + _ROUNDING)) ** 2):
-            raise InvalidStatistic("directions", "too long", f"vectors of norm at most {self.bound:g}")
+            raise InvalidStatistic("directions", Summary("too long"), f"vectors of norm at most {self.bound:g}")
         rewards = self.rewards.report(played)
         return self.sealed(rewards.values * directions, clipped=rewards.clipped, counts=rewards.counts)
 

@@ -27,6 +27,7 @@ from bandanna.policies.arms.finite import FiniteArmed, Tallies, no_tallies, rewa
 from bandanna.policies.base import Ask, Frozen, Played
 from bandanna.policies.named import algorithm
 from bandanna.protocols.clear import Clear
+from bandanna.protocols.trust import Privacy, none
 
 
 @algorithm("Thompson", paper="004")
@@ -38,8 +39,11 @@ class Thompson(FiniteArmed[Tallies]):
     no closed form, and is integrated when somebody asks.
     """
 
+    every_round = True
     side_by_side = True
     player = "lockstep"
+
+    privacy: Privacy = none()
 
     @property
     def kernel(self) -> str | None:

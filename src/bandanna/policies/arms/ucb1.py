@@ -22,6 +22,7 @@ from bandanna.policies.arms.finite import FiniteArmed, Tallies, no_tallies, opti
 from bandanna.policies.base import Ask, Assigned
 from bandanna.policies.named import algorithm
 from bandanna.protocols.opening import open_batch
+from bandanna.protocols.trust import Privacy, none
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,6 +92,8 @@ _ONCE: Ints = np.ones(1, dtype=np.int64)
 @algorithm("UCB1", paper="004")
 @dataclass(frozen=True, kw_only=True)
 class UCB1(EveryRound):
-    """Finite-armed UCB over `horizon` rounds; rewards are clipped into `reward_range`."""
+    """Finite-armed UCB over `horizon` rounds; rewards are clipped into `reward_range`. There is no private one."""
 
     player = "lockstep"
+
+    privacy: Privacy = none()

@@ -10,8 +10,8 @@ Phase l, h_l = 2^l, over the actions that may still be the best:
 A phase that the horizon cuts short is not released. Symbols: alpha `alpha`, sigma `sigma`, B `bound`, beta `failure`.
 Privacy: a client is in one phase and sends one report; see `promise`.
 Reference: Li, Zhou and Ji 2024 [001], Algorithm 1.
-Deviations: W_l from the design and noise in use (`confidence="exact"`); tight noise; for delta = 0 the
-Laplace noise is discrete.
+Deviations: W_l from the design and noise in use (`confidence="exact"`); tight noise; local reports may be random
+directions; for delta = 0 the Laplace noise is discrete.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from bandanna.core.domain import Statistic, all_finite
 from bandanna.core.estimate import Estimate
 from bandanna.design import Design, near_optimal_design, optimal_design, remembered, support_limit
 from bandanna.design.span import arms_matrix, in_unit_ball
-from bandanna.errors import InvalidArgument
+from bandanna.errors import InvalidArgument, OutsideTheorem
 from bandanna.policies.base import Ask, Assigned, Played, Policy
-from bandanna.policies.distributed.promise import check_model, confirm, promise, protocol_of
+from bandanna.policies.distributed.promise import check_model, choose_reports, confirm, promise, protocol_of
 from bandanna.policies.distributed.width import Uncertainty, exact_width, printed_width
 from bandanna.policies.named import PURE, algorithm
 from bandanna.protocols.base import BatchProtocol
-from bandanna.protocols.trust import Privacy, none
+from bandanna.protocols.trust import Privacy
 from bandanna.theory import distributed
 from bandanna.theory.settings import Found, Setting
 
@@ -80,7 +80,7 @@ class Phase(Assigned):
 
 @algorithm("DPE", paper="001")
 @algorithm("CDP-DPE", **_NAMED, trust="central", guarantee="central DP or zCDP", options=(*_APPROX, "rho"))
-@algorithm("LDP-DPE", **_NAMED, trust="local", guarantee="local DP or zCDP", options=(*_APPROX, "rho"))
+@algorithm("LDP-DPE", **_NAMED, trust="local", guarantee="local DP or zCDP", options=(*_APPROX, "rho", "protocol"))
 @algorithm("SDP-DPE", **_NAMED, trust="shuffle", guarantee="shuffle DP", options=_APPROX)
 @algorithm("Laplace-DPE", **_NAMED, trust="central", guarantee="central DP, pure", options=PURE, spends={"delta": 0.0})
 @algorithm("DPE-FixedU", paper="001", defaults={"clients": 97})
@@ -90,7 +90,8 @@ class PhasedElimination(Policy[State]):
     """Phased elimination over a finite set of actions with `dim` features, for `horizon` rounds.
 
     privacy     `bd.none()`, `bd.central(...)` (with delta=0.0: pure, by discrete Laplace noise), `bd.local(...)`,
-                `bd.shuffle(...)`
+                `bd.shuffle(...)`; local reports are random directions where these have less noise than Gaussian
+                ones (`promise.choose_reports`), unless `protocol` or `confidence="paper"` says otherwise
     alpha       phase l has ceil(2^{alpha l}) clients: more clients, less regret, more communication
     clients     a fixed number of clients in every phase instead (DPE-FixedU)
     per_round   every round has a client of its own, who reports one reward in the clear (PE)
@@ -108,7 +109,7 @@ class PhasedElimination(Policy[State]):
 
     dim: int
     horizon: int
-    privacy: Privacy = none()
+    privacy: Privacy
     alpha: float = 0.8
     clients: int | None = None
     per_round: bool = False
@@ -137,8 +138,19 @@ class PhasedElimination(Policy[State]):
             require.store(self, require.chance, "failure")
         require.one_of("confidence", self.confidence, ("exact", "paper"))
         require.one_of("design", self.design, ("near", "optimal"))
+        if self.confidence == "paper" and self.privacy.noisy:
+            self._check_printed()
         if self.per_round and self.privacy.noisy:
             raise InvalidArgument("per_round", True, "False, or privacy none(): single rewards are sent in the clear")
+
+    def _check_printed(self) -> None:
+        """Refuse what the printed width of private phases does not cover."""
+        if self.privacy.model == "local" and self.privacy.protocol in ("unit", "auto"):
+            allowed = '"exact", or bd.local(protocol="gaussian"): the printed width is that of Gaussian reports'
+            raise InvalidArgument("confidence", self.confidence, allowed)
+        if self.dim < 2:
+            allowed = 'at least 2 with confidence="paper": S = 4 d log log d + 16 is not defined for 1 [001, Thm 5.2]'
+            raise OutsideTheorem("dim", self.dim, allowed)
 
     def clients_in(self, number: int) -> int:
         """|U_l| = ceil(2^{alpha l}); not of a policy with a client for every round."""
@@ -162,8 +174,19 @@ class PhasedElimination(Policy[State]):
     def guarantee(self) -> Guarantee:
         """What every client is promised, whatever happens."""
         most = max(self.clients_in(1), self.clients_in(max(1, self.phases)))
-        limit = support_limit(self.dim) if self.design == "near" else self.dim * (self.dim + 1) // 2
-        return promise(self.privacy, most_actions=limit, most_clients=most, bound=self.bound)
+        return promise(self.reports, most_actions=self._most_actions, most_clients=most, bound=self.bound)
+
+    @cached_property
+    def reports(self) -> Privacy:
+        """`privacy`, with the protocol of local reports that was chosen."""
+        if self.confidence == "paper":
+            return self.privacy.preferring("gaussian")
+        return choose_reports(self.privacy, most_actions=self._most_actions, bound=self.bound)
+
+    @property
+    def _most_actions(self) -> int:
+        """Most actions that a phase can play."""
+        return support_limit(self.dim) if self.design == "near" else self.dim * (self.dim + 1) // 2
 
     def init(self, arms: Floats | None = None, replicates: tuple[int, ...] = ()) -> State:
         """All actions, (K, d) of norm at most 1, may be the best."""
@@ -196,8 +219,8 @@ class PhasedElimination(Policy[State]):
         """How the phase's reports are collected, confirmed to be within the guarantee."""
         size = len(phase.arms), phase.answers
         if size not in self._confirmed:
-            protocol = protocol_of(self.privacy, actions=size[0], clients=size[1], bound=self.bound)
-            confirm(protocol, self.privacy, self.guarantee)
+            protocol = protocol_of(self.reports, actions=size[0], clients=size[1], bound=self.bound)
+            confirm(protocol, self.reports, self.guarantee)
             self._confirmed[size] = protocol
         return self._confirmed[size]
 

@@ -54,7 +54,7 @@ class GLMPolicy(Policy[State]):
     parameter_bound: float = 1.0
     kappa: float | None = None
     failure: float = 0.05
-    privacy: Privacy = none()
+    privacy: Privacy
 
     def __post_init__(self) -> None:
         self.check_trust()
@@ -111,6 +111,7 @@ class InTheClear(GLMPolicy[State]):
     """A policy that is given users' rows as they are, with constants as published or corrected (`preset`)."""
 
     preset: str = "corrected"
+    privacy: Privacy = none()
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -150,6 +151,7 @@ class InTheClear(GLMPolicy[State]):
 class EveryRound(InTheClear[State]):
     """A policy that learns after every round; its state knows how many there were, in `rounds`."""
 
+    every_round = True
     side_by_side = True
 
     def episode(self, state: Any) -> Frozen | None:

@@ -108,8 +108,8 @@ class Batched(GLMPolicy[BatchedState]):
 
     @property
     def concordance(self) -> float:
-        """M."""
-        return max(self.model.reward_bound, self.model.concordance(self.parameter_bound))
+        """M, the link's."""
+        return self.model.concordance(self.parameter_bound)
 
     def init(self, arms: Floats | None = None, replicates: tuple[int, ...] = ()) -> BatchedState:
         """No batch yet."""

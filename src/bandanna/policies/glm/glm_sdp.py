@@ -12,8 +12,9 @@ rests on a high-probability event, and what a user sends is calibrated exactly i
 
 Constants (`preset`): "tuned", ours and disclosed in docs/glm.md - warm-up T^{2/3}, lambda twice the noise's bound,
 Newton steps with the released matrix, bounds from the law of the noise and a `width` that is not a theorem's; "paper":
-the theorem's form, gamma = 30 R S sqrt(d log T) + S sqrt(lambda) + sqrt(2(1 + MS) nu), with which nothing is ever ruled
-out at a horizon that one can run.
+the theorem's form, gamma = 30 R S sqrt(d log T) + S sqrt(lambda) + sqrt(2(1 + MS) nu), lambda also of the losses and nu
+the excess loss after the `steps` that run (`descent`; Lemma U.3's number of steps is not run), for the worst batch.
+With it nothing is ever ruled out at a horizon that one can run.
 """
 
 from __future__ import annotations
@@ -142,18 +143,26 @@ class GLMSDP(Batched):
 
     @property
     def gamma(self) -> float:
-        """Of the bounds: `width` sqrt(d), or the theorem's form for the first batch."""
+        """Of the bounds: `width` sqrt(d), or the theorem's form for the worst batch."""
         if self.preset == "tuned":
             return self.width * math.sqrt(self.dim)
-        r, s = self.model.reward_bound, self.parameter_bound
-        optimiser = self.mechanisms(0).optimiser
-        excess = self.sizes[0] * 4 * s * r / math.sqrt(self.steps)  # Lemma U.3: 2S L / sqrt N per user, twice for noise
+        r, s, released = self.model.reward_bound, self.parameter_bound, range(len(self.released_sizes))
         curved = 2 * (1 + self.concordance * s)
         return (
             30 * r * s * math.sqrt(self.dim * math.log(self.horizon))
-            + s * math.sqrt(self.regulariser(0))
-            + math.sqrt(curved * (excess + optimiser.protocol.noise.std()))
+            + s * math.sqrt(max(self.regulariser(batch) for batch in released))
+            + math.sqrt(curved * max(self._excess(batch) for batch in released))
         )
+
+    def _excess(self, batch: int) -> float:
+        """nu: what the loss of an estimate is above its minimum after the N steps that run (Lemma U.2)."""
+        users, optimiser = self.sizes[batch], self.mechanisms(batch).optimiser
+        failure = self.failure / len(self.sizes)
+        return users * optimiser.excess_bound(count=users, ridge=self._ridge(batch), failure=failure)
+
+    def _ridge(self, batch: int) -> float:
+        """Of the loss: lambda in the theorem's form."""
+        return self.regulariser(batch) if self.preset == "paper" else 1.0
 
     @classmethod
     def bounds(cls, setting: Setting) -> Found:
@@ -181,7 +190,9 @@ class GLMSDP(Batched):
             scale = self.model.slope_bound if first is None else 2.0
             newton = scale * np.asarray(np.linalg.inv(inverse), dtype=float)
         start = np.zeros((*state.repairs.shape, self.dim)) if first is None else first.theta
-        points = mechanisms.optimiser.descend(start, count=episode.users, ridge=1.0, matrix=newton)
+        points = mechanisms.optimiser.descend(
+            start, count=episode.users, ridge=self._ridge(episode.number), matrix=newton
+        )
         theta = yield from asked(points, mechanisms.optimiser.protocol, part=mechanisms.gradient_part)
         steepness = self.curvature if first is None else 1.0
         estimate = BatchEstimate(
@@ -193,8 +204,8 @@ class GLMSDP(Batched):
         return state.plus(estimate, repaired)
 
     def _blur(self, mechanisms: BatchMechanisms, batch: int) -> float:
-        """Two standard deviations of the averaged gradient noise along H^{-1} x; none in the theorem's form."""
+        """One standard deviation of the averaged gradient noise along H^{-1} x; none in the theorem's form."""
         if self.preset == "paper":
             return 0.0
         steepness = 1 / self.model.slope_bound if batch == 0 else 1.0
-        return 2 * steepness * mechanisms.optimiser.protocol.noise.std() / math.sqrt(max(1, self.steps // 2))
+        return steepness * mechanisms.optimiser.std / math.sqrt(max(1, self.steps // 2))

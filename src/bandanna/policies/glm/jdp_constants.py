@@ -5,14 +5,19 @@ They belong to mu, where mu^2 is the sum of the squared prices of matrices and e
 Theory (glm.md 3.5-3.8): with n_V and n_H bounds on the noise of V and H in norm for all rounds, M the self-concordance
 constant, z = `failure`:
 
-    lambda  = max(d log(T/z)/R^2, 6 n),                                        both matrices
+    lambda  = max(d log(T/z)/R^2, 6 n_V, 6 n_H),                               of both matrices and of the losses
+    N       = rho_estimates T^2 / (2 calls (d + log(1/z))), at most 500         steps of an estimate (Lemma U.4)
     M_o     = d log(l_max/l_min + T/(d l_min)) / log(3/2),   M_tau the same with T L_mu/e,   l = lambda +- n
-    nu      = 2.13 * 2 S G sqrt(calls (d + log(T/z)) / rho_estimates)           excess loss of an estimate (Lemma U.4)
+    nu      = the excess loss of an estimate after the N steps that run, except with probability z/T
+              (`descent.worst_excess`); below the cap of order S G sqrt(calls (d + log(T/z)) / rho_estimates)
     a       = sqrt(lambda)/(2R) + (2R/sqrt lambda) (log(1/z) + d log 2 + (d/2) log(1 + T L_mu/(d lambda)))
               + S sqrt lambda
     gamma   = sqrt(l_max/lambda) (2 (1 + M S) a + sqrt(2 (1 + M S) nu_o))
     beta    = sqrt(l_max/lambda) (4 a + 2 sqrt nu_tau)
-    criterion I at 1/(gamma^2 kappa M^2),     elimination gamma sqrt(kappa)
+    criterion I at 1/(gamma^2 kappa M^2), never if M = 0,     elimination gamma sqrt(kappa)
+
+The cap is ours: uncapped, an estimate would take N T gradients, which is of order T^3. nu and so the widths are those
+of the capped number.
 """
 
 from __future__ import annotations
@@ -23,7 +28,8 @@ from typing import TYPE_CHECKING
 
 from bandanna.accounting.factorisation import factorise
 from bandanna.core import require
-from bandanna.glm.noisy_gradient import lemma_steps
+from bandanna.glm.noisy_gradient import NoisyGradient, lemma_steps
+from bandanna.policies.glm.jdp_privacy import RAISED
 
 if TYPE_CHECKING:
     from typing import Any
@@ -78,28 +84,34 @@ def noise_norms(policy: GLMPolicy[Any], mu: float, mechanism: str, share: float)
 def paper_constants(policy: GLMPolicy[Any], mu: float, mechanism: str) -> Constants:
     """By theory, equal shares for matrices and estimates."""
     link, d, s, horizon = policy.model, policy.dim, policy.parameter_bound, policy.horizon
-    r, concordance = link.reward_bound, max(link.reward_bound, link.concordance(s))
-    rho = mu**2 / 4  # half of mu^2/2 for the estimates
+    concordance = link.concordance(s)
+    price = math.sqrt(1 - SHARE) * mu  # of the estimates
     norms = noise_norms(policy, mu, mechanism, SHARE)
     weights = (1.0, link.slope_bound / math.e)
-    lambdas = [max(d * policy.log_term / r**2, 6 * norm) for norm in norms]
-    calls = [_calls(d, horizon, each, norm, w) for each, norm, w in zip(lambdas, norms, weights, strict=True)]
-    radii = [_radius(policy, each) for each in lambdas]
-    losses = [4.26 * s * link.residual_bound(s) * math.sqrt(c * (d + policy.log_term) / rho) for c in calls]
-    wider = [math.sqrt((each + norm) / each) for each, norm in zip(lambdas, norms, strict=True)]
+    regulariser = max(d * policy.log_term / link.reward_bound**2, *(6 * norm for norm in norms))
+    calls = [_calls(d, horizon, regulariser, norm, weight) for norm, weight in zip(norms, weights, strict=True)]
+    steps = lemma_steps(rho=price**2 / 2 / max(calls), count=horizon, dim=d, failure=policy.failure)
+    estimates = [
+        NoisyGradient.priced(link=link, dim=d, parameter_bound=s, steps=steps, mu=price / RAISED, calls=count)
+        for count in calls
+    ]
+    failure = policy.failure / horizon
+    losses = [each.worst_excess(horizon=horizon, ridge=regulariser, failure=failure) for each in estimates]
+    radius = _radius(policy, regulariser)
+    wider = [math.sqrt((regulariser + norm) / regulariser) for norm in norms]
     curved = 2 * (1 + concordance * s)
-    gamma = wider[0] * (curved * radii[0] + math.sqrt(curved * losses[0]))
+    gamma = wider[0] * (curved * radius + math.sqrt(curved * losses[0]))
     return Constants(
         share=SHARE,
-        steps=lemma_steps(rho=rho / max(calls), count=horizon, dim=d, failure=policy.failure),
+        steps=steps,
         calls_o=calls[0],
         calls_tau=calls[1],
-        regulariser_v=lambdas[0],
-        regulariser_h=lambdas[1],
-        ridge=lambdas[1],
-        threshold=1 / (gamma**2 * policy.curvature * concordance**2),
+        regulariser_v=regulariser,
+        regulariser_h=regulariser,
+        ridge=regulariser,
+        threshold=1 / (gamma**2 * policy.curvature * concordance**2) if concordance > 0 else math.inf,
         elimination=gamma * math.sqrt(policy.curvature),
-        bonus=wider[1] * (4 * radii[1] + 2 * math.sqrt(losses[1])),
+        bonus=wider[1] * (4 * radius + 2 * math.sqrt(losses[1])),
         newton=False,
     )
 

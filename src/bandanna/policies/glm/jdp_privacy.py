@@ -23,6 +23,8 @@ from bandanna.policies.base import Ask
 from bandanna.policies.glm.leaves import Leaves
 from bandanna.protocols.central_continual import CentralContinual
 
+RAISED = 1.01  # at most so many times the ideal noise is used
+
 _SIGHT = (
     ("the trusted server", "every user's contexts, action and reward"),
     ("everybody else", "noisy matrices and estimates, and the own action"),
@@ -119,6 +121,6 @@ def calibrate(
         matrices = CentralContinual(domain=Leaves(size=dim), factorisation=factors, noise_std=raised * std)
         return JDPMechanisms(matrices=matrices, estimate_o=estimates[0], estimate_tau=estimates[1], joint=joint)
 
-    if not mechanisms(1.01).satisfies(budget):
+    if not mechanisms(RAISED).satisfies(budget):
         raise CalibrationError(f"no noise within 1 % of the ideal meets {budget}")
-    return mechanisms(least(lambda raised: mechanisms(raised).satisfies(budget), 1.0, 1.01, relative=1e-6))
+    return mechanisms(least(lambda raised: mechanisms(raised).satisfies(budget), 1.0, RAISED, relative=1e-6))

@@ -58,6 +58,7 @@ class RarelySwitching(GLMPolicy[State]):
 
     keeps = ("explored", "rest")
     asks_again = True
+    every_round = True
     kernel: ClassVar[str | None] = None  # the name of a compiled loop that plays explored rounds, if there is one
 
     @property

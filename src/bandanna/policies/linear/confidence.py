@@ -13,10 +13,19 @@ its mean by more than sqrt(2 log(1/p)) with probability at most p (Borell-TIS), 
 of independent symmetric batches, Levy's inequality P(max_m |N_m| > x) <= 2 P(|N_M| > x) lets one quantile serve all
 m; continual releases take a union over m.
 
-As printed (`PaperConfidence`), with sigma the noise's largest standard deviation and two constants left open,
+As printed (`PaperConfidence`), with sigma the largest standard deviation of an entry and two constants left open,
 
     Sigma = c1 sigma (sqrt d + sqrt(log(M/a))),  nu = c2 sqrt(sigma (sqrt d + sqrt(log(M/a)))),
     beta_m = sqrt(2 log(2/a) + d log(1 + t_m / (d lambda_min))) + S sqrt(lambda_max) + nu          [000, Lemma A.4]
+
+and for concurrent shufflers over n users, with a = 1/n, s the rewards' standard deviation, and sigma' an error that no
+entry of a running sum exceeds but with probability 1/(n^2 (d^2 + d)), the d_low - 1 users included whose batch is open,
+
+    sigma' = c1 (d_low - 1 + sigma sqrt(2 log(2 n^2 (d^2 + d)))),     lambda = 2 sigma' d,
+    beta_t = s sqrt(2 log(2/a) + d log(3 + 2 t/(d lambda))) + S sqrt(3 lambda/2) + c2 sqrt(lambda/2)  [002, Theorem C.3]
+
+where [002] gives the order of sigma' only, k^{3/2} n^{1/(2k+1)}/epsilon (Corollary 3.5): ours is the sub-Gaussian
+bound of its proof for the noise in use. A radius belongs to a release: t is the time of the release.
 """
 
 from __future__ import annotations
@@ -55,6 +64,7 @@ class Confidence:
     biases: Floats  # (M + 1,): S sqrt(lambda_max)
     first: float  # nu before the first batch
     noises: Floats  # (M,): nu after each
+    ratio: float = 1.0  # of eigenvalues inside the logarithm: lambda_max/lambda_min in Theorem C.2 of [002]
 
     def at(self, batches: int) -> tuple[float, float]:
         """Regulariser and radius after so many batches."""
@@ -77,7 +87,8 @@ class Confidence:
         return np.asarray(self.slope * np.sqrt(self._log_det(users)) + self.biases + noise)
 
     def _log_det(self, users: float | Floats) -> Floats:
-        return np.asarray(self.level + self.dim * np.log1p(users / (self.dim * self.smallest)))
+        growth = np.log1p(users / (self.dim * self.smallest * self.ratio)) + math.log(self.ratio)
+        return np.asarray(self.level + self.dim * growth)
 
     def estimate(self, vector: Floats, gram: Floats, batches: int) -> tuple[Floats, Floats, float, NDArray[np.int64]]:
         """theta (*R, d), V^{-1} (*R, d, d), the radius, and whether V had to be made positive (*R)."""
@@ -132,6 +143,36 @@ class PaperConfidence:
             noises=np.broadcast_to(vector, len(sizes)),
         )
 
+    def concurrent_radii(
+        self,
+        prefix_std: Floats,
+        sizes: Sizes,
+        *,
+        dim: int,
+        horizon: int,
+        delay: int,
+        ridge: float,
+        parameter_bound: float,
+        reward_std: float,
+    ) -> Confidence:
+        """Regulariser and radius for running sums that miss up to `delay` users [002, Theorem C.3]; a is 1/n."""
+        sigma, entries = float(np.max(prefix_std, initial=0.0)), dim**2 + dim
+        error = delay + sigma * math.sqrt(2 * math.log(2 * entries) + 4 * math.log(horizon))
+        regulariser = max(ridge, 2 * self.matrix * error * dim)  # lambda
+        vector = self.vector * math.sqrt(regulariser / 2)  # gamma
+        return Confidence(
+            dim=dim,
+            sizes=sizes,
+            smallest=regulariser / 2,
+            slope=reward_std,
+            level=2 * math.log(2 * horizon),
+            ridge=np.broadcast_to(regulariser, len(sizes) + 1),
+            biases=np.broadcast_to(parameter_bound * math.sqrt(1.5 * regulariser), len(sizes) + 1),
+            first=vector,
+            noises=np.broadcast_to(vector, len(sizes)),
+            ratio=3.0,
+        )
+
 
 @lru_cache(maxsize=256)
 def mean_norm(dim: int) -> float:
@@ -162,10 +203,11 @@ def vector_quantile(dim: int, tail: float) -> float:
 
 
 def noise_bounds(
-    prefix_std: Floats, dim: int, failure: float, *, independent: bool, growing: bool
+    prefix_std: Floats, dim: int, failure: float, *, independent: bool, growing: bool, matrix_std: float = 1.0
 ) -> tuple[Floats, Floats]:
     """Bounds on |N_m| and |h_m|, m = 1..M, simultaneously, each except with probability failure/3.
 
+    matrix_std is that of u^T N u, |u| = 1, in units of `prefix_std`.
     Flat (one bound for all m) unless `growing`: then dyadic blocks of m, each with its own share of the failure.
     """
     batches = len(prefix_std)
@@ -176,7 +218,7 @@ def noise_bounds(
     worst = np.maximum.reduceat(prefix_std, first)
     share = failure / 3 / len(first)
     tails = np.full(len(first), share / 2) if independent else share / lengths
-    matrix = np.array([matrix_quantile(dim, tail) for tail in tails])
+    matrix = np.array([matrix_std * matrix_quantile(dim, tail) for tail in tails])
     vector = np.array([vector_quantile(dim, tail) for tail in tails])
     return _table(worst * matrix, lengths), _table(worst * vector, lengths)
 
@@ -199,9 +241,12 @@ def radii(
     reward_std: float,
     independent: bool,
     growing: bool,
+    matrix_std: float = 1.0,
 ) -> Confidence:
     """Regulariser and radius for batches of these sizes; entry 0 is before the first."""
-    matrix, vector = noise_bounds(prefix_std, dim, failure, independent=independent, growing=growing)
+    matrix, vector = noise_bounds(
+        prefix_std, dim, failure, independent=independent, growing=growing, matrix_std=matrix_std
+    )
     first = matrix[:1] if len(matrix) else np.zeros(1)
     sigma = np.concatenate([first, matrix]) if growing else first  # (M + 1,), or one bound for all: (1,)
     regulariser = np.maximum(ridge, 2 * sigma)

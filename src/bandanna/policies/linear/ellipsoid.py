@@ -2,8 +2,9 @@
 
 After m batches of t users v = sum x y + h and G = sum x x^T + N are released, so v - G theta* = e + h - N theta* with
 the rewards' e = sum x eta. With s the rewards' and sigma the noise's standard deviation, |theta*| <= S, |N| <= Sigma,
+and k sigma that of u^T N u for |u| = 1 (k = 1, or sqrt 2 for reports that are not isometric),
 
-    omega = sigma^2 (1 + S^2/2) + s^2 ridge,    R = (omega + s^2 Sigma) I + s^2 G,    rho = omega / s^2,
+    omega = sigma^2 (1 + k^2 S^2/2) + s^2 ridge,    R = (omega + s^2 Sigma) I + s^2 G,    rho = omega / s^2,
     beta = sqrt(2 log(3 J/a) + d log(1 + t/(d rho_j))) + q(a/(3 M)) sqrt(1 - s^2 ridge / omega),
     |v - G theta*|_{R^{-1}} <= beta   and   c |theta*|^2 <= c S^2                              for any c > 0: so
 
@@ -46,6 +47,7 @@ class Ellipsoid:
     reward_std: float  # s
     stds: Floats  # (M,): sigma
     matrix: Floats  # (M,): Sigma
+    matrix_std: float = 1.0  # k
     shrinks: bool = True  # False: c = 1/S^2, for radii that are made narrower (docs/bounds.md)
 
     @cached_property
@@ -54,13 +56,12 @@ class Ellipsoid:
 
     @cached_property
     def _levels(self) -> tuple[float, float, float]:
-        """The least rho, 2 log(3 J/a) and q(a/(3 M)), in units of sigma sqrt(1 + S^2/2)."""
+        """The least rho, 2 log(3 J/a) and q(a/(3 M)), in units of sigma sqrt(1 + k^2 S^2/2)."""
         if not self._noisy:
             return self.ridge, 2 * math.log(1 / self.failure), 0.0
         least, most = (float(self._omega(end(self.stds))) / self.reward_std**2 for end in (np.min, np.max))
         blocks = math.floor(math.log2(most / least)) + 1
-        square = self.parameter_bound**2
-        stretch = (1 + square) / (1 + square / 2)
+        stretch = (1 + self._shift) / (1 + self._shift / 2)
         quantile = stretched_quantile(self.dim, self.failure / 3 / len(self.stds), stretch)
         return least, 2 * math.log(3 * blocks / self.failure), quantile
 
@@ -68,7 +69,12 @@ class Ellipsoid:
         return self._noise(std) + self.reward_std**2 * self.ridge
 
     def _noise(self, std: float | Floats) -> Floats:
-        return np.asarray(std**2 * (1 + self.parameter_bound**2 / 2))
+        return np.asarray(std**2 * (1 + self._shift / 2))
+
+    @property
+    def _shift(self) -> float:
+        """k^2 S^2: that of N theta along theta, in units of sigma^2."""
+        return (self.matrix_std * self.parameter_bound) ** 2
 
     def _of(self, std: Floats, matrix: Floats, users: Floats) -> tuple[Floats, Floats, Floats]:
         """omega + s^2 Sigma, beta^2 and c after so many users, elementwise."""
@@ -92,7 +98,7 @@ class Ellipsoid:
         d, s2, bound2, users = self.dim, self.reward_std**2, self.parameter_bound**2, self.sizes.before(batches)
         least, level, quantile = self._levels
         std, matrix = (float(self.stds[batches - 1]), float(self.matrix[batches - 1])) if batches else (0.0, 0.0)
-        noise, own = std**2 * (1 + bound2 / 2), s2 * self.ridge
+        noise, own = std**2 * (1 + self._shift / 2), s2 * self.ridge
         rho = least * 2.0 ** math.floor(math.log2(max((noise + own) / s2 / least, 1.0)))
         rewards = math.sqrt(level + d * math.log1p(users / (d * rho)))
         beta2 = (rewards + quantile * math.sqrt(noise / (noise + own))) ** 2
@@ -177,10 +183,11 @@ def ellipsoid(
     parameter_bound: float,
     reward_std: float,
     independent: bool,
+    matrix_std: float = 1.0,
     shrinks: bool = True,
 ) -> Ellipsoid:
     """For noise of these standard deviations; Sigma grows with it, in dyadic blocks of batches."""
-    matrix, _ = noise_bounds(prefix_std, dim, failure, independent=independent, growing=True)
+    matrix, _ = noise_bounds(prefix_std, dim, failure, independent=independent, growing=True, matrix_std=matrix_std)
     return Ellipsoid(
         dim=dim,
         sizes=sizes,
@@ -190,6 +197,7 @@ def ellipsoid(
         reward_std=reward_std,
         stds=prefix_std,
         matrix=matrix,
+        matrix_std=matrix_std,
         shrinks=shrinks,
     )
 
@@ -198,7 +206,7 @@ def ellipsoid(
 def stretched_quantile(dim: int, tail: float, stretch: float) -> float:
     """sqrt(stretch g_1^2 + g_2^2 + ... + g_d^2) stays below this except with probability `tail`; stretch in [1, 2].
 
-    h - N theta has variance sigma^2 (1 + |theta|^2) along theta and sigma^2 (1 + |theta|^2/2) across.
+    h - N theta has variance sigma^2 (1 + |theta|^2) along theta and sigma^2 (1 + |theta|^2/2) across, for k = 1.
     """
     least, most = vector_quantile(dim, tail), math.sqrt(stretch) * vector_quantile(dim, tail)
     if dim == 1 or tail < 1e-200:

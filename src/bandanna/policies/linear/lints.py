@@ -111,14 +111,13 @@ class LinTS(LinearSums):
     def __post_init__(self) -> None:
         if self.n_arms is not None or self.features is not None:
             self._check_own()
-        self.check_trust()
         if self.features is None and (self.dim is None or (type(self.dim) is int and self.dim == 0)):
             words = "a whole number >= 1, how many features an arm has; or n_arms= and features= of users"
             raise InvalidArgument("dim", self.dim, words)
+        self.check_batch(endless=True)
         if self.horizon is None and self.privacy.model in ("central", "concurrent"):
             allowed = f"a number of rounds in the {self.privacy.model} model, or bd.Anytime(first=bd.LinTS(...))"
             raise InvalidArgument("horizon", None, allowed)
-        self.check_batch(endless=True)
         require.store(self, require.flag, "intercept")
         require.store(self, require.moderate, "alpha", zero=True)
         require.store(self, require.moderate, "reward_std")
@@ -151,7 +150,9 @@ class LinTS(LinearSums):
         """Reports of x y and x x^T, of (z, 1) and centred rewards, or of those of one arm."""
         if self.n_arms is not None:
             return PerArmReport(features=self.dim, n_arms=self.n_arms)
-        return InterceptReport(features=self.dim) if self.intercept else LinearReport(features=self.dim)
+        if self.intercept:
+            return InterceptReport(features=self.dim)
+        return LinearReport(features=self.dim, isometric=self.privacy.isometric)
 
     @property
     def _centre(self) -> float:

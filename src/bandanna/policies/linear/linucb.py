@@ -12,6 +12,7 @@ Deviations: one stacked report instead of two half budgets, tight noise, the set
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
@@ -24,7 +25,6 @@ from bandanna.core.arrays import Floats, Ints
 from bandanna.core.coins import Coins, NoCoins
 from bandanna.core.domain import clip_norm
 from bandanna.core.linalg import upper
-from bandanna.core.regression import Regression
 from bandanna.core.report import LinearReport
 from bandanna.device import choice
 from bandanna.device.choice import Choice, moved, pick
@@ -39,6 +39,7 @@ from bandanna.policies.linear.schedules import FixedBatches, Schedule, best_batc
 from bandanna.policies.linear.sums import LinearSums, Published
 from bandanna.policies.named import algorithm
 from bandanna.protocols.channel import lowest_batch
+from bandanna.protocols.concurrent_shuffle import ConcurrentShuffle
 from bandanna.theory import contextual
 from bandanna.theory.settings import Found, Setting
 
@@ -61,6 +62,7 @@ class Arms:
     squares: Floats | None  # (*R, d(d+1)/2, K): x_i x_j, doubled above the diagonal; None: more than `PRODUCTS`
 
 
+_RELEASES = 10**4  # the most noisy ones that `batch="best"` looks at
 PRODUCTS = 1 << 20  # bytes of a table of products, of one seed: larger ones are read no faster than products are made
 
 _named = partial(algorithm, paper="000", protects="contexts and rewards")
@@ -84,7 +86,8 @@ class LinUCB(LinearSums):
     privacy          `bd.none()`, `bd.central(...)`, `bd.local(...)`, `bd.shuffle(...)`, `bd.concurrent(...)`
     batch            users per batch, or a schedule such as `bd.geometric(first=100, ratio=1.3)`, or "paper":
                      T^{3/5} (shuffle; T^{2/3} for returning users), T^{3/4} (local), T^{1/2} (central), or "best":
-                     the size with the least regret bound; None: every round, or "paper" in the shuffle model.
+                     the size with the least `regret_bound`, of sizes whose bounds all exceed T the one that the lemma
+                     prefers; None: every round, or "paper" in the shuffle model.
                      For concurrent shufflers a batch is the lowest of their tree: "paper" is the counter's, None the
                      one that suits bandits (`schedules.concurrent_batch`)
     failure          probability with which the confidence set may fail
@@ -95,7 +98,8 @@ class LinUCB(LinearSums):
     parameter_bound  bound on |theta|
     growing          "lemma": let the regulariser grow with the noise released so far; "exact" always does
     confidence       "exact": all theta that the released sums and the law of their noise allow (`ellipsoid`); "lemma":
-                     Lemma A.2 of [000] with quantiles of that noise; "paper" or `bd.PaperConfidence(...)`: as printed
+                     Lemma A.2 of [000] with quantiles of that noise; "paper" or `bd.PaperConfidence(...)`: as printed,
+                     Lemma A.4 of [000], for concurrent shufflers Theorem C.3 of [002], which fails in 1 of n runs
     ties             "random": between arms whose index is the largest, in single precision, the device's coins decide,
                      all being equally likely; "first": the first of them. Arms without features of their own are tied
                      until something is known, and a batch that is spent on the first says nothing about the others
@@ -138,9 +142,10 @@ class LinUCB(LinearSums):
             _ = self.schedule
 
     @cached_property
-    def domain(self) -> Regression:
+    def domain(self) -> LinearReport:
         """Reports of x y and x x^T, y less its centre."""
-        return LinearReport(features=self.dim, reward_bound=max(self.reward_centre, 1 - self.reward_centre))
+        bound = max(self.reward_centre, 1 - self.reward_centre)
+        return LinearReport(features=self.dim, reward_bound=bound, isometric=self.privacy.isometric)
 
     @cached_property
     def tell(self) -> Regressed:
@@ -171,9 +176,7 @@ class LinUCB(LinearSums):
         if not isinstance(batch, str):
             return self.fixed_batches(batch)
         if batch == "best":
-            proven = replace(self, batch=self.horizon, confidence="lemma") if self.confidence == "exact" else self
-            size = best_batch(lambda size: replace(proven, batch=size).regret_bound, least=least, most=self.horizon)
-            return FixedBatches(size=size)
+            return FixedBatches(size=self._best_size(least))
         if batch == "paper" and model == "concurrent" and self.privacy.noisy:
             return FixedBatches(size=lowest_batch(self.privacy, domain=self.domain, horizon=self.horizon))
         if batch == "paper":
@@ -181,6 +184,35 @@ class LinUCB(LinearSums):
             exponent = 2 / 3 if model == "shuffle" and self.privacy.participations > 1 else exponents[model]
             return FixedBatches(size=min(self.horizon, max(2, round(self.horizon**exponent))))
         raise InvalidArgument("batch", batch, 'a whole number, a schedule, "paper" or "best"')
+
+    def _best_size(self, least: int) -> int:
+        """The size with the least `regret_bound`, which is never larger than that of "paper".
+
+        Of sizes whose bounds all exceed T, and so say nothing, the one with the least bound of confidence="lemma".
+        """
+        paper = replace(self, batch="paper")
+        assert isinstance(paper.schedule, FixedBatches)
+        printed, most = paper.schedule.size, self.horizon
+        if self.privacy.model == "concurrent":
+            if isinstance(self.privacy.degrees, tuple):  # which say it
+                return printed
+            most >>= 0 if isinstance(self.privacy.shufflers, str) else self.privacy.shufflers - 1
+        if self.privacy.noisy:
+            least = max(least, min(most, math.ceil(self.horizon / _RELEASES)))
+        limit = paper.regret_bound
+
+        def rank(size: int) -> tuple[float, float]:
+            policy = paper if size == printed else replace(self, batch=size)
+            stated = policy.regret_bound
+            if stated > limit:
+                return math.inf, stated
+            if stated < self.horizon or self.confidence != "exact":
+                return stated, 0.0
+            lemma = replace(policy, confidence="lemma")
+            lemma.recalibrate(0, policy.channel)
+            return float(self.horizon), lemma.regret_bound
+
+        return best_batch(rank, least=least, most=most, known=printed)
 
     @cached_property
     def radii(self) -> Confidence | Ellipsoid:
@@ -192,20 +224,21 @@ class LinUCB(LinearSums):
             "ridge": self.ridge,
             "parameter_bound": self.parameter_bound,
         }
+        noise: dict[str, Any] = {"independent": independent, "matrix_std": self.domain.matrix_std}
         if self.confidence == "exact":
-            wide = self.width >= 1
-            return ellipsoid(stds, sizes, reward_std=0.5, independent=independent, shrinks=wide, **shared)
+            return ellipsoid(stds, sizes, reward_std=0.5, shrinks=self.width >= 1, **noise, **shared)
         if self.confidence == "lemma":
-            return radii(stds, sizes, reward_std=0.5, independent=independent, growing=self.growing, **shared)
+            return radii(stds, sizes, reward_std=0.5, growing=self.growing, **noise, **shared)
         printed = self.confidence if isinstance(self.confidence, PaperConfidence) else PaperConfidence()
+        if isinstance(self.channel.stream, ConcurrentShuffle):
+            del shared["failure"]  # the theorem's is 1/n
+            delay = self.channel.stream.delay
+            return printed.concurrent_radii(stds, sizes, horizon=self.horizon, delay=delay, reward_std=0.5, **shared)
         return printed.radii(stds, sizes, **shared)
 
     @property
     def regret_bound(self) -> float:
-        """What Lemma A.2 of [000] promises at the horizon, with this radius and matrix (docs/bounds.md).
-
-        The one of confidence="lemma" is the measure of `batch="best"`, whatever the confidence: it is the tighter one.
-        """
+        """What Lemma A.2 of [000] promises at the horizon, with this radius and matrix (docs/bounds.md)."""
         largest = max(self.channel.sizes.counts())
         explored = 0.0 if self.explore is None else self.explore.rounds(self.horizon, largest)
         return explored + self.radii.bound(horizon=self.horizon, batch=largest, dim=self.dim, width=self.width)
@@ -224,7 +257,7 @@ class LinUCB(LinearSums):
 
     def optimism(self, first: int, count: int) -> Optimism | None:
         """The same as tables, for a kernel."""
-        if not self.steady:
+        if not (self.steady and self.domain.isometric):  # kernels unpack isometric reports
             return None
         ahead = self.radii.ahead(first, count)
         return replace(ahead, radii=self.width * ahead.radii, by_coins=self.ties == "random")
@@ -282,6 +315,7 @@ class LinUCB(LinearSums):
             "batch": max(self.channel.sizes.counts()),
             **({} if self.explore else self.radii.facts(self.width)),  # whoever explores is outside of it
             "participations": self.privacy.participations,
+            "protocol": self.privacy.protocol,
             "shufflers": getattr(self.channel.stream, "shufflers", None),
         }
 

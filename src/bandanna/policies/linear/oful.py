@@ -42,7 +42,7 @@ from bandanna.policies.linear.linucb import Snapshot, scores
 from bandanna.policies.named import ANY, ANY_OF_THEM, algorithm
 from bandanna.protocols.base import FLOAT_BITS, BatchProtocol
 from bandanna.protocols.opening import open_batch
-from bandanna.protocols.trust import Privacy, none
+from bandanna.protocols.trust import Privacy
 from bandanna.theory import public_contexts
 from bandanna.theory.settings import Found, Setting
 
@@ -80,7 +80,7 @@ class OFUL(Policy[State]):
 
     dim: int
     horizon: int
-    privacy: Privacy = none()
+    privacy: Privacy
     reward_range: tuple[float, float] = (-1.0, 1.0)
     feature_bound: float = 1.0
     parameter_bound: float = 1.0

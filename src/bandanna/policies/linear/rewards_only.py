@@ -56,7 +56,7 @@ from bandanna.policies.named import APPROX, PURE, algorithm
 from bandanna.protocols.channel import Channel, open_channel
 from bandanna.protocols.clear.public import PublicSum
 from bandanna.protocols.local_bits.signs import LocalSigns
-from bandanna.protocols.trust import Privacy
+from bandanna.protocols.trust import Privacy, none
 
 _CONSTANT = 0.25  # weight of the constant in a private report
 _INSIDE = 1 - 1e-15  # rounding errors leave a weighted vector in the unit ball
@@ -129,7 +129,7 @@ class LinTSRewards(Policy[State]):
     def sampler(self) -> LinTS:
         """Devices see, draw and choose as those of LinTS."""
         shared = {name: getattr(self, name) for name in ("dim", "horizon", "intercept", "alpha", "prior", "reward_std")}
-        return LinTS(**shared)
+        return LinTS(**shared, privacy=none())  # what it learns from is answered here
 
     @property
     def _answers(self) -> bool:

@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 from bandanna.core import require
 from bandanna.core.domain import Domain
@@ -16,7 +17,7 @@ from bandanna.protocols.central_gaussian import CentralGaussian
 from bandanna.protocols.trust import Privacy
 
 _MOST = 10**5  # growing batches, which are listed one by one
-_LEAP = 4  # steps of a quarter: a factor of 2.4
+_AROUND = 3  # steps of a quarter: a factor of 1.95
 
 
 class Schedule(ABC):
@@ -84,25 +85,18 @@ def geometric(*, first: int, ratio: float) -> GeometricBatches:
     return GeometricBatches(first=first, ratio=ratio)
 
 
-def best_batch(bound: Callable[[int], float], *, least: int, most: int) -> int:
-    """The batch size with the least `bound`, in steps of a quarter; a bound falls with the size, then rises.
+def best_batch(bound: Callable[[int], Any], *, least: int, most: int, known: int | None = None) -> int:
+    """The batch size with the least `bound`: of doublings from `least` to `most`, of steps of a quarter around the best
+    of them, and of a `known` size.
 
-    The noise of a tree falls in leaps of a factor 2 of the size: so the neighbours as far as that are looked at too.
+    Bounds have several valleys, and the noise of a tree falls in leaps of a factor 2 of the size: so every doubling is
+    looked at. No size is asked for twice.
     """
-    sizes = sorted({min(most, max(least, round(least * 1.25**i))) for i in range(math.ceil(math.log(most, 1.25)) + 1)})
     of = lru_cache(maxsize=None)(bound)
-    low, high = 0, len(sizes) - 1
-    while low < high:  # the minimum is in low, ..., high
-        middle = (low + high) // 2
-        if of(sizes[middle]) <= of(sizes[middle + 1]):
-            high = middle
-        else:
-            low = middle + 1
-    while (
-        found := min(range(max(0, low - _LEAP), min(len(sizes), low + _LEAP + 1)), key=lambda i: of(sizes[i]))
-    ) != low:
-        low = found
-    return sizes[low]
+    doublings = {min(most, least << step) for step in range(math.ceil(math.log2(most / least)) + 1)}
+    first = min(sorted(doublings), key=of)
+    near = {min(most, max(least, round(first * 1.25**step))) for step in range(-_AROUND, _AROUND + 1)}
+    return min(sorted(near | ({known} if known is not None else set())), key=of)
 
 
 def concurrent_batch(horizon: int, shufflers: int | str) -> int:

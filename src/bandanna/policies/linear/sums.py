@@ -29,7 +29,7 @@ from bandanna.errors import InvalidArgument
 from bandanna.policies.base import Ask, Frozen, Played, RunningSums
 from bandanna.policies.linear.schedules import FixedBatches, Schedule
 from bandanna.protocols.channel import Channel, open_channel
-from bandanna.protocols.trust import Privacy, none
+from bandanna.protocols.trust import Privacy
 
 
 class Published:
@@ -53,7 +53,7 @@ class LinearSums(RunningSums[State]):
     trusts = ("none", "central", "local", "shuffle", "concurrent")
     dim: int
     horizon: int
-    privacy: Privacy = none()
+    privacy: Privacy
     batch: int | str | Schedule | None = None
 
     @property
@@ -92,7 +92,7 @@ class LinearSums(RunningSums[State]):
     @cached_property
     def domain(self) -> Regression:
         """Reports of x y and x x^T, y in [0, 1]."""
-        return LinearReport(features=self.dim)
+        return LinearReport(features=self.dim, isometric=self.privacy.isometric)
 
     @cached_property
     def channel(self) -> Channel:

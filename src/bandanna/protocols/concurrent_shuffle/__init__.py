@@ -18,6 +18,7 @@ from bandanna.core import require
 from bandanna.core.arrays import Floats, Ints
 from bandanna.core.domain import Domain, Statistic
 from bandanna.core.estimate import Estimate
+from bandanna.core.report import entrywise
 from bandanna.core.shapes import Bits
 from bandanna.device import Levels
 from bandanna.device.inversion import words_for
@@ -98,7 +99,8 @@ class ConcurrentShuffle(StreamProtocol):
 
         degrees      "best": least (std of the worst prefix + (d_low - 1) times the value bound); "paper": n^{1/(2k+1)}
                      and n^{2/(2k+1)}; or (d_low, d_2, ..., d_k)
-        calibration  "tight": prices compose in Gaussian DP; "paper": (epsilon/k, delta/k) per level, no averaging
+        calibration  "tight": prices compose in Gaussian DP; "paper": the printed noise of the vector sum for
+                     (epsilon/k, delta/k) on each level, no averaging; for bits, whose noise is not printed, the least
         averaging    combine a batch with its parts; by default in tight mode only
         lowest       fix d_low, with degrees="best"
         coins        who draws them: "device", "checked" or "mixer"
@@ -106,6 +108,9 @@ class ConcurrentShuffle(StreamProtocol):
         require.one_of("coins", coins, COINS)
         require.one_of("calibration", calibration, ("tight", "paper"))
         average = calibration == "tight" if averaging is None else averaging
+        domain = (
+            entrywise(domain) if require.one_of("calibration", calibration, ("tight", "paper")) == "paper" else domain
+        )
         tree = plan_tree(
             a_domain(domain), budget, horizon, shufflers=shufflers, degrees=degrees, averaging=average, lowest=lowest
         )

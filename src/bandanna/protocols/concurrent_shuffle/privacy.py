@@ -2,7 +2,9 @@
 
 Levels have prices mu_j with sum mu_j^2 = mu(epsilon, delta)^2 (Gaussian DP, exact for Gaussians, proven for binomial
 noise up to tails); the composed event of the calibrated integers is priced by the accountant, and noise is raised until
-it meets the budget. Paper mode gives each level (epsilon/k, delta/k) [002, Theorem 3.4] and states what that really is.
+it meets the budget. Paper mode gives each level (epsilon/k, delta/k) [002, Theorem 3.4]: for vectors the printed noise
+of the vector sum, M_vec [002, section 3.1.1; 000, Theorem C.1]; for bits, M_bin, of which [002] prints the order of the
+variance only, the least noise. What that really guarantees is priced as always.
 """
 
 from __future__ import annotations
@@ -42,7 +44,7 @@ def calibrate(
     if calibration == "paper" or (tree.levels == 1 and exact):
         k = tree.levels
         share = ApproxDP(epsilon=whole.epsilon / k, delta=whole.delta / k)  # simple composition [002, Thm 3.4]
-        return tuple(_single(domain, share, size, coins) for size in tree.sizes)
+        return tuple(_single(domain, share, size, calibration, coins) for size in tree.sizes)
     split = shares(tree, averaging)
     mu, factor = finite_mu(whole), 1.0
     stds = [domain.sensitivity / (mu * math.sqrt(share)) for share in split]  # Delta_2 / mu_j
@@ -56,11 +58,11 @@ def calibrate(
     raise CalibrationError(f"no noise of {tree.levels} shufflers meets {budget}")
 
 
-def _single(domain: Domain, budget: ApproxDP, size: int, coins: str) -> BinomialNoise:
-    """Least noise of one level by itself."""
+def _single(domain: Domain, budget: ApproxDP, size: int, calibration: str, coins: str) -> BinomialNoise:
+    """Noise of one level by itself."""
     if isinstance(domain, Bits):
         return bits.calibrate(budget, size, 1, coins)
-    return vectors.calibrate(domain, budget, size, 1, "tight", coins)
+    return vectors.calibrate(domain, budget, size, 1, calibration, coins)
 
 
 def _of_std(domain: Domain, std: float, size: int) -> BinomialNoise:

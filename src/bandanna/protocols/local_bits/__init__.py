@@ -1,4 +1,4 @@
-"""Local model for bits: every device answers for itself, and sometimes lies; nobody is trusted."""
+"""Local model for bits: every device answers for itself, and sometimes lies; users trust it alone."""
 
 from __future__ import annotations
 

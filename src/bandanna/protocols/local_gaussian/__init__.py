@@ -1,4 +1,4 @@
-"""Local model: every device adds Gaussian noise to its own statistic; nobody is trusted."""
+"""Local model: every device adds Gaussian noise to its own statistic; users trust it alone."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from bandanna.accounting.events import GaussianEvent
 from bandanna.core import require
 from bandanna.core.domain import Domain, Statistic
 from bandanna.core.estimate import Estimate
+from bandanna.core.report import entrywise
 from bandanna.device import Noisy
 from bandanna.mechanisms.gaussian import Gaussian
 from bandanna.mechanisms.sources import Draws, NoiseSource
@@ -73,7 +74,10 @@ class LocalGaussian(GaussianReports):
     def calibrate(
         cls, *, domain: Domain, budget: Budget, participations: int = 1, calibration: str = "tight"
     ) -> LocalGaussian:
-        """Least noise per report for the budget (`tight`), or the papers' printed one (`paper`)."""
+        """Least noise per report for the budget (`tight`), or the papers' printed one on every entry (`paper`)."""
+        domain = (
+            entrywise(domain) if require.one_of("calibration", calibration, ("tight", "paper")) == "paper" else domain
+        )
         std = privacy.calibrate(domain, budget, participations, calibration)
         return cls(domain=domain, noise_std=std, participations=participations, delta=stated_delta(budget))
 
@@ -90,4 +94,4 @@ class LocalGaussian(GaussianReports):
     @cached_property
     def mixer(self) -> Gathering:
         """The server keeps the reports."""
-        return Gathering(domain=self.domain, noisy=True)
+        return Gathering(domain=self.domain, std=self.noise_std, grid=self.mechanism.step)

@@ -1,4 +1,4 @@
-"""Local model, pure: every device sends a random direction that leans towards its own statistic; nobody is trusted."""
+"""Local model, pure: devices send random directions that lean towards their own statistic; users trust them alone."""
 
 from __future__ import annotations
 
@@ -125,6 +125,11 @@ class LocalUnit(BatchProtocol):
     def std_along(self, users: int) -> float:
         """sqrt(users) r sqrt(E<u, u0>^2) / m: a bound in any direction, for statistics that all lie along it."""
         return self._std(users, self.mechanism.most_variance)
+
+    @property
+    def length(self) -> float:
+        """r/m: how far the estimate from one direction is from the centre."""
+        return self.domain.ball[1] / self.mechanism.lean
 
     def _std(self, users: int, variance: float) -> float:
         return math.sqrt(require.whole("users", users) * variance) * self.domain.ball[1]

@@ -33,7 +33,7 @@ class Directions(Gathering):
     def check_range(self, messages: Messages) -> None:
         """Integers that a device can draw."""
         if messages.dtype != np.int64:
-            raise InvalidStatistic("messages", f"array of dtype {messages.dtype}", "64-bit integers")
+            raise InvalidStatistic("messages", messages, "64-bit integers")
         wrong = (messages > self.largest) | (messages < -self.largest)
         refuse("messages", messages, wrong, f"steps from {-self.largest} to {self.largest}")
 

@@ -13,6 +13,7 @@ from bandanna.accounting.events import BinomialEvent, ClearEvent
 from bandanna.core import require
 from bandanna.core.domain import Domain, Statistic
 from bandanna.core.estimate import Estimate
+from bandanna.core.report import entrywise
 from bandanna.device import Counts, Rounded
 from bandanna.device.inversion import words_for
 from bandanna.errors import CommunicationWarning
@@ -63,12 +64,15 @@ class ShuffleBinomial(BatchProtocol):
         bits_limit: float = 1e6,
         coins: str = "device",
     ) -> ShuffleBinomial:
-        """Least noise for batches of at least `batch` users (`tight`), or the paper's printed one (`paper`).
+        """Least noise for batches of at least `batch` users (`tight`), or the printed one on every entry (`paper`).
 
         Warns if a user's message would be longer than `bits_limit` bits.
         """
         limit = require.positive("bits_limit", bits_limit, infinite=True)
         require.one_of("coins", coins, COINS)
+        domain = (
+            entrywise(domain) if require.one_of("calibration", calibration, ("tight", "paper")) == "paper" else domain
+        )
         noise = privacy.calibrate(domain, budget, batch, participations, calibration, coins)
         protocol = cls(
             domain=domain, noise=noise, participations=participations, delta=stated_delta(budget), coins=coins

@@ -21,13 +21,19 @@ from bandanna.protocols.base import a_domain
 def calibrate(
     domain: Domain, budget: Budget, batch: int, participations: int, calibration: str, coins: str = "device"
 ) -> BinomialNoise:
-    """Least noise (A.4), beside what refusals cost (A.9); `paper`: the printed g, b, p [000, Thms C.1 and E.5]."""
+    """Least noise (A.4), beside what refusals cost (A.9); `paper`: the printed g, b, p [000, Thms C.1 and E.5].
+
+    The printed noise scales with the largest l2 norm of what is summed. That is 1 for either part of a linear report,
+    and half of the l2 diameter for other domains: B sqrt(s) for s averages in [-B, B] [001, IV-C and Thm 5.2(iii)].
+    """
     a_domain(domain)
     if require.one_of("calibration", calibration, ("tight", "paper")) == "paper":
-        features = domain.features if isinstance(domain, LinearReport) else domain.dim
+        features, bound = domain.dim, domain.sensitivity / 2
+        if isinstance(domain, LinearReport):
+            features, bound = domain.features, max(1.0, domain.reward_bound)  # Delta_1, Delta_2 of Algorithm 5
         return paper.binomial_noise(
             features=features,
-            bound=domain.reach / 2,
+            bound=bound,
             users=batch,
             budget=budget,
             participations=participations,

@@ -10,6 +10,7 @@ from bandanna.accounting.budgets import Budget
 from bandanna.accounting.events import ClearEvent, GaussianEvent, ShuffledGaussianEvent
 from bandanna.core import require
 from bandanna.core.domain import Domain
+from bandanna.core.report import entrywise
 from bandanna.protocols.base import stated_delta
 from bandanna.protocols.local_gaussian import GaussianReports
 from bandanna.protocols.roles import enough
@@ -39,6 +40,9 @@ class ShuffleGaussian(GaussianReports):
         cls, *, domain: Domain, budget: Budget, batch: int, participations: int = 1, calibration: str = "tight"
     ) -> ShuffleGaussian:
         """Least noise per report that the amplification bound allows (`tight`), or the printed one (`paper`)."""
+        domain = (
+            entrywise(domain) if require.one_of("calibration", calibration, ("tight", "paper")) == "paper" else domain
+        )
         std = privacy.calibrate(domain, budget, batch, participations, calibration)
         delta = stated_delta(budget)
         return cls(domain=domain, batch=batch, noise_std=std, participations=participations, delta=delta)
@@ -73,4 +77,4 @@ class ShuffleGaussian(GaussianReports):
     @cached_property
     def mixer(self) -> Sorting:
         """Forgets who sent what."""
-        return Sorting(domain=self.domain, least=self.batch, noisy=True)
+        return Sorting(domain=self.domain, least=self.batch, std=self.noise_std, grid=self.mechanism.step)
