@@ -32,20 +32,31 @@ class Task:
         from bandanna.roles.analyzer.app import AnalyzerRoutes
         from bandanna.roles.analyzer.learner import Learner
         from bandanna.roles.analyzer.tables import MIGRATION
+        from bandanna.roles.registrar import MIGRATIONS
+        from bandanna.roles.registrar.app import notary_of
+        from bandanna.roles.registrar.notary import Notary
         from bandanna.roles.serving import Log, Metrics, application
         from bandanna.storage.database import open_database
         from bandanna.tasks.creation import create
+        from bandanna.wire.canonical import loads
         from bandanna.wire.keys import sign
 
         arms = {f"arm {place}": [place / 10, 1 - place / 10, 0.3, 0.1, 1.0] for place in range(10)}
         policy = {"dim": 5, "intercept": True, "batch": 200, "horizon": 200 * (MANY + 9), "epsilon": 1.0, "delta": 1e-5}
         document = {"title": "long", "algorithm": "LinTS-SDP", "policy": policy, "arms": {"features": arms}}
         self.task, secrets = create(document, expect=False)
-        self._sign = partial(sign, next(each.sign for each in secrets if each.role == "analyzer"))
+        own = {each.role: each for each in secrets}
+        self._sign = partial(sign, own["analyzer"].sign, self.task.id)
+        self._cosign = partial(sign, own["registrar"].sign, self.task.id)
         folder.mkdir()
         self._rng = np.random.default_rng(5)
         rows = open_database(str(folder / "analyzer.db"), role="analyzer", migrations=(MIGRATION, LEDGER_MIGRATION))
-        self._learner = Learner(rows, self.task, sign=self._sign, opener=None)
+        kept = open_database(str(folder / "registrar.db"), role="registrar", migrations=MIGRATIONS)
+        notary = Notary(kept, **notary_of(self.task, own["registrar"]))
+        self._learner = Learner(
+            rows, self.task, sign=self._sign, opener=None, witness=lambda content: notary.witness(loads(content))
+        )
+        self._learner.settle()
         self._lengthen(rows, publications)
         log = Log("bench")
         self.app = application(
@@ -56,7 +67,8 @@ class Task:
     def _lengthen(self, rows: Any, count: int) -> None:
         """Whole documents; with a state of its own, and signed, where a dashboard reads them."""
         from bandanna.roles.analyzer import publication
-        from bandanna.wire.canonical import digest, dumps, loads
+        from bandanna.wire.canonical import dumps, loads
+        from bandanna.wire.publications import Pin, chained, head
 
         last = self._learner.published
         content = loads(last.document)
@@ -65,9 +77,11 @@ class Task:
             signed = number % 512 in (0, 511) or number < 20 or number > count - 20
             content |= self._state(number) if signed else {}
             document = dumps(content | {"number": number, "previous": previous, "epoch": number})
-            previous = digest(document)
-            signature = self._sign(document) if signed else ""
-            made.append((number, number - 1, 0, "released", document.decode(), signature, previous, "{}"))
+            previous = chained(previous, document)
+            signature = self._sign("publication", document) if signed else ""
+            cosignature = self._cosign("cosignature", head(Pin(number, previous))) if signed else ""
+            parts = (document.decode(), signature, previous, "{}", last.entries, cosignature)
+            made.append((number, number - 1, 0, "released", *parts))
             if len(made) == 5_000:
                 _write(rows, made)
         _write(rows, made)
@@ -105,7 +119,7 @@ class Task:
 
 def _write(rows: Any, made: list[Any]) -> None:
     with rows.transaction() as written:
-        written.many("insert into releases values (?, ?, ?, ?, ?, ?, ?, ?)", made)
+        written.many("insert into releases values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", made)
     made.clear()
 
 

@@ -39,7 +39,7 @@ class Deployed:
         from bandanna.roles.demonstration import free_ports
         from bandanna.roles.running import Running
         from bandanna.tasks.creation import create, write
-        from bandanna.wire.canonical import unpacked
+        from bandanna.wire.ticket import COLLECTOR
 
         ports = dict(zip(("registrar", "analyzer", "shuffler"), free_ports(3), strict=True))
         policy = {"dim": FEATURES, "batch": slots, "horizon": 1000 * slots, "epsilon": 1.0, "delta": 1e-5}
@@ -48,7 +48,7 @@ class Deployed:
         self.task, own = create({**document, "roles": urls}, expect=False)
         write(folder, self.task, own)
         self.port, self.analyzer = ports["shuffler"], ports["analyzer"]
-        self._key = unpacked(next(each.ticket for each in own if each.role == "shuffler"), 32)
+        self._key = next(each for each in own if each.role == "shuffler").ticket_key(self.task, COLLECTOR)
         self._running = Running(self.task, folder, database=database)
         self._rng = np.random.default_rng(5)
 
@@ -86,17 +86,16 @@ class Deployed:
         """So many HTTP requests, of so many fresh users' reports each."""
         from bandanna.tasks.beginning import first_batches
         from bandanna.wire.record import FINAL, Record, joined
-        from bandanna.wire.ticket import bound, ticket
+        from bandanna.wire.ticket import COLLECTOR, Tickets
 
         (plan,) = first_batches(self.task.policy, None, mixers=1, seeded=False, most=1)
         digest = replace(plan, epoch=epoch, episode=epoch).digest
         counts = self._rng.binomial(101, 0.5, size=(count * each, 20)) + self._rng.integers(0, 50, (count * each, 20))
         bodies = [row.tobytes() for row in counts.astype("<u4")]
-        drawn = [secrets.token_bytes(16) for _ in bodies]
+        drawn, tickets = [secrets.token_bytes(16) for _ in bodies], Tickets(self._key, self.task.digest, COLLECTOR)
         records = [
-            Record(
-                slot=slot, mac=bound(ticket(self._key, self.task.digest, epoch, slot), digest), epoch=epoch, round=0,
-                version=FINAL, key_id=0, body=body,
+            Record.tagged(
+                tickets.key(epoch, slot), digest, slot=slot, epoch=epoch, round_=0, version=FINAL, body=body
             ).to_bytes()
             for slot, body in zip(drawn, bodies, strict=True)
         ]  # fmt: skip

@@ -142,8 +142,8 @@ def alone() -> list[Ratio]:
     ratios = []
     for fixed in (True, False):
         env = LinearContextual(dim=DIM, n_arms=ARMS, fixed=fixed)
-        lemma = LinUCB(dim=DIM, horizon=ROUNDS, batch=1, confidence="lemma")
-        for policy in (lemma, LinUCB(dim=DIM, horizon=ROUNDS, batch=1)):
+        lemma = LinUCB(dim=DIM, horizon=ROUNDS, batch=1, confidence="lemma", privacy=none())
+        for policy in (lemma, LinUCB(dim=DIM, horizon=ROUNDS, batch=1, privacy=none())):
             what = f"LinUCB, NumPy, {policy.confidence}, {'fixed' if fixed else 'fresh'}, one seed"
             works = (
                 partial(switched, False, partial(simulate, policy, env, n_seeds=1, horizon=ROUNDS)),

@@ -78,6 +78,8 @@ def _ended(child: int) -> int | None:
 
 def _become(wanted: list[str], given: list[int]) -> None:
     """The program, as Python would run it in the folder that is named first."""
+    import bandanna.errors
+
     folder, *arguments = wanted
     os.chdir(folder)
     for stream, file in enumerate(given, start=1):
@@ -86,6 +88,7 @@ def _become(wanted: list[str], given: list[int]) -> None:
     if arguments[:2] == ["-W", "error"]:
         warnings.simplefilter("error")
         arguments = arguments[2:]
+    warnings.simplefilter("ignore", bandanna.errors.WeakPrivacyWarning)  # tests choose little noise on purpose
     if arguments[0] == "-m":
         sys.argv = arguments[1:]
         runpy.run_module(arguments[1], run_name="__main__", alter_sys=True)

@@ -27,7 +27,9 @@ B: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-5}
 BUDGET, BALL = bd.ApproxDP(**B), bd.Ball(dim=3)
 ROWS, ONE = np.zeros((4, 3)), [[0.5, 0.1], [0.2, 0.3]]
 EVENT = bd.CentralGaussian.calibrate(domain=BALL, budget=BUDGET).event
-RESULT = bd.simulate(bd.LinUCB(dim=2, horizon=20), environments.LinearContextual(dim=2, n_arms=3), n_seeds=2)
+RESULT = bd.simulate(
+    bd.LinUCB(dim=2, horizon=20, privacy=bd.none()), environments.LinearContextual(dim=2, n_arms=3), n_seeds=2
+)
 UNIT = bd.LocalUnit(domain=BALL, cosine=0.2, chance=0.8, candidates=3)
 STREAM = bd.CentralContinual.calibrate(domain=BALL, budget=BUDGET, horizon=8)
 
@@ -226,11 +228,11 @@ CASES: dict[str, Case] = {
     "BGLinUCB": (bd.BGLinUCB, _glm),
     "GLMJDP": (bd.GLMJDP, {**_glm, "privacy": bd.central(**B)}),
     "GLMSDP": (bd.GLMSDP, {**_glm, "privacy": bd.shuffle(**B)}),
-    "Anytime": (bd.Anytime, {"first": bd.LinUCB(dim=2, horizon=8)}),
+    "Anytime": (bd.Anytime, {"first": bd.LinUCB(dim=2, horizon=8, privacy=bd.none())}),
     "simulate": (
         bd.simulate,
         {
-            "policy": bd.LinUCB(dim=2, horizon=20),
+            "policy": bd.LinUCB(dim=2, horizon=20, privacy=bd.none()),
             "env": environments.LinearContextual(dim=2, n_arms=3),
             "n_seeds": 1,
             "seed": 0,
@@ -260,7 +262,10 @@ CASES: dict[str, Case] = {
         bd.ContinualSum,
         {"horizon": 8, "privacy": bd.central(**B), "values": bd.Box(dim=1), "source": SOURCE},
     ),
-    "Agent": (bd.Agent, {"policy": bd.LinUCB(dim=3, horizon=20, batch=5), "grace": 0, "test": True, "seed": 0}),
+    "Agent": (
+        bd.Agent,
+        {"policy": bd.LinUCB(dim=3, horizon=20, batch=5, privacy=bd.none()), "grace": 0, "test": True, "seed": 0},
+    ),
     "Agent.load": (bd.Agent.load, {"path": PLACE}),
     "Ledger": (bd.Ledger, {"budget": BUDGET, "participations": 1, "store": Fresh(bd.MemoryStore)}),
     "SQLiteStore": (bd.SQLiteStore, {"path": PLACE}),

@@ -130,7 +130,7 @@ def in_a_fork(*calls: Callable[[], Any]) -> list[str]:
     if not child:
         signal.signal(signal.SIGALRM, signal.SIG_DFL)  # which ends the process
         for call in calls:
-            signal.alarm(10)
+            signal.alarm(60)
             try:
                 call()
                 answer = "done"

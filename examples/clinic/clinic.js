@@ -12,8 +12,9 @@ const LABELS = {
 const OUTCOMES = { Better: 1, "No change": 0.5, Worse: 0 }; // rewards
 const UNCOUNTED = { participations: "who has taken part before", finished: "when the task is over", exhausted: "when the budget is spent" };
 const REFUSED = { closed: "the batch was closed before", other: "another outcome was reported before" };
-const PATIENTS = "patients"; // in localStorage: whom this browser has acted for
-const HEADER = 4 + 16 + 16 + 8; // of a record with its length: slot, mac, epoch, round, version, key
+const PATIENTS = "patients"; // in localStorage: who waits for an outcome; with it the number is deleted
+const SALT = "salt"; // in localStorage: of the names under which the client keeps what it must not forget
+const HEADER = 4 + 16 + 16 + 8; // of a record with its length: slot, tag, epoch, round, version, key
 const SHOWN = 24; // numbers of a report
 
 const $ = (id) => document.getElementById(id);
@@ -32,11 +33,19 @@ function sessionOf(patient) {
   if (!sessions.has(patient)) {
     const { analyzer, task } = about;
     const tickets = (epoch, refused) => ticket(patient, epoch, refused);
-    const opening = Session.open({ analyzer, task, tickets, person: patient, fetch: watched, patience: 2 });
+    const opening = nameOf(patient).then((person) => Session.open({ analyzer, task, tickets, person, fetch: watched, patience: 2 }));
     sessions.set(patient, opening);
     opening.catch(() => sessions.delete(patient)); // to be tried again
   }
   return sessions.get(patient);
+}
+
+/** A name for a patient that no other browser has: a hash of the number, with a salt of this one. */
+async function nameOf(patient) {
+  const salt = localStorage.getItem(SALT) ?? crypto.randomUUID();
+  localStorage.setItem(SALT, salt);
+  const hash = await crypto.subtle.digest("SHA-256", new TextEncoder().encode(`${salt} ${patient}`));
+  return Array.from(new Uint8Array(hash), (byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 
 /** Of the clinic's own server, which alone may ask the registrar. */
@@ -131,9 +140,11 @@ async function refresh() {
     return { patient, session, decisions: await session.decisions() };
   });
   const open = (await Promise.all(opening.map((each) => each.catch(complain)))).filter(Boolean);
+  for (const { patient, session, decisions } of open) if (!decisions.length && !session.pending) known.delete(patient);
+  localStorage.setItem(PATIENTS, JSON.stringify([...known]));
   const rows = open.flatMap(({ patient, decisions }) => decisions.map((decision) => treated(patient, decision)));
   $("treated").replaceChildren(...rows);
-  $("nobody").hidden = rows.length > 0 || open.length < known.size;
+  $("nobody").hidden = rows.length > 0 || open.length < opening.length;
   waiting = open.reduce((sum, { session }) => sum + session.pending, 0);
   const reports = ["nothing waits", "1 report waits to be sent"][waiting] ?? `${waiting} reports wait to be sent`;
   $("line").textContent = `${navigator.onLine ? "Online" : "Offline"}, ${reports}`;

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import math
 from pathlib import PurePath
-from typing import Any
+from typing import Any, NoReturn
 
 _LONGEST = 120  # characters of a value in a message
+_KINDS = {"b": "booleans", "i": "integers", "u": "integers", "f": "floats", "c": "complex numbers", "U": "texts",
+          "S": "bytes", "M": "dates", "m": "durations", "V": "records"}  # fmt: skip
 
 
 def shown(value: Any) -> str:
@@ -18,11 +22,78 @@ def shown(value: Any) -> str:
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 30]} ... ({len(text):,} characters)"
 
 
+class Summary(str):
+    """What errors say of a user's value instead of showing it: its type and its shape, in words, without quotes."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    @classmethod
+    def of(cls, value: Any) -> Summary:
+        """The type and the shape of a value, and nothing of what it holds."""
+        if value is None or isinstance(value, Summary):
+            return cls(value)
+        name = type(value).__name__.replace("ndarray", "array")
+        article = "an" if name[:1].lower() in tuple("aeio") else "a"
+        return cls(f"{article} {name}{_extent(value)}")
+
+    @classmethod
+    def of_failure(cls, error: BaseException) -> Summary:
+        """The type of an error that somebody's own function has raised, and the line that has raised it, without its
+        text, which may hold a user's value.
+        """
+        name, place = type(error).__name__, error.__traceback__
+        while place is not None and place.tb_next is not None:
+            place = place.tb_next
+        if place is None:
+            return cls(name)
+        return cls(f"{name} in line {place.tb_lineno} of {PurePath(place.tb_frame.f_code.co_filename).name}")
+
+
+def _extent(value: Any) -> str:
+    """Of a value with a shape or a length: how large it is; of a number that is none: that."""
+    try:
+        if isinstance(value, float):
+            return "" if math.isfinite(value) else " that is not finite"
+        shape = getattr(value, "shape", None)
+        if (
+            isinstance(shape, tuple)
+            and (shape or hasattr(value, "__setitem__"))
+            and all(type(length) is int for length in shape)
+        ):
+            kind = getattr(getattr(value, "dtype", None), "kind", None)
+            return f" of shape {shape}" + (f" of {_KINDS.get(kind, 'objects')}" if isinstance(kind, str) else "")
+        return f" of length {len(value)}" if isinstance(value, list | tuple | dict | set | frozenset) else ""
+    except Exception:  # a foreign object may raise anything
+        return ""
+
+
 class BandannaError(Exception):
     """Base of all errors raised by Bandanna: the message is one line, whatever it quotes."""
 
     def __str__(self) -> str:
         return " ".join(line.strip() for line in super().__str__().splitlines())
+
+
+def raise_alone(error: Exception) -> NoReturn:
+    """Raise an error from the handler of another one, which it does not keep: that may hold a user's value.
+
+    `raise ... from None` hides the other one from tracebacks, and keeps it as `__context__`.
+    """
+    try:
+        raise error
+    except Exception:
+        error.__context__ = None
+        raise
+
+
+def place_in_json(error: Exception) -> str:
+    """Where a document stops to be JSON, or what else is wrong with it: never a part of it."""
+    if isinstance(error, json.JSONDecodeError):
+        return f"line {error.lineno}, column {error.colno}"
+    return f"byte {error.start}" if isinstance(error, UnicodeDecodeError) else type(error).__name__
 
 
 class InvalidArgument(BandannaError, ValueError):
@@ -47,7 +118,14 @@ class InvalidBudget(InvalidArgument):
 
 
 class InvalidStatistic(InvalidArgument):
-    """A user's statistic is not finite, of the wrong shape, or outside its declared domain."""
+    """What comes from users (contexts, rewards, ids, tables and statistics of them) is not allowed.
+
+    `value` and the message describe it by type and shape, and `argument` says where it is, by numbers and by names that
+    the program has declared: neither holds a user's value. A text is not shown, unless it is a `Summary`.
+    """
+
+    def __init__(self, argument: str, value: Any, allowed: str) -> None:
+        super().__init__(argument, Summary.of(value), allowed)
 
 
 class OutsideTheorem(InvalidArgument):
@@ -107,6 +185,31 @@ class ClippingWarning(UserWarning):
             f"{clipped:,} of {reports:,} reports had to be clipped, their features (norm 1, unless the policy allows "
             "more) or their rewards (into the policy's range): scale them first, or other numbers are learned from"
         )
+
+
+class WeakPrivacyWarning(UserWarning):
+    """A budget protects little: its epsilon is more than 10, or its delta is more than 1/horizon."""
+
+
+class LateRewardWarning(UserWarning):
+    """A reward was dropped, because its batch was closed or its decision is in none; said once by each agent.
+
+    grace   of the agent
+    beside  how many of its decisions are in no batch
+    """
+
+    def __init__(self, grace: int, beside: int = 0) -> None:
+        self.grace, self.beside = grace, beside
+        late = f"its batch is closed: a complete batch waits for grace = {grace} further decisions, and a larger "
+        late += "bd.Agent(..., grace=) gives rewards more time"
+        none = f"its decision is one of the {beside:,} in no batch, or its batch is closed: the next batch of this "
+        none += "policy follows from what it learns, so users of act_many beyond the running batch, and those during "
+        none += f"grace = {grace}, are in none; decide for at most agent.next_release users in a call"
+        super().__init__(f"a reward was dropped: {none if beside else late}; agent.late counts what was dropped")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle by the parts."""
+        return type(self), (self.grace, self.beside)
 
 
 class FeatureWarning(UserWarning):

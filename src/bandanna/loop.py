@@ -19,7 +19,7 @@ import numpy as np
 from bandanna.core.coins import Coins
 from bandanna.core.domain import Ball, Statistic
 from bandanna.core.estimate import Estimate
-from bandanna.errors import InvalidArgument, InvalidStatistic
+from bandanna.errors import InvalidArgument, InvalidStatistic, Summary
 from bandanna.mechanisms.sources import NoiseSource
 from bandanna.policies.base import Ask, Episode, Frozen, Played, Policy
 from bandanna.protocols.base import BatchProtocol, Protocol, StreamProtocol
@@ -63,7 +63,9 @@ def reported(policy: Policy[Any], ask: Ask, rows: Played, coins: Coins) -> Stati
     statistic = policy.report(ask, rows, coins)
     users = rows.counts is None and statistic.counts is None and rows.rewards.shape[statistic.values.ndim - 2]
     if users is not False and statistic.users != users:
-        raise InvalidStatistic("reports", statistic.users, f"{users}, one of every user: who tells nothing reports 0")
+        raise InvalidStatistic(
+            "reports", Summary(statistic.users), f"{users}, one of every user: who tells nothing reports 0"
+        )
     return statistic
 
 

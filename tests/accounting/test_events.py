@@ -23,6 +23,7 @@ from bandanna.accounting.events import (
     NothingEvent,
     RepetitionEvent,
     ShuffledGaussianEvent,
+    text_of,
 )
 from bandanna.accounting.factorisation import BinaryTree
 from bandanna.errors import InvalidArgument
@@ -54,7 +55,7 @@ def test_events_are_values(event: Event) -> None:
     again = pickle.loads(pickle.dumps(event))
     assert again == event
     assert hash(again) == hash(event)
-    assert repr(again) == repr(event)  # the ledger's fingerprint is made of it
+    assert text_of(again) == text_of(event) == repr(event)  # the ledger's fingerprint is made of it
     for field in fields(event):
         with pytest.raises(AttributeError):
             setattr(event, field.name, 1)

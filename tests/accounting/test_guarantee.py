@@ -82,6 +82,18 @@ def test_shuffler_sentence() -> None:
     assert "Against the shuffler" not in str(stated(trust="local", shuffler=ApproxDP(epsilon=1.0, delta=1e-4)))
 
 
+def test_one_process_is_trusted_unless_roles_run_apart() -> None:
+    """A guarantee says that one process sees everything, unless it is that of roles that run apart."""
+    observers = (("the shuffler", "noisy counts"),)
+    one = str(stated(trust="shuffle", observers=observers))
+    assert "that process and its files see everybody's data without noise and must be trusted." in one
+    assert "Run as separate roles, who sees what - the shuffler: noisy counts." in one
+    apart = str(stated(trust="shuffle", observers=observers, one_process=False, against="the shuffler and X together"))
+    assert "one process" not in apart
+    assert "Who sees what - the shuffler: noisy counts. Against the shuffler and X together no guarantee" in apart
+    assert apart.endswith("The shuffler alone learns of a report who sent it and when.")
+
+
 @pytest.mark.parametrize(
     "guarantee",
     [
@@ -105,7 +117,7 @@ def test_dictionary_is_json(guarantee: Guarantee) -> None:
     assert plain["shuffler"] == (None if guarantee.shuffler is None else {"epsilon": 3.25, "delta": 1e-4})
     assert set(plain) == {
         *("trust", "epsilon", "delta", "rho", "protects", "unit", "participations", "adjacency", "adversary"),
-        *("batches", "observers", "shuffler", "exposed"),
+        *("batches", "observers", "shuffler", "exposed", "against", "one_process", "seeded"),
     }
 
 
@@ -150,7 +162,7 @@ def test_pure_and_clear_releases() -> None:
     assert (pure.epsilon, pure.delta) == (0.25, 0.0)
     clear = guarantee_of(ClearEvent(), delta=1e-6, trust="none", protects="x")
     assert clear.epsilon == math.inf
-    assert str(clear) == "No privacy is promised for x."
+    assert clear.promise() == "No privacy is promised for x."
 
 
 # What the shuffler could learn

@@ -374,6 +374,26 @@ def test_fingerprints_are_keyed(make_store: Callable[[], LedgerStore]) -> None:
     assert len(marks) == 2
 
 
+@pytest.mark.parametrize("inner", [False, True])
+def test_an_interrupted_repr_changes_no_fingerprint(inner: bool) -> None:
+    """A release is found again after a signal has interrupted the `repr` of its event, or of a part of it."""
+    tree = BinaryTree(horizon=8)
+    event = ContinualEvent(factorisation=tree, std=40.0, sensitivity=1.0)
+    ledger, draw = Ledger(budget=BUDGET, store=MemoryStore()), Draw()
+    first = ledger.release(event, task="t", batch=1, data=[[0.5]], draw=draw)
+    shown: Any = tree if inner else event
+    (running,) = (
+        cell.cell_contents for cell in type(shown).__repr__.__closure__ if isinstance(cell.cell_contents, set)
+    )
+    running.add((id(shown), threading.get_ident()))  # what an interrupt leaves
+    try:
+        assert "..." in repr(event)
+        assert ledger.release(event, task="t", batch=1, data=[[0.5]], draw=draw) == first
+    finally:
+        running.clear()
+    assert draw.calls == 1
+
+
 def test_data_must_be_numbers_or_bytes(store: LedgerStore) -> None:
     """Objects are fingerprinted by their address: equal data would differ, other data could agree."""
     with pytest.raises(InvalidStatistic, match="data"):

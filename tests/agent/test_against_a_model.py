@@ -24,6 +24,8 @@ import bandanna as bd
 from bandanna.agent import Agent
 from bandanna.errors import BandannaError, BudgetExceeded, ConflictingRelease, InvalidArgument
 
+pytestmark = pytest.mark.filterwarnings("ignore::bandanna.errors.LateRewardWarning")  # rewards are late on purpose
+
 BATCH, GRACE, HORIZON, TIMES = 3, 2, 32, 2
 POLICY = bd.LinUCB(dim=2, horizon=HORIZON, batch=BATCH, privacy=bd.local(epsilon=1.0, delta=1e-5, participations=TIMES))
 ARMS = np.array([[0.3, 0.1], [0.1, 0.4]])

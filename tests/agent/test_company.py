@@ -13,15 +13,15 @@ from bandanna.agent import Agent
 from bandanna.agent.decisions import Decision
 from bandanna.policies.linear.anytime import Anytime
 from bandanna.policies.linear.linucb import LinUCB
-from bandanna.protocols.trust import central
+from bandanna.protocols.trust import central, none
 
 pytestmark = pytest.mark.filterwarnings("ignore::bandanna.errors.ClippingWarning")  # contexts here are huge
 
 POLICIES = {
-    "LinUCB": LinUCB(dim=3, horizon=300, batch=6, ties="first"),
-    "LinUCB, coins": LinUCB(dim=3, horizon=300, batch=6),
+    "LinUCB": LinUCB(dim=3, horizon=300, batch=6, ties="first", privacy=none()),
+    "LinUCB, coins": LinUCB(dim=3, horizon=300, batch=6, privacy=none()),
     "LinUCB, central": LinUCB(dim=3, horizon=300, batch=6, ties="first", privacy=central(epsilon=1.0, delta=1e-5)),
-    "Anytime": Anytime(first=LinUCB(dim=3, horizon=12, batch=6, ties="first")),
+    "Anytime": Anytime(first=LinUCB(dim=3, horizon=12, batch=6, ties="first", privacy=none())),
 }
 
 

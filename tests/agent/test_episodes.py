@@ -16,6 +16,10 @@ from bandanna.agent import Agent
 from bandanna.errors import BudgetExceeded, InvalidArgument
 from bandanna.policies.linear.anytime import Anytime
 
+from .stepping import act_each
+
+pytestmark = pytest.mark.filterwarnings("ignore::bandanna.errors.LateRewardWarning")  # rewards are late on purpose
+
 BUDGET: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-5}
 MODELS = {
     "central": bd.central,
@@ -32,7 +36,7 @@ def arms(seed: int, users: int = 1) -> NDArray[np.float64]:
 
 def clear(**changes: Any) -> bd.LinUCB:
     """A policy without noise, whose sums can be compared."""
-    return bd.LinUCB(**{"dim": 2, "horizon": 40, "batch": 4, **changes})
+    return bd.LinUCB(**{"dim": 2, "horizon": 40, "batch": 4, "privacy": bd.none(), **changes})
 
 
 def totals(agent: Agent) -> NDArray[np.float64]:
@@ -115,13 +119,14 @@ def test_during_grace_the_old_snapshot_decides() -> None:
     assert agent.snapshot is not before
 
 
-def test_many_decisions_with_grace_close_on_the_way() -> None:
-    """`act_many` over several batches closes them at other decisions than one by one."""
+def test_calls_of_several_users_close_what_was_due_before_them() -> None:
+    """With a grace of 3, `act_many` for three users at a time closes as many batches as `act` one by one."""
     one, many = Agent(policy=clear(), grace=3), Agent(policy=clear(), grace=3)
     sets = arms(0, 37)
     for user in sets:
         one.act(user)
-    many.act_many(sets)
+    for begin in range(0, 37, 3):
+        many.act_many(sets[begin : begin + 3])
     assert one.releases == many.releases == 8
     np.testing.assert_array_equal(totals(one), totals(many))
 
@@ -214,8 +219,8 @@ def test_every_release_is_in_the_ledger(model: str) -> None:
     """A batch is released past the ledger, or the ledger's price is not the guarantee's."""
     run = clear(privacy=MODELS[model](**BUDGET), batch=4)
     agent = Agent(policy=run)
-    for decision in agent.act_many(arms(0, 9)):
-        agent.observe(decision.id, 1.0)
+    for user in arms(0, 9):
+        agent.observe(agent.act(user).id, 1.0)
     entries = agent._loop.ledger.store.entries()
     assert [entry.batch for entry in entries] == ["0", "1"]
     assert agent.ledger.spent() == pytest.approx(agent.guarantee.epsilon, rel=1e-6)
@@ -230,7 +235,7 @@ def test_noise_is_secure_unless_it_is_a_test(privacy: bd.Privacy) -> None:
     released = []
     for _ in range(2):
         agent = Agent(policy=clear(privacy=privacy))
-        agent.act_many(arms(0, 5))
+        act_each(agent, arms(0, 5))
         released.append(totals(agent))
         assert agent._loop.source.secure
     assert np.all(released[0] != released[1])
@@ -292,7 +297,7 @@ def test_an_anytime_policy_goes_on() -> None:
     """An agent without a horizon ends, or its ledger refuses the second phase."""
     for privacy in (bd.central(**BUDGET), bd.shuffle(**BUDGET), bd.local(**BUDGET, participations=2)):
         agent = Agent(policy=Anytime(first=clear(privacy=privacy, horizon=8)), test=True, seed=0)
-        decisions = agent.act_many(arms(0, 61), users=[f"u{i % 61}" for i in range(61)])
+        decisions = act_each(agent, arms(0, 61), users=[f"u{i % 61}" for i in range(61)])
         assert agent.releases == 15
         assert decisions[-1].episode == 15
         assert agent.ledger.spent() <= 1.0 + 1e-9

@@ -24,6 +24,8 @@ from ..policies.conformance.catalogue import CASES, UNNAMED
 from ..simulation.golden_runs import RUNS
 from ..simulation.golden_runs import made as golden
 
+pytestmark = pytest.mark.filterwarnings("ignore::bandanna.errors.LateRewardWarning")  # rewards are late on purpose
+
 CONTEXTS = {name: envs[-1] if name.startswith("Lin") or "OFUL" in name else envs[0] for name, (_, envs) in RUNS.items()}
 ROUNDS = {"DP-SE": 2000, "SDP-SE": 2000, "GOPE": 1500, "AdaC-GOPE": 1500, "AdaC-GOPE-early": 1500, "GLM-JDP": 120}
 NAMES = [name for name in RUNS if not isinstance(CONTEXTS[name], bd.environments.Population)]
@@ -138,8 +140,9 @@ def test_a_population_is_asked_alike(name: str, monkeypatch: pytest.MonkeyPatch)
     as_in_a_simulation(agent, streams, monkeypatch)
     answers: dict[int, list[float]] = {}
     for _ in range(rounds):
-        batch = agent._loop.due(0) or agent._loop.now.batch
-        if agent._loop.due(0) is not None or agent.decisions == 0:
+        due = agent._loop.due(0, agent.decisions)
+        batch = due or agent._loop.now.batch
+        if due is not None or agent.decisions == 0:
             agent.release_due()
             batch = agent._loop.now.batch
             assert isinstance(batch.episode, Assigned)

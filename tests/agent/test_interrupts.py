@@ -23,6 +23,9 @@ from bandanna.errors import BandannaError, ConflictingRelease
 from bandanna.policies.linear.anytime import Anytime
 
 from ..trouble import Disk, Failure, Interrupt, Signal
+from .stepping import act_each
+
+pytestmark = pytest.mark.filterwarnings("ignore::bandanna.errors.LateRewardWarning")  # rewards are late on purpose
 
 BUDGET: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-5}
 SETS = np.random.default_rng(0).normal(size=(64, 3, 2)) / 3
@@ -195,7 +198,7 @@ def test_another_process_is_no_interruption(tmp_path: Path) -> None:
     second = Agent.load(tmp_path / "agent")
     with pytest.raises(KeyboardInterrupt), Interrupt(60):
         run.agent.act(SETS[3], user="x")  # releases nothing
-    second.act_many(SETS[:4], users=list("abcd"))
+    act_each(second, SETS[:4], users=list("abcd"))
     assert (second.releases, run.agent.releases) == (1, 0)
     with pytest.raises(ConflictingRelease, match="another process"):
         run.agent.act(SETS[3], user="x")

@@ -20,6 +20,8 @@ from bandanna.errors import BandannaError, BudgetExceeded
 from bandanna.policies.linear import sums
 from bandanna.policies.linear.anytime import Anytime
 
+from .stepping import act_each
+
 BUDGET: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-5}
 SETS = np.random.default_rng(0).normal(size=(200, 3, 2)) / 3
 
@@ -43,15 +45,15 @@ def test_a_stream_goes_on_with_its_own_noise(resaved: bool, tmp_path: Path, monk
     """
     agent = Agent(policy=Anytime(first=policy(horizon=8, batch=2, privacy=bd.central(**BUDGET))))
     agent.save(tmp_path / "agent")
-    agent.act_many(SETS[:15])  # 4 batches of phase 0, 3 of the 8 of phase 1
+    act_each(agent, SETS[:15])  # 4 batches of phase 0, 3 of the 8 of phase 1
     if resaved:
         agent.save(tmp_path / "other")
-        agent.act_many(SETS[15:37])  # into phase 2
+        act_each(agent, SETS[15:37])  # into phase 2
     before = agent.policy.phase(agent._loop.progress.state.phase).channel
     search_elsewhere(monkeypatch)
     again = Agent.load(tmp_path / "agent")
     assert again.policy.phase(agent._loop.progress.state.phase).channel == before
-    again.act_many(SETS[40:45])
+    act_each(again, SETS[40:45])
     events = [entry.event for entry in again._loop.ledger.store.entries()]
     assert len(set(events)) == (3 if resaved else 2)
     assert len(events) == again.releases == agent.releases + 2
@@ -62,7 +64,7 @@ def test_a_journal_of_other_noise_is_refused(edited: str, message: str, tmp_path
     """A save is loaded although its journal holds releases that its noise cannot have made, or for another budget."""
     agent = Agent(policy=policy())
     agent.save(tmp_path / "agent")
-    agent.act_many(SETS[:5])
+    act_each(agent, SETS[:5])
     changed = policy(privacy=bd.shuffle(epsilon=0.9, delta=1e-5))
     Agent(policy=changed)
     content = saves_of().read(tmp_path / "agent") | {"calibrations": calibrations(changed)}
@@ -78,7 +80,7 @@ def test_phases_of_as_many_batches(tmp_path: Path) -> None:
     run = Anytime(first=policy(horizon=4, batch=schedule, privacy=bd.central(**BUDGET)))
     assert [len(run.phase(j).channel.sizes) for j in range(4)] == [1, 1, 2, 2]
     agent = Agent(policy=run)
-    agent.act_many(SETS[:60])
+    act_each(agent, SETS[:60])
     assert agent.releases == 5
     assert agent.ledger.spent() <= 1.0
     agent.save(tmp_path / "agent")
@@ -94,7 +96,7 @@ def test_two_names_of_one_journal(tmp_path: Path) -> None:
     agent = Agent(policy=policy())
     agent.save(tmp_path / "real" / "agent")
     agent.save(tmp_path / "link" / "agent")
-    agent.act_many(SETS[:5])
+    act_each(agent, SETS[:5])
     assert Agent.load(tmp_path / "link" / "agent").releases == agent.releases == 1
 
 
@@ -103,7 +105,7 @@ def test_a_second_path_that_another_agent_has_taken(tmp_path: Path) -> None:
     agent = Agent(policy=policy())
     agent.save(tmp_path / "one")
     agent.save(tmp_path / "two")
-    agent.act_many(SETS[:5])
+    act_each(agent, SETS[:5])
     for name in ("two", "two.journal"):
         (tmp_path / name).unlink()
     Agent(policy=policy()).save(tmp_path / "two")
@@ -127,13 +129,13 @@ def test_releases_of_others_in_the_ledger(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("privacy", [bd.local(**BUDGET), bd.shuffle(**BUDGET), bd.central(**BUDGET)])
 def test_the_guarantee_says_that_the_process_sees_everything(privacy: bd.Privacy) -> None:
-    """An agent's guarantee names a server or shuffler that sees noisy reports only: here it is the same process."""
+    """An agent's guarantee is that of its policy, and both say that one process that runs all of it sees everything."""
     run = policy(privacy=privacy)
     agent, rehearsal = Agent(policy=run), Agent(policy=run, test=True, seed=0)
-    assert "this process and its files: every context and reward, without noise" in str(agent.guarantee)
-    assert agent.guarantee.observers[1:] == run.guarantee.observers
-    assert replace(agent.guarantee, observers=run.guarantee.observers) == run.guarantee
-    assert "seed" in str(rehearsal.guarantee)
+    assert "that process and its files see everybody's data without noise" in str(agent.guarantee)
+    assert str(agent.guarantee) == str(run.guarantee)
+    assert agent.guarantee == run.guarantee
+    assert "whoever knows its seed sees everything" in str(rehearsal.guarantee)
     assert "test" in repr(rehearsal)
     assert "seed" not in str(agent.guarantee)
 

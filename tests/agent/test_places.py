@@ -16,6 +16,8 @@ from bandanna.agent import Agent
 from bandanna.errors import BandannaError
 from bandanna.storage import files
 
+from .stepping import act_each
+
 BUDGET: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-5}
 SETS = np.random.default_rng(0).normal(size=(60, 3, 2)) / 3
 
@@ -54,7 +56,7 @@ def test_a_folder_may_be_a_link(tmp_path: Path) -> None:
     agent = agent_of()
     agent.save(tmp_path / "real" / "agent")
     agent.save(tmp_path / "short" / "agent")
-    agent.act_many(SETS[:5])
+    act_each(agent, SETS[:5])
     assert Agent.load(tmp_path / "short" / "agent").releases == 1
 
 
@@ -87,7 +89,7 @@ def test_an_interrupted_first_save_blocks_nothing(
 ) -> None:
     """After a first save of which only the journal was made, nobody can save at that path any more."""
     agent = agent_of()
-    agent.act_many(SETS[: 4 * released + 1])
+    act_each(agent, SETS[: 4 * released + 1])
 
     def killed(*_: Any) -> None:
         raise KeyboardInterrupt
@@ -98,12 +100,12 @@ def test_an_interrupted_first_save_blocks_nothing(
             agent.save(tmp_path / "agent")
     assert (tmp_path / "agent.journal").exists()
     other = agent_of()  # a new process has a new agent
-    other.act_many(SETS[:9])
+    act_each(other, SETS[:9])
     other.save(tmp_path / "agent")
-    other.act_many(SETS[9:13])
+    act_each(other, SETS[9:13])
     assert Agent.load(tmp_path / "agent").releases == other.releases == 3
     with pytest.raises(BandannaError, match="another"):  # the first one was declared dead
-        agent.act_many(SETS[20:24])
+        act_each(agent, SETS[20:24])
     with pytest.raises(BandannaError, match="another"):
         agent.save(tmp_path / "agent")
 
@@ -115,7 +117,7 @@ def test_saving_again_after_an_interrupted_first_save(tmp_path: Path, monkeypatc
         patch.setattr(os, "replace", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             agent.save(tmp_path / "agent")
-    agent.act_many(SETS[:5])
+    act_each(agent, SETS[:5])
     agent.save(tmp_path / "agent")
     assert Agent.load(tmp_path / "agent").releases == 1
     with pytest.raises(BandannaError, match="another agent"):
@@ -149,17 +151,17 @@ def read_only(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_read_only_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where nothing can be written an agent cannot be read, or releases something that no journal knows."""
     agent = agent_of()
-    agent.act_many(SETS[:9])
+    act_each(agent, SETS[:9])
     agent.save(tmp_path / "agent")
-    agent.act_many(SETS[9:13])
+    act_each(agent, SETS[9:13])
     before = {name: (tmp_path / name).read_bytes() for name in os.listdir(tmp_path)}
     read_only(monkeypatch)
     again = Agent.load(tmp_path / "agent")
     assert again.recommend(SETS[0]) == agent.recommend(SETS[0])
     assert (again.releases, again.ledger.spent()) == (3, agent.ledger.spent())
-    again.act_many(SETS[13:16])
+    act_each(again, SETS[13:16])
     with pytest.raises(BandannaError, match=r"can only be read.*nothing was released or spent"):
-        again.act_many(SETS[16:20])
+        act_each(again, SETS[16:20])
     assert (again.releases, again.decisions) == (3, 16)
     assert {name: (tmp_path / name).read_bytes() for name in os.listdir(tmp_path)} == before
     with pytest.raises(BandannaError, match="agent"):
@@ -194,7 +196,7 @@ def test_a_ledger_in_a_read_only_place(tmp_path: Path, monkeypatch: pytest.Monke
 def test_a_half_release_in_a_read_only_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where a rollback journal cannot be played back, half a release is read."""
     agent = agent_of()
-    agent.act_many(SETS[:9])
+    act_each(agent, SETS[:9])
     agent.save(tmp_path / "agent")
     sql = next(iter(agent._loop.journals._files.values()))._sql
     sql.execute("pragma cache_size = 1")

@@ -70,12 +70,12 @@ def test_batches_are_those_written_down(privacy: bd.Privacy, batch: object, anyt
 
 def test_a_decision_without_privacy_costs_the_same_at_any_horizon(tmp_path: Path) -> None:
     """Making an agent for 10^9 rounds, deciding, learning, saving and loading take memory that grows with them."""
-    warm = bd.Agent(policy=bd.LinUCB(dim=2, horizon=10))
+    warm = bd.Agent(policy=bd.LinUCB(dim=2, horizon=10, privacy=bd.none()))
     arms = np.eye(2)
     warm.observe(warm.act(arms).id, 1.0)
     tracemalloc.start()
     try:
-        agent = bd.Agent(policy=bd.LinUCB(dim=2, horizon=10**9))
+        agent = bd.Agent(policy=bd.LinUCB(dim=2, horizon=10**9, privacy=bd.none()))
         for _ in range(3):
             agent.observe(agent.act(arms).id, 1.0)
         agent.save(tmp_path / "agent")

@@ -14,6 +14,9 @@ from bandanna.agent import Agent
 from bandanna.errors import BandannaError, HorizonReached, InvalidArgument
 
 from ..policies.conformance.own_policy import Greedy
+from .stepping import act_each
+
+pytestmark = pytest.mark.filterwarnings("ignore::bandanna.errors.LateRewardWarning")  # rewards are late on purpose
 
 BUDGET: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-5}
 SETS = np.random.default_rng(0).normal(size=(60, 3, 2)) / 4
@@ -25,7 +28,7 @@ def policy(**changes: Any) -> bd.LinUCB:
 
 
 def wait_for(what: Any) -> None:
-    """Until it is true; a test that waits for ten seconds has failed."""
+    """Until it is true; a test that waits for a minute has failed."""
     end = time.monotonic() + 60
     while not what():
         assert time.monotonic() < end
@@ -71,8 +74,9 @@ def test_in_the_background_nobody_waits(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(type(agent._loop.source), "binomial", slow)
     before = agent.theta
     agent.act_many(SETS[:10])
+    agent.act(SETS[10])  # from here on the first batch is due
     assert drawing.wait(60)
-    for arms in SETS[10:15]:  # answered while the noise of the first batch is drawn
+    for arms in SETS[11:15]:  # answered while the noise of the first batch is drawn
         assert agent.observe(agent.act(arms).id, 1.0)
     assert agent.releases == 0
     np.testing.assert_array_equal(agent.theta, before)
@@ -88,12 +92,13 @@ def test_trouble_in_the_background_is_told(monkeypatch: pytest.MonkeyPatch) -> N
     with monkeypatch.context() as patch:
         patch.setattr(type(agent._loop.source), "binomial", lambda *_, **__: 1 / 0)
         agent.act_many(SETS[:10])
+        agent.act(SETS[10])
         wait_for(lambda: agent._background._trouble is not None)
     with pytest.raises(BandannaError, match="background has failed"):
-        agent.act(SETS[10])
+        agent.act(SETS[11])
     wait_for(lambda: agent.releases == 1)
-    agent.act(SETS[10])
-    assert agent.decisions == 11
+    agent.act(SETS[11])
+    assert agent.decisions == 12
 
 
 def test_a_background_ends_with_its_agent() -> None:
@@ -131,7 +136,9 @@ def test_the_horizon_is_an_error_of_its_own() -> None:
 
 def test_a_recommendation_is_greedy_unless_asked() -> None:
     """`recommend` explores at the cost of people from whom nothing is learned; or never does."""
-    agent = Agent(policy=bd.LinUCB(dim=2, horizon=60, batch=10, confidence="lemma"))  # which explores more
+    agent = Agent(
+        policy=bd.LinUCB(dim=2, horizon=60, batch=10, confidence="lemma", privacy=bd.none())
+    )  # which explores more
     for _ in range(11):
         agent.observe(agent.act([[1.0, 0.0], [1.0, 0.0]]).id, 1.0)  # nothing is known of the second feature
     arms = {"known": [1.0, 0.0], "new": [0.3, 0.9]}
@@ -145,7 +152,7 @@ def test_what_comes_next_is_public() -> None:
     assert agent.next_release == 14
     agent.act_many(SETS[:13])
     assert agent.next_release == 1
-    agent.act_many(SETS[:2])
+    act_each(agent, SETS[:2])
     assert (agent.releases, agent.next_release) == (1, 9)
     np.testing.assert_array_equal(agent.theta, agent.snapshot.theta)
     assert Agent(policy=bd.UCB1(n_arms=2, horizon=5)).theta is None
@@ -162,16 +169,16 @@ def test_arms_without_features_have_names() -> None:
     with pytest.raises(InvalidArgument, match="contexts"):
         agent.act([[1.0], [2.0]])
     with pytest.raises(InvalidArgument, match="contexts"):
-        Agent(policy=bd.LinUCB(dim=2, horizon=5)).act()
+        Agent(policy=bd.LinUCB(dim=2, horizon=5, privacy=bd.none())).act()
 
 
 def test_arms_that_stay_need_no_contexts() -> None:
     """A linear policy over fixed arms asks for them again with every decision."""
     arms = {"tea": [1.0, 0.0], "coffee": [0.0, 1.0]}
-    agent = Agent(policy=bd.LinUCB(dim=2, horizon=20), arms=arms)
+    agent = Agent(policy=bd.LinUCB(dim=2, horizon=20, privacy=bd.none()), arms=arms)
     assert {agent.act().arm for _ in range(20)} <= set(arms)
     with pytest.raises(InvalidArgument, match="arms"):
-        Agent(policy=bd.GOPE(dim=2, horizon=20))
+        Agent(policy=bd.GOPE(dim=2, horizon=20, privacy=bd.none()))
 
 
 class Tosses(Greedy):

@@ -28,6 +28,9 @@ from bandanna.policies.linear.linucb import LinUCB
 from bandanna.policies.linear.schedules import Schedule
 
 from ..trouble import in_a_fork
+from .stepping import act_each
+
+pytestmark = pytest.mark.filterwarnings("ignore::bandanna.errors.LateRewardWarning")  # rewards are late on purpose
 
 BUDGET: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-5}
 POLICIES: dict[str, Any] = {
@@ -51,7 +54,7 @@ def policy(name: str = "local") -> Any:
     """A small policy."""
     if name == "anytime":
         return Anytime(first=bd.LinUCB(dim=2, horizon=8, batch=4, privacy=bd.central(**BUDGET)))
-    return bd.LinUCB(**{"dim": 2, "horizon": 60, "batch": 4, **POLICIES[name]})
+    return bd.LinUCB(**{"dim": 2, "horizon": 60, "batch": 4, "privacy": bd.none(), **POLICIES[name]})
 
 
 def play(agent: Agent, count: int, seed: int = 0) -> list[tuple[Any, ...]]:
@@ -169,7 +172,7 @@ def test_only_the_owner_can_read(tmp_path: Path) -> None:
 def test_no_name_is_saved(tmp_path: Path) -> None:
     """A user's id can be read in the files."""
     agent = Agent(policy=policy())
-    agent.act_many(SETS[:5], users=[f"ann{i}@example.org" for i in range(5)])
+    act_each(agent, SETS[:5], users=[f"ann{i}@example.org" for i in range(5)])
     agent.save(tmp_path / "agent")
     assert all(b"example.org" not in (tmp_path / name).read_bytes() for name in os.listdir(tmp_path))
 
@@ -177,7 +180,7 @@ def test_no_name_is_saved(tmp_path: Path) -> None:
 def test_a_closed_agent_stays_closed(tmp_path: Path) -> None:
     """After loading, an agent that was closed decides again."""
     agent = Agent(policy=policy("none"))
-    agent.act_many(SETS[:5])
+    act_each(agent, SETS[:5])
     agent.close()
     agent.save(tmp_path / "agent")
     with pytest.raises(BandannaError, match="closed"):
@@ -214,7 +217,7 @@ def test_an_older_save_never_noises_again(name: str, tmp_path: Path) -> None:
 def test_open_slots_of_released_batches_are_closed(tmp_path: Path) -> None:
     """Rewards for a batch that was released after the save are still taken."""
     agent = Agent(policy=policy("shuffle"), grace=2)
-    decisions = agent.act_many(SETS[:6])
+    decisions = act_each(agent, SETS[:6])
     agent.save(tmp_path / "agent")
     agent.act(SETS[6])
     again = Agent.load(tmp_path / "agent")
@@ -227,7 +230,7 @@ def test_users_of_released_batches_are_remembered(tmp_path: Path) -> None:
     """After loading an older save, somebody whose data was released since may take part once more than allowed."""
     agent = Agent(policy=policy("shuffle"))
     agent.save(tmp_path / "agent")
-    agent.act_many(SETS[:5], users=list("abcde"))
+    act_each(agent, SETS[:5], users=list("abcde"))
     again = Agent.load(tmp_path / "agent")
     with pytest.raises(BudgetExceeded, match="taken part 1"):
         again.act(SETS[0], user="a")
@@ -238,35 +241,35 @@ def test_two_processes_cannot_both_release(tmp_path: Path) -> None:
     """Two agents loaded from one save release the same batch, with different data or noise."""
     Agent(policy=policy("shuffle")).save(tmp_path / "agent")
     first, second = Agent.load(tmp_path / "agent"), Agent.load(tmp_path / "agent")
-    first.act_many(SETS[:5])
-    second.act_many(SETS[100:104])
+    act_each(first, SETS[:5])
+    act_each(second, SETS[100:104])
     with pytest.raises(ConflictingRelease, match="another process"):
         second.act(SETS[0])
     assert (second.releases, second.decisions, len(journal(tmp_path / "agent"))) == (0, 4, 1)
     with pytest.raises(ConflictingRelease):
         second.save(tmp_path / "elsewhere")
     again = Agent.load(tmp_path / "agent")
-    again.act_many(SETS[:5])
+    act_each(again, SETS[:5])
     assert again.releases == 2
 
 
 def test_every_save_has_a_journal(tmp_path: Path) -> None:
     """A release after a second save is only in one journal: loading the other save would noise it again."""
     agent = Agent(policy=policy("shuffle"))
-    agent.act_many(SETS[:5])
+    act_each(agent, SETS[:5])
     agent.save(tmp_path / "one")
-    agent.act_many(SETS[5:9])
+    act_each(agent, SETS[5:9])
     agent.save(tmp_path / "two")
-    agent.act_many(SETS[9:13])
+    act_each(agent, SETS[9:13])
     one, two = journal(tmp_path / "one"), journal(tmp_path / "two")
     assert same([e.release for e in one], [e.release for e in two])
     assert len(one) == 3
     again = Agent.load(tmp_path / "one")
     assert again.releases == 3
-    again.act_many(SETS[12:17])
+    act_each(again, SETS[12:17])
     assert len(journal(tmp_path / "two")) == 4  # they know each other
     with pytest.raises(ConflictingRelease):
-        agent.act_many(SETS[13:17])
+        act_each(agent, SETS[13:17])
     (tmp_path / "two.journal").unlink()
     assert Agent.load(tmp_path / "one").releases == 4
 
@@ -277,7 +280,7 @@ def test_a_journal_that_lags_behind_is_brought_up(tmp_path: Path) -> None:
     agent.save(tmp_path / "one")
     agent.save(tmp_path / "two")
     behind = (tmp_path / "two.journal").read_bytes()
-    agent.act_many(SETS[:5])
+    act_each(agent, SETS[:5])
     (tmp_path / "two.journal").write_bytes(behind)  # as if it had not been written
     again = Agent.load(tmp_path / "two")
     assert again.releases == 1
@@ -300,9 +303,9 @@ def test_without_its_journal_a_save_is_not_loaded(tmp_path: Path) -> None:
     """A save whose journal is lost is loaded, and releases batches again that were in it."""
     agent = Agent(policy=policy("shuffle"))
     agent.save(tmp_path / "agent")
-    agent.act_many(SETS[:5])
+    act_each(agent, SETS[:5])
     before = (tmp_path / "agent.journal").read_bytes()
-    agent.act_many(SETS[5:9])
+    act_each(agent, SETS[5:9])
     agent.save(tmp_path / "agent")
     (tmp_path / "agent.journal").write_bytes(before)
     with pytest.raises(BandannaError, match="lacks releases"):
@@ -357,7 +360,7 @@ def test_a_save_of_another_program(tmp_path: Path) -> None:
 def test_a_damaged_journal(keep: int, tmp_path: Path) -> None:
     """A journal that was cut off is taken for a whole one."""
     agent = Agent(policy=policy("shuffle"))
-    agent.act_many(SETS[:41])
+    act_each(agent, SETS[:41])
     agent.save(tmp_path / "agent")
     whole = (tmp_path / "agent.journal").read_bytes()
     assert len(whole) > 9000
@@ -440,7 +443,7 @@ def test_killed(model: str, tmp_path: Path) -> None:
     np.testing.assert_array_equal(
         agent._loop.progress.state.total, released[-1] if model == "central" else sum(released)
     )
-    agent.act_many(SETS[:9])
+    act_each(agent, SETS[:9])
     after = journal(tmp_path / "agent")
     assert len(after) >= len(before) + 2
     assert same([e.release for e in after[: len(before)]], [e.release for e in before])
@@ -550,7 +553,7 @@ class Silent(LinUCB):
 def test_a_state_that_cannot_be_saved_is_refused_at_once() -> None:
     """An agent decides for days, and then cannot be saved."""
     with pytest.raises(InvalidArgument, match=r"Silent.init must say what it returns, `-> State`"):
-        Agent(policy=Silent(dim=2, horizon=20, batch=5))
+        Agent(policy=Silent(dim=2, horizon=20, batch=5, privacy=bd.none()))
 
 
 @pytest.mark.parametrize("names", [["a", "b"], [10, 20], [0.5, 1.5]], ids=str)

@@ -13,11 +13,12 @@ import pytest
 from bandanna.agent import Agent
 from bandanna.errors import ClippingWarning, InvalidArgument, InvalidStatistic
 from bandanna.policies.linear.linucb import LinUCB
+from bandanna.protocols.trust import none
 
 
 def agent(**changes: Any) -> Agent:
     """Batches of four."""
-    policy = LinUCB(**{"dim": 2, "horizon": 40, "batch": 4, **changes})
+    policy = LinUCB(**{"dim": 2, "horizon": 40, "batch": 4, "privacy": none(), **changes})
     return Agent(policy=policy, test=True, seed=0)
 
 
@@ -52,9 +53,13 @@ def test_pandas_is_not_needed() -> None:
 @pytest.mark.parametrize(
     ("table", "error", "named"),
     [
-        (pd.DataFrame([[0.1, 0.0], [0.9, 0.0]], index=["a", "a"]), InvalidArgument, r"contexts\.index = 'a'"),
-        (pd.DataFrame([[0.1, 0.0, 0.0]], index=["a"]), InvalidStatistic, r"contexts = 'array of shape \(1, 3\)'"),
-        (pd.DataFrame([[0.1, np.nan]], index=["a"]), InvalidStatistic, r"contexts\['a'\]\[1\]"),
+        (
+            pd.DataFrame([[0.1, 0.0], [0.9, 0.0]], index=["a", "a"]),
+            InvalidArgument,
+            r"contexts\.index\[1\] = a name that is there twice",
+        ),
+        (pd.DataFrame([[0.1, 0.0, 0.0]], index=["a"]), InvalidStatistic, r"contexts = an array of shape \(1, 3\)"),
+        (pd.DataFrame([[0.1, np.nan]], index=["a"]), InvalidStatistic, "contexts, arm 0, feature 1"),
         (pd.DataFrame([["x", "y"]], index=["a"]), InvalidStatistic, "contexts"),
     ],
 )

@@ -21,7 +21,7 @@ OLD = Path(__file__).parent / "fixtures" / "version-1"
 
 def policy(**changes: Any) -> LinUCB:
     """One batch for all decisions."""
-    return LinUCB(**{"dim": 4, "horizon": 4000, "batch": 4000, **changes})
+    return LinUCB(**{"dim": 4, "horizon": 4000, "batch": 4000, "privacy": bd.none(), **changes})
 
 
 @pytest.mark.parametrize("made", [policy(), Anytime(first=policy())], ids=["LinUCB", "Anytime"])

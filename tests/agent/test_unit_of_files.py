@@ -15,6 +15,8 @@ from bandanna.agent.kinds import ENCODING, saves_of
 from bandanna.agent.releases import calibrations
 from bandanna.errors import BandannaError
 
+from .stepping import act_each
+
 BUDGET: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-5}
 SETS = np.random.default_rng(0).normal(size=(200, 3, 2)) / 3
 USERS = [f"user {i}" for i in range(200)]
@@ -55,7 +57,7 @@ def spilled(agent: Agent, save: Path, users: slice) -> list[dict[str, bytes]]:
         states[tuple(files.values())] = files
 
     journal._sql.set_trace_callback(copy)
-    agent.act_many(SETS[users], users=USERS[users])
+    act_each(agent, SETS[users], users=USERS[users])
     journal._sql.set_trace_callback(None)
     return list(states.values())
 
@@ -72,7 +74,7 @@ def put(save: Path, files: dict[str, bytes]) -> None:
 def test_a_crash_and_a_move(every: int, tmp_path: Path) -> None:
     """After a crash in a release and a move without the rollback journal, an agent with half a release is loaded."""
     save, agent = tmp_path / "agent", agent_of(batch=90)
-    agent.act_many(SETS[:91], users=USERS[:91])
+    act_each(agent, SETS[:91], users=USERS[:91])
     agent.save(save)
     before = seen(Agent.load(save))
     states = spilled(agent, save, slice(91, 181))
@@ -94,7 +96,7 @@ def test_a_crash_and_a_move(every: int, tmp_path: Path) -> None:
 def test_a_flipped_bit_is_noticed(flips: int, tmp_path: Path) -> None:
     """A journal with a flipped bit is loaded with other members, releases, prices or another state."""
     save, agent = tmp_path / "agent", agent_of(batch=20)
-    agent.act_many(SETS[:61], users=USERS[:61])
+    act_each(agent, SETS[:61], users=USERS[:61])
     agent.save(save)
     whole = (tmp_path / "agent.journal").read_bytes()
     before, rng = seen(Agent.load(save)), np.random.default_rng(0)
@@ -126,7 +128,7 @@ def test_a_flipped_bit_is_noticed(flips: int, tmp_path: Path) -> None:
 def test_an_altered_row_is_noticed(statement: str, tmp_path: Path) -> None:
     """A row of the journal can be changed, and the agent goes on with it."""
     save, agent = tmp_path / "agent", agent_of(batch=20)
-    agent.act_many(SETS[:61], users=USERS[:61])
+    act_each(agent, SETS[:61], users=USERS[:61])
     agent.save(save)
     sql = sqlite3.connect(f"{save}.journal", isolation_level=None)
     assert sql.execute(statement).rowcount or "table" in statement or "index" in statement

@@ -58,7 +58,7 @@ def test_it_is_saved_with_the_policy(tmp_path: Path) -> None:
 def test_it_is_the_same_as_having_seen_them() -> None:
     """Without privacy, a start and the same people as a first batch give different posteriors."""
     log = log_of(300)
-    cold = bd.LinTS(n_arms=2, features=1, horizon=1000, batch=300)
+    cold = bd.LinTS(n_arms=2, features=1, horizon=1000, batch=300, privacy=bd.none())
     state = cold.init()
     report = cold.statistic(log.contexts, log.rewards, log.arms)
     learned = cold.learned(state, bd.Estimate(total=report.total(), count=300, variance=0.0))
@@ -96,9 +96,9 @@ def test_a_start_comes_first(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (lambda: (bd.LinUCB(dim=1, horizon=10), None, {}), "a bd.LinTS"),
-        (lambda: (policy(TRUSTS[0]), ["x", "y"], {}), "the arms of the log, a, b"),
-        (lambda: (bd.LinTS(n_arms=2, features=2, horizon=10), ARMS, {}), "1 features"),
+        (lambda: (bd.LinUCB(dim=1, horizon=10, privacy=bd.none()), None, {}), "a bd.LinTS"),
+        (lambda: (policy(TRUSTS[0]), ["x", "y"], {}), "the arms a, b, those of the log"),
+        (lambda: (bd.LinTS(n_arms=2, features=2, horizon=10, privacy=bd.none()), ARMS, {}), "1 features"),
         (
             lambda: (policy(TRUSTS[0]), ARMS, {"privacy": bd.concurrent(epsilon=1.0, delta=1e-5)}),
             "one sum over everybody",

@@ -195,8 +195,8 @@ def test_a_page_refuses_an_analyzer_that_went_back(running: Clinic, opening: Ope
     old = httpx.get(f"{url}/0", trust_env=False)
     visit = Visit(opening(), running.url)
     visit.act()
-    headers = {"signature": old.headers["signature"], "access-control-allow-origin": "*",
-               "access-control-expose-headers": "signature"}  # fmt: skip
+    headers = {name: old.headers[name] for name in ("signature", "witness")}
+    headers |= {"access-control-allow-origin": "*", "access-control-expose-headers": "signature, witness"}
     visit.context.route("**/snapshot*", lambda route: route.fulfill(body=old.content, headers=headers))
     visit.load()
     sent = len(visit.bodies)

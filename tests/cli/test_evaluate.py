@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,8 @@ from typer.testing import CliRunner
 import bandanna as bd
 from bandanna.cli import app
 from bandanna.errors import BandannaError
+from bandanna.mechanisms.sources import FastNoise
+from bandanna.ope import release as releasing
 
 COLUMNS = ("--arm", "colour", "--arms", "red,blue,green", "--reward", "clicked", "--propensity", "1/3")
 
@@ -79,7 +82,7 @@ def test_a_page_is_written(file: str, tmp_path: Path) -> None:
 
 def test_a_saved_agent_is_evaluated(file: str, tmp_path: Path) -> None:
     """A policy that has learned something cannot be evaluated from its save."""
-    agent = bd.Agent(policy=bd.LinTS(n_arms=3, features=1, horizon=50))
+    agent = bd.Agent(policy=bd.LinTS(n_arms=3, features=1, horizon=50, privacy=bd.none()))
     agent.save(tmp_path / "agent")
     said = ["evaluate", file, "--target", str(tmp_path / "agent"), *COLUMNS, "--context", "age", "--json"]
     told = json.loads(CliRunner().invoke(app, said).stdout)
@@ -115,7 +118,7 @@ def test_a_save_brings_its_map_and_its_arms(tmp_path: Path) -> None:
         lines.append(f"{age},{('north', 'south', '')[rng.integers(3)]},{arm},{came}")
     path = tmp_path / "visits.csv"
     path.write_text("\n".join(lines) + "\n")
-    policy = bd.LinTS(n_arms=3, features=features.dim, horizon=100)
+    policy = bd.LinTS(n_arms=3, features=features.dim, horizon=100, privacy=bd.none())
     agent = bd.Agent(policy=policy, features=features, arms=["none", "letter", "call"], test=True, seed=0)
     agent.warm_start(
         bd.Log.read(path, arm="reminder", reward="outcome", success="came", propensity=1 / 3, context=features)
@@ -132,7 +135,7 @@ def test_a_save_brings_its_map_and_its_arms(tmp_path: Path) -> None:
     [
         (["--target", "arm:bleu"], "did you mean 'arm:blue'"),
         (["--target", "no-such-file"], "or a saved agent"),
-        (["--target", "arm:blue", "--reward", "clicks"], "did you mean 'clicked'"),
+        (["--target", "arm:blue", "--reward", "clicks"], "column 2 has a similar name"),
         (["--target", "arm:blue", "--method", "dr"], "one of 'snips', 'ips'"),
         (["--target", "arm:blue", "--trust", "nobody"], "--trust"),
         (["--target", "arm:blue", "--range", "0"], "LOW,HIGH"),
@@ -157,7 +160,7 @@ def test_progress_is_told(file: str, tmp_path: Path, monkeypatch: pytest.MonkeyP
         "bandanna.cli.bars.Bar.__call__", lambda self, done, total, what: told.append((done, total, what))
     )
     monkeypatch.setattr("bandanna.logs.showing._PART", 250)
-    bd.Agent(policy=bd.LinTS(n_arms=3, features=1, horizon=50)).save(tmp_path / "agent")
+    bd.Agent(policy=bd.LinTS(n_arms=3, features=1, horizon=50, privacy=bd.none())).save(tmp_path / "agent")
     said = ["evaluate", file, "--target", str(tmp_path / "agent"), "--target", "uniform", *COLUMNS, "--context", "age"]
     assert CliRunner().invoke(app, said).exit_code == 0
     assert told == [(250, 600, "LinTS"), (500, 600, "LinTS"), (600, 600, "LinTS")]
@@ -168,3 +171,45 @@ def test_delta_is_1e_5_unless_it_is_given(file: str) -> None:
     for more, delta in (([], 1e-5), (["--delta", "1e-3"], 1e-3)):
         said = ["evaluate", file, "--target", "uniform", *COLUMNS, "--epsilon", "1", "--json", *more]
         assert json.loads(CliRunner().invoke(app, said).stdout)["guarantee"]["delta"] == delta
+
+
+def seed_noise(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    """Draw the noise of the next command from a seed."""
+    source = FastNoise(np.random.default_rng(seed))
+    monkeypatch.setattr(releasing, "_source", lambda *_: (source, "law"))
+
+
+def test_printed_ends_are_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 20 private runs on rewards that hardly vary, each prints low <= estimate <= high; JSON has the same."""
+    rng = np.random.default_rng(0)
+    rows = [
+        f"{arm},{reward:.4f}" for arm, reward in zip(rng.integers(0, 3, 1000), rng.beta(31.5, 3.5, 1000), strict=True)
+    ]
+    path = tmp_path / "log.csv"
+    path.write_text("\n".join(["arm,reward", *rows]) + "\n")
+    said = ["evaluate", str(path), "--propensity", "1/3", "--arms", "0,1,2", "--epsilon", "3", "--target", "arm:1"]
+    for run in range(20, 40):
+        seed_noise(monkeypatch, run)
+        found = re.search(r": ([\d.]+), 95 % interval ([\d.]+) to ([\d.]+)", CliRunner().invoke(app, said).stdout)
+        assert found is not None
+        estimate, low, high = map(float, found.groups())
+        assert low <= estimate <= high
+        if run < 25:
+            seed_noise(monkeypatch, run)
+            told = json.loads(CliRunner().invoke(app, [*said, "--json"]).stdout)
+            assert (told["estimate"], told["low"], told["high"]) == pytest.approx((estimate, low, high), rel=1e-3)
+
+
+def test_an_interval_that_excludes_nothing_is_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where noise drowns the people of a log, the interval is the whole range, is called that, and is valid JSON."""
+    path = tmp_path / "log.csv"
+    path.write_text("arm,reward\n" + "a,0.4\nb,0.6\n" * 3)
+    said = ["evaluate", str(path), "--propensity", "1/2", "--arms", "a,b", "--epsilon", "0.01", "--target", "arm:a"]
+    for more in ([], ["--target", "arm:b"]):
+        seed_noise(monkeypatch, 2)
+        text = CliRunner().invoke(app, [*said, *more]).stdout
+        assert text.count("95 % interval 0 to 1, the whole range of rewards") == 1 + len(more) // 2
+        seed_noise(monkeypatch, 2)
+        told = json.loads(CliRunner().invoke(app, [*said, *more, "--json"]).stdout, parse_constant=pytest.fail)
+        for value in told["values"].values() if more else [told]:
+            assert (value["low"], value["high"]) == (0.0, 1.0)

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from bandanna.cli import app
 from bandanna.errors import BandannaError
-from bandanna.tasks.document import Task
+from bandanna.tasks.document import Secrets, Task
 
 TEXT = """
 title = "Which [bold]treatment"
@@ -131,3 +131,29 @@ def test_a_task_is_read_from_its_analyzer(folder: Path, url: str, monkeypatch: p
     for nowhere in ("http://127.0.0.1:1", "http://", "http://a b"):
         with pytest.raises(BandannaError, match="has no task: it cannot be reached"):
             command("show", nowhere)
+
+
+def test_roles_join_a_task_on_machines_of_their_own(folder: Path) -> None:
+    """Draft, join, seal and accept leave each role with secrets that serve the task, and say what is next."""
+    said = command("draft", "which.toml", "--no-forecast")
+    assert "which.draft.json" in said
+    for role in ("registrar", "analyzer", "shuffler", "helper"):
+        said = command("join", "which.draft.json", "--role", role, "--operator", f"{role} Ltd", "--out", role)
+        assert "a uniform share of every report" in " ".join(said.split())  # the page that is joined
+        assert f"{role}.join.json" in said
+        with pytest.raises(BandannaError, match="already"):
+            command("join", "which.draft.json", "--role", role, "--operator", "another", "--out", role)
+    joins = [f"{role}/{role}.join.json" for role in ("registrar", "analyzer", "shuffler", "helper")]
+    with pytest.raises(BandannaError, match="one of each"):
+        command("seal", "which.draft.json", *joins[:3])
+    assert "task accept" in command("seal", "which.draft.json", *joins)
+    with pytest.raises(BandannaError, match="already"):
+        command("seal", "which.draft.json", *joins)
+    task = Task.read(folder / "task.json")
+    for role in task.roles:
+        with pytest.raises(BandannaError, match="task accept"):
+            Secrets.read(folder / role, role, task)
+        said = command("accept", "task.json", "--secret", f"{role}/{role}.secret.json")
+        assert f"bandanna serve {role}" in said
+        assert "helper: helper Ltd" in " ".join(said.split())
+        assert Secrets.read(folder / role, role, task).task == task.id

@@ -17,9 +17,9 @@ from bandanna.errors import InvalidArgument
         (lambda: bd.shuffle(rho=1.0), "bd.shuffle has no such argument"),  # type: ignore[call-arg]
         (lambda: bd.concurrent(delta=1e-5), "epsilon"),  # type: ignore[call-arg]
         (lambda: bd.central(1.0, 1e-5), "without names"),  # type: ignore[misc]
-        (lambda: bd.Agent(bd.LinUCB(dim=2, horizon=5)), r"bd.Agent\(policy=...\)"),  # type: ignore[misc]
+        (lambda: bd.Agent(bd.LinUCB(dim=2, horizon=5, privacy=bd.none())), r"bd.Agent\(policy=...\)"),  # type: ignore[misc]
         (lambda: bd.Agent(), "policy"),  # type: ignore[call-arg]
-        (lambda: bd.simulate(bd.LinUCB(dim=2, horizon=5), None, seeds=3), "did you mean 'seed'"),  # type: ignore[arg-type, call-arg]
+        (lambda: bd.simulate(bd.LinUCB(dim=2, horizon=5, privacy=bd.none()), None, seeds=3), "did you mean 'seed'"),  # type: ignore[arg-type, call-arg]
     ],
 )
 def test_a_wrong_name_is_answered_with_the_right_one(call: Any, says: str) -> None:

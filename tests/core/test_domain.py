@@ -171,7 +171,7 @@ def test_statistics_that_are_not_finite(bad: float, clip: bool) -> None:
         with pytest.raises(InvalidStatistic, match="finite") as caught:
             domain.admit(values, clip=clip)
         assert caught.value.argument == f"statistics[1, 3, {domain.dim - 1}]"
-        assert str(caught.value.value) == str(bad)
+        assert caught.value.value == "a float that is not finite"
 
 
 @pytest.mark.parametrize(
@@ -200,13 +200,13 @@ def test_statistics_of_the_wrong_shape(shape: tuple[int, ...]) -> None:
 
 
 def test_clipping_switched_off() -> None:
-    """With clipping off a statistic outside of its domain is moved, or the error does not say whose and what."""
+    """With clipping off a statistic outside of its domain is moved, or the error does not say whose, or shows it."""
     values = np.zeros((2, 3, 2))
     values[1, 2] = (0.0, 1.5)
     with pytest.raises(InvalidStatistic, match="clipping is off") as caught:
         Ball(dim=2).admit(values, clip=False)
     assert caught.value.argument == "statistics[1, 2]"
-    assert caught.value.value == [0.0, 1.5]
+    assert caught.value.value == "a point outside"
     assert "Ball(dim=2, bound=1.0)" in caught.value.allowed
 
 

@@ -27,12 +27,12 @@ def test_reports_that_do_not_fit_are_refused_with_their_size() -> None:
 @pytest.mark.usefixtures("small")
 def test_a_batch_that_does_not_fit_is_refused_by_the_agent() -> None:
     """An agent collects a batch whose reports it could never add up."""
-    policy = bd.LinUCB(dim=640, horizon=1000, batch=500)
+    policy = bd.LinUCB(dim=640, horizon=1000, batch=500, privacy=bd.none())
     with pytest.raises(InvalidArgument, match=r"batch = 500 .* 205,760 numbers each would take 2.5 GB, .* 1.0"):
         bd.Agent(policy=policy)
     with pytest.raises(InvalidArgument, match="batch = 500"):
         bd.Agent(policy=bd.Anytime(first=policy))
-    assert bd.Agent(policy=bd.LinUCB(dim=640, horizon=1000, batch=10)).decisions == 0
+    assert bd.Agent(policy=bd.LinUCB(dim=640, horizon=1000, batch=10, privacy=bd.none())).decisions == 0
 
 
 def test_the_machine_says_how_much_it_has(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -49,6 +49,40 @@ def test_sensitivity_is_the_worst_pair(features: int, reward_bound: float) -> No
         assert worst >= domain.sensitivity * (1 - 1e-3)
 
 
+@pytest.mark.parametrize("reward_bound", [1.0, 0.5])
+def test_reports_without_the_scaling_have_the_same_sensitivity(reward_bound: float) -> None:
+    """No pair of 20,000 is farther apart than the sensitivity, and the worst pair is exactly that far apart."""
+    domain = LinearReport(features=3, reward_bound=reward_bound, isometric=False)
+    rng = np.random.default_rng(5)
+    x, y = rng.normal(size=(2, 20_000, 3)), reward_bound * rng.choice([-1.0, 0.0, 1.0], size=(2, 20_000))
+    first, second = (domain.statistic(*each).values for each in zip(x, y, strict=True))
+    assert np.linalg.norm(first - second, axis=-1).max() <= domain.sensitivity
+    half = math.acos(-(reward_bound**2) / 2) / 2  # of the angle between x and x', <x, x'> = -Y^2/2
+    turned = np.array([half - math.pi / 4, -half - math.pi / 4])  # x x^T - x' x'^T is diagonal
+    pair = np.stack([np.cos(turned), np.sin(turned), np.zeros(2)], axis=-1)
+    reports = domain.statistic(pair, np.full(2, reward_bound)).values
+    assert np.linalg.norm(reports[0] - reports[1]) == pytest.approx(domain.sensitivity)
+
+
+def test_reports_without_the_scaling_return_as_they_were() -> None:
+    """Matrices survive packing, entries have variance 1, and u^T N w at most twice the isometric variance."""
+    domain, rng = LinearReport(features=4, isometric=False), np.random.default_rng(6)
+    x = rng.normal(size=(50, 4)) / 4
+    vector, matrix = domain.unpack(domain.statistic(x, np.ones(50)).values)
+    np.testing.assert_allclose(vector, x)
+    np.testing.assert_allclose(matrix, x[:, :, None] * x[:, None, :])
+    np.testing.assert_array_equal(domain.variances[1], 1.0)
+    packed = domain.statistic(x, np.full(50, 0.5)).values
+    np.testing.assert_allclose(domain.project(packed), packed)
+    isometric = LinearReport(features=4)
+    for u, w in rng.normal(size=(200, 2, 4)):
+        moved = u[:, None] * w[None, :] + w[:, None] * u[None, :]  # what an entry above the diagonal is multiplied by
+        spreads = [
+            np.sum(np.triu(moved, 1) ** 2 * each.variances[1]) + np.sum((u * w) ** 2) for each in (domain, isometric)
+        ]
+        assert spreads[1] <= spreads[0] <= domain.matrix_std**2 * spreads[1] * (1 + 1e-12)
+
+
 def test_sensitivities_by_hand() -> None:
     """Delta_2 is not sqrt 4.5 for rewards in [-1, 1], or not the derivation's for other bounds."""
     assert LinearReport(features=5).sensitivity == pytest.approx(math.sqrt(4.5), rel=1e-15)

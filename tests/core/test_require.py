@@ -197,7 +197,7 @@ def test_truth_values_and_factors() -> None:
 @pytest.mark.parametrize("value", ["ab", b"ab", {"a": 1}, {"a"}, 3, None, np.array(1.0), np.ma.array([1], mask=[1])])
 def test_what_is_no_list(value: Any) -> None:
     """A text is taken for its letters, a mask is lost, or something that is no list ends in a foreign error."""
-    with pytest.raises(InvalidArgument, match=r"users = '(a \w+|nothing)' .*: a list"):
+    with pytest.raises(InvalidArgument, match=r"users = (an? \w+( of .*)?|None) is not allowed: a list"):
         require.several("users", value, "a list")
     assert require.several("users", (each for each in "ab"), "a list") == ["a", "b"]
 

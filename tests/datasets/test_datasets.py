@@ -97,7 +97,7 @@ def test_sensors(tmp_path: Path) -> None:
     data = bd.datasets.load("shuttle", path=saved(tmp_path, "shuttle.csv", files.shuttle()))
     assert np.array_equal(np.argmax(data.rewards, axis=1), np.arange(70) % 7)
     assert data.table(contexts="arms").dim == 7
-    with pytest.raises(BandannaError, match="class 'Nowhere'"):
+    with pytest.raises(BandannaError, match="a class in row 4 that is none of"):
         bd.datasets.load("shuttle", path=saved(tmp_path, "s.csv", files.shuttle().replace("Bypass", "Nowhere")))
     with pytest.raises(BandannaError, match=r"not the file Shuttle\.rda|bandanna\[data\]"):
         bd.datasets.load("shuttle", path=saved(tmp_path, "Shuttle.rda", "no R"))
@@ -108,7 +108,7 @@ def test_a_map_of_ones_own(tmp_path: Path) -> None:
     path = saved(tmp_path, "ACTG175.csv", files.actg())
     both = Map(Range(cd40=(0, 1000), age=(18, 80)))
     assert bd.datasets.load("actg175", path=path, features=both).dim == 2
-    with pytest.raises(InvalidStatistic, match="did you mean 'cd40'"):
+    with pytest.raises(InvalidStatistic, match="column 10 has a similar name"):
         bd.datasets.load("actg175", path=path, features=Map(Range(cd4=(0, 1))))
     with pytest.raises(InvalidArgument, match=r"bd\.features\.Map"):
         bd.datasets.load("actg175", path=path, features={"cd40": (0, 1)})  # type: ignore[arg-type]

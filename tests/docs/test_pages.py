@@ -39,3 +39,22 @@ def test_links_lead_somewhere(page: Path) -> None:
         if not aim.exists() or (anchor and aim.suffix == ".md" and anchor not in anchors(aim)):
             lost.append(f"{target}#{anchor}")
     assert lost == []
+
+
+@pytest.mark.parametrize("page", [ROOT / "README.md", DOCS / "index.md"], ids=lambda page: page.name)
+def test_the_first_page_says_who_is_trusted(page: Path) -> None:
+    """The first paragraph names whom users trust in each model, and the program of the example is a trusted server."""
+    text = page.read_text(encoding="utf-8")
+    first = " ".join(text.split("\n\n")[2].split())
+    for words in (
+        "Central: one server sees everybody's data",
+        "users trust a shuffler",
+        "that program sees everything",
+    ):
+        assert words in first
+    examples = [block for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL) if "bd.Agent(" in block]
+    assert examples
+    for block in examples:
+        assert "bd.central(" in block
+        assert not re.search(r"bd\.(shuffle|local|concurrent)\(", block)
+    assert "nobody can be recognised" not in text

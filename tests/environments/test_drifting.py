@@ -12,6 +12,7 @@ from bandanna.core.streams import Streams
 from bandanna.environments import DriftingContexts
 from bandanna.errors import InvalidArgument
 from bandanna.policies.linear.linucb import LinUCB
+from bandanna.protocols.trust import none
 from bandanna.simulation.engine import simulate
 
 
@@ -83,7 +84,7 @@ def test_regret_grows_like_the_root_of_the_horizon() -> None:
     regrets = []
     for horizon in horizons:
         env = DriftingContexts(dim=3, n_arms=25, horizon=int(horizon), turns=0)
-        policy = LinUCB(dim=3, horizon=int(horizon), batch=int(horizon) // 1000)
+        policy = LinUCB(dim=3, horizon=int(horizon), batch=int(horizon) // 1000, privacy=none())
         regrets.append(np.mean(simulate(policy, env, n_seeds=10, checkpoints=10).final_regret))
     slope = np.polyfit(np.log(horizons), np.log(regrets), 1)[0]
     assert abs(slope - 0.5) < 0.08

@@ -14,6 +14,7 @@ from bandanna.environments import population as module
 from bandanna.environments.population import clipped_normal
 from bandanna.errors import BandannaError, InvalidArgument
 from bandanna.policies.linear.linucb import LinUCB
+from bandanna.protocols.trust import none
 from bandanna.simulation.engine import simulate
 
 ARMS = np.array([[0.8, 0.0], [0.3, 0.5], [0.0, 0.0]])
@@ -109,7 +110,7 @@ def test_values_are_values() -> None:
 @pytest.mark.parametrize(
     ("theta", "message"),
     [
-        ([0.5, math.nan], r"theta\[1\] = nan"),
+        ([0.5, math.nan], r"theta\[1\] = a float that is not finite"),
         ([1.0, 1.0], r"norm of theta = 1.41"),
         ([[0.5, 0.5]], "theta: shape"),
         ([0.5], "theta: shape"),
@@ -135,20 +136,20 @@ def test_one_client_per_round() -> None:
     users = np.random.default_rng(1).normal(THETA, 0.5, (400_000, 2))
     expected = np.mean(np.clip(users @ ARMS.T, -1, 1), axis=0)
     np.testing.assert_allclose(world.means(contexts)[0, 0], (1 + expected) / 2, atol=5 * 0.25 / math.sqrt(400_000))
-    result = simulate(LinUCB(dim=3, horizon=200), env, n_seeds=2)
+    result = simulate(LinUCB(dim=3, horizon=200, privacy=none()), env, n_seeds=2)
     assert result.regret.shape == (2, 200)
     with pytest.raises(InvalidArgument, match="OneClientPerRound"):
-        simulate(LinUCB(dim=2, horizon=200), people)
+        simulate(LinUCB(dim=2, horizon=200, privacy=none()), people)
 
 
 def test_one_client_per_round_needs_as_many_users() -> None:
     """A contextual policy asks some users of a small population twice, or the error does not say how many it needs."""
     people = Population(arms=ARMS, theta=THETA, size=199)
     with pytest.raises(InvalidArgument, match=r"population.size = 199 .* at least 200 users"):
-        simulate(LinUCB(dim=3, horizon=200), OneClientPerRound(population=people))
+        simulate(LinUCB(dim=3, horizon=200, privacy=none()), OneClientPerRound(population=people))
     env = OneClientPerRound(population=dataclasses.replace(people, size=200))
-    assert simulate(LinUCB(dim=3, horizon=200), env).horizon == 200
-    assert simulate(LinUCB(dim=3, horizon=500), env, horizon=200).horizon == 200
+    assert simulate(LinUCB(dim=3, horizon=200, privacy=none()), env).horizon == 200
+    assert simulate(LinUCB(dim=3, horizon=500, privacy=none()), env, horizon=200).horizon == 200
 
 
 @pytest.mark.parametrize(
@@ -175,5 +176,5 @@ def test_a_contextual_policy_is_told_what_to_do() -> None:
     """The error for LinUCB on a population prints all its actions, or does not say what plays it."""
     crowd = Population(arms=np.eye(5)[np.zeros(200, dtype=int)], theta=np.eye(5)[0])
     with pytest.raises(InvalidArgument, match=r"DPE.*OneClientPerRound") as caught:
-        simulate(LinUCB(dim=5, horizon=20, batch=10), crowd)
+        simulate(LinUCB(dim=5, horizon=20, batch=10, privacy=none()), crowd)
     assert len(str(caught.value)) < 200

@@ -64,7 +64,7 @@ def test_policies_learn_from_labels() -> None:
     """LinTS guesses labels of an easy table no better than always one label (0.7 against 0.5)."""
     x = RNG.choice([-0.7, 0.7], size=(500, 2))
     env = Table.from_labels(x, (x[:, 0] > 0).astype(int))
-    result = bd.simulate(bd.LinTS(n_arms=2, features=2, horizon=1000), env, n_seeds=3)
+    result = bd.simulate(bd.LinTS(n_arms=2, features=2, horizon=1000, privacy=bd.none()), env, n_seeds=3)
     assert np.all(result.rewards > 700)
     np.testing.assert_allclose(result.rewards + result.final_regret, 1000)
 

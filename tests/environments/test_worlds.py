@@ -29,6 +29,7 @@ from bandanna.environments import (
 from bandanna.environments.levels import ClippedGaussian
 from bandanna.errors import InvalidArgument
 from bandanna.policies.linear.linucb import LinUCB
+from bandanna.protocols.trust import none
 from bandanna.simulation.engine import simulate
 
 HORIZON = 90
@@ -112,7 +113,7 @@ def read(env: Environment, sizes: list[int], seeds: list[int]) -> tuple[Any, Any
 def test_a_seed_gives_the_same_run_in_any_company(name: str) -> None:
     """Seed 2 among four is not the run of seed 2 alone."""
     env = ENVIRONMENTS[name]()
-    policy = LinUCB(dim=env.dim, horizon=HORIZON, batch=7)
+    policy = LinUCB(dim=env.dim, horizon=HORIZON, batch=7, privacy=none())
     many, alone = simulate(policy, env, n_seeds=4), simulate(policy, env, n_seeds=1, seed=2)
     np.testing.assert_allclose(many.regret[2], alone.regret[0], rtol=0, atol=1e-9)
     np.testing.assert_allclose(many.rewards[2], alone.rewards[0], rtol=0, atol=1e-9)

@@ -22,7 +22,7 @@ from bandanna.tasks.sight import sight
 ROOT = Path(__file__).parents[2]
 CLINIC = ROOT / "examples" / "clinic"
 TUTORIAL = (ROOT / "docs" / "tutorial-clinic.md").read_text("utf-8")
-TICKET = {"slot": "s", "mac": "m", "epoch": 3}
+TICKET = {"slot": "s", "collector": "k", "helper": "h", "epoch": 3}
 
 
 @pytest.fixture(scope="module")

@@ -11,6 +11,7 @@ from typing import Any
 
 import httpx
 import numpy as np
+import pytest
 
 import bandanna as bd
 
@@ -39,6 +40,7 @@ def visit(app: Any, steps: Any) -> Any:
     return asyncio.run(run())
 
 
+@pytest.mark.filterwarnings("ignore::bandanna.errors.LateRewardWarning")  # readers of the next episode click, too
 def test_the_page_learns_and_remembers(tmp_path: Path) -> None:
     """Clicks do not reach the agent, the most read headline is not found, or a restart forgets what was learned."""
     app, readers = module("app"), module("readers")

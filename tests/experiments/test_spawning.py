@@ -35,7 +35,7 @@ POLICY = """
 from dataclasses import dataclass
 @dataclass(frozen=True, kw_only=True)
 class Mine(bd.LinUCB):
-    pass
+    trusts = ("none",)
 """
 
 

@@ -158,7 +158,9 @@ def test_seeds_are_their_own(trial: DataSet) -> None:
     """More seeds change what the first ones have given."""
     one, two = (study(trial, **{**FEW, "seeds": seeds})[0]["mean_reward"] for seeds in (1, 2))
     alone = bd.replay(
-        bd.LinTS(dim=4, intercept=True, horizon=60, alpha=0.25, batch=9), trial.log(contexts="arms"), n_seeds=2
+        bd.LinTS(dim=4, intercept=True, horizon=60, alpha=0.25, batch=9, privacy=bd.none()),
+        trial.log(contexts="arms"),
+        n_seeds=2,
     )
     assert one == alone.means[0]
     assert two == alone.mean_reward

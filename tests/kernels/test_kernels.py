@@ -88,7 +88,7 @@ def test_numba_is_loaded_at_its_first_use() -> None:
     code = """
 import sys, bandanna as bd
 env = bd.environments.LinearContextual(dim=2, n_arms=3, fixed=True)
-bd.simulate(bd.LinUCB(dim=2, horizon=50), env)
+bd.simulate(bd.LinUCB(dim=2, horizon=50, privacy=bd.none()), env)
 assert "numba" not in sys.modules
 """
     subprocess.run([sys.executable, "-c", code], check=True)

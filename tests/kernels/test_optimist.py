@@ -200,7 +200,7 @@ def test_features_that_are_no_numbers_are_refused(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(kernels, "BREAK_EVEN", 1)
     env = Copies(dim=2, n_arms=4, distinct=4, fixed=False, broken=True)
     with pytest.raises(InvalidStatistic, match="contexts"):
-        simulate(LinUCB(dim=2, horizon=10, batch=1), env)
+        simulate(LinUCB(dim=2, horizon=10, batch=1, privacy=none()), env)
 
 
 def test_a_seed_is_the_same_run_in_any_company(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -187,7 +187,9 @@ def test_what_is_accepted_has_the_law_of_a_run() -> None:
     Unweighted, the mean would be 0.36 instead of 0.53; five standard errors of ten runs are 0.07.
     """
     log = skewed(1500)
-    policy = bd.LinTS(n_arms=3, features=1, horizon=1500, batch=1500)  # learns after the last event: uniform until then
+    policy = bd.LinTS(
+        n_arms=3, features=1, horizon=1500, batch=1500, privacy=bd.none()
+    )  # learns after the last event: uniform until then
     weights = (1 / 3) / log.propensities
     expected = float(weights @ log.rewards / weights.sum())
     run = bd.replay(policy, log, n_seeds=10)
@@ -274,25 +276,37 @@ def test_only_eligible_arms_are_chosen() -> None:
     mask[np.arange(n), arms] = True
     log = bd.Log(contexts=rng.uniform(-0.5, 0.5, (n, 3, 2)), arms=arms, rewards=rng.random(n), eligible=mask,
                  propensities=1 / mask.sum(axis=1), names=("a", "b", "c"), floor=1 / 3)  # fmt: skip
-    policy = bd.LinTS(dim=2, horizon=n, batch=n)
+    policy = bd.LinTS(dim=2, horizon=n, batch=n, privacy=bd.none())
     run = bd.replay(policy, log, n_seeds=3)
     assert np.all(run.weight > 20)
     value = bd.ope.snips(log, (policy, policy.publish(policy.init())))
     assert value.details["largest_weight"] <= 3.0
     with pytest.raises(InvalidArgument, match="all arms are eligible"):
-        bd.replay(bd.LinTS(n_arms=3, features=2, horizon=n), log)
+        bd.replay(bd.LinTS(n_arms=3, features=2, horizon=n, privacy=bd.none()), log)
 
 
 @pytest.mark.parametrize(
     ("policy", "options", "words"),
     [
-        (lambda: bd.LinTS(n_arms=3, features=1, horizon=100), {}, "2 arms"),
-        (lambda: bd.LinTS(n_arms=2, features=2, horizon=100), {}, "1 features"),
-        (lambda: bd.LinTS(dim=1, horizon=100), {}, "features of users"),
-        (lambda: bd.LinTS(n_arms=2, features=1, horizon=101), {}, "at most 100, the events of the log"),
-        (lambda: bd.LinTS(n_arms=2, features=1, horizon=50), {"horizon": 60}, "at most the policy's, 50"),
-        (lambda: bd.LinTS(n_arms=2, features=1, horizon=50), {"method": "rejecton"}, "did you mean 'rejection'"),
-        (lambda: bd.LinTS(n_arms=2, features=1, horizon=50), {"paht": "law"}, "did you mean 'path'"),
+        (lambda: bd.LinTS(n_arms=3, features=1, horizon=100, privacy=bd.none()), {}, "2 arms"),
+        (lambda: bd.LinTS(n_arms=2, features=2, horizon=100, privacy=bd.none()), {}, "1 features"),
+        (lambda: bd.LinTS(dim=1, horizon=100, privacy=bd.none()), {}, "features of users"),
+        (
+            lambda: bd.LinTS(n_arms=2, features=1, horizon=101, privacy=bd.none()),
+            {},
+            "at most 100, the events of the log",
+        ),
+        (
+            lambda: bd.LinTS(n_arms=2, features=1, horizon=50, privacy=bd.none()),
+            {"horizon": 60},
+            "at most the policy's, 50",
+        ),
+        (
+            lambda: bd.LinTS(n_arms=2, features=1, horizon=50, privacy=bd.none()),
+            {"method": "rejecton"},
+            "did you mean 'rejection'",
+        ),
+        (lambda: bd.LinTS(n_arms=2, features=1, horizon=50, privacy=bd.none()), {"paht": "law"}, "did you mean 'path'"),
         (lambda: bd.make("UCB1", n_arms=2, horizon=100), {"method": "weighted"}, "for method='weighted'"),
         (lambda: 3, {}, "a Policy"),
     ],
@@ -307,7 +321,7 @@ def test_what_does_not_fit_is_refused(policy: Callable[[], Any], options: dict[s
 def test_a_floor_that_is_not_public_is_not_used_for_people() -> None:
     """With privacy, propensities that the log alone knows decide who is accepted."""
     log = replace(skewed(200), floor=None)
-    policy = bd.LinTS(n_arms=3, features=1, horizon=200)
+    policy = bd.LinTS(n_arms=3, features=1, horizon=200, privacy=bd.none())
     bd.replay(policy, log)
     with pytest.raises(InvalidArgument, match=r"log\.floor"):
         bd.replay(replace(policy, privacy=bd.central(epsilon=1.0, delta=1e-5)), log)

@@ -18,7 +18,7 @@ from bandanna.policies.linear.anytime import Anytime
 from bandanna.policies.linear.linucb import LinUCB
 from bandanna.policies.linear.oful import OFUL
 from bandanna.policies.linear.oful_jdp import OFULJDP
-from bandanna.protocols.trust import central, shuffle
+from bandanna.protocols.trust import central, none, shuffle
 from bandanna.simulation.engine import simulate
 
 
@@ -43,9 +43,9 @@ def world(size: float, rounds: int | None, *, short: int = 0, **changes: Any) ->
 
 
 POLICIES = {
-    "LinUCB": LinUCB(dim=2, horizon=40, batch=20),
+    "LinUCB": LinUCB(dim=2, horizon=40, batch=20, privacy=none()),
     "shuffle": LinUCB(dim=2, horizon=40, batch=20, privacy=shuffle(epsilon=1.0, delta=1e-5)),
-    "OFUL": OFUL(dim=2, horizon=40),
+    "OFUL": OFUL(dim=2, horizon=40, privacy=none()),
     "OFUL-JDP": OFULJDP(dim=2, horizon=40, batch=20, privacy=central(rho=1.0)),
     "GLM-UCB": GLMUCB(dim=2, horizon=40),
 }
@@ -83,7 +83,7 @@ def test_a_report_is_counted_once(policy: Any, rounds: int | None, path: str) ->
 
 def test_rewards_alone_are_said_too() -> None:
     """Rewards out of range are clipped without a word; an anytime policy keeps silent."""
-    run = Anytime(first=LinUCB(dim=2, horizon=20, batch=10))
+    run = Anytime(first=LinUCB(dim=2, horizon=20, batch=10, privacy=none()))
     with pytest.warns(ClippingWarning, match="60 of 60"):
         simulate(run, world(0.5, None, reward=Always(value=7.0)), horizon=60)
 

@@ -74,7 +74,7 @@ def test_infinite_epsilon_is_no_noise(name: str, env: LinearContextual) -> None:
     makers = {"local": local, "shuffle": shuffle, "central-blt": central}
     unlimited = makers[name](epsilon=math.inf, delta=1e-5)
     noisy = simulate(LinUCB(dim=3, horizon=200, privacy=unlimited, batch=batch), env, n_seeds=3)
-    clear = simulate(LinUCB(dim=3, horizon=200, batch=batch), env, n_seeds=3)
+    clear = simulate(LinUCB(dim=3, horizon=200, batch=batch, privacy=bd.none()), env, n_seeds=3)
     assert privacy.noisy
     np.testing.assert_array_equal(noisy.regret, clear.regret)
     assert noisy.guarantee.trust == "none"
@@ -93,7 +93,7 @@ def test_law_and_messages_agree_in_distribution(name: str, env: LinearContextual
 
 def test_learning_beats_guessing() -> None:
     """Without noise, regret is not far below that of random play."""
-    result = simulate(LinUCB(dim=3, horizon=2000), LinearContextual(dim=3, n_arms=20), n_seeds=4)
+    result = simulate(LinUCB(dim=3, horizon=2000, privacy=bd.none()), LinearContextual(dim=3, n_arms=20), n_seeds=4)
     world_gap = 0.45  # best of 20 against an average arm: between 0.4 and 0.5
     assert np.mean(result.final_regret) < 0.5 * world_gap * 2000
 
@@ -107,7 +107,7 @@ def test_fixed_arms_of_bounded_rewards() -> None:
 
 def test_a_shorter_last_batch_is_not_released() -> None:
     """130 rounds in batches of 50 release two batches, and the last 30 rounds still count."""
-    result = simulate(LinUCB(dim=3, horizon=130, batch=50), FRESH, n_seeds=2)
+    result = simulate(LinUCB(dim=3, horizon=130, batch=50, privacy=bd.none()), FRESH, n_seeds=2)
     assert result.releases == 2
     assert result.checkpoints[-1] == 130
 
@@ -116,7 +116,7 @@ def test_a_shorter_last_batch_is_not_released() -> None:
 def test_what_is_no_environment_is_refused(env: Any) -> None:
     """Something else than an environment fails far from where it was given, without its name."""
     with pytest.raises(InvalidArgument, match=r"env = .* is not allowed: an Environment"):
-        simulate(LinUCB(dim=2, horizon=10, batch=5), env)
+        simulate(LinUCB(dim=2, horizon=10, batch=5, privacy=bd.none()), env)
 
 
 def test_a_class_is_no_policy() -> None:
@@ -127,7 +127,7 @@ def test_a_class_is_no_policy() -> None:
         with pytest.raises(InvalidArgument, match=called):
             act()
     with pytest.raises(InvalidArgument, match=r"env = 'the class FiniteArms' .* FiniteArms\(...\) makes one$"):
-        bd.simulate(bd.LinTS(dim=3, horizon=10), bd.environments.FiniteArms)  # type: ignore[arg-type]
+        bd.simulate(bd.LinTS(dim=3, horizon=10, privacy=bd.none()), bd.environments.FiniteArms)  # type: ignore[arg-type]
     with pytest.raises(InvalidArgument, match=r"policy = 'the class int' .* a class is none$"):
         bd.simulate(int, world)  # type: ignore[arg-type]
     with pytest.raises(InvalidArgument, match="policy = 'str' is not allowed: a Policy"):
@@ -137,11 +137,11 @@ def test_a_class_is_no_policy() -> None:
 def test_bad_arguments() -> None:
     """A world of another dimension, an unknown path or a horizon below one batch is not refused by name."""
     with pytest.raises(InvalidArgument, match="dim"):
-        simulate(LinUCB(dim=2, horizon=10), FRESH)
+        simulate(LinUCB(dim=2, horizon=10, privacy=bd.none()), FRESH)
     with pytest.raises(InvalidArgument, match="path"):
-        simulate(LinUCB(dim=3, horizon=10), FRESH, path="short")
+        simulate(LinUCB(dim=3, horizon=10, privacy=bd.none()), FRESH, path="short")
     with pytest.raises(InvalidArgument, match="horizon"):
-        simulate(LinUCB(dim=3, horizon=10, batch=20), FRESH)
+        simulate(LinUCB(dim=3, horizon=10, batch=20, privacy=bd.none()), FRESH)
 
 
 @pytest.mark.parametrize("wanted", [[1, 5], 0, -3, 2.5, "many"])
@@ -149,4 +149,4 @@ def test_checkpoints_are_a_number(wanted: Any) -> None:
     """A list of checkpoints, or none at all, would end in Python's words or in an empty result."""
     env = LinearContextual(dim=3, n_arms=4)
     with pytest.raises(InvalidArgument, match="checkpoints"):
-        simulate(LinUCB(dim=3, horizon=20), env, checkpoints=wanted)
+        simulate(LinUCB(dim=3, horizon=20, privacy=bd.none()), env, checkpoints=wanted)

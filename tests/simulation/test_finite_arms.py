@@ -36,15 +36,15 @@ POLICIES: list[tuple[Any, Any]] = [
     (UCB1(n_arms=3, horizon=300), FEW),
     (Thompson(n_arms=3, horizon=300), FEW),
     (LDPUCB(n_arms=3, horizon=300, privacy=local(epsilon=1.0, delta=0.0)), FEW),
-    (UCBEpisodes(n_arms=3, horizon=300), FEW),
+    (UCBEpisodes(n_arms=3, horizon=300, privacy=none()), FEW),
     (UCBEpisodes(n_arms=3, horizon=300, privacy=central(rho=1.0)), FEW),
     (UCBEpisodes(n_arms=3, horizon=300, privacy=central(epsilon=1.0, delta=0.0)), FEW),
     (Elimination(n_arms=3, horizon=12_000, privacy=central(epsilon=1.0, delta=0.0), failure=0.1), FEW),
     (Elimination(n_arms=3, horizon=12_000, privacy=SHUFFLE, failure=0.1), FEW),
-    (GOPE(dim=2, horizon=20_000), SPHERE),
+    (GOPE(dim=2, horizon=20_000, privacy=none()), SPHERE),
     (GOPE(dim=2, horizon=20_000, privacy=central(rho=0.1)), SPHERE),
     (GOPE(dim=2, horizon=20_000, privacy=central(rho=0.1), noise="beginning"), SPHERE),
-    (OFUL(dim=2, horizon=300), FRESH),
+    (OFUL(dim=2, horizon=300, privacy=none()), FRESH),
     (OFUL(dim=2, horizon=300, privacy=central(rho=0.1)), FRESH),
     (OFULJDP(dim=2, horizon=300, privacy=central(rho=1.0)), FRESH),
 ]
@@ -67,7 +67,7 @@ SCALE = FiniteArms(means=(0.1, 0.5), reward=ClippedGaussian(std=0.5, low=-1.0, h
 @pytest.mark.parametrize(
     ("policy", "env"),
     [
-        (UCBEpisodes(n_arms=3, horizon=150), FEW),
+        (UCBEpisodes(n_arms=3, horizon=150, privacy=none()), FEW),
         (UCBEpisodes(n_arms=3, horizon=150, privacy=central(rho=1.0)), FEW),
         (UCBEpisodes(n_arms=2, horizon=150, privacy=central(epsilon=1.0, delta=0.0), reward_range=(-0.5, 0.7)), SCALE),
         (
@@ -85,7 +85,7 @@ SCALE = FiniteArms(means=(0.1, 0.5), reward=ClippedGaussian(std=0.5, low=-1.0, h
             Elimination(n_arms=2, horizon=2_000, privacy=SHUFFLE, failure=0.5, reward_range=(-0.5, 0.7)),
             SCALE,
         ),
-        pytest.param(GOPE(dim=2, horizon=6_000, failure=0.5), SPHERE, marks=pytest.mark.full),
+        pytest.param(GOPE(dim=2, horizon=6_000, failure=0.5, privacy=none()), SPHERE, marks=pytest.mark.full),
         pytest.param(
             GOPE(dim=2, horizon=6_000, privacy=central(rho=0.05), failure=0.5), SPHERE, marks=pytest.mark.full
         ),
@@ -177,7 +177,7 @@ def test_edges_of_the_other_trust_models(means: tuple[float, ...], size: str) ->
 def test_a_large_epsilon_comes_close_to_no_noise() -> None:
     """epsilon to infinity is not nearly the policy without noise: regret differs by more than a tenth, or a switch."""
     env = FiniteArms(means=(0.1, 0.9))
-    bare = simulate(Elimination(n_arms=2, horizon=5000), env, n_seeds=20).mean()[-1]
+    bare = simulate(Elimination(n_arms=2, horizon=5000, privacy=none()), env, n_seeds=20).mean()[-1]
     for policy in (
         Elimination(n_arms=2, horizon=5000, privacy=central(epsilon=1e9, delta=0.0)),
         Elimination(n_arms=2, horizon=5000, privacy=shuffle(epsilon=1e6, delta=1e-5)),
@@ -192,7 +192,7 @@ def test_a_large_epsilon_comes_close_to_no_noise() -> None:
     )
     assert answers == pytest.approx(bare, rel=0.1)
     joint = {rho: OFULJDP(dim=2, horizon=400, privacy=central(rho=rho), batch=4) for rho in (1.0, 1e9)}
-    free = simulate(OFUL(dim=2, horizon=400), FRESH, n_seeds=8).mean()[-1]
+    free = simulate(OFUL(dim=2, horizon=400, privacy=none()), FRESH, n_seeds=8).mean()[-1]
     regret = {rho: simulate(policy, FRESH, n_seeds=8).mean()[-1] for rho, policy in joint.items()}
     assert abs(regret[1e9] / free - 1) < 0.2 < regret[1.0] / free - 1
 
@@ -200,9 +200,17 @@ def test_a_large_epsilon_comes_close_to_no_noise() -> None:
 def test_infinite_rho_gives_the_very_runs_without_noise() -> None:
     """rho to infinity is not the policy without privacy."""
     for one, two, env in (
-        (UCBEpisodes(n_arms=3, horizon=500), UCBEpisodes(n_arms=3, horizon=500, privacy=central(rho=math.inf)), FEW),
-        (GOPE(dim=2, horizon=20_000), GOPE(dim=2, horizon=20_000, privacy=central(rho=math.inf)), SPHERE),
-        (OFUL(dim=2, horizon=300), OFUL(dim=2, horizon=300, privacy=central(rho=math.inf)), FRESH),
+        (
+            UCBEpisodes(n_arms=3, horizon=500, privacy=none()),
+            UCBEpisodes(n_arms=3, horizon=500, privacy=central(rho=math.inf)),
+            FEW,
+        ),
+        (
+            GOPE(dim=2, horizon=20_000, privacy=none()),
+            GOPE(dim=2, horizon=20_000, privacy=central(rho=math.inf)),
+            SPHERE,
+        ),
+        (OFUL(dim=2, horizon=300, privacy=none()), OFUL(dim=2, horizon=300, privacy=central(rho=math.inf)), FRESH),
     ):
         assert np.array_equal(simulate(one, env, n_seeds=3).regret, simulate(two, env, n_seeds=3).regret)
 
@@ -225,7 +233,11 @@ def test_rewards_outside_of_the_declared_range_are_clipped_and_counted() -> None
 def test_worlds_that_do_not_fit() -> None:
     """Finite-armed policies run in worlds whose arms change, or with another number of arms."""
     fresh = LinearContextual(dim=3, n_arms=3)
-    for policy in (UCB1(n_arms=3, horizon=10), UCBEpisodes(n_arms=3, horizon=10), GOPE(dim=3, horizon=10)):
+    for policy in (
+        UCB1(n_arms=3, horizon=10),
+        UCBEpisodes(n_arms=3, horizon=10, privacy=none()),
+        GOPE(dim=3, horizon=10, privacy=none()),
+    ):
         with pytest.raises(InvalidArgument, match="arms that stay"):
             simulate(policy, fresh)
     with pytest.raises(InvalidArgument, match="n_arms"):

@@ -172,20 +172,24 @@ class CarelessEnvironment(Environment):
     [
         ("seeds", r"shape of Careless.contexts = \(.*, 4, 2\) .* \(S, rounds, K, d\) = \(3, .*, 4, 2\)"),
         ("arms", r"shape of Careless.means = .* \(S, rounds, K\) = \(3, .*, 4\)"),
-        ("large", r"Careless.means = 1\..* means in \[0, 1\]"),
-        ("small", r"Careless.means = -0\..* means in \[0, 1\]"),
-        ("nan", r"Careless.means = nan .* means in \[0, 1\]"),
+        ("large", r"Careless.means = some outside .* means in \[0, 1\]"),
+        ("small", r"Careless.means = some outside .* means in \[0, 1\]"),
+        ("nan", r"Careless.means = some outside .* means in \[0, 1\]"),
     ],
 )
 def test_a_world_with_wrong_shapes_or_means_is_named(mistake: str, named: str, fixed: bool) -> None:
     """One's own world with a forgotten axis, or a mean that is no probability, runs, or its mistake is not named."""
     MISTAKE[0] = mistake
     with pytest.raises(InvalidStatistic, match=named):
-        simulate(LinUCB(dim=2, horizon=40, batch=20), CarelessEnvironment(dim=2, n_arms=4, fixed=fixed), n_seeds=3)
+        simulate(
+            LinUCB(dim=2, horizon=40, batch=20, privacy=none()),
+            CarelessEnvironment(dim=2, n_arms=4, fixed=fixed),
+            n_seeds=3,
+        )
 
 
 @pytest.mark.parametrize("seed", [-1, 1.5, np.random.default_rng(0)], ids=["negative", "fraction", "generator"])
 def test_a_seed_is_a_whole_number(seed: Any) -> None:
     """A seed that is none is refused without its name."""
     with pytest.raises(InvalidArgument, match=r"seed = .* whole number"):
-        simulate(LinUCB(dim=2, horizon=4), LinearContextual(dim=2, n_arms=3), seed=seed)
+        simulate(LinUCB(dim=2, horizon=4, privacy=none()), LinearContextual(dim=2, n_arms=3), seed=seed)

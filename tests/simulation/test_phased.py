@@ -16,6 +16,7 @@ from bandanna.errors import InvalidArgument
 from bandanna.mechanisms.sources import FastNoise
 from bandanna.policies.distributed.phased_elimination import PhasedElimination
 from bandanna.policies.registry import make
+from bandanna.protocols.trust import none
 from bandanna.simulation.engine import simulate
 from bandanna.simulation.players.population import Inquiry
 
@@ -60,17 +61,33 @@ def test_law_and_messages(name: str) -> None:
         assert stats.ks_2samp(one, other).pvalue > 1e-4
 
 
+def lean_of_three(epsilon: float) -> float:
+    """The largest m = E<u, u0> of an epsilon-private direction among three numbers, where <u, u0> is uniform.
+
+    A cap <u, u0> >= c has the mass q = (1 - c)/2, is hit with p = e^epsilon q / (1 - q + e^epsilon q), and then the
+    mean is (1 + c)/2, otherwise (c - 1)/2.
+    """
+    c = np.linspace(-0.999, 0.999, 20_001)
+    q = (1 - c) / 2
+    p = math.exp(epsilon) * q / (1 - q + math.exp(epsilon) * q)
+    return float(np.max(p * (1 + c) / 2 + (1 - p) * (c - 1) / 2))
+
+
 @pytest.mark.parametrize("path", ["law", "messages"])
-@pytest.mark.parametrize("name", ["CDP-DPE", "LDP-DPE", "SDP-DPE", "Laplace-DPE"])
+@pytest.mark.parametrize("name", ["CDP-DPE", "LDP-DPE", "LDP-DPE by directions", "SDP-DPE", "Laplace-DPE"])
 def test_noise_is_what_the_budget_asks(name: str, path: str) -> None:
     """A run adds noise that is 20 % too small for its budget, or too large, along the law or along the messages.
 
     Local rewards of mean 0 and equal clients: an average varies by 1/(T U) and by the noise, whose standard deviation
-    is 2 B sqrt(s)/(mu U), sqrt(U) times that without a server, and sqrt(2) 2 B s/(epsilon U) for Laplace. 600 phases;
-    five standard errors of a variance are 0.17 (Laplace: 0.27), a fifth less noise is 0.33.
+    is 2 B sqrt(s)/(mu U), sqrt(U) times that without a server, and sqrt(2) 2 B s/(epsilon U) for Laplace. Directions of
+    three numbers have a mean variance of (B/m)^2 - 1/T for each client, m as in `lean_of_three`. 600 phases; five
+    standard errors of a variance are 0.17 (Laplace: 0.27), a fifth less noise is 0.33.
     """
     laplace, budget = name == "Laplace-DPE", ApproxDP(epsilon=0.5, delta=1e-3)
-    policy = make(name, dim=3, horizon=1000, sigma=0.0, epsilon=0.5, **({} if laplace else {"delta": 1e-3}))
+    own: dict[str, Any] = {} if laplace else {"delta": 1e-3}
+    if name.startswith("LDP-DPE"):
+        own["protocol"] = "gaussian" if name == "LDP-DPE" else "unit"
+    policy = make(name.removesuffix(" by directions"), dim=3, horizon=1000, sigma=0.0, epsilon=0.5, **own)
     world = Population(arms=0.6 * np.eye(3), theta=[0.0, 0.0, 0.0], sigma=0.0).begin(Streams([5]))
     state = replace(policy.init(world.arms[0]), number=3)
     phase, source = policy.episode(state), FastNoise(np.random.default_rng(6))
@@ -79,6 +96,8 @@ def test_noise_is_what_the_budget_asks(name: str, path: str) -> None:
     std = math.sqrt(2) * 2 * s / 0.5 if laplace else 2 * math.sqrt(s) / budget.mu()
     if name == "LDP-DPE":
         std *= math.sqrt(users)
+    if name == "LDP-DPE by directions":
+        std = math.sqrt(users * (1 / lean_of_three(0.5) ** 2 - np.mean(1 / phase.plays)))
     expected = (std / users) ** 2 + float(np.mean(1 / (phase.plays * users)))
     limit = 5 * math.sqrt((5 if laplace else 2) / (600 * s))
     assert np.mean(np.square(averages)) == pytest.approx(expected, rel=limit)
@@ -172,7 +191,7 @@ def test_clips_are_counted(name: str, path: str) -> None:
 
 def test_population_must_be_large_enough() -> None:
     """A schedule that needs more clients than there are is run, or the error does not say how many it needs."""
-    policy = PhasedElimination(dim=3, horizon=1000)
+    policy = PhasedElimination(dim=3, horizon=1000, privacy=none())
     needed = policy.clients_needed
     with pytest.raises(InvalidArgument, match=f"at least {needed} users"):
         simulate(policy, Population(dim=3, n_arms=8, size=needed - 1))

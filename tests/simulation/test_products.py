@@ -15,7 +15,7 @@ from bandanna.environments import LinearContextual
 from bandanna.policies.linear import linucb
 from bandanna.policies.linear.linucb import LinUCB
 from bandanna.policies.registry import make
-from bandanna.protocols.trust import central
+from bandanna.protocols.trust import central, none
 from bandanna.simulation.engine import simulate
 from bandanna.simulation.players import fixed_arms
 from bandanna.simulation.players.fixed_arms import FixedArms
@@ -24,7 +24,7 @@ from bandanna.simulation.result import Result
 
 def test_many_arms_of_many_features_have_no_tables() -> None:
     """2,000 arms of 50 features take the 21 MB of their products, twice, beside 0.8 MB of features."""
-    env, policy = LinearContextual(dim=50, n_arms=2000, fixed=True), LinUCB(dim=50, horizon=20)
+    env, policy = LinearContextual(dim=50, n_arms=2000, fixed=True), LinUCB(dim=50, horizon=20, privacy=none())
     simulate(policy, env, horizon=2)  # what is made once
     assert peak(lambda: simulate(policy, env)) < 12 << 20
     arms = FixedArms(policy, env.begin(Streams([0])))
@@ -35,7 +35,7 @@ def test_many_arms_of_many_features_have_no_tables() -> None:
 def test_tables_are_no_larger_than_stated() -> None:
     """A table is made beyond its bound, which does not depend on the number of seeds, or is not made within."""
     for n_arms in (600, 700):  # of 210 products: 0.96 and 1.12 MiB
-        env, policy = LinearContextual(dim=20, n_arms=n_arms, fixed=True), LinUCB(dim=20, horizon=20)
+        env, policy = LinearContextual(dim=20, n_arms=n_arms, fixed=True), LinUCB(dim=20, horizon=20, privacy=none())
         for seeds in ([0], [0, 1, 2]):
             table = FixedArms(policy, env.begin(Streams(seeds))).arms.squares
             assert (table is None) == (n_arms == 700)

@@ -16,7 +16,7 @@ from bandanna.environments.base import Environment
 from bandanna.kernels import SWITCH
 from bandanna.policies.linear.anytime import Anytime
 from bandanna.policies.linear.linucb import LinUCB
-from bandanna.protocols.trust import local
+from bandanna.protocols.trust import local, none
 from bandanna.simulation.engine import simulate
 from bandanna.simulation.players import alone, frozen, optimists, recursion
 from bandanna.simulation.result import Result
@@ -54,7 +54,7 @@ def test_the_same_arms_are_taken(
 ) -> None:
     """An arm, a coin between copies or a clip differs from the run whose inverses are computed in every round."""
     env = Copies(dim=dim, n_arms=distinct + copies, distinct=distinct, **world)
-    policy = LinUCB(dim=dim, horizon=60, batch=1, confidence=confidence, ties=ties, width=width)
+    policy = LinUCB(dim=dim, horizon=60, batch=1, confidence=confidence, ties=ties, width=width, privacy=none())
     assert recursion.recursion_for(policy, env.begin(Streams([0])), 60) is not None
     same(*both(policy, env, 60, seeds))
 
@@ -71,7 +71,7 @@ def test_rounding_errors_do_not_add_up(
 ) -> None:
     """After thousands of updates, or between two blocks of rounds, the inverse is another one."""
     env = LinearContextual(dim=5, n_arms=20, fixed=fixed)
-    policy = LinUCB(dim=5, horizon=rounds, batch=1, confidence=confidence)
+    policy = LinUCB(dim=5, horizon=rounds, batch=1, confidence=confidence, privacy=none())
     one, two = both(policy, env, rounds, seeds)
     np.testing.assert_array_equal(one.plays, two.plays)
     monkeypatch.setattr(optimists, "_ROUNDS", 123)
@@ -85,7 +85,7 @@ def test_a_seed_is_the_same_run_in_any_company(fixed: bool, monkeypatch: pytest.
     """A seed that is alone is played otherwise than among others."""
     monkeypatch.setenv(SWITCH, "off")
     env = Copies(dim=3, n_arms=6, distinct=3, coarse=True, fixed=fixed)
-    policy = LinUCB(dim=3, horizon=80, batch=1)
+    policy = LinUCB(dim=3, horizon=80, batch=1, privacy=none())
     together, single = (simulate(policy, env, n_seeds=n, seed=seed) for n, seed in ((4, 0), (1, 2)))
     np.testing.assert_array_equal(together.plays[2], single.plays[0])
     np.testing.assert_array_equal(together.regret[2], single.regret[0])
@@ -108,7 +108,7 @@ def test_ties_of_one_seed_are_those_of_the_rule(values: list[float], size: float
 
 def test_phases_of_an_unknown_horizon_begin_anew() -> None:
     """A phase begins with the sums of the last one."""
-    policy = Anytime(first=LinUCB(dim=3, horizon=20, batch=1))
+    policy = Anytime(first=LinUCB(dim=3, horizon=20, batch=1, privacy=none()))
     same(*both(policy, LinearContextual(dim=3, n_arms=6, fixed=True), 100))
 
 
@@ -117,7 +117,7 @@ def test_noise_and_long_batches_are_left_to_others() -> None:
     world = LinearContextual(dim=3, n_arms=6, fixed=True).begin(Streams([0]))
     for policy in (
         LinUCB(dim=3, horizon=64, privacy=local(epsilon=1.0, delta=1e-5), batch=1),
-        LinUCB(dim=3, horizon=64, batch=2),
-        LinUCB(dim=100, horizon=64, batch=1),
+        LinUCB(dim=3, horizon=64, batch=2, privacy=none()),
+        LinUCB(dim=100, horizon=64, batch=1, privacy=none()),
     ):
         assert recursion.recursion_for(policy, world, 64) is None

@@ -135,7 +135,7 @@ def test_reports_of_tied_arms_are_counted_and_clipped_by_arm() -> None:
 
 def test_an_anytime_policy_shares_the_first_batch_of_every_phase() -> None:
     """A phase begins with a batch that is spent on the first arm."""
-    run = Anytime(first=LinUCB(dim=3, horizon=200, batch=200))
+    run = Anytime(first=LinUCB(dim=3, horizon=200, batch=200, privacy=none()))
     result = simulate(run, Clinic(), n_seeds=50, horizon=600, checkpoints=600)
     assert abs(np.mean(result.regret[:, 199]) / 200 - 0.4) < 0.01
     assert abs(np.mean(result.regret[:, 399] - result.regret[:, 199]) / 200 - 0.4) < 0.01
@@ -144,8 +144,8 @@ def test_an_anytime_policy_shares_the_first_batch_of_every_phase() -> None:
 def test_one_client_per_round_is_asked_about_all_tied_arms() -> None:
     """Over a population, where all arms have the same length, the first batch is spent on one arm."""
     env = OneClientPerRound(population=Population(dim=2, n_arms=5, sigma=0.1, size=None))
-    first = simulate(LinUCB(dim=3, horizon=400, batch=400, ties="first"), env, n_seeds=4)
-    shared = simulate(LinUCB(dim=3, horizon=400, batch=400), env, n_seeds=4, checkpoints=400)
+    first = simulate(LinUCB(dim=3, horizon=400, batch=400, ties="first", privacy=none()), env, n_seeds=4)
+    shared = simulate(LinUCB(dim=3, horizon=400, batch=400, privacy=none()), env, n_seeds=4, checkpoints=400)
     assert len(np.unique(np.round(np.diff(first.regret, axis=1), 9))) <= 4 * 2
     assert len(np.unique(np.round(np.diff(shared.regret[0]), 9))) == 5
 

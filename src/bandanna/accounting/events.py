@@ -7,7 +7,8 @@ Sensitivities are those of one user's replacement; the adjacency is fixed here, 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any
 
 from bandanna.accounting.factorisation import Factorisation
 from bandanna.core import require
@@ -216,3 +217,17 @@ def apart(event: Event) -> Event:
     if isinstance(event, RepetitionEvent):
         return RepetitionEvent(event=apart(event.event), times=event.times)
     return plain(event)
+
+
+def text_of(event: Any) -> str:
+    """Write an event as its `repr` does, whatever has interrupted an earlier `repr` of it.
+
+    The `repr` of a dataclass notes that it runs. If a signal raises there, the note stays, and every later `repr` of
+    the object is `...`.
+    """
+    if isinstance(event, tuple):
+        return f"({', '.join(map(text_of, event))}{',' * (len(event) == 1)})"
+    if not is_dataclass(event):
+        return repr(event)
+    parts = (f"{each.name}={text_of(getattr(event, each.name))}" for each in fields(event) if each.repr)
+    return f"{type(event).__qualname__}({', '.join(parts)})"

@@ -19,6 +19,7 @@ ADVERSARIES = {
     "table": "sees every release and fixes all rewards in advance",
     "interactive": "sees every release and may choose later data accordingly",
 }
+SHUFFLER = "the shuffler itself"
 TRUST_MODELS = ("none", "central", "local", "shuffle", "concurrent shuffle")
 
 
@@ -34,9 +35,12 @@ class Guarantee:
     batches         whether a user's participations must be in different batches
     adjacency       how neighbouring data sets differ
     adversary       "interactive": sees every release and may choose later data after earlier releases
-    observers       who sees what
-    shuffler        shuffle only: the local guarantee left against the shuffler itself, None where there is none
-    exposed         shuffle only: a probability with which the shuffler can surely tell two reports apart (0 if unknown)
+    observers       who sees what, where the roles run apart
+    one_process     whether one process may run all roles, as an agent does: that process sees everything
+    seeded          whether the noise follows from a known seed: a test
+    shuffler        shuffle only: the local guarantee left against `against`, None where there is none
+    exposed         shuffle only: a probability with which `against` can surely tell two reports apart (0 if unknown)
+    against         shuffle only: those who together see single reports
     """
 
     trust: str
@@ -52,6 +56,9 @@ class Guarantee:
     observers: tuple[tuple[str, str], ...] = ()
     shuffler: ApproxDP | None = None
     exposed: float = 0.0
+    against: str = SHUFFLER
+    one_process: bool = True
+    seeded: bool = False
 
     def __post_init__(self) -> None:
         require.one_of("trust", self.trust, TRUST_MODELS)
@@ -59,14 +66,16 @@ class Guarantee:
         require.one_of("adversary", self.adversary, tuple(ADVERSARIES))
 
     def __str__(self) -> str:
-        """Two or three plain sentences."""
-        return " ".join(sentence for sentence in (self._promise(), self._sight(), self._shuffler()) if sentence)
+        """A few plain sentences: the promise, who must be trusted, who sees what, what is left against a shuffler."""
+        parts = (self.promise(), self._test(), self._process(), self._sight(), self._shuffler())
+        return " ".join(sentence for sentence in parts if sentence)
 
     def brief(self) -> str:
         """Epsilon in a few characters, rounded up, as figures show it; nothing without privacy."""
         return "" if self.trust == "none" or math.isinf(self.epsilon) else f"ε = {rounded_up(self.epsilon, 3)}"
 
-    def _promise(self) -> str:
+    def promise(self) -> str:
+        """The first sentence: what is promised, for which data, against which adversary."""
         if self.trust == "none" or math.isinf(self.epsilon):
             return f"No privacy is promised for {self.protects}."
         unit = (
@@ -81,27 +90,40 @@ class Guarantee:
             f"against an adversary who {ADVERSARIES[self.adversary]}."
         )
 
+    def _test(self) -> str:
+        return "This is a test: whoever knows its seed sees everything." if self.seeded else ""
+
+    def _process(self) -> str:
+        if not self.one_process:
+            return ""
+        return (
+            "Run in one process (bd.Agent), that process and its files see everybody's data without noise and must be"
+            " trusted."
+        )
+
     def _sight(self) -> str:
         sights = "; ".join(f"{who}: {what}" for who, what in self.observers)
-        return f"Who sees what - {sights}." if sights else ""
+        where = "Run as separate roles, who sees what" if self.one_process else "Who sees what"
+        return f"{where} - {sights}." if sights else ""
 
     def _shuffler(self) -> str:
         if "shuffle" not in self.trust:
             return ""
+        alone = "" if self.against == SHUFFLER else " The shuffler alone learns of a report who sent it and when."
         if self.shuffler is None and self.exposed <= self.delta:
-            return "Against the shuffler itself no guarantee is proven."
-        if self.shuffler is None and self.exposed >= 1.0:
-            return "Against the shuffler itself no privacy is left: it could always tell some two reports apart."
-        if self.shuffler is None:
+            left = "no guarantee is proven."
+        elif self.shuffler is None and self.exposed >= 1.0:
+            left = "no privacy is left: some two reports can always be told apart."
+        elif self.shuffler is None:
             odds = math.floor(1000 * self.exposed) / 1000
-            return (
-                "Against the shuffler itself no privacy is left at this delta: if it kept single reports, one would "
-                f"tell two values apart for certain with probability at least {odds:g}."
+            left = (
+                "no privacy is left at this delta: a single report that is kept tells two values apart for certain with"
+                f" probability at least {odds:g}."
             )
-        return (
-            f"Against the shuffler itself, if it kept single reports, (epsilon, delta) = "
-            f"({rounded_up(self.shuffler.epsilon)}, {rounded_up(self.shuffler.delta, 3)}) is left."
-        )
+        else:
+            numbers = f"({rounded_up(self.shuffler.epsilon)}, {rounded_up(self.shuffler.delta, 3)})"
+            left = f"(epsilon, delta) = {numbers} is left if single reports are kept."
+        return f"Against {self.against} {left}{alone}"
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON; infinities are None."""

@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike
 
 from bandanna.accounting import accountant, parallel
 from bandanna.accounting.budgets import Budget
-from bandanna.accounting.events import ContinualEvent, Event, GaussianEvent, plain
+from bandanna.accounting.events import ContinualEvent, Event, GaussianEvent, plain, text_of
 from bandanna.accounting.stores import Entry, LedgerStore, MemoryStore
 from bandanna.accounting.view import LedgerView, stated_delta
 from bandanna.core import require
@@ -174,7 +174,7 @@ class Ledger:
             kind, content = f"{array.dtype.str}{array.shape}", np.ascontiguousarray(array).tobytes()
             if isinstance(data, Statistic) and data.counts is not None:
                 kind, content = f"{kind} by counts", content + np.ascontiguousarray(data.counts).tobytes()
-        return hmac.new(self.store.secret(), f"{event!r}|{kind}|".encode() + content, hashlib.sha256).hexdigest()
+        return hmac.new(self.store.secret(), f"{text_of(event)}|{kind}|".encode() + content, hashlib.sha256).hexdigest()
 
 
 def entry_name(task: str | int, batch: str | int, one_of: str | None = None) -> tuple[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import warnings
 from collections.abc import Sequence
 from typing import Any
@@ -21,7 +22,7 @@ from bandanna.agent.users import listed
 from bandanna.core import require
 from bandanna.core.arm_sets import Contexts, Sets, arms_of, many_arms_of, of_user
 from bandanna.core.arrays import Floats
-from bandanna.errors import ClippingWarning, InvalidArgument
+from bandanna.errors import ClippingWarning, InvalidArgument, InvalidStatistic, LateRewardWarning
 from bandanna.policies.base import Assigned
 
 
@@ -31,6 +32,7 @@ class Acting(Reporting):
     _early: Early
     _background: Background | None
     _told: bool  # whether somebody was told of clips
+    _told_late: bool  # of a reward that was dropped
 
     def act(self, contexts: Contexts | None = None, user: str | int | None = None) -> Decision:
         """Decide for one user among these arms: a mapping from ids to features, an array (arms, d) or a DataFrame.
@@ -40,11 +42,26 @@ class Acting(Reporting):
         return self._decide_one(self._set(contexts), user)
 
     def act_many(self, contexts: Any, users: Sequence[str | int | None] | None = None) -> list[Decision]:
-        """Decide for several users in order, as `act` one by one: an array (users, arms, d) or a list of sets of arms;
-        where the arms stay, how many users.
+        """Decide for several users by one snapshot: an array (users, arms, d) or a list of sets of arms; where the arms
+        stay, how many users.
 
-        Everything is checked before anything is recorded. Where the users go beyond a batch, it is closed on the way,
-        and those of this call who are in it cannot answer any more, unless there is grace.
+        Everything is checked before anything is recorded. The call closes the batches that were due before it. A batch
+        that fills inside the call stays open for its rewards, at least until the next call of `act` or `act_many`. The
+        users after it are in the next batches of the schedule. Where the next batch depends on what is learned, they
+        are in none, and their rewards are dropped: there, decide for at most `next_release` users in a call.
+
+        Parameters
+        ----------
+        contexts
+            An array (users, arms, d) or a list of what `act` takes; where the arms stay, how many users; where users
+            have features and arms have none, an array (users, d).
+        users
+            Who they are, one for each decision; None where nobody is counted.
+
+        Returns
+        -------
+        list of Decision
+            One for each user, in the same order.
         """
         fixed = self._loop.arms
         if fixed is not None and fixed.of_users:
@@ -52,7 +69,7 @@ class Acting(Reporting):
             people = require.several("contexts", contexts, "the features of every user, an array (users, d)")
             sets: Sets = [of_user(fixed, one, f"contexts[{i}]") for i, one in enumerate(people)]
         elif fixed is not None:
-            sets = [self._set(None)] * require.whole("contexts", contexts, most=10**7)
+            sets = [self._set(None)] * require.whole("contexts", contexts, most=10**7, error=InvalidStatistic)
         else:
             if self._records is not None:
                 contexts = list(map(self._records.of_arms, require.several("contexts", contexts, "a list of sets")))
@@ -67,7 +84,7 @@ class Acting(Reporting):
         if fixed is not None and fixed.of_users:
             return of_user(fixed, contexts)
         if fixed is not None and contexts is not None:
-            raise InvalidArgument("contexts", contexts, "none: the arms of this agent stay the same")
+            raise InvalidStatistic("contexts", contexts, "none: the arms of this agent stay the same")
         if fixed is None and contexts is None:
             allowed = f"the arms of this user, {features_of(self.policy)} features each (or arms= of the agent)"
             raise InvalidArgument("contexts", None, allowed)
@@ -81,7 +98,7 @@ class Acting(Reporting):
         if self._background is not None:
             self._background.check()
         decisions = loop.decide(sets, users, names)
-        if self._background is not None and loop.due(loop.grace) is not None:
+        if self._background is not None and loop.due(loop.grace, loop.before) is not None:
             self._background.wake()
         return decisions
 
@@ -95,7 +112,7 @@ class Acting(Reporting):
         if self._background is not None:
             self._background.check()
         decision = loop.decide_one(one, person)
-        if self._background is not None and loop.due(loop.grace) is not None:
+        if self._background is not None and loop.due(loop.grace, loop.before) is not None:
             self._background.wake()
         return decision
 
@@ -158,9 +175,52 @@ class Acting(Reporting):
         given = decision_id.id if isinstance(decision_id, Decision) else decision_id
         told = reward_of(reward)
         kept = self._answer(given, told, client)
-        if kept and not self._told:
+        if not kept:
+            self._tell_late(stacklevel=3)
+        elif not self._told:
             self._warn(self._early.reward(told), stacklevel=3)
         return kept
+
+    def observe_many(self, decisions: Sequence[str | Decision], rewards: Sequence[float]) -> list[bool]:
+        """Take the rewards of several decisions, one for each, and say which were kept.
+
+        Everything is checked before anything is recorded. The call closes no batch: who answers, and when, decides
+        nothing about a release.
+
+        Parameters
+        ----------
+        decisions
+            What `act` or `act_many` returned, or the ids of that; each decision at most once.
+        rewards
+            As many finite numbers, in the same order.
+
+        Returns
+        -------
+        list of bool
+            For each decision whether its reward was kept; False: it came too late, and was dropped and counted.
+        """
+        ids = [
+            each.id if isinstance(each, Decision) else each
+            for each in require.several("decisions", decisions, "a list of decisions, or of their ids")
+        ]
+        given = require.several("rewards", rewards, f"a list or an array of {len(ids)}, one for each decision")
+        if len(given) != len(ids):
+            raise InvalidArgument("rewards", f"{len(given)} rewards", f"{len(ids)}, one for each decision")
+        told = [reward_of(reward, f"rewards[{place}]") for place, reward in enumerate(given)]
+        kept = self._answer_many(ids, told)
+        if not all(kept):
+            self._tell_late(stacklevel=3)
+        for reward in itertools.compress(told, kept):
+            if self._told:
+                break
+            self._warn(self._early.reward(reward), stacklevel=3)
+        return kept
+
+    def _tell_late(self, stacklevel: int) -> None:
+        """Once: a reward was dropped."""
+        if not self._told_late:
+            self._told_late = True
+            warnings.warn(LateRewardWarning(self._loop.grace, self._loop.beside), stacklevel=stacklevel)
 
     @alone
     def _answer(self, decision_id: str, reward: float, client: str | None) -> bool:
@@ -169,3 +229,8 @@ class Acting(Reporting):
             return self._loop.answer(number, session, reward)
         episode, place, joined = self._loop.ids.recognise_client(client)
         return self._loop.client_answer((episode, place, joined), number, reward)
+
+    @alone
+    def _answer_many(self, ids: Sequence[str], rewards: Sequence[float]) -> list[bool]:
+        recognise, names = self._loop.ids.recognise, [f"decisions[{place}]" for place in range(len(ids))]
+        return self._loop.answer_many(list(map(recognise, ids, names)), rewards, names)

@@ -6,6 +6,7 @@ import hashlib
 import os
 import secrets
 import warnings
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from os import PathLike
@@ -42,12 +43,14 @@ class Agent(Acting, Saving):
     features a public map, `bd.features.Map(...)`: then records - dictionaries, rows of a DataFrame - stand wherever
              features do
     grace    how many further decisions a complete batch waits for late rewards
-    release  "now": the first decision after that releases it; "background": a thread does, while decisions go on;
-             "manual": whoever calls `release_due`
+    release  "now": the first call of `act` or `act_many` after that releases it; "background": a thread does from that
+             call on, while decisions go on; "manual": `release_due` does
     test     seeded noise and coins, which protect nobody; needs `seed`
 
-    A batch is complete after as many decisions as the public schedule says, and closed at the first decision after
-    `grace` more: by count, never by who answered. A slot without a reward is a report of zeros, noised in full.
+    A batch is complete after as many decisions as the public schedule says. It is closed at the first call of `act` or
+    `act_many` after `grace` more: by the count of decisions and calls, never by who answered. So a batch that fills
+    inside a call of `act_many` takes the rewards of that call. A slot without a reward is a report of zeros, noised in
+    full.
     Noise, and the coins that decide between tied arms, come from the operating system. Everything released goes through
     a ledger; `ledger` is what may be seen of it. Where the policy promises nothing (`bd.none()`, epsilon = infinity)
     there is none: nobody is counted and no journal is kept. A call that was interrupted needs nothing from the caller:
@@ -72,7 +75,7 @@ class Agent(Acting, Saving):
         seed = None if seed is None else require.whole("seed", seed, least=0, most=require.SEEDS)
         require.one_of("release", release, ("now", "background", "manual"))
         self._seed, self._pid = seed, os.getpid()
-        self._name, self._told, self._kept = secrets.token_hex(16), False, False
+        self._name, self._told, self._told_late, self._kept = secrets.token_hex(16), False, False, False
         self._early = Early(policy)
         secret = secrets.token_bytes(32) if seed is None else hashlib.sha256(f"agent {seed}".encode()).digest()
         session = secrets.token_hex(8) if seed is None else secret.hex()[:16]
@@ -88,7 +91,7 @@ class Agent(Acting, Saving):
         self._encoding = encoding_of(type(policy))
         self._can_be_saved()
         self._loop.open_ledger(self._new_journals())
-        self._background = Background(self.release_due) if release == "background" else None
+        self._background = Background(self._release_closed) if release == "background" else None
         if release == "now" and self.release_seconds > _PATIENCE:
             warnings.warn(
                 f"a release takes about {self.release_seconds:.2g} seconds, during which nobody is answered: fewer "
@@ -99,23 +102,31 @@ class Agent(Acting, Saving):
 
     def release_due(self) -> bool:
         """Release what is due, while others may decide; whether there was something. One call at a time does it."""
+        return self._release_all(lambda: self._loop.made)
+
+    def _release_closed(self) -> bool:
+        """`release_due` of what was due before the newest call that decides, whose rewards are still to come."""
+        return self._release_all(lambda: self._loop.before)
+
+    def _release_all(self, made: Callable[[], int]) -> bool:
+        """Release what is due after so many decisions."""
         self._at_home()
-        loop = self._loop
+        loop, released = self._loop, False
         if not loop.releasing.acquire(blocking=False):
             return False
         try:
-            with self._lock:
-                loop.settle()
-                batch = None if loop.over else loop.due(loop.grace)
-                work = None if batch is None else Release(loop, batch)
-            if work is None:
-                return False
-            with suppress(Overtaken):  # by a decision or by `close`
-                work.run()
+            while True:
+                with self._lock:
+                    loop.settle()
+                    batch = None if loop.over else loop.due(loop.grace, made())
+                    work = None if batch is None else Release(loop, batch)
+                if work is None:
+                    return released
+                released = True
+                with suppress(Overtaken):  # by a decision or by `close`
+                    work.run()
         finally:
             loop.releasing.release()
-        self.release_due()
-        return True
 
     @alone
     def warm_start(self, log: Any, *, privacy: Privacy | None = None, ledger: Ledger | None = None) -> None:

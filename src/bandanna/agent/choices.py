@@ -13,7 +13,7 @@ from bandanna.agent.plan import Batch
 from bandanna.agent.release import coins_for
 from bandanna.core.arrays import Floats
 from bandanna.device.choice import Choice, Sampled, certain
-from bandanna.errors import InvalidArgument
+from bandanna.errors import InvalidArgument, Summary
 from bandanna.policies.base import Assigned, Policy
 
 Chosen = tuple[int, float | Callable[[], float], int]  # an action, its probability or what computes it, a group or -1
@@ -60,7 +60,7 @@ def checked(policy: Policy[Any], choice: Any, contexts: Floats) -> list[Chosen]:
         raise InvalidArgument(f"{_name(policy)}: actions", given, f"{users} whole numbers")
     chosen: list[int] = actions.tolist()
     if min(chosen) < 0 or max(chosen) >= arms:
-        raise InvalidArgument(f"{_name(policy)}: actions", chosen[:5], f"numbers of arms, 0 to {arms - 1}")
+        raise InvalidArgument(f"{_name(policy)}: actions", Summary("some outside"), f"numbers of arms, 0 to {arms - 1}")
     groups = [-1] * users if choice.groups is None else choice.groups.tolist()
     if isinstance(choice, Sampled):  # whose probabilities are computed when somebody looks
         later = [partial(_chance, policy, choice, place) for place in range(users)]
@@ -91,7 +91,7 @@ def _chances(policy: Policy[Any], choice: Choice) -> list[float]:
     chances: list[float] = array.tolist()
     users = len(choice.actions)
     if array.shape != (users,) or [chance for chance in chances if not 0 < chance <= 1 + 1e-9]:
-        raise InvalidArgument(f"{_name(policy)}: probabilities", chances, f"{users} numbers in (0, 1]")
+        raise InvalidArgument(f"{_name(policy)}: probabilities", Summary.of(array), f"{users} numbers in (0, 1]")
     return chances
 
 

@@ -34,7 +34,8 @@ class Deciding(Releasing):
         return decision
 
     def _running(self) -> Batch:
-        """The episode of the snapshot in force, after those that are due."""
+        """The episode of the snapshot in force, after those that were due before this call are closed."""
+        self.before = self.made
         if self.at_once:
             self._close(self.grace)
         if self.now.batch is None:

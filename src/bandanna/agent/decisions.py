@@ -9,7 +9,7 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from bandanna.errors import InvalidArgument
+from bandanna.errors import InvalidStatistic
 
 _ID = re.compile(r"(0|[1-9][0-9]{0,17})-([0-9a-f]{16})-([0-9a-f]{16})", re.ASCII)
 _CLIENT = re.compile(r"client-([0-9]{1,18})-([0-9]{1,18})-([0-9a-f]{16})-([0-9a-f]{16})", re.ASCII)
@@ -70,14 +70,14 @@ class Ids:
         """The id of decision `number`: what two runs of one agent decide under the same number has different ids."""
         return f"{number}-{session}-{self._mark(f'decision {number} {session}')}"
 
-    def recognise(self, given: Any) -> tuple[int, str]:
+    def recognise(self, given: Any, name: str = "decision id") -> tuple[int, str]:
         """Number and session of an id that the agent has issued, in this run or an earlier one; others are refused."""
         found = _ID.fullmatch(given) if isinstance(given, str) else None
         if found is not None:
             number, session, mark = found.groups()
             if self._marked(f"decision {number} {session}", mark):
                 return int(number), session
-        raise InvalidArgument("decision id", given, "the `id` of a decision of this agent")
+        raise InvalidStatistic(name, given, "the `id` of a decision of this agent")
 
     def issue_client(self, episode: int, place: int, session: str) -> str:
         """The id of a client of an episode."""
@@ -90,7 +90,7 @@ class Ids:
             episode, place, session = int(found[1]), int(found[2]), found[3]
             if self._marked(f"decision {place} {session} client {episode}", found[4]):
                 return episode, place, session
-        raise InvalidArgument("client", given, "what recruit() of this agent has given")
+        raise InvalidStatistic("client", given, "what recruit() of this agent has given")
 
     def _mark(self, what: str) -> str:
         """64 bits that nobody without the secret can tell from random ones."""

@@ -14,25 +14,27 @@ from bandanna.agent.release import TASK
 from bandanna.agent.users import admit
 from bandanna.core.arm_sets import Sets
 from bandanna.core.arrays import Floats
-from bandanna.policies.base import Assigned, Until
+from bandanna.errors import InvalidArgument
+from bandanna.policies.base import Assigned
 
 
 class Loop(Deciding):
     """All of it: decisions for many at once, rewards, and the clients of episodes that ask a few."""
 
     def decide(self, sets: Sets, users: Sequence[str | None], names: Sequence[str]) -> list[Decision]:
-        """Check everything, then decide for one user after the other, closing episodes on the way."""
-        count = len(users)
-        self._room_for(count)
+        """Check everything, close the episodes that are due, then decide for all users by one snapshot.
+
+        The rewards of this call cannot be there yet. So an episode that fills in it stays open until the next call.
+        """
+        self._room_for(len(users))
+        if not users:
+            return []
         seen = self._seen(sets)
         self._admit(users, names)
         self.settled = False
-        decisions: list[Decision] = []
-        while len(decisions) < count:
-            batch = self._running()
-            done = slice(len(decisions), len(decisions) + self._together(count - len(decisions)))
-            chosen = choices(self.policy, self.now.snapshot, batch, seen[done], number=self.made, seed=self.seed)
-            decisions += map(self._record, sets[done], users[done], chosen)
+        batch = self._running()
+        chosen = choices(self.policy, self.now.snapshot, batch, seen, number=self.made, seed=self.seed)
+        decisions = list(map(self._record, sets, users, chosen))
         self.settled = True
         return decisions
 
@@ -44,19 +46,31 @@ class Loop(Deciding):
             seen.append(seen[-1] if again else self.policy.seen(features[None]))
         return seen
 
-    def _together(self, left: int) -> int:
-        """How many decisions may be made before an episode has to be closed, or public numbers looked at."""
-        batch = self.now.batch
-        assert batch is not None
-        if isinstance(batch.episode, Until) and not self.now.ended:
-            return 1
-        return batch.end + self.grace - self.made if self.at_once and batch.episode.released else left
-
     def answer(self, number: int, session: str, reward: float) -> bool:
         """A reward: kept, or late."""
-        kept = not self.over and self.slots.answer(number, session, reward)
-        self.late += not kept
-        return kept
+        slot = None if self.over else self.slots.unanswered(number, session, "decision id")
+        if slot is None:
+            self.late += 1
+            return False
+        slot.reward = reward
+        return True
+
+    def answer_many(
+        self, decisions: Sequence[tuple[int, str]], rewards: Sequence[float], names: Sequence[str]
+    ) -> list[bool]:
+        """Rewards of several decisions, numbers and sessions: which were kept. All are checked first."""
+        if len(places := {decision: place for place, decision in enumerate(decisions)}) < len(decisions):
+            twice = next(place for place, decision in enumerate(decisions) if places[decision] != place)
+            raise InvalidArgument(names[twice], "a decision that is there twice", "each decision once")
+        slots = [
+            None if self.over else self.slots.unanswered(*decision, name)
+            for decision, name in zip(decisions, names, strict=True)
+        ]
+        for slot, reward in zip(slots, rewards, strict=True):
+            if slot is not None:
+                slot.reward = reward
+        self.late += slots.count(None)
+        return [slot is not None for slot in slots]
 
     def recruit(self, user: str | None, name: str) -> int | None:
         """A client of the running episode: its place, or None if there are enough."""

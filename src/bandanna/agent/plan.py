@@ -39,4 +39,7 @@ def batch_of(episode: Episode | None, begin: int) -> Batch | None:
 
 def following(policy: Policy[Any], batch: Batch) -> Batch | None:
     """The batch that fills while this one waits for late rewards; None where it depends on what will be learned."""
-    return batch_of(policy.following(batch.episode), batch.end)
+    episode, number = policy.following(batch.episode), batch.number + 1
+    if policy.every_round and (policy.horizon is None or number < policy.horizon):
+        episode = Frozen(number=number, users=1)
+    return batch_of(episode, batch.end)

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from bandanna.agent.arms import features_of
-from bandanna.core.arm_sets import Contexts, index_of
+from bandanna.core.arm_sets import Contexts, index_of, parts_of
 from bandanna.core.arrays import Floats
-from bandanna.errors import InvalidArgument, InvalidStatistic
+from bandanna.errors import InvalidArgument, InvalidStatistic, Summary
 from bandanna.features.counts import Report
 from bandanna.features.map import Map
 from bandanna.policies.base import Policy
@@ -31,7 +31,7 @@ class Records:
         values = self._mapped(record)
         if len(values) != 1:
             raise InvalidStatistic(
-                "contexts", f"{len(values)} records", "one, of the user; act_many takes several users"
+                "contexts", Summary(f"{len(values)} records"), "one, of the user; act_many takes several users"
             )
         return np.asarray(values[0])
 
@@ -42,7 +42,8 @@ class Records:
     def of_arms(self, records: Any, name: str = "contexts") -> Contexts:
         """Of arms: a mapping from ids to records, a table whose index has the ids, or records with ids 0..K-1."""
         if isinstance(records, Mapping):
-            return dict(zip(records, self._mapped(list(records.values())), strict=True))
+            arms, own = parts_of(records, name)
+            return dict(zip(arms, self._mapped(own), strict=True))
         ids = index_of(records, name)
         values = self._mapped(records)
         return dict(zip(ids, values, strict=True)) if ids else values

@@ -73,13 +73,13 @@ def release_seconds(policy: Policy[Any], ask: Ask | None, users: int, *, secure:
     return max((protocol.draws(size).seconds(secure=secure) for protocol, size in pairs), default=0.0)
 
 
-def reward_of(reward: Any) -> float:
+def reward_of(reward: Any, name: str = "reward") -> float:
     """A finite number; True and False are 1 and 0."""
     if type(reward) is float and math.isfinite(reward):
         return reward
     if isinstance(reward, bool | np.bool_):
         return float(reward)
-    return require.finite("reward", reward, "a finite number; the slot is still open", error=InvalidStatistic)
+    return require.finite(name, reward, "a finite number; the slot is still open", error=InvalidStatistic)
 
 
 def as_begun(policy: Policy[Any], events: Iterable[Event]) -> Policy[Any]:

@@ -28,7 +28,7 @@ class Releasing(Standing):
 
     def _close(self, grace: int) -> None:
         """Release the episodes that are due, in order."""
-        while (batch := self.due(grace)) is not None:
+        while (batch := self.due(grace, self.made)) is not None:
             Release(self, batch).run()
 
     def find(self, task: str, batch: str, one_of: str | None) -> Any:
@@ -45,7 +45,8 @@ class Releasing(Standing):
         """The episode is learned."""
         if self.policy.keeps:
             self.kept.setdefault(batch.number, played)
-        begin = batch.end if following(self.policy, batch) is not None else max(batch.end, self.made)
+        scheduled = following(self.policy, batch) is not None
+        begin = batch.end if scheduled else max(batch.end, self.made)
         self.progress = replace(progress, state=learned, begin=begin, asked=0, closed=progress.closed + 1)
         needed = self._needed()
         if next(iter(self.kept), needed) < needed:
@@ -53,7 +54,7 @@ class Releasing(Standing):
             self._split = {number: held for number, held in self._split.items() if number in self.kept}
         self.made = max(self.made, begin)  # more than a save knows
         self.slots.drop(batch)
-        self.see()
+        self.see(self.filling if scheduled else None)
 
     def _needed(self) -> int:
         """Rows of episodes before this number are kept under no name."""

@@ -67,11 +67,8 @@ class Reporting(Alone):
 
     @property
     def guarantee(self) -> Guarantee:
-        """What is promised for all that leaves this process, to whom, against whom."""
-        process = ("this process and its files", "every context and reward, without noise")
-        seeded = (("whoever knows the seed", "everything, because this is a test"),) * (self._seed is not None)
-        stated = self.policy.guarantee
-        return replace(stated, observers=(process, *seeded, *stated.observers))
+        """What is promised for all that leaves this process, to whom, against whom: that of the policy."""
+        return replace(self.policy.guarantee, seeded=self._seed is not None)
 
     @property
     def ledger(self) -> LedgerView | None:

@@ -53,17 +53,14 @@ class Slots:
             self._present.setdefault(slot.batch, set()).add(slot.user)
             self.people[slot.user] += 1
 
-    def answer(self, number: int, session: str, reward: float) -> bool:
-        """Keep a reward, once; False if the decision has no open slot."""
+    def unanswered(self, number: int, session: str, name: str) -> Slot | None:
+        """The open slot of a decision, if it has one; `name` is the argument that is refused if there is a reward."""
         slot = self._slots.get(number)
         if slot is None or slot.session != session:
-            return False
+            return None
         if slot.reward is not None:
-            raise InvalidArgument(
-                "decision id", f"decision {number}", "one that has no reward yet; the first one stands"
-            )
-        slot.reward = reward
-        return True
+            raise InvalidArgument(name, f"decision {number}", "one that has no reward yet; the first one stands")
+        return slot
 
     def features(self, batch: Batch, until: int) -> list[Floats]:
         """Of the decisions before `until`, in order, as far as they have slots."""

@@ -56,6 +56,7 @@ class Standing:
         self.kept: dict[int, Played] = {}  # by episode, in order: rows that later asks may be about
         self._split: dict[int, tuple[Played, Mapping[str, tuple[Played, ...]]]] = {}  # the same by name, if asked for
         self.made = self.beside = 0  # decisions; those of them that belong to no episode
+        self.before = 0  # decisions before the newest call that decides
         self.late = 0
         self.over = False
         self.known = 0  # phases whose calibration all journals have
@@ -83,8 +84,11 @@ class Standing:
             self.ledger = Ledger(budget=privacy.budget, participations=often, store=journals)
             affordable(self.policy)
 
-    def see(self) -> None:
-        """The running episode and the one that is filling, from the progress and the slots."""
+    def see(self, filling: Batch | None = None) -> None:
+        """The running episode and the one that is filling, from the progress and the slots.
+
+        filling: an episode of the same schedule that no decision is after, where one is known: the search begins there.
+        """
         progress, ended = self.progress, self.progress.asked > 0
         state, batch = progress.state, batch_of(self.policy.episode(progress.state), progress.begin)
         if batch is not None and isinstance(batch.episode, Until):
@@ -97,7 +101,7 @@ class Standing:
             else:
                 batch = replace(batch, users=max(1, self.made - batch.begin)) if ended else batch
         self.now = Now(state=state, snapshot=self.policy.publish(state), batch=batch, ended=ended)
-        self.filling = batch
+        self.filling = batch if filling is None else filling
         while self.filling is not None and self.filling.end <= self.made:
             self.filling = following(self.policy, self.filling)
         if batch is not None and batch.clients is not None:
@@ -128,12 +132,12 @@ class Standing:
         """The reports that were asked for, without those that nobody gave a reward for."""
         return self.progress.reports - self.progress.missing
 
-    def due(self, grace: int) -> Batch | None:
-        """The running episode, if it is complete and waits no more."""
+    def due(self, grace: int, made: int) -> Batch | None:
+        """The running episode, if it is complete and waits no more after `made` decisions."""
         batch = self.now.batch
         if batch is None or not batch.episode.released:
             return None
-        complete = batch.end + grace <= self.made and (self.now.ended or not isinstance(batch.episode, Until))
+        complete = batch.end + grace <= made and (self.now.ended or not isinstance(batch.episode, Until))
         return batch if complete or self.progress.asked else None
 
     def waiting(self) -> int | None:

@@ -10,7 +10,7 @@ from bandanna.accounting.stores import LedgerStore
 from bandanna.agent.plan import Batch
 from bandanna.agent.slots import Slots
 from bandanna.core import require
-from bandanna.errors import BudgetExceeded, InvalidArgument
+from bandanna.errors import BudgetExceeded, InvalidArgument, InvalidStatistic, Summary
 
 
 def listed(users: Any, count: int) -> list[Any]:
@@ -20,7 +20,7 @@ def listed(users: Any, count: int) -> list[Any]:
     allowed = f"{count}, one for each set of arms"
     people = require.several("users", users, f"a list or an array of {allowed}")
     if len(people) != count:
-        raise InvalidArgument("users", f"{len(people)} users", allowed)
+        raise InvalidStatistic("users", Summary(f"{len(people)} users"), allowed)
     return people
 
 

@@ -16,6 +16,7 @@ from bandanna.environments import Environment
 from bandanna.policies.base import Policy
 from bandanna.policies.linear.lints import LinTS
 from bandanna.policies.registry import make
+from bandanna.protocols.trust import none
 from bandanna.simulation.engine import simulate
 
 ARMS, DIM, FEW = 100, 5, 10  # of contextual bandits; of finite ones
@@ -77,7 +78,7 @@ EQUIVALENTS: dict[str, Equivalent] = {
         shape=(ARMS, DIM),
     ),
     "LinTS, a model for each arm": Equivalent(
-        policy=lambda rounds, batch: LinTS(n_arms=ARMS, features=DIM, horizon=rounds, batch=batch),
+        policy=lambda rounds, batch: LinTS(n_arms=ARMS, features=DIM, horizon=rounds, batch=batch, privacy=none()),
         env=worlds.DisjointLinear(dim=DIM, n_arms=ARMS),
         shape=(DIM,),
     ),

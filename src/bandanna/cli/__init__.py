@@ -80,8 +80,9 @@ def command() -> Callable[..., Any]:
 
 def main() -> None:
     """Entry point of the `bandanna` command: errors become one clear line and exit code 2."""
-    from bandanna.errors import BandannaError
+    from bandanna.errors import BandannaError, WeakPrivacyWarning
 
+    warnings.simplefilter("once", WeakPrivacyWarning, append=True)  # a command makes the same budget in several places
     warnings.formatwarning = lambda message, *_, **__: f"warning: {_typed(str(message))}\n"
     try:
         code = command()(standalone_mode=False)
@@ -103,7 +104,7 @@ def _complain(words: str) -> None:
 
 def _words(error: Exception) -> str:
     """As somebody who does not know Python reads it: arguments are options, and what is None there was not given."""
-    from bandanna.errors import InvalidArgument
+    from bandanna.errors import InvalidArgument, Summary
 
     if isinstance(error, MemoryError):
         return "not enough memory for this"
@@ -111,7 +112,7 @@ def _words(error: Exception) -> str:
         return f"{error.filename}: {error.strerror}"
     if isinstance(error, InvalidArgument):
         name = _option(error)
-        if error.value is None:
+        if error.value is None or (isinstance(error.value, Summary) and error.value == "None"):
             return _typed(f"{name} is missing: {error.allowed}")
         return _typed(f"{name}{str(error).removeprefix(error.argument)}")
     return _typed(str(error))

@@ -157,6 +157,9 @@ def _print(result: AuditResult) -> None:
     for row in result.rows:
         if row.why:
             typer.echo(f"{row.target}: {row.why}")
+    if len(result.rows) == 1 and result.rows[0].looked_at:
+        typer.echo(f"looked at: {result.rows[0].looked_at}")
+        typer.echo(f"not looked at: {result.rows[0].not_looked_at}")
     for row in result.surprises:
         typer.echo(f"{row.target} is known to be {row.known}, and was not found so")
 

@@ -38,6 +38,14 @@ def dashboard(
     trust: Annotated[
         Path | None, typer.Option(help="Certificates by which roles are known, beside the system's.", metavar="FILE")
     ] = None,
+    host_name: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Host name by which browsers ask for the dashboard, where it is not localhost or the address that it"
+            " listens on: behind a proxy, its name. May be repeated.",
+            metavar="NAME",
+        ),
+    ] = None,
 ) -> None:
     """Show tasks as they run, and results of experiments, in a browser, until SIGTERM or Ctrl-C.
 
@@ -48,5 +56,5 @@ def dashboard(
 
     serve_board(
         places, host=host, port=port, token=token_file, cert=cert, key=key, trust=trust, named=ask or (),
-        say=lambda address: typer.echo(f"Dashboard: {address}  (stop it with Ctrl-C)"),
+        names=host_name or (), say=lambda address: typer.echo(f"Dashboard: {address}  (stop it with Ctrl-C)"),
     )  # fmt: skip

@@ -34,6 +34,36 @@ def serve(
         Path | None,
         typer.Option(help="Certificates by which other roles are known, beside the system's.", metavar="FILE"),
     ] = None,
+    inside: Annotated[
+        str | None,
+        typer.Option(
+            help="A second address, for the operator: /metrics and /status without a token, /healthz in full.",
+            metavar="HOST:PORT",
+        ),
+    ] = None,
+    peers: Annotated[
+        str | None,
+        typer.Option(
+            help="Another address, for the other roles: their routes are served there, and not to strangers any more.",
+            metavar="HOST:PORT",
+        ),
+    ] = None,
+    host_name: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Another host name by which the role is asked for, beside that of its address in the task. May be"
+            " repeated.",
+            metavar="NAME",
+        ),
+    ] = None,
+    proxy: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Address or network of a proxy that bounds its clients, or names them in X-Forwarded-For. May be"
+            " repeated.",
+            metavar="ADDRESS",
+        ),
+    ] = None,
 ) -> None:
     """Serve one role of a task until SIGTERM; `all` runs every role of the task as a process of its own."""
     need_serve("serve")
@@ -50,9 +80,12 @@ def serve(
             raise InvalidArgument("--db", db, "postgresql://...; files are each role's own, beside the task")
         if port is not None:
             raise InvalidArgument("--port", port, "left out with all: the task says where each role is found")
+        if inside is not None or peers is not None or host_name or proxy:
+            name = "--inside" if inside else "--peers" if peers else "--host-name" if host_name else "--proxy"
+            raise InvalidArgument(name, "an option", "left out with all: give it to each role's own process")
         running.serve_all(found, folder, database=db, host=host, say=typer.echo)
         return
     running.serve_role(
         role, found, secrets=secret or folder, database=db or str(folder / f"{role}.db"), host=host, port=port,
-        cert=cert, key=key, trust=trust,
+        cert=cert, key=key, trust=trust, inside=inside, peers=peers, names=host_name or (), proxies=proxy or (),
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""`bandanna task create`, `show` and `export`: a policy as a document for all parties of a deployment."""
+"""`bandanna task`: a policy as a document for all parties of a deployment, made by one of them or joined by each."""
 
 from __future__ import annotations
 
@@ -44,6 +44,96 @@ def create(
     typer.echo(f"\nWritten to {folder}: task.json, which is public, and for each role alone:")
     typer.echo(f"  {', '.join(f'{each.role}.secret.json' for each in secrets)}")
     typer.echo(f"Next: bandanna serve all --task {folder}")
+
+
+@task.command()
+def draft(
+    file: Annotated[Path, typer.Argument(help="The task, a TOML file.", metavar="FILE")],
+    out: Annotated[
+        Path | None, typer.Option(help="Where to write (default: FILE's name with .draft.json).", metavar="FILE")
+    ] = None,
+    no_forecast: Annotated[bool, typer.Option("--no-forecast", help="Do not simulate the expected regret.")] = False,
+) -> None:
+    """Make a task without keys, for roles in different hands: each of them joins it on its own machine."""
+    need_serve("task draft")
+    from bandanna.storage import files
+    from bandanna.tasks import creation
+
+    place = file.with_suffix(".draft.json") if out is None else out
+    made = creation.draft(file, expect=not no_forecast)
+    files.write(place, made.document.decode("ascii"))
+    _print(made)
+    typer.echo(f"\nWritten to {place}, which is public. Next, each role's operator, on a machine of its own:")
+    typer.echo(f"  bandanna task join {place} --role ROLE --operator NAME      ({', '.join(made.roles)})")
+
+
+@task.command()
+def join(
+    draft: Annotated[Path, typer.Argument(help="The draft, a file of `task draft`.", metavar="DRAFT")],
+    role: Annotated[str, typer.Option(help="Which role you run.", metavar="ROLE")],
+    operator: Annotated[str, typer.Option(help="Who runs it, for people to read.", metavar="NAME")],
+    out: Annotated[Path, typer.Option(help="Directory for both files.", metavar="DIR")] = Path(),
+) -> None:
+    """Draw one role's keys on this machine: ROLE.secret.json, which stays, and ROLE.join.json, which is public.
+
+    Read the page that is printed: joining says that this is the task you serve.
+    """
+    need_serve("task join")
+    from bandanna.cli.places import folder_for
+    from bandanna.errors import BandannaError
+    from bandanna.tasks.document import Task
+    from bandanna.tasks.join import join as joined
+
+    folder = folder_for("--out", out)
+    task = Task.read(draft)
+    if (folder / f"{role}.secret.json").exists():
+        raise BandannaError(f"{folder} has {role}.secret.json already: take another directory, or remove it")
+    secrets, said = joined(task, role, operator)
+    _print(task)  # before anything is written: a draft that does not keep what it promises has no page
+    folder.mkdir(parents=True, exist_ok=True)
+    secrets.write(folder)
+    public = said.write(folder)
+    typer.echo(f"\nWritten to {folder}: {role}.secret.json, for this machine alone, and {public.name}, for everybody.")
+    typer.echo(f"Next: give {public.name} to whoever runs bandanna task seal {draft} ROLE.join.json ...")
+
+
+@task.command()
+def seal(
+    draft: Annotated[Path, typer.Argument(help="The draft, a file of `task draft`.", metavar="DRAFT")],
+    joins: Annotated[list[Path], typer.Argument(help="A ROLE.join.json of every role.", metavar="JOIN...")],
+    out: Annotated[Path, typer.Option(help="Where to write.", metavar="FILE")] = Path("task.json"),
+) -> None:
+    """Make the task of a draft that all its roles have joined; its hash is the task's id."""
+    need_serve("task seal")
+    from bandanna.errors import BandannaError
+    from bandanna.storage import files
+    from bandanna.tasks.document import Task
+    from bandanna.tasks.join import Join, join_all
+
+    if out.exists():
+        raise BandannaError(f"{out} is there already: take another name, or remove it")
+    made = join_all(Task.read(draft), [Join.read(each) for each in joins])
+    files.write(out, made.document.decode("ascii"))
+    typer.echo(f"task {made.id}\nWritten to {out}, which is public. Next, each role's operator:")
+    typer.echo(f"  bandanna task accept {out} --secret ROLE.secret.json")
+
+
+@task.command()
+def accept(
+    task: Annotated[Path, typer.Argument(help="The task, a file of `task seal`.", metavar="TASK")],
+    secret: Annotated[Path, typer.Option(help="The role's secrets, of `task join`.", metavar="FILE")],
+) -> None:
+    """Check that a task is the draft that this role has joined, with its own keys and everybody's signature."""
+    need_serve("task accept")
+    from bandanna.tasks.document import Secrets, Task
+    from bandanna.tasks.join import accept as accepted
+
+    found, own = Task.read(task), Secrets.of_file(secret)
+    made = accepted(found, own)
+    _print(found)  # before it is accepted, as in `join`
+    made.write_to(secret)
+    typer.echo(f"\nThe {made.role} has accepted task {found.id}.")
+    typer.echo(f"Next: bandanna serve {made.role} --task {task} --secret {secret}")
 
 
 @task.command()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +13,7 @@ from numpy.typing import ArrayLike
 from bandanna.core import require
 from bandanna.core.arrays import Floats
 from bandanna.core.domain import reals
-from bandanna.errors import InvalidArgument, InvalidStatistic, shown
+from bandanna.errors import InvalidStatistic, Summary
 
 _LARGEST = 1e100  # whose square is a number too
 _DOUBLE = np.dtype(float)
@@ -45,16 +46,16 @@ def arms_of(contexts: Contexts, dim: int, name: str = "contexts") -> tuple[Seque
     if type(contexts) is np.ndarray and contexts.dtype is _DOUBLE:  # what most callers have
         features, ids = contexts.copy(), range(len(contexts)) if contexts.ndim else ()  # the caller may reuse his
     elif isinstance(contexts, Mapping):
-        ids = tuple(contexts)
+        ids, rows = parts_of(contexts, name)
         if not ids:
-            raise InvalidArgument(name, contexts, "at least one arm")
-        features = _mapped(contexts, dim, name)
+            raise InvalidStatistic(name, contexts, "at least one arm")
+        features = _mapped(rows, dim, name)
     else:
         features = reals(name, contexts, f"an array of shape (arms, {dim}), or a mapping from ids to features").copy()
         ids = index_of(contexts, name) or range(len(features) if features.ndim else 0)
     if features.ndim != 2 or features.shape[0] < 1 or features.shape[1] != dim:
-        raise InvalidStatistic(name, f"array of shape {features.shape}", f"shape (arms, {dim}), at least one arm")
-    _finite(features, ids, name)
+        raise InvalidStatistic(name, features, f"shape (arms, {dim}), at least one arm")
+    _finite(features, name)
     return ids, features
 
 
@@ -64,8 +65,8 @@ def index_of(contexts: Any, name: str) -> tuple[Hashable, ...]:
         return ()
     ids = tuple(contexts.index)
     if len(set(ids)) != len(ids):
-        twice = next(arm for place, arm in enumerate(ids) if arm in ids[:place])
-        raise InvalidArgument(f"{name}.index", twice, "a name for each arm, none of them twice")
+        twice = next(place for place, arm in enumerate(ids) if arm in ids[:place])
+        raise InvalidStatistic(f"{name}.index[{twice}]", Summary("a name that is there twice"), "a name for each arm")
     return ids
 
 
@@ -74,9 +75,9 @@ def of_user(fixed: FixedArms, features: Any, name: str = "contexts") -> tuple[Se
     dim = fixed.features.shape[1]
     given = reals(name, features, f"the user's features, {dim} numbers")
     if given.shape != (dim,):
-        raise InvalidStatistic(name, f"array of shape {given.shape}", f"the user's features, {dim} numbers")
+        raise InvalidStatistic(name, given, f"the user's features, {dim} numbers")
     rows = np.repeat(given[None], len(fixed.ids), axis=0)
-    _finite(rows[:1], fixed.ids, name)
+    _finite(rows[:1], name)
     return fixed.ids, rows
 
 
@@ -87,26 +88,30 @@ def many_arms_of(contexts: Any, dim: int) -> list[tuple[Sequence[Hashable], Floa
     return [arms_of(one, dim, f"contexts[{i}]") for i, one in enumerate(sets)]
 
 
-def _mapped(contexts: Mapping[Any, ArrayLike], dim: int, name: str) -> Floats:
-    rows: list[Any] = list(contexts.values())
-    try:
+def parts_of(contexts: Mapping[Any, Any], name: str) -> tuple[tuple[Any, ...], list[Any]]:
+    """The keys of a mapping and its values."""
+    with suppress(Exception):  # a foreign mapping may raise anything, and show what it holds
+        return tuple(contexts), list(contexts.values())
+    raise InvalidStatistic(name, contexts, "a mapping from ids to features")
+
+
+def _mapped(rows: list[Any], dim: int, name: str) -> Floats:
+    with suppress(InvalidStatistic):
         features = reals(name, rows)
-    except InvalidStatistic:
-        features = np.empty(0)
-    if features.shape == (len(rows), dim):
-        return features
-    for arm, row in contexts.items():  # name the one that is wrong
-        given = reals(f"{name}[{shown(arm)}]", row, f"{dim} numbers")
+        if features.shape == (len(rows), dim):
+            return features
+    for arm, row in enumerate(rows):  # say where the one is that is wrong; the ids may be a user's
+        given = reals(f"{name}, arm {arm}", row, f"{dim} numbers")
         if given.shape != (dim,):
-            raise InvalidStatistic(f"{name}[{shown(arm)}]", f"array of shape {given.shape}", f"{dim} numbers")
-    raise InvalidStatistic(name, "features of several shapes", f"{dim} numbers for every arm")
+            raise InvalidStatistic(f"{name}, arm {arm}", given, f"{dim} numbers")
+    raise InvalidStatistic(name, Summary("features of several shapes"), f"{dim} numbers for every arm")
 
 
-def _finite(features: Floats, ids: Sequence[Hashable], name: str) -> None:
+def _finite(features: Floats, name: str) -> None:
     if np.vdot(features, features) <= _LARGEST:  # the sum of all squares: none is larger, and none is NaN
         return
     fine = np.abs(features) <= _LARGEST  # False for NaN
     if np.count_nonzero(fine) < fine.size:
         arm, place = (int(i) for i in np.argwhere(~fine)[0])
         allowed = f"finite numbers, at most {_LARGEST:g} in size"
-        raise InvalidStatistic(f"{name}[{shown(ids[arm])}][{place}]", float(features[arm, place]), allowed)
+        raise InvalidStatistic(f"{name}, arm {arm}, feature {place}", float(features[arm, place]), allowed)

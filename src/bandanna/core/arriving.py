@@ -8,7 +8,7 @@ import numpy as np
 
 from bandanna.core.arrays import Floats
 from bandanna.core.domain import Domain, Statistic
-from bandanna.errors import InvalidStatistic
+from bandanna.errors import InvalidStatistic, Summary
 
 
 class Arriving(Statistic):
@@ -60,4 +60,4 @@ class Arriving(Statistic):
             seen += checked.users
             yield checked
         if seen != self._expected:
-            raise InvalidStatistic("users", seen, f"{self._expected} users, read once")
+            raise InvalidStatistic("users", Summary(seen), f"{self._expected} users, read once")

@@ -1,14 +1,16 @@
-"""Calls with arguments that a function does not have: refused with the nearest that it has."""
+"""Calls of public functions: wrong arguments are refused with the nearest right ones, and warnings name the call."""
 
 from __future__ import annotations
 
+import sys
+import warnings
 from collections.abc import Callable
 from functools import wraps
 from inspect import Parameter, signature
 from typing import Any, ParamSpec, TypeVar
 
 from bandanna.core.spelling import did_you_mean
-from bandanna.errors import InvalidArgument
+from bandanna.errors import BandannaError, InvalidArgument, InvalidStatistic, Summary
 
 P = ParamSpec("P")
 Answer = TypeVar("Answer")
@@ -29,7 +31,7 @@ def by_name(called: str) -> Callable[[Callable[P, Answer]], Callable[P, Answer]]
             for name, value in named.items():
                 if name not in known:
                     hint = did_you_mean(name, (each for each in known if each not in named))
-                    raise InvalidArgument(name, value, f"{called} has no such argument: {hint}{takes}")
+                    raise InvalidArgument(name, Summary.of(value), f"{called} has no such argument: {hint}{takes}")
             try:
                 expected.bind(*arguments, **named)
             except TypeError:
@@ -39,6 +41,29 @@ def by_name(called: str) -> Callable[[Callable[P, Answer]], Callable[P, Answer]]
         return checked
 
     return decorate
+
+
+def warn_outside(warning: Warning) -> None:
+    """Give a warning that points at the line outside this package that led to it.
+
+    A changed copy of a value (`dataclasses.replace`) gives none: the value that was copied gave it.
+    """
+    frame, level = sys._getframe(1), 2  # 2: the frame that called this function
+    while frame.f_back is not None and str(frame.f_globals.get("__name__")).partition(".")[0] == "bandanna":
+        frame, level = frame.f_back, level + 1
+    if frame.f_globals.get("__name__") != "dataclasses":
+        warnings.warn(warning, stacklevel=level)
+
+
+def result_of(argument: str, function: Callable[[Any], Any], data: Any, allowed: str) -> Any:
+    """What a caller's own function makes of users' data; where it raises, the error says the type and the line."""
+    try:
+        return function(data)
+    except BandannaError:
+        raise
+    except Exception as error:  # whose text, and whose own causes, may hold a user's value
+        failure = Summary.of_failure(error)
+    raise InvalidStatistic(argument, Summary(f"a function that raised {failure}"), allowed)
 
 
 def _misplaced(called: str, known: list[str], parameters: Any, given: tuple[Any, ...], named: Any) -> InvalidArgument:

@@ -11,7 +11,7 @@ import numpy as np
 from bandanna.core import require
 from bandanna.core.arrays import Floats
 from bandanna.core.domain import Domain, Statistic, all_finite, size
-from bandanna.errors import InvalidStatistic
+from bandanna.errors import InvalidArgument
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +36,7 @@ class Corrections(Domain):
             require.store(self, size, "bound")
         object.__setattr__(self, "spread", require.share("spread", self.spread))
         if self.spread > 0.5 or (self.bound == 0 and self.spread == 0):
-            raise InvalidStatistic("spread", self.spread, "a number in [0, 1/2], above 0 where there are no weights")
+            raise InvalidArgument("spread", self.spread, "a number in [0, 1/2], above 0 where there are no weights")
         object.__setattr__(self, "dim", 3 if self.bound else 2)
         super().__post_init__()
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -19,7 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 from bandanna.core import require
 from bandanna.core.arrays import Bools, Floats, Ints
 from bandanna.core.linalg import einsum
-from bandanna.errors import InvalidArgument, InvalidStatistic
+from bandanna.errors import InvalidArgument, InvalidStatistic, Summary
 
 _COORDINATES = 10**8  # at most
 _LEAST, _MOST = 1e-60, 1e60  # sizes of a domain
@@ -51,7 +52,7 @@ class Statistic:
     def rows(self) -> Floats:
         """One row per user, as messages need them."""
         if self.counts is not None:
-            raise InvalidStatistic("statistics", "grouped", 'one row per user: groups are for path="law"')
+            raise InvalidStatistic("statistics", Summary("grouped"), 'one row per user: groups are for path="law"')
         return self.values
 
     @property
@@ -64,7 +65,7 @@ class Statistic:
         assert self.counts is not None
         users = self.counts.sum(axis=-1)
         if users.ndim and users.min() != users.max():
-            raise InvalidStatistic("counts", np.unique(users).tolist(), "the same number of users in every replicate")
+            raise InvalidStatistic("counts", Summary("of several sums"), "the same number of users in every replicate")
         return int(users.max() if users.ndim else users)
 
     def parts(self) -> Iterator[Statistic]:
@@ -147,14 +148,14 @@ class Domain(ABC):
     def readmit(self, statistic: Statistic) -> Statistic:
         """A statistic of this domain; unless the domain itself has made it, it is checked, and never clipped again."""
         if statistic.domain is not self and statistic.domain != self:
-            raise InvalidStatistic("statistics", f"of {statistic.domain}", f"statistics of {self}")
+            raise InvalidStatistic("statistics", Summary(f"of {statistic.domain}"), f"statistics of {self}")
         if statistic.sealed:
             return statistic
         values, counts = self.check(statistic.values), statistic.counts
         if counts is not None and (
             counts.shape != values.shape[:-1] or counts.dtype.kind not in "iu" or np.any(counts < 0)
         ):
-            raise InvalidStatistic("counts", counts.tolist(), "whole numbers >= 0, one for each row")
+            raise InvalidStatistic("counts", counts, "whole numbers >= 0, one for each row")
         return self.sealed(values, clipped=statistic.clipped, counts=counts)
 
     def admit(self, values: ArrayLike, *, clip: bool = True) -> Statistic:
@@ -167,6 +168,16 @@ class Domain(ABC):
         moved = self._apart(inside, array, _TOLERANCE * max(1.0, float(np.max(np.abs(self.upper)))))
         return self.sealed(inside, clipped=moved.sum(axis=-1, dtype=np.int64))
 
+    def enclosed(self, values: ArrayLike) -> Statistic:
+        """Statistics of values (..., users, dim) that somebody else has formed: what lies inside stays, bit for bit;
+        anything else is clipped, and what is no number is refused.
+        """
+        array = self._rows(values)
+        inside = self._projected(array)
+        outside = self._apart(inside, array, _ROUNDING * self.bound_of_entries)
+        made = np.where(outside[..., None], inside, array)
+        return self.sealed(made, clipped=np.asarray(outside.sum(axis=-1, dtype=np.int64)))
+
     def check(self, values: ArrayLike) -> Floats:
         """Points of the domain, (..., users, dim), bit for bit as they came; what lies outside is refused.
 
@@ -177,7 +188,7 @@ class Domain(ABC):
         if outside.any():
             place = tuple(int(i) for i in np.argwhere(outside)[0])
             raise InvalidStatistic(
-                f"statistics[{_index(place)}]", array[place].tolist(), f"a point of {self} (clipping is off)"
+                f"statistics[{_index(place)}]", Summary("a point outside"), f"a point of {self} (clipping is off)"
             )
         return array
 
@@ -185,9 +196,9 @@ class Domain(ABC):
         """Finite numbers of the domain's shape."""
         array = reals("statistics", values)
         if array.ndim < 2 or array.shape[-1] != self.dim:
-            raise InvalidStatistic("statistics", f"array of shape {array.shape}", f"shape (..., users, {self.dim})")
+            raise InvalidStatistic("statistics", array, f"shape (..., users, {self.dim})")
         if array.shape[-2] < 1:
-            raise InvalidStatistic("statistics", f"array of shape {array.shape}", "at least one user")
+            raise InvalidStatistic("statistics", array, "at least one user")
         all_finite("statistics", array)
         return array
 
@@ -195,7 +206,7 @@ class Domain(ABC):
         inside = self.project(array)
         if not np.all(np.isfinite(inside)):
             raise InvalidStatistic(
-                "statistics", "values of extreme size", "numbers that the domain can be compared with"
+                "statistics", Summary("values of extreme size"), "numbers that the domain can be compared with"
             )
         return inside
 
@@ -324,32 +335,33 @@ def numbers(argument: str, values: ArrayLike, allowed: str, kinds: str = "biuf")
     """An array of real numbers of these kinds; a mask is refused, because it would be lost. Errors show no numbers."""
     array = values if type(values) is np.ndarray else _array_of(argument, values, allowed)
     if array.dtype.kind not in kinds:
-        given = type(values).__name__ if array.ndim == 0 else f"array of dtype {array.dtype}"
+        given = Summary.of(values if array.ndim == 0 else array)
         raise InvalidStatistic(argument, _odd_one(values, array) if array.dtype.kind == "O" else given, allowed)
     if _masked(values):
-        raise InvalidStatistic(argument, "masked array", f"{allowed}, without a mask: leave out what is missing")
+        raise InvalidStatistic(
+            argument, Summary("masked array"), f"{allowed}, without a mask: leave out what is missing"
+        )
     return array
 
 
 def _array_of(argument: str, values: ArrayLike, allowed: str) -> NDArray[Any]:
-    try:
+    with suppress(Exception):  # a foreign object may raise anything, and show what it holds
         return np.asarray(values)
-    except Exception as cause:  # a foreign object may raise anything
-        given = "rows of several lengths" if isinstance(values, list | tuple) else type(values).__name__
-        raise InvalidStatistic(argument, given, allowed) from cause
+    given = Summary("rows of several lengths") if isinstance(values, list | tuple) else values
+    raise InvalidStatistic(argument, given, allowed)
 
 
-def _odd_one(values: ArrayLike, array: NDArray[Any]) -> str:
+def _odd_one(values: ArrayLike, array: NDArray[Any]) -> Summary:
     """What is wrong with an array of objects: which entry is no number, without showing it."""
-    kind = type(values).__name__
     if not array.ndim:
-        return kind
+        return Summary.of(values)
+    kind = type(values).__name__
     for place, entry in np.ndenumerate(array):
         if not isinstance(entry, int | float | np.number) or isinstance(entry, np.timedelta64):
-            return f"{kind} with a {type(entry).__name__} at [{_index(place)}]"
+            return Summary(f"{kind} with a {type(entry).__name__} at [{_index(place)}]")
         if isinstance(entry, int) and entry.bit_length() > 1024:
-            return f"{kind} with a number too large for a float at [{_index(place)}]"
-    return f"{kind} of dtype object"
+            return Summary(f"{kind} with a number too large for a float at [{_index(place)}]")
+    return Summary(f"{kind} of dtype object")
 
 
 def _masked(values: Any) -> bool:

@@ -23,7 +23,7 @@ from bandanna.core.arrays import Bools, Floats, Ints
 from bandanna.core.domain import all_finite, clip_norm
 from bandanna.core.regression import LARGEST_MOVE, Regression, Weights, unit_ball
 from bandanna.core.report import MOST_FEATURES, LinearReport
-from bandanna.errors import InvalidStatistic
+from bandanna.errors import InvalidArgument, InvalidStatistic, Summary
 
 _WEIGHTS = Weights(reward=1 / 2, matrix=1 / 2, features=1 / 3)
 
@@ -40,7 +40,7 @@ class InterceptReport(Regression):
         d = require.whole("features", self.features, least=2, most=MOST_FEATURES)
         object.__setattr__(self, "features", d)
         if self.reward_bound != 0.5:
-            raise InvalidStatistic("reward_bound", self.reward_bound, "0.5, for which the report is weighted")
+            raise InvalidArgument("reward_bound", self.reward_bound, "0.5, for which the report is weighted")
         object.__setattr__(self, "dim", self._square.dim + 1 + self._slopes)
 
     @property
@@ -172,7 +172,7 @@ def _parts(x: Floats) -> tuple[Floats, Bools]:
     constant, absent = x[..., -1:], np.all(x == 0, axis=-1, keepdims=True)
     if not np.all((constant > 0) | absent):
         allowed = "intercept=True says that the last feature is a constant > 0"
-        raise InvalidStatistic("features", "a last feature that is not positive", allowed)
+        raise InvalidStatistic("features", Summary("a last feature that is not positive"), allowed)
     with np.errstate(over="ignore"):
         slopes = np.asarray(x[..., :-1] / np.where(absent, 1.0, constant))
     all_finite("features", slopes)  # a constant may be so small that they are not

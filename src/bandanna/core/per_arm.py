@@ -24,7 +24,7 @@ from bandanna.core.arrays import Floats, Ints
 from bandanna.core.intercept import undone
 from bandanna.core.regression import Regression, Weights, unit_ball
 from bandanna.core.report import MOST_FEATURES, LinearReport
-from bandanna.errors import InvalidStatistic
+from bandanna.errors import InvalidArgument, InvalidStatistic
 
 _MOST_COORDINATES = 50_000_000
 
@@ -44,11 +44,11 @@ class PerArmReport(Regression):
         object.__setattr__(self, "features", p)
         object.__setattr__(self, "n_arms", arms)
         if self.reward_bound != 0.5:
-            raise InvalidStatistic("reward_bound", self.reward_bound, "0.5, for which the report is weighted")
+            raise InvalidArgument("reward_bound", self.reward_bound, "0.5, for which the report is weighted")
         object.__setattr__(self, "dim", arms * (self._lead + self._rest))
         if self.dim > _MOST_COORDINATES:
             allowed = f"at most {_MOST_COORDINATES:,} numbers in a report"
-            raise InvalidStatistic("n_arms, features", (arms, p), f"{allowed}: these would be {self.dim:,}")
+            raise InvalidArgument("n_arms, features", (arms, p), f"{allowed}: these would be {self.dim:,}")
 
     @property
     def _lead(self) -> int:

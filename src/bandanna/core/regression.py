@@ -67,9 +67,9 @@ class Regression(Domain):
         """
         x, y = reals("features", features), reals("rewards", rewards)
         if x.ndim < 2 or x.shape[-1] != self.features:
-            raise InvalidStatistic("features", f"array of shape {x.shape}", f"shape (..., users, {self.features})")
+            raise InvalidStatistic("features", x, f"shape (..., users, {self.features})")
         if y.shape != x.shape[:-1]:
-            raise InvalidStatistic("rewards", f"array of shape {y.shape}", f"shape {x.shape[:-1]}, as the features")
+            raise InvalidStatistic("rewards", y, f"shape {x.shape[:-1]}, as the features")
         all_finite("features", x)
         all_finite("rewards", y)
         inside_x, outside = self.inside(x)

@@ -2,17 +2,21 @@
 
 For features |x|_2 <= 1 and rewards |y| <= Y a report has d + d(d+1)/2 coordinates: the vector x y, the diagonal of x
 x^T, and its entries above the diagonal times sqrt 2. The sqrt 2 makes the stacking an isometry (Frobenius norm),
-leaves the worst case as it is and halves the noise variance of the off-diagonal entries.
+leaves the worst case as it is and halves the noise variance of the off-diagonal entries. `isometric=False` leaves out
+the sqrt 2: then every entry of x x^T has the noise of a coordinate, which is the noise that [000] and [002] print.
 
 Sensitivity under replacement, with c = <x, x'> (calibration.md 0.2):
 
     |report - report'|^2 <= sup_c 2 Y^2 - 2 Y^2 c + 2 - 2 c^2 = (Y^2 + 2)^2 / 2  if Y^2 <= 2 (c = -Y^2/2), else 4 Y^2.
+
+Without the sqrt 2 no distance is larger, and the worst pair is as far apart in a basis in which x x^T - x' x'^T is
+diagonal: the sensitivity is the same.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -20,7 +24,7 @@ from numpy.typing import NDArray
 
 from bandanna.core import require
 from bandanna.core.arrays import Floats, Ints
-from bandanna.core.domain import all_finite, clip_norm, reals, size
+from bandanna.core.domain import Domain, all_finite, clip_norm, reals, size
 from bandanna.core.memory import require_room
 from bandanna.core.regression import Regression
 from bandanna.errors import InvalidStatistic
@@ -30,19 +34,30 @@ MOST_FEATURES = 10_000  # whose report has fifty million coordinates
 
 @dataclass(frozen=True, kw_only=True)
 class LinearReport(Regression):
-    """Stacked reports of `features` dimensions and rewards in [-reward_bound, reward_bound]."""
+    """Stacked reports of `features` dimensions and rewards in [-reward_bound, reward_bound].
+
+    isometric  whether the entries above the diagonal are multiplied by sqrt 2; calibration="paper" sets it to False in
+               the local, shuffle and concurrent models
+    """
 
     dim: int = 0  # derived from `features`
     features: int
     reward_bound: float = 1.0
+    isometric: bool = True
 
     def __post_init__(self) -> None:
+        require.store(self, require.flag, "isometric")
         d = require.whole("features", self.features, most=MOST_FEATURES)
         object.__setattr__(self, "features", d)
         require.store(self, size, "reward_bound")
         dim = d + d * (d + 1) // 2
         require_room("features", d, 56 * dim, of=f"tables of {dim:,} coordinates")  # bounds, scales, places
         object.__setattr__(self, "dim", dim)
+
+    @property
+    def _scale(self) -> float:
+        """What multiplies the entries above the diagonal."""
+        return math.sqrt(2) if self.isometric else 1.0
 
     @property
     def sensitivity(self) -> float:
@@ -67,13 +82,13 @@ class LinearReport(Regression):
 
     @cached_property
     def lower(self) -> Floats:
-        """-Y for the vector, 0 for the diagonal, -1/sqrt 2 above it (|x_i x_j| <= 1/2)."""
-        return self._stack(-self.reward_bound, 0.0, -math.sqrt(0.5))
+        """-Y for the vector, 0 for the diagonal, -1/sqrt 2 above it (|x_i x_j| <= 1/2), or -1/2 without the sqrt 2."""
+        return self._stack(-self.reward_bound, 0.0, -self._scale / 2)
 
     @cached_property
     def upper(self) -> Floats:
-        """Y for the vector, 1 for the diagonal, 1/sqrt 2 above it."""
-        return self._stack(self.reward_bound, 1.0, math.sqrt(0.5))
+        """Y for the vector, 1 for the diagonal, 1/sqrt 2 above it, or 1/2 without the sqrt 2."""
+        return self._stack(self.reward_bound, 1.0, self._scale / 2)
 
     @cached_property
     def ball(self) -> tuple[Floats, float]:
@@ -104,7 +119,7 @@ class LinearReport(Regression):
     @cached_property
     def _unscaled(self) -> Floats:
         """What undoes the scaling of each entry of the stack."""
-        return self._stack(1.0, 1.0, math.sqrt(0.5))[:, None]
+        return self._stack(1.0, 1.0, math.sqrt(0.5) if self.isometric else 1.0)[:, None]
 
     def _stack(self, vector: float, diagonal: float, above: float) -> Floats:
         d = self.features
@@ -118,9 +133,9 @@ class LinearReport(Regression):
         return self.features
 
     def pack(self, x: Floats, y: Floats, arms: Ints | None = None) -> Floats:
-        """(..., d), (...) -> (..., dim): x y, x_i^2, sqrt 2 x_i x_j; the same for all arms."""
+        """(..., d), (...) -> (..., dim): x y, x_i^2, sqrt 2 x_i x_j (or x_i x_j); the same for all arms."""
         rows, columns = self._above
-        above = math.sqrt(2) * x[..., rows]
+        above = self._scale * x[..., rows]
         above *= x[..., columns]
         return np.concatenate([x * y[..., None], x * x, above], axis=-1)
 
@@ -128,7 +143,7 @@ class LinearReport(Regression):
         """(..., dim) -> vector (..., d) and symmetric matrix (..., d, d), the scaling undone."""
         d, stacked = self.features, reals("stacked", stacked)
         if np.ndim(stacked) < 1 or np.shape(stacked)[-1] != self.dim:
-            raise InvalidStatistic("stacked", f"array of shape {np.shape(stacked)}", f"shape (..., {self.dim})")
+            raise InvalidStatistic("stacked", stacked, f"shape (..., {self.dim})")
         flat = np.reshape(stacked, (-1, self.dim)).T * self._unscaled  # replicates last in memory: quick to invert
         return stacked[..., :d], flat[self._place].transpose(2, 0, 1).reshape(*stacked.shape[:-1], d, d)
 
@@ -138,8 +153,18 @@ class LinearReport(Regression):
 
     @property
     def variances(self) -> tuple[Floats, Floats]:
-        """1 for the vector and the diagonal, 1/2 beside it."""
-        return np.ones(self.features), 0.5 * (1 + np.eye(self.features))
+        """1 for the vector and the diagonal, 1/2 beside it; 1 everywhere if not `isometric`."""
+        beside = 0.5 if self.isometric else 1.0
+        return np.ones(self.features), beside + (1 - beside) * np.eye(self.features)
+
+    @property
+    def matrix_std(self) -> float:
+        """At least the standard deviation of u^T N u, |u| = 1, with N the matrix's noise: 1; sqrt 2 if not isometric.
+
+        For any w, u^T N w has at most twice the variance of isometric noise if every entry has variance 1:
+        |u|^2 |w|^2 + <u, w>^2 - sum u_i^2 w_i^2.
+        """
+        return 1.0 if self.isometric else math.sqrt(2)
 
     @property
     def second_moments(self) -> Floats:
@@ -163,6 +188,11 @@ class LinearReport(Regression):
         square = np.sum(x * x, axis=-1)
         y = np.divide(np.sum(vector * x, axis=-1), square, out=np.zeros_like(square), where=square > 0)
         return self.pack(x, np.clip(y, -self.reward_bound, self.reward_bound))
+
+
+def entrywise(domain: Domain) -> Domain:
+    """The domain for noise that is printed for each entry of x x^T: a linear report without the sqrt 2."""
+    return replace(domain, isometric=False) if isinstance(domain, LinearReport) else domain
 
 
 def clip_rewards(rewards: Floats) -> tuple[Floats, NDArray[np.bool_]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Mapping, Set
+from contextlib import suppress
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import numpy as np
 
 from bandanna.core.arrays import Floats
 from bandanna.core.spelling import did_you_mean
-from bandanna.errors import InvalidArgument, InvalidBudget
+from bandanna.errors import InvalidArgument, InvalidBudget, Summary
 
 EXACT = 2**53  # up to which every whole number is a float
 SEEDS = 2**128  # as many as a generator tells apart
@@ -30,10 +31,9 @@ def real(argument: str, value: Any, allowed: str, *, error: type[InvalidArgument
 def _float_of(argument: str, value: Any, allowed: str, error: type[InvalidArgument]) -> float:
     if isinstance(value, bool | np.timedelta64) or not isinstance(value, Real):
         raise error(argument, value, allowed)
-    try:
+    with suppress(Exception):  # OverflowError of a long integer; a foreign number may raise anything
         return float(value)
-    except Exception as cause:  # OverflowError of a long integer; a foreign number may raise anything
-        raise error(argument, value, f"{allowed}; this one is too large for a float") from cause
+    raise error(argument, value, f"{allowed}; this one is too large for a float")
 
 
 def positive(argument: str, value: Any, *, infinite: bool = False) -> float:
@@ -102,20 +102,27 @@ def share(argument: str, value: Any) -> float:
     return number
 
 
-def whole(argument: str, value: Any, *, least: int = 1, most: int | None = EXACT) -> int:
+def whole(
+    argument: str,
+    value: Any,
+    *,
+    least: int = 1,
+    most: int | None = EXACT,
+    error: type[InvalidArgument] = InvalidArgument,
+) -> int:
     """An integer from `least` to `most` (a float such as 20.0 or 1e6 is taken as the integer it is)."""
     allowed = f"a whole number >= {least}"
     if isinstance(value, Integral) and not isinstance(value, bool | np.timedelta64):
         number = int(value)
     else:
-        part = real(argument, value, allowed)
+        part = real(argument, value, allowed, error=error)
         if not part.is_integer():
-            raise InvalidArgument(argument, value, allowed)
+            raise error(argument, value, allowed)
         number = int(part)
     if number < least:
-        raise InvalidArgument(argument, value, allowed)
+        raise error(argument, value, allowed)
     if most is not None and number > most:
-        raise InvalidArgument(argument, value, f"{allowed}, at most {most:,}")
+        raise error(argument, value, f"{allowed}, at most {most:,}")
     return number
 
 
@@ -136,12 +143,12 @@ def several(argument: str, values: Any, allowed: str) -> list[Any]:
     """The entries of a list, an array or another iterable that has an order; errors show none of them."""
     if type(values) is list or type(values) is tuple:
         return list(values)
-    try:
-        if isinstance(values, str | bytes | Mapping | Set | np.ma.MaskedArray):
-            raise TypeError
-        entries = iter(values)
-    except Exception:  # a foreign object may raise anything
-        raise InvalidArgument(argument, kind_of(values), allowed) from None
+    entries = None
+    if not isinstance(values, str | bytes | Mapping | Set | np.ma.MaskedArray):
+        with suppress(Exception):  # a foreign object may raise anything, and show what it holds
+            entries = iter(values)
+    if entries is None:
+        raise InvalidArgument(argument, Summary.of(values), allowed)
     return list(entries)
 
 
@@ -153,12 +160,6 @@ def instance(argument: str, value: Any, kind: type[Any], allowed: str) -> None:
         raise InvalidArgument(argument, type(value).__name__, allowed)
     made = f": {value.__name__}(...) makes one" if issubclass(value, kind) else ""
     raise InvalidArgument(argument, f"the class {value.__name__}", f"{allowed}; a class is none{made}")
-
-
-def kind_of(value: Any) -> str:
-    """What a value is, where it is not to be shown: in words where there are some."""
-    words = {bool: "true or false", int: "a number", float: "a number", str: "a text", type(None): "nothing"}
-    return words.get(type(value), f"a {type(value).__name__}")
 
 
 def path(argument: str, value: Any, *, folder: bool = False) -> Path:

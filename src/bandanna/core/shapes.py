@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from bandanna.core import require
 from bandanna.core.arrays import Floats
 from bandanna.core.domain import Ball, Box
-from bandanna.errors import InvalidArgument, InvalidStatistic
+from bandanna.errors import InvalidArgument, InvalidStatistic, Summary
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,9 +58,9 @@ class SymmetricMatrix(Ball):
         """(..., size, size) -> (..., dim); a matrix that is not symmetric is refused."""
         if matrices.shape[-2:] != (self.size, self.size):
             allowed = f"shape (..., {self.size}, {self.size})"
-            raise InvalidStatistic("matrices", f"array of shape {matrices.shape}", allowed)
+            raise InvalidStatistic("matrices", matrices, allowed)
         if not np.allclose(matrices, np.swapaxes(matrices, -1, -2), rtol=1e-9, atol=1e-9 * self.bound, equal_nan=True):
-            raise InvalidStatistic("matrices", "not symmetric", "symmetric matrices")
+            raise InvalidStatistic("matrices", Summary("not symmetric"), "symmetric matrices")
         above = math.sqrt(2) * matrices[..., self._above[0], self._above[1]]
         return np.concatenate([np.diagonal(matrices, axis1=-2, axis2=-1), above], axis=-1)
 

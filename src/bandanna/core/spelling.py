@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from difflib import SequenceMatcher
 from typing import Any
 
@@ -13,6 +13,12 @@ def did_you_mean(word: Any, known: Iterable[str]) -> str:
     """A question with the nearest known word, to stand before all of them; nothing where none is near."""
     close = nearest(word, known)
     return f"did you mean {close!r}? " if close else ""
+
+
+def similar_column(name: str, columns: Sequence[Any]) -> str:
+    """Where a column of a similar name is; its name is not told, because it may be a cell of a file without header."""
+    close = nearest(name, [each for each in columns if isinstance(each, str)])
+    return f"column {list(columns).index(close)} has a similar name; " if close else ""
 
 
 def nearest(word: Any, known: Iterable[str]) -> str:

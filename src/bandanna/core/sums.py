@@ -16,7 +16,7 @@ from fractions import Fraction
 import numpy as np
 
 from bandanna.core.arrays import Floats, Ints
-from bandanna.errors import InvalidStatistic
+from bandanna.errors import InvalidStatistic, Summary
 
 Pair = tuple[Floats, Floats]  # high + rest, |rest| at most half a unit in the last place of high
 
@@ -97,7 +97,7 @@ def nearest(total: Pair, grid: float) -> Floats:
     counts = steps(*total, grid)
     if (np.abs(counts) > LARGEST_SUM).any():
         allowed = f"sums of at most 2^51 grid steps, grid = {grid!r}: fewer users, or more noise"
-        raise InvalidStatistic("value", "a sum of more than 2^51 grid steps", allowed)
+        raise InvalidStatistic("value", Summary("a sum of more than 2^51 grid steps"), allowed)
     return np.asarray(counts * grid)
 
 
@@ -105,7 +105,7 @@ def steps(high: Floats, rest: Floats, grid: float) -> Ints:
     """The multiple of the grid nearest to high + rest, counted in steps; exact, ties to even (0.5 and 1.5: 0 and 2)."""
     if (np.abs(high) / 2.0**62 >= grid).any():
         raise InvalidStatistic(
-            "value", "an entry of 2^62 grid steps or more", f"entries below 2^62 grid, grid = {grid!r}"
+            "value", Summary("an entry of 2^62 grid steps or more"), f"entries below 2^62 grid, grid = {grid!r}"
         )
     mantissa, exponent = math.frexp(grid)  # in units of 2^exponent nothing leaves the floats
     high, rest = np.ldexp(high, -exponent), np.ldexp(rest, -exponent)

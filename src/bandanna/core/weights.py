@@ -20,7 +20,7 @@ import numpy as np
 from bandanna.core import require
 from bandanna.core.arrays import Floats, Ints
 from bandanna.core.domain import Domain, Statistic, all_finite, size
-from bandanna.errors import InvalidStatistic
+from bandanna.errors import InvalidStatistic, Summary
 
 _PLAIN = (1.0, 0.0, 0.0, 0.0)  # of w, w^2 rho^2, w^2 rho, w^2 beside w rho
 _MOMENTS = (math.sqrt(0.55125), math.sqrt(1.9), 0.2, math.sqrt(0.11))  # fill 1.04 = 1 + 0.2^2 (calibration.md E.2)
@@ -150,7 +150,7 @@ class Weights(Domain):
         """
         weights, rewards = np.asarray(weights, dtype=float), np.asarray(rewards, dtype=float)
         if weights.shape != (*rewards.shape, self.targets) or rewards.ndim != 1:
-            shape = f"{weights.shape} and {rewards.shape}"
+            shape = Summary(f"{weights.shape} and {rewards.shape}")
             raise InvalidStatistic("weights, rewards", shape, f"(users, {self.targets}) and (users,)")
         all_finite("weights", weights)
         all_finite("rewards", rewards)
@@ -158,7 +158,7 @@ class Weights(Domain):
         kept = np.clip(weights, 0.0, self.bound)
         if self.exclusive and np.any(np.count_nonzero(kept, axis=-1) > 1):
             raise InvalidStatistic(
-                "weights", "of several targets in a row", "of one target at most: they are exclusive"
+                "weights", Summary("of several targets in a row"), "of one target at most: they are exclusive"
             )
         moved = np.any(weights < 0, axis=-1) | (np.abs(inside - rewards) > 1e-9)
         values = self.pack(kept, np.broadcast_to(inside[:, None] - 0.5, kept.shape))

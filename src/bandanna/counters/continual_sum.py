@@ -87,6 +87,7 @@ class ContinualSum:
             raise InvalidArgument("privacy", self.privacy, "bd.none(), central(), local(), shuffle() or concurrent()")
         if not isinstance(self.values, Domain):
             raise InvalidArgument("values", self.values, "bd.Bits(), a bd.Box, a bd.Ball or a bd.SymmetricMatrix")
+        self.privacy.warn_if_delta_exceeds(self.horizon)
         nothing = np.zeros(self.values.dim)
         state = self.protocol.begin() if isinstance(self.protocol, StreamProtocol) else None
         self._so_far = _SoFar(users=0, total=nothing, state=state)

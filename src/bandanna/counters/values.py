@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from bandanna.core.arrays import Floats
 from bandanna.core.domain import Ball, Box, Domain, Statistic, all_finite, reals
 from bandanna.core.shapes import Bits, SymmetricMatrix
-from bandanna.errors import InvalidStatistic
+from bandanna.errors import InvalidStatistic, Summary
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +53,7 @@ class Values:
         """The value of a single user as a statistic of one row, (1, dim); refused if it is outside of the domain."""
         array = self._numbers("value", value)
         if array.shape != self.shape:
-            raise InvalidStatistic("value", f"array of shape {array.shape}", f"shape {self.shape}: {self.allowed}")
+            raise InvalidStatistic("value", array, f"shape {self.shape}: {self.allowed}")
         return self._inside("value", array[None], alone=True)
 
     def streams(self, values: ArrayLike) -> Statistic:
@@ -62,7 +62,7 @@ class Values:
         end = len(self.shape)
         if array.ndim <= end or array.shape[array.ndim - end :] != self.shape or array.shape[-end - 1] < 1:
             shape = ", ".join(("...", "users", *map(str, self.shape)))
-            given = f"array of shape {array.shape}"
+            given = array
             raise InvalidStatistic("values", given, f"shape ({shape}), at least one user, each with {self.allowed}")
         return self._inside("values", array, alone=False)
 
@@ -75,11 +75,7 @@ class Values:
         return float(rows[0]) if rows.ndim == 1 else rows[..., 0]
 
     def _numbers(self, name: str, values: ArrayLike) -> Floats:
-        try:
-            array = reals(name, values)
-        except InvalidStatistic:
-            single = values is None or isinstance(values, str | bytes | complex)
-            raise InvalidStatistic(name, values if single else type(values).__name__, self.allowed) from None
+        array = reals(name, values, self.allowed)
         if array.ndim:
             all_finite(name, array)
         elif not np.isfinite(array):
@@ -105,4 +101,4 @@ class Values:
             return
         place = np.unravel_index(int(np.argmax(distances)), distances.shape)
         where = "" if alone else f"[{', '.join(str(int(i)) for i in place)}]"
-        raise InvalidStatistic(name + where, values[place].tolist(), self.allowed)
+        raise InvalidStatistic(name + where, Summary("a value outside"), self.allowed)

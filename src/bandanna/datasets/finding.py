@@ -33,8 +33,9 @@ def content_of(path: str | PathLike[str], inside: str) -> bytes:
             return _in_archive(place, file, start, inside)
     except OSError as error:
         raise BandannaError(f"{place} cannot be read: {error.strerror or error}") from error
-    except (tarfile.TarError, zipfile.BadZipFile, EOFError, ValueError) as error:
-        raise BandannaError(f"{place} is damaged, or no archive: {error}") from error
+    except (tarfile.TarError, zipfile.BadZipFile, EOFError, ValueError) as error:  # whose text may show what is there
+        kind = type(error).__name__
+    raise BandannaError(f"{place} is damaged, or no archive ({kind})")
 
 
 def installed(package: str, inside: str) -> Path | None:

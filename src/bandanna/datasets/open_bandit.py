@@ -56,7 +56,7 @@ def load(
     if path is None and found is None:
         raise BandannaError(f"the Open Bandit Dataset is not installed: {CARD.get}")
     content = content_of(path, file) if path is not None else found.read_bytes()  # type: ignore[union-attr]
-    columns = columns_of_csv(content, ("item_id", "click", "propensity_score", *_USER), f"{part}.csv")
+    columns = columns_of_csv(content, ("item_id", "click", "propensity_score", *_USER), f"{part}.csv", texts=_USER)
     given, clicks, chances = (columns.pop(name) for name in ("item_id", "click", "propensity_score"))
     if not np.isin(given, range(items)).all() or not np.isin(clicks, (0, 1)).all():
         raise BandannaError(f"{part}.csv has other items than 0 to {items - 1}, or clicks other than 0 and 1")

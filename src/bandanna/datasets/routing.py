@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -47,11 +48,12 @@ def load(path: str | PathLike[str] | None = None, features: Map | None = None) -
     """From the installed package, or from its wheel, its folder or one of its files at `path`."""
     contents = _contents(path)
     rows = [row for content in contents for row in rows_of_jsonl(content, "the routing data")]
-    try:
+    prompts: list[Any] | None = None
+    with suppress(KeyError, TypeError, ValueError):  # whose texts show what is there
         quality = np.array([[float(row["arms"][arm]["reward"]) for arm in _ARMS] for row in rows])
-        prompts: list[Any] = [str(row["prompt"]) for row in rows]
-    except (KeyError, TypeError, ValueError) as error:
-        raise BandannaError(f"the routing data lack a prompt or a model's reward ({error})") from error
+        prompts = [str(row["prompt"]) for row in rows]
+    if prompts is None:
+        raise BandannaError("the routing data lack a prompt or a model's reward")
     if not np.all((quality >= 0) & (quality <= 1)):
         raise BandannaError("the routing data have rewards outside of [0, 1]")
     return DataSet(

@@ -6,6 +6,7 @@ import importlib
 import os
 import tempfile
 import warnings
+from contextlib import suppress
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -53,8 +54,9 @@ def load(path: str | PathLike[str] | None = None, features: Map | None = None) -
     columns = _read(path)
     labels = np.asarray(columns.pop("Class"), dtype=str)
     places = {name: place for place, name in enumerate(_ARMS)}
-    if unknown := sorted(set(labels.tolist()) - set(places)):
-        raise BandannaError(f"the Shuttle data have a class {unknown[0]!r}, which is none of {', '.join(_ARMS)}")
+    unknown = next((row for row, label in enumerate(labels.tolist()) if label not in places), None)
+    if unknown is not None:
+        raise BandannaError(f"the Shuttle data have a class in row {unknown} that is none of {', '.join(_ARMS)}")
     right = np.array([places[label] for label in labels.tolist()])
     return DataSet(
         card=CARD,
@@ -78,7 +80,7 @@ def _read(path: str | PathLike[str] | None) -> dict[str, Any]:
         raise BandannaError(f"Shuttle is not installed: {CARD.get}")
     content = content_of(path, _FILE) if path is not None else found.read_bytes()  # type: ignore[union-attr]
     if path is not None and Path(path).suffix == ".csv":
-        return dict(columns_of_csv(content, (*_COLUMNS, "Class"), "Shuttle"))
+        return dict(columns_of_csv(content, (*_COLUMNS, "Class"), "Shuttle", texts=("Class",)))
     return _of_rda(content)
 
 
@@ -91,8 +93,8 @@ def _of_rda(content: bytes) -> dict[str, Any]:
         warnings.simplefilter("ignore")  # of another's reader
         file = Path(folder, "Shuttle.rda")
         file.write_bytes(content)
-        try:
+        with suppress(Exception):  # whatever a reader of foreign files raises, and shows of them
             frame = rdata.read_rda(file)["Shuttle"]
-            return {name: np.asarray(frame[name]) for name in (*_COLUMNS, "Class")}
-        except Exception as error:  # whatever a reader of foreign files raises
-            raise BandannaError(f"not the file Shuttle.rda of mlbench ({type(error).__name__})") from error
+            numbers = {name: np.asarray(frame[name], dtype=float) for name in _COLUMNS}
+            return {**numbers, "Class": np.asarray(frame["Class"])}
+    raise BandannaError("not the file Shuttle.rda of mlbench")

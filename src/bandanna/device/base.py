@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from bandanna.core.arrays import Floats
 from bandanna.core.domain import Domain, Statistic
 from bandanna.device.noise import NoiseSource, noise_source
+from bandanna.errors import InvalidStatistic, Summary
 
 Messages = NDArray[Any]  # (..., users, length) of int64; of float64 where a fast source draws real-valued noise
 
@@ -33,6 +34,12 @@ class Device(ABC):
     def message(self, statistic: Statistic, source: NoiseSource) -> Messages:
         """One row of numbers for every user: (..., users, dim) -> (..., users, length)."""
         return self.encode(self.domain.readmit(statistic).rows(), noise_source(source))
+
+    def report(self, statistic: Statistic, source: NoiseSource) -> Messages:
+        """As `message`, of a statistic that a policy has formed: the device clips it, whoever says that it did."""
+        if statistic.domain != self.domain:
+            raise InvalidStatistic("statistics", Summary(f"of {statistic.domain}"), f"statistics of {self.domain}")
+        return self.message(self.domain.enclosed(statistic.rows()), source)
 
     def zero(self, source: NoiseSource) -> Messages:
         """The message of a user who did not answer, (1, length): the domain's point nearest to 0, noised in full."""

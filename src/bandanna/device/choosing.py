@@ -24,7 +24,7 @@ from bandanna.core.per_arm import PerArmReport
 from bandanna.core.regression import Regression
 from bandanna.device.choice import Choice, columns_of, explored, moved, pick, pick_alone, scored, scored_alone
 from bandanna.device.draws import OWN, SHARED, Draws
-from bandanna.errors import InvalidArgument, InvalidStatistic
+from bandanna.errors import InvalidArgument, InvalidStatistic, Summary
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,4 +158,4 @@ def _one_constant(contexts: Floats) -> None:
     last = contexts[..., -1]
     if np.any(np.max(last, axis=-1) - np.min(last, axis=-1) > 1e-9 * np.max(np.abs(last), axis=-1)):
         allowed = "the same last feature for all arms of a user, a constant: intercept=True says so"
-        raise InvalidStatistic("contexts", "arms with several last features", allowed)
+        raise InvalidStatistic("contexts", Summary("arms with several last features"), allowed)

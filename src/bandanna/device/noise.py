@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from bandanna.core import require, sums
 from bandanna.core.domain import reals
-from bandanna.errors import InsecureSource, InvalidArgument, InvalidStatistic
+from bandanna.errors import InsecureSource, InvalidArgument, InvalidStatistic, Summary
 
 Size = int | tuple[int, ...]
 
@@ -101,7 +101,9 @@ def finite(value: ArrayLike) -> NDArray[np.float64]:
     array = reals("value", value)
     if not np.isfinite(array).all():
         broken = int(np.count_nonzero(~np.isfinite(array)))
-        raise InvalidStatistic("value", f"an array with {broken} entries that are not finite", "finite numbers")
+        raise InvalidStatistic(
+            "value", Summary(f"an array with {broken} entries that are not finite"), "finite numbers"
+        )
     return array
 
 

@@ -13,7 +13,7 @@ from bandanna.core.arrays import Floats
 from bandanna.core.domain import reals
 from bandanna.core.streams import Streams
 from bandanna.environments.base import ROUNDING, Environment, World
-from bandanna.errors import InvalidArgument, InvalidStatistic
+from bandanna.errors import InvalidArgument, InvalidStatistic, Summary
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -45,13 +45,14 @@ class ArrayEnvironment(Environment):
     true_means: Floats = field(init=False, repr=False)  # (K,) or (T, K)
 
     def __post_init__(self) -> None:
-        arms = _array("arms", self.arms, "(K, d) or (T, K, d), each at least 1", ndims=(2, 3))
+        shape = "(K, d) or (T, K, d), each at least 1"
+        arms = _array("arms", self.arms, shape, ndims=(2, 3), error=InvalidStatistic)
         if (self.theta is None) == (self.means is None):
             raise InvalidArgument("theta, means", (self.theta, self.means), "exactly one of the two")
         if self.theta is not None:
             theta = _array("theta", self.theta, f"(d,) = ({arms.shape[-1]},)", ndims=(1,), tail=arms.shape[-1:])
             object.__setattr__(self, "theta", theta)
-            means = _in_unit("arms @ theta", arms @ theta, InvalidArgument)
+            means = _in_unit("arms @ theta", arms @ theta, InvalidStatistic)
         else:
             n_arms = arms.shape[-2]
             means = _array("means", self.means, f"(K,) or (T, K), K = {n_arms}", ndims=(1, 2), tail=(n_arms,))
@@ -195,7 +196,7 @@ def _array(
     except InvalidStatistic as refused:
         raise error(refused.argument, refused.value, refused.allowed) from None
     if array.ndim not in ndims or 0 in array.shape or array.shape[len(array.shape) - len(tail) :] != tail:
-        raise error(f"{argument}: shape", array.shape, wanted)
+        raise error(f"{argument}: shape", Summary(array.shape), wanted)
     _refuse(argument, array, ~np.isfinite(array), "a finite number", error)
     array.setflags(write=False)
     return array

@@ -32,7 +32,7 @@ from bandanna.core import require
 from bandanna.core.arrays import Floats
 from bandanna.core.streams import Streams
 from bandanna.environments.rewards import Bernoulli, RewardLaw
-from bandanna.errors import InvalidArgument, InvalidStatistic
+from bandanna.errors import InvalidArgument, InvalidStatistic, Summary
 
 ROUNDING = 1e-9  # a mean may leave [0, 1] by this much
 
@@ -107,11 +107,11 @@ def read(world: World, start: int, rounds: int, *, unit: bool = True) -> tuple[F
     kind = type(world).__name__
     contexts = world.contexts(start, rounds)
     if np.shape(contexts) != shape:
-        raise InvalidStatistic(f"shape of {kind}.contexts", np.shape(contexts), f"(S, rounds, K, d) = {shape}")
+        raise InvalidStatistic(f"shape of {kind}.contexts", Summary(np.shape(contexts)), f"(S, rounds, K, d) = {shape}")
     means = world.means(contexts)
     if np.shape(means) != shape[:-1]:
-        raise InvalidStatistic(f"shape of {kind}.means", np.shape(means), f"(S, rounds, K) = {shape[:-1]}")
+        raise InvalidStatistic(f"shape of {kind}.means", Summary(np.shape(means)), f"(S, rounds, K) = {shape[:-1]}")
     least, most = float(np.min(means)), float(np.max(means))
     if unit and not (least >= -ROUNDING and most <= 1 + ROUNDING):  # not a number is refused too
-        raise InvalidStatistic(f"{kind}.means", most if least >= -ROUNDING else least, "means in [0, 1]")
+        raise InvalidStatistic(f"{kind}.means", Summary("some outside"), "means in [0, 1]")
     return contexts, means

@@ -5,6 +5,7 @@ Labelled data become such a table: an arm for each label, and a reward of 1 for 
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,7 +18,7 @@ from bandanna.core.domain import all_finite, reals
 from bandanna.core.streams import Streams
 from bandanna.environments.base import Environment, World
 from bandanna.environments.rewards import Certain, RewardLaw
-from bandanna.errors import InvalidArgument, InvalidStatistic
+from bandanna.errors import InvalidArgument, InvalidStatistic, Summary
 
 _ROUNDING = 1e-9
 
@@ -51,11 +52,13 @@ class Table(Environment):
     def __post_init__(self) -> None:
         rewards = _array("rewards", self.rewards, (2,), "(n, K)")
         if rewards.min() < -_ROUNDING or rewards.max() > 1 + _ROUNDING:
-            raise InvalidArgument("rewards", "some outside", "rewards in [0, 1]: scale them first")
+            raise InvalidStatistic("rewards", Summary("some outside"), "rewards in [0, 1]: scale them first")
         features = _array("features", self.features, (2, 3), "(n, d) or (n, K, d)")
         n, arms = rewards.shape
         if features.shape[:-1] not in ((n,), (n, arms)):
-            raise InvalidStatistic("shape of features", features.shape, f"({n}, d) or ({n}, {arms}, d), as rewards say")
+            raise InvalidStatistic(
+                "shape of features", Summary(features.shape), f"({n}, d) or ({n}, {arms}, d), as rewards say"
+            )
         require.store(self, require.flag, "resample")
         kept = {"features": features, "rewards": np.clip(rewards, 0.0, 1.0), "dim": features.shape[-1]}
         for name, value in {**kept, "n_arms": arms, "people": n}.items():
@@ -67,19 +70,18 @@ class Table(Environment):
     @classmethod
     def from_labels(cls, x: ArrayLike, y: Any, *, resample: bool = True) -> Table:
         """Features (n, d) and the right arm of each; arms are the labels that occur, sorted."""
-        try:
+        labels = np.empty(0)
+        with suppress(Exception):  # a foreign object may raise anything, and show what it holds
             labels = np.asarray(y)
-        except Exception:  # a foreign object may raise anything
-            raise InvalidArgument("y", type(y).__name__, "a label for each row of x, whole numbers or texts") from None
         if labels.ndim != 1 or not len(labels) or labels.dtype.kind not in "biuUSO":
-            raise InvalidArgument(
-                "y", f"{labels.dtype} {labels.shape}", "a label for each row of x, whole numbers or texts"
-            )
-        try:
+            raise InvalidStatistic("y", y, "a label for each row of x, whole numbers or texts")
+        rewards = None
+        with suppress(TypeError):
             known, place = np.unique(labels, return_inverse=True)
-        except TypeError:
-            raise InvalidArgument("y", "labels of several kinds", "whole numbers, or texts") from None
-        return cls(features=x, rewards=np.eye(len(known))[place.ravel()], resample=resample)
+            rewards = np.eye(len(known))[place.ravel()]
+        if rewards is None:
+            raise InvalidStatistic("y", Summary("labels of several kinds"), "whole numbers, or texts")
+        return cls(features=x, rewards=rewards, resample=resample)
 
     def _key(self) -> tuple[Any, ...]:
         tables = np.asarray(self.features), np.asarray(self.rewards)
@@ -136,6 +138,6 @@ class TableWorld(World):
 def _array(name: str, given: Any, ndims: tuple[int, ...], shape: str) -> Floats:
     array = np.array(reals(name, given), dtype=float)
     if array.ndim not in ndims or 0 in array.shape:
-        raise InvalidStatistic(f"shape of {name}", array.shape, f"{shape}, each at least 1")
+        raise InvalidStatistic(f"shape of {name}", Summary(array.shape), f"{shape}, each at least 1")
     all_finite(name, array)
     return array

@@ -12,7 +12,7 @@ import numpy as np
 
 from bandanna.core import require
 from bandanna.core.arrays import Bools, Floats
-from bandanna.errors import InvalidArgument, InvalidStatistic
+from bandanna.errors import InvalidArgument, InvalidStatistic, Summary
 from bandanna.features import hashing
 from bandanna.features.counts import Counts
 from bandanna.features.values import MISSING, UNKNOWN, Raw, codes, numbers
@@ -64,7 +64,7 @@ class Column(ABC):
     def _refuse(self, rows: Bools, what: str, allowed: str, begin: int = 0) -> None:
         """Name the first of these rows; its value is a person's, and not shown."""
         if rows.any():
-            raise InvalidStatistic(f"records[{begin + int(np.argmax(rows))}][{self.name!r}]", what, allowed)
+            raise InvalidStatistic(f"records[{begin + int(np.argmax(rows))}][{self.name!r}]", Summary(what), allowed)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -22,7 +22,7 @@ import numpy as np
 
 from bandanna.core.arrays import Floats
 from bandanna.core.memory import require_room
-from bandanna.errors import InvalidArgument, InvalidBudget, Unreadable
+from bandanna.errors import InvalidArgument, InvalidBudget, Unreadable, place_in_json, raise_alone
 from bandanna.features import plain
 from bandanna.features.columns import Column, share_of
 from bandanna.features.counts import Report
@@ -191,7 +191,7 @@ class Map:
         try:
             document = json.loads(text)
         except (RecursionError, TypeError, ValueError) as error:
-            raise Unreadable(f"not a document of JSON: {str(error)[:80]}") from error
+            raise_alone(Unreadable(f"not a document of JSON: {place_in_json(error)}"))
         return cls.from_dict(document)
 
     @classmethod

@@ -5,16 +5,15 @@ A column is an array of numbers, with NaN where one is missing, or a list of wha
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from bandanna.core import require
-from bandanna.core.spelling import did_you_mean
-from bandanna.errors import BandannaError, InvalidStatistic
+from bandanna.core.spelling import similar_column
+from bandanna.errors import BandannaError, InvalidStatistic, Summary
 from bandanna.features.values import Raw
 
 _ALLOWED = (
@@ -34,30 +33,28 @@ class Table:
 
 def read(records: Any, wanted: Sequence[str], names: Sequence[str] | None = None) -> Table:
     """The wanted columns of records; `names` are those of the columns of an array, else they are the wanted ones."""
-    with _ours(records):
-        if isinstance(records, Mapping):
-            return _mapping(records, wanted)
-        library = _library(records)
-        if library is not None:
-            return _frame(records, library, wanted)
-        if isinstance(records, np.ma.MaskedArray):
-            raise InvalidStatistic("records", "masked array", "an array without a mask: NaN or None is missing")
-        if isinstance(records, np.ndarray | np.void) and records.dtype.names is not None:
-            return _structured(records, wanted)
-        if isinstance(records, np.ndarray):
-            return _array(records, wanted, names)
-        return _listed(records, wanted)
-
-
-@contextmanager
-def _ours(records: Any) -> Iterator[None]:
-    """A foreign object may raise anything: the error is ours."""
     try:
-        yield
+        return _table(records, wanted, names)
     except BandannaError:
         raise
-    except Exception as error:
-        raise InvalidStatistic("records", f"a {type(records).__name__} ({type(error).__name__})", _ALLOWED) from error
+    except Exception as error:  # a foreign object may raise anything, and show what it holds
+        kind = type(error).__name__
+    raise InvalidStatistic("records", Summary(f"{Summary.of(records)} ({kind})"), _ALLOWED)
+
+
+def _table(records: Any, wanted: Sequence[str], names: Sequence[str] | None) -> Table:
+    if isinstance(records, Mapping):
+        return _mapping(records, wanted)
+    library = _library(records)
+    if library is not None:
+        return _frame(records, library, wanted)
+    if isinstance(records, np.ma.MaskedArray):
+        raise InvalidStatistic("records", Summary("masked array"), "an array without a mask: NaN or None is missing")
+    if isinstance(records, np.ndarray | np.void) and records.dtype.names is not None:
+        return _structured(records, wanted)
+    if isinstance(records, np.ndarray):
+        return _array(records, wanted, names)
+    return _listed(records, wanted)
 
 
 def _library(records: Any) -> str | None:
@@ -77,7 +74,9 @@ def _mapping(records: Mapping[str, Any], wanted: Sequence[str]) -> Table:
     lengths = {name: len(column) for name, column in several.items()}
     if len(several) < len(wanted) or len(set(lengths.values())) > 1:
         given = {name: lengths.get(name, "no list") for name in wanted}
-        raise InvalidStatistic("records", f"columns of the lengths {given}", "lists of one length for all columns")
+        raise InvalidStatistic(
+            "records", Summary(f"columns of the lengths {given}"), "lists of one length for all columns"
+        )
     return Table(rows=next(iter(lengths.values())), columns=several)
 
 
@@ -101,7 +100,7 @@ def _frame(records: Any, library: str, wanted: Sequence[str]) -> Table:
         return _mapping(dict(zip(records.index, records.tolist(), strict=True)), wanted)  # a row
     names = getattr(records, "column_names", None) if library == "pyarrow" else getattr(records, "columns", None)
     if names is None or type(records).__name__ == "LazyFrame" or not hasattr(records, "__len__"):
-        raise InvalidStatistic("records", f"a {type(records).__name__}", _ALLOWED)
+        raise InvalidStatistic("records", records, _ALLOWED)
     _there(list(names), wanted)
     return Table(rows=len(records), columns={name: _series(records[name], library) for name in wanted})
 
@@ -121,7 +120,7 @@ def _series(series: Any, library: str) -> Raw:
 def _structured(records: Any, wanted: Sequence[str]) -> Table:
     _there(list(records.dtype.names), wanted)
     if records.ndim > 1:
-        raise InvalidStatistic("records", f"structured array of shape {records.shape}", "shape (rows,)")
+        raise InvalidStatistic("records", Summary(f"structured array of shape {records.shape}"), "shape (rows,)")
     columns = {name: _plain(np.atleast_1d(records[name])) for name in wanted}
     return Table(rows=records.size, columns=columns, single=records.ndim == 0)
 
@@ -130,7 +129,7 @@ def _array(records: Any, wanted: Sequence[str], names: Sequence[str] | None) -> 
     given = list(wanted) if names is None else require.several("names", names, "the names of the columns")
     if records.ndim != 2 or records.shape[1] != len(given):
         allowed = f"shape (rows, {len(given)}): {', '.join(map(str, given[:8]))}" + ", ..." * (len(given) > 8)
-        raise InvalidStatistic("records", f"array of shape {records.shape}", allowed)
+        raise InvalidStatistic("records", records, allowed)
     _there(given, wanted)
     return Table(rows=len(records), columns={name: _plain(records[:, given.index(name)]) for name in wanted})
 
@@ -140,7 +139,7 @@ def _listed(records: Any, wanted: Sequence[str]) -> Table:
     for place, row in enumerate(rows):
         if not isinstance(row, Mapping):
             if _library(row) != "pandas" or getattr(row, "ndim", 0) != 1:
-                raise InvalidStatistic(f"records[{place}]", type(row).__name__, "a dictionary, as every record")
+                raise InvalidStatistic(f"records[{place}]", row, "a dictionary, as every record")
             rows[place] = row.to_dict()
     return Table(rows=len(rows), columns={name: [row.get(name) for row in rows] for name in wanted})
 
@@ -148,8 +147,8 @@ def _listed(records: Any, wanted: Sequence[str]) -> Table:
 def _there(given: Sequence[Any], wanted: Sequence[str]) -> None:
     for name in wanted:
         if given.count(name) != 1:
-            near = did_you_mean(name, [each for each in given if isinstance(each, str)])
-            what = "there twice" if given.count(name) else "not there"
+            near = similar_column(name, given)
+            what = Summary("there twice" if given.count(name) else "not there")
             raise InvalidStatistic(f"records[{name!r}]", what, f"{near}a table has every column of the map, once")
 
 

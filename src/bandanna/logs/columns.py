@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from contextlib import suppress
 from decimal import Decimal
 from numbers import Real
 from typing import Any
@@ -17,8 +18,8 @@ from numpy.typing import NDArray
 
 from bandanna.core import require
 from bandanna.core.arrays import Bools, Floats
-from bandanna.core.spelling import did_you_mean
-from bandanna.errors import BandannaError, InvalidArgument
+from bandanna.core.spelling import similar_column
+from bandanna.errors import BandannaError, InvalidArgument, InvalidStatistic, Summary
 
 _TABLE = "a pandas or polars DataFrame, an Arrow table, a dict of columns or a NumPy record array"
 _TRUTH = {"true": 1.0, "false": 0.0, "yes": 1.0, "no": 0.0}
@@ -31,11 +32,11 @@ class Columns:
     def __init__(self, frame: Any) -> None:
         self.frame, self.names = frame, _names(frame)
         if not self.names:
-            raise InvalidArgument("frame", "a table without columns", "at least arm, reward and propensity")
+            raise InvalidArgument("frame", Summary("a table without columns"), "at least arm, reward and propensity")
         self._first = next((name for name in self.names if self.names.count(name) == 1), self.names[0])
         self.rows = len(self.of("frame", self._first, counted=False))
         if not self.rows:
-            raise InvalidArgument("frame", "a table without rows", "at least one row")
+            raise InvalidArgument("frame", Summary("a table without rows"), "at least one row")
 
     def has(self, name: Any) -> bool:
         """Whether there is a column of that name."""
@@ -44,15 +45,14 @@ class Columns:
     def of(self, argument: str, name: Any, *, counted: bool = True) -> NDArray[Any]:
         """The column of that name, (n,); a name that is not there is answered with the nearest."""
         if not self.has(name):
-            known = ", ".join(map(str, self.names[:30])) + (", ..." if len(self.names) > 30 else "")
-            hint = did_you_mean(name, [each for each in self.names if isinstance(each, str)])
-            raise InvalidArgument(argument, name, f"{hint}a column of the table, which has {known}")
+            hint = similar_column(name, self.names)
+            raise InvalidArgument(argument, name, f"{hint}one of the {len(self.names)} columns of the table")
         if self.names.count(name) > 1:
             raise InvalidArgument(argument, name, "a name that one column has: the table has it several times")
         column = self._array(name)
         if counted and len(column) != self.rows:
-            allowed = f"{self.rows} rows, as {self._first!r} has"
-            raise InvalidArgument(f"{argument} {name!r}", f"{len(column)} rows", allowed)
+            allowed = f"{self.rows} rows, as other columns have"
+            raise InvalidArgument(f"{argument} {name!r}", Summary(f"{len(column)} rows"), allowed)
         return column
 
     def numbers(self, argument: str, name: Any, allowed: str | None = None) -> Floats:
@@ -63,12 +63,12 @@ class Columns:
             column = np.array([_number(entry) for entry in column.tolist()], dtype=object)
             if None in column:
                 row = column.tolist().index(None)
-                raise InvalidArgument(_place(where, row), self.of(argument, name).tolist()[row], allowed or _MISSING)
+                raise InvalidStatistic(_place(where, row), self.of(argument, name).tolist()[row], allowed or _MISSING)
         with np.errstate(over="ignore"):  # a long double beyond the floats is infinite
             numbers = np.asarray(column, dtype=float)
         if not (fine := np.isfinite(numbers)).all():
             row = int(np.argmin(fine))
-            raise InvalidArgument(_place(where, row), float(numbers[row]), allowed or _MISSING)
+            raise InvalidStatistic(_place(where, row), float(numbers[row]), allowed or _MISSING)
         return numbers
 
     def flags(self, argument: str, name: Any) -> Bools:
@@ -80,7 +80,7 @@ class Columns:
             elif isinstance(entry, str) and entry.strip().lower() in _WORDS:
                 flags[row] = bool(_WORDS[entry.strip().lower()])
             else:
-                raise InvalidArgument(_place(f"column {name!r}", row), entry, "True or False, 1 or 0, yes or no")
+                raise InvalidStatistic(_place(f"column {name!r}", row), entry, "True or False, 1 or 0, yes or no")
         return flags
 
     def labels(self, argument: str, name: Any) -> list[Any]:
@@ -92,7 +92,7 @@ class Columns:
             if isinstance(entry, float) and entry.is_integer():
                 entries[row] = int(entry)  # a column of whole numbers that another reader took for floats
             elif not isinstance(entry, str | int):
-                raise InvalidArgument(_place(f"column {name!r}", row), entry, "a name: a text or a whole number")
+                raise InvalidStatistic(_place(f"column {name!r}", row), entry, "a name: a text or a whole number")
         return entries
 
     def _array(self, name: Any) -> NDArray[Any]:
@@ -101,11 +101,13 @@ class Columns:
             array = column if isinstance(column, np.ndarray) else _values(column)
         except BandannaError:
             raise
-        except Exception as error:  # a foreign object may raise anything
-            raise InvalidArgument("frame", type(self.frame).__name__, _TABLE) from error
+        except Exception:  # a foreign object may raise anything, and show what it holds
+            array = None
+        if array is None:
+            raise InvalidStatistic("frame", self.frame, _TABLE)
         if isinstance(array, np.ma.MaskedArray) or array.ndim != 1:
             allowed = "one number or name for each row, without a mask"
-            raise InvalidArgument(f"column {name!r}", f"{type(column).__name__} of shape {array.shape}", allowed)
+            raise InvalidStatistic(f"column {name!r}", array, allowed)
         return array
 
 
@@ -113,19 +115,18 @@ _MISSING = "a finite number: leave out rows where it is missing, or say what sta
 
 
 def _names(frame: Any) -> list[Any]:
-    try:
+    with suppress(Exception):  # a foreign object may raise anything, and show what it holds
         if isinstance(frame, Mapping):
             return list(frame)
         if isinstance(frame, np.ndarray):
             return list(frame.dtype.names or ()) if frame.ndim == 1 else []
         return list(frame.column_names if hasattr(frame, "column_names") else frame.columns)
-    except Exception:  # a foreign object may raise anything
-        raise InvalidArgument("frame", type(frame).__name__, _TABLE) from None
+    raise InvalidStatistic("frame", frame, _TABLE)
 
 
 def _values(column: Any) -> NDArray[Any]:
     if isinstance(column, str | bytes | Mapping) or not hasattr(column, "__len__"):
-        raise InvalidArgument("frame", type(column).__name__, _TABLE)
+        raise InvalidStatistic("frame", column, _TABLE)
     if hasattr(column, "to_numpy"):
         return np.asarray(column.to_numpy())
     entries = list(column)

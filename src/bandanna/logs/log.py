@@ -9,6 +9,7 @@ from it is private where it says so: `bd.ope` with `privacy=`, and what a policy
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from os import PathLike
 from typing import Any
@@ -19,7 +20,7 @@ from bandanna.core import require
 from bandanna.core.arrays import Bools, Floats, Ints
 from bandanna.core.calling import by_name
 from bandanna.core.domain import numbers
-from bandanna.errors import InvalidArgument, InvalidStatistic
+from bandanna.errors import InvalidArgument, InvalidStatistic, Summary
 from bandanna.logs.columns import Columns
 from bandanna.logs.parts import (
     array_of,
@@ -27,6 +28,7 @@ from bandanna.logs.parts import (
     cut,
     eligible_of,
     known_as,
+    listed,
     mask_of,
     names_of,
     propensities_of,
@@ -69,18 +71,22 @@ class Log:
         rewards = array_of("rewards", self.rewards, (1,))
         n, names = len(rewards), names_of((), self.names)
         if not n:
-            raise InvalidArgument("rewards", "none", "one event or more")
+            raise InvalidStatistic("rewards", Summary("none"), "one event or more")
         contexts = array_of("contexts", self.contexts, (2, 3))
         shapes = {(n, contexts.shape[-1]), (n, len(names), contexts.shape[-1])}
         if contexts.shape not in shapes:
-            raise InvalidStatistic("shape of contexts", contexts.shape, " or ".join(map(str, sorted(shapes, key=len))))
+            raise InvalidStatistic(
+                "shape of contexts", Summary(contexts.shape), " or ".join(map(str, sorted(shapes, key=len)))
+            )
         arms = numbers("arms", self.arms, "whole numbers", kinds="iu")
         if arms.shape != (n,) or arms.min() < 0 or arms.max() >= len(names):
-            raise InvalidArgument("arms", f"{arms.dtype} {arms.shape}", f"{n} whole numbers from 0 to {len(names) - 1}")
+            raise InvalidStatistic("arms", arms, f"{n} whole numbers from 0 to {len(names) - 1}")
         chances = within(array_of("propensities", self.propensities, (1,)), self.floor, "propensities")
         low, high = range_of(self.reward_range)
         if rewards.min() < low - _ROUNDING or rewards.max() > high + _ROUNDING:
-            raise InvalidArgument("rewards", "some outside", f"rewards in the reward_range [{low:g}, {high:g}]")
+            raise InvalidStatistic(
+                "rewards", Summary("some outside"), f"rewards in the reward_range [{low:g}, {high:g}]"
+            )
         eligible = None if self.eligible is None else mask_of(self.eligible, n, len(names), arms)
         kept = {"contexts": contexts, "arms": arms.astype(np.int64), "rewards": rewards, "propensities": chances}
         for name, array in {**kept, "eligible": eligible}.items():
@@ -88,7 +94,7 @@ class Log:
                 array.setflags(write=False)
             object.__setattr__(self, name, array)
         if chances.shape != (n,):
-            raise InvalidStatistic("shape of propensities", chances.shape, f"({n},), as many as rewards")
+            raise InvalidStatistic("shape of propensities", Summary(chances.shape), f"({n},), as many as rewards")
         object.__setattr__(self, "names", names)
         object.__setattr__(self, "reward_range", (low, high))
 
@@ -131,24 +137,25 @@ class Log:
         names = names_of(given, public)
         places = {name: place for place, name in enumerate(names)}
         for row, name in enumerate(given):
-            if name not in places and arms is None and isinstance(propensity, Mapping):
-                raise InvalidArgument(f"propensity[{name!r}]", None, f"a probability in (0, 1]: row {row} has this arm")
             if name not in places:
-                raise InvalidArgument(
-                    f"column {arm!r}, row {row}", name, f"one of the arms {', '.join(map(str, names))}"
+                where = " (propensity= has a probability for these)" * (
+                    arms is None and isinstance(propensity, Mapping)
                 )
+                allowed = f"one of {listed(names, found=False)}{where}"
+                raise InvalidStatistic(f"column {arm!r}, row {row}", name, allowed)
         indices = np.array([places[name] for name in given], dtype=np.int64)
         inside, clipped = cut(rewards_of(table, reward, success), reward_range, f"column {reward!r}")
         chances, known = propensities_of(
             table, propensity, names, indices, floor, overlapping=eligible is not None, found=public is None
         )
+        able = None if eligible is None else eligible_of(table, eligible, names, indices, found=public is None)
         return cls(
-            contexts=contexts_of(table, context, names),
+            contexts=contexts_of(table, context, names, found=public is None),
             arms=indices,
             rewards=inside,
             propensities=chances,
             names=names,
-            eligible=None if eligible is None else eligible_of(table, eligible, names, indices),
+            eligible=able,
             reward_range=(0.0, 1.0) if reward_range is None else range_of(reward_range),
             floor=known,
             clipped=clipped,
@@ -180,10 +187,10 @@ class Log:
         made = require.several("decisions", decisions, "decisions of an agent, in any order")
         told = require.several("rewards", rewards, "a reward for each decision")
         if not made or not all(hasattr(each, "arm") and hasattr(each, "probability") for each in made):
-            raise InvalidArgument("decisions", type(decisions).__name__, "what agent.act has returned, one or more")
+            raise InvalidStatistic("decisions", decisions, "what agent.act has returned, one or more")
         if len(told) != len(made) or any(each is None for each in told):
             allowed = f"{len(made)} numbers, one for each decision: leave out decisions that have no reward"
-            raise InvalidArgument("rewards", f"{len(told)} of them", allowed)
+            raise InvalidStatistic("rewards", Summary(f"{len(told)} of them"), allowed)
         frame = {"arm": [d.arm for d in made], "reward": told, "propensity": [float(d.probability) for d in made]}
         places = None if contexts is None else (lambda _: contexts)
         return cls.from_frame(frame, arm="arm", reward="reward", propensity="propensity", context=places or (),
@@ -231,12 +238,12 @@ class Log:
     def at(self, rows: Any) -> Log:
         """Some of the events: a mask, a slice or row numbers."""
         held = {each.name: getattr(self, each.name) for each in fields(self)}
-        try:
+        some = np.empty(0)
+        with suppress(Exception):  # no index of rows; what is none may be a column of users' values
             some = np.arange(len(self))[rows]
-        except Exception:  # no index of rows
-            raise InvalidArgument("rows", rows, f"a mask, a slice or numbers of {len(self)} rows") from None
         if np.ndim(some) != 1 or not len(some):
-            raise InvalidArgument("rows", rows, "at least one row, as a mask, a slice or numbers")
+            allowed = f"a mask, a slice or numbers of {len(self)} rows, of at least one"
+            raise InvalidStatistic("rows", rows, allowed)
         chosen = ("contexts", "arms", "rewards", "propensities", "eligible")
         parts = {name: None if held[name] is None else held[name][some] for name in chosen}
         return Log(**{**held, **parts, "clipped": 0})
@@ -248,10 +255,9 @@ class Log:
         names = names_of((), arms)
         more = len(names) - self.n_arms if self.found and self.of_users and self.eligible is None else 0
         if not set(names) >= set(self.names) or len(names) != self.n_arms + max(more, 0):
-            odd = next(each for each in (*names, *self.names) if each not in names or each not in self.names)
-            allowed = (
-                f"the arms of the log, {', '.join(map(str, self.names))}, in any order (arms= of the log adds some)"
-            )
+            odd = next((each for each in names if each not in self.names), Summary("without one of the log's arms"))
+            known = listed(self.names, found=self.found)
+            allowed = f"{known}, those of the log, in any order (arms= of the log adds some)"
             raise InvalidArgument("arms", odd, allowed)
         held = {each.name: getattr(self, each.name) for each in fields(self)}
         places = np.array([names.index(name) for name in self.names])

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from bandanna.core import require
 from bandanna.core.arrays import Bools, Floats, Ints
+from bandanna.core.calling import result_of
 from bandanna.core.domain import all_finite, numbers, reals
-from bandanna.errors import BandannaError, ClippingWarning, InvalidArgument, InvalidStatistic
+from bandanna.errors import ClippingWarning, InvalidArgument, InvalidStatistic, Summary
 from bandanna.logs.columns import Columns
 
 _MOST_ARMS = 100_000
@@ -47,6 +48,16 @@ def known_as(given: Sequence[Any], arms: Any) -> list[Any]:
     names = names_of((), arms)
     said = {str(name): name for name in names} if len(set(map(str, names))) == len(names) else {}
     return [name if name in names else said.get(str(name), name) for name in given]
+
+
+def listed(names: Sequence[Any], *, found: bool) -> str:
+    """The arms as errors list them: those that were said, by name; of those that were found in rows, how many."""
+    return f"the {len(names)} arms that occur" if found else f"the arms {', '.join(map(str, names))}"
+
+
+def _first_odd(given: Mapping[Any, Any], names: Sequence[Any]) -> Any:
+    """A key that is no arm; or that an arm has none, which is not named: it may be one that was found in rows."""
+    return next((name for name in given if name not in names), Summary("without one of the arms"))
 
 
 def propensities_of(
@@ -104,7 +115,7 @@ def within(chances: Floats, floor: Any, where: str) -> Floats:
     if not fine.all():
         row = int(np.argmin(fine))
         allowed = "a probability in (0, 1]" if not least else f"a probability in [{least:g}, 1], from the floor on"
-        raise InvalidArgument(f"{where}, row {row}", float(chances[row]), allowed)
+        raise InvalidStatistic(f"{where}, row {row}", float(chances[row]), allowed)
     return np.minimum(chances, 1.0)
 
 
@@ -115,22 +126,22 @@ def _chance(argument: str, value: Any) -> float:
     return number
 
 
-def contexts_of(table: Columns, given: Any, names: Sequence[Any]) -> Floats:
+def contexts_of(table: Columns, given: Any, names: Sequence[Any], *, found: bool) -> Floats:
     """(n, d) of users, or (n, K, d) of arms."""
     if callable(given):
         return _computed(table, given, len(names))
     if isinstance(given, Mapping):
-        return _of_arms(table, given, names)
+        return _of_arms(table, given, names, found)
     columns = [given] if isinstance(given, str) else require.several("context", given, "columns, in a list")
     if not columns:
         return np.zeros((table.rows, 0))
     return np.stack([table.numbers("context", name, _FEATURE) for name in columns], axis=-1)
 
 
-def _of_arms(table: Columns, given: Mapping[Any, Any], names: Sequence[Any]) -> Floats:
+def _of_arms(table: Columns, given: Mapping[Any, Any], names: Sequence[Any], found: bool) -> Floats:
     if set(given) != set(names):
-        odd = next(iter(set(given) ^ set(names)))
-        raise InvalidArgument("context", odd, f"columns for each of the arms {', '.join(map(str, names))}")
+        odd = _first_odd(given, names)
+        raise InvalidArgument("context", odd, f"columns for each of {listed(names, found=found)}")
     lists = [require.several(f"context[{name!r}]", given[name], "columns, in a list") for name in names]
     if len({len(each) for each in lists}) != 1 or not lists[0]:
         raise InvalidArgument("context", [len(each) for each in lists], "as many columns for every arm, one or more")
@@ -140,41 +151,35 @@ def _of_arms(table: Columns, given: Mapping[Any, Any], names: Sequence[Any]) -> 
 
 def _computed(table: Columns, function: Any, n_arms: int) -> Floats:
     """What a function, or a map of features, makes of the table."""
-    try:
-        made = function(table.frame)
-    except BandannaError:
-        raise
-    except Exception as error:  # somebody's own function may raise anything
-        raise InvalidArgument("context", f"a function that raised {type(error).__name__}: {error}",
-                              "a function of the table to an array (n, d) or (n, arms, d)") from error  # fmt: skip
+    made = result_of("context", function, table.frame, "a function of the table to an array (n, d) or (n, arms, d)")
     array = reals("context(table)", made)
     if array.ndim not in (2, 3) or len(array) != table.rows or (array.ndim == 3 and array.shape[1] != n_arms):
         allowed = f"({table.rows}, d) or ({table.rows}, {n_arms}, d)"
-        raise InvalidStatistic("shape of context(table)", array.shape, allowed)
+        raise InvalidStatistic("shape of context(table)", Summary(array.shape), allowed)
     all_finite("context(table)", array)
     return array
 
 
-def eligible_of(table: Columns, given: Any, names: Sequence[Any], arms: Ints) -> Bools:
+def eligible_of(table: Columns, given: Any, names: Sequence[Any], arms: Ints, *, found: bool) -> Bools:
     """Which arms could have been given, (n, K): a column of lists of arms, or a column for each arm."""
     mask = np.zeros((table.rows, len(names)), dtype=bool)
     if isinstance(given, Mapping):
         if set(given) != set(names):
-            odd = next(iter(set(given) ^ set(names)))
-            raise InvalidArgument("eligible", odd, f"a column for each of the arms {', '.join(map(str, names))}")
+            odd = _first_odd(given, names)
+            raise InvalidArgument("eligible", odd, f"a column for each of {listed(names, found=found)}")
         for place, name in enumerate(names):
             mask[:, place] = table.flags("eligible", given[name])
     else:
         places = {name: place for place, name in enumerate(names)}
         for row, entry in enumerate(table.of("eligible", given).tolist()):
             where = f"column {given!r}, row {row}"
-            for name in require.several(where, entry, f"a list of arms, of {', '.join(map(str, names))}"):
-                if name not in places:
-                    raise InvalidArgument(where, name, f"one of the arms {', '.join(map(str, names))}")
+            for name in require.several(where, entry, f"a list of arms, of {listed(names, found=found)}"):
+                if not isinstance(name, Hashable) or name not in places:
+                    raise InvalidStatistic(where, name, f"one of {listed(names, found=found)}")
                 mask[row, places[name]] = True
     if not (own := mask[np.arange(len(arms)), arms]).all():
         row = int(np.argmin(own))
-        raise InvalidArgument(f"eligible, row {row}", "without its own arm", f"{names[arms[row]]!r} too: it was given")
+        raise InvalidStatistic(f"eligible, row {row}", Summary("without its own arm"), "the arm that was given, too")
     return mask
 
 
@@ -184,8 +189,7 @@ def rewards_of(table: Columns, column: Any, success: Any) -> Floats:
         return table.numbers("reward", column, _REWARD)
     said = table.labels("reward", column)
     if success not in said:
-        words = sorted({str(each) for each in said})
-        raise InvalidArgument("success", success, f"what column {column!r} says of somebody: {', '.join(words[:20])}")
+        raise InvalidArgument("success", success, f"what column {column!r} says of somebody: no row has this")
     return np.array([float(each == success) for each in said])
 
 
@@ -209,7 +213,7 @@ def cut(rewards: Floats, reward_range: Any, where: str) -> tuple[Floats, int]:
         allowed = (
             "a reward in [0, 1]; or give reward_range=(low, high), --range: public bounds to which rewards are cut"
         )
-        raise InvalidArgument(f"{where}, row {row}", float(rewards[row]), allowed)
+        raise InvalidStatistic(f"{where}, row {row}", float(rewards[row]), allowed)
     clipped = int(np.count_nonzero(outside))
     if 2 * clipped > len(rewards):
         said = (
@@ -224,7 +228,7 @@ def array_of(argument: str, values: Any, ndims: tuple[int, ...]) -> Floats:
     """Finite numbers, of their own memory, with so many axes."""
     array = np.array(reals(argument, values), dtype=float)
     if array.ndim not in ndims:
-        raise InvalidStatistic(f"shape of {argument}", array.shape, f"{' or '.join(map(str, ndims))} axes")
+        raise InvalidStatistic(f"shape of {argument}", Summary(array.shape), f"{' or '.join(map(str, ndims))} axes")
     all_finite(argument, array)
     return array
 
@@ -234,7 +238,8 @@ def mask_of(eligible: Any, n: int, n_arms: int, arms: Ints) -> Bools:
     allowed = f"True or False for each event and arm, ({n}, {n_arms})"
     mask: Bools = np.array(numbers("eligible", eligible, allowed, kinds="b"))
     if mask.shape != (n, n_arms):
-        raise InvalidArgument("eligible", f"array of shape {mask.shape}", allowed)
+        raise InvalidStatistic("eligible", mask, allowed)
     if not (own := mask[np.arange(n), arms]).all():
-        raise InvalidArgument(f"eligible[{int(np.argmin(own))}]", "without its own arm", "the arm that was given, too")
+        row = int(np.argmin(own))
+        raise InvalidStatistic(f"eligible[{row}]", Summary("without its own arm"), "the arm that was given, too")
     return mask

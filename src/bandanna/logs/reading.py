@@ -10,7 +10,7 @@ from os import PathLike
 from typing import Any
 
 from bandanna.core import require
-from bandanna.errors import BandannaError, MissingExtra, shown
+from bandanna.errors import BandannaError, MissingExtra
 
 _WHOLE = re.compile(r"-?(0|[1-9][0-9]{0,17})", re.ASCII)
 _NUMBER = re.compile(r"[-+]?((0|[1-9][0-9]*)(\.[0-9]*)?|\.[0-9]+)([eE][-+]?[0-9]{1,3})?|[nN]a[nN]|-?inf", re.ASCII)
@@ -28,11 +28,10 @@ def read(path: str | PathLike[str]) -> Any:
     if file.suffix.lower() == ".parquet":
         raise BandannaError(f"{file} is not a Parquet file: it does not begin as one")
     try:
-        text = content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
+        return _csv(content.decode("utf-8-sig"), str(file))
+    except UnicodeDecodeError as error:  # which holds the whole file
         wrong = f"its byte {error.start:,} is no letter of that; a spreadsheet saves it as CSV UTF-8"
-        raise BandannaError(f"{file} is neither a Parquet file nor a CSV file in UTF-8: {wrong}") from error
-    return _csv(text, str(file))
+    raise BandannaError(f"{file} is neither a Parquet file nor a CSV file in UTF-8: {wrong}")
 
 
 def _parquet(content: bytes, name: str) -> Any:
@@ -43,7 +42,8 @@ def _parquet(content: bytes, name: str) -> Any:
     try:
         return parquet.ParquetFile(arrow.BufferReader(content)).read()
     except (arrow.ArrowException, OSError) as error:
-        raise BandannaError(f"{name} is not a whole Parquet file: {error}") from error
+        kind = type(error).__name__
+    raise BandannaError(f"{name} is not a whole Parquet file ({kind})")
 
 
 def _csv(text: str, name: str) -> dict[str, list[Any]]:
@@ -56,11 +56,12 @@ def _csv(text: str, name: str) -> dict[str, list[Any]]:
         raise BandannaError(f"{name} has no rows: a CSV file begins with a line of column names")
     (_, header), *body = rows
     if len(set(header)) != len(header):
-        twice = next(each for each in header if header.count(each) > 1)
-        raise BandannaError(f"{name} has two columns that are called {twice!r}")
+        second = next(place for place, each in enumerate(header) if each in header[:place])
+        first = header.index(header[second])
+        raise BandannaError(f"{name} has the same name for the columns {first + 1} and {second + 1}, in its first line")
     for number, (line, row) in enumerate(body):
         if len(row) != len(header):
-            wanted = f"a CSV file begins with a line of column names, here {shown(', '.join(header))}"
+            wanted = f"a CSV file begins with a line of column names, here of {len(header)}"
             told = f"{name}, line {line}, row {number}: {len(row)} of {len(header)} values"
             raise BandannaError(f"{told}; {wanted}, and has a value for each in every other line")
     columns = zip(*(row for _, row in body), strict=True)

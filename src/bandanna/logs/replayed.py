@@ -79,7 +79,7 @@ class Replay:
         spread = "" if self.n_seeds == 1 else f" ± {self.stderr:.4f}"
         seeds = "one seed" if self.n_seeds == 1 else f"mean ± standard error of {self.n_seeds:,} seeds"
         used = "accepted" if self.method == "rejection" else "their weight"
-        promise = str(replace(self.guarantee, observers=())).partition(" Against the shuffler itself")[0]
+        promise = self.guarantee.promise()
         return (
             f"{self.name or self.guarantee.trust}: reward {self.mean_reward:.4f}{spread} ({seeds}) on {self.events:,} "
             f"logged events, {np.mean(self.weight):,.1f} {used}; {self.releases:,} releases, {self.seconds:.3g} s.\n"

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from bandanna.accounting.events import Event
 from bandanna.core.domain import numbers
 from bandanna.device.noise import finite
-from bandanna.errors import InvalidStatistic, UnknownEvent
+from bandanna.errors import InvalidStatistic, Summary, UnknownEvent
 from bandanna.mechanisms.sources import NoiseSource
 
 _Number = TypeVar("_Number", np.float64, np.int64)
@@ -55,11 +55,11 @@ class Mechanism(ABC):
         """The value as 64-bit integers of shape (..., dim), or an error that names what is wrong."""
         array = numbers("value", value, "64-bit integers: round before the release", kinds="iu")
         if array.size and (array.max() >= _ROOM or array.min() <= -_ROOM):
-            raise InvalidStatistic("value", "an entry of size 2^62 or more", "integers below 2^62 in size")
+            raise InvalidStatistic("value", Summary("an entry of size 2^62 or more"), "integers below 2^62 in size")
         return self._shaped(array.astype(np.int64, copy=False))
 
     def _shaped(self, array: NDArray[_Number]) -> NDArray[_Number]:
         """The array, if its last axis is the mechanism's."""
         if array.ndim == 0 or array.shape[-1] != self.dim:
-            raise InvalidStatistic("value", f"an array of shape {array.shape}", f"shape (..., {self.dim})")
+            raise InvalidStatistic("value", array, f"shape (..., {self.dim})")
         return array

@@ -15,7 +15,7 @@ from bandanna.core.arrays import Floats
 from bandanna.core.domain import Ball, Domain
 from bandanna.device.caps import CAP_STEPS, Direction, units
 from bandanna.device.noise import noise_source
-from bandanna.errors import InvalidArgument, InvalidStatistic
+from bandanna.errors import InvalidArgument, InvalidStatistic, Summary
 from bandanna.mechanisms.base import Mechanism
 from bandanna.mechanisms.sources import NoiseSource
 
@@ -93,7 +93,7 @@ class PrivUnit(Mechanism):
         """Estimates of vectors of the unit ball, (..., dim) -> (..., dim)."""
         inside = self.reals(value)
         if inside.size and not np.max(np.sum(inside * inside, axis=-1)) <= 1 + 1e-9:
-            raise InvalidStatistic("value", "a vector longer than 1", "vectors of the unit ball: clip before")
+            raise InvalidStatistic("value", Summary("a vector longer than 1"), "vectors of the unit ball: clip before")
         device = self.device(Ball(dim=self.dim))
         sent = device.encode(inside.reshape(*inside.shape[:-1], 1, self.dim), noise_source(source))
         return np.asarray(units(sent[..., 0, :]) / self.lean)

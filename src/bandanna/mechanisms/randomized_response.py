@@ -14,7 +14,7 @@ from bandanna.core import require
 from bandanna.core.arrays import Floats
 from bandanna.device.counts import answers, chance_of_one
 from bandanna.device.noise import noise_source
-from bandanna.errors import InvalidBudget, InvalidStatistic
+from bandanna.errors import InvalidBudget, InvalidStatistic, Summary
 from bandanna.mechanisms.base import Mechanism
 from bandanna.mechanisms.sources import NoiseSource
 
@@ -77,7 +77,9 @@ class RandomizedResponse(Mechanism):
         """Device: bits about numbers in [0, 1], (..., dim) -> (..., dim)."""
         x = self.reals(value)
         if x.size and not (x.min() >= 0.0 and x.max() <= 1.0):
-            raise InvalidStatistic("value", "a number outside of [0, 1]", "numbers in [0, 1]: clip before the release")
+            raise InvalidStatistic(
+                "value", Summary("a number outside of [0, 1]"), "numbers in [0, 1]: clip before the release"
+            )
         return answers(x, self.lie, noise_source(source)).astype(float)
 
     def decode(self, ones: Floats, answers: int | Floats = 1) -> Floats:

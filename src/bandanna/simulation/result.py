@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from os import PathLike
 from typing import Any
 
@@ -151,7 +151,7 @@ class Result:
 
     def __str__(self) -> str:
         """One line of numbers, and the guarantee's first sentence."""
-        promise = str(replace(self.guarantee, observers=())).partition(" Against the shuffler itself")[0]
+        promise = self.guarantee.promise()
         return f"{self._line()}.\n{promise}"
 
     def _line(self) -> str:

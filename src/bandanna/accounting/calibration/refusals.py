@@ -1,4 +1,4 @@
-"""Counts that honest devices hardly ever send: which they are, and what refusing them costs (calibration.md A.9)."""
+"""What honest devices hardly ever send, counts and noisy numbers; and what refusing it costs (calibration.md A.9)."""
 
 from __future__ import annotations
 
@@ -35,6 +35,26 @@ def _least(trials: int, probability: float) -> int:
         below = special.betainc(trials - middle + 1, middle, lost)  # P(Bin(b, p) < middle)
         low, high = (middle, high) if below <= _SIDE else (low, middle - 1)
     return low
+
+
+@lru_cache(maxsize=1024)
+def likely_reach(dim: int) -> float:
+    """Give t with P(some of dim standard normal numbers has a size above t) <= 2^-60, the least such but for 1e-9.
+
+    8.85 for one number, 9.59 for a thousand. A discrete Gaussian of parameter s is beyond ceil(t s) with no greater
+    probability: P(Z >= m) <= P(N(0, s^2) >= m - 1) (Canonne, Kamath and Steinke 2020, Proposition 25).
+
+    Parameters
+    ----------
+    dim
+        How many numbers a report has.
+
+    Returns
+    -------
+    float
+        The bound, in standard deviations.
+    """
+    return float(-special.ndtri(_SIDE / dim)) * (1 + 1e-9)
 
 
 def refusal_tail(users: int, dim: int) -> float:

@@ -110,7 +110,7 @@ class ContinualGaussian:
             raise InvalidArgument("step", state.step + 1, allowed)
         element = finite(value).copy()  # (*R, dim)
         if element.shape != state.total.shape:
-            raise InvalidStatistic("value", f"an array of shape {element.shape}", f"shape {state.total.shape}")
+            raise InvalidStatistic("value", element, f"shape {state.total.shape}")
         pair = element, np.broadcast_to(finite(rest), element.shape).copy()
         following = self._advance(state, pair, partial(self._release, noise_source(source)))
         return following, following.total.copy()

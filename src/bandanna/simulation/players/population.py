@@ -79,7 +79,7 @@ def _run(policy: Policy[Any], asked: Inquiry, tally: Tally, rounds: int, gaps: F
             state = close(policy.learn(state, episode), lambda ask, now=episode: asked.answer(ask, now))  # type: ignore[misc]
             asked.counts.update({"phases": 1, "actions": len(episode.arms)})
         elif episode.clients is None:  # whoever was asked has answered
-            asked.count(left, numbers=1, bits=FLOAT_BITS)
+            asked.count(left, numbers=1, bits=FLOAT_BITS, counted=1)
     asked.counts.update({name: int(number) for name, number in policy.counts(state).items()})
     asked.counts["best_kept"] = int(np.any(gaps[state.active] == 0))
 
@@ -97,9 +97,11 @@ class Inquiry:
         """Ask the clients of an episode."""
         assert isinstance(ask.protocol, BatchProtocol)
         if episode.clients is None:
-            self.count(int(episode.plays.sum()), numbers=1, bits=FLOAT_BITS)
+            self.count(int(episode.plays.sum()), numbers=1, bits=FLOAT_BITS, counted=1)
             return ask.protocol.release(self._strangers(ask, episode), self.source, path=self.path)
-        self.count(episode.clients, numbers=len(episode.arms), bits=ask.protocol.bits_per_user)
+        numbers, bits = len(episode.arms), ask.protocol.bits_per_user
+        counted = bits if ask.protocol.trust == "shuffle" else numbers  # shuffled counts are sent bit by bit
+        self.count(episode.clients, numbers=numbers, bits=bits, counted=counted)
         arms, each = self.arms[episode.arms], self.path == "messages"
         clients = self.world.clients(self.place, arms, episode.plays, episode.clients, each=each)
         reports = (self.policy.report(ask, Played(rewards=block), self.coins) for block in clients)
@@ -110,10 +112,9 @@ class Inquiry:
         self.clipped += int(statistic.clipped) + clients.clipped  # known when all clients have come
         return estimate
 
-    def count(self, clients: int, *, numbers: int, bits: int) -> None:
-        """C(T) = sum over phases of |U_l| N_l [001, (2)], N_l in real numbers, or in bits where bits are sent."""
-        communicated = numbers if bits == numbers * FLOAT_BITS else bits
-        amounts = {"numbers": numbers, "bits": bits, "communication": communicated, "clients": 1}
+    def count(self, clients: int, *, numbers: int, bits: int, counted: int) -> None:
+        """C(T) = sum over phases of |U_l| N_l [001, (2)], with N_l = `counted`: numbers, or bits of shuffled counts."""
+        amounts = {"numbers": numbers, "bits": bits, "communication": counted, "clients": 1}
         self.counts.update({name: clients * amount for name, amount in amounts.items()})
         self.longest = (max(self.longest[0], numbers), max(self.longest[1], bits))
 

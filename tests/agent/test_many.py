@@ -1,0 +1,376 @@
+"""`act_many` and `observe_many`: a batch that fills inside a call takes the rewards of that call."""
+
+from __future__ import annotations
+
+import pickle
+import threading
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import bandanna as bd
+from bandanna.agent import Agent
+from bandanna.agent.kinds import ENCODING
+from bandanna.core.streams import Streams
+from bandanna.errors import InvalidArgument, InvalidStatistic, LateRewardWarning
+from bandanna.policies.base import Frozen
+
+from ..policies.conformance.catalogue import CASES
+
+BUDGET: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-5}
+TRUSTS = {
+    "none": bd.none(),
+    "central": bd.central(**BUDGET),
+    "local": bd.local(**BUDGET),
+    "shuffle": bd.shuffle(**BUDGET),
+}
+each_trust = pytest.mark.parametrize("trust", TRUSTS)
+
+# the arms of their next episode, or its length, follow from what they learn
+ADAPTIVE = {
+    "UCB1", "LDP-UCB", "UCB-episodes", "AdaC-UCB", "AdaP-UCB", "DP-SE", "SDP-SE", "GOPE", "AdaC-GOPE",
+    "AdaC-GOPE-early", "RS-OFUL", "AdaC-OFUL", "PE",
+}  # fmt: skip
+POPULATIONS = {"DPE", "CDP-DPE", "LDP-DPE", "SDP-DPE", "Laplace-DPE", "DPE-FixedU"}  # clients answer, not users
+
+
+def sets(users: int, seed: int = 0, arms: int = 4, dim: int = 3) -> NDArray[np.float64]:
+    """Contexts of some users."""
+    return np.random.default_rng(seed).normal(size=(users, arms, dim)) / 4
+
+
+def linear(trust: str = "central", **changes: Any) -> bd.LinTS:
+    """Batches of ten."""
+    return bd.LinTS(**{"dim": 3, "horizon": 200, "batch": 10, "privacy": TRUSTS[trust], **changes})
+
+
+def contexts_for(agent: Agent, users: int, seed: int) -> Any:
+    """What `act_many` takes."""
+    fixed, policy, rng = agent._loop.arms, agent.policy, np.random.default_rng(seed)
+    if fixed is not None:
+        return rng.normal(size=(users, policy.features)) / 5 if fixed.of_users else users  # type: ignore[attr-defined]
+    drawn = rng.normal(size=(users, 4, policy.dim)) / 5  # type: ignore[attr-defined]
+    drawn[..., -1] = np.where(getattr(policy, "intercept", False), 0.5, drawn[..., -1])
+    return drawn
+
+
+def agent_for(name: str, **how: Any) -> Agent:
+    """Of the catalogue, for tests; arms that stay are given where the policy plans with them."""
+    case = CASES[name]
+    world, arms = case.env.begin(Streams([1])), None
+    if isinstance(case.env, bd.environments.Population):
+        arms = world.arms[0]  # type: ignore[attr-defined]
+    elif isinstance(case.policy, bd.GOPE):
+        arms = world.contexts(0, 1)[0, 0]
+    return Agent(policy=case.policy, arms=arms, test=True, seed=0, **how)
+
+
+# Rewards of a call
+
+
+@pytest.mark.parametrize("grace", [0, 7])
+@each_trust
+def test_every_reward_of_a_call_is_kept(trust: str, grace: int) -> None:
+    """Rewards that come before the next call are kept, however many batches the call has filled."""
+    agent = Agent(policy=linear(trust), grace=grace, test=True, seed=0)
+    for call, users in enumerate((35, 5, 60, 1, 49)):
+        kept = agent.observe_many(agent.act_many(sets(users, call)), [0.5] * users)
+        assert kept == [True] * users
+    agent.close()
+    assert (agent.decisions, agent.releases, agent.late, agent.missing) == (150, 15, 0, 0)
+
+
+def test_the_rewards_of_a_first_large_call_are_kept() -> None:
+    """`observe` of each of 1,000 users keeps 1,000 rewards: LinTS, dim 3, central, horizon 5,000."""
+    agent = Agent(policy=bd.LinTS(dim=3, horizon=5_000, privacy=TRUSTS["central"]), test=True, seed=0)
+    kept = [agent.observe(decision.id, 0.5) for decision in agent.act_many(sets(1_000))]
+    assert sum(kept) == 1_000
+    assert agent.releases == 0
+    agent.act(sets(1)[0])
+    assert (agent.releases > 1, agent.late, agent.missing) == (True, 0, 0)
+
+
+@pytest.mark.parametrize("name", sorted(set(CASES) - ADAPTIVE - POPULATIONS))
+def test_policies_with_a_public_schedule_keep_every_reward(name: str) -> None:
+    """Calls of 25 users keep every reward, also of policies that learn after every round."""
+    agent, rounds = agent_for(name), CASES[name].rounds
+    for call in range(rounds // 25):
+        decisions = agent.act_many(contexts_for(agent, 25, call))
+        assert all(agent.observe_many(decisions, np.random.default_rng(call).random(25)))
+    agent.close()
+    assert (agent.decisions, agent._loop.beside, agent.missing) == (rounds - rounds % 25, 0, 0)
+
+
+@pytest.mark.parametrize("name", sorted(ADAPTIVE))
+def test_adaptive_policies_keep_the_rewards_of_the_running_batch(name: str) -> None:
+    """A call of at most `next_release` users keeps every reward; users beyond that are in no batch, and no zeros are
+    learned for them.
+    """
+    agent, kept, asked, rounds = agent_for(name), 0, 0, min(CASES[name].rounds, 900)
+    for call in range(40):
+        count = min(max(1, agent.next_release or 1), rounds - agent.decisions)
+        if count < 1:
+            break
+        decisions = agent.act_many(contexts_for(agent, count, call))
+        kept, asked = kept + sum(agent.observe_many(decisions, [0.5] * count)), asked + count
+    assert (kept, agent.missing, agent._loop.beside) == (asked, 0, 0)
+    wide = agent_for(name)
+    for call in range(3):
+        decisions = wide.act_many(contexts_for(wide, 25, call))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", LateRewardWarning)
+            inside = sum(wide.observe_many(decisions, [0.5] * 25))
+        assert inside >= 1
+    assert (wide.missing, wide.late) == (0, wide._loop.beside)
+
+
+def test_a_call_with_every_reward_learns_as_much_as_single_decisions() -> None:
+    """With calls of 1,000 users the mean reward after the first call is that of single decisions, within 5 %.
+
+    LinTS without noise, horizon 5,000; seeded, so that the test gives the same answer in every run.
+    """
+    theta, means = np.array([0.8, -0.4, 0.2]), {}
+    for size in (1, 1_000):
+        agent, rng, total = (
+            Agent(policy=bd.LinTS(dim=3, horizon=5_000, privacy=bd.none()), test=True, seed=1),
+            None,
+            0.0,
+        )
+        rng = np.random.default_rng(5)
+        for begin in range(0, 5_000, size):
+            contexts = rng.uniform(-0.57, 0.57, size=(size, 4, 3))
+            decisions = agent.act_many(contexts)
+            chances = 0.5 + contexts[np.arange(size), [each.arm for each in decisions]] @ theta
+            total += chances.sum() * (begin >= 1_000)
+            agent.observe_many(decisions, (rng.random(size) < chances).astype(float))
+        means[size] = total / 4_000
+    assert means[1_000] > 0.95 * means[1] > 0.6
+
+
+# One by one
+
+
+@pytest.mark.parametrize("name", sorted(set(CASES) - POPULATIONS))
+def test_a_call_for_one_user_is_an_act(name: str) -> None:
+    """`act_many` of one user and `observe_many` of one reward do what `act` and `observe` do."""
+    one, many = agent_for(name), agent_for(name)
+    for number in range(30):
+        given = contexts_for(one, 1, number)
+        first = one.act() if isinstance(given, int) else one.act(given[0])
+        (second,) = many.act_many(given)
+        assert (first.id, first.arm, first.episode) == (second.id, second.arm, second.episode)
+        if number % 3:
+            assert [one.observe(first, 0.5)] == many.observe_many([second], [0.5])
+    encoded = one._encoding.dumps
+    assert encoded(one._loop.progress.note()) == encoded(many._loop.progress.note())
+
+
+# Who answers decides nothing
+
+
+@each_trust
+def test_batches_depend_on_decisions_and_calls_alone(trust: str) -> None:
+    """Who answers, and in which call, changes neither the batch of a decision nor the call that releases it."""
+    histories = []
+    for answers in ("all", "none", "some"):
+        agent, seen = Agent(policy=linear(trust), test=True, seed=0), []
+        for call, users in enumerate((13, 1, 24, 2, 30)):
+            decisions = agent.act_many(sets(users, call))
+            seen.append((agent.releases, agent.next_release, [each.episode for each in decisions]))
+            told = {"all": decisions, "none": [], "some": decisions[::3]}[answers]
+            agent.observe_many(told, [1.0] * len(told))
+            seen.append((agent.releases, agent.next_release))
+        histories.append(seen)
+    assert histories[0] == histories[1] == histories[2]
+
+
+# observe_many
+
+
+def test_observe_many_keeps_all_or_refuses_all() -> None:
+    """An argument that is wrong is named by its place, and no reward is recorded."""
+    agent = Agent(policy=linear(), test=True, seed=0)
+    decisions = agent.act_many(sets(4))
+    ids = [each.id for each in decisions]
+    with pytest.raises(InvalidArgument, match="3 rewards"):
+        agent.observe_many(decisions, [1.0] * 3)
+    with pytest.raises(InvalidStatistic, match=r"rewards\[2\]"):
+        agent.observe_many(decisions, [1.0, 1.0, np.nan, 1.0])
+    with pytest.raises(InvalidArgument, match=r"decisions\[0\]"):
+        agent.observe_many([ids[1], ids[0], ids[1]], [1.0] * 3)
+    with pytest.raises(InvalidStatistic, match=r"decisions\[1\]"):
+        agent.observe_many([ids[0], "what"], [1.0] * 2)
+    assert agent.observe(ids[3], 0.0)
+    with pytest.raises(InvalidArgument, match=r"decisions\[3\] .*the first one stands"):
+        agent.observe_many(ids, [1.0] * 4)
+    assert agent.observe_many([decisions[0], *ids[1:3]], np.array([1.0, 0.0, 0.5])) == [True] * 3
+    assert agent.observe_many([], []) == []
+
+
+def test_observe_many_learns_what_observe_learns() -> None:
+    """The sums of two agents are equal, one told by `observe`, one by `observe_many`, in another order."""
+    one, many = (Agent(policy=linear(), test=True, seed=0) for _ in range(2))
+    rewards = np.random.default_rng(1).random(25)
+    for decision, reward in zip(one.act_many(sets(25)), rewards, strict=True):
+        one.observe(decision.id, reward)
+    many.observe_many(many.act_many(sets(25))[::-1], rewards[::-1])
+    for agent in (one, many):
+        agent.close()
+    np.testing.assert_array_equal(one._loop.progress.state.total, many._loop.progress.state.total)
+
+
+def test_the_first_late_reward_is_told_once() -> None:
+    """The first reward that is dropped gives a warning that names `grace`; later ones are counted."""
+    agent = Agent(policy=linear(), grace=3, test=True, seed=0)
+    decisions = agent.act_many(sets(13))
+    agent.act(sets(1)[0])
+    with pytest.warns(LateRewardWarning, match=r"grace = 3 .*agent\.late") as said:
+        assert not agent.observe(decisions[0], 1.0)
+    assert said[0].filename == __file__
+    assert agent.observe_many(decisions[8:], [1.0] * 5) == [False] * 2 + [True] * 3  # warnings are errors here
+    assert agent.late == 3
+    other = Agent(policy=linear(), test=True, seed=0)
+    decisions = other.act_many(sets(10))
+    other.act(sets(1)[0])
+    with pytest.warns(LateRewardWarning, match="grace = 0") as said:
+        assert other.observe_many(decisions[:2], [1.0] * 2) == [False] * 2
+    assert said[0].filename == __file__
+
+
+def test_a_decision_in_no_batch_is_told_of() -> None:
+    """Where the next batch follows from what is learned, the warning says how many decisions are in none."""
+    agent = Agent(policy=bd.make("AdaC-UCB", n_arms=3, horizon=500, rho=1.0), test=True, seed=0)
+    decisions = agent.act_many(20)
+    with pytest.warns(LateRewardWarning, match=r"19 in no batch.* grace = 0.*next_release"):
+        assert agent.observe_many(decisions, [1.0] * 20) == [True] + [False] * 19
+
+
+def test_the_warning_survives_a_pickle() -> None:
+    """What the warning knows comes back."""
+    again = pickle.loads(pickle.dumps(LateRewardWarning(4, 7)))
+    assert (again.grace, again.beside, str(again)) == (4, 7, str(LateRewardWarning(4, 7)))
+
+
+# Saves, crashes, threads
+
+
+@each_trust
+def test_a_full_batch_is_saved_open(trust: str, tmp_path: Path) -> None:
+    """A save between `act_many` and the rewards keeps the filled batches open; after a crash they are released once."""
+    whole = Agent(policy=linear(trust), test=True, seed=0)
+    decisions, rewards = whole.act_many(sets(25)), np.random.default_rng(2).random(25)
+    whole.save(tmp_path / "agent")
+    again = Agent.load(tmp_path / "agent")
+    del whole
+    assert again.observe_many(decisions, rewards) == [True] * 25
+    again.save(tmp_path / "agent")
+    again = Agent.load(tmp_path / "agent")
+    with pytest.raises(InvalidArgument, match="the first one stands"):
+        again.observe_many(decisions, rewards)
+    again.act_many(sets(2))
+    assert (again.releases, again.missing, again.decisions) == (2, 0, 27)
+    straight = Agent(policy=linear(trust), test=True, seed=0)
+    straight.observe_many(straight.act_many(sets(25)), rewards)
+    straight.act_many(sets(2))
+    assert ENCODING.dumps(again._loop.progress.note()) == ENCODING.dumps(straight._loop.progress.note())
+
+
+@pytest.mark.parametrize("trust", ["central", "local", "shuffle"])
+def test_a_crash_after_the_release_releases_nothing_again(trust: str, tmp_path: Path) -> None:
+    """What was released after the save comes from the journal, and a reward of before is late, not another's."""
+    agent = Agent(policy=linear(trust))  # ids of a seeded agent come again
+    agent.save(tmp_path / "agent")
+    decisions = agent.act_many(sets(25))
+    agent.observe_many(decisions, [1.0] * 25)
+    (last,) = agent.act_many(sets(1))
+    released = [(entry.batch, entry.release) for entry in agent._loop.ledger.store.entries()]
+    again = Agent.load(tmp_path / "agent")
+    assert ENCODING.dumps([(e.batch, e.release) for e in again._loop.ledger.store.entries()]) == ENCODING.dumps(
+        released
+    )
+    assert (again.releases, again.decisions) == (2, 20)
+    new = again.act_many(sets(15))
+    with pytest.warns(LateRewardWarning):
+        assert again.observe_many([*decisions, last], [1.0] * 26) == [False] * 26
+    assert again.observe_many(new, [1.0] * 15) == [True] * 15
+    again.act_many(sets(1))
+    assert [entry.batch for entry in again._loop.ledger.store.entries()] == ["0", "1", "2"]
+
+
+def test_in_the_background_a_call_may_be_answered() -> None:
+    """A batch that fills inside a call is released by the thread after the next call, not before."""
+    agent = Agent(policy=linear(), release="background", test=True, seed=0)
+    decisions = agent.act_many(sets(25))
+    agent._background.wake()  # type: ignore[union-attr]
+    agent._release_closed()
+    assert agent.observe_many(decisions, [1.0] * 25) == [True] * 25
+    assert agent.releases == 0
+    agent.act_many(sets(3))
+    end = time.monotonic() + 60
+    while agent.releases < 2 and time.monotonic() < end:
+        time.sleep(0.002)
+    assert (agent.releases, agent.missing) == (2, 0)
+
+
+def test_by_hand_a_call_may_be_answered() -> None:
+    """`release_due` releases what is full, the newest call included; until then its rewards are kept."""
+    agent = Agent(policy=linear(), release="manual", test=True, seed=0)
+    decisions = agent.act_many(sets(25))
+    agent.act_many(sets(8))
+    assert agent.observe_many(decisions, [1.0] * 25) == [True] * 25
+    assert agent.release_due()
+    assert (agent.releases, agent.missing) == (3, 5)
+
+
+def test_threads_that_decide_for_many_lose_no_decision() -> None:
+    """Threads that call `act_many` and `observe_many` on one agent make as many decisions as they ask for."""
+    agent, failed = Agent(policy=linear(horizon=2_000), grace=1_000, test=True, seed=0), []
+
+    def work(seed: int) -> None:
+        for call in range(10):
+            decisions = agent.act_many(sets(15, 10 * seed + call))
+            if not all(agent.observe_many(decisions, [0.5] * 15)):
+                failed.append(seed)
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert (agent.decisions, agent.late, failed) == (600, 0, [])
+
+
+# Policies that learn after every round
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if CASES[name].policy.every_round])
+def test_every_round_is_an_episode_of_one_user(name: str) -> None:
+    """Policies with `every_round` have episodes of one device that chooses, and number them one by one."""
+    agent = agent_for(name)
+    for number in range(12):
+        given = contexts_for(agent, 1, number)
+        agent.observe(agent.act() if isinstance(given, int) else agent.act(given[0]), 0.5)
+        agent.release_due()
+        assert agent.policy.episode(agent._loop.progress.state) == Frozen(number=number + 1, users=1)
+
+
+@pytest.mark.parametrize("name", ["Thompson", "GLM-UCB", "GLOC", "ECOLog", "RS-GLinUCB", "GLM-JDP"])
+def test_rounds_wait_for_late_rewards(name: str, tmp_path: Path) -> None:
+    """With a grace of 3 such a policy learns from every decision, also from one whose reward comes 3 visitors later,
+    and goes on after a save.
+    """
+    agent, waiting = agent_for(name, grace=3), []
+    for number in range(30):
+        given = contexts_for(agent, 1, number)
+        waiting.append(agent.act() if isinstance(given, int) else agent.act(given[0]))
+        if len(waiting) > 3:
+            assert agent.observe(waiting.pop(0), 0.5)
+        if number in (2, 17):
+            agent.save(tmp_path / "agent")
+            agent = Agent.load(tmp_path / "agent")
+    assert (agent.releases, agent.missing, agent._loop.beside) == (26, 0, 0)
