@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import bandanna as bd
-from bandanna.errors import InvalidArgument, WeakPrivacyWarning
+from bandanna.errors import InvalidArgument, InvalidBudget, WeakPrivacyWarning
 from bandanna.policies.registry import ALGORITHMS
 
 KINDS = {entry.kind.__name__: entry.kind for entry in ALGORITHMS.values()}
@@ -115,6 +115,26 @@ def test_other_budgets_are_compared_by_their_epsilon(given: dict[str, float], to
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         bd.central(**{**given, "rho" if "rho" in given else "epsilon": 0.5})
+
+
+@pytest.mark.parametrize("model", ["central", "local", "shuffle", "concurrent"])
+def test_a_trust_model_without_a_budget_is_refused(model: str) -> None:
+    """A trust model is not made without a budget, and `none` is not made with one."""
+    with pytest.raises(InvalidBudget, match=r"budget = None .*bd\.none\(\) for no protection"):
+        bd.Privacy(model=model)
+    with pytest.raises(InvalidBudget, match='model="none" keeps no budget'):
+        bd.Privacy(model="none", budget=bd.ZCDP(rho=1.0))
+
+
+@pytest.mark.parametrize("model", ["central", "local", "shuffle", "concurrent"])
+def test_a_trust_model_made_by_its_fields_warns_as_well(model: str) -> None:
+    """`bd.Privacy(...)` warns of an epsilon above 10, once and at its line; a changed copy gives no new warning."""
+    with pytest.warns(WeakPrivacyWarning, match="epsilon = 11 protects little") as said:
+        made = bd.Privacy(model=model, budget=bd.ApproxDP(epsilon=11.0, delta=1e-5))
+    assert [each.filename for each in said] == [__file__]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        replace(made)
 
 
 def test_a_counter_warns_as_a_policy_does() -> None:

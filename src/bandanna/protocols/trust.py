@@ -47,8 +47,11 @@ class Privacy:
         if (self.protocol, self.calibration) == ("unit", "paper"):
             raise InvalidArgument("calibration", self.calibration, '"tight": directions have no printed noise')
         require.store(self, require.whole, "participations")
-        if self.budget is not None and not isinstance(self.budget, Budget):
-            raise InvalidBudget("budget", self.budget, "bd.ApproxDP(...), bd.PureDP(...), bd.ZCDP(...) or None")
+        if self.model != "none" and not isinstance(self.budget, Budget):
+            allowed = "bd.ApproxDP(...), bd.PureDP(...), bd.ZCDP(...) or bd.RenyiDP(...); bd.none() for no protection"
+            raise InvalidBudget("budget", self.budget, allowed)
+        if self.model == "none" and self.budget is not None:
+            raise InvalidBudget("budget", self.budget, 'left out: model="none" keeps no budget')
         if not isinstance(self.shufflers, str):
             require.store(self, require.whole, "shufflers")
         elif self.shufflers != "best":
@@ -59,6 +62,7 @@ class Privacy:
         if require.one_of("noise", self.noise, COINS) != "device" and not counted:
             allowed = '"device" but for sums of counts: bd.shuffle(...) with protocol="binomial", bd.concurrent(...)'
             raise InvalidArgument("noise", self.noise, allowed)
+        self._warn_if_weak()
 
     @property
     def pure(self) -> bool:
@@ -89,6 +93,14 @@ class Privacy:
     def noisy(self) -> bool:
         """False for no privacy and for epsilon = infinity, which both mean no noise."""
         return not math.isinf(self.size)
+
+    def _warn_if_weak(self) -> None:
+        """Warn of an epsilon above 10."""
+        epsilon, named = (0.0, "") if self.budget is None else _epsilon_of(self.budget)
+        if epsilon > _WEAK:
+            said = "one user's data may change the probability of what is seen by a factor of e^epsilon"
+            advice = f"choose an epsilon of at most {_WEAK:g}"
+            warn_outside(WeakPrivacyWarning(f"{named} protects little: {said}; {advice}"))
 
     def warn_if_delta_exceeds(self, horizon: int) -> None:
         """Warn of a delta above 1/horizon.
@@ -214,24 +226,6 @@ def concurrent(
     )
 
 
-def _budget(
-    epsilon: float | None,
-    delta: float | None,
-    rho: float | None,
-    *,
-    alpha: float | None = None,
-    whole: Budget | None = None,
-) -> Budget:
-    """By its numbers, or whole; a warning where it protects little."""
-    budget = _stated_budget(epsilon, delta, rho, alpha=alpha, whole=whole)
-    epsilon, named = _epsilon_of(budget)
-    if epsilon > _WEAK:
-        said = "one user's data may change the probability of what is seen by a factor of e^epsilon"
-        advice = f"choose an epsilon of at most {_WEAK:g}"
-        warn_outside(WeakPrivacyWarning(f"{named} protects little: {said}; {advice}"))
-    return budget
-
-
 def _epsilon_of(budget: Budget) -> tuple[float, str]:
     """The epsilon of a budget, and both in words; of rho, that of Gaussian noise at the delta of guarantees."""
     own = float(getattr(budget, "epsilon", 0.0))
@@ -243,13 +237,13 @@ def _epsilon_of(budget: Budget) -> tuple[float, str]:
     return epsilon, f"{number}, which is epsilon = {epsilon:.4g} at delta = {delta:g},"
 
 
-def _stated_budget(
+def _budget(
     epsilon: float | None,
     delta: float | None,
     rho: float | None,
     *,
-    alpha: float | None,
-    whole: Budget | None,
+    alpha: float | None = None,
+    whole: Budget | None = None,
 ) -> Budget:
     """The budget that was given by its numbers, or whole."""
     given = [number for number in (epsilon, delta, rho, alpha) if number is not None]
