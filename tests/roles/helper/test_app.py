@@ -200,7 +200,8 @@ def test_burned_and_contradicted_shares_are_not_sent_again(
         analyzer.answer = (status, {"receipt": receipt(folder, epoch, "burned" if status == 422 else "released")})
         analyzer.share(epoch, times=len(analyzer.shares[epoch, 0]) + 1)  # it is brought again by itself
         until(lambda: helper.client.get("/status", headers=ADMIN).json()["waiting"] == [])
-    assert 'shares_sent_total{state="unusable"} 2' in helper.client.get("/metrics", headers=ADMIN).text
+    counted = 'shares_sent_total{state="unusable"} 2'
+    until(lambda: counted in helper.client.get("/metrics", headers=ADMIN).text)  # counted after the row is committed
 
 
 def test_a_share_that_a_rolled_back_analyzer_refuses_is_kept(
