@@ -175,7 +175,7 @@ class Nursery:
     def close(self) -> None:
         """No more of them."""
         self._asking.close()
-        self._process.wait(timeout=120)
+        self._process.wait(timeout=600)
 
 
 @cache

@@ -130,7 +130,7 @@ def test_killed_while_drawing(tmp_path: Path) -> None:
     program.write_text(CHILD)
     with errors.open("w") as log:
         done = nursery().start([sys.executable, str(program), str(tmp_path / "l")], stdout=log, stderr=log)
-    assert done.wait(120) == -signal.SIGKILL, errors.read_text()
+    assert done.wait(600) == -signal.SIGKILL, errors.read_text()
     store = SQLiteStore(tmp_path / "l")
     (kept,) = store.entries()
     assert (kept.batch, kept.release[0].tolist()) == ("1", [0.5])

@@ -110,7 +110,7 @@ class Run:
                 assert same(found, expected)
         beside = threading.Thread(target=self.agent.close, daemon=True)
         beside.start()
-        beside.join(timeout=60)
+        beside.join(timeout=600)
         assert not beside.is_alive()
         assert self.agent._loop.over
 

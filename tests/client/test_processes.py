@@ -43,7 +43,7 @@ def test_sessions_and_processes_learn_together(tmp_path: Path, monkeypatch: Any)
         return decision.taking_part, outcome.kept
 
     async def crowd(numbers: range) -> list[tuple[bool, bool]]:
-        async with httpx.AsyncClient(timeout=120.0, trust_env=False) as http:
+        async with httpx.AsyncClient(timeout=600.0, trust_env=False) as http:
             return list(await asyncio.gather(*(play(number, http) for number in numbers)))
 
     with Running(task, tmp_path):
@@ -61,7 +61,7 @@ def test_sessions_and_processes_learn_together(tmp_path: Path, monkeypatch: Any)
 
 def _after(url: str, task: str, number: int) -> Any:
     """The publication of a number, when it is there."""
-    with httpx.Client(trust_env=False, timeout=120.0) as http:
+    with httpx.Client(trust_env=False, timeout=600.0) as http:
         for _ in range(40):
             found = http.get(f"{url}/tasks/{task}/snapshot", params={"after": number - 1, "wait": 10})
             if found.status_code == 200:

@@ -105,7 +105,7 @@ def served_here(arguments: list[str], folder: Path) -> Iterator[Callable[[], boo
             yield thread.is_alive
         finally:
             handlers[signal.SIGTERM]()
-            thread.join(timeout=120)
+            thread.join(timeout=600)
 
 
 @contextmanager
@@ -117,7 +117,7 @@ def served_apart(arguments: list[str], folder: Path) -> Iterator[Callable[[], bo
         yield lambda: serving.poll() is None
     finally:
         serving.terminate()
-        serving.wait(timeout=120)
+        serving.wait(timeout=600)
 
 
 @pytest.mark.usefixtures("_quick_roles")

@@ -68,7 +68,7 @@ def kernel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KernelManager]:
         monkeypatch.setenv("MPLBACKEND", "agg")
         monkeypatch.setenv("JUPYTER_PLATFORM_DIRS", "1")
         monkeypatch.setenv("IPYTHONDIR", str(tmp_path_factory.mktemp("ipython")))
-        manager, client = start_new_kernel()
+        manager, client = start_new_kernel(startup_timeout=600)
         client.stop_channels()
         yield manager
         manager.shutdown_kernel()

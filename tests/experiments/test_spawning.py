@@ -46,7 +46,7 @@ def ran(folder: Path, *, jobs: int, name: str = "LinUCB", policy: str = "") -> s
     command = [sys.executable, str(script)]
     out, errors = folder / "out", folder / "errors"
     with out.open("wb") as stdout, errors.open("wb") as stderr:
-        code = nursery().start(command, stdout=stdout, stderr=stderr).wait(120)
+        code = nursery().start(command, stdout=stdout, stderr=stderr).wait(600)
     return subprocess.CompletedProcess(command, code, out.read_text(), errors.read_text())
 
 

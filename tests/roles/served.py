@@ -41,7 +41,7 @@ class Served:
             self.process = nursery().start(command, stdout=subprocess.PIPE, stderr=errors)
         assert self.process.stdout is not None
         self.port = int(self.process.stdout.readline() or 0)
-        self.client = httpx.Client(base_url=f"http://127.0.0.1:{self.port}", timeout=60, trust_env=False, verify=False)
+        self.client = httpx.Client(base_url=f"http://127.0.0.1:{self.port}", timeout=600, trust_env=False, verify=False)
 
     def lines(self) -> list[dict[str, Any]]:
         """What it has logged; fails if something else was written."""
@@ -52,7 +52,7 @@ class Served:
         self.client.close()
         if self.process.poll() is None:
             self.process.send_signal(number)
-        self.process.communicate(timeout=120)
+        self.process.communicate(timeout=600)
         return self.process.returncode
 
 

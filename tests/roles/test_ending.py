@@ -25,22 +25,22 @@ def test_a_long_poll_is_answered_when_the_analyzer_is_told_to_stop(tmp_path: Pat
 
     def wait() -> None:
         asked = f"{url}/tasks/{task.id}/snapshot?after=5&wait=25"
-        found.append(httpx.get(asked, timeout=120, trust_env=False).status_code)
+        found.append(httpx.get(asked, timeout=600, trust_env=False).status_code)
 
     running, token = Running(task, tmp_path), Secrets.read(tmp_path, "analyzer", task).token
     try:
         for role in ("registrar", "analyzer"):
             running.start(role)
             running.wait(role)
-        while httpx.get(f"{url}/tasks/{task.id}/snapshot", timeout=120, trust_env=False).status_code != 200:
+        while httpx.get(f"{url}/tasks/{task.id}/snapshot", timeout=600, trust_env=False).status_code != 200:
             pass  # the registrar has not cosigned it yet
         waiting = threading.Thread(target=wait)
         waiting.start()
         while not _in_flight(url, token):
-            pass
+            assert waiting.is_alive()  # its question lasts 25 seconds
         running.processes["analyzer"].send_signal(signal.SIGTERM)
         waiting.join()
-        assert running.processes["analyzer"].wait(timeout=120) == 0
+        assert running.processes["analyzer"].wait(timeout=600) == 0
     finally:
         running.stop()
     assert found == [204]

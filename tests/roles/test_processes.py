@@ -79,7 +79,7 @@ def test_processes_learn_what_the_simulator_learns(
     with Running(task, tmp_path, database=url), Http(task, token=secrets["registrar"].token) as http:
         # Of reports, or features beside them, that are real numbers a sum depends on the order of arrival, by a bit.
         together = 1 if policy.privacy.model in ("local", "none") or name.endswith("-rewards") else 4
-        crowd = Crowd(task, http, env, rounds=rounds, concurrency=together, wait=60.0)
+        crowd = Crowd(task, http, env, rounds=rounds, concurrency=together, wait=600.0)
         account = crowd.run()
         last = account.publications[-1]
         ledger = httpx.get(f"{task.url('analyzer')}/tasks/{task.id}/ledger", trust_env=False).json()["ledger"]

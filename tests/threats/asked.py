@@ -113,7 +113,7 @@ class Asked:
 
     async def answer(self) -> int:
         """The status, when it has come."""
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(600):
             await self.task
         assert self.status is not None
         return self.status

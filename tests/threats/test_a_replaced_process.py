@@ -132,7 +132,7 @@ class Scene:
         command = [sys.executable, "-W", "error", str(LAUNCHER), str(self.folder), "shuffler", str(port)]
         with (self.folder / "shuffler.log").open("ab") as log:
             self.processes.append(nursery().start([*command, self.database, "", "0"], stdout=log, stderr=log))
-        client = httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=120, trust_env=False)
+        client = httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=600, trust_env=False)
         self.clients.append(client)
         until(lambda: self._open(client))
         return client
@@ -179,7 +179,7 @@ class Scene:
         for process in self.processes:
             process.send_signal(signal.SIGCONT)
             process.kill()
-            process.wait(120)
+            process.wait(600)
         self.analyzer.shutdown()
         self.analyzer.server_close()
         self.rows.close()
@@ -193,7 +193,7 @@ def _learner(rows: Any, task: Task, own: Secrets, notary: Any) -> Learner:
 
 def until(done: Any) -> None:
     """Wait, on a machine that may be busy."""
-    end = time.monotonic() + 120
+    end = time.monotonic() + 600
     while not done():
         assert time.monotonic() < end
         time.sleep(0.05)
@@ -222,7 +222,7 @@ def test_a_process_that_wakes_up_says_nothing(scene: Scene) -> None:
     for _ in range(2):
         scene.report(other)
     scene.processes[-1].kill()
-    scene.processes[-1].wait(120)
+    scene.processes[-1].wait(600)
 
     asleep.send_signal(signal.SIGCONT)
     refused: list[str] = []
@@ -232,7 +232,7 @@ def test_a_process_that_wakes_up_says_nothing(scene: Scene) -> None:
             assert answer.status_code == 503, answer.text
             refused.append(answer.json()["reason"])
     assert set(refused) <= {"storage", "fenced", "stopping"}
-    assert asleep.wait(120) == FENCED
+    assert asleep.wait(600) == FENCED
 
     last = scene.begin()
     while len(scene.acknowledged) < USERS:

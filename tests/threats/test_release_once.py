@@ -356,4 +356,4 @@ def _wait(served: Served, path: str, status: int, reason: str | None = None) -> 
 def _play(task: Task, folder: Path, environment: Any, rounds: int) -> None:
     """So many people come."""
     with Http(task, token=Secrets.read(folder, "registrar", task).token) as http:
-        Crowd(task, http, environment, rounds=rounds, concurrency=1, wait=60.0).run()
+        Crowd(task, http, environment, rounds=rounds, concurrency=1, wait=600.0).run()

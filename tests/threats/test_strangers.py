@@ -133,7 +133,7 @@ def test_waiters_are_woken_by_a_publication(tmp_path: Path) -> None:
         await asyncio.get_running_loop().run_in_executor(None, partial(setattr, learner, "published", newer))
         begun = time.monotonic()
         assert {await each.answer() for each in waiting} == {200}
-        assert time.monotonic() - begun < 20
+        assert time.monotonic() - begun < 24  # less than what they wait for
 
     asyncio.run(wait())
 
@@ -235,7 +235,7 @@ def test_bodies_that_come_too_slowly_are_refused() -> None:
             slow = [Asked(app, "POST", path, body=None) for path in ("/reports", "/route")]
             quick = Asked(app, "POST", "/reports", body=None)
             quick.send(bytes(200_000))  # enough for a hundred seconds
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(600):
                 while slow[0].status is None:
                     slow[0].send(b"x")
                     await asyncio.sleep(0.05)
@@ -277,7 +277,7 @@ def test_half_open_requests_of_one_address_are_ended(role: Running) -> None:
         with role.connect(source="127.0.0.2") as other:
             other.sendall(b"GET /healthz HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
             assert rest(other).startswith(b"HTTP/1.1 200 ")
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 600
         while role.metric('refusals_total{reason="unfinished"}') < 36:
             assert time.monotonic() < deadline
             time.sleep(0.1)

@@ -22,8 +22,8 @@ from bandanna.errors import BandannaError, InvalidArgument, MissingExtra
 from bandanna.experiments.workers import THREADS, call_all, call_here, cores, single_threaded
 
 NAMES = ("processes", "dask")
-_PATIENCE = 5  # seconds until a scheduler must have answered
-_JOINING = 20  # and until it must have a worker
+_PATIENCE = 30  # seconds until a scheduler must have answered, on a busy machine too
+_JOINING = 60  # and until it must have a worker
 _MOST = 1024  # processes
 
 Key = TypeVar("Key")

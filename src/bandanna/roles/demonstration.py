@@ -135,10 +135,10 @@ def _seen(task: Task, role: str, met: dict[str, float], most: dict[str, int], en
     }
 
 
-def _until_receipted(database: Path, seconds: float = 20.0) -> None:
+def _until_receipted(database: Path, seconds: float = 60.0) -> None:
     """The collector deletes reports when their receipt has come: a moment after the publication."""
     end = time.monotonic() + seconds
-    while rows_of(database).get("reports", 0) and time.monotonic() < end:
+    while rows_of(database).get("reports", 1) and time.monotonic() < end:  # 1: it could not be read
         time.sleep(0.05)
 
 

@@ -57,7 +57,7 @@ def drawn_by(record: dict[str, Any]) -> tuple[Record, dict[str, int]]:
 
 def publication(task: Any, number: int) -> dict[str, Any]:
     """The one of this number, or a newer one, when it is there."""
-    with httpx.Client(trust_env=False, timeout=30.0) as http:
+    with httpx.Client(trust_env=False, timeout=600.0) as http:
         for _ in range(40):
             query = {"after": number - 1, "wait": 10}
             found = http.get(f"{task.url('analyzer')}/tasks/{task.id}/snapshot", params=query)
@@ -160,5 +160,5 @@ async def _pythons(folder: Path, token: str, people: list[dict[str, Any]]) -> li
             outcome = await session.report(decision, person["rewards"][decision.action])
             return "kept" if outcome.kept else f"{decision.reason or outcome}"
 
-    async with httpx.AsyncClient(timeout=60.0, trust_env=False) as http:
+    async with httpx.AsyncClient(timeout=600.0, trust_env=False) as http:
         return list(await asyncio.gather(*(play(person, http) for person in people)))

@@ -139,7 +139,7 @@ class Mortal:
             process.terminate()
         for process in self.processes.values():
             try:
-                process.wait(timeout=120)
+                process.wait(timeout=600)
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()

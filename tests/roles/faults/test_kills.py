@@ -4,6 +4,7 @@ an uninterrupted simulation learns, bit for bit."""
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +54,7 @@ def learned(mixers: int, folder: Path, **trouble: Any) -> Mortal:
     task, secrets = on_disk(policy, folder, mixers=mixers)
     mortal = Mortal(task, folder, **trouble)
     with mortal, Http(task, token=secrets["registrar"].token) as http:
-        crowd = Crowd(task, http, WORLD, rounds=ROUNDS, concurrency=1 if mixers == 0 else 4, wait=60.0)
+        crowd = Crowd(task, http, WORLD, rounds=ROUNDS, concurrency=1 if mixers == 0 else 4, wait=600.0)
         account = crowd.run()
         last = account.publications[-1]
         ledger = _ledger(task)
@@ -68,11 +69,12 @@ def learned(mixers: int, folder: Path, **trouble: Any) -> Mortal:
 
 
 def _ledger(task: Any) -> Any:
-    for _ in range(50):
+    end = time.monotonic() + 600
+    while time.monotonic() < end:  # it may be starting again
         try:
             return httpx.get(f"{task.url('analyzer')}/tasks/{task.id}/ledger", trust_env=False).json()["ledger"]
         except (httpx.HTTPError, ValueError):
-            continue
+            time.sleep(0.05)
     raise AssertionError("no ledger")
 
 

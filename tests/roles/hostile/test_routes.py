@@ -50,7 +50,7 @@ class Attacker:
     def __init__(self, deployed: Deployed) -> None:
         self.task = deployed.task.id
         self.clients = {
-            role: httpx.Client(base_url=f"http://127.0.0.1:{tap.target}", timeout=120, trust_env=False, verify=False)
+            role: httpx.Client(base_url=f"http://127.0.0.1:{tap.target}", timeout=600, trust_env=False, verify=False)
             for role, tap in deployed.taps.items()
         }
         self.tokens = {role: {"Authorization": f"Bearer {own.token}"} for role, own in deployed.secrets.items()}

@@ -25,7 +25,7 @@ def tight(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
         "held": 20_000,
         "uploads": 4,
         "others": 4,
-        "seconds": 0.6,
+        "seconds": 1.5,
         "idle": 1,
         "drain": 2,
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
 import sys
 import time
 from collections.abc import AsyncIterator
@@ -69,6 +70,41 @@ async def sleeps(request: Request) -> Response:
     """Takes its time."""
     await asyncio.sleep(int(request.path_params["milliseconds"]) / 1000)
     return json_response({"slept": True})
+
+
+class Gate:
+    """Requests that end when the process is told to let them: by SIGUSR1."""
+
+    def __init__(self) -> None:
+        self._opened = asyncio.Event()
+
+    def listen(self) -> None:
+        """From now on."""
+        asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, self._open)
+
+    def _open(self) -> None:
+        """For those who wait; the next ones wait again."""
+        self._opened.set()
+        self._opened = asyncio.Event()
+
+    async def passed(self) -> None:
+        """When it was opened."""
+        await self._opened.wait()
+
+
+GATE = Gate()
+
+
+async def holds(request: Request) -> Response:
+    """Until the gate is opened."""
+    await GATE.passed()
+    return json_response({"held": True})
+
+
+async def holding(body: bytes, values: dict[str, str], headers: dict[bytes, bytes]) -> tuple[int, bytes, Any]:
+    """As an upload."""
+    await GATE.passed()
+    return 201, b"{}", None
 
 
 async def blocks(request: Request) -> Response:
@@ -146,6 +182,7 @@ def main(settings: dict[str, Any]) -> None:
     async def start() -> None:
         if settings.get("start") == "fails":
             raise InvalidArgument("db", "nowhere", "a database that is there")
+        GATE.listen()
         LOG.say("started")
 
     async def stop() -> None:
@@ -162,6 +199,7 @@ def main(settings: dict[str, Any]) -> None:
             ("GET", "/tasks/{task}", document),
             ("GET", "/raise/{kind}", raises),
             ("GET", "/sleep/{milliseconds}", sleeps),
+            ("GET", "/hold", holds),
             ("GET", "/block/{milliseconds}", blocks),
             ("POST", "/echo", echo),
             ("PUT", "/echo", echo),
@@ -177,6 +215,7 @@ def main(settings: dict[str, Any]) -> None:
             "/tasks/{task}/tickets": reports,
             "/raise/{kind}": raising,
             "/sleep/{milliseconds}": sleeping,
+            "/hold": holding,
             "/admin/reports": reports,
         },
         public=["GET /tasks/{task}", "POST /tasks/{task}/reports", "GET /raise/{kind}", "GET /streams"],

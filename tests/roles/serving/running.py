@@ -40,7 +40,7 @@ class Running:
     def client(self, **options: Any) -> httpx.Client:
         """One that keeps its connections."""
         known = {"verify": False, **options}  # to load certificates that plain HTTP does not need takes its time
-        return httpx.Client(base_url=self.url, timeout=60, trust_env=False, **known)
+        return httpx.Client(base_url=self.url, timeout=600, trust_env=False, **known)
 
     def metric(self, line: str) -> float:
         """A sample, by all that stands before its value; 0 if there is none."""
@@ -51,7 +51,7 @@ class Running:
     def connect(self, *, source: str = "127.0.0.1", port: int | None = None) -> socket.socket:
         """A connection on which anything can be said."""
         at = self.port if port is None else port
-        return socket.create_connection(("127.0.0.1", at), timeout=60, source_address=(source, 0))
+        return socket.create_connection(("127.0.0.1", at), timeout=600, source_address=(source, 0))
 
     def raw(self, *pieces: bytes, pause: float = 0.0) -> bytes:
         """What is answered until the server closes."""
@@ -65,17 +65,21 @@ class Running:
         """What it has logged; fails if something else was written."""
         return [json.loads(line) for line in self.errors.read_text().splitlines()]
 
+    def let_go(self) -> None:
+        """Let the requests to /hold end that are there now."""
+        self.process.send_signal(signal.SIGUSR1)
+
     def stop(self, number: int = signal.SIGTERM) -> int:
         """Ask it to, and wait."""
         if self.process.poll() is None:
             self.process.send_signal(number)
-        self.process.communicate(timeout=120)
+        self.process.communicate(timeout=600)
         return self.process.returncode
 
 
 def in_flight(server: Running, requests: int) -> None:
     """Wait until so many are under way, beside the one that asks."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 600
     while server.metric("in_flight") != requests + 1:
         assert time.monotonic() < deadline
         time.sleep(0.02)
@@ -83,7 +87,7 @@ def in_flight(server: Running, requests: int) -> None:
 
 def until_refused(server: Running) -> None:
     """Wait until nobody listens any more."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 600
     while time.monotonic() < deadline:
         try:
             server.connect().close()

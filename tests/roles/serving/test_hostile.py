@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import select
 import socket
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -39,8 +40,8 @@ def test_no_more_is_read_than_the_limit(tight: Running) -> None:
         connection.sendall(POST + b"transfer-encoding: chunked\r\n\r\n")
         begun = time.monotonic()
         with pytest.raises(OSError, match=r"reset|Broken pipe"):
-            _send_on(connection, piece, 60)
-    assert time.monotonic() - begun < 30
+            _send_on(connection, piece, 300)
+    assert time.monotonic() - begun < 300
 
 
 @pytest.mark.parametrize("path", [b"/tasks/t/reports", b"/echo"])
@@ -52,7 +53,7 @@ def test_a_slow_body_is_refused(tight: Running, path: bytes) -> None:
         connection.sendall(head)
         connection.settimeout(0.2)
         said = b""
-        while b"}" not in said and time.monotonic() - begun < 60:
+        while b"}" not in said and time.monotonic() - begun < 300:
             if not said:
                 connection.sendall(b"x")
             try:
@@ -61,7 +62,7 @@ def test_a_slow_body_is_refused(tight: Running, path: bytes) -> None:
                 continue
     assert said.startswith(b"HTTP/1.1 408 ")
     assert b'"reason":"slow"' in said
-    assert 0.5 < time.monotonic() - begun < 30
+    assert 0.5 < time.monotonic() - begun < 300
 
 
 def test_a_slow_head_is_refused(tight: Running) -> None:
@@ -69,7 +70,7 @@ def test_a_slow_head_is_refused(tight: Running) -> None:
     for words in (b"GET /healthz HTTP/1.1\r\nx-a: ", b"GET", b"", b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n"):
         begun = time.monotonic()
         said = tight.raw(words)
-        assert time.monotonic() - begun < 30
+        assert time.monotonic() - begun < 300
         assert said.startswith(b"HTTP/1.1 200" if words.endswith(b"\r\n\r\n") else b"HTTP/1.1 408")
 
 
@@ -101,19 +102,25 @@ def test_a_client_that_does_not_read_is_cut_off(tight: Running) -> None:
 def test_a_flood_is_told_to_come_again(tight: Running) -> None:
     """More requests than the limit wait at once, or those within it are not answered."""
 
-    def ask(_: int) -> httpx.Response:
+    def ask(path: str) -> httpx.Response:
         with tight.client() as client:
-            return client.post("/sleep/400", content=b"x")
+            return client.post(path, content=b"x")
 
+    refused = 'refusals_total{reason="busy"}'
+    before = tight.metric(refused)
     with ThreadPoolExecutor(12) as pool:
-        answers = list(pool.map(ask, range(12)))
-    statuses = [answer.status_code for answer in answers]
-    assert set(statuses) == {201, 503}
-    assert statuses.count(201) >= 4
+        asked = [pool.submit(ask, "/hold") for _ in range(12)]
+        deadline = time.monotonic() + 600
+        while tight.metric(refused) < before + 8 and time.monotonic() < deadline:
+            time.sleep(0.02)
+        in_flight(tight, 4)
+        tight.let_go()
+        answers = [each.result() for each in asked]
+    assert sorted(answer.status_code for answer in answers) == [201] * 4 + [503] * 8
     for answer in answers:
         if answer.status_code == 503:
             assert (answer.json()["reason"], answer.headers["retry-after"]) == ("busy", "1")
-    assert ask(0).status_code == 201
+    assert ask("/sleep/0").status_code == 201
 
 
 def test_a_busy_server_is_seen_to_be_well(tight: Running) -> None:
@@ -121,8 +128,12 @@ def test_a_busy_server_is_seen_to_be_well(tight: Running) -> None:
     with ExitStack() as stack:
         connections = [stack.enter_context(tight.connect()) for _ in range(6)]
         for connection in connections:
-            connection.sendall(b"GET /sleep/3000 HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
+            connection.sendall(b"GET /hold HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
+        deadline = time.monotonic() + 600
+        while len(select.select(connections, [], [], 0.02)[0]) < 2:  # answered
+            assert time.monotonic() < deadline
         in_flight(tight, 4)
+        tight.let_go()
         statuses = sorted(rest(connection).split()[1] for connection in connections)
     assert statuses == [b"200"] * 4 + [b"503"] * 2
 
@@ -189,7 +200,7 @@ def test_a_client_that_leaves_is_counted(server: Running) -> None:
     before = server.metric(line)
     with server.connect() as connection:
         connection.sendall(POST + b"content-length: 100\r\n\r\nabc")
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 600
     while server.metric(line) == before and time.monotonic() < deadline:
         time.sleep(0.05)
     assert server.metric(line) == before + 1

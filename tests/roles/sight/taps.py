@@ -52,7 +52,7 @@ class Tap:
                 return
             try:
                 role = socket.create_connection(
-                    ("127.0.0.1", self.target), timeout=60, source_address=(self._source, 0)
+                    ("127.0.0.1", self.target), timeout=600, source_address=(self._source, 0)
                 )
             except OSError:
                 peer.close()  # it is not there yet

@@ -141,7 +141,7 @@ class Deployed:
         watched = Watched(self.task, self.secrets["registrar"].token, both)
         self.known = watched.known
         world = LinearContextual(dim=2, n_arms=4)
-        account = Crowd(self.task, watched, world, rounds=self._rounds, concurrency=1, wait=120).run()
+        account = Crowd(self.task, watched, world, rounds=self._rounds, concurrency=1, wait=600).run()
         watched.close()
         self.plans = [batch for view in account.publications for batch in view.batches]
         self._settle()
@@ -154,7 +154,7 @@ class Deployed:
             process.terminate()
         for process in self._processes:
             try:
-                process.wait(timeout=20)
+                process.wait(timeout=600)
             except subprocess.TimeoutExpired:
                 process.kill()
         for tap in self.taps.values():
@@ -207,7 +207,7 @@ class Deployed:
         self.taps[role].target = port
 
     def _wait(self) -> None:
-        end = time.monotonic() + 60
+        end = time.monotonic() + 600
         for role in self.task.roles:
             while time.monotonic() < end:
                 assert all(each.poll() is None for each in self._processes), self.log(role)
@@ -221,7 +221,7 @@ class Deployed:
 
     def _settle(self) -> None:
         """Until the last batch has its receipt everywhere."""
-        end = time.monotonic() + 60
+        end = time.monotonic() + 600
         while time.monotonic() < end:
             if not self.tables(self.task.collector)["reports"] and not (
                 self.task.mixers == 2 and self.tables("helper")["slots"]

@@ -134,7 +134,7 @@ def test_readers_and_a_writer_at_once(counting: Database, url: str) -> None:
         assert other.hear() == "here"
         other.go_on()
         seen = []
-        until = time.monotonic() + 60
+        until = time.monotonic() + 600
         while not seen or seen[-1] != 25:
             seen.append(counted(counting)[0][0])
             assert time.monotonic() < until
