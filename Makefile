@@ -8,6 +8,7 @@ JOBS ?= auto
 
 # One line per set of extras; the stamp $(VENV)/.installed-<set> is as old as its last installation.
 EXTRAS_run := [plot]
+EXTRAS_figures := [plot,fast]
 EXTRAS_test := [test,plot,results,dask,serve,postgres]
 EXTRAS_check := [check,serve,postgres]
 EXTRAS_docs := [docs]
@@ -20,7 +21,7 @@ EXTRAS_bench := [plot,serve,postgres,bench,fast]
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help demo demo-deployed tutorial clinic news client test test-browser test-full mutants check format bench docs dist clean
+.PHONY: help demo demo-deployed tutorial clinic news client test test-browser test-full mutants check format figures bench docs dist clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -58,8 +59,8 @@ mutants: $(VENV)/.installed-test ## one wrong factor at a time in what protects 
 	@$(PY) -m mutants $(MUTANTS)
 
 # Each worker has one core: more BLAS threads than cores only wait for each other.
-test test-browser test-full mutants bench: export OMP_NUM_THREADS = 1
-test test-browser test-full mutants bench: export OPENBLAS_NUM_THREADS = 1
+test test-browser test-full mutants figures bench: export OMP_NUM_THREADS = 1
+test test-browser test-full mutants figures bench: export OPENBLAS_NUM_THREADS = 1
 # What is compiled stays compiled: tests start many processes.
 test test-browser test-full: export PYTHONDONTWRITEBYTECODE =
 
@@ -95,6 +96,9 @@ format: $(VENV)/.installed-check ## rewrite the files as `make check` wants them
 	@$(PY) -m ruff check --fix-only --quiet .
 	@$(PY) -m ruff format .
 
+figures: $(VENV)/.installed-figures ## the figures and tables of the five papers, into figures/ (about ten CPU minutes)
+	@$(PY) -m reproductions all --out figures
+
 bench: $(VENV)/.installed-bench ## speed, as ratios: every algorithm beside floors and peers, then what we promise
 	@$(VENV)/bin/bandanna bench
 	@$(PY) -m benchmarks
@@ -110,7 +114,7 @@ dist: $(VENV)/.installed-dist ## wheel and source distribution, into dist/
 clean: ## remove the environment, caches and built files
 	rm -rf $(VENV) site dist build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	rm -rf clients/js/node_modules clients/js/dist tests/browser/node_modules
-	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
+	find src tests benchmarks reproductions -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV)/.installed-%: pyproject.toml $(VENV)/.created
 	@echo "Installing bandanna$(EXTRAS_$*) into $(VENV) (the first time takes a minute or two)"

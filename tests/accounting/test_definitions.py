@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from bandanna.accounting.definitions import ExplicitPolicy, adversaries, identity, pretending
 from bandanna.errors import InvalidArgument, InvalidBudget
-from bandanna.papers.p004.definitions import definitions, printed_policy
+from reproductions.concentrated_dp import definitions, printed_policy
 
 from ..drawn import examples
 

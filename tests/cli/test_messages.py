@@ -66,7 +66,6 @@ MISTAKES = {  # of somebody who has read a page of the docs
     "audit LinTS --trials 1.5": "--trials = '1.5' is not allowed: a whole number (bandanna audit --help)",
     "plan --dim 2 --arms 2 --epsilon abc": "--epsilon = 'abc' is not allowed: a number (bandanna plan --help)",
     "study thornton --epsilon 1 --epsilon x": "--epsilon = 'x' is not allowed: a number (bandanna study --help)",
-    "paper 000 fig1 --runs x": "--runs = 'x' is not allowed: a whole number (bandanna paper --help)",
     "demo --sedes 3": "--sedes is no option of bandanna demo: did you mean --seeds? known are --epsilon",
     "plan --frehs": "--frehs is no option of bandanna plan: did you mean --fresh?",
     "--foo run small.toml": "--foo is no option of bandanna: known are --version (bandanna --help)",

@@ -28,22 +28,20 @@ from pathlib import Path
 import pytest
 
 from bandanna.cli import main
+from reproductions.__main__ import main as redo
 
 from .. import drawn
 from ..nursery import _quick_roles as _quick_roles
-from ..papers.sketches import sketch
+from ..sketches import sketch
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted(path for path in [ROOT / "README.md", *ROOT.glob("docs/**/*.md")] if path.is_file())
 LONG = {  # steps that take a second and more, by words in them, whose like other tests have: tried with the long ones
-    "docs/papers.md": ("",),  # figures of all papers, small ones: tests/cli/test_paper.py, tests/papers
+    "docs/papers.md": ("",),  # figures of all papers, small ones: tests/reproductions
     "docs/calibration.md": ("amplified = ", "by_clones", "(0.002, 200)", "open_local"),  # tests/accounting, protocols
     "docs/cli.md": (
         "--std 8",
         "--calibration paper",
-        "000 fig2",
-        "001 fig2b",
-        "003 fig1b",
         "audit LinUCB-JDP",
         "bench",
     ),
@@ -57,10 +55,12 @@ FENCE = re.compile(
     r"(?P<body>.*?)^[ \t]*(?P=fence)[ \t]*$",
     re.MULTILINE | re.DOTALL,
 )
-COMMAND = {"console": r"\$ (bandanna\b.*)", "bash": r"(?:\$ )?(bandanna\b.*)", "sh": r"(?:\$ )?(bandanna\b.*)"}
+PROGRAM = r"((?:bandanna|python -m reproductions)\b.*)"
+COMMAND = {"console": r"\$ " + PROGRAM, "bash": r"(?:\$ )?" + PROGRAM, "sh": r"(?:\$ )?" + PROGRAM}
 TITLE = re.compile(r'title="([\w-]+\.\w+)"')  # of a file
 ALL = "docs/cli.md"  # has an example of every command
-PLAIN = re.compile(r"bandanna ([^|&;<>$`*?~]*)(?:> ([\w.-]+))?")  # that means the same without a shell
+PLAIN = re.compile(r"(bandanna|python -m reproductions) ([^|&;<>$`*?~]*)(?:> ([\w.-]+))?")  # the same without a shell
+MAIN = {"bandanna": main, "python -m reproductions": redo}
 SHIM = "import sys; from bandanna.cli import main; sys.argv[0] = 'bandanna'; main()"
 
 
@@ -128,7 +128,7 @@ def run(
             if processes and command not in started:
                 plain = None
             started.add(command)
-            code, said = in_a_shell(step.code) if plain is None else here(plain[1], plain[2], monkeypatch)
+            code, said = in_a_shell(step.code) if plain is None else here(*plain.groups(), monkeypatch)
             assert code == 0, f"{name}:{step.line}: $ {step.code}\n{said}"
 
 
@@ -138,20 +138,20 @@ def in_a_shell(command: str) -> tuple[int, str]:
     return done.returncode, done.stdout + done.stderr
 
 
-def here(arguments: str, file: str | None, monkeypatch: pytest.MonkeyPatch) -> tuple[int, str]:
-    """Exit code and words of `bandanna` with these arguments, in this process; what it prints may be for a file."""
+def here(program: str, arguments: str, file: str | None, monkeypatch: pytest.MonkeyPatch) -> tuple[int, str]:
+    """Exit code and words of a program with these arguments, in this process; what it prints may be for a file."""
     with contextlib.ExitStack() as stack:
         said = io.StringIO()
         out = said if file is None else stack.enter_context(Path(file).open("w", encoding="utf-8"))
         stack.enter_context(contextlib.redirect_stdout(out))
         stack.enter_context(contextlib.redirect_stderr(said))
         patch = stack.enter_context(monkeypatch.context())
-        patch.setattr(sys, "argv", ["bandanna", *shlex.split(arguments)])
+        patch.setattr(sys, "argv", [program, *shlex.split(arguments)])
         patch.setattr(warnings, "formatwarning", warnings.formatwarning)  # `main` has its own
         with warnings.catch_warnings():
             warnings.simplefilter("default")  # as in a process of its own
             try:
-                main()
+                MAIN[program]()
             except SystemExit as end:
                 return (end.code if isinstance(end.code, int) else int(end.code is not None)), said.getvalue()
     return 0, said.getvalue()

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 import bandanna as bd
-from bandanna.papers.p000.privacy import shuffled_delta
+from reproductions.shuffle_linucb.privacy import shuffled_delta
 
 PAGE = (Path(__file__).parents[2] / "docs" / "papers.md").read_text(encoding="utf-8")
 

@@ -18,7 +18,7 @@ from bandanna.experiments.running import Results
 from bandanna.simulation.engine import simulate
 from bandanna.storage import frames
 
-from ..papers.sketches import sketch
+from ..sketches import sketch
 
 GRID: dict[str, Any] = {
     "title": "grid",

@@ -1,6 +1,6 @@
 """Rates: how regret grows with the horizon, where the privacy term dominates.
 
-The setting is that of `bandanna paper 000 scaling` (`bandanna.papers.p000.scaling`): fixed arms whose gaps have every
+The setting is that of `python -m reproductions 000 scaling`: fixed arms whose gaps have every
 scale. Slopes of the mean final regret of 10 seeds between horizons a hundred times apart; the theorems give 1/2 (no
 privacy, central), 3/5 (shuffle with B = T^{3/5}) and 3/4 (local), the tolerance is 0.08.
 """
@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import pytest
 
-from bandanna.papers.p000 import scaling as paper
-from bandanna.papers.p000.scaling import HORIZON, LINES, STEPS, scaling
+from reproductions.shuffle_linucb import scaling as paper
+from reproductions.shuffle_linucb.scaling import HORIZON, LINES, STEPS, scaling
 
 # of how many batches the rate shows, and at which horizon: 0.05 from the theorem's at most
 SHORT = {

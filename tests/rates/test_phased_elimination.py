@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from bandanna.experiments.workers import silent
-from bandanna.papers.common.scaling import Line, regrets_over
-from bandanna.papers.p001.scaling import regret, scaling
+from reproductions.distributed_dpe import fan_regret, scaling
+from reproductions.rates import Line, regrets_over
 
 
 @pytest.mark.often(of=lambda algorithm, alpha: (algorithm, alpha) in (("DPE", 0.5), ("CDP-DPE", 0.9)))
@@ -23,5 +23,5 @@ def test_slope_of_the_local_model() -> None:
     """LDP-DPE's slope is more than 0.08 away from 1 - alpha/2 on horizons that are long enough for it to learn."""
     horizons = tuple(2**power for power in (24, 29, 34))
     line = Line(arguments={"algorithm": "LDP-DPE", "alpha": 0.5}, theory=0.75, horizons=horizons)
-    (rate,) = regrets_over(regret, [line], n_seeds=5, seed=0, jobs=1, progress=silent)
+    (rate,) = regrets_over(fan_regret, [line], n_seeds=5, seed=0, jobs=1, progress=silent)
     assert rate.slope == pytest.approx(rate.theory, abs=0.08)

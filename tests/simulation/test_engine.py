@@ -11,7 +11,7 @@ import pytest
 from scipy import stats
 
 import bandanna as bd
-from bandanna.environments import Bounded, HardBits, LinearContextual
+from bandanna.environments import Bounded, LinearContextual
 from bandanna.errors import InvalidArgument
 from bandanna.policies.linear.linucb import LinUCB
 from bandanna.policies.linear.schedules import geometric
@@ -112,7 +112,7 @@ def test_a_shorter_last_batch_is_not_released() -> None:
     assert result.checkpoints[-1] == 130
 
 
-@pytest.mark.parametrize("env", [None, "LinearContextual", HardBits(horizon=10, shufflers=1), LinearContextual])
+@pytest.mark.parametrize("env", [None, "LinearContextual", bd.none(), LinearContextual])
 def test_what_is_no_environment_is_refused(env: Any) -> None:
     """Something else than an environment fails far from where it was given, without its name."""
     with pytest.raises(InvalidArgument, match=r"env = .* is not allowed: an Environment"):

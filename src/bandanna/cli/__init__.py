@@ -21,7 +21,6 @@ from bandanna.cli.datasets import datasets
 from bandanna.cli.demo import demo
 from bandanna.cli.demo_deployed import demo_deployed
 from bandanna.cli.evaluate import evaluate
-from bandanna.cli.paper import paper
 from bandanna.cli.plan import plan
 from bandanna.cli.run import run
 from bandanna.cli.serve import serve
@@ -47,7 +46,6 @@ app.command()(audit)
 app.command()(bench)
 app.command()(run)
 app.command()(evaluate)
-app.command()(paper)
 app.command("list")(algorithms)
 app.command()(datasets)
 app.command(cls=Listing)(study)

@@ -8,7 +8,6 @@ from bandanna.environments.disjoint import DisjointLinear, DisjointWorld
 from bandanna.environments.drifting import DriftingContexts, DriftingWorld
 from bandanna.environments.finite import FiniteArms, FiniteWorld
 from bandanna.environments.glm import FreshGLM, GeneralisedLinear, GLMWorld, PublishedGLM
-from bandanna.environments.hard_bits import HardBits
 from bandanna.environments.levels import ClippedGaussian, Levels, TwoPoint
 from bandanna.environments.linear import FixedArms, FreshArms, LinearContextual, LinearWorld
 from bandanna.environments.one_client import OneClientPerRound, OneClientWorld
@@ -39,7 +38,6 @@ __all__ = [
     "FreshGLM",
     "GLMWorld",
     "GeneralisedLinear",
-    "HardBits",
     "Levels",
     "LinearContextual",
     "LinearWorld",

@@ -24,19 +24,20 @@ KERNELS = (  # a file each
     "glm_ucb",
     "exploring",
     "pointing",
-    "unrepaired",
-    "unrepaired_rounds",
 )
 SWITCH = "BANDANNA_KERNELS"  # an environment variable
 SMALL = 24  # dimensions; larger matrices are BLAS's
 BREAK_EVEN = 3000  # rounds of a run, whatever the number of seeds: so that a seed is the same run in any company
 
 
-def compiled(name: str, *, rounds: int = BREAK_EVEN) -> Callable[..., Any] | None:
-    """The kernel of this name for a run of so many rounds; None where the NumPy code is to be used."""
+def compiled(name: str, *, rounds: int = BREAK_EVEN, module: str = "") -> Callable[..., Any] | None:
+    """The kernel of this name for a run of so many rounds; None where the NumPy code is to be used.
+
+    `module` is where it is defined, by default a module of this folder with its name.
+    """
     if rounds < BREAK_EVEN or os.environ.get(SWITCH, "on").lower() in ("off", "0", "no"):
         return None
-    return _loaded(name)
+    return _loaded(name, module or f"{__name__}.{name}")
 
 
 def ready(name: str) -> Callable[..., Any] | None:
@@ -45,11 +46,11 @@ def ready(name: str) -> Callable[..., Any] | None:
 
 
 @cache
-def _loaded(name: str) -> Callable[..., Any] | None:
+def _loaded(name: str, module: str) -> Callable[..., Any] | None:
     """Numba is imported here, at the first use of a kernel."""
     try:
         import_module("numba")
     except ImportError:
         return None
-    kernel: Callable[..., Any] = getattr(import_module(f"{__name__}.{name}"), name)
+    kernel: Callable[..., Any] = getattr(import_module(module), name)
     return kernel

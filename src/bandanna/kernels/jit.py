@@ -44,5 +44,6 @@ def _made(function: Callable[..., object], **flags: Any) -> Any:
         return numba.njit(error_model="numpy", **flags)(function)
     kept = getattr(getattr(made, "_cache", None), "_cache_file", None)
     if kept is not None:  # Numba looks at the function's own file: what it calls stands in others of this folder
-        kept._source_stamp = STAMP
+        own = Path(function.__code__.co_filename).stat()  # a kernel may be defined elsewhere
+        kept._source_stamp = (*STAMP, own.st_mtime, own.st_size)
     return made

@@ -1,0 +1,1 @@
+"""The figures of five papers, as published and ours: `python -m reproductions` lists them."""

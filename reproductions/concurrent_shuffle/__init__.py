@@ -1,0 +1,1 @@
+"""Paper 002: concurrent shufflers; noise of running counts, regret of LinUCB, the tree of batches."""

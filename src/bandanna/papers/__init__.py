@@ -1,1 +1,0 @@
-"""The papers' experiments as their authors ran them, beside what the noise they used really promises."""

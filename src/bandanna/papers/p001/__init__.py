@@ -1,1 +1,0 @@
-"""Paper 001, one action for a whole population, learned from a few clients: its figures, Table II, rates."""

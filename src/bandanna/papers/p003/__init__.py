@@ -1,1 +1,0 @@
-"""Paper 003, private generalised linear bandits: its Table 2 and figures."""

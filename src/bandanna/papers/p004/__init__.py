@@ -1,1 +1,0 @@
-"""Paper 004, concentrated privacy: its figures, and one policy under two definitions."""
