@@ -100,8 +100,8 @@ figures: $(VENV)/.installed-figures ## the figures and tables of the five papers
 	@$(PY) -m reproductions all --out figures
 
 bench: $(VENV)/.installed-bench ## speed, as ratios: every algorithm beside floors and peers, then what we promise
-	@$(VENV)/bin/bandanna bench
 	@$(PY) -m benchmarks
+	@$(PY) -m benchmarks.promises
 
 # Not --quiet: warnings that are not printed are not counted by --strict.
 docs: $(VENV)/.installed-docs ## the documentation, into site/

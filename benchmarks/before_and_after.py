@@ -1,11 +1,11 @@
 """Every algorithm by its name, in this tree beside an earlier one: no name may become slower by more than 5 %.
 
-    BANDANNA_BEFORE=/path/of/an/earlier/checkout python -m benchmarks before_and_after
+    BANDANNA_BEFORE=/path/of/an/earlier/checkout python -m benchmarks.promises before_and_after
     BANDANNA_BEFORE=... python -m benchmarks.before_and_after GLOC "DPE-FixedU"      # some names, as plain lines
 
-Two processes, one for each tree, take many short turns, and the smallest CPU time of each counts: whoever else
-uses the machine disturbs both alike. Calibration and imports are not measured. Without an earlier checkout there is
-nothing to compare.
+Two processes, one for each tree with its own `benchmarks.problems`, take many short turns, and the smallest CPU time of
+each counts: whoever else uses the machine disturbs both alike. Calibration and imports are not measured. Without an
+earlier checkout there is nothing to compare.
 """
 
 from __future__ import annotations
@@ -15,27 +15,23 @@ import subprocess
 import sys
 from pathlib import Path
 
-from bandanna.bench import problems
-from bandanna.bench.problems import problems_of
 from bandanna.policies.registry import ALGORITHMS
-from benchmarks import Ratio
+from benchmarks.problems import problems_of
+from benchmarks.promises import Ratio
 
 HERE = Path(__file__).resolve().parent.parent
 TURNS = 21  # of each tree
 SLOWER = 1.05  # than before, at most
 
 CHILD = """
-import importlib.util, sys, time, warnings
+import sys, time, warnings
 
-place, name, number = sys.argv[1], sys.argv[2], int(sys.argv[3])
-spec = importlib.util.spec_from_file_location("problems", place)  # of the newer tree: the older may have none
-sys.modules["problems"] = problems = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(problems)
-
+name, number = sys.argv[1], int(sys.argv[2])
 import bandanna as bd
+from benchmarks.problems import problems_of
 
 warnings.simplefilter("ignore")  # most reports may be clipped here
-problem = problems.problems_of(name)[number]
+problem = problems_of(name)[number]
 policy, env = problem.policy, problem.env
 bd.simulate(policy, env, n_seeds=2)
 for _ in sys.stdin:
@@ -48,8 +44,10 @@ for _ in sys.stdin:
 def server(tree: Path, name: str, number: int) -> subprocess.Popen[str]:
     """A process that imports `tree`: runs a problem once for every line of its input, and prints its CPU seconds."""
     settings = os.environ | {"PYTHONPATH": str(tree / "src"), "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-    command = [sys.executable, "-c", CHILD, str(problems.__file__), name, str(number)]
-    return subprocess.Popen(command, env=settings, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1)
+    command = [sys.executable, "-c", CHILD, name, str(number)]
+    return subprocess.Popen(
+        command, cwd=tree, env=settings, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
+    )
 
 
 def turn(process: subprocess.Popen[str]) -> float:

@@ -21,7 +21,7 @@ import sys
 import tempfile
 from dataclasses import asdict, dataclass
 
-from benchmarks import Ratio
+from benchmarks.promises import Ratio
 
 FIRST, AT_ONCE = 2.0, 0.1
 CHECKED = {"shuffle_gaussian": FIRST}  # what a stored calibration's check takes where it is not at once

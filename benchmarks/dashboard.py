@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks import Ratio
+from benchmarks.promises import Ratio
 
 MANY, FEW = 100_000, 10
 PROMISE = 0.050
@@ -71,6 +71,7 @@ class Task:
         from bandanna.wire.publications import Pin, chained, head
 
         last = self._learner.published
+        assert last is not None
         content = loads(last.document)
         previous, made = last.chain, []
         for number in range(1, count):

@@ -23,8 +23,8 @@ from typing import Any
 
 import numpy as np
 
-from bandanna.bench.serving import Server as Bare
-from benchmarks import Ratio
+from benchmarks.promises import Ratio
+from benchmarks.serving import Server as Bare
 
 ROOT = Path(__file__).parents[1]
 CONNECTIONS, REPORTS, ROUNDS, TOGETHER = 64, 1_280, 20, 20

@@ -58,7 +58,7 @@ _NAMES = {  # where public names are at home
     "simulation.result": "Result",
 }
 _FOLDERS = (
-    "accounting agent audit bench core counters datasets design device environments errors experiments features "
+    "accounting agent audit core counters datasets design device environments errors experiments features "
     "figures glm logs mechanisms ope policies protocols simulation theory"
 )
 _HOMES = {name: f"bandanna.{place}" for place, names in _NAMES.items() for name in names.split()}
@@ -69,7 +69,6 @@ if TYPE_CHECKING:
     from bandanna import accounting as accounting
     from bandanna import agent as agent
     from bandanna import audit as audit
-    from bandanna import bench as bench
     from bandanna import core as core
     from bandanna import counters as counters
     from bandanna import datasets as datasets

@@ -75,7 +75,6 @@ MISTAKES = {  # of somebody who has read a page of the docs
     "run": "FILE is missing: the experiment, a TOML file (bandanna run --help)",
     "rum small.toml": "COMMAND = 'rum' is not allowed: did you mean 'run'? one of demo",
     "task crate": "COMMAND = 'crate' is not allowed: did you mean 'create'? one of create, draft, join, seal, accept, ",
-    "bench --compare nofile --only floors": "nofile: No such file or directory",
     "serve all --task .": "task.json cannot be read: No such file or directory",
     "dashboard http://": "PLACE = 'http://' is not allowed: an analyzer's address",
     "dashboard . --trust nofile": "--trust = 'nofile' is not allowed: a readable file of PEM certificates",

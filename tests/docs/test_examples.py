@@ -43,7 +43,6 @@ LONG = {  # steps that take a second and more, by words in them, whose like othe
         "--std 8",
         "--calibration paper",
         "audit LinUCB-JDP",
-        "bench",
     ),
     "docs/choosing-epsilon.md": ("bandanna calibrate", "plan --dim"),  # as all below in docs/cli.md
     "docs/simulation.md": ("bandanna demo",),

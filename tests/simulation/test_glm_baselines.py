@@ -9,8 +9,9 @@ from bandanna.environments.glm import GeneralisedLinear, PublishedGLM
 from bandanna.errors import InvalidArgument
 from bandanna.policies.glm import GLMUCB, GLOC, ECOLog, RSGLinUCB
 from bandanna.simulation.engine import simulate
-from benchmarks.glm import learning_loop, rs_glinucb_loop
 from tests.policies.answering import told
+
+from .glm_loops import learning_loop, rs_glinucb_loop
 
 PROBIT = {"dim": 3, "horizon": 400, "link": "probit", "parameter_bound": 2.5, "kappa": 56.44, "failure": 0.02}
 LOGISTIC = {"dim": 4, "horizon": 300, "link": "logistic", "parameter_bound": 2.0}

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from bandanna import kernels
-from bandanna.bench.clock import peak
 from bandanna.core.streams import Streams
 from bandanna.environments import LinearContextual
 from bandanna.policies.linear import linucb
@@ -20,6 +19,7 @@ from bandanna.simulation.engine import simulate
 from bandanna.simulation.players import fixed_arms
 from bandanna.simulation.players.fixed_arms import FixedArms
 from bandanna.simulation.result import Result
+from benchmarks.clock import peak
 
 
 def test_many_arms_of_many_features_have_no_tables() -> None:

@@ -14,7 +14,6 @@ import typer
 import bandanna
 from bandanna.cli.algorithms import algorithms
 from bandanna.cli.audit import audit
-from bandanna.cli.bench import bench
 from bandanna.cli.calibrate import calibrate
 from bandanna.cli.dashboard import dashboard
 from bandanna.cli.datasets import datasets
@@ -43,7 +42,6 @@ app.command("demo-deployed")(demo_deployed)
 app.command()(plan)
 app.command()(calibrate)
 app.command()(audit)
-app.command()(bench)
 app.command()(run)
 app.command()(evaluate)
 app.command("list")(algorithms)

@@ -1,4 +1,4 @@
-"""`bandanna bench`."""
+"""`python -m benchmarks`."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from bandanna import bench
-from bandanna.bench import Report, page_of
-from bandanna.cli import app
 from bandanna.errors import BandannaError
 from bandanna.policies.registry import ALGORITHMS
+from benchmarks import run
+from benchmarks.__main__ import app
+from benchmarks.report import Report, page_of
 
 DOCS = Path(__file__).parents[2] / "docs"
-SMALL = ["bench", "--quick", "--only", "DP-SE"]
+SMALL = ["--quick", "--only", "DP-SE"]
 
 
 def test_a_report_is_compared_with_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -26,7 +26,7 @@ def test_a_report_is_compared_with_itself(tmp_path: Path, monkeypatch: pytest.Mo
     file.write_text(said.stdout)
     before = Report.read(file)
     assert page.read_text() == page_of(before)
-    monkeypatch.setattr(bench, "run", lambda **_: before)
+    monkeypatch.setattr(run, "run", lambda **_: before)
     same = CliRunner().invoke(app, [*SMALL, "--compare", str(file)])
     assert same.exit_code == 0
     assert "nothing became slower" in same.stdout
@@ -51,17 +51,17 @@ def test_two_reports_are_compared_without_measuring(tmp_path: Path, monkeypatch:
     def never(**_: object) -> None:
         raise AssertionError("measured")
 
-    monkeypatch.setattr(bench, "run", never)
-    same = CliRunner().invoke(app, ["bench", "--from", str(stored), "--compare", str(stored), "--page", str(page)])
+    monkeypatch.setattr(run, "run", never)
+    same = CliRunner().invoke(app, ["--from", str(stored), "--compare", str(stored), "--page", str(page)])
     assert same.exit_code == 0
     assert "nothing became slower" in same.stdout
     assert same.stdout.index("A floor is what cannot be done without") < same.stdout.index("slower than 3 times")
     assert page.read_text(encoding="utf-8") == (DOCS / "benchmarks.md").read_text(encoding="utf-8")
-    found = CliRunner().invoke(app, ["bench", "--from", str(slower), "--compare", str(stored)])
+    found = CliRunner().invoke(app, ["--from", str(slower), "--compare", str(stored)])
     assert found.exit_code == 1
     assert "slower: simulation GOPE" in found.stdout
     for option in (["--quick"], ["--only", "GOPE"]):
-        said = CliRunner().invoke(app, ["bench", "--from", str(stored), *option])
+        said = CliRunner().invoke(app, ["--from", str(stored), *option])
         assert isinstance(said.exception, BandannaError)
         assert str(said.exception).startswith(f"{option[0]} says what to measure")
 
@@ -72,7 +72,7 @@ def test_nothing_to_compare_is_no_success(tmp_path: Path) -> None:
     few, rest = tmp_path / "few.json", tmp_path / "rest.json"
     few.write_text(json.dumps({**told, "quick": True, "rows": [row for row in told["rows"] if row["name"] == "GOPE"]}))
     rest.write_text(json.dumps({**told, "rows": [row for row in told["rows"] if row["name"] != "GOPE"]}))
-    said = CliRunner().invoke(app, ["bench", "--from", str(few), "--compare", str(rest)])
+    said = CliRunner().invoke(app, ["--from", str(few), "--compare", str(rest)])
     assert "nothing became slower" not in said.stdout
     assert isinstance(said.exception, BandannaError)
     assert "nothing could be compared" in str(said.exception)
@@ -88,7 +88,7 @@ def test_floors_are_explained_before_the_first_table() -> None:
 def test_bad_files_are_found_before_the_work(tmp_path: Path) -> None:
     """Minutes are spent before a wrong file is noticed."""
     for options in (["--compare", str(tmp_path / "no")], ["--page", str(tmp_path)], ["--threshold", "1"]):
-        said = CliRunner().invoke(app, ["bench", *options])
+        said = CliRunner().invoke(app, [*options])
         assert said.exit_code == 1
         assert isinstance(said.exception, OSError | BandannaError)
 

@@ -5,15 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable
 
-from bandanna.bench import agents, floors, machine, peers, serving, simulations
-from bandanna.bench.clock import FULL, Effort
-from bandanna.bench.contenders import CONTENDERS
-from bandanna.bench.problems import Problem, problems_of
-from bandanna.bench.report import Absent, Report, Row
-from bandanna.core.calling import by_name
 from bandanna.core.spelling import did_you_mean
 from bandanna.errors import InvalidArgument
 from bandanna.policies.registry import ALGORITHMS
+from benchmarks import agents, clock, peers, problems, serving
+from benchmarks.clock import FULL, Effort
+from benchmarks.peers import CONTENDERS
+from benchmarks.problems import Problem, problems_of
+from benchmarks.report import Absent, Report, Row
 
 PARTS = ("floors", "simulation", "agent", "peers", "serving")
 _FLOORS = ("LinUCB", "UCB1", "GOPE", "AdaC-OFUL", "GLOC")  # whose worlds are measured as floors
@@ -21,7 +20,6 @@ Found = tuple[list[Row], list[Absent]]
 Job = tuple[str, Callable[[], Found]]
 
 
-@by_name("bd.bench.run")
 def run(
     *,
     only: Iterable[str] = (),
@@ -44,7 +42,7 @@ def run(
         absent += missing
     return Report(
         rows=tuple(rows),
-        machine=machine.described(),
+        machine=clock.describe_machine(),
         absent=tuple(dict.fromkeys(absent)),
         cpu_seconds=_cpu() - began,
         quick=effort.small,
@@ -60,7 +58,7 @@ def _jobs(only: tuple[str, ...], effort: Effort) -> list[Job]:
     named = [name for name in ALGORITHMS if name in only]
     jobs: list[Job] = []
     if _wanted("floors", only):
-        jobs.append(("floors", lambda: (floors.rows(_floor_problems(effort), effort), [])))
+        jobs.append(("floors", lambda: (problems.floor_rows(_floor_problems(effort), effort), [])))
     for name in ALGORITHMS if _wanted("simulation", only) else named:
         jobs += [(f"{name}, {each.world}", _simulation(each, effort)) for each in problems_of(name)]
     for name in ALGORITHMS if _wanted("agent", only) else named:
@@ -83,7 +81,7 @@ def _floor_problems(effort: Effort) -> tuple[Problem, ...]:
 
 
 def _simulation(problem: Problem, effort: Effort) -> Callable[[], Found]:
-    return lambda: ([simulations.measure(problem, effort)], [])
+    return lambda: ([problems.measure_simulation(problem, effort)], [])
 
 
 def _agent(name: str, effort: Effort) -> Callable[[], Found]:

@@ -1,16 +1,32 @@
-"""A problem for every algorithm by its name: large enough to be timed, in every kind of world that suits it."""
+"""A problem for every algorithm by its name: large enough to be timed, in every kind of world that suits it.
+
+Its floor is what cannot be done without. A round needs its arms drawn, or the largest of K numbers found.
+
+drawing   contexts, means and rewards of a world, as the simulator draws them
+argmax    arms times a vector, and the largest product of every seed; with finite arms the largest number alone
+memory    bytes copied: no array is read and written faster
+
+Every algorithm in the simulator: many seeds at once, how its cost grows, and the memory that it takes.
+"""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
+import numpy as np
+
 from bandanna import environments as worlds
+from bandanna.core.streams import Streams
 from bandanna.environments import Environment
 from bandanna.kernels import BREAK_EVEN
 from bandanna.policies.base import Policy
 from bandanna.policies.registry import ALGORITHMS, known_as, make
+from bandanna.simulation.engine import simulate
+from benchmarks.clock import Effort, exponent, peak, timed
+from benchmarks.report import Row
 
 WORLDS: dict[str, Callable[[int, int], Environment]] = {  # of so many arms and features
     "fixed": lambda arms, dim: worlds.LinearContextual(dim=dim, n_arms=arms, fixed=True),
@@ -169,3 +185,129 @@ def all_problems() -> Iterator[Problem]:
     """Every algorithm of the catalogue, in its order."""
     for name in ALGORITHMS:
         yield from problems_of(name)
+
+
+DRAWING, ARGMAX, MEMORY = "drawing the contexts", "the bare argmax", "memory bandwidth"
+_BLOCK = 200  # rounds drawn at once
+_LOOP = 400  # rounds of the bare loop
+_COPIED = 1 << 23  # numbers of 8 bytes: more than caches hold
+
+
+def draw_worlds(problem: Problem, repeats: int) -> float:
+    """CPU seconds for a round of a seed."""
+    env, rounds = problem.env, min(problem.rounds, 5 * _BLOCK)
+
+    def draw() -> None:
+        world = env.begin(Streams(range(problem.seeds)))
+        for start in range(0, rounds, _BLOCK):
+            means = world.means(world.contexts(start, min(_BLOCK, rounds - start)))
+            world.rewards(means[..., 0])
+
+    return timed(draw, repeats) / (rounds * problem.seeds)
+
+
+def argmax(*, seeds: int, arms: int, dim: int, repeats: int) -> float:
+    """CPU seconds for a round of a seed; dim = 0: there are K numbers already."""
+    rng = np.random.default_rng(0)
+    features, theta = rng.normal(size=(seeds, arms, max(dim, 1))), rng.normal(size=(seeds, max(dim, 1), 1))
+    numbers = np.ascontiguousarray(features[..., 0])
+
+    def one_seed() -> None:
+        rows, vector = features[0], theta[0, :, 0]
+        for _ in range(_LOOP):
+            (rows @ vector).argmax()
+
+    def products() -> None:
+        for _ in range(_LOOP):
+            (features @ theta)[..., 0].argmax(axis=-1)
+
+    def largest() -> None:
+        for _ in range(_LOOP):
+            numbers.argmax(axis=-1)
+
+    work = largest if not dim else one_seed if seeds == 1 else products
+    return timed(work, repeats) / (_LOOP * seeds)
+
+
+def copied_number(repeats: int) -> float:
+    """CPU seconds for one number of 8 bytes, read and written."""
+    source = np.zeros(_COPIED)
+    target = np.empty_like(source)
+    return timed(lambda: np.copyto(target, source), max(repeats, 2)) / _COPIED
+
+
+def floor_of(problem: Problem, repeats: int) -> tuple[str, float]:
+    """That of a simulation: drawing where arms are fresh, the argmax where they stay; a round of a seed."""
+    if problem.fresh:
+        return DRAWING, draw_worlds(problem, repeats)
+    dim = 0 if problem.world == "finite" else problem.dim
+    return ARGMAX, argmax(seeds=problem.seeds, arms=problem.arms, dim=dim, repeats=repeats)
+
+
+def floor_rows(problems: tuple[Problem, ...], effort: Effort) -> list[Row]:
+    """The floors themselves, one for each kind of world, beside the memory that they go through."""
+    copied = copied_number(effort.repeats)
+    found = [Row(part="floor", name=MEMORY, world="64 MB", unit="number", sizes={}, cpu_seconds=copied)]
+    for problem in problems:
+        name, seconds = floor_of(problem, effort.repeats)
+        numbers = problem.arms * max(1, problem.dim)  # read or written in a round
+        floor = (MEMORY, numbers * copied)
+        found.append(
+            Row(
+                part="floor",
+                name=name,
+                world=problem.world,
+                unit="round",
+                sizes=problem.sizes,
+                cpu_seconds=seconds,
+                floor=floor,
+            )
+        )
+    return found
+
+
+GROWING = 2  # runs of every size, of which the fastest counts
+
+
+def simulation_seconds(problem: Problem, repeats: int) -> float:
+    """CPU seconds of the whole simulation; calibration comes before it."""
+    policy, env = problem.policy, problem.env
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # most reports may be clipped here
+        return timed(lambda: simulate(policy, env, n_seeds=problem.seeds), repeats)
+
+
+def simulation_memory(problem: Problem) -> int:
+    """Most bytes of the simulation."""
+    policy, env = problem.policy, problem.env
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return peak(lambda: simulate(policy, env, n_seeds=problem.seeds))
+
+
+def simulation_growth(problem: Problem, whole: float, effort: Effort) -> dict[str, float]:
+    """The exponent in every size that the problem has; `whole`: the seconds of the problem as it stands."""
+    found = {}
+    for name, sizes in problem.through.items():
+        grown = (problem.at(name, size) for size in sizes)
+        times = [whole if each == problem else simulation_seconds(each, min(GROWING, effort.repeats)) for each in grown]
+        found[name] = exponent(sizes, times)
+    return found
+
+
+def measure_simulation(problem: Problem, effort: Effort) -> Row:
+    """One problem."""
+    if effort.small:
+        problem = problem.small()
+    whole = simulation_seconds(problem, effort.repeats)
+    return Row(
+        part="simulation",
+        name=problem.name,
+        world=problem.world,
+        unit="round",
+        sizes=problem.sizes,
+        cpu_seconds=whole / (problem.rounds * problem.seeds),
+        memory=simulation_memory(problem),
+        growth=simulation_growth(problem, whole, effort) if effort.growth else {},
+        floor=floor_of(problem, effort.repeats),
+    )

@@ -8,14 +8,13 @@ import numpy as np
 import pytest
 
 import bandanna as bd
-from bandanna.bench import agents, contenders, problems, running, serving
-from bandanna.bench.clock import QUICK, exponent, peak, timed
-from bandanna.bench.contenders import CONTENDERS
-from bandanna.bench.equivalents import EQUIVALENTS
-from bandanna.bench.floors import ARGMAX, DRAWING, MEMORY
-from bandanna.bench.problems import FRESH, Problem, all_problems, problems_of
 from bandanna.errors import InvalidArgument
 from bandanna.policies.registry import ALGORITHMS
+from benchmarks import agents, peers, problems, run, serving
+from benchmarks.clock import QUICK, exponent, peak, timed
+from benchmarks.peers import CONTENDERS, EQUIVALENTS
+from benchmarks.problems import ARGMAX, DRAWING, FRESH, MEMORY, Problem, all_problems, problems_of
+from benchmarks.report import Report
 
 from .. import drawn
 
@@ -32,22 +31,22 @@ def tried() -> list[Problem]:
 
 
 @pytest.fixture(scope="module")
-def simulated() -> bd.bench.Report:
+def simulated() -> Report:
     """Every algorithm in the simulator."""
     with pytest.MonkeyPatch.context() as patched:
         few = tried()
-        patched.setattr(running, "problems_of", lambda name: tuple(each for each in few if each.name == name))
-        return bd.bench.run(only=["simulation"], effort=FAST)
+        patched.setattr(run, "problems_of", lambda name: tuple(each for each in few if each.name == name))
+        return run.run(only=["simulation"], effort=FAST)
 
 
-def test_every_algorithm_has_a_row(simulated: bd.bench.Report) -> None:
+def test_every_algorithm_has_a_row(simulated: Report) -> None:
     """An algorithm of the catalogue is not measured, or not in every world that suits it."""
     assert list(dict.fromkeys(row.name for row in simulated.rows)) == list(ALGORITHMS)
     assert [row.key[1:] for row in simulated.rows] == [(each.name, each.world) for each in tried()]
     assert {row.world for row in simulated.rows} == {each.world for each in all_problems()}
 
 
-def test_rows_are_whole(simulated: bd.bench.Report) -> None:
+def test_rows_are_whole(simulated: Report) -> None:
     """A row has no time, no memory or no floor, or the floor of another kind of world."""
     for row in simulated.rows:
         assert row.cpu_seconds > 0
@@ -59,7 +58,7 @@ def test_rows_are_whole(simulated: bd.bench.Report) -> None:
 
 def test_growth_in_everything_that_grows() -> None:
     """An exponent is missing where a size applies."""
-    report = bd.bench.run(only=["CDP-DPE", "UCB1"], effort=QUICK)
+    report = run.run(only=["CDP-DPE", "UCB1"], effort=QUICK)
     growth = {(row.part, row.name): set(row.growth) for row in report.rows}
     assert growth["simulation", "CDP-DPE"] == {"rounds", "seeds", "arms", "dim", "users"}
     assert growth["simulation", "UCB1"] == {"rounds", "seeds", "arms"}
@@ -79,7 +78,7 @@ def test_an_agent_of_every_kind(name: str) -> None:
 
 def test_floors_are_rows() -> None:
     """A floor is missing: memory, drawing or the argmax."""
-    report = bd.bench.run(only=["floors"], effort=FAST)
+    report = run.run(only=["floors"], effort=FAST)
     assert {row.name for row in report.rows} == {MEMORY, DRAWING, ARGMAX}
     assert {row.world for row in report.rows} == {"64 MB", "fixed", "fresh", "finite", "sphere", "contexts", "logistic"}
 
@@ -90,8 +89,8 @@ def test_a_peer_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> N
     def broken(name: str) -> object:
         raise OSError(name)
 
-    monkeypatch.setattr(contenders, "importlib", replace_import(broken))
-    report = bd.bench.run(only=["river UCB", "mabwiser UCB1"], effort=FAST)
+    monkeypatch.setattr(peers, "importlib", replace_import(broken))
+    report = run.run(only=["river UCB", "mabwiser UCB1"], effort=FAST)
     assert {(each.name, each.extra) for each in report.absent} == {("river", "bench"), ("mabwiser", "bench")}
     assert {row.name for row in report.rows} == {"bandanna UCB1"}
     with pytest.raises(bd.errors.MissingExtra, match=r"bandanna\[bench\]"):
@@ -107,7 +106,7 @@ def test_peers_that_are_there_are_measured() -> None:
     """A peer that is installed cannot be driven, or has no row in a mode."""
     there = [name for name, each in CONTENDERS.items() if each.installed]
     for name in there:
-        report = bd.bench.run(only=[name], effort=FAST)
+        report = run.run(only=[name], effort=FAST)
         theirs = [row for row in report.rows if row.name == name]
         assert len(theirs) == (3 if EQUIVALENTS[CONTENDERS[name].ours].batched else 2)
         assert all(row.ours is not None and row.cpu_seconds > 0 for row in theirs)
@@ -129,7 +128,7 @@ def test_servers_are_measured(asked: bool, monkeypatch: pytest.MonkeyPatch) -> N
         monkeypatch.setattr(serving.Server, "__init__", lambda self, kind: None)
         monkeypatch.setattr(serving.Server, "cost", lambda self, requests: 1e-3 / requests)
         monkeypatch.setattr(serving.Server, "stop", lambda self: None)
-    report = bd.bench.run(only=["serving"], effort=FAST)
+    report = run.run(only=["serving"], effort=FAST)
     assert [(row.part, row.name) for row in report.rows] == [
         ("floor", "the bare ASGI server"),
         ("serving", "an upload"),
@@ -141,7 +140,7 @@ def test_servers_are_measured(asked: bool, monkeypatch: pytest.MonkeyPatch) -> N
 def test_a_part_that_nobody_knows_is_refused() -> None:
     """A misspelt name measures nothing, or everything."""
     with pytest.raises(InvalidArgument, match="LinUCB"):
-        bd.bench.run(only=["LinUBC"])
+        run.run(only=["LinUBC"])
 
 
 def test_a_new_name_has_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,6 @@
-"""What hostile clients can do to a shuffled bandit, by who draws the coins: `python -m benchmarks.hostile 100`.
+"""What hostile clients can do to a shuffled bandit, by who draws the coins.
+
+`python -m reproductions.hostile_clients 100` runs 100 seeds.
 
 One client in 200 is hostile, knows theta, and sends in every batch the counts that hurt most among some that push theta
 away from the truth: at the ends of what the mixer lets in. Everybody else is honest. Regret stands beside that of the
@@ -38,7 +40,6 @@ from bandanna.loop import close
 from bandanna.mechanisms.sources.replicated import ReplicatedNoise
 from bandanna.policies.base import Ask, Frozen, RunningSums
 from bandanna.protocols import ShuffleBinomial
-from benchmarks import Ratio
 
 DIM, ARMS, ROUNDS, SHARE = 5, 20, 20_000, 0.005
 BATCHES, NAMES = (200, 2000), ("LinTS-SDP", "LinUCB-SDP-Vec")
@@ -181,19 +182,6 @@ def rows(seeds: int) -> list[Row]:
             honest = {coins: regrets(name, batch, coins, seeds) for coins in ("device", "checked", "mixer")}
             made += [worst(name, batch, limits, seeds, honest[coins]) for limits, coins in COINS.items()]
     return made
-
-
-def measure(seeds: int = 4) -> list[Ratio]:
-    """Regrets of a few seeds, hostile beside honest."""
-    return [
-        Ratio(
-            what=f"{row.name}, B={row.batch}, {row.limits}",
-            ours=row.hostile,
-            beside="no one hostile",
-            theirs=row.honest,
-        )
-        for row in rows(seeds)
-    ]
 
 
 if __name__ == "__main__":

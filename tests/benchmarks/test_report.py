@@ -8,10 +8,8 @@ from pathlib import Path
 
 import pytest
 
-import bandanna as bd
-from bandanna.bench import Absent, Report, Row, compare, page_of
-from bandanna.bench.report import COLUMNS
 from bandanna.errors import InvalidArgument, Unreadable
+from benchmarks.report import COLUMNS, Absent, Report, Row, compare, page_of
 
 SIZES = {"rounds": 100, "seeds": 4}
 
@@ -59,7 +57,7 @@ def test_what_is_no_report_is_refused(text: str, tmp_path: Path) -> None:
     (tmp_path / "other.json").write_text(text)
     with pytest.raises(Unreadable, match=r"other\.json") as refused:
         Report.read(tmp_path / "other.json")
-    assert "bandanna bench --json" in str(refused.value) or "format 7" in str(refused.value)
+    assert "python -m benchmarks --json" in str(refused.value) or "format 7" in str(refused.value)
     assert "Error" not in str(refused.value)
 
 
@@ -93,7 +91,7 @@ def test_what_changed_is_named() -> None:
 def test_a_threshold_is_above_one(threshold: float) -> None:
     """A threshold that would call everything slower is taken."""
     with pytest.raises(InvalidArgument, match=r"threshold = .* is not allowed: a finite number > 1: how many times"):
-        bd.bench.compare(report(), report(), threshold=threshold)
+        compare(report(), report(), threshold=threshold)
 
 
 def test_nothing_in_common_is_said_with_its_reason() -> None:
