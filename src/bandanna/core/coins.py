@@ -20,7 +20,7 @@ from bandanna.core.streams import Streams
 from bandanna.errors import InsecureSource
 
 TIES = "ties"  # what coins between tied arms are called
-GAMMA_PROPOSALS, GAMMA_ACCEPTANCES = "gamma proposals", "gamma acceptances"  # and those of `gamma`
+_PROPOSALS, _ACCEPTANCES = "gamma proposals", "gamma acceptances"  # and those of `gamma`
 _SPARE = np.uint64(11)  # bits of a word that a float has no room for
 _FEW = 16  # numbers that are transformed one by one: sooner than as an array
 
@@ -204,14 +204,8 @@ def gamma(shapes: Floats, coins: Coins, *, proposals: int = 3) -> Floats:
     Marsaglia and Tsang 2000: d V with d = shape - 1/3, V = (1 + X / sqrt(9 d))^3, X ~ N(0, 1), kept with
     log U < X^2/2 + d (1 - V + log V); a proposal is refused with probability below 5 %.
     """
-    x = coins.normal((*shapes.shape, proposals), GAMMA_PROPOSALS)
-    return accepted(shapes, x, coins.uniform((*shapes.shape, proposals), GAMMA_ACCEPTANCES), coins)
-
-
-def accepted(shapes: Floats, x: Floats, u: Floats, coins: Coins) -> Floats:
-    """The same of given proposals, (..., proposals) each."""
-    d = (shapes - 1 / 3)[..., None]
-    drawn, missing = _marsaglia(d, x, u)
+    d, shape = (shapes - 1 / 3)[..., None], (*shapes.shape, proposals)
+    drawn, missing = _marsaglia(d, coins.normal(shape, _PROPOSALS), coins.uniform(shape, _ACCEPTANCES))
     while np.any(missing):
         again = np.broadcast_to(missing[..., None], (*shapes.shape, 3))
         one, two, three = np.moveaxis(coins.among(again, "gamma rest"), -1, 0)[..., None]

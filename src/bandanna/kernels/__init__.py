@@ -17,8 +17,6 @@ from typing import Any
 
 KERNELS = (  # a file each
     "optimist",
-    "tallies",
-    "thompson",
     "gloc",
     "ecolog",
     "glm_ucb",

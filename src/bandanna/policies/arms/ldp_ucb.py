@@ -12,9 +12,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-import numpy as np
-
-from bandanna.core.arrays import Floats
 from bandanna.core.coins import Coins
 from bandanna.core.domain import Statistic
 from bandanna.errors import InvalidBudget
@@ -57,17 +54,6 @@ class LDPUCB(EveryRound):
     def scale(self) -> float:
         """Of log t / N: b / (2 (2q - 1)^2); the argmax of (I - low)/w is that of I."""
         return self.optimism / (2 * self.protocol.mechanism.truth**2)
-
-    @property
-    def kernel(self) -> str | None:
-        """Where rewards of 0 and 1 are bits as they are."""
-        return "tallies" if self.reward_range == (0.0, 1.0) else None
-
-    @property
-    def lies(self) -> tuple[Floats, Floats]:
-        """By the mechanism of an answer."""
-        mechanism, bits = self.protocol.mechanism, np.array([0.0, 1.0])
-        return mechanism.chance(bits), mechanism.decode(bits)
 
     @property
     def bits_per_user(self) -> int:

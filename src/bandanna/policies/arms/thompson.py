@@ -45,11 +45,6 @@ class Thompson(FiniteArmed[Tallies]):
 
     privacy: Privacy = none()
 
-    @property
-    def kernel(self) -> str | None:
-        """The name of the compiled loop; None where rewards of 0 and 1 are not successes as they are."""
-        return "thompson" if self.reward_range == (0.0, 1.0) else None
-
     @cached_property
     def ask(self) -> Ask:
         """Successes and plays of every arm, in the clear."""

@@ -7,7 +7,6 @@ Symbols: w width of the range, b `optimism`: 4 is the printed sqrt(2 log t / N) 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Generator
 from dataclasses import dataclass
 from functools import cached_property
@@ -65,20 +64,6 @@ class EveryRound(FiniteArmed[Tallies]):
     def best(self, snapshot: Tallies, contexts: Floats) -> Ints:
         """The largest mean."""
         return np.full(len(contexts), np.argmax(snapshot.means()))
-
-    @property
-    def kernel(self) -> str | None:
-        """The name of the compiled loop; None where rewards of 0 and 1 would be clipped."""
-        return "tallies" if self.domain.low <= 0 and self.domain.high >= 1 else None
-
-    def bonuses(self, rounds: int, count: int) -> Floats:
-        """For that loop: scale log t of so many rounds."""
-        return self.scale * np.array([math.log(t) for t in range(rounds + 1, rounds + count + 1)])
-
-    @property
-    def lies(self) -> tuple[Floats, Floats] | None:
-        """Chances of an answer 1 about 0 and 1, and what is learned from 0 and 1; None: of rewards themselves."""
-        return None
 
     def learn(self, state: Tallies, episode: Assigned) -> Generator[Ask, Estimate, Tallies]:
         """The released reward of one round."""

@@ -11,7 +11,6 @@ from bandanna.environments.base import World
 from bandanna.errors import InvalidArgument
 from bandanna.mechanisms.sources.replicated import ReplicatedNoise
 from bandanna.policies.base import Assigned, Played, Policy
-from bandanna.simulation.players import tallied
 from bandanna.simulation.players.answers import Answers
 from bandanna.simulation.run import Run
 from bandanna.simulation.tally import Tally
@@ -24,8 +23,6 @@ def play(policy: Policy[Any], world: World, tally: Tally, rounds: int, *, path: 
     table = world.means(world.contexts(0, 1))[:, 0]  # (S, K)
     gaps, seeds = table.max(axis=1, keepdims=True) - table, np.arange(tally.n_seeds)
     nothing = np.zeros((tally.n_seeds, 1, table.shape[1], 0))  # features of arms that have none
-    if loop := tallied.kernel_for(policy, world, rounds):
-        return tallied.play(loop, policy, world, tally, rounds)
     coins = StreamCoins(world.streams)
     answers = Answers(policy, ReplicatedNoise(world.streams), coins, "messages")
     state = policy.init(replicates=(tally.n_seeds,))
