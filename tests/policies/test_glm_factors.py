@@ -11,12 +11,9 @@ import numpy as np
 import pytest
 
 from bandanna.accounting.factorisation import factorise
-from bandanna.glm.expansion import kernel_tables
-from bandanna.glm.likelihood import maximum_likelihood
 from bandanna.glm.links import Binomial, Linear, Link, Logistic, Probit, TruncatedPoisson
 from bandanna.glm.shuffled_gradient import ShuffledGradient
-from bandanna.kernels.scene import Scene
-from bandanna.policies.base import Frozen, Played
+from bandanna.policies.base import Frozen
 from bandanna.policies.glm import GLMJDP, GLMSDP, GLMUCB, BGLinUCB
 from bandanna.policies.glm.batched import BatchEstimate
 from bandanna.policies.glm.designs import designs
@@ -282,37 +279,12 @@ def test_batched_policies_have_the_self_concordance_of_their_link(link: Link, m:
 
 
 def test_a_polynomial_of_many_features_is_not_kept() -> None:
-    """GLM-UCB keeps a table that is too large, or of another number of features; or names a kernel that needs it."""
+    """GLM-UCB keeps a table that is too large, or of another number of features."""
     few, many = (GLMUCB(dim=dim, horizon=10) for dim in (3, 7))
     near = few.init(replicates=(2,)).near
     assert near is not None
     assert near.anchor.shape == (2, 3)
     assert many.init().near is None
-    assert (few.kernel, many.kernel) == ("glm_ucb", None)
-
-
-def test_what_a_kernel_cannot_estimate_is_estimated_for_it() -> None:
-    """A compiled GLM-UCB is told of other features than there are; or where it stops, theta is not that of the rows."""
-    policy = GLMUCB(dim=2, horizon=10, parameter_bound=1.0)
-    rng = np.random.default_rng(0)
-    rows = Played(features=rng.normal(size=(1, 4, 2)) / 3, rewards=np.array([[1.0, 0.0, 1.0, 1.0]]))
-    calls = []
-
-    def loop(scene: Scene, place: Any, rounds: int, *told: Any) -> bool:
-        calls.append(told)
-        place[:] = 0, 4
-        return len(calls) == 1  # stopped once, after four rounds
-
-    scene = Scene.given(np.zeros((1, 4, 3, 2)), np.zeros((1, 4, 3)))
-    after = policy.many(loop, policy.init(replicates=(1,)), scene, rows)
-    tables = kernel_tables(policy.model, 2)
-    for given, wanted in zip(calls[0][-len(tables) - 6 :], tables, strict=False):
-        np.testing.assert_array_equal(given, wanted)
-    assert rows.features is not None
-    best = maximum_likelihood(policy.model, rows.features[0], rows.rewards[0], ridge=2.0, tolerance=1e-9).theta
-    np.testing.assert_allclose(after.theta[0], best, atol=1e-6)
-    assert after.near is not None
-    np.testing.assert_allclose(after.near.anchor, after.theta)
 
 
 def test_batches_double_in_their_exponents() -> None:

@@ -11,13 +11,12 @@ from bandanna.core import require
 from bandanna.core.arrays import Floats
 from bandanna.core.streams import Streams
 from bandanna.environments.base import Environment, World
-from bandanna.environments.linear import FEW, directions, fresh
+from bandanna.environments.linear import directions, fresh
 from bandanna.environments.rewards import Bernoulli, RewardLaw
 from bandanna.errors import InvalidArgument
-from bandanna.glm.links import Link, Logistic, link_code, link_of
-from bandanna.kernels.scene import MORE, Scene
+from bandanna.glm.links import Link, Logistic, link_of
 
-_DRAWN = ("contexts", "rewards")  # streams that a kernel draws from
+_MORE = 2  # entries of a direction that is drawn, beyond those of an arm: then these are uniform in the ball
 PUBLISHED_SEED = 109832  # of the instances on which paper 003 was run
 
 
@@ -143,22 +142,7 @@ class FreshGLM(GLMWorld):
         a square root and a division: the same arms on every processor, which powers of radii are not.
         """
         d = self.environment.dim
-        return fresh(self.streams, (rounds, self.n_arms, d + MORE), 1.0, kept=d)
-
-    def scene(self, rounds: int) -> Scene | None:
-        """The next rounds, as a kernel draws them; whoever has drawn says so with `drawn`. None where numbers were
-        drawn ahead, a vector has many, or rewards are not 0 or 1 by a link that kernels know.
-        """
-        code, few = link_code(self.link), self.environment.dim + MORE <= FEW
-        words = [self.streams.words(name) for name in _DRAWN] if self.binary and few and code is not None else [None]
-        if code is None or any(each is None for each in words):
-            return None
-        return Scene.drawn(rounds, self.n_arms, np.stack(words, axis=1), self.theta, code)  # type: ignore[arg-type]
-
-    def drawn(self, scene: Scene) -> None:
-        """The generators go on from where a kernel left them."""
-        for place, name in enumerate(_DRAWN):
-            self.streams.go_on(name, scene.words[:, place])
+        return fresh(self.streams, (rounds, self.n_arms, d + _MORE), 1.0, kept=d)
 
 
 class PublishedGLMWorld(GLMWorld):

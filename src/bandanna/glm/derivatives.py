@@ -33,18 +33,6 @@ def _logistic_table(order: int) -> Floats:
     return np.array(rows, dtype=float).T  # powers by derivatives
 
 
-def polynomials(link: str, order: int) -> Floats:
-    """Coefficients of mu', mu'', ..., in columns 1, 2, ...: of s, s^2, ... for "logistic", else of phi, z phi, ..."""
-    if link == "logistic":
-        return np.ascontiguousarray(_logistic_table(order))
-    return np.ascontiguousarray(np.pad(_hermite_table(order), ((0, 0), (1, 0))))
-
-
-def ratios(link: str, order: int) -> Floats:
-    """Coefficients of 1, b, ...: a polynomial that is at least sup |mu^(order) / mu'| over |z| <= b, as above."""
-    return np.array([logistic_ratio(order)]) if link == "logistic" else np.abs(_hermite_table(order)[:, -1])
-
-
 def logistic(z: Floats, order: int) -> Floats:
     """s, s', ..., s^(order) at z: (...) -> (..., order + 1)."""
     s = special.expit(z)[..., None]
@@ -75,7 +63,7 @@ def probit(z: Floats, order: int) -> Floats:
 
 def probit_ratio(order: int, bound: float) -> float:
     """At least sup |mu^(order) / mu'| over |z| <= bound."""
-    return float(ratios("probit", order) @ bound ** np.arange(order))
+    return float(np.abs(_hermite_table(order)[:, -1]) @ bound ** np.arange(order))
 
 
 def cumulants(chances: Floats, values: Floats, order: int) -> Floats:

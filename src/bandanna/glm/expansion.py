@@ -19,7 +19,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bandanna.core.arrays import Floats
-from bandanna.glm import derivatives
 from bandanna.glm.likelihood import judged
 from bandanna.glm.links import Link
 
@@ -78,23 +77,6 @@ class Expansion:
         weights[:, 0] -= rewards
         return replace(self, table=self.table + weights[..., None] * features[:, None, :])
 
-    def halves(self) -> tuple[Floats, Floats]:
-        """As kernels have it (`kernels/polynomial.py`): G_0 (R, d), and T_{m + e_i + e_j}, (R, d (d + 1) / 2, L)."""
-        terms, (i, j) = monomials(self.anchor.shape[-1]), np.triu_indices(self.anchor.shape[-1])
-        return self.table[:, 0], np.swapaxes(self.table[:, terms.longer[:, i], j], 1, 2)
-
-    @staticmethod
-    def of_halves(anchor: Floats, reach: Floats, gradient: Floats, second: Floats) -> Expansion:
-        """The same, back."""
-        terms, table = (
-            monomials(anchor.shape[-1]),
-            np.zeros((len(anchor), *no_rows(1, anchor.shape[-1]).table.shape[1:])),
-        )
-        table[:, 0] = gradient
-        for pair, (i, j) in enumerate(zip(*np.triu_indices(anchor.shape[-1]), strict=True)):
-            table[:, terms.longer[:, i], j] = table[:, terms.longer[:, j], i] = second[:, pair]
-        return Expansion(anchor=anchor, reach=reach, table=table)
-
     def move(
         self, link: Link, which: NDArray[np.int64], anchor: Floats, features: Floats, rewards: Floats
     ) -> Expansion:
@@ -127,24 +109,6 @@ class Expansion:
                 break
         away = np.sqrt(np.sum((theta - self.anchor) ** 2, axis=-1))
         return theta, np.asarray(~active & (away <= self.reach))
-
-
-@lru_cache(maxsize=16)
-def kernel_tables(link: Link, dim: int) -> tuple[NDArray[np.int64] | Floats, ...]:
-    """What a kernel must know of potentials (`kernels/polynomial.py`), and of a logistic or probit link."""
-    terms, few = monomials(dim, _ORDER + 1), len(monomials(dim).longer)
-    parents, variables = np.zeros((2, len(terms.degrees)), dtype=np.int64)
-    for place, longer in enumerate(terms.longer):
-        parents[longer], variables[longer] = place, np.arange(dim)
-    beyond = terms.longer[terms.longer[:few]][:, *np.triu_indices(dim)]  # (L, d (d + 1) / 2)
-    ratios = derivatives.ratios(link.name, _ORDER + 1) / (_ERROR * math.factorial(_ORDER + 1))
-    return (
-        np.stack([terms.degrees, parents, variables], axis=1),
-        terms.inverse_factorials[:few],
-        np.ascontiguousarray(beyond, dtype=np.int64),
-        derivatives.polynomials(link.name, _ORDER),
-        ratios,
-    )
 
 
 def no_rows(replicates: int, dim: int) -> Expansion:

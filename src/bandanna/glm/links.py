@@ -332,11 +332,6 @@ LINKS: dict[str, Link] = {"logistic": Logistic(), "probit": Probit(), "linear": 
 _FAMILIES: dict[str, type[Link]] = {"Binomial": Binomial, "TruncatedPoisson": TruncatedPoisson}
 
 
-def link_code(link: Link) -> int | None:
-    """By which number kernels know a link; None: they do not."""
-    return {Logistic: 0, Probit: 1, Linear: 2}.get(type(link))
-
-
 def link_of(link: Link | str | Mapping[str, Any]) -> Link:
     """A link; one that needs no argument by its name; or a table from a file, `{name = "Binomial", trials = 4}`.
 

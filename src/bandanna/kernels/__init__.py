@@ -17,10 +17,6 @@ from typing import Any
 
 KERNELS = (  # a file each
     "optimist",
-    "gloc",
-    "ecolog",
-    "glm_ucb",
-    "exploring",
     "pointing",
 )
 SWITCH = "BANDANNA_KERNELS"  # an environment variable

@@ -32,11 +32,6 @@ def part(function: Function) -> Function:
     return cast(Function, _made(function, **_INSIDE))
 
 
-def jit_reordering(function: Function) -> Function:
-    """A part, but a sum may be added up in another order: of what is no arm's index."""
-    return cast(Function, _made(function, fastmath={"reassoc"}, **_INSIDE))
-
-
 def _made(function: Callable[..., object], **flags: Any) -> Any:
     try:
         made = numba.njit(cache=True, error_model="numpy", **flags)(function)

@@ -1,17 +1,9 @@
-"""What kernels of generalised linear policies have in common: indices of arms, means, small products."""
+"""What kernels compute of arms and small matrices: products, squared norms, an inverse."""
 
 from __future__ import annotations
 
-import math
-
-import numpy as np
-
 from bandanna.core.arrays import Floats
 from bandanna.kernels.jit import jit, part
-
-LOGISTIC, PROBIT, LINEAR, IDENTITY = 0, 1, 2, 3  # links; the last: the index is <x, theta> itself
-_PER_OCTAVE, _ROUND = 1.4426950408889634, 1.5 * 2.0**52  # 1/log 2; a number to which n is added by rounding
-_OCTAVE, _REST = 6.93147180369123816490e-01, 1.90821492927058770002e-10  # log 2 in two parts (fdlibm)
 
 
 @part
@@ -69,60 +61,6 @@ def squares(x: Floats, inverse: Floats, across: Floats, out: Floats) -> None:
 
 
 @part
-def indices(x: Floats, theta: Floats, inverse: Floats, radius: float, link: int, work: Floats) -> None:
-    """mu(<x, theta>) + radius |x|_{V^{-1}} of arms in columns (d, K): the first row of `work` (4, K)."""
-    z, square = work[0], work[1]
-    along(x, theta, z)
-    squares(x, inverse, work[2], square)
-    if link == LOGISTIC:
-        logistic(z, work[2], work[3])
-    elif link == PROBIT:
-        for k in range(len(z)):
-            z[k] = mean(z[k], PROBIT)
-    for k in range(len(z)):
-        z[k] += radius * math.sqrt(max(square[k], 0.0))
-
-
-@part
-def logistic(z: Floats, whole: Floats, power: Floats) -> None:
-    """1 / (1 + e^-z) in place, many at once, to two units in the last place: e^-|z| = 2^n e^r, |r| <= log(2)/2."""
-    n_arms, bits = len(z), whole.view(np.int64)
-    for k in range(n_arms):
-        whole[k] = max(-abs(z[k]), -700.0) * _PER_OCTAVE + _ROUND  # n is in the last bits of it
-    for k in range(n_arms):
-        n = whole[k] - _ROUND
-        r = (max(-abs(z[k]), -700.0) - n * _OCTAVE) - n * _REST
-        p = 1.6059043836821613e-10 * r + 2.08767569878681e-09  # 1/13!, 1/12!, ...
-        p = p * r + 2.505210838544172e-08
-        p = p * r + 2.755731922398589e-07
-        p = p * r + 2.7557319223985893e-06
-        p = p * r + 2.48015873015873e-05
-        p = p * r + 0.0001984126984126984
-        p = p * r + 0.001388888888888889
-        p = p * r + 0.008333333333333333
-        p = p * r + 0.041666666666666664
-        p = p * r + 0.16666666666666666
-        p = p * r + 0.5
-        p = p * r + 1.0
-        power[k] = p * r + 1.0
-    for k in range(n_arms):
-        bits[k] = (bits[k] + 1023) << 52  # 2^n
-    for k in range(n_arms):
-        small = power[k] * whole[k]
-        z[k] = (1.0 if z[k] >= 0 else small) / (1.0 + small)
-
-
-@part
-def mean(z: float, link: int) -> float:
-    """mu(z)."""
-    if link == LOGISTIC:
-        return 1 / (1 + math.exp(-z)) if z >= 0 else math.exp(z) / (1 + math.exp(z))
-    if link == PROBIT:
-        return 0.5 * math.erfc(-z * math.sqrt(0.5))
-    return z
-
-
-@part
 def times(matrix: Floats, x: Floats, out: Floats) -> None:
     """matrix x, (d,)."""
     for i in range(len(x)):
@@ -138,25 +76,6 @@ def inner(a: Floats, b: Floats) -> float:
     for i in range(len(a)):
         total += a[i] * b[i]
     return total
-
-
-@part
-def solve(matrix: Floats, x: Floats) -> bool:
-    """matrix^{-1} x, in place of x; False if the matrix is not positive definite."""
-    d = len(x)
-    for k in range(d):
-        if not matrix[k, k] > 0:
-            return False
-        for i in range(k + 1, d):
-            factor = matrix[i, k] / matrix[k, k]
-            for j in range(k, d):
-                matrix[i, j] -= factor * matrix[k, j]
-            x[i] -= factor * x[k]
-    for k in range(d - 1, -1, -1):
-        for j in range(k + 1, d):
-            x[k] -= matrix[k, j] * x[j]
-        x[k] /= matrix[k, k]
-    return True
 
 
 @jit

@@ -6,8 +6,7 @@ Policies without privacy ask for the rows of users in the clear (`InTheClear`); 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, TypeVar
 
@@ -24,7 +23,6 @@ from bandanna.core.rows import Rows
 from bandanna.device.choice import Choice, certain
 from bandanna.errors import InvalidArgument
 from bandanna.glm.links import Link, Logistic, link_of
-from bandanna.kernels.scene import Scene
 from bandanna.policies.base import Ask, Frozen, Played, Policy
 from bandanna.protocols.clear.rows import ClearRows
 from bandanna.protocols.trust import Privacy, none
@@ -157,47 +155,6 @@ class EveryRound(InTheClear[State]):
     def episode(self, state: Any) -> Frozen | None:
         """One round."""
         return Frozen(number=state.rounds, users=1) if state.rounds < self.horizon else None
-
-    @property
-    def kernel(self) -> str | None:
-        """The name of the compiled loop that plays many rounds at once; None: there is none for this link."""
-        return None
-
-    @property
-    def constants(self) -> tuple[Any, ...]:
-        """What that loop must know, in its order."""
-        return ()
-
-    def many(self, loop: Callable[..., bool], state: State, scene: Scene, rows: Played) -> State:
-        """After the rounds of a scene, which the kernel fills; what is rare by NumPy.
-
-        rows: of the whole run, (S, T, d) and (S, T), where the policy keeps them; those of these rounds are written.
-        """
-        given: Any = state
-        arrays = {each.name: getattr(given, each.name) for each in fields(given) if each.name != "rounds"}
-        arrays = {
-            name: np.array(value, order="C") for name, value in arrays.items()
-        }  # to be changed, a seed in one piece
-        place = np.zeros(2, dtype=np.int64)
-        while loop(scene, place, given.rounds, *arrays.values(), *self.constants):
-            s, t = place.tolist()
-            one = replace(given, rounds=given.rounds + t, **{name: array[s] for name, array in arrays.items()})
-            after = self._after(one, np.append(scene.features, scene.rewards[s, t]))
-            for name, array in arrays.items():
-                array[s] = getattr(after, name)
-            place[1] += 1
-        ended: State = replace(given, rounds=given.rounds + scene.actions.shape[1], **arrays)
-        return ended
-
-    def _after(self, state: Any, row: Floats) -> Any:
-        """The state of one seed after one more row."""
-        learning = self.learn(state, Frozen(number=state.rounds, users=1))
-        next(learning)
-        try:
-            learning.send(Estimate(total=row[None], count=1, variance=0.0))
-        except StopIteration as done:
-            return done.value
-        raise TypeError(f"{type(self).__name__} asks more than once about a round")
 
     def row(self, released: Estimate) -> tuple[Floats, Floats]:
         """Features (*R, d) and reward (*R) of the round's user."""

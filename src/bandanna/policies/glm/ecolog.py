@@ -20,7 +20,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from scipy import special
@@ -75,13 +74,6 @@ class ECOLog(EveryRound[ECOLogState]):
         inside = math.log(2 / self.failure) + 0.5 * math.log(1 + (state.rounds + 1) / (4 * _LAMBDA))
         gamma = root / 2 + 2 / root * inside
         return np.asarray(np.sqrt(2 * _LAMBDA * s**2 + (1 + s) ** 2 * gamma + state.correction))
-
-    kernel = "ecolog"
-
-    @property
-    def constants(self) -> tuple[Any, ...]:
-        """Preset, lambda, failure and S."""
-        return self.preset == "published", _LAMBDA, self.failure, float(self.parameter_bound)
 
     def act(self, snapshot: ECOLogState, contexts: Floats, coins: Coins) -> Choice:
         """Optimism around the iterate."""

@@ -12,7 +12,7 @@ projected onto |theta| <= S. Deviation from the published run: theta_0 = 0 inste
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,12 +22,10 @@ from bandanna.core.arrays import Floats
 from bandanna.core.coins import Coins
 from bandanna.core.estimate import Estimate
 from bandanna.device.choice import Choice
-from bandanna.glm.expansion import Expansion, expandable, kernel_tables, no_rows
+from bandanna.glm.expansion import Expansion, expandable, no_rows
 from bandanna.glm.likelihood import maximum_likelihood
-from bandanna.glm.links import link_code
 from bandanna.glm.projections import onto_ball
-from bandanna.kernels.scene import Scene
-from bandanna.policies.base import Ask, Frozen, Played
+from bandanna.policies.base import Ask, Frozen
 from bandanna.policies.glm.base import EveryRound, along, optimistic, quadratic, rank_one
 from bandanna.policies.named import algorithm
 
@@ -99,36 +97,6 @@ class GLMUCB(EveryRound[UCBState]):
         if (state.rounds + 1) % self.refit == 0:
             theta, near = yield from self._estimate(theta, near)
         return UCBState(rounds=state.rounds + 1, inverse=rank_one(state.inverse, features), theta=theta, near=near)
-
-    @property
-    def kernel(self) -> str | None:
-        """Where there is a polynomial, of a link that it knows."""
-        known = link_code(self.model) in (0, 1) and expandable(self.model, self.dim)
-        return "glm_ucb" if known else None
-
-    def many(self, loop: Callable[..., bool], state: UCBState, scene: Scene, rows: Played) -> UCBState:
-        """An estimate to which Newton's method has to be damped is found by NumPy."""
-        assert state.near is not None
-        assert rows.features is not None
-        link, near, n = self.model, state.near, scene.actions.shape[1]
-        tables = kernel_tables(link, self.dim)
-        own = [np.array(each, order="C") for each in (near.anchor, near.reach, *near.halves())]  # rows in one piece
-        inverse, theta = np.array(state.inverse, order="C"), np.array(state.theta, order="C")
-        place = np.zeros(2, dtype=np.int64)
-        bonuses = np.array([self.bonus(state.rounds + t) for t in range(n)])
-        most = math.inf if self.preset == "published" else float(self.parameter_bound)
-        told = *tables, bonuses, link_code(link), self._ridge, _TOLERANCE, self.refit, most
-        held = rows.features, rows.rewards, inverse, theta, *own
-        while loop(scene, place, state.rounds, *held, *told):
-            s, done = int(place[0]), state.rounds + int(place[1])
-            x, r = rows.features[None, s, :done], rows.rewards[None, s, :done]
-            found = maximum_likelihood(link, x, r, ridge=self._ridge, start=theta[None, s], tolerance=_TOLERANCE).theta
-            moved = no_rows(1, self.dim).move(link, np.zeros(1, dtype=np.int64), found, x, r)
-            theta[s] = found[0]
-            for each, new in zip(own, (moved.anchor, moved.reach, *moved.halves()), strict=True):
-                each[s] = new[0]
-        near = Expansion.of_halves(*own)
-        return UCBState(rounds=state.rounds + n, inverse=inverse, theta=theta, near=near)
 
     @property
     def _ridge(self) -> float:

@@ -14,7 +14,6 @@ from __future__ import annotations
 import math
 from collections.abc import Generator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -23,7 +22,6 @@ from bandanna.core.coins import Coins
 from bandanna.core.estimate import Estimate
 from bandanna.core.linalg import inner
 from bandanna.device.choice import Choice
-from bandanna.glm.links import link_code
 from bandanna.glm.projections import onto_ball_in_norm
 from bandanna.policies.base import Ask, Frozen
 from bandanna.policies.glm.base import EveryRound, along, optimistic, quadratic, rank_one
@@ -68,17 +66,6 @@ class GLOC(EveryRound[GLOCState]):
         inside = 1 + 2 * kappa * bound + 4 * (q * kappa) ** 4 / self.failure**2
         log = math.log(2 / self.failure) + 0.5 * np.log(inside)
         return np.asarray(np.sqrt(1 + 4 * kappa * bound + 8 * (q * kappa) ** 2 * log))  # Jun et al. 2017, Theorem 1
-
-    @property
-    def kernel(self) -> str | None:
-        """Where the link is known to it."""
-        return None if link_code(self.model) is None else "gloc"
-
-    @property
-    def constants(self) -> tuple[Any, ...]:
-        """Preset, link, kappa, q, failure and S."""
-        own = self.preset == "published", link_code(self.model), self.curvature
-        return *own, self._q, self.failure, float(self.parameter_bound)
 
     @property
     def _q(self) -> float:

@@ -18,7 +18,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Generator
 from dataclasses import dataclass
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,7 +59,6 @@ class RarelySwitching(GLMPolicy[State]):
     keeps = ("explored", "rest")
     asks_again = True
     every_round = True
-    kernel: ClassVar[str | None] = None  # the name of a compiled loop that plays explored rounds, if there is one
 
     @property
     def stream(self) -> StreamProtocol | None:

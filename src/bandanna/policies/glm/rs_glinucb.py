@@ -7,7 +7,7 @@ not matter how often they are fitted in between.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -56,7 +56,6 @@ class RSGLinUCB(RSRules[RSState]):
 
     side_by_side = True
     player = "blocks"
-    kernel = "exploring"
 
     def theta(self, snapshot: RSState) -> Floats:
         """theta_tau, as the next round has it."""
@@ -204,18 +203,6 @@ class RSGLinUCB(RSRules[RSState]):
             taken = taken + (known & explore[index, following])
         due = waits | (after.late & known & ~explore[index, following])
         return Ahead(actions=actions, groups=groups, taken=taken, state=after, due=due)
-
-    def explore(
-        self, loop: Callable[..., None], state: RSState, contexts: Floats, begun: Ints
-    ) -> tuple[RSState, Ints, Ints]:
-        """Runs that explore from rounds (s,) of (s or 1, n, K, d) on, by the kernel: the state, their actions (s, most)
-        and how many each took."""
-        v, inverse, taken = (*(np.array(each, order="C") for each in (state.v, state.v_inverse)), np.zeros_like(begun))
-        actions = np.zeros((len(begun), contexts.shape[1]), dtype=np.int64)
-        loop(contexts, begun, v, inverse, self.threshold, self.preset == "published", actions, taken)
-        late, stale = state.late | state.due, np.ones_like(state.stale)
-        after = replace(state, rounds=state.rounds + taken, v=v, v_inverse=inverse, stale=stale, late=late)
-        return blended(taken > 0, after, state), actions[:, : int(taken.max())], taken
 
     def _all_explore(self, state: RSState, contexts: Floats, norms: Floats) -> Ahead[RSState]:
         """One round that all runs explore: (s, K, d), (s, K)."""

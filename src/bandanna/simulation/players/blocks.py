@@ -13,11 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from bandanna.core.arrays import Floats, Ints
+from bandanna.core.arrays import Ints
 from bandanna.core.coins import StreamCoins
 from bandanna.core.estimate import Estimate
 from bandanna.environments.base import World
-from bandanna.kernels import SMALL, compiled
 from bandanna.loop import Desk, close
 from bandanna.mechanisms.sources.fast import FastNoise
 from bandanna.mechanisms.sources.replicated import ReplicatedNoise
@@ -79,16 +78,11 @@ class _Seeds:
         self.features, self.rewards = np.zeros((seeds, rounds, policy.dim)), np.zeros((seeds, rounds))
         self.actions = np.zeros((seeds, rounds), dtype=np.int64)
         self.groups = np.full((seeds, rounds), -1, dtype=np.int8)
-        small = policy.kernel and policy.dim <= SMALL
-        self.explore = compiled(policy.kernel, rounds=rounds) if small else None
 
     def in_blocks(self, chunk: Chunk, sums: PrefixSums | None) -> None:
         """All seeds to the end of the chunk."""
-        length, shared, exploring = 16, chunk.contexts.strides[0] == 0, True
-        seen = np.require(chunk.contexts[:1] if shared else chunk.contexts, requirements=["C", "W"])
+        length, shared = 16, chunk.contexts.strides[0] == 0
         while len(seeds := np.flatnonzero(self.position < chunk.stop)):
-            if self.explore and exploring and self._explored(chunk, seen):
-                continue
             begun = self.position[seeds]
             rounds = begun[:, None] + np.arange(length)
             places = np.minimum(rounds, chunk.stop - 1) - chunk.start
@@ -102,15 +96,7 @@ class _Seeds:
                 sums.add(seeds, moved.added)
             self._record(chunk, seeds, rounds, moved.actions, moved.groups, moved.taken)
             self._settle(seeds[moved.due])
-            length, exploring = _following(length, moved), bool(np.any(moved.groups == 0))
-
-    def _explored(self, chunk: Chunk, contexts: Floats) -> bool:
-        """Rounds that seeds explore one after the other, by the kernel; whether it brought any to the chunk's end."""
-        begun = self.position - chunk.start
-        self.state, actions, taken = self.policy.explore(self.explore, self.state, contexts, begun)
-        rounds = self.position[:, None] + np.arange(actions.shape[1])
-        self._record(chunk, np.arange(len(begun)), rounds, actions, np.zeros_like(actions), taken)
-        return bool(np.any((taken > 0) & (self.position == chunk.stop)))
+            length = _following(length, moved)
 
     def step_by_step(self, chunk: Chunk, source: ReplicatedNoise) -> None:
         """Round by round, every release by the protocol's own steps."""
