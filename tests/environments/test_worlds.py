@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from bandanna.core.domain import clip_norm
 from bandanna.core.streams import Streams
 from bandanna.environments import (
     ArrayEnvironment,
@@ -19,6 +20,7 @@ from bandanna.environments import (
     CallableEnvironment,
     DriftingContexts,
     Environment,
+    GeneralisedLinear,
     LinearContextual,
     PublishedLinear,
     World,
@@ -213,3 +215,13 @@ def test_the_centre_gives_the_mean(end: float, std: float) -> None:
     weights = np.exp(-((noise / std) ** 2) / 2)
     means = np.clip(centres[some, None] + noise, -end, end) @ weights / weights.sum()
     assert np.allclose(means, wanted[some], rtol=0, atol=1e-6 * std)
+
+
+@pytest.mark.parametrize("kind", [LinearContextual, GeneralisedLinear])
+def test_unit_vectors_need_no_clipping(kind: type[LinearContextual | GeneralisedLinear]) -> None:
+    """A world says that its features are no longer than 1, and a device would clip one of them."""
+    for dim in (1, 2, 5, 8, 9, 40):
+        world = kind(dim=dim, n_arms=50).begin(Streams([0, 1]))
+        contexts = world.contexts(0, 200)
+        assert world.unit
+        assert clip_norm(contexts, 1.0) is contexts

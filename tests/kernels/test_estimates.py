@@ -1,4 +1,4 @@
-"""Estimates of the kernel of optimists are those of its equations, and the noise that it draws is NumPy's."""
+"""Estimates of the kernel of optimists are those of its equations."""
 
 from __future__ import annotations
 
@@ -8,13 +8,7 @@ import numpy as np
 import pytest
 
 from bandanna.core.arrays import Floats
-from bandanna.core.streams import Streams
-from bandanna.kernels.decaying import next_noise
 from bandanna.kernels.estimates import estimate
-from bandanna.mechanisms.sources.replicated import ReplicatedNoise
-from bandanna.policies.linear.linucb import LinUCB
-from bandanna.protocols.trust import Privacy, central, local
-from bandanna.simulation.players.noise import Decaying, noise_blocks
 
 
 def packed(gram: Floats, vector: Floats) -> Floats:
@@ -42,22 +36,3 @@ def test_estimates_are_those_of_the_equations(d: int, scale: float) -> None:
             np.testing.assert_allclose(inverse, np.linalg.inv(matrix), rtol=1e-8, atol=1e-8)
             np.testing.assert_allclose(theta, np.linalg.inv(matrix) @ gain @ vector, rtol=1e-8, atol=1e-8)
     assert 0 < definite < 60
-
-
-@pytest.mark.parametrize(
-    ("privacy", "within"), [(local(epsilon=1.0, delta=1e-5), 0.0), (central(epsilon=1.0, delta=1e-5), 1e-11)]
-)
-def test_noise_drawn_inside_is_that_of_numpy(privacy: Privacy, within: float) -> None:
-    """The kernel draws other numbers than NumPy, or adds them up in another way than the mechanism."""
-    policy = LinUCB(dim=3, horizon=150, privacy=privacy, batch=1)
-    dim, (one, two) = policy.domain.dim, (ReplicatedNoise(Streams([7, 8])) for _ in range(2))
-    blocks, rule, words = noise_blocks(policy.channel, one, (2,)), Decaying.of(policy.channel), two.words()
-    assert blocks is not None
-    assert rule is not None
-    assert words is not None
-    expected, found = np.concatenate(list(blocks), axis=1), np.empty((2, 150, dim))
-    for own, rows in zip(words, found, strict=True):
-        states = np.zeros((dim, len(rule.decays)))
-        for row in rows:
-            next_noise(own, rule.std, rule.decays, rule.shares, states, np.empty((dim, 1)), np.zeros(dim), row)
-    np.testing.assert_allclose(found, expected, rtol=within, atol=within)

@@ -77,12 +77,6 @@ def test_a_change_anywhere_compiles_all_kernels_anew(tmp_path: Path, monkeypatch
     assert found == [0, 1, 0]
 
 
-def test_every_kernel_has_its_file() -> None:
-    """A name is listed for which there is no kernel."""
-    for name in kernels.KERNELS:
-        assert compiled(name) is not None
-
-
 def test_numba_is_loaded_at_its_first_use() -> None:
     """Importing the library, or a run of few rounds, imports Numba."""
     code = """

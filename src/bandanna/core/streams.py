@@ -40,20 +40,6 @@ class Streams:
             ]
         return self._generators[name]
 
-    def direct(self, name: str) -> list[np.random.Generator] | None:
-        """The generators of a stream where they give its next numbers; None where some were drawn ahead."""
-        return self.generators(name) if name not in self._ahead or not self._ahead[name].shape[1] else None
-
-    def words(self, name: str) -> NDArray[np.uint64] | None:
-        """The states of these generators, (seeds, 4), for who draws as they do; then `go_on` from where that ended."""
-        own = self.direct(name)
-        return None if own is None else np.array([_state(rng)["state"]["state"] for rng in own])
-
-    def go_on(self, name: str, words: NDArray[np.uint64]) -> None:
-        """From such states, (seeds, 4)."""
-        for rng, own in zip(self.generators(name), words, strict=True):
-            rng.bit_generator.state = {**_state(rng), "state": {"state": own}}
-
     def normal(self, name: str, shape: tuple[int, ...]) -> Floats:
         """Standard normal numbers, (seeds, *shape)."""
         return self._take(name, shape, lambda rng, out: rng.standard_normal(out=out))
@@ -113,8 +99,3 @@ def _raw(rng: np.random.Generator, out: Floats) -> None:
     """Words as they are."""
     bits: Any = rng.bit_generator
     out.view(np.uint64)[:] = bits.random_raw(len(out))
-
-
-def _state(rng: np.random.Generator) -> dict[str, Any]:
-    state: Any = rng.bit_generator.state
-    return dict(state)

@@ -11,7 +11,7 @@ from bandanna.core import require
 from bandanna.core.arrays import Floats
 from bandanna.core.streams import Streams
 from bandanna.environments.base import Environment, World
-from bandanna.environments.linear import directions, fresh
+from bandanna.environments.linear import directions, pointing
 from bandanna.environments.rewards import Bernoulli, RewardLaw
 from bandanna.errors import InvalidArgument
 from bandanna.glm.links import Link, Logistic, link_of
@@ -142,7 +142,7 @@ class FreshGLM(GLMWorld):
         a square root and a division: the same arms on every processor, which powers of radii are not.
         """
         d = self.environment.dim
-        return fresh(self.streams, (rounds, self.n_arms, d + _MORE), 1.0, kept=d)
+        return pointing(self.streams.normal("contexts", (rounds, self.n_arms, d + _MORE)), 1.0, kept=d)
 
 
 class PublishedGLMWorld(GLMWorld):

@@ -6,16 +6,14 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bandanna.core.arrays import Floats
 from bandanna.core.streams import Streams
 from bandanna.environments.base import Environment, World
-from bandanna.kernels import ready
 
 _HALF = math.sqrt(0.5)
 _TOGETHER = 4096  # vectors between draw and arm at a time: they stay in a cache
-FEW = 8  # entries: columns as long as `_TOGETHER` are quicker than so short rows
+_FEW = 8  # entries: columns as long as `_TOGETHER` are quicker than so short rows
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,18 +68,8 @@ class FreshArms(LinearWorld):
 
     def contexts(self, start: int, rounds: int) -> Floats:
         """Uniform directions from the stream "contexts"."""
-        return fresh(self.streams, (rounds, self.n_arms, self.environment.dim - 1), _HALF, last=_HALF)
-
-    def rule(self) -> tuple[NDArray[np.uint64], Floats, Floats, float] | None:
-        """How a kernel draws them: generators' words, which it changes, theta, the length of the first entries, and the
-        last. Whoever has drawn says so with `drawn`. None where numbers were drawn ahead, or a vector has many.
-        """
-        words = self.streams.words("contexts") if 1 < self.environment.dim <= FEW + 1 else None
-        return None if words is None else (words, np.ascontiguousarray(self.theta), np.array([_HALF]), _HALF)
-
-    def drawn(self, words: NDArray[np.uint64]) -> None:
-        """The generators go on from these words."""
-        self.streams.go_on("contexts", words)
+        normals = self.streams.normal("contexts", (rounds, self.n_arms, self.environment.dim - 1))
+        return pointing(normals, _HALF, last=_HALF)
 
 
 def directions(normals: Floats) -> Floats:
@@ -90,36 +78,14 @@ def directions(normals: Floats) -> Floats:
 
 
 def _lengths(normals: Floats) -> Floats:
-    """Of vectors (..., d); squares of a few entries are added up in their order, as a kernel does."""
-    if normals.shape[-1] > FEW:
+    """Of vectors (..., d); squares of a few entries are added up in their order."""
+    if normals.shape[-1] > _FEW:
         squares = np.einsum("...i,...i->...", normals, normals)
     else:
         squares = np.zeros(normals.shape[:-1])
         for place in range(normals.shape[-1]):
             squares += np.square(normals[..., place])
     return np.asarray(np.maximum(np.sqrt(squares, out=squares), 1e-300, out=squares))
-
-
-def fresh(
-    streams: Streams,
-    shape: tuple[int, int, int],
-    length: float,
-    *,
-    kept: int | None = None,
-    last: float | None = None,
-) -> Floats:
-    """`pointing` of (rounds, K, dim) normal numbers of each seed from the stream "contexts"; by a kernel if one is
-    ready, the same numbers bit for bit."""
-    (*_, dim), numbers = shape, math.prod(shape)
-    kernel = ready("pointing") if 0 < dim <= FEW and numbers >= _TOGETHER else None
-    words = streams.words("contexts") if kernel else None
-    if kernel is None or words is None:
-        return pointing(streams.normal("contexts", shape), length, kept=kept, last=last)
-    full = np.empty((len(words), numbers // dim, _width(dim, kept, last)))
-    for own, out in zip(words, full, strict=True):
-        kernel(own, length, dim, 0.0 if last is None else last, out)
-    streams.go_on("contexts", words)
-    return full.reshape(-1, *shape[:2], full.shape[-1])
 
 
 def pointing(normals: Floats, length: float, *, kept: int | None = None, last: float | None = None) -> Floats:
@@ -146,7 +112,7 @@ def _width(dim: int, kept: int | None, last: float | None) -> int:
 def _fill(normals: Floats, length: float, out: Floats) -> None:
     """The first entries of vectors (n, d): (n, kept)."""
     norms, first = _lengths(normals), normals[:, : out.shape[1]]
-    if normals.shape[-1] > FEW:
+    if normals.shape[-1] > _FEW:
         np.multiply(first / norms[:, None], length, out=out)
         return
     for column, entries in zip(out.T, first.T, strict=True):

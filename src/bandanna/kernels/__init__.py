@@ -1,24 +1,19 @@
 """Compiled loops for rounds that depend on the last one: Numba's, where it is installed (extra `fast`).
 
 A kernel is a plain function of arrays, beside the NumPy code that it accelerates and that stays the reference: draws go
-in, actions come out. There is a file for each. Streams, tallies and whatever is rare - a matrix to be repaired,
-features to be clipped, a projection - stay in Python. Without Numba, or with BANDANNA_KERNELS=off, nothing is lost but
-time.
+in, actions come out. Streams, tallies and whatever is rare - a matrix to be repaired, features to be clipped - stay in
+Python. Without Numba, or with BANDANNA_KERNELS=off, nothing is lost but time. There is one here, of LinUCB that learns
+in every round (`optimist`); another one is the published simulation's of paper 000, in `reproductions`.
 """
 
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable
 from functools import cache
 from importlib import import_module
 from typing import Any
 
-KERNELS = (  # a file each
-    "optimist",
-    "pointing",
-)
 SWITCH = "BANDANNA_KERNELS"  # an environment variable
 SMALL = 24  # dimensions; larger matrices are BLAS's
 BREAK_EVEN = 3000  # rounds of a run, whatever the number of seeds: so that a seed is the same run in any company
@@ -32,11 +27,6 @@ def compiled(name: str, *, rounds: int = BREAK_EVEN, module: str = "") -> Callab
     if rounds < BREAK_EVEN or os.environ.get(SWITCH, "on").lower() in ("off", "0", "no"):
         return None
     return _loaded(name, module or f"{__name__}.{name}")
-
-
-def ready(name: str) -> Callable[..., Any] | None:
-    """The kernel of this name where another one has been used: one that gives what NumPy gives, bit for bit."""
-    return compiled(name) if _loaded.cache_info().currsize and "numba" in sys.modules else None
 
 
 @cache

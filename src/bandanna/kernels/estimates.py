@@ -41,7 +41,15 @@ def estimate_exactly(
     theta: Floats,
     inverse: Floats,
 ) -> None:
-    """theta and P^{-1} of an `Optimism` from exact sums and A^{-1}, as `players.recursion`."""
+    """theta and P^{-1} of an `Optimism` from exact sums and A^{-1}.
+
+    With A = G + lambda I, lambda = weight, or floor / scale,
+    P = A where scale is 0; else G (s^2 A)^{-1} G = (G - lambda I + lambda^2 A^{-1}) / s^2, so that with M = s^2 P
+
+        M = G + lambda^2 A^{-1} + (s^2 weight - lambda) I,  theta = M^{-1} (v - lambda A^{-1} v),  P^{-1} = s^2 M^{-1}:
+
+    one inverse a round, since the weight moves.
+    """
     d = len(theta)
     times(known, total[:d], theta)
     if scale == 0:

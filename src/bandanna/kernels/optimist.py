@@ -1,9 +1,8 @@
 """Optimism on running sums of single rounds: estimate, choose, earn, add, release - one seed after the other.
 
 The NumPy code is `Confidence.estimate` or `Ellipsoid.estimate`, `choice.scores`, `linalg.favoured` and
-`LinearReport.pack`; estimates and indices differ by some units in the last place. Without noise, one of two inverses
-follows by rank-one updates, as in `players.recursion`. Fresh arms and noise that are drawn by a rule never leave the
-cache: they are drawn here.
+`LinearReport.pack`; estimates and indices differ by some units in the last place. Without noise, with A = G + lambda I,
+lambda = weight, or floor / scale, A^{-1} follows by rank-one updates and P by A^{-1} (`estimates.estimate_exactly`).
 """
 
 from __future__ import annotations
@@ -14,13 +13,10 @@ import numpy as np
 
 from bandanna.core.arrays import Floats, Ints
 from bandanna.kernels.choosing import most, of_rank, tied
-from bandanna.kernels.decaying import next_noise
 from bandanna.kernels.estimates import begin_exactly, estimate, estimate_exactly, grow
 from bandanna.kernels.jit import jit
 from bandanna.kernels.optimism import DONE, INDEFINITE, OUTSIDE
-from bandanna.kernels.pointing import pointing_columns
 from bandanna.kernels.scoring import along, columns, copy, squares
-from bandanna.kernels.ziggurat import Words
 
 _ABOVE = math.sqrt(2.0)
 _TOGETHER = 16  # arms of which loops take a multiple: a few that are left over would be taken one by one
@@ -36,11 +32,6 @@ def optimist(
     uniforms: Floats,  # (S, N): a reward is 1 where its number is below the mean
     coins: Floats,  # (S, N): the next numbers for ties, of which a seed has used `used`
     noise: Floats,  # (S, N, dim), or empty: of the running sums after each round
-    sources: Words,  # (S, 4): of the generators that draw the noise, changed
-    std: float,  # of a number of theirs, and what `decaying` makes of it
-    decays: Floats,  # (m,), or empty: noise is given, or there is none
-    shares: Floats,  # (m,)
-    states: Floats,  # (S, dim, m), changed
     total: Floats,  # (S, dim): exact sums, changed
     released: Floats,  # (S, dim): with their noise, changed
     scale: float,  # s^2 of an `Optimism`, and its tables, (N,)
@@ -49,10 +40,6 @@ def optimist(
     radii: Floats,
     told: Floats,  # (2,): what is reported of rewards 0 and 1
     by_coins: bool,  # whether coins decide about ties
-    words: Words,  # (S, 4): of the generators that draw the arms, changed
-    truth: Floats,  # (S, d): the parameter, of which their means are
-    length: Floats,  # (1,): of the first entries of such an arm; the last is `last`; or empty: arms are given
-    last: float,
     place: Ints,  # (3,): seed and round to go on with, and whether theta and inverse are given; changed
     theta: Floats,  # (d,)
     inverse: Floats,  # (d, d)
@@ -63,23 +50,21 @@ def optimist(
 ) -> int:
     """DONE; or INDEFINITE, OUTSIDE: the matrix, an arm of the round at `place` has to be dealt with first."""
     seeds, blocks, n_arms, d = arms.shape
-    draws, exact, pairs = len(length) > 0, noise.size == 0 and len(decays) == 0, d * (d + 1) // 2
-    fresh = draws or blocks > 1 or end - begin == 1
+    fresh, exact, pairs = blocks > 1 or end - begin == 1, noise.size == 0, d * (d + 1) // 2
     tabled = not fresh and pairs * n_arms <= _TABLE
     wide = -(-n_arms // _TOGETHER) * _TOGETHER
     x, table = np.zeros((d, wide)), np.empty((pairs if tabled else 0, wide))
     values, spread, scores, best = np.zeros(wide), np.empty(wide), np.empty(wide), 0.0
     worth, index = values[:n_arms], scores[:n_arms]
     own, column, known = np.empty(d), np.empty(d), np.empty((d, d))
-    system, drawn = np.empty((d, 2 * d + 1)), np.empty((total.shape[1], 1))
+    system = np.empty((d, 2 * d + 1))
     for s in range(place[0], seeds):
         start = place[1] if s == place[0] else begin
-        sums, seen, source, state = total[s], released[s], sources[s], states[s]
-        contexts, parameter = words[s], truth[s]
+        sums, seen = total[s], released[s]
         if exact:
             begin_exactly(sums, floors[begin] / scale if scale > 0 else weights[begin], known, column)
         for t in range(start, end):
-            if not draws and (fresh or t == start):
+            if fresh or t == start:
                 columns(arms[s, t - begin if fresh else 0], x)
                 copy(means[s, t - begin if fresh else 0], worth)
                 best = most(worth)
@@ -95,10 +80,6 @@ def optimist(
             elif not estimate(seen, scale, floors[t], weights[t], system, own, column, theta, inverse):
                 place[0], place[1] = s, t
                 return INDEFINITE
-            if draws:
-                pointing_columns(contexts, n_arms, length[0], d - 1, last, spread, x)
-                along(x, parameter, values)
-                best = _cut(worth)
             if tabled:
                 _spread(inverse, table, spread)
             else:
@@ -116,20 +97,10 @@ def optimist(
             _add(x[:, arm], told[0] + (told[1] - told[0]) * reward, own, sums)
             if exact:
                 grow(known, own, column)
-            elif len(decays) > 0:
-                next_noise(source, std, decays, shares, state, drawn, sums, seen)
             else:
                 for i in range(len(sums)):
                     seen[i] = sums[i] + noise[s, t, i]
     return DONE
-
-
-@jit
-def _cut(means: Floats) -> float:
-    """<x, theta> in [0, 1], as `LinearWorld.means` has it; the largest."""
-    for k in range(len(means)):
-        means[k] = min(max(means[k], 0.0), 1.0)
-    return most(means)
 
 
 @jit

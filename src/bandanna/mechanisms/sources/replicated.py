@@ -31,14 +31,6 @@ class ReplicatedNoise(NoiseSource):
         drawn += exact
         return drawn
 
-    def words(self) -> NDArray[np.uint64] | None:
-        """The generators of Gaussian noise, as `Streams.words` has them, for who draws as they do; then `go_on`."""
-        return self._streams.words(self._part + "noise")
-
-    def go_on(self, words: NDArray[np.uint64]) -> None:
-        """From where these words are."""
-        self._streams.go_on(self._part + "noise", words)
-
     def laplace(self, value: ArrayLike, *, scale: float, grid: float) -> NDArray[np.float64]:
         """value + Laplace(scale)."""
         exact = np.asarray(value, dtype=float)

@@ -21,11 +21,9 @@ from bandanna.environments.base import World, read
 from bandanna.loop import Desk, close
 from bandanna.mechanisms.sources.replicated import ReplicatedNoise
 from bandanna.policies.base import Ask, Frozen, RunningSums
-from bandanna.simulation.players.ahead import Ahead
 from bandanna.simulation.players.fixed_arms import FixedArms
-from bandanna.simulation.players.noise import running_noise
+from bandanna.simulation.players.noise import Ahead, running_noise
 from bandanna.simulation.players.optimists import Optimists, kernel_for
-from bandanna.simulation.players.recursion import recursion, recursion_for
 from bandanna.simulation.players.sampled_arms import SampledArms
 from bandanna.simulation.run import Run
 from bandanna.simulation.tally import Tally
@@ -59,15 +57,13 @@ def _by_noise(policy: RunningSums[Any], world: World, tally: Tally, rounds: int)
         left, sizes = rounds - tally.done, running.channel.sizes
         playing = min(left, sizes.users) if policy.horizon is None else left
         alone = world.fixed or running is policy
-        kernel = (kernel_for(running, world, playing) or recursion_for(running, world, playing)) if alone else None
-        shape, drawn = (tally.n_seeds, running.domain.dim), kernel is not recursion
-        ahead = Ahead.of(running.channel, source, shape, drawn=drawn) if kernel else None
+        kernel = kernel_for(running, world, playing) if alone else None
+        ahead = Ahead.of(running.channel, source, tally.n_seeds, running.domain.dim) if kernel else None
         noise = running_noise(running.channel, source, (tally.n_seeds,)) if world.fixed and not kernel else None
         if ahead is None and noise is None:
             return None
         if kernel and ahead is not None:
-            player = Optimists(kernel, running, world, ahead, tally, draws=drawn)
-            made, repaired, moved = player.run(playing)
+            made, repaired, moved = Optimists(kernel, running, world, ahead, tally).run(playing)
             clipped = clipped + moved
         elif noise is not None:
             arms = arms or _arms(policy, world)

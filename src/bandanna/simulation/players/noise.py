@@ -7,14 +7,11 @@ which ignores grids). Binomial noise is not of this kind: its rounding looks at 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import islice, repeat
 
 import numpy as np
 
-from bandanna.accounting.factorisation import BLT
 from bandanna.core.arrays import Floats
-from bandanna.mechanisms.continual.blt import modes
 from bandanna.mechanisms.sources import NoiseSource
 from bandanna.protocols.central_gaussian import CentralGaussian
 from bandanna.protocols.channel import Channel
@@ -63,26 +60,27 @@ def _sums_of_gaussians(channel: Channel, source: NoiseSource, replicates: tuple[
         yield noise
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Decaying:
-    """Noise after step t as sum_i a_i s_i, s_i <- r_i s_i + z_t, z_t ~ N(0, std^2): for a kernel that draws z."""
+class Ahead:
+    """The same noise of `seeds` runs with `dim` numbers a batch, so many batches at a time: for kernels."""
 
-    std: float
-    decays: Floats  # r, (m,)
-    shares: Floats  # a, (m,)
+    def __init__(self, blocks: Iterator[Floats], seeds: int, dim: int) -> None:
+        self.blocks, self.shape, self.next = blocks, (seeds, dim), next(blocks, None)
 
     @classmethod
-    def of(cls, channel: Channel) -> Decaying | None:
-        """In the law of `noise_blocks`, from the same z; None where that is another noise, or none."""
-        if channel.continual is not None:
-            mechanism = channel.continual.mechanism
-            if not isinstance(mechanism.factorisation, BLT):
-                return None
-            shares, decays = modes(mechanism.factorisation)
-            return cls(std=mechanism.std, decays=decays, shares=shares)
-        stds = {
-            protocol.std(size) if isinstance(protocol, GaussianReports | CentralGaussian) else None
-            for size, protocol in channel.protocols.items()
-        }
-        std = stds.pop()
-        return None if stds or std is None else cls(std=std, decays=np.ones(1), shares=np.ones(1))
+    def of(cls, channel: Channel, source: NoiseSource, seeds: int, dim: int) -> Ahead | None:
+        """From the first batch on; None where noise depends on the data."""
+        blocks = noise_blocks(channel, source, (seeds,))
+        return None if blocks is None else cls(blocks, seeds, dim)
+
+    def take(self, count: int) -> Floats:
+        """The noise of the next batches, (S, count, dim), or empty where there is none."""
+        if self.next is None:
+            return np.empty((0, 0, 0))
+        (seeds, dim), done = self.shape, 0
+        noise = np.empty((seeds, count, dim))
+        while done < count:
+            self.next = self.next if self.next.shape[1] else next(self.blocks)
+            some = self.next[:, : count - done]
+            noise[:, done : done + some.shape[1]] = some
+            self.next, done = self.next[:, some.shape[1] :], done + some.shape[1]
+        return noise

@@ -14,11 +14,10 @@ from bandanna.core.arrays import Floats, Ints
 from bandanna.core.coins import TIES
 from bandanna.core.domain import all_finite, clip_norm
 from bandanna.environments.base import World, read
-from bandanna.environments.linear import FreshArms
 from bandanna.environments.rewards import Bernoulli
 from bandanna.kernels import SMALL, compiled
 from bandanna.kernels.optimism import OUTSIDE
-from bandanna.simulation.players.ahead import Ahead
+from bandanna.simulation.players.noise import Ahead
 from bandanna.simulation.tally import Tally
 
 _ROUNDS = 4096  # whose numbers are drawn at once
@@ -27,32 +26,18 @@ _BYTES = 16 << 20  # of noise, or of fresh contexts, at once
 
 def kernel_for(policy: Any, world: World, rounds: int) -> Callable[..., int] | None:
     """The kernel that plays so many rounds of this policy in this world; None where NumPy does."""
-    return compiled("optimist", rounds=rounds) if policy.dim <= SMALL and plays_alone(policy, world, rounds) else None
-
-
-def plays_alone(policy: Any, world: World, rounds: int) -> bool:
-    """Whether every round is a batch, and what it takes is known ahead: all but the arms."""
     drawn = isinstance(world.environment.reward, Bernoulli) and type(world).rewards is World.rewards
     sizes = policy.channel.sizes
     single = len(sizes.runs) == 1 and sizes.runs[0][0] == 1 and len(sizes) >= rounds
-    return drawn and single and policy.optimism(0, 1) is not None
+    if not (drawn and single and policy.dim <= SMALL) or policy.optimism(0, 1) is None:
+        return None
+    return compiled("optimist", rounds=rounds)
 
 
 class Optimists:
     """One phase of a policy, all seeds from nothing."""
 
-    def __init__(
-        self,
-        kernel: Callable[..., int],
-        policy: Any,
-        world: World,
-        noise: Ahead,
-        tally: Tally,
-        *,
-        draws: bool,
-    ) -> None:
-        """draws: whether the kernel draws fresh arms by a world's rule, where it has one."""
-        self.drawing = world if draws and type(world) is FreshArms else None
+    def __init__(self, kernel: Callable[..., int], policy: Any, world: World, noise: Ahead, tally: Tally) -> None:
         self.kernel, self.policy, self.world, self.noise, self.tally = kernel, policy, world, noise, tally
         seeds, dim = tally.n_seeds, policy.domain.dim
         self.repairs, self.clipped = np.zeros(seeds, dtype=np.int64), np.zeros(seeds, dtype=np.int64)
@@ -81,22 +66,17 @@ class Optimists:
         given = (
             np.ascontiguousarray(reward.numbers((count,), streams)),
             coins,
-            *noise,
+            noise,
             self.total,
             self.released,
             *tables,
+            self.told,
+            ahead.by_coins,
         )
         filled = self.theta, self.inverse, used, actions, rewards, losses
-        told, rule = (*given, self.told, ahead.by_coins), self.drawing.rule() if self.drawing else None
-        if self.drawing and rule:
-            nothing = np.empty((seeds, 0, self.world.n_arms, self.policy.dim)), np.empty((seeds, 0, self.world.n_arms))
-            self._block(0, count, nothing, (*told, *rule), filled, first)
-            self.drawing.drawn(rule[0])
-        nobody = np.zeros((seeds, 4), dtype=np.uint64), np.zeros((seeds, 1)), np.empty(0), 0.0  # draws nothing
-        for begin, end in self._blocks(count) if rule is None else ():
+        for begin, end in self._blocks(count):
             arms = self.fixed or _contiguous(*read(self.world, first + begin, end - begin))
-            self._block(begin, end, arms, (*told, *nobody), filled, first)
-        self.noise.taken()
+            self._block(begin, end, arms, given, filled, first)
         streams.take_uniform(TIES, used)
         self.tally.varying(losses)
         self.tally.chose(actions)
