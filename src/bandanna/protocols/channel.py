@@ -26,6 +26,7 @@ from bandanna.protocols.central_continual import CentralContinual
 from bandanna.protocols.central_gaussian import CentralGaussian
 from bandanna.protocols.clear import Clear
 from bandanna.protocols.concurrent_shuffle import ConcurrentShuffle, plan_tree
+from bandanna.protocols.local_unit import LocalUnit
 from bandanna.protocols.opening import local_kinds, open_local
 from bandanna.protocols.shuffle_binomial import ShuffleBinomial
 from bandanna.protocols.shuffle_gaussian import ShuffleGaussian
@@ -74,15 +75,22 @@ class Channel:
         """The longest message."""
         return max(protocol.bits_per_user for protocol in self.protocols.values())
 
-    def prefix_std(self) -> NDArray[np.float64]:
-        """Noise of the running sum per scaled coordinate after 1, ..., M batches: public, known in advance."""
+    def prefix_std(self, *, along: bool = False) -> NDArray[np.float64]:
+        """Noise of the running sum per scaled coordinate after 1, ..., M batches: public, known in advance.
+
+        along  a bound in every direction, whatever is summed: of random directions that is more than the mean
+        """
         if self.stream is not None:
             return self.stream.prefix_std()
-        variances = [self._batch_protocol(size).std(size) ** 2 for size, _ in self.sizes.runs]
+        variances = [self._batch_std(size, along) ** 2 for size, _ in self.sizes.runs]
         if not any(variances):
             return np.broadcast_to(0.0, len(self.sizes))
         each = self.sizes.each(variances)
         return np.asarray(np.sqrt(np.cumsum(each, out=each)))
+
+    def _batch_std(self, size: int, along: bool) -> float:
+        protocol = self._batch_protocol(size)
+        return protocol.std_along(size) if along and isinstance(protocol, LocalUnit) else protocol.std(size)
 
     def _batch_protocol(self, size: int) -> BatchProtocol:
         protocol = self.protocols[size]

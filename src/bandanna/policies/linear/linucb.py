@@ -217,7 +217,7 @@ class LinUCB(LinearSums):
     @cached_property
     def radii(self) -> Confidence | Ellipsoid:
         """Regulariser and radius after every batch: public, known before the first round."""
-        stds, sizes, independent = self.channel.prefix_std(), self.channel.sizes, self.channel.independent
+        stds, sizes, independent = self.channel.prefix_std(along=True), self.channel.sizes, self.channel.independent
         shared: dict[str, Any] = {
             "dim": self.dim,
             "failure": self.failure,
