@@ -1,6 +1,6 @@
 """A deployment under load: CPU seconds of a real shuffler per acknowledged report, beside a bare ASGI application.
 
-LinTS-SDP with 5 features: a report has 20 counts. Analyzer and shuffler are processes of their own, with SQLite and
+LinTS-SDP with 5 features: a report has 20 counts. The roles are processes of their own, with SQLite and
 with PostgreSQL (if one can be begun), and this one sends records that it has made beforehand. A report is acknowledged
 when it is durable. `python -m benchmarks.deployed` has more: latency, the time of a release and of a restart
 with many open reports, all by the clock on the wall; and memory over a million of them.
@@ -33,7 +33,7 @@ PROMISE = 20e-6  # CPU seconds of a report that comes with others
 
 
 class Deployed:
-    """An analyzer and a shuffler of a fresh task, in processes of their own."""
+    """Registrar, analyzer and shuffler of a fresh task, in processes of their own."""
 
     def __init__(self, folder: Path, *, database: str | None = None, slots: int = SLOTS, grace: float = 1.0) -> None:
         from bandanna.roles.demonstration import free_ports
@@ -53,7 +53,7 @@ class Deployed:
         self._rng = np.random.default_rng(5)
 
     def __enter__(self) -> Deployed:
-        for role in ("analyzer", "shuffler"):
+        for role in ("registrar", "analyzer", "shuffler"):  # the analyzer shows nothing that is not cosigned
             self._running.start(role)
             self._running.wait(role)
         return self

@@ -115,6 +115,7 @@ class Collecting:
 
     def rows(self) -> list[tuple[Any, ...]]:
         """What is kept: epoch, round, place, version and slot."""
-        query = "select epoch, round, place, version, slot from reports order by epoch, place, round, version"
+        query = "select epoch, round, place, version, slot from reports join slots using (epoch, place)"
+        query += " order by epoch, place, round, version"
         with self.database.reading() as rows:
             return [tuple(row) for row in rows.execute(query)]

@@ -8,14 +8,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from bandanna.errors import BandannaError
+from bandanna.roles.collector.collector import Collector
 from bandanna.roles.collector.verdict import Verdict
 from bandanna.storage.database import StorageFailed
 from bandanna.wire.canonical import loads
 from bandanna.wire.plan import Round
-from bandanna.wire.record import ZERO, Record, joined
+from bandanna.wire.record import FINAL, ZERO, Record, joined
 
 from ...postgres import server
-from .batches import SLOTS, Collecting, proof, receipt, record, slot, tagged
+from .batches import KEY, SLOTS, TASK, Collecting, proof, receipt, record, slot, tagged
 
 Made = Callable[..., Collecting]
 
@@ -280,15 +282,12 @@ def test_a_batch_that_is_over_opens_no_slots(collecting: Made) -> None:
 
 
 def test_the_tables_give_no_place_twice(collecting: Made) -> None:
-    """Two processes cannot give one place, or one slot two places, or keep two reports of one version."""
+    """Two processes cannot give one place, or keep two reports of one version."""
     own = collecting(rounds=2)
     own.fill(users=2)
-    kept = "insert into reports (epoch, round, place, version, slot, key_id, body) values (0, 0, ?, 1, ?, 0, ?)"
     for sql, values in (
         ("insert into slots (epoch, place, slot) values (0, ?, ?)", (1, slot(9))),
-        ("insert into slots (epoch, place, slot) values (0, ?, ?)", (2, slot(1))),
-        (kept, (1, slot(9), b"")),
-        (kept, (2, slot(1), b"")),
+        ("insert into reports (epoch, round, place, version, key_id, body) values (0, 0, ?, 1, 0, ?)", (1, b"")),
         ("insert into batches values (0, 1, 'full', ?, null, ?)", (0.0, None)),
     ):
         if sql.startswith("insert into batches"):
@@ -296,6 +295,35 @@ def test_the_tables_give_no_place_twice(collecting: Made) -> None:
                 rows.execute(sql, *values)
         with pytest.raises(StorageFailed, match=r"(?i)unique"), own.database.transaction() as rows:
             rows.execute(sql, *values)
+
+
+@pytest.mark.parametrize("user", [2, 3])
+@pytest.mark.parametrize("version", [ZERO, FINAL])
+def test_a_process_with_an_old_memory_gives_nobody_a_place(collecting: Made, user: int, version: int) -> None:
+    """A collector that does not know of a place in its rows, without a claim that would stop it, gives no place at all,
+    neither to somebody new nor a second one to whoever has one; it goes on when it has read the rows.
+    """
+    own = collecting()
+    own.fill(users=2)
+    stale, fresh = own.collector, Collector(own.database, task_id="t", task=TASK, key=KEY, grace=5.0, clock=own.clock)
+    own.collector = fresh
+    fresh.plan(own.plans, (0, 0))
+    assert own.send(record(2)) == [Verdict(place=2)]
+    own.collector = stale
+    with pytest.raises(StorageFailed, match=r"(?i)unique"):
+        own.send(record(user, version=version))
+    assert own.send(record(user, version=version)) == [Verdict(place=user)]
+    assert [row[4] for row in own.rows()] == [slot(number) for number in range(user + 1)]
+
+
+def test_rows_with_a_slot_at_two_places_are_not_served(collecting: Made) -> None:
+    """A collector whose rows hold one slot at two places refuses to begin."""
+    own = collecting()
+    own.fill(users=2)
+    with own.database.transaction() as rows:
+        rows.execute("insert into slots (epoch, place, slot) values (0, 2, ?)", slot(1))
+    with pytest.raises(BandannaError, match="a slot at two places"):
+        own.restart()
 
 
 def test_who_was_late_has_a_proof_after_any_restart_and_nobody_else(collecting: Made) -> None:

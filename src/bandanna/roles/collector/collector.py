@@ -94,12 +94,11 @@ class Collector:
         with self._database.reading() as rows:
             for epoch, text in rows.execute("select epoch, plan from plans order by epoch"):
                 fillings[epoch] = Filling(Batch.from_dict(loads(text)))
-            for epoch, slot in rows.execute("select epoch, slot from slots order by epoch, place"):
-                fillings[epoch].open(slot)
-            query = "select epoch, round, place, version, slot, body from reports order by epoch, place, round, version"
-            for epoch, round_, place, version, slot, body in rows.execute(query):
-                if fillings[epoch].places.get(slot) != place:
-                    raise BandannaError(f"{self._database.name} has a report at another place than its slot's")
+            for epoch, place, slot in rows.execute("select epoch, place, slot from slots order by epoch, place"):
+                if slot in fillings[epoch].places or fillings[epoch].open(slot) != place:
+                    raise BandannaError(f"{self._database.name} has a slot at two places, or a place without a slot")
+            query = "select epoch, round, place, version, body from reports order by epoch, place, round, version"
+            for epoch, round_, place, version, body in rows.execute(query):
                 fillings[epoch].put(round_, place, version, body)
             done = "select epoch, count(*) from batches where state = 'receipted' group by epoch"
             receipted = {int(epoch): int(count) for epoch, count in rows.execute(done)}
@@ -291,7 +290,7 @@ class Collector:
             if over:
                 return Verdict(reason="closed")
         filling.put(round_, place, version, body)
-        new.reports.append((epoch, round_, place, version, slot, key_id, body))
+        new.reports.append((epoch, round_, place, version, key_id, body))
         return Verdict(place)
 
     def _too_late(self, epoch: int, slot: bytes) -> Verdict:
@@ -325,8 +324,7 @@ class Collector:
             return True
 
     def _share(self, rows: Transaction, plan: Batch, epoch: int, round_: int) -> bytes:
-        query = "select place, slot, body from reports where epoch = ? and round = ? order by place, version"
-        newest = {place: (slot, body) for place, slot, body in rows.execute(query, epoch, round_)}
+        newest = {place: (slot, body) for place, slot, _, body in rows.execute(tables.OF_ROUND, epoch, round_)}
         if sorted(newest) != list(range(plan.slots)):
             raise InvalidStatistic("reports", Summary(len(newest)), f"one for each of {plan.slots} slots")
         bodies = [newest[place][1] for place in range(plan.slots)]
@@ -355,11 +353,10 @@ class Collector:
 
         None if the batch is over: its reports are gone.
         """
-        query = "select place, slot, key_id, body from reports where epoch = ? and round = ? order by place, version"
         with self._lock, self._database.reading() as rows:
             if epoch not in self._fillings:
                 return None
-            newest = {place: tuple(rest) for place, *rest in rows.execute(query, epoch, round_)}
+            newest = {place: tuple(rest) for place, *rest in rows.execute(tables.OF_ROUND, epoch, round_)}
             return self._fillings[epoch].plan, [newest[place] for place in sorted(newest)]
 
     def receipted(self, epoch: int, round_: int, receipt: bytes) -> None:

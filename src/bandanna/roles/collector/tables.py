@@ -1,13 +1,16 @@
 """The collector's tables.
 
 plans     a batch as it was announced, until it is over
-slots     who has which place of a batch, until it is over: nobody has two, and no place is given twice
+slots     who has which place of a batch, until it is over: no place is given twice
 reports   append-only: what devices sent; the highest version of a place counts; deleted with the batch's receipt
 batches   full(closes_at) -> closed(share) -> receipted(receipt), one row for each round of a batch
           dropped: a batch that was announced and never closed; its number is not used again
 used      of a batch that is over: the digest of its plan, and a fingerprint of each slot that was in it; until the task
           ends. Whoever has a ticket that came too late is proved, at any time, not to be among them
 streams   what mixers hold across batches: sums of batches of higher levels that are not full; and which mixer does
+
+A collector gives places in order. A process with an old memory gives a place that the rows already have, and its
+transaction fails; so slots need no unique key. An index of random slots more than doubles the cost of an upload.
 """
 
 from __future__ import annotations
@@ -22,12 +25,10 @@ from bandanna.storage.database import Transaction
 MIGRATION = """
 create table plans (epoch {bigint} primary key, plan text not null);
 create table slots (
-    epoch {bigint} not null, place {bigint} not null, slot {blob} not null,
-    primary key (epoch, slot), unique (epoch, place));
+    epoch {bigint} not null, place {bigint} not null, slot {blob} not null, primary key (epoch, place));
 create table reports (
     epoch {bigint} not null, round {bigint} not null, place {bigint} not null, version {bigint} not null,
-    slot {blob} not null, key_id {bigint} not null, body {blob} not null,
-    primary key (epoch, round, place, version), unique (epoch, round, slot, version));
+    key_id {bigint} not null, body {blob} not null, primary key (epoch, round, place, version));
 create table batches (
     epoch {bigint} not null, round {bigint} not null, state text not null, closes_at {real} not null,
     share text, receipt text, primary key (epoch, round));
@@ -36,7 +37,11 @@ create table streams (name text primary key, held text not null);
 """
 
 OPEN = "insert into slots (epoch, place, slot) values (?, ?, ?)"
-INSERT = "insert into reports (epoch, round, place, version, slot, key_id, body) values (?, ?, ?, ?, ?, ?, ?)"
+INSERT = "insert into reports (epoch, round, place, version, key_id, body) values (?, ?, ?, ?, ?, ?)"
+OF_ROUND = (  # what a round's reports are, the newest version of a place last
+    "select place, slot, key_id, body from reports join slots using (epoch, place)"
+    " where epoch = ? and round = ? order by place, version"
+)
 
 _PRINT = np.dtype(">u8")  # of a slot
 
