@@ -23,8 +23,16 @@ from bandanna.client.guides import Given, Guide, LightGuide, Slot
 from bandanna.client.leaflet import Leaflet
 from bandanna.client.whole import WholeGuide
 from bandanna.core.coins import SecureCoins
+from bandanna.core.domain import Ball, Box, Domain
+from bandanna.core.estimate import Estimate
+from bandanna.core.intercept import InterceptReport
+from bandanna.core.per_arm import PerArmReport
+from bandanna.core.report import LinearReport
+from bandanna.core.shapes import Bits
 from bandanna.device import SecureNoise
-from bandanna.errors import BandannaError
+from bandanna.device.base import Device
+from bandanna.device.reports import Plain
+from bandanna.errors import BandannaError, InvalidStatistic
 from bandanna.policies.base import Assigned
 from bandanna.policies.registry import ALGORITHMS
 from bandanna.tasks.batches import batch_of
@@ -71,20 +79,29 @@ def spoilt(text: str, rng: np.random.Generator) -> str:
 
 
 def contents(policy: Any, states: list[Any], hostile: int, task: Any) -> Iterator[dict[str, Any]]:
-    """Parts of publications in every state, as they are and spoilt; batches are announced as the policy means them."""
+    """Parts of publications in every state and round, as they are and spoilt, with answers to earlier rounds that are
+    small numbers or spoilt; batches are announced as the policy means them.
+    """
     rng, encoding = np.random.default_rng(3), encoding_of()
     for state in states:
         episode = policy.episode(state)
         if episode is None:
             continue
-        batch, _ = batch_of(policy, state, episode, epoch=0, mixer_count=task.mixers, seeded=False)
+        batch, plan = batch_of(policy, state, episode, epoch=0, mixer_count=task.mixers, seeded=False)
         if not batch.rounds:
             continue
         texts = {"state": encoding.dumps(state), "snapshot": encoding.dumps(policy.publish(state))}
-        fair = {"number": 0, "epoch": 0, "round": 0, "answers": [], "batches": [batch.to_dict()], **texts}
-        yield fair
-        for _ in range(hostile):
-            yield {**fair, **{name: spoilt(text, rng) for name, text in texts.items()}}
+        for round_ in range(len(batch.rounds)):
+            dims = [ask.protocol.domain.dim for number in range(round_) for ask in plan.round_of(number)]
+            made = [Estimate(total=np.full(dim, 0.1), count=batch.slots, variance=1.0) for dim in dims]
+            told = [encoding.dumps(each) for each in made]
+            fair = {"number": 0, "epoch": 0, "round": round_, "answers": told, "batches": [batch.to_dict()], **texts}
+            yield fair
+            for _ in range(hostile):
+                wrong = [spoilt(text, rng) for text in told]
+                if wrong:
+                    yield {**fair, "answers": wrong}
+                yield {**fair, "answers": wrong, **{name: spoilt(text, rng) for name, text in texts.items()}}
 
 
 @pytest.mark.parametrize("name", EACH)
@@ -100,8 +117,9 @@ def test_length_and_existence_of_a_report_do_not_depend_on_what_happened(name: s
     leaflet, encoding = Leaflet.from_bytes(task.document, task.id), encoding_of()
     guides: list[Guide] = [WholeGuide(leaflet), *([LightGuide(leaflet)] if leaflet.device is not None else [])]
     states = [first, encoding.loads(simulated(policy, env, rounds).state)]
-    rng, made = np.random.default_rng(5), 0
+    rng, made = np.random.default_rng(5), dict[int, int]()
     for content in contents(policy, states, 6 if request.node.get_closest_marker("full") else 3, task):
+        round_ = content["round"]
         for guide in guides:
             try:
                 batch = guide.batch(content, 0)
@@ -116,13 +134,54 @@ def test_length_and_existence_of_a_report_do_not_depend_on_what_happened(name: s
                 given = Given(features=tuple(features.tolist()), arm=arm)
                 reward = float(rng.choice(REWARDS))
                 try:
-                    body, _ = guide.final(content, 0, slot, given, reward, SecureNoise(), SecureCoins())
+                    body, _ = guide.final(content, round_, slot, given, reward, SecureNoise(), SecureCoins())
                     outcomes.add(len(body))
                 except BandannaError as error:
                     outcomes.add(str(error))
             assert len(outcomes) == 1, content
-            made += outcomes == {batch.rounds[0].size}
+            made[round_] = made.get(round_, 0) + (outcomes == {batch.rounds[round_].size})
     assert made
+    assert all(made.values())
+
+
+DOMAINS: list[Domain] = [
+    Ball(dim=3),
+    Box(dim=2, low=0.25, high=1.0),
+    Bits(),
+    LinearReport(features=2),
+    InterceptReport(features=3),
+    PerArmReport(features=2, n_arms=3),
+]
+
+
+@pytest.mark.parametrize("domain", DOMAINS, ids=lambda domain: type(domain).__name__)
+def test_a_device_protects_points_of_its_domain_whatever_a_policy_has_formed(
+    domain: Domain, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a policy gives for a point of the domain, and is none, is clipped into it before noise is added, or refused;
+    a point of the domain stays as it is.
+    """
+    seen: list[Any] = []
+    monkeypatch.setattr(Device, "message", lambda self, statistic, source: seen.append(statistic.values))
+    device, middle = Plain(domain=domain), (domain.lower + domain.upper) / 2
+
+    def report(values: Any) -> None:
+        claimed = domain.sealed(np.array([values], dtype=float), clipped=np.asarray(0))  # a policy says so
+        device.report(claimed, SecureNoise())
+
+    rng = np.random.default_rng(4)
+    for size in (1.0 + 1e-6, 2.0, 1e30, 1e200, 1.7e308):
+        for direction in (np.ones(domain.dim), -np.ones(domain.dim), rng.choice([-1.0, 1.0], domain.dim)):
+            report(size * np.maximum(np.abs(domain.lower), np.abs(domain.upper)) * direction)
+            domain.check(seen[-1])
+    assert len(seen) == 15
+    for wrong in (np.nan, np.inf, -np.inf):
+        with pytest.raises(InvalidStatistic):
+            report([*middle[:-1], wrong])
+    inside = domain.admit(rng.normal(size=(1, domain.dim))).values
+    report(inside[0])
+    assert np.array_equal(seen[-1], inside)
+    assert len(seen) == 16
 
 
 def accomplice(town: Town) -> None:
@@ -188,6 +247,29 @@ def test_requests_do_not_depend_on_features_or_rewards(name: str, tmp_path: Path
         assert len(seen) == 1
         finals += sum(method == "POST" for method, *_ in seen.pop()) == 2
     assert finals
+
+
+def test_a_choice_that_fails_for_some_features_changes_no_request(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where choosing by what was published fails for people with some features, they are given any arm, and the
+    requests of all people are the same. False alarm: 2^-39.
+    """
+    policy = bd.LinTS(dim=2, horizon=128, batch=64, privacy=bd.shuffle(epsilon=2.0, delta=1e-4))
+    honest = LightGuide.choose
+
+    def choose(self: LightGuide, content: Any, seen: Any, coins: Any) -> Any:
+        if seen[0, 0] > 0.2:
+            raise ArithmeticError("of a crafted snapshot")
+        return honest(self, content, seen, coins)
+
+    monkeypatch.setattr(LightGuide, "choose", choose)
+    town = Town(policy, tmp_path)
+    made = [requests_of(town, [[first, 0.2], [0.3, 0.4]], 1.0) for first in (0.1, 0.9)]
+    assert made[0] == made[1]
+    assert [method for method, *_ in made[0]] == ["GET", "POST", "POST", "GET"]
+    arms = {town.session().act([[0.9, 0.2], [0.3, 0.4]]).action for _ in range(40)}
+    assert arms == {0, 1}
 
 
 @pytest.mark.parametrize("places", ["[1e400]", "[-1]", "[1180591620717411303424]", '["7"]', "[true]", "[]", "{}"])

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -35,8 +36,33 @@ from bandanna.wire.shares import write_share
 from bandanna.wire.ticket import COLLECTOR, HELPER, Tickets, pair_info
 
 from ..roles.inside import Inside, a_task
+from ..roles.served import Served
+from ..roles.test_processes import on_disk
 
 PEOPLE = 30
+
+
+def body_of(task: Task, content: Any, ticket: Ticket) -> bytes:
+    """What an honest device sends by a publication with this content."""
+    slot = Slot(batch=Batch.from_dict(content["batches"][0]), ticket=ticket, key=task.key("seal helper"))
+    given, guide = Given(features=(0.6, 0.3), arm=0), LightGuide(Leaflet.from_bytes(task.document))
+    body, error = guide.final(content, 0, slot, given, 1.0, SecureNoise(), SecureCoins())
+    assert error is None
+    return body
+
+
+def forged(
+    task: Task, own: Secrets, batch: Batch, entries: Sequence[Entry], shares: np.ndarray[Any, Any]
+) -> tuple[bytes, bytes, Callable[..., str]]:
+    """The job and the share of a hostile shuffler, and how it signs them: as it should."""
+    job = write_job(task_id=task.id, batch=batch, round_=0, entries=list(entries))
+    mixer = mixers().loads(batch.rounds[0].parts[0].mixer or "")
+    _, view = mixed(mixer, mixer.empty(), shares)
+    share = write_share(
+        task_id=task.id, epoch=batch.epoch, round_=0, mixer="shuffler", count=len(entries),
+        checksum=checksum(each.slot for each in entries), bad=0, parts=[mixers().dumps(view)],
+    )  # fmt: skip
+    return job, share, partial(sign, own.sign, task.id)
 
 
 class Deployed(Inside):
@@ -46,7 +72,7 @@ class Deployed(Inside):
         policy = bd.make("LinTS-SDP", dim=2, horizon=4 * PEOPLE, batch=PEOPLE, epsilon=1.0, delta=1e-3)
         task, roles = a_task(policy, seed=None, mixers=2)
         super().__init__(task, roles, folder)
-        self.own, self.guide = roles["shuffler"], LightGuide(Leaflet.from_bytes(task.document))
+        self.own = roles["shuffler"]
         rows = open_database(str(folder / "registrar.db"), role="registrar", migrations=MIGRATIONS)
         self.registrar = Registrar(rows, **parts_of(task, roles["registrar"]))
         kept = open_database(str(folder / "helper.db"), role="helper", migrations=HELPING)
@@ -74,12 +100,7 @@ class Deployed(Inside):
 
     def body(self, ticket: Ticket) -> bytes:
         """What an honest device sends."""
-        slot = Slot(batch=self.batch, ticket=ticket, key=self.task.key("seal helper"))
-        given = Given(features=(0.6, 0.3), arm=0)
-        content = loads(self.learner.published.document)
-        body, error = self.guide.final(content, 0, slot, given, 1.0, SecureNoise(), SecureCoins())
-        assert error is None
-        return body
+        return body_of(self.task, loads(self.learner.published.document), ticket)
 
     def counts(self, ticket: Ticket, body: bytes) -> list[int]:
         """What a device has drawn, by whoever has both halves of it."""
@@ -92,20 +113,70 @@ class Deployed(Inside):
         """The hostile shuffler's job and share, signed as they should be: what the helper has made of the one, and the
         analyzer of both.
         """
-        batch, signed = self.batch, partial(sign, self.own.sign, self.task.id)
-        job = write_job(task_id=self.task.id, batch=batch, round_=0, entries=list(entries))
+        batch = self.batch
+        job, share, signed = forged(self.task, self.own, batch, entries, shares)
         _, added = self.helper.job(job, signed("job", job), epoch=batch.epoch, round_=0)
-        mixer = mixers().loads(batch.rounds[0].parts[0].mixer or "")
-        _, view = mixed(mixer, mixer.empty(), shares)
-        share = write_share(
-            task_id=self.task.id, epoch=batch.epoch, round_=0, mixer="shuffler", count=len(entries),
-            checksum=checksum(each.slot for each in entries), bad=0, parts=[mixers().dumps(view)],
-        )  # fmt: skip
         assert self.learner.take(added, "helper", batch.epoch, 0).status == 202
         return loads(added), self.learner.take(share, "shuffler", batch.epoch, 0).status
 
 
-def invented(place: Deployed, slot: bytes, key: bytes) -> tuple[Entry, np.ndarray[Any, Any]]:
+class Processes:
+    """Registrar, helper and analyzer in processes of their own, who are honest, and a hostile shuffler's requests."""
+
+    def __init__(self, folder: Path) -> None:
+        policy = bd.make("LinTS-SDP", dim=2, horizon=4 * PEOPLE, batch=PEOPLE, epsilon=1.0, delta=1e-3)
+        self.task, roles = on_disk(policy, folder, mixers=2, seed=None)
+        self.own, self._token = roles["shuffler"], roles["registrar"].token
+        self.running: dict[str, Served] = {}
+        for role in ("registrar", "analyzer", "helper"):
+            port = int(self.task.url(role).rpartition(":")[2])
+            self.running[role] = Served(folder, role, str(folder / f"{role}.db"), port)
+
+    @property
+    def content(self) -> Any:
+        """Of the newest publication."""
+        analyzer, end = self.running["analyzer"].client, time.monotonic() + 600
+        while (answer := analyzer.get(f"/tasks/{self.task.id}/snapshot")).status_code == 503:  # not cosigned yet
+            assert time.monotonic() < end
+            time.sleep(0.02)
+        assert answer.status_code == 200
+        return answer.json()
+
+    @property
+    def batch(self) -> Batch:
+        """The running one."""
+        return Batch.from_dict(self.content["batches"][0])
+
+    def given(self, count: int) -> list[Ticket]:
+        """Tickets of so many new people whom the registrar knows."""
+        epoch = self.batch.epoch
+        wishes = [{"user": f"person {epoch}.{number}", "epoch": epoch} for number in range(count)]
+        path, headers = f"/tasks/{self.task.id}/tickets", {"Authorization": f"Bearer {self._token}"}
+        answer = self.running["registrar"].client.post(path, json={"tickets": wishes}, headers=headers)
+        assert answer.status_code == 200
+        return [ticket_of(each) for each in answer.json()["tickets"]]
+
+    def told(self, entries: Sequence[Entry], shares: np.ndarray[Any, Any]) -> tuple[int, str]:
+        """How many entries the helper has found bad, and the analyzer's outcome of the round."""
+        batch = self.batch
+        job, share, signed = forged(self.task, self.own, batch, entries, shares)
+        path = f"/tasks/{self.task.id}/batches/{batch.epoch}.0"
+        helper, analyzer = self.running["helper"].client, self.running["analyzer"].client
+        added = helper.put(f"{path}/job", content=job, headers={"Signature": signed("job", job)})
+        assert added.status_code == 201, added.text
+        headers, end = {"Signature": signed("share", share)}, time.monotonic() + 600
+        while (answer := analyzer.put(f"{path}/shares/shuffler", content=share, headers=headers)).status_code == 202:
+            assert time.monotonic() < end  # the helper's share is on its way
+            time.sleep(0.02)
+        return added.json()["bad"], answer.json()["receipt"]["outcome"]
+
+    def stop(self) -> None:
+        """All of them."""
+        for each in self.running.values():
+            each.stop()
+
+
+def invented(place: Deployed | Processes, slot: bytes, key: bytes) -> tuple[Entry, np.ndarray[Any, Any]]:
     """The shuffler's own entry, with a key that it believes to be the ticket's, and a share that makes it zeros."""
     batch, seed = place.batch, draw_seed()
     info = sealing_info(place.task.digest, batch, 0, slot)
@@ -232,3 +303,32 @@ def test_no_role_holds_a_key_of_another(tmp_path: Path) -> None:
     tried = {each.key(ticket.epoch, ticket.slot) for each in keys_of(place.task, place.own)}
     assert ticket.collector in tried  # a collector could make it: it is the one who checks it
     assert ticket.helper not in tried
+
+
+def test_processes_release_nothing_of_invented_people_or_replaced_seeds(
+    tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    """Against a registrar, a helper and an analyzer in processes of their own a batch of one person and of inventions
+    is burned, and so is one in which all other people's seeds are replaced; what is public stays as it was. The next
+    batch, with everybody's own seeds and shares, is released.
+    """
+    place = Processes(tmp_path)
+    request.addfinalizer(place.stop)
+    before = place.content["state"]
+    for genuine in (False, True):  # tickets of the other people
+        tickets, asked = place.given(PEOPLE if genuine else 1), place.batch.rounds[0]
+        body, tries = body_of(place.task, place.content, tickets[0]), keys_of(place.task, place.own)
+        others = [each.slot for each in tickets[1:]] or [secrets.token_bytes(16) for _ in range(PEOPLE - 1)]
+        made = [
+            invented(place, slot, tries[number % len(tries)].key(place.batch.epoch, slot))
+            for number, slot in enumerate(others)
+        ]
+        entries = [Entry(tickets[0].slot, 0, asked.sealed(body)), *(entry for entry, _ in made)]
+        shares = np.array([asked.parts[0].numbers([body])[0], *(share for _, share in made)])
+        assert place.told(entries, shares) == (PEOPLE - 1, "burned")
+        assert place.content["state"] == before
+    tickets, content = place.given(PEOPLE), place.content
+    bodies = [body_of(place.task, content, each) for each in tickets]
+    entries = [Entry(each.slot, 0, asked.sealed(body)) for each, body in zip(tickets, bodies, strict=True)]
+    assert place.told(entries, asked.parts[0].numbers(bodies)) == (0, "released")
+    assert place.content["state"] != before

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from bandanna.roles.calls import Unreachable
@@ -13,6 +15,7 @@ from bandanna.wire.answers import Answer, answers
 from bandanna.wire.canonical import packed, unpacked
 from bandanna.wire.record import ZERO, Record, joined
 
+from ..roles.collector.batches import SLOTS, Collecting, proof, receipt, record
 from ..roles.faults.people import People
 from ..roles.faults.test_points import begun, work
 from ..roles.faults.town import GRACE, Town
@@ -96,3 +99,66 @@ def test_a_collector_ends_while_it_sends(role: str, tmp_path: Path) -> None:
             assert answers(*answer(verdicts), 1)[0] == Answer(reason="closed")
         assert len(told(town, late).refusal) == 16
         work(town)
+
+
+class Life(Collecting):
+    """A collector over several batches, some dropped, that is begun anew at any moment; what it said of every slot."""
+
+    def __init__(self, url: str, rounds: int) -> None:
+        super().__init__(url, rounds=rounds, grace=0.0)
+        self.first, self.running, self.told = self.plans[0], (0, 0), 0
+        self.placed, self.refused = set[tuple[int, int]](), set[tuple[int, int]]()
+
+    def come(self, user: int, epoch: int) -> None:
+        """Somebody with a ticket, who may have come before."""
+        sent = [record(user, epoch=epoch, round_=each) for each in range(len(self.first.rounds))]
+        for verdict in self.send(*sent):
+            if verdict.place >= 0:
+                self.placed.add((epoch, user))
+            if verdict.refusal:
+                assert verdict.refusal == proof(user, epoch)
+                self.refused.add((epoch, user))
+
+    def close(self) -> None:
+        """A round that is due; its receipt, now or after a restart."""
+        self.collector.close_due()
+
+    def receipts(self) -> None:
+        """Of everything that waits."""
+        for closed in self.collector.waiting():
+            self.told += 1
+            self.collector.receipted(closed.epoch, closed.round, receipt(self.told))
+            last = closed.round + 1 == len(self.first.rounds)
+            self.running = (closed.epoch + 1, 0) if last else (closed.epoch, closed.round + 1)
+
+    def plan(self) -> None:
+        """The newest publication: it may come long after the receipt, and again."""
+        known = range(self.running[0] + 2)
+        self.plans = tuple(replace(self.first, epoch=each) for each in known)  # type: ignore[assignment]
+        self.collector.plan(self.plans[-2:], self.running)
+
+
+@pytest.mark.parametrize("rounds", [1, 2])
+def test_a_slot_is_used_or_proved_unused_and_never_both(rounds: int, tmp_path: Path) -> None:
+    """Whatever the order of reports, closing, receipts, plans and restarts: who was given a place in a batch is never
+    proved not to be in it, and who was proved that is never given a place; and all who came too late are proved it.
+    """
+    rng = np.random.default_rng(8)
+    for number in range(12):
+        life = Life(str(tmp_path / f"{number}.db"), rounds)
+        for _ in range(80):
+            step = rng.choice(["come", "close", "receipts", "plan", "restart"], p=[0.6, 0.1, 0.1, 0.1, 0.1])
+            if step == "come":
+                life.come(int(rng.integers(3 * SLOTS)), int(rng.integers(life.running[0] + 2)))
+            else:
+                getattr(life, step)()
+            assert not life.placed & life.refused, (number, step)
+        life.restart()
+        life.plan()
+        over = range(life.running[0])
+        for epoch in over:
+            for user in range(3 * SLOTS):
+                life.come(user, epoch)
+        assert not life.placed & life.refused
+        assert life.placed | life.refused >= {(epoch, user) for epoch in over for user in range(3 * SLOTS)}
+        life.database.close()

@@ -46,6 +46,23 @@ def test_a_helper_gives_one_sum_of_each_level(answer: Any, tmp_path: Path) -> No
     assert len(levels) == 3  # after 3 + 3 people: the second and third sum of 2, the first of 4
 
 
+def test_a_stream_ends_with_a_bad_seed_though_the_analyzer_says_that_it_was_released(tmp_path: Path) -> None:
+    """A shuffler spoils a round and the analyzer signs that it was released: the stream ends all the same, and no sum
+    with a hole in it leaves the helper.
+    """
+    one = helper(open_database(str(tmp_path / "h.db"), role="helper", migrations=MIGRATIONS))
+    give(one, Users(streamed(0)))
+    assert one.receipted(0, 0, receipt(0)) == "released"
+    users = Users(streamed(1), seed=1)
+    entries = users.entries()
+    entries[0] = entries[0]._replace(sealed=bytes(80))
+    assert loads(give(one, users, content=users.job(entries=entries))[1])["parts"] == []
+    assert one.receipted(1, 0, receipt(1)) == "unusable"
+    with pytest.raises(JobRefused) as refused:
+        give(one, Users(streamed(2), seed=2))
+    assert (refused.value.status, refused.value.reason) == (409, "ended")
+
+
 class Lying:
     """Between the shuffler and the analyzer: says what it likes of closed rounds."""
 

@@ -103,11 +103,15 @@ class Helper:
         Returns
         -------
         str
-            The state of the job: "released", or "unusable", which ends its streams.
+            The state of the job: "released", or "unusable", which ends its streams. A job with a bad seed is unusable
+            whatever the analyzer has signed: nothing was added for it.
         """
         check_receipt(receipt, task_id=self._task_id, epoch=epoch, round_=round_, key=self._analyzer_key)
-        state = tables.RELEASED if receipt.get("outcome") == "released" and not other else tables.UNUSABLE
         with self._db.transaction() as transaction:
+            done = tables.job(transaction, epoch, round_)
+            counts = done is not None and not canonical.loads(done.share)["bad"] and not other
+            released = counts and receipt.get("outcome") == "released"
+            state = tables.RELEASED if released else tables.UNUSABLE
             tables.answered(transaction, epoch, round_, state, canonical.dumps(receipt).decode())
             tables.forget_receipted(transaction, epoch)
             known = tables.job(transaction, epoch, round_)
