@@ -26,7 +26,11 @@ class Broken:
     def draw(self, means: np.ndarray, streams: object) -> np.ndarray:
         """The means, and one wrong number."""
         rewards = np.array(means)
-        rewards[0, len(rewards[0]) // 2, : None if self.both else 1] = self.value
+        middle = 0, len(rewards[0]) // 2
+        if rewards.ndim == 2:  # of the arms that were played
+            rewards[middle] = self.value
+        else:
+            rewards[(*middle, slice(None if self.both else 1))] = self.value
         return rewards
 
 
@@ -58,9 +62,11 @@ def test_rewards_out_of_range_are_clipped_and_counted(name: str) -> None:
         )
         for value in (1.0, 7.0)
     ]
-    np.testing.assert_array_equal([result.rewards for result in results], 80.0)
-    blocks = len(getattr(policy, "sizes", (80,)))  # of rounds that are read at once: one wrong reward in each
-    assert [int(result.clipped[0]) for result in results] == [0, blocks]
+    batches = len(getattr(policy, "sizes", ()))
+    released = batches - 1 if batches else 1  # batches, or all rounds at once: one wrong reward in each
+    assert [int(result.clipped[0]) for result in results] == [0, released]
+    earned = [80.0, 80.0 + 6.0 * batches]  # the plain player counts rewards as they are earned, others as they are told
+    np.testing.assert_array_equal([result.rewards[0] for result in results], earned)
 
 
 @pytest.mark.often(of=lambda name, path: (path == "messages") == (name == "GLM-JDP"))  # others send nothing

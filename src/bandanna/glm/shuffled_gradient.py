@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bandanna.core.arrays import Floats
+from bandanna.core.arrays import Bools, Floats
 from bandanna.core.domain import Statistic, all_finite, clip_norm
 from bandanna.core.shapes import SymmetricMatrix
 from bandanna.glm.descent import GradientSums
@@ -53,14 +53,17 @@ class OuterProducts(SymmetricMatrix):
         positive = (vectors * np.maximum(eigenvalues, 0.0)[..., None, :]) @ np.swapaxes(vectors, -1, -2)
         return clip_norm(self.pack((positive + np.swapaxes(positive, -1, -2)) / 2), self.bound)
 
-    def statistic(self, features: Floats, weights: Floats) -> Statistic:
-        """w x x^T of features (..., users, d) and weights (..., users), both clipped before it is formed."""
+    def statistic(self, features: Floats, weights: Floats, clipped: Bools | bool = False) -> Statistic:
+        """w x x^T of features (..., users, d) and weights (..., users), both clipped before it is formed.
+
+        clipped: whose reward is clipped too, (..., users): such a report is counted, once.
+        """
         all_finite("features", features)
         all_finite("weights", weights)
         x, w = clip_norm(features, 1.0), np.clip(weights, 0.0, self.bound)
         rows, columns = self._above
         stacked = np.concatenate([x * x, math.sqrt(2) * x[..., rows] * x[..., columns]], axis=-1) * w[..., None]
-        moved = np.any(np.abs(x - features) > 1e-9, axis=-1) | (np.abs(w - weights) > 1e-9 * self.bound)
+        moved = np.any(np.abs(x - features) > 1e-9, axis=-1) | (np.abs(w - weights) > 1e-9 * self.bound) | clipped
         return self.sealed(stacked, clipped=moved.sum(axis=-1, dtype=np.int64))
 
 

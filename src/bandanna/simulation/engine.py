@@ -17,7 +17,6 @@ from bandanna.errors import ClippingWarning, InvalidArgument
 from bandanna.policies.base import Policy
 from bandanna.simulation.players import (
     assigned,
-    batches,
     blocks,
     every_round,
     frozen,
@@ -36,7 +35,6 @@ MOST_SEEDS = 100_000  # side by side
 PLAYERS: dict[str, Callable[..., Run]] = {
     "plain": plain.play,
     "frozen": frozen.play,
-    "batches": batches.play,
     "every round": every_round.play,
     "blocks": blocks.play,
     "lockstep": lockstep.play,

@@ -28,7 +28,7 @@ from .driving import SEEDS, simulated
 from .laws import one_law
 
 ACCELERATED = {key: case for key, case in CASES.items() if vars(type(case.policy)).get("player", "plain") != "plain"}
-COUNTERFACTUAL = ("batches", "every round", "blocks")  # these players draw what every arm would earn
+COUNTERFACTUAL = ("every round", "blocks")  # these players draw what every arm would earn
 VECTOR_SUMS = {
     "LinTS-LDP",
     "LinTS-SDP",
@@ -37,7 +37,6 @@ VECTOR_SUMS = {
     "LinUCB-SDP-Vec",
     "LinUCB-CSDP",
     "Anytime",
-    "GLM-SDP",
 }
 OTHER_NUMBERS = {
     "law": VECTOR_SUMS | {"LDP-UCB", "UCB-episodes", "AdaC-UCB", "AdaP-UCB", "PE"},

@@ -36,8 +36,6 @@ from bandanna.policies.named import algorithm
 class BGLinUCB(InTheClear[BatchedState], Batched):
     """B-GLinUCB with the constants of a preset; `width` multiplies gamma, 1 being the theorem."""
 
-    player = "batches"
-
     width: float = 1.0
 
     def __post_init__(self) -> None:

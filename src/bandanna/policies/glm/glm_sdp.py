@@ -67,7 +67,6 @@ class GLMSDP(Batched):
     """
 
     trusts = ("shuffle",)
-    player = "batches"
     asks_again = True
 
     privacy: Privacy
@@ -174,7 +173,8 @@ class GLMSDP(Batched):
         domain, features = ask.protocol.domain, played.features
         assert features is not None
         if isinstance(domain, OuterProducts):
-            return domain.statistic(features, self.own_weights(self.seen(features), ask.at))
+            outside = np.abs(self.domain.project(played.rewards) - played.rewards) > 1e-9
+            return domain.statistic(features, self.own_weights(self.seen(features), ask.at), outside)
         assert isinstance(domain, Ball)
         return gradients(self.model, domain, ask.at, features, played.rewards)
 
