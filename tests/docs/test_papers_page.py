@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import math
 import re
 from pathlib import Path
@@ -17,6 +18,15 @@ def rows_below(heading: str) -> list[list[str]]:
     found = re.search(r"(?:^\|.*\n)+", PAGE[PAGE.index(heading) :], re.MULTILINE)
     assert found is not None
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in found[0].splitlines()[2:]]
+
+
+def is_there(name: str) -> bool:
+    """Whether a module, or something in one, has this name."""
+    module, _, last = name.rpartition(".")
+    try:
+        return hasattr(importlib.import_module(module), last) or bool(importlib.import_module(name))
+    except ModuleNotFoundError:
+        return False
 
 
 def test_the_page_says_where_the_published_shuffle_model_loses_to_the_local_one() -> None:
@@ -66,3 +76,10 @@ def test_the_page_knows_the_figures_of_paper_002() -> None:
     assert "[002] has none" not in introduction
     assert "The two figures of [002] are drawings of trees" in introduction
     assert "[002] has no experiments" in introduction
+
+
+def test_functions_that_the_page_names_are_there() -> None:
+    """Every name with two dots or more, such as that of the attack on SDP-Amp, is a module or something in one."""
+    names = set(re.findall(r"`([a-z_]+(?:\.[A-Za-z_0-9]+){2,})\b", PAGE))
+    assert "reproductions.shuffle_linucb.privacy.shuffled_delta" in names
+    assert [name for name in names if not is_there(name)] == []
