@@ -56,6 +56,7 @@ _NAMES = {  # where public names are at home
     "protocols.trust": "Privacy central concurrent local none shuffle",
     "simulation.engine": "simulate",
     "simulation.result": "Result",
+    "storage.declared": "stored_as",
 }
 _FOLDERS = (
     "accounting agent audit core counters datasets design device environments errors experiments features "
@@ -173,6 +174,7 @@ if TYPE_CHECKING:
     from bandanna.protocols.trust import shuffle as shuffle
     from bandanna.simulation.engine import simulate as simulate
     from bandanna.simulation.result import Result as Result
+    from bandanna.storage.declared import stored_as as stored_as
 
 
 def __getattr__(name: str) -> Any:

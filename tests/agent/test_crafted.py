@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import sqlite3
 from pathlib import Path
 from typing import Any
@@ -167,19 +166,3 @@ def test_crafted_ledgers(tmp_path: Path) -> None:
     sql.close()
     with pytest.raises(BandannaError, match="GaussianEvent"):
         SQLiteStore(tmp_path / "l").entries()
-
-
-@pytest.mark.parametrize("name", ["central-tree", "shuffle", "none"])
-def test_saves_of_before(name: str, tmp_path: Path) -> None:
-    """A save of an earlier version, with its journal, cannot be loaded, or does not go on."""
-    for file in (Path(__file__).parent / "fixtures" / "version-1").glob(f"{name}*"):
-        shutil.copy(file, tmp_path)
-    agent = Agent.load(tmp_path / name)
-    assert agent.decisions == 13
-    assert agent.releases == (2 if name == "none" else 3)
-    play(agent, 20)
-    assert agent.releases > 5
-    agent.save(tmp_path / name)
-    again = Agent.load(tmp_path / name)
-    assert (again.decisions, again.releases) == (agent.decisions, agent.releases)
-    play(again, 5)

@@ -168,16 +168,6 @@ def test_a_read_only_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         again.save(tmp_path / "agent")
 
 
-def test_saves_of_before_in_a_read_only_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A save of an earlier version cannot be read where it cannot be changed."""
-    old = Path(__file__).parent / "fixtures" / "version-1"
-    for name in ("shuffle", "shuffle.journal"):
-        (tmp_path / name).write_bytes((old / name).read_bytes())
-        (tmp_path / name).chmod(0o600)
-    read_only(monkeypatch)
-    assert Agent.load(tmp_path / "shuffle").releases == 3
-
-
 def test_a_ledger_in_a_read_only_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a ledger has released cannot be looked up in a backup, or something is released from it."""
     ledger = bd.Ledger(budget=bd.ApproxDP(**BUDGET), store=bd.SQLiteStore(tmp_path / "l"))

@@ -181,6 +181,7 @@ def test_arms_that_stay_need_no_contexts() -> None:
         Agent(policy=bd.GOPE(dim=2, horizon=20, privacy=bd.none()))
 
 
+@bd.stored_as("Tosses")
 class Tosses(Greedy):
     """Says nothing about recommendations, and explores in half of all cases."""
 

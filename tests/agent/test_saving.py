@@ -523,6 +523,7 @@ def test_threads_share_an_agent(tmp_path: Path) -> None:
     assert agent.late == agent.missing  # who was overtaken by five others
 
 
+@bd.stored_as("Nameless")
 @dataclass(frozen=True)
 class Nameless:
     """What a policy below knows, which its `init` does not say."""
@@ -530,6 +531,7 @@ class Nameless:
     inner: Any
 
 
+@bd.stored_as("Silent")
 class Silent(LinUCB):
     """A policy of one's own whose types are not told."""
 

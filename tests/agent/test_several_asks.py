@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import bandanna as bd
-from bandanna.accounting.events import CompositionEvent
+from bandanna.accounting.events import CompositionEvent, RecordEvent
 from bandanna.agent import Agent
 from bandanna.agent.release import Release
 from bandanna.policies.glm import Constants
@@ -143,3 +143,18 @@ def test_kept_rows_are_those_that_are_there_now(tmp_path: Path) -> None:
     after = loop.kept_with(last, loop.kept[last]).kept[name]
     assert after[0].rewards.tolist() == [0.25]
     assert [part.rewards.tolist() for part in after[1:]] == [part.rewards.tolist() for part in before[1:]]
+
+
+@pytest.mark.parametrize("name", ["AdaC-OFUL-JDP", "GLM-JDP", "GLM-SDP"])
+def test_a_loaded_policy_goes_on_with_its_joint_price(name: str, tmp_path: Path) -> None:
+    """After a load matrix and vector are still priced together, and the whole run keeps the stated guarantee."""
+    arguments, rounds = POLICIES[name]
+    agent = Agent(policy=bd.make(name, **arguments), test=True, seed=2)
+    play(agent, rounds // 2)
+    agent.save(tmp_path / "agent")
+    again = Agent.load(tmp_path / "agent")
+    assert again.policy == agent.policy
+    play(again, rounds)
+    events = [entry.event for entry in again._loop.journals.entries()]
+    assert {type(part) for event in events for part in getattr(event, "events", (event,))} == {RecordEvent}
+    assert again.ledger.spent() <= again.policy.guarantee.epsilon * (1 + 1e-6)

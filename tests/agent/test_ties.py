@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,6 @@ from bandanna.policies.linear.anytime import Anytime
 from bandanna.policies.linear.linucb import LinUCB
 
 TREATMENTS = np.eye(4)  # no features of their own: tied until something is known
-OLD = Path(__file__).parent / "fixtures" / "version-1"
 
 
 def policy(**changes: Any) -> LinUCB:
@@ -64,29 +62,8 @@ def test_coins_of_a_test_follow_from_its_seed(tmp_path: Path) -> None:
     assert [decision.arm for decision in other.act_many(sets)] != expected
 
 
-@pytest.mark.parametrize("name", ["none", "central-tree", "shuffle"])
-def test_saves_from_before_coins_keep_their_rule(name: str, tmp_path: Path) -> None:
-    """An agent that was saved when ties went to the first arm decides them by coins after an update."""
-    for file in OLD.glob(f"{name}*"):
-        shutil.copy(file, tmp_path / file.name)
-        (tmp_path / file.name).chmod(0o600)
-    agent = Agent.load(tmp_path / name)
-    assert agent.policy.ties == "first"
-    again = tmp_path / "again"
-    agent.save(again)
-    assert Agent.load(again).policy == agent.policy
-
-
-@pytest.mark.parametrize("name", ["none", "central-tree", "shuffle"])
-def test_saves_from_before_the_ellipsoid_keep_the_lemma(name: str, tmp_path: Path) -> None:
-    """A saved confidence="exact" means another radius after an update, or one that is saved today is not kept."""
-    for file in OLD.glob(f"{name}*"):
-        shutil.copy(file, tmp_path / file.name)
-        (tmp_path / file.name).chmod(0o600)
-    old = Agent.load(tmp_path / name)
-    assert old.policy.confidence == "lemma"
-    old.save(tmp_path / "again")
-    assert Agent.load(tmp_path / "again").policy.confidence == "lemma"
+def test_a_save_keeps_the_radius_and_the_exploration(tmp_path: Path) -> None:
+    """A loaded policy has the `confidence` and the `explore` with which it was saved, and decides as before."""
     rule = bd.uniform(first=3, then=0.5)
     new = Agent(policy=policy(batch=4, explore=rule, reward_centre=0.5), test=True, seed=1)
     for _ in range(9):

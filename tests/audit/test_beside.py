@@ -120,6 +120,7 @@ def test_protocols_show_nothing_beside_their_noise(name: str) -> None:
     assert (target.mu is not None) == (name in ("central_gaussian", "central_continual", "local_gaussian"))
 
 
+@bd.stored_as("SumsOfTwenty")
 @dataclass(frozen=True, kw_only=True)
 class Sums:
     """Released sums, and how many there were."""
@@ -128,6 +129,7 @@ class Sums:
     batches: int = 0
 
 
+@bd.stored_as("GreedyOfTwenty")
 @dataclass(frozen=True, kw_only=True)
 class Greedy(bd.Policy[Sums]):
     """Batches of twenty, sums with central noise."""
@@ -179,6 +181,7 @@ class Greedy(bd.Policy[Sums]):
         return Sums(total=state.total + released.total, batches=state.batches + 1)
 
 
+@bd.stored_as("DroppingPolicy")
 class Dropping(Greedy):
     """Only those report who were rewarded: how many they are is told with the answer."""
 
@@ -188,6 +191,7 @@ class Dropping(Greedy):
         return self.protocol.domain.statistic(played.features[some], played.rewards[some])  # type: ignore[no-any-return]
 
 
+@bd.stored_as("EndingPolicy")
 class Ending(Greedy):
     """Stops when somebody's raw reward is below all others: no answer has told it that."""
 
@@ -206,6 +210,7 @@ class Ending(Greedy):
         return super().report(ask, played, coins)
 
 
+@bd.stored_as("ShortPolicy")
 class Short(Greedy):
     """Says nothing of the last third of its rounds."""
 
@@ -264,6 +269,7 @@ def test_separations_are_what_they_were() -> None:
     assert math.isclose(target.mu, gdp.mu(1.0, 1e-3), rel_tol=1e-4)  # type: ignore[arg-type]
 
 
+@bd.stored_as("LoudPolicy")
 class Loud(Greedy):
     """The second batch has a tenth of the noise."""
 
@@ -274,6 +280,7 @@ class Loud(Greedy):
         return Sums(total=state.total + released.total, batches=state.batches + 1)
 
 
+@bd.stored_as("KeepingPolicy")
 class Keeping(Greedy):
     """The state keeps the raw reward of a batch's last user."""
 

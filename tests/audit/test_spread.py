@@ -12,7 +12,7 @@ import bandanna as bd
 from bandanna import environments as worlds
 from bandanna.audit import audit
 from bandanna.errors import InvalidArgument
-from tests.policies.conformance.own_policy import SOURCE
+from tests.policies.conformance.own_policy import copied
 
 
 class Backwards:
@@ -58,7 +58,7 @@ def test_blocks_are_not_run_when_the_claim_is_refuted() -> None:
 
 def test_processes_know_a_policy_by_its_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Workers cannot import a policy of one's own, or find something else."""
-    (tmp_path / "spread_policy.py").write_text(SOURCE, encoding="utf-8")
+    (tmp_path / "spread_policy.py").write_text(copied("Spread"), encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     at: dict[str, Any] = {"epsilon": 2.0, "delta": 1e-3, "trust": "shuffle", "trials": 600}

@@ -151,9 +151,9 @@ def test_a_policy_that_peeks_is_refuted_whatever_epsilon_is() -> None:
 
 def test_a_policy_by_its_place(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """A policy of one's own cannot be named."""
-    from tests.policies.conformance.own_policy import SOURCE
+    from tests.policies.conformance.own_policy import copied
 
-    (tmp_path / "audited_policy.py").write_text(SOURCE, encoding="utf-8")
+    (tmp_path / "audited_policy.py").write_text(copied("Audited"), encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path)
     (row,) = audit("audited_policy:Greedy", epsilon=E, delta=D, trust="local", trials=1000).rows
     assert row.target == "audited_policy:Greedy"
@@ -184,9 +184,9 @@ def test_a_place_that_is_half_right_is_answered_with_the_whole(
 ) -> None:
     """A module without its class, or a file, is not told how a policy is named; a module is run for that, or the
     argument has another name than that of the function."""
-    from tests.policies.conformance.own_policy import SOURCE
+    from tests.policies.conformance.own_policy import copied
 
-    (tmp_path / "near_policy.py").write_text(SOURCE, encoding="utf-8")
+    (tmp_path / "near_policy.py").write_text(copied("Near"), encoding="utf-8")
     (tmp_path / "broken.py").write_text("import bandanna\nclass Mine(", encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))

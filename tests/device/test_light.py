@@ -57,12 +57,15 @@ def phone() -> Any:
 
 @pytest.mark.parametrize("name", PROTOCOLS)
 def test_a_message_needs_numpy_and_the_device(name: str) -> None:
-    """What a phone must carry for one message is more than NumPy, `bandanna.core` and `bandanna.device`."""
+    """What a phone must carry for one message is more than NumPy, `bandanna.core`, `bandanna.device`
+    and the names under which classes are sent.
+    """
     protocol, (sent, actions, modules) = PROTOCOLS[name], phone()
     message, zero = sent[name]
     assert len(message[0]) == len(zero[0]) == protocol.mixer.length
     assert all(type(number) is int for number in message[0] + zero[0])
     assert actions[0] in range(4)
     ours = {module.split(".")[1] for module in modules if module.startswith("bandanna.")}
-    assert ours == {"core", "device", "errors"}
+    assert ours == {"core", "device", "errors", "storage"}
+    assert {each for each in modules if "storage." in each} == {"bandanna.storage.declared"}
     assert not {"scipy", "opendp", "dp_accounting"} & set(modules)

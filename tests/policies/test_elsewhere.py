@@ -23,7 +23,7 @@ from bandanna.policies import catalogue, linear
 from bandanna.policies.registry import ALGORITHMS
 
 from .conformance.catalogue import NAMED, Case
-from .conformance.own_policy import SOURCE
+from .conformance.own_policy import copied
 
 SRC = Path(__file__).parents[2] / "src"
 PROBLEM: dict[str, Any] = {"dim": 3, "horizon": 100}
@@ -46,7 +46,7 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     folder = tmp_path / "experiments"
     folder.mkdir()
     path = folder / "greedy_here.py"
-    path.write_text(SOURCE, encoding="utf-8")
+    path.write_text(copied("Here"), encoding="utf-8")
     (folder / "broken_here.py").write_text("1 / 0\n", encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
@@ -158,7 +158,7 @@ for command in (["list", "--json"], ["run", "mine.toml", "--jobs", "1", "--out",
 def write_mine(linear: Path, document: Path) -> None:
     """A policy's file with its name beside its class, and an experiment with it."""
     beside = '@algorithm("Mine", paper="mine", trust="shuffle", guarantee="shuffle DP")\n'
-    text = SOURCE.replace(
+    text = copied("Added").replace(
         "import bandanna as bd", "import bandanna as bd\nfrom bandanna.policies.named import algorithm"
     )
     before, _, after = text.rpartition("@dataclass(frozen=True, kw_only=True)\n")

@@ -29,14 +29,14 @@ from bandanna.mechanisms.sources import FastNoise, SecureNoise
 from bandanna.protocols import BatchProtocol, ConcurrentShuffle, ShuffleBinomial, ShuffleBits
 from bandanna.protocols.channel import fits, open_channel
 from bandanna.protocols.concurrent_shuffle import BatchTree
-from bandanna.protocols.kinds import OLDER, PROTOCOLS
+from bandanna.protocols.kinds import PROTOCOLS
 from bandanna.protocols.opening import open_batch
 from bandanna.protocols.roles import Held
 from bandanna.storage.encoding import Encoding
 
 REPORT, BUDGET = bd.LinearReport(features=5), bd.ApproxDP(epsilon=1.0, delta=1e-5)
 SMALL = BinomialNoise(scale=2.0, trials=2, users=2)
-CODE = Encoding(PROTOCOLS | {"LinearReport": bd.LinearReport}, older=OLDER)
+CODE = Encoding(PROTOCOLS | {"LinearReport": bd.LinearReport})
 BAND = math.sqrt(-math.log(1e-6 / 2) / 2)  # of sqrt(n) times a Kolmogorov distance
 
 

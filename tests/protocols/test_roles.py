@@ -43,7 +43,7 @@ from bandanna.protocols import (
 from bandanna.protocols.clear.public import PublicSum
 from bandanna.protocols.clear.rows import ClearRows
 from bandanna.protocols.concurrent_shuffle import BatchTree
-from bandanna.protocols.kinds import OLDER, PROTOCOLS
+from bandanna.protocols.kinds import PROTOCOLS
 from bandanna.protocols.local_bits.signs import LocalSigns
 from bandanna.protocols.roles import Adding
 from bandanna.storage.encoding import Encoding
@@ -85,7 +85,7 @@ ALL: dict[str, Any] = {**BATCH, **STREAMS}
 each = pytest.mark.parametrize("protocol", ALL.values(), ids=ALL.keys())
 each_batch = pytest.mark.parametrize("protocol", BATCH.values(), ids=BATCH.keys())
 each_stream = pytest.mark.parametrize("protocol", STREAMS.values(), ids=STREAMS.keys())
-CODE = Encoding(PROTOCOLS, older=OLDER)
+CODE = Encoding(PROTOCOLS)
 
 
 def fast(seed: int = 1) -> FastNoise:
@@ -286,16 +286,6 @@ def test_portions_of_other_makes_are_refused() -> None:
     mixer, real = BATCH["clear"].mixer, BATCH["clear"].device.message(REPORT.nothing, fast())
     with pytest.raises(InvalidStatistic, match="float64, as before"):
         mixer.add(mixer.add(mixer.empty(), real), BATCH["clear"].device.zero(SecureNoise()))
-
-
-def test_streams_of_an_earlier_version_go_on() -> None:
-    """What concurrent shufflers held in a file, as one value with the analyzer's sums, is lost."""
-    protocol = STREAMS["concurrent"]
-    state, _ = protocol.release(protocol.begin(), values(protocol, users=3), fast())
-    new = json.loads(CODE.dumps(state))
-    inside = new["fields"]["held"]["fields"]
-    old = {"users": inside["users"], "held": inside["totals"], "sums": new["fields"]["sums"], "owed": inside["owed"]}
-    assert same(CODE.loads(json.dumps({"kind": "ConcurrentRunning", "fields": old})), state)
 
 
 def test_a_batch_without_its_coins_has_no_way_out() -> None:

@@ -14,8 +14,8 @@ export interface Choice {
 /** Features of every arm as they are scored and reported; refused where they are none. */
 export function seenBy(choose: Plain, contexts: readonly Vector[]): readonly Vector[] {
   const domain = choose.domain as Plain;
-  if (choose.kind === "Optimist") return contexts;
-  if (choose.kind !== "Thompson") throw lacks(choose.kind);
+  if (choose.kind === "OptimistChooser") return contexts;
+  if (choose.kind !== "ThompsonChooser") throw lacks(choose.kind);
   if (domain.kind === "InterceptReport") oneConstant(contexts);
   return contexts.map(regressionOf(domain).seen);
 }
@@ -25,7 +25,7 @@ export function chosen(choose: Plain, snapshot: Plain, seen: readonly Vector[], 
   const share = snapshot.explore as number;
   if (!Number.isFinite(share)) throw noSnapshot();
   const own = (choose.domain as Plain).kind === "PerArmReport";
-  const index = (choose.kind === "Optimist" ? optimistic : own ? ownScores : sharedScores)(snapshot, seen, entropy);
+  const index = (choose.kind === "OptimistChooser" ? optimistic : own ? ownScores : sharedScores)(snapshot, seen, entropy);
   let action = favoured(index, choose.ties !== "first", entropy);
   if (share && uniform(entropy) < share) action = anyOf(seen, entropy);
   return { action, features: seen[action] as Vector };

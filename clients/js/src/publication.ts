@@ -156,7 +156,7 @@ export async function checkBatch(task: Task, batch: Batch): Promise<Plan> {
 }
 
 /** Whether the place in a batch says which arm is played. */
-export const byPlace = ({ device }: Task): boolean => device.choose.kind === "ByPlace";
+export const byPlace = ({ device }: Task): boolean => device.choose.kind === "PlaceChooser";
 
 /** The arm of a place. */
 export function armAt({ arms, plays, in_turn }: Batch, place: number): number {

@@ -42,7 +42,7 @@ export class Fake {
     const leaflet = {
       version: 2,
       participations,
-      choose: assigned ? { kind: "ByPlace", features: DIM } : { kind: "Thompson", domain: DOMAIN },
+      choose: assigned ? { kind: "PlaceChooser", features: DIM } : { kind: "ThompsonChooser", domain: DOMAIN },
       tells: [[form === "row" ? { kind: "Row" } : { kind: "Regressed", centre: 0 }]],
       plans: [{ rounds: await digest(canonical([{ parts: [part] }])), users: assigned ? slots / assigned.length : slots, devices: [[form === "row" ? null : COUNTS]] }],
       ...device,

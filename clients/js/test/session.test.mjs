@@ -31,7 +31,7 @@ test("a slot is opened with a zero report, and the final one follows with the re
 test("arms have names, stay, or have features of the user", async () => {
   const named = await begun();
   assert.equal((await named.session.act({ left: [0, 1], right: [0.5, 0] })).arm, "right");
-  const users = await begun({ arms: { ids: ["a", "b"] }, device: { choose: { kind: "Thompson", domain: { kind: "LinearReport", features: 2, reward_bound: 1 } } } });
+  const users = await begun({ arms: { ids: ["a", "b"] }, device: { choose: { kind: "ThompsonChooser", domain: { kind: "LinearReport", features: 2, reward_bound: 1 } } } });
   assert.ok(["a", "b"].includes((await users.session.act([0.2, 0.3])).arm));
   const stay = await begun({ arms: { ids: ["a", "b"], features: [0, 1, 1, 0] } });
   assert.equal((await stay.session.act()).arm, "b");

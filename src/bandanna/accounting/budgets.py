@@ -21,6 +21,7 @@ from bandanna.accounting import gdp
 from bandanna.core import require, search
 from bandanna.core.arrays import Floats
 from bandanna.errors import InvalidBudget
+from bandanna.storage.declared import stored_as
 
 _LEAST_DELTA = 1e-300
 
@@ -33,6 +34,7 @@ class Budget:
         raise InvalidBudget("budget", self, "a budget of one of the kinds in bandanna.accounting.budgets")
 
 
+@stored_as("PureDP")
 @dataclass(frozen=True, kw_only=True)
 class PureDP(Budget):
     """epsilon-DP: P(S) <= e^epsilon Q(S) for every event S."""
@@ -72,6 +74,7 @@ class PureDP(Budget):
         return _approx(self.epsilon + math.log(shrink) if shrink > 0 else 0.0, delta)
 
 
+@stored_as("ApproxDP")
 @dataclass(frozen=True, kw_only=True)
 class ApproxDP(Budget):
     """(epsilon, delta)-DP: P(S) <= e^epsilon Q(S) + delta for every event S."""
@@ -90,6 +93,7 @@ class ApproxDP(Budget):
         return gdp.mu(self.epsilon, self.delta)
 
 
+@stored_as("ZCDP")
 @dataclass(frozen=True, kw_only=True)
 class ZCDP(Budget):
     """rho-zCDP: the Renyi divergence of every order alpha > 1 is at most rho alpha."""
@@ -133,6 +137,7 @@ class ZCDP(Budget):
         return min(1.0, float(np.exp(np.min(exponent))))
 
 
+@stored_as("RenyiDP")
 @dataclass(frozen=True, kw_only=True)
 class RenyiDP(Budget):
     """(alpha, epsilon)-RDP: the Renyi divergence of order alpha > 1 is at most epsilon."""

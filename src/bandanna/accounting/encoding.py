@@ -5,27 +5,25 @@ from __future__ import annotations
 from bandanna.accounting import events
 from bandanna.accounting.factorisation import BLT, BinaryTree, HonakerTree, SquareRootToeplitz
 from bandanna.core.estimate import Estimate
+from bandanna.storage.declared import by_name
 
-EVENTS: dict[str, type] = {
-    kind.__name__: kind
-    for kind in (
-        events.NothingEvent,
-        events.ClearEvent,
-        events.GaussianEvent,
-        events.DiscreteGaussianEvent,
-        events.LaplaceEvent,
-        events.DiscreteLaplaceEvent,
-        events.CapEvent,
-        events.BinomialEvent,
-        events.ShuffledGaussianEvent,
-        events.ContinualEvent,
-        events.RecordEvent,
-        events.CompositionEvent,
-        events.RepetitionEvent,
-        BLT,
-        BinaryTree,
-        HonakerTree,
-        SquareRootToeplitz,
-        Estimate,
-    )
-}
+EVENTS = by_name(
+    events.NothingEvent,
+    events.ClearEvent,
+    events.GaussianEvent,
+    events.DiscreteGaussianEvent,
+    events.LaplaceEvent,
+    events.DiscreteLaplaceEvent,
+    events.CapEvent,
+    events.BinomialEvent,
+    events.ShuffledGaussianEvent,
+    events.ContinualEvent,
+    events.RecordEvent,
+    events.CompositionEvent,
+    events.RepetitionEvent,
+    BLT,
+    BinaryTree,
+    HonakerTree,
+    SquareRootToeplitz,
+    Estimate,
+)

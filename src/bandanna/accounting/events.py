@@ -14,6 +14,7 @@ from bandanna.accounting.factorisation import Factorisation
 from bandanna.core import require
 from bandanna.device.caps import CAP_CANDIDATES, CAP_COORDINATES, CAP_STEPS
 from bandanna.errors import InvalidArgument
+from bandanna.storage.declared import name_of, stored_as
 
 _ALLOWED: dict[Callable[..., float], tuple[str, ...]] = {
     require.positive: ("std", "scale", "sensitivity", "shift"),
@@ -36,16 +37,19 @@ class Event:
             require.store(self, check, *(name for name in names if name in vars(self)))
 
 
+@stored_as("NothingEvent")
 @dataclass(frozen=True, kw_only=True)
 class NothingEvent(Event):
     """Nothing about anybody was released: price zero."""
 
 
+@stored_as("ClearEvent")
 @dataclass(frozen=True, kw_only=True)
 class ClearEvent(Event):
     """Raw data was released: no guarantee holds for any epsilon."""
 
 
+@stored_as("GaussianEvent")
 @dataclass(frozen=True, kw_only=True)
 class GaussianEvent(Event):
     """x + N(0, std^2 I) with l2 `sensitivity`, on a grid.
@@ -60,6 +64,7 @@ class GaussianEvent(Event):
     grid: float = 0.0
 
 
+@stored_as("DiscreteGaussianEvent")
 @dataclass(frozen=True, kw_only=True)
 class DiscreteGaussianEvent(Event):
     """An integer vector plus a discrete Gaussian of parameter `std` per coordinate; neighbours differ by l2 `shift`."""
@@ -69,6 +74,7 @@ class DiscreteGaussianEvent(Event):
     dim: int = 1
 
 
+@stored_as("LaplaceEvent")
 @dataclass(frozen=True, kw_only=True)
 class LaplaceEvent(Event):
     """x + Laplace(scale) per coordinate with l1 `sensitivity`; `grid` as in GaussianEvent (adds grid * dim in l1)."""
@@ -79,6 +85,7 @@ class LaplaceEvent(Event):
     grid: float = 0.0
 
 
+@stored_as("DiscreteLaplaceEvent")
 @dataclass(frozen=True, kw_only=True)
 class DiscreteLaplaceEvent(Event):
     """An integer vector plus discrete Laplace(scale) per coordinate; neighbours differ by l1 <= `shift`."""
@@ -88,6 +95,7 @@ class DiscreteLaplaceEvent(Event):
     dim: int = 1
 
 
+@stored_as("CapEvent")
 @dataclass(frozen=True, kw_only=True)
 class CapEvent(Event):
     """One of `candidates` random directions: the first within, or without, the cap <u, u0> >= `cosine` about u0.
@@ -109,6 +117,7 @@ class CapEvent(Event):
         require.store(self, require.whole, "steps", most=CAP_STEPS)
 
 
+@stored_as("BinomialEvent")
 @dataclass(frozen=True, kw_only=True)
 class BinomialEvent(Event):
     """Totals of a batch: integers plus Bin(trials, probability) per coordinate.
@@ -128,6 +137,7 @@ class BinomialEvent(Event):
     tail: float = 0.0
 
 
+@stored_as("ShuffledGaussianEvent")
 @dataclass(frozen=True, kw_only=True)
 class ShuffledGaussianEvent(Event):
     """`users` reports x_i + N(0, std^2 I), each with l2 `sensitivity`, in a uniformly random order.
@@ -142,6 +152,7 @@ class ShuffledGaussianEvent(Event):
     tail: float = 0.0
 
 
+@stored_as("ContinualEvent")
 @dataclass(frozen=True, kw_only=True)
 class ContinualEvent(Event):
     """All prefix sums of a stream through a factorisation A = B C: C x + z is released, z_i ~ N(0, std^2 I).
@@ -158,6 +169,7 @@ class ContinualEvent(Event):
     grid: float = 0.0
 
 
+@stored_as("RecordEvent")
 @dataclass(frozen=True, kw_only=True)
 class RecordEvent(Event):
     """A release of one part of somebody's features x, |x| <= 1, beside which other parts of the same x may be released.
@@ -184,6 +196,7 @@ class RecordEvent(Event):
             raise InvalidArgument("record", self.record, "a text")
 
 
+@stored_as("CompositionEvent")
 @dataclass(frozen=True, kw_only=True)
 class CompositionEvent(Event):
     """Several releases about the same person, each possibly chosen after seeing the earlier ones."""
@@ -197,6 +210,7 @@ class CompositionEvent(Event):
                 raise InvalidArgument("events", event, "events of bandanna.accounting.events")
 
 
+@stored_as("RepetitionEvent")
 @dataclass(frozen=True, kw_only=True)
 class RepetitionEvent(Event):
     """`times` independent releases of the same kind about the same person."""
@@ -220,7 +234,7 @@ def apart(event: Event) -> Event:
 
 
 def text_of(event: Any) -> str:
-    """Write an event as its `repr` does, whatever has interrupted an earlier `repr` of it.
+    """Write an event as its `repr` does, by its stored name, whatever has interrupted an earlier `repr` of it.
 
     The `repr` of a dataclass notes that it runs. If a signal raises there, the note stays, and every later `repr` of
     the object is `...`.
@@ -230,4 +244,4 @@ def text_of(event: Any) -> str:
     if not is_dataclass(event):
         return repr(event)
     parts = (f"{each.name}={text_of(getattr(event, each.name))}" for each in fields(event) if each.repr)
-    return f"{type(event).__qualname__}({', '.join(parts)})"
+    return f"{name_of(type(event))}({', '.join(parts)})"

@@ -8,7 +8,6 @@ from typing import Any
 from bandanna.agent.arms import features_of
 from bandanna.agent.clients import Clients
 from bandanna.agent.loop import Loop
-from bandanna.agent.older import current
 from bandanna.agent.plan import Batch, batch_of, following
 from bandanna.agent.progress import Progress
 from bandanna.agent.release import TASK
@@ -28,16 +27,15 @@ def resume(loop: Loop, saved: Mapping[str, Any], notes: Mapping[str, Any]) -> No
         setattr(loop, name, saved[name])
     loop.slots = Slots.from_columns(features_of(loop.policy), dict(saved["slots"]))
     loop.clients = Clients.from_columns(dict(saved["clients"]))
-    old = current(saved, loop.policy)
-    check_progress(old, seeded)
-    loop.progress = Progress.read(old)
+    check_progress(saved, seeded)
+    loop.progress = Progress.read(saved)
     check_state(loop.policy, fresh, loop.progress)
     loop.see()
     _check_slots(loop)
     rows = saved["kept"]
     if loop.ledger is not None:
         rows = rows | {int(key[5:]): value for key, value in notes.items() if key.startswith("kept ")}
-        newest = _newest(loop, old, notes)
+        newest = _newest(loop, saved, notes)
         check_progress(newest, seeded)
         loop.progress = Progress.read(newest)
         check_state(loop.policy, fresh, loop.progress)
@@ -62,9 +60,8 @@ def _newest(loop: Loop, saved: Mapping[str, Any], notes: Mapping[str, Any]) -> M
     if len(entries) == saved["released"]:
         return saved
     note = notes["state"]
-    demand(isinstance(note, dict) and "state" in note, "a journal without its state")
-    counts = {"closed": len(entries)} if "released" not in note else {}  # a note of before they were noted has none
-    return current({**saved, **counts, **note}, loop.policy)
+    demand(isinstance(note, dict), "a journal without its state")
+    return dict(note)
 
 
 def _check_entries(policy: RunningSums[Any], entries: list[Any]) -> None:

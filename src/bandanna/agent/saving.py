@@ -15,7 +15,7 @@ from bandanna.agent.releases import as_begun, calibrations, recalibrate
 from bandanna.agent.reporting import Reporting
 from bandanna.agent.resume import resume
 from bandanna.agent.rows import as_columns
-from bandanna.agent.schema import check_arms, check_save, completed
+from bandanna.agent.schema import check_arms, check_save
 from bandanna.core import require
 from bandanna.errors import BandannaError, InvalidArgument
 from bandanna.features.map import Map
@@ -103,9 +103,9 @@ class Saving(Reporting):
 
 
 def read_save(file: Path, saves: Saves, own: type[Policy[Any]] | None) -> dict[str, Any]:
-    """What a save holds, with what older ones do not have; `own`: the class of a policy of one's own."""
+    """What a save holds; `own`: the class of a policy of one's own."""
     try:
-        return completed(saves.read(file))
+        return saves.read(file)
     except BandannaError as error:
         if own is None and "not the name of a known value" in str(error):
             raise BandannaError(f"{error}: of a policy of one's own load(..., policy=) takes the class") from error

@@ -36,23 +36,6 @@ _COLUMNS = {
     "numbers": "i8", "batches": "i8", "features": "f8", "arms": "i8", "groups": "i8", "answered": "b1", "rewards": "f8",
 }  # fmt: skip
 _LISTS = "sessions", "users"
-_NOBODY: dict[str, Any] = {"episode": 0, "sums": [], "counts": [], "rounds": [], "sessions": [], "users": []}
-_SINCE: dict[str, Any] = {
-    "beside": 0,
-    "clients": _NOBODY,
-    "kept": {},
-    "arms": None,
-    "features": None,
-}  # what older saves do not have
-
-
-def completed(content: Mapping[str, Any]) -> dict[str, Any]:
-    """With what older saves do not have."""
-    whole = _SINCE | dict(content)
-    slots = whole.get("slots")
-    if isinstance(slots, dict) and isinstance(numbers := slots.get("numbers"), np.ndarray):
-        whole["slots"] = {"arms": np.zeros_like(numbers), "groups": np.full_like(numbers, -1)} | slots
-    return whole
 
 
 def check_save(content: Mapping[str, Any]) -> None:
@@ -79,7 +62,7 @@ def check_arms(arms: Any, policy: Policy[Any]) -> Any:
 
 def check_progress(note: Any, seeded: bool) -> None:
     """What saves and journals hold of the newest release."""
-    demand(isinstance(note, dict), "a journal without its state")
+    demand(isinstance(note, Mapping), "a journal without its state")
     _check_plain(note, _PROGRESS)
     demand(seeded == (note["source"] is not None), "seed and source do not agree")
     if note["source"] is not None:

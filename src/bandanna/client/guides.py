@@ -213,7 +213,7 @@ class _Index:
     explore: float = 0.0
 
 
-_SNAPSHOTS = Encoding({"lints.Posterior": _Drawn, "linucb.Snapshot": _Index})
+_SNAPSHOTS = Encoding({"Posterior": _Drawn, "LinUCBSnapshot": _Index})
 
 
 def _snapshot(text: str) -> Any:

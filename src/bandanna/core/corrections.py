@@ -12,8 +12,10 @@ from bandanna.core import require
 from bandanna.core.arrays import Floats
 from bandanna.core.domain import Domain, Statistic, all_finite, size
 from bandanna.errors import InvalidArgument
+from bandanna.storage.declared import stored_as
 
 
+@stored_as("Corrections")
 @dataclass(frozen=True, kw_only=True)
 class Corrections(Domain):
     """What a person contributes to a doubly robust estimate: d = g - 1/2 + w (r - q), its weight, and its square.

@@ -21,6 +21,7 @@ from bandanna.core import require
 from bandanna.core.arrays import Bools, Floats, Ints
 from bandanna.core.linalg import einsum
 from bandanna.errors import InvalidArgument, InvalidStatistic, Summary
+from bandanna.storage.declared import stored_as
 
 _COORDINATES = 10**8  # at most
 _LEAST, _MOST = 1e-60, 1e60  # sizes of a domain
@@ -222,6 +223,7 @@ def _index(place: tuple[int, ...]) -> str:
     return ", ".join(str(i) for i in place)
 
 
+@stored_as("Ball")
 @dataclass(frozen=True, kw_only=True)
 class Ball(Domain):
     """Vectors of l2 norm at most `bound`: sensitivity 2 bound."""
@@ -262,6 +264,7 @@ class Ball(Domain):
         return np.array(clip_norm(values, self.bound))
 
 
+@stored_as("Box")
 @dataclass(frozen=True, kw_only=True)
 class Box(Domain):
     """Vectors with every coordinate in [low, high]: sensitivity (high - low) sqrt(dim)."""

@@ -7,7 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from bandanna.storage.declared import stored_as
 
+
+@stored_as("Estimate")
 @dataclass(frozen=True, kw_only=True)
 class Estimate:
     """An unbiased estimate of the sum of `count` users' statistics.

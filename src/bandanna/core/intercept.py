@@ -24,10 +24,12 @@ from bandanna.core.domain import all_finite, clip_norm
 from bandanna.core.regression import LARGEST_MOVE, Regression, Weights, unit_ball
 from bandanna.core.report import MOST_FEATURES, LinearReport
 from bandanna.errors import InvalidArgument, InvalidStatistic, Summary
+from bandanna.storage.declared import stored_as
 
 _WEIGHTS = Weights(reward=1 / 2, matrix=1 / 2, features=1 / 3)
 
 
+@stored_as("InterceptReport")
 @dataclass(frozen=True, kw_only=True)
 class InterceptReport(Regression):
     """Reports of `features` numbers, of which the last is the same for all arms and users, and a centred reward."""

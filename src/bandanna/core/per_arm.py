@@ -25,10 +25,12 @@ from bandanna.core.intercept import undone
 from bandanna.core.regression import Regression, Weights, unit_ball
 from bandanna.core.report import MOST_FEATURES, LinearReport
 from bandanna.errors import InvalidArgument, InvalidStatistic
+from bandanna.storage.declared import stored_as
 
 _MOST_COORDINATES = 50_000_000
 
 
+@stored_as("PerArmReport")
 @dataclass(frozen=True, kw_only=True)
 class PerArmReport(Regression):
     """Reports of `features` numbers, one of `n_arms` arms, and a centred reward; the constant is the report's own."""

@@ -28,10 +28,12 @@ from bandanna.core.domain import Domain, all_finite, clip_norm, reals, size
 from bandanna.core.memory import require_room
 from bandanna.core.regression import Regression
 from bandanna.errors import InvalidStatistic
+from bandanna.storage.declared import stored_as
 
 MOST_FEATURES = 10_000  # whose report has fifty million coordinates
 
 
+@stored_as("LinearReport")
 @dataclass(frozen=True, kw_only=True)
 class LinearReport(Regression):
     """Stacked reports of `features` dimensions and rewards in [-reward_bound, reward_bound].

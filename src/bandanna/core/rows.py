@@ -11,8 +11,10 @@ from numpy.typing import NDArray
 from bandanna.core import require
 from bandanna.core.arrays import Floats
 from bandanna.core.domain import Domain, Statistic, all_finite, clip_norm
+from bandanna.storage.declared import stored_as
 
 
+@stored_as("Rows")
 @dataclass(frozen=True, kw_only=True)
 class Rows(Domain):
     """(x, r, g) with |x| <= 1 in `size` coordinates, r in [0, `reward_bound`] and g in 0, ..., `groups` - 1."""

@@ -13,8 +13,10 @@ from bandanna.core import require
 from bandanna.core.arrays import Floats
 from bandanna.core.domain import Ball, Box
 from bandanna.errors import InvalidArgument, InvalidStatistic, Summary
+from bandanna.storage.declared import stored_as
 
 
+@stored_as("Bits")
 @dataclass(frozen=True, kw_only=True)
 class Bits(Box):
     """Values that are 0 or 1 and nothing between: sensitivity 1, and never rounded on a lattice of whole steps."""
@@ -31,6 +33,7 @@ class Bits(Box):
         return np.where(values >= 0.5, 1.0, 0.0)
 
 
+@stored_as("SymmetricMatrix")
 @dataclass(frozen=True, kw_only=True)
 class SymmetricMatrix(Ball):
     """Symmetric matrices of `size` rows and Frobenius norm at most `bound`, stacked into one vector.

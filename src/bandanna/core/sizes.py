@@ -12,7 +12,10 @@ from itertools import accumulate, chain, groupby, repeat
 import numpy as np
 from numpy.typing import NDArray
 
+from bandanna.storage.declared import stored_as
 
+
+@stored_as("Sizes")
 @dataclass(frozen=True)
 class Sizes:
     """The sizes of batches 0, 1, ..., as `runs` of (size, how often); `len`, `[number]` and iteration as of a tuple."""

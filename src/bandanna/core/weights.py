@@ -21,6 +21,7 @@ from bandanna.core import require
 from bandanna.core.arrays import Floats, Ints
 from bandanna.core.domain import Domain, Statistic, all_finite, size
 from bandanna.errors import InvalidStatistic, Summary
+from bandanna.storage.declared import stored_as
 
 _PLAIN = (1.0, 0.0, 0.0, 0.0)  # of w, w^2 rho^2, w^2 rho, w^2 beside w rho
 _MOMENTS = (math.sqrt(0.55125), math.sqrt(1.9), 0.2, math.sqrt(0.11))  # fill 1.04 = 1 + 0.2^2 (calibration.md E.2)
@@ -28,6 +29,7 @@ _CORNER = (0.5, 1.0, 0.25, 0.5, 1.0)  # of w = M, rho = 1/2, for M = 1
 _MOST_TARGETS = 10_000
 
 
+@stored_as("Weights")
 @dataclass(frozen=True, kw_only=True)
 class Weights(Domain):
     """(w rho, w) for each of `targets` policies, w in [0, `bound`], |rho| <= 1/2: sensitivity sqrt(5)/2 `bound`.

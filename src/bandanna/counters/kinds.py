@@ -13,18 +13,16 @@ from bandanna.protocols.base import BatchProtocol, StreamProtocol
 from bandanna.protocols.central_continual import CentralContinual
 from bandanna.protocols.clear import Clear
 from bandanna.protocols.concurrent_shuffle import ConcurrentShuffle
-from bandanna.protocols.kinds import OLDER, PROTOCOLS, check_stream
+from bandanna.protocols.kinds import PROTOCOLS, check_stream
 from bandanna.protocols.local_bits import LocalBits
 from bandanna.protocols.opening import local_kinds
 from bandanna.protocols.trust import Privacy
 from bandanna.storage.checks import check_source, demand, is_hex
-from bandanna.storage.declared import conforms
+from bandanna.storage.declared import by_name, conforms
 from bandanna.storage.encoding import Encoding
 from bandanna.storage.saves import Saves
 
-ENCODING = Encoding(
-    {**PROTOCOLS, "Box": Box, "Ball": Ball, "Bits": Bits, "SymmetricMatrix": SymmetricMatrix}, older=OLDER
-)
+ENCODING = Encoding(PROTOCOLS | by_name(Box, Ball, Bits, SymmetricMatrix))
 SAVES = Saves(noun="counter", version=1, encoding=ENCODING)
 _PLAIN = {
     "name": str, "secret": str, "horizon": int, "privacy": Privacy, "values": Domain, "seeded": bool | None,

@@ -31,6 +31,7 @@ from bandanna.core.arrays import Floats
 from bandanna.design.pruning import prune
 from bandanna.design.span import span_coordinates
 from bandanna.errors import CalibrationError, InvalidArgument
+from bandanna.storage.declared import stored_as
 
 _REFRESH = 50  # steps after which the rank-one updates begin anew
 _STEPS = 200_000
@@ -38,6 +39,7 @@ _FEW = 1 << 12  # numbers of arms whose designs are kept
 _TIED = 1e-9  # shares of the largest: more than rounding, less than any difference that matters
 
 
+@stored_as("Design")
 @dataclass(frozen=True, kw_only=True)
 class Design:
     """`weights` on the arms `support`; `g` is max_x |x|^2_{V^{-1}} over all arms of the set, of span `rank`.

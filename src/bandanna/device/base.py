@@ -17,6 +17,7 @@ from bandanna.core.arrays import Floats
 from bandanna.core.domain import Domain, Statistic
 from bandanna.device.noise import NoiseSource, noise_source
 from bandanna.errors import InvalidStatistic, Summary
+from bandanna.storage.declared import name_of
 
 Messages = NDArray[Any]  # (..., users, length) of int64; of float64 where a fast source draws real-valued noise
 
@@ -56,8 +57,8 @@ class Device(ABC):
 
 
 def plain(value: Any) -> Any:
-    """Frozen values as dictionaries with their kind's name, tuples as lists, numbers as they are."""
+    """Frozen values as dictionaries with their kind's stored name, tuples as lists, numbers as they are."""
     if is_dataclass(value):
         parts = {each.name: plain(getattr(value, each.name)) for each in fields(value) if each.init}
-        return {"kind": type(value).__name__, **parts}
+        return {"kind": name_of(type(value)), **parts}
     return [plain(part) for part in value] if isinstance(value, tuple) else value

@@ -17,6 +17,7 @@ from bandanna.core.arrays import Bools, Floats, Ints
 from bandanna.device.base import Device
 from bandanna.device.noise import NoiseSource
 from bandanna.errors import InvalidArgument
+from bandanna.storage.declared import stored_as
 
 CAP_STEPS = 2**22  # of a candidate's coordinate to a standard deviation, at most
 CAP_COORDINATES = 2**13  # so that squared lengths are 64-bit integers
@@ -27,6 +28,7 @@ FARTHEST = math.sqrt(-2 * math.log(_RAREST))  # standard deviations: no coordina
 _AT_ONCE = 2**20  # random numbers held at a time
 
 
+@stored_as("Direction")
 @dataclass(frozen=True, kw_only=True)
 class Direction(Device):
     """A direction that leans towards the statistic: the first of N `candidates` inside its cap, or the first outside.

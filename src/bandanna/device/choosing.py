@@ -25,6 +25,7 @@ from bandanna.core.regression import Regression
 from bandanna.device.choice import Choice, columns_of, explored, moved, pick, pick_alone, scored, scored_alone
 from bandanna.device.draws import OWN, SHARED, Draws
 from bandanna.errors import InvalidArgument, InvalidStatistic, Summary
+from bandanna.storage.declared import stored_as
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,6 +43,7 @@ class Chooser(ABC):
         """An arm for every row of features, (*R, n, K, d)."""
 
 
+@stored_as("ThompsonChooser")
 @dataclass(frozen=True, kw_only=True)
 class Thompson(Chooser):
     """The best arm of a draw: snapshots have `theta` (*R, d), `root` (*R, d, d) and `explore`; per arm, (*R, K, ...).
@@ -98,6 +100,7 @@ class Thompson(Chooser):
         return Choice(actions=actions, probabilities=np.full(actions.shape, np.nan))
 
 
+@stored_as("OptimistChooser")
 @dataclass(frozen=True, kw_only=True)
 class Optimist(Chooser):
     """The largest <x, theta> + radius |x|_{P^-1}: snapshots have `theta` (*R, d), `inverse` (*R, d, d), `radius`,
@@ -146,6 +149,7 @@ class Optimist(Chooser):
         return favoured(index) if self.ties == "random" else (first_best(index), None)
 
 
+@stored_as("PlaceChooser")
 @dataclass(frozen=True, kw_only=True)
 class ByPlace:
     """Nothing is chosen: the place in a batch says which arm is played. `features`: of an arm, where arms have some."""

@@ -13,8 +13,10 @@ from bandanna.core.shapes import Bits
 from bandanna.device import lattice
 from bandanna.device.base import Device, Messages
 from bandanna.device.noise import NoiseSource
+from bandanna.storage.declared import stored_as
 
 
+@stored_as("Counts")
 @dataclass(frozen=True, kw_only=True)
 class Counts(Device):
     """One count per coordinate: the statistic on a lattice of `scale` steps to the unit, plus Bin(trials, probability).
@@ -39,6 +41,7 @@ class Counts(Device):
         return np.asarray(lattice.encode(values, self.scale, self.domain, source) + coins)
 
 
+@stored_as("Rounded")
 @dataclass(frozen=True, kw_only=True)
 class Rounded(Device):
     """One count per coordinate without coins: floor(s (x - lower)) + coin(rest), for a mixer that draws the noise.
@@ -57,6 +60,7 @@ class Rounded(Device):
         return lattice.encode(values, self.scale, self.domain, source)
 
 
+@stored_as("Copies")
 @dataclass(frozen=True, kw_only=True)
 class Copies(Device):
     """How many ones are among c `copies` of a bit and b = `trials` fair bits: count = c x + Bin(b, 1/2).
@@ -77,6 +81,7 @@ class Copies(Device):
         return np.asarray(self.copies * values.astype(np.int64) + coins)
 
 
+@stored_as("Answer")
 @dataclass(frozen=True, kw_only=True)
 class Answer(Device):
     """Randomized response: the bit itself, or a false one with probability `lie`.
@@ -95,6 +100,7 @@ class Answer(Device):
         return answers(values, self.lie, source).astype(np.int64)
 
 
+@stored_as("Sign")
 @dataclass(frozen=True, kw_only=True)
 class Sign(Device):
     """Randomized response about the sign of a public vector: the vector itself, or its negative with probability `lie`.

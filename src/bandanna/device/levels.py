@@ -9,8 +9,10 @@ import numpy as np
 from bandanna.core.arrays import Floats
 from bandanna.device.base import Device, Messages
 from bandanna.device.noise import NoiseSource
+from bandanna.storage.declared import stored_as
 
 
+@stored_as("Levels")
 @dataclass(frozen=True, kw_only=True)
 class Levels(Device):
     """The messages of `levels` devices about one statistic, with fresh rounding and fresh coins for each.

@@ -21,12 +21,13 @@ from bandanna.device.levels import Levels
 from bandanna.device.reports import Noisy, Plain
 from bandanna.device.telling import Public, Regressed, Rewarded, Tell, Weighted
 from bandanna.errors import InvalidArgument
+from bandanna.storage.declared import by_name, name_of
 
 _DOMAINS = (Ball, Box, Bits, LinearReport, InterceptReport, PerArmReport, SymmetricMatrix, Weights, Corrections)
 _DEVICES = (Plain, Noisy, Counts, Rounded, Copies, Answer, Sign, Direction, Levels)
 _CHOOSERS = (Thompson, Optimist, ByPlace)
 _TELLS = (Regressed, Weighted, Public, Rewarded)
-_KINDS: dict[str, type] = {kind.__name__: kind for kind in (*_DOMAINS, *_DEVICES, *_CHOOSERS, *_TELLS)}
+_KINDS = by_name(*_DOMAINS, *_DEVICES, *_CHOOSERS, *_TELLS)
 
 
 def from_parameters(parameters: Mapping[str, Any]) -> Device:
@@ -50,7 +51,7 @@ def tell(parameters: Mapping[str, Any]) -> Tell:
 def _one_of(kinds: tuple[type, ...], parameters: Mapping[str, Any]) -> Any:
     made = _made(parameters)
     if not isinstance(made, kinds):
-        raise InvalidArgument("parameters", _kind(parameters), f"one of {[kind.__name__ for kind in kinds]}")
+        raise InvalidArgument("parameters", _kind(parameters), f"one of {[name_of(kind) for kind in kinds]}")
     return made
 
 
@@ -72,5 +73,5 @@ def _made(value: Any) -> Any:
         raise InvalidArgument("parameters", sorted(map(str, value)), f"kind, {', '.join(sorted(names))}")
     made = kind(**{name: _made(value[name]) for name in names})
     if plain(made) != dict(value):
-        raise InvalidArgument("parameters", dict(value), f"those of a {kind.__name__}: {plain(made)}")
+        raise InvalidArgument("parameters", dict(value), f"those of a {name_of(kind)}: {plain(made)}")
     return made

@@ -10,8 +10,10 @@ from bandanna.core import require, sums
 from bandanna.core.arrays import Floats
 from bandanna.device.base import Device, Messages
 from bandanna.device.noise import NoiseSource, on_grid
+from bandanna.storage.declared import stored_as
 
 
+@stored_as("Plain")
 @dataclass(frozen=True, kw_only=True)
 class Plain(Device):
     """The statistic itself, for a server that is trusted with it.
@@ -27,6 +29,7 @@ class Plain(Device):
         return sums.steps_of(values - self.domain.origin, self.domain.reach)
 
 
+@stored_as("Noisy")
 @dataclass(frozen=True, kw_only=True)
 class Noisy(Device):
     """x + N(0, std^2 I), relative to the domain's public origin.

@@ -16,6 +16,7 @@ from bandanna.core.domain import Domain, Statistic, all_finite
 from bandanna.core.regression import LARGEST_MOVE, Regression
 from bandanna.core.report import LinearReport, clip_rewards
 from bandanna.errors import InvalidArgument
+from bandanna.storage.declared import stored_as
 
 _ROUNDED = "rounded rewards"  # what the coins are called that round rewards
 
@@ -30,6 +31,7 @@ class Tell(ABC):
         """Points of `domain`, (*R, n, dim); an arm of -1 is that of somebody who did not answer."""
 
 
+@stored_as("Regressed")
 @dataclass(frozen=True, kw_only=True)
 class Regressed(Tell):
     """x and y = r - centre, as a regression's domain reports them; rewards r are clipped to [0, 1]."""
@@ -51,6 +53,7 @@ class Regressed(Tell):
         return domain.statistic(features, inside, moved=moved, arms=arms)
 
 
+@stored_as("Weighted")
 @dataclass(frozen=True, kw_only=True)
 class Weighted(Tell):
     """w x (r - 1/2), of features that are public: the reward, or the bit that a coin rounds it to.
@@ -75,6 +78,7 @@ class Weighted(Tell):
         return domain.sealed((told - 0.5) * (x * np.array(self.weights)), clipped=np.asarray(count))
 
 
+@stored_as("Public")
 @dataclass(frozen=True, kw_only=True)
 class Public(Tell):
     """x/2 and x x^T of public features alone, `scale` times x: no reward is in it."""
@@ -94,6 +98,7 @@ class Public(Tell):
         return domain.sealed(packed, clipped=np.zeros(x.shape[:-2], dtype=np.int64))
 
 
+@stored_as("Rewarded")
 @dataclass(frozen=True, kw_only=True)
 class Rewarded(Tell):
     """The reward alone, clipped to [low, high] and rounded to an end of it by a coin: a bit."""

@@ -10,8 +10,10 @@ import numpy as np
 from bandanna.core import require
 from bandanna.core.arrays import Floats, Ints
 from bandanna.core.domain import Domain, Statistic
+from bandanna.storage.declared import stored_as
 
 
+@stored_as("Cells")
 @dataclass(frozen=True, kw_only=True)
 class Cells(Domain):
     """Counts of `columns` grids of `cells` each: one person is a single 1 on every grid.

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from bandanna.core.arrays import Floats
 from bandanna.glm.likelihood import judged
 from bandanna.glm.links import Link
+from bandanna.storage.declared import stored_as
 
 _ORDER = 5
 _MOST = 4096  # numbers in a table
@@ -62,6 +63,7 @@ def expandable(link: Link, dim: int) -> bool:
     return math.comb(dim + _ORDER, dim) * dim <= _MOST and link.derivatives(np.zeros(1), 1) is not None
 
 
+@stored_as("Expansion")
 @dataclass(frozen=True, kw_only=True)
 class Expansion:
     """Polynomials of R replicates, each around a point of its own."""

@@ -27,6 +27,7 @@ from bandanna.core.arrays import Floats
 from bandanna.errors import InvalidArgument
 from bandanna.glm import derivatives
 from bandanna.glm.suprema import largest_skew, largest_variance
+from bandanna.storage.declared import stored_as
 
 _SQRT_TAU = math.sqrt(2 * math.pi)
 
@@ -86,6 +87,7 @@ class Link(ABC):
         """Rewards with these means from one uniform number each."""
 
 
+@stored_as("LogisticLink")
 @dataclass(frozen=True, kw_only=True)
 class Logistic(Link):
     """Bernoulli rewards, mu(z) = 1 / (1 + e^-z)."""
@@ -120,6 +122,7 @@ class Logistic(Link):
         return np.asarray(uniforms < means, dtype=float)
 
 
+@stored_as("ProbitLink")
 @dataclass(frozen=True, kw_only=True)
 class Probit(Link):
     """Bernoulli rewards, mu = Phi, with the matching loss: not a canonical family."""
@@ -158,6 +161,7 @@ class Probit(Link):
         return np.asarray(uniforms < means, dtype=float)
 
 
+@stored_as("BinomialLink")
 @dataclass(frozen=True, kw_only=True)
 class Binomial(Link):
     """Counts of `trials` n Bernoulli rewards: mu(z) = n / (1 + e^-z), R = n."""
@@ -209,6 +213,7 @@ class Binomial(Link):
         return np.asarray(np.sum(np.asarray(uniforms)[..., None] >= below, axis=-1), dtype=float)
 
 
+@stored_as("TruncatedPoissonLink")
 @dataclass(frozen=True, kw_only=True)
 class TruncatedPoisson(Link):
     """Poisson counts given that they are at most `most` R: b(z) = log sum_{k <= R} e^{k z} / k!."""
@@ -282,6 +287,7 @@ class TruncatedPoisson(Link):
         return np.asarray(np.sum(np.asarray(uniforms)[..., None] >= below, axis=-1), dtype=float)
 
 
+@stored_as("LinearLink")
 @dataclass(frozen=True, kw_only=True)
 class Linear(Link):
     """mu(z) = z with rewards in [0, 1]; simulated rewards are Bernoulli with the mean cut off there."""

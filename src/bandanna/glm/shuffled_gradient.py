@@ -21,8 +21,10 @@ from bandanna.core.domain import Statistic, all_finite, clip_norm
 from bandanna.core.shapes import SymmetricMatrix
 from bandanna.glm.descent import GradientSums
 from bandanna.protocols.shuffle_binomial import ShuffleBinomial
+from bandanna.storage.declared import stored_as
 
 
+@stored_as("OuterProducts")
 @dataclass(frozen=True, kw_only=True)
 class OuterProducts(SymmetricMatrix):
     """Positive semi-definite matrices of Frobenius norm at most `bound`, such as w x x^T with |x| <= 1, w <= bound.

@@ -37,7 +37,7 @@ from bandanna.policies.asks import Ask, Assigned, Episode, Frozen, Played, Until
 from bandanna.protocols.base import FLOAT_BITS
 from bandanna.protocols.channel import Channel
 from bandanna.protocols.trust import Privacy
-from bandanna.storage.declared import kinds_of, name_of
+from bandanna.storage.declared import by_name, kinds_of
 from bandanna.theory.settings import Found, Setting
 
 __all__ = [
@@ -181,12 +181,12 @@ class Policy(ABC, Generic[State]):
 
     @classmethod
     def kinds(cls) -> dict[str, type]:
-        """The dataclasses that the policy, its states and its snapshots are made of, by name: for an `Encoding`.
+        """The dataclasses that the policy, its states and its snapshots are made of, by their stored names.
 
         They are found by the types of fields, and by those that `init` and `publish` say they return.
         """
         returned = (get_type_hints(method).get("return") for method in (cls.init, cls.publish))
-        return {name_of(cls): cls} | kinds_of(*get_type_hints(cls).values(), *returned)
+        return by_name(cls) | kinds_of(*get_type_hints(cls).values(), *returned)
 
     def prepare(self) -> None:
         """Compute now what is computed once, calibrations above all: before many copies are sent to other processes."""
@@ -235,10 +235,6 @@ class RunningSums(Policy[State]):
     @abstractmethod
     def recalibrate(self, phase: int, channel: Channel) -> None:
         """Make a phase that has no channel yet use this one; what it guarantees is computed from it anew."""
-
-    @abstractmethod
-    def restored(self, phase: int, total: Floats, batches: int, repairs: Ints) -> State:
-        """The state after so many batches of a phase whose released sum is known: from saves of before."""
 
     @abstractmethod
     def statistic(self, features: Floats, rewards: Floats, arms: Ints | None = None) -> Statistic:

@@ -31,10 +31,12 @@ from bandanna.protocols.opening import local_kinds, open_local
 from bandanna.protocols.shuffle_binomial import ShuffleBinomial
 from bandanna.protocols.shuffle_gaussian import ShuffleGaussian
 from bandanna.protocols.trust import Privacy
+from bandanna.storage.declared import stored_as
 
 _MOST = 10**7  # noisy releases
 
 
+@stored_as("Channel")
 @dataclass(frozen=True, kw_only=True)
 class Channel:
     """Running sums over a public schedule of batch `sizes`; a shorter last batch is never released."""

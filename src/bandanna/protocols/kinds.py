@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import fields, is_dataclass
 from typing import Any
 
@@ -26,48 +25,33 @@ from bandanna.protocols.shuffle_binomial import ShuffleBinomial
 from bandanna.protocols.shuffle_gaussian import ShuffleGaussian
 from bandanna.protocols.trust import Privacy
 from bandanna.storage.checks import demand
-from bandanna.storage.declared import conforms
+from bandanna.storage.declared import by_name, conforms
 
-PROTOCOLS: dict[str, type] = {
-    **EVENTS,
-    "Privacy": Privacy,
-    "PureDP": PureDP,
-    "ApproxDP": ApproxDP,
-    "ZCDP": ZCDP,
-    "RenyiDP": RenyiDP,
-    "Clear": Clear,
-    "CentralContinual": CentralContinual,
-    "CentralGaussian": CentralGaussian,
-    "LocalGaussian": LocalGaussian,
-    "LocalBits": LocalBits,
-    "LocalUnit": LocalUnit,
-    "ShuffleGaussian": ShuffleGaussian,
-    "ShuffleBinomial": ShuffleBinomial,
-    "ConcurrentShuffle": ConcurrentShuffle,
-    "BatchTree": BatchTree,
-    "BinomialNoise": BinomialNoise,
-    "CentralRunning": central.Running,
-    "ConcurrentRunning": ConcurrentRunning,
-    "HeldLevels": HeldLevels,
-    "Held": Held,
-    "BLTState": BLTState,
-    "TreeState": TreeState,
-    "Node": Node,
-}
-
-
-def _apart(parts: dict[str, Any]) -> dict[str, Any]:
-    """What shufflers hold and what the analyzer has were one value."""
-    if "users" not in parts:
-        return parts
-    held = HeldLevels(users=parts["users"], totals=parts["held"], owed=parts["owed"])
-    return {"held": held, "sums": parts["sums"]}
-
-
-OLDER: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
-    "ConcurrentRunning": _apart,
-    "Node": lambda parts: {"rest": np.zeros_like(parts["exact"])} | parts,  # sums were single floats
-}
+PROTOCOLS = EVENTS | by_name(
+    Privacy,
+    PureDP,
+    ApproxDP,
+    ZCDP,
+    RenyiDP,
+    Clear,
+    CentralContinual,
+    CentralGaussian,
+    LocalGaussian,
+    LocalBits,
+    LocalUnit,
+    ShuffleGaussian,
+    ShuffleBinomial,
+    ConcurrentShuffle,
+    BatchTree,
+    BinomialNoise,
+    central.Running,
+    ConcurrentRunning,
+    HeldLevels,
+    Held,
+    BLTState,
+    TreeState,
+    Node,
+)
 _LARGEST = 1e150  # of a number in a state: its square is a float
 
 

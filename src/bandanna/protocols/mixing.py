@@ -9,18 +9,19 @@ from typing import Any
 from bandanna.device import Messages
 from bandanna.protocols.concurrent_shuffle.views import Full, HeldLevels
 from bandanna.protocols.roles import Held, Mixer
-from bandanna.storage.declared import kinds_of
+from bandanna.storage.declared import kinds_of, registrations
 from bandanna.storage.encoding import Encoding
 
 
 def mixers() -> Encoding:
     """Mixers, what they hold and what they forward, of all kinds that this program has loaded."""
-    return _encoding(frozenset(kinds_of(Mixer, Held, HeldLevels, Full).items()))
+    return _encoding(registrations())
 
 
-@lru_cache(maxsize=8)
-def _encoding(kinds: frozenset[tuple[str, type]]) -> Encoding:
-    return Encoding(dict(kinds))
+@lru_cache(maxsize=1)
+def _encoding(_: int) -> Encoding:
+    """The types of fields are walked once for each set of registered classes: a batch close asks some 50 times."""
+    return Encoding(kinds_of(Mixer, Held, HeldLevels, Full))
 
 
 def mixed(

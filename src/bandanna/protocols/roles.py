@@ -29,10 +29,12 @@ from bandanna.core.domain import Domain, numbers
 from bandanna.core.estimate import Estimate
 from bandanna.device import Messages, NoiseSource
 from bandanna.errors import InvalidArgument, InvalidStatistic
+from bandanna.storage.declared import stored_as
 
 COINS = ("device", "checked", "mixer")  # who draws those of shuffled counts, see `Counting`
 
 
+@stored_as("HeldMessages")
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Held:
     """What a mixer has of `users` users, and the analyzer's view: totals, (..., dim), or rows, (..., users, dim).
@@ -212,6 +214,7 @@ class Counting(Adding):
         return super().close(held)
 
 
+@stored_as("GatheringMixer")
 @dataclass(frozen=True, kw_only=True)
 class Gathering(Mixer):
     """Keeps every user's row: for servers that may see them, with or without noise.

@@ -12,11 +12,13 @@ from bandanna.core import require
 from bandanna.core.calling import by_name, warn_outside
 from bandanna.errors import InvalidArgument, InvalidBudget, WeakPrivacyWarning
 from bandanna.protocols.roles import COINS
+from bandanna.storage.declared import stored_as
 
 _WEAK = 10.0  # a larger epsilon gives a warning
 _LOCAL = ("default", "gaussian", "unit", "auto")
 
 
+@stored_as("Privacy")
 @dataclass(frozen=True, kw_only=True)
 class Privacy:
     """A trust model with its budget; policies turn it into a channel for their own statistics and schedule.

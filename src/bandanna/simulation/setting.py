@@ -8,11 +8,12 @@ from typing import Any
 from bandanna.core.domain import Box
 from bandanna.environments.base import Environment
 from bandanna.policies.base import Policy
+from bandanna.storage.declared import has_name, name_of
 
 
 def setting_of(policy: Policy[Any], env: Environment) -> dict[str, Any]:
     """The policy's class and numbers, dimension and arms of the world, and where they are known the gaps."""
-    noted: dict[str, Any] = {"policy": type(policy).__name__, "dim": env.dim, "n_arms": env.n_arms}
+    noted: dict[str, Any] = {"policy": _name(type(policy)), "dim": env.dim, "n_arms": env.n_arms}
     if is_dataclass(policy):
         noted |= {
             f.name: value for f in fields(policy) if isinstance(value := getattr(policy, f.name), int | float | str)
@@ -23,3 +24,8 @@ def setting_of(policy: Policy[Any], env: Environment) -> dict[str, Any]:
     if isinstance(means, tuple):
         noted["gaps"] = tuple(max(means) - mean for mean in means)
     return noted | policy.facts()
+
+
+def _name(kind: type) -> str:
+    """The stored name of a policy's class; a policy of one's own may be simulated without one."""
+    return name_of(kind) if has_name(kind) else kind.__name__

@@ -1,16 +1,27 @@
-"""The declared types of a dataclass's fields, as a schema for what a file says of them."""
+"""The names under which classes are saved and sent, and the declared types of their fields as a schema of files."""
 
 from __future__ import annotations
 
+import re
 import sys
 import types
 import typing
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from functools import lru_cache
-from typing import Any
+from inspect import isabstract
+from typing import Any, TypeVar
+from weakref import WeakValueDictionary
 
 import numpy as np
+
+from bandanna.errors import BandannaError, InvalidArgument
+
+Kind = TypeVar("Kind", bound=type)
+
+_NAME = re.compile(r"[A-Z][A-Za-z0-9]{0,63}")
+_KINDS: WeakValueDictionary[str, type] = WeakValueDictionary()  # every class that has a name
+_registered: list[str] = []  # every name, as often as a class took it
 
 
 def checked(kind: type, parts: Mapping[str, Any]) -> dict[str, Any]:
@@ -62,26 +73,86 @@ def _fits_array(value: Any, number: Any) -> bool:
     return isinstance(value, np.ndarray) and value.dtype == number
 
 
-def kinds_of(*hints: Any) -> dict[str, type]:
-    """The dataclasses that values of declared types are made of, each by its module's last name and its own.
+def stored_as(name: str) -> Callable[[Kind], Kind]:
+    """Give a class the name under which its values are saved and sent; a subclass needs a name of its own.
 
-    >>> from bandanna.core.estimate import Estimate
-    >>> sorted(kinds_of(tuple[Estimate, ...], float | None))
-    ['estimate.Estimate']
+    >>> from dataclasses import dataclass
+    >>> @stored_as("Tally")
+    ... @dataclass(frozen=True, kw_only=True)
+    ... class Tally:
+    ...     total: int
+    >>> name_of(Tally)
+    'Tally'
+
+    The name is part of the format of files and messages, so it stays when the class or its module is renamed. A class
+    that is defined again in the same module, as in a notebook, replaces its earlier definition.
     """
-    found: dict[str, type] = {}
-    seen = set[type]()
-    for kind in (each for hint in hints for part in _types(hint) for each in _inside(part, seen)):
-        name = name_of(kind)
-        if name in found:
-            raise ValueError(f"two kinds of value are called {name}: {found[name].__module__} and {kind.__module__}")
-        found[name] = kind
-    return found
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise InvalidArgument("name", name, 'letters and digits that begin with a capital, as in "LinTSState"')
+
+    def named(kind: Kind) -> Kind:
+        other = _KINDS.get(name)
+        if other is not None and not _replaces(kind, other):
+            raise InvalidArgument("name", name, f"a name that is not taken: {_place(other)} has this one")
+        kind._stored_as = name  # type: ignore[attr-defined]
+        _KINDS[name] = kind
+        _registered.append(name)
+        return kind
+
+    return named
+
+
+def has_name(kind: type) -> bool:
+    """Whether a class itself, not a class that it is made from, has a name to be stored under."""
+    return "_stored_as" in vars(kind)
 
 
 def name_of(kind: type) -> str:
-    """Its module's last name and its own."""
-    return f"{kind.__module__.rpartition('.')[2]}.{kind.__qualname__}"
+    """The name that `stored_as` gave to a class; an error says how to give one."""
+    if not has_name(kind):
+        name = kind.__name__.strip("_")
+        raise BandannaError(
+            f'{_place(kind)} cannot be saved or sent without a name: write @bd.stored_as("{name}") above the class'
+        )
+    return str(vars(kind)["_stored_as"])
+
+
+def by_name(*kinds: type) -> dict[str, type]:
+    """Classes by their stored names, for an `Encoding`."""
+    return {name_of(kind): kind for kind in kinds}
+
+
+def registrations() -> int:
+    """How often `stored_as` has named a class: what was made from all kinds is made anew when this number has grown."""
+    return len(_registered)
+
+
+def kinds_of(*hints: Any) -> dict[str, type]:
+    """The dataclasses that values of declared types are made of, by their stored names.
+
+    A declared dataclass without a name is refused. A subclass without one is left out, and refused when it is encoded.
+
+    >>> from bandanna.core.estimate import Estimate
+    >>> sorted(kinds_of(tuple[Estimate, ...], float | None))
+    ['Estimate']
+    """
+    seen = set[type]()
+    return by_name(*(each for hint in hints for part in _types(hint) for each in _inside(part, seen)))
+
+
+def _replaces(kind: type, other: type) -> bool:
+    """Whether a class is a later definition of another one: in the same module, or in a script or notebook that is run.
+
+    A script is `__main__`, `__mp_main__` in the workers that it starts, and has its own name when it is imported.
+    """
+    modules = {kind.__module__, other.__module__}
+    return kind.__qualname__ == other.__qualname__ and (
+        len(modules) == 1 or bool(modules & {"__main__", "__mp_main__"})
+    )
+
+
+def _place(kind: type) -> str:
+    return f"{kind.__module__}.{kind.__qualname__}"
 
 
 def _inside(kind: type, seen: set[type]) -> Iterator[type]:
@@ -89,11 +160,16 @@ def _inside(kind: type, seen: set[type]) -> Iterator[type]:
     if kind in seen:
         return
     seen.add(kind)
-    if is_dataclass(kind):
+    if is_dataclass(kind) and not isabstract(kind):
         yield kind
     made_from: list[type] = [] if kind.__module__ == "builtins" else kind.__subclasses__()
-    for part in (*_parts(kind), *made_from):
+    for part in (*_parts(kind), *filter(_is_stored, made_from)):
         yield from _inside(part, seen)
+
+
+def _is_stored(kind: type) -> bool:
+    """Whether values of a subclass may be stored: it has a name that no later definition took, or is abstract."""
+    return isabstract(kind) or (has_name(kind) and _KINDS.get(name_of(kind)) is kind)
 
 
 @lru_cache(maxsize=1024)

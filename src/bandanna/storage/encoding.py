@@ -14,14 +14,14 @@ import base64
 import json
 import math
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import fields
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
 from typing import Any, NoReturn
 
 import numpy as np
 
 from bandanna.errors import InvalidArgument, Unreadable, place_in_json, raise_alone
-from bandanna.storage.declared import checked
+from bandanna.storage.declared import checked, name_of
 
 Parts = dict[str, Any]
 
@@ -31,13 +31,10 @@ _SPECIAL = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}
 
 
 class Encoding:
-    """Turns values into JSON and back; knows the dataclasses that it was given by name, and no others.
+    """Turns values into JSON and back; knows the dataclasses that it was given by name, and no others."""
 
-    `older` makes, by name, the fields of this version from those that an earlier one may have written.
-    """
-
-    def __init__(self, kinds: Mapping[str, type], older: Mapping[str, Callable[[Parts], Parts]] | None = None) -> None:
-        self._kinds, self._older = dict(kinds), dict(older or {})
+    def __init__(self, kinds: Mapping[str, type]) -> None:
+        self._kinds = dict(kinds)
         self._names = {kind: name for name, kind in kinds.items()}
 
     def dumps(self, value: Any) -> str:
@@ -101,14 +98,15 @@ class Encoding:
         """One value of the list; whatever its constructor says against the parts, they are not readable."""
         kind = self._kinds[name]
         try:
-            current = self._older[name](parts) if name in self._older else parts
-            return kind(**checked(kind, current))
+            return kind(**checked(kind, parts))
         except Exception as error:
             raise ValueError(f"{name}: {str(error) or type(error).__name__}") from error
 
     def _known(self, value: Any) -> dict[str, Any]:
         name = self._names.get(type(value))
         if name is None:
+            if is_dataclass(value) and not isinstance(value, type):
+                name_of(type(value))  # which says how to give a name
             allowed = "numbers, texts, arrays, lists, tuples, dictionaries, " + ", ".join(self._kinds)
             raise InvalidArgument("value to store", type(value).__name__, allowed)
         parts = {field.name: self.encode(_plain(getattr(value, field.name))) for field in fields(value) if field.init}

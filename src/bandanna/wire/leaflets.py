@@ -50,7 +50,7 @@ def check_batch(device: Mapping[str, Any], batch: Batch, arms: int | None = None
     told = batch.to_dict()
     rounds, least = rounds_digest(told), least_users(told)
     plan: Mapping[str, Any] | None = next((each for each in device["plans"] if each["rounds"] == rounds), None)
-    assigned = device["choose"]["kind"] == "ByPlace"
+    assigned = device["choose"]["kind"] == "PlaceChooser"
     known = all(0 <= arm < (EXACT if arms is None else arms) for arm in batch.arms)
     if plan is None or least < plan["users"] or bool(batch.arms) != assigned or not known:
         raise BandannaError(f"batch {batch.epoch} was announced with another plan than the task has")

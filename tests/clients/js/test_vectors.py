@@ -156,13 +156,13 @@ def test_plans_are_judged_alike() -> None:
         {**good, "rounds": [{"parts": [parts[0], {**parts[1], "length": 2}]}]}, {**free, "slots": 2},
         {**good, "slots": 8, "plays": [4, 4]}, {**good, "rounds": free["rounds"]}, {**free, "arms": [0, 2]},
     ]  # fmt: skip
-    for kind in ("ByPlace", "Thompson"):
+    for kind in ("PlaceChooser", "ThompsonChooser"):
         plans = [{"rounds": leaflets.rounds_digest(good), "users": 3, "devices": [[None]]}]
         device = {"choose": {"kind": kind}, "plans": plans}
         found = answers([{"what": "plan", "device": device, "batch": batch} for batch in told])
         for each, batch in zip(found, told, strict=True):
             plan = leaflets.rounds_digest(batch) == plans[0]["rounds"] and leaflets.least_users(batch) >= 3
-            fine = plan and bool(batch["arms"]) == (kind == "ByPlace")
+            fine = plan and bool(batch["arms"]) == (kind == "PlaceChooser")
             assert each == {"users": 3} if fine else each["reason"] == "plan"
 
 
@@ -259,7 +259,7 @@ def test_one_seed_is_sealed_for_all_parts_of_a_round() -> None:
     part = {"arm": None, "form": "shares", "dtype": "<u8", "stream": None, "mixer": "{}"}
     batch = _batch(arms=[], plays=[], rounds=[{"parts": [{**part, "length": dim} for dim in sizes]}] * rounds)
     plan = {"rounds": leaflets.rounds_digest(batch), "users": 6, "devices": [devices] * rounds}
-    device = {"choose": {"kind": "Thompson"}, "plans": [plan], "tells": [[{"kind": "Row"}] * 2] * rounds}
+    device = {"choose": {"kind": "ThompsonChooser"}, "plans": [plan], "tells": [[{"kind": "Row"}] * 2] * rounds}
     keys = {"slot": _b64(slot), "collector": _b64(own), "helper": _b64(helper)}
     (found,) = answers([{"what": "drawn", "device": device, "task": _b64(task), "batch": batch, "slot": keys,
                          "key": _b64(canonical.unpacked(public))}])  # fmt: skip

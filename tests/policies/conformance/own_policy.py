@@ -17,3 +17,8 @@ sys.modules[_module.__name__] = _module  # dataclasses look for their types ther
 SOURCE = _BLOCK[1]
 exec(compile(SOURCE, str(_PAGE), "exec", dont_inherit=True), vars(_module))
 Greedy = _module.Greedy
+
+
+def copied(prefix: str) -> str:
+    """The text of the module with other stored names, so that it can be imported beside the documented one."""
+    return SOURCE.replace('@bd.stored_as("', f'@bd.stored_as("{prefix}')

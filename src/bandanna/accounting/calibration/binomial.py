@@ -15,10 +15,12 @@ from bandanna.accounting.budgets import ApproxDP, Budget
 from bandanna.accounting.calibration.gaussian import finite_mu
 from bandanna.core import require, search
 from bandanna.errors import CalibrationError, InvalidBudget
+from bandanna.storage.declared import stored_as
 
 _OVERHEAD = 1.02  # how far above the central Gaussian a lattice may end before a finer one is tried
 
 
+@stored_as("BinomialNoise")
 @dataclass(frozen=True, kw_only=True)
 class BinomialNoise:
     """Encoding and noise of one batch: `scale` s lattice steps per unit, `trials` b fair (or p-) coins per user."""

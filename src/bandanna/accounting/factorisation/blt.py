@@ -20,11 +20,13 @@ from bandanna.accounting.factorisation.search import search
 from bandanna.accounting.factorisation.series import columns_square, residues, row_square
 from bandanna.core import require
 from bandanna.errors import InvalidArgument
+from bandanna.storage.declared import stored_as
 
 _WORTHWHILE = 1e-4  # a further buffer is kept only if it lowers the unit std by at least this fraction
 _BEGUN: ContextVar[Mapping[int, BLT] | None] = ContextVar("begun", default=None)  # by horizon
 
 
+@stored_as("BLT")
 @dataclass(frozen=True, kw_only=True)
 class BLT(Factorisation):
     """C is lower-triangular Toeplitz with the rational generating function

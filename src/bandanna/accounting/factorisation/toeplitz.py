@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from bandanna.accounting.factorisation.base import Factorisation
 from bandanna.core import require
+from bandanna.storage.declared import stored_as
 
 _EXACT = 64  # terms summed one by one; beyond, the expansion's first omitted term is below 1e-17
 
@@ -22,6 +23,7 @@ def _sums_of_squares() -> NDArray[np.float64]:
     return np.asarray(np.cumsum(coefficients**2))
 
 
+@stored_as("SquareRootToeplitz")
 @dataclass(frozen=True, kw_only=True)
 class SquareRootToeplitz(Factorisation):
     """B = C = A^{1/2}: lower-triangular Toeplitz with C(x) = (1 - x)^{-1/2} = sum_k f_k x^k, f_k = binom(2k, k) / 4^k.

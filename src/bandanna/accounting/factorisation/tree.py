@@ -12,8 +12,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from bandanna.accounting.factorisation.base import Factorisation
 from bandanna.core import require
+from bandanna.storage.declared import stored_as
 
 
+@stored_as("BinaryTree")
 @dataclass(frozen=True, kw_only=True)
 class BinaryTree(Factorisation):
     """Noisy sums of all complete dyadic blocks; a prefix adds the blocks of its binary expansion.
@@ -74,6 +76,7 @@ class BinaryTree(Factorisation):
         return sum(self.horizon >> level for level in range(self.levels))
 
 
+@stored_as("HonakerTree")
 @dataclass(frozen=True, kw_only=True)
 class HonakerTree(BinaryTree):
     """The same releases; each block's estimate averages its own noisy sum with its children's estimates.

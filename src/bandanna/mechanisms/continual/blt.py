@@ -10,12 +10,14 @@ from numpy.typing import NDArray
 
 from bandanna.accounting.factorisation import BLT
 from bandanna.core.sums import Pair, add, two_product
+from bandanna.storage.declared import stored_as
 
 Array = NDArray[np.float64]
 
 _STEPS = 16  # of a block of noise, for any number of seeds: so that a seed is the same run in any company
 
 
+@stored_as("BLTState")
 @dataclass(frozen=True, kw_only=True, eq=False)
 class BLTState:
     """After `step` elements. `sums` and `carry` are raw data and stay with the analyzer; the rest is public."""

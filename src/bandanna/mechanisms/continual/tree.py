@@ -10,10 +10,12 @@ from numpy.typing import NDArray
 
 from bandanna.accounting.factorisation import BinaryTree
 from bandanna.core.sums import Pair, add
+from bandanna.storage.declared import stored_as
 
 Array = NDArray[np.float64]
 
 
+@stored_as("TreeNode")
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Node:
     """A complete block of 2^level elements. `exact` and `rest` are raw data and must stay with the analyzer."""
@@ -23,6 +25,7 @@ class Node:
     estimate: Array  # (*R, dim): of that sum, from this block's release and (Honaker) those below it
 
 
+@stored_as("TreeState")
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TreeState:
     """After `step` elements: one node for each bit of `step`, largest block first."""

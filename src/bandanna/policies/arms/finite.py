@@ -20,6 +20,7 @@ from bandanna.policies.arms.rewards import Rewards, rewards_in
 from bandanna.policies.base import Ask, Played, Policy
 from bandanna.protocols.base import Protocol
 from bandanna.protocols.trust import Privacy
+from bandanna.storage.declared import stored_as
 from bandanna.theory import finite
 from bandanna.theory.settings import Found, Setting
 
@@ -59,6 +60,7 @@ class FiniteArmed(Policy[State]):
         return self.domain.report(played)
 
 
+@stored_as("Tallies")
 @dataclass(frozen=True, kw_only=True)
 class Tallies:
     """Sums of what was learned of every arm, and how often it was played. R = replicate axes."""

@@ -45,10 +45,12 @@ from bandanna.policies.named import ANY, ANY_OF_THEM, algorithm
 from bandanna.protocols.base import BatchProtocol
 from bandanna.protocols.opening import open_batch
 from bandanna.protocols.trust import Privacy
+from bandanna.storage.declared import stored_as
 from bandanna.theory import linear
 from bandanna.theory.settings import Found, Setting
 
 
+@stored_as("GOPEGeometry")
 @dataclass(frozen=True, kw_only=True)
 class Geometry:
     """Active arms in the coordinates of their span, and their design: the same until an arm is dropped."""
@@ -58,6 +60,7 @@ class Geometry:
     early: float  # k of noise in the beginning
 
 
+@stored_as("GOPEState")
 @dataclass(frozen=True, kw_only=True)
 class State:
     """One run: the phase, all arms (K, d), the places of those that are left, and their geometry (None: no choice)."""
@@ -71,6 +74,7 @@ class State:
 @algorithm("GOPE", paper="004")
 @algorithm("AdaC-GOPE", paper="004", trust="central", guarantee=ANY_OF_THEM, budgets=ANY)
 @algorithm("AdaC-GOPE-early", paper="004", trust="central", guarantee=ANY_OF_THEM, budgets=ANY, noise="beginning")
+@stored_as("GOPE")
 @dataclass(frozen=True, kw_only=True)
 class GOPE(Policy[State]):
     """Linear bandit with fixed arms in R^`dim`, over `horizon` rounds.

@@ -22,9 +22,11 @@ from bandanna.policies.named import PURE, algorithm
 from bandanna.protocols.local_bits import LocalBits
 from bandanna.protocols.opening import open_batch
 from bandanna.protocols.trust import Privacy
+from bandanna.storage.declared import stored_as
 
 
 @algorithm("LDP-UCB", paper="004", trust="local", guarantee="local DP, pure", budgets=(PURE,))
+@stored_as("LDPUCB")
 @dataclass(frozen=True, kw_only=True)
 class LDPUCB(EveryRound):
     """Finite-armed UCB on randomized bits, over `horizon` rounds; rewards are clipped into `reward_range`."""

@@ -16,11 +16,13 @@ from bandanna.core.shapes import Bits
 from bandanna.device.telling import rounded
 from bandanna.errors import InvalidArgument, InvalidStatistic, Summary
 from bandanna.policies.base import Played
+from bandanna.storage.declared import stored_as
 
 BITS = Bits()
 _ROUNDING = 1e-12  # relative; what rounding errors of an honest direction may exceed its bound by
 
 
+@stored_as("Rewards")
 @dataclass(frozen=True, kw_only=True)
 class Rewards(Box):
     """Rewards in [low, high]: sums are exact, so one of them moves a sum by the width."""
@@ -63,6 +65,7 @@ class Rewards(Box):
         return BITS.sealed(values, clipped=rewards.clipped, counts=counts)
 
 
+@stored_as("PublicDirections")
 @dataclass(frozen=True, kw_only=True)
 class PublicDirections(Domain):
     """Vectors r z, r a reward in a range of width w and z a public direction, |z| <= `bound`.

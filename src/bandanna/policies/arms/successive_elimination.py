@@ -44,10 +44,12 @@ from bandanna.policies.named import APPROX, PURE, algorithm
 from bandanna.protocols.base import FLOAT_BITS, BatchProtocol
 from bandanna.protocols.opening import NEAR, open_batch
 from bandanna.protocols.trust import Privacy
+from bandanna.storage.declared import stored_as
 
 _LARGEST = 100.0  # bits for a larger epsilon are those for this one: a tenth of a reward of noise, on a whole batch
 
 
+@stored_as("EliminationState")
 @dataclass(frozen=True, kw_only=True)
 class State:
     """One run: the epoch, which arms are left, and how many batches were released."""
@@ -59,6 +61,7 @@ class State:
 
 @algorithm("DP-SE", paper="004", trust="central", guarantee="DP, pure", budgets=(PURE,))
 @algorithm("SDP-SE", paper="004", trust="shuffle", guarantee="shuffle DP", budgets=(APPROX,))
+@stored_as("Elimination")
 @dataclass(frozen=True, kw_only=True)
 class Elimination(FiniteArmed[State]):
     """Finite-armed successive elimination over `horizon` rounds.

@@ -28,9 +28,11 @@ from bandanna.policies.base import Ask, Frozen, Played
 from bandanna.policies.named import algorithm
 from bandanna.protocols.clear import Clear
 from bandanna.protocols.trust import Privacy, none
+from bandanna.storage.declared import stored_as
 
 
 @algorithm("Thompson", paper="004")
+@stored_as("Thompson")
 @dataclass(frozen=True, kw_only=True)
 class Thompson(FiniteArmed[Tallies]):
     """Finite-armed Thompson sampling over `horizon` rounds; rewards are clipped into `reward_range`.

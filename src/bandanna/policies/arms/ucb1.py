@@ -22,6 +22,7 @@ from bandanna.policies.base import Ask, Assigned
 from bandanna.policies.named import algorithm
 from bandanna.protocols.opening import open_batch
 from bandanna.protocols.trust import Privacy, none
+from bandanna.storage.declared import stored_as
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,6 +76,7 @@ _ONCE: Ints = np.ones(1, dtype=np.int64)
 
 
 @algorithm("UCB1", paper="004")
+@stored_as("UCB1")
 @dataclass(frozen=True, kw_only=True)
 class UCB1(EveryRound):
     """Finite-armed UCB over `horizon` rounds; rewards are clipped into `reward_range`. There is no private one."""

@@ -34,10 +34,12 @@ from bandanna.policies.base import Ask, Assigned
 from bandanna.policies.named import ANY, ANY_OF_THEM, PURE, algorithm
 from bandanna.protocols.base import BatchProtocol
 from bandanna.protocols.opening import open_batch
+from bandanna.storage.declared import stored_as
 from bandanna.theory import finite
 from bandanna.theory.settings import Found, Setting
 
 
+@stored_as("UCBEpisodesState")
 @dataclass(frozen=True, kw_only=True)
 class State:
     """What was released: the noisy mean of every arm's last episode, kept until the arm's next one. R = replicates."""
@@ -52,6 +54,7 @@ class State:
 @algorithm("UCB-episodes", paper="004")
 @algorithm("AdaC-UCB", paper="004", trust="central", guarantee=ANY_OF_THEM, budgets=ANY)
 @algorithm("AdaP-UCB", paper="004", trust="central", guarantee="DP, pure", budgets=(PURE,))
+@stored_as("UCBEpisodes")
 @dataclass(frozen=True, kw_only=True)
 class UCBEpisodes(FiniteArmed[State]):
     """Finite-armed UCB in doubling episodes over `horizon` rounds.

@@ -39,6 +39,7 @@ from bandanna.policies.distributed.width import Uncertainty, exact_width, printe
 from bandanna.policies.named import PURE, algorithm
 from bandanna.protocols.base import BatchProtocol
 from bandanna.protocols.trust import Privacy
+from bandanna.storage.declared import stored_as
 from bandanna.theory import distributed
 from bandanna.theory.settings import Found, Setting
 
@@ -47,6 +48,7 @@ _APPROX = ("epsilon", "delta", "calibration")
 _MOST_CLIENTS = 62  # log2: numbers of clients are 64-bit integers
 
 
+@stored_as("PhasedEliminationState")
 @dataclass(frozen=True, kw_only=True)
 class State:
     """Of one run: the actions, which of them may still be the best, and the number of the next phase.
@@ -85,6 +87,7 @@ class Phase(Assigned):
 @algorithm("Laplace-DPE", **_NAMED, trust="central", guarantee="central DP, pure", options=PURE, spends={"delta": 0.0})
 @algorithm("DPE-FixedU", paper="001", defaults={"clients": 97})
 @algorithm("PE", paper="001", defaults={"per_round": True})
+@stored_as("PhasedElimination")
 @dataclass(frozen=True, kw_only=True)
 class PhasedElimination(Policy[State]):
     """Phased elimination over a finite set of actions with `dim` features, for `horizon` rounds.

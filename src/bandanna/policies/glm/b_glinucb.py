@@ -29,9 +29,11 @@ from bandanna.policies.base import Ask, Frozen
 from bandanna.policies.glm.base import InTheClear
 from bandanna.policies.glm.batched import Batched, BatchedState, BatchEstimate
 from bandanna.policies.named import algorithm
+from bandanna.storage.declared import stored_as
 
 
 @algorithm("B-GLinUCB", paper="003")
+@stored_as("BGLinUCB")
 @dataclass(frozen=True, kw_only=True)
 class BGLinUCB(InTheClear[BatchedState], Batched):
     """B-GLinUCB with the constants of a preset; `width` multiplies gamma, 1 being the theorem."""

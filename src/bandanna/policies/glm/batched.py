@@ -30,8 +30,10 @@ from bandanna.errors import InvalidArgument
 from bandanna.policies.base import Frozen
 from bandanna.policies.glm.base import GLMPolicy, along, quadratic
 from bandanna.policies.glm.designs import designs
+from bandanna.storage.declared import stored_as
 
 
+@stored_as("BatchEstimate")
 @dataclass(frozen=True, kw_only=True)
 class BatchEstimate:
     """What one batch has left: theta_j, the inverse of its released matrix, and how wide its bounds are."""
@@ -52,6 +54,7 @@ class BatchEstimate:
         return np.asarray(spread + self.blur * np.linalg.norm(contexts @ inverse, axis=-1)) if self.blur else spread
 
 
+@stored_as("BatchedState")
 @dataclass(frozen=True, kw_only=True)
 class BatchedState:
     """What the batches so far have left, and how many of their matrices had to be shifted."""

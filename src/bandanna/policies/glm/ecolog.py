@@ -33,10 +33,12 @@ from bandanna.errors import InvalidArgument
 from bandanna.policies.base import Ask, Frozen
 from bandanna.policies.glm.base import EveryRound, along, optimistic, quadratic, rank_one
 from bandanna.policies.named import algorithm
+from bandanna.storage.declared import stored_as
 
 _LAMBDA = 10.0
 
 
+@stored_as("ECOLogState")
 @dataclass(frozen=True, kw_only=True)
 class ECOLogState:
     """W and its inverse, the iterate, the correction C."""
@@ -49,6 +51,7 @@ class ECOLogState:
 
 
 @algorithm("ECOLog", paper="003")
+@stored_as("ECOLog")
 @dataclass(frozen=True, kw_only=True)
 class ECOLog(EveryRound[ECOLogState]):
     """ECOLog with the constants of a preset; the logistic link only."""

@@ -55,10 +55,12 @@ from bandanna.policies.glm.jdp_rules import FLOOR, JDPRules
 from bandanna.policies.glm.leaves import Leaves
 from bandanna.policies.glm.rarely_switching import EXPLORED, REST, Ahead, chosen, first_true, norms_of
 from bandanna.policies.named import APPROX, algorithm
+from bandanna.storage.declared import stored_as
 from bandanna.theory import generalised
 from bandanna.theory.settings import Found, Setting
 
 
+@stored_as("GLMJDPState")
 @dataclass(frozen=True, kw_only=True)
 class JDPState:
     """Released numbers and what follows from them: the stack after every round, and as it was at the last refits."""
@@ -75,6 +77,7 @@ class JDPState:
     repairs: Ints  # (*R): rounds whose V had to be shifted
 
 
+@stored_as("GLMJDPSnapshot")
 @dataclass(frozen=True, kw_only=True)
 class JDPSnapshot:
     """What a device decides with."""
@@ -94,6 +97,7 @@ class JDPSnapshot:
     budgets=(APPROX, ("rho",)),
     options=("mechanism",),
 )
+@stored_as("GLMJDP")
 @dataclass(frozen=True, kw_only=True)
 class GLMJDP(JDPRules[JDPState]):
     """Joint differential privacy for contexts and rewards with a trusted server, by one composed budget.

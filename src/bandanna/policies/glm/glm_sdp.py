@@ -42,6 +42,7 @@ from bandanna.policies.glm.gradient_asks import asked, finite_budget
 from bandanna.policies.glm.sdp_privacy import BatchMechanisms, calibrate
 from bandanna.policies.named import APPROX, algorithm
 from bandanna.protocols.trust import Privacy
+from bandanna.storage.declared import stored_as
 from bandanna.theory import generalised
 from bandanna.theory.settings import Found, Setting
 
@@ -54,6 +55,7 @@ from bandanna.theory.settings import Found, Setting
     protects="contexts and rewards",
     budgets=(APPROX,),
 )
+@stored_as("GLMSDP")
 @dataclass(frozen=True, kw_only=True)
 class GLMSDP(Batched):
     """Shuffle differential privacy for contexts and rewards.

@@ -28,10 +28,12 @@ from bandanna.glm.projections import onto_ball
 from bandanna.policies.base import Ask, Frozen
 from bandanna.policies.glm.base import EveryRound, along, optimistic, quadratic, rank_one
 from bandanna.policies.named import algorithm
+from bandanna.storage.declared import stored_as
 
 _TOLERANCE = 1e-6  # of an estimate
 
 
+@stored_as("GLMUCBState")
 @dataclass(frozen=True, kw_only=True)
 class UCBState:
     """M_t^{-1} and theta_t.
@@ -46,6 +48,7 @@ class UCBState:
 
 
 @algorithm("GLM-UCB", paper="003")
+@stored_as("GLMUCB")
 @dataclass(frozen=True, kw_only=True)
 class GLMUCB(EveryRound[UCBState]):
     """GLM-UCB with the constants of a preset; `refit` asks for a new estimate every so many rounds, 1 as published."""

@@ -26,8 +26,10 @@ from bandanna.glm.projections import onto_ball_in_norm
 from bandanna.policies.base import Ask, Frozen
 from bandanna.policies.glm.base import EveryRound, along, optimistic, quadratic, rank_one
 from bandanna.policies.named import algorithm
+from bandanna.storage.declared import stored_as
 
 
+@stored_as("GLOCState")
 @dataclass(frozen=True, kw_only=True)
 class GLOCState:
     """V and its inverse, the Newton iterate, z and the online regret bound B."""
@@ -41,6 +43,7 @@ class GLOCState:
 
 
 @algorithm("GLOC", paper="003")
+@stored_as("GLOC")
 @dataclass(frozen=True, kw_only=True)
 class GLOC(EveryRound[GLOCState]):
     """GLOC with the constants of a preset."""

@@ -30,6 +30,7 @@ from bandanna.accounting.factorisation import factorise
 from bandanna.core import require
 from bandanna.glm.noisy_gradient import NoisyGradient, lemma_steps
 from bandanna.policies.glm.jdp_privacy import RAISED
+from bandanna.storage.declared import stored_as
 
 if TYPE_CHECKING:
     from typing import Any
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 SHARE = 0.5  # of the squared price for the matrices, in all presets
 
 
+@stored_as("GLMJDPConstants")
 @dataclass(frozen=True, kw_only=True)
 class Constants:
     """All constants of GLM-JDP.

@@ -18,8 +18,10 @@ from bandanna.core import require
 from bandanna.core.arrays import Floats
 from bandanna.core.domain import Ball, Statistic, all_finite, clip_norm
 from bandanna.core.linalg import upper
+from bandanna.storage.declared import stored_as
 
 
+@stored_as("Leaves")
 @dataclass(frozen=True, kw_only=True)
 class Leaves(Ball):
     """Stacks of two blocks of `size` rows."""

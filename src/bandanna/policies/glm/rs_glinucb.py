@@ -21,10 +21,12 @@ from bandanna.policies.base import Ask, at, blended, put
 from bandanna.policies.glm.rarely_switching import EXPLORED, REST, Ahead, chosen, first_true, norms_of
 from bandanna.policies.glm.rs_rules import RSRules
 from bandanna.policies.named import algorithm
+from bandanna.storage.declared import stored_as
 from bandanna.theory import generalised
 from bandanna.theory.settings import Found, Setting
 
 
+@stored_as("RSGLinUCBState")
 @dataclass(frozen=True, kw_only=True)
 class RSState:
     """V, H, H_tau and the estimates: those that the last round without exploration used, and the next one's.
@@ -50,6 +52,7 @@ class RSState:
 
 
 @algorithm("RS-GLinUCB", paper="003")
+@stored_as("RSGLinUCB")
 @dataclass(frozen=True, kw_only=True)
 class RSGLinUCB(RSRules[RSState]):
     """RS-GLinUCB; without privacy."""

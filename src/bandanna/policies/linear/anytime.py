@@ -26,8 +26,10 @@ from bandanna.policies.linear.sums import LinearSums, Published
 from bandanna.policies.linear.sums import State as PhaseState
 from bandanna.protocols.channel import Channel
 from bandanna.protocols.trust import Privacy
+from bandanna.storage.declared import stored_as
 
 
+@stored_as("AnytimeState")
 @dataclass(frozen=True, kw_only=True)
 class State:
     """The phase, counted from 0, what its policy knows, and how many batches and repairs there were before it."""
@@ -38,6 +40,7 @@ class State:
     repairs: Ints  # (*R)
 
 
+@stored_as("Anytime")
 @dataclass(frozen=True, kw_only=True)
 class Anytime(RunningSums[State]):
     """A linear policy for an unknown horizon: phase j = 0, 1, ... runs `first` anew with horizon first.horizon 2^j.
@@ -221,12 +224,6 @@ class Anytime(RunningSums[State]):
         fresh = self.phase(state.phase + 1).init(replicates=np.shape(state.repairs))
         before = state.repairs + state.inner.repairs  # the last snapshot of a phase is not used
         return State(phase=state.phase + 1, inner=fresh, batches=state.batches + inner.batches, repairs=before)
-
-    def restored(self, phase: int, total: Floats, batches: int, repairs: Ints) -> State:
-        """In its phase; repairs were counted over all of them."""
-        before = sum(len(self.phase(number).channel.sizes) for number in range(phase))
-        inner = self.phase(phase).restored(0, total, batches, np.zeros_like(repairs))
-        return State(phase=phase, inner=inner, batches=before, repairs=repairs)
 
     def counts(self, state: State) -> dict[str, Ints]:
         """How often a released matrix was shifted, in all phases."""

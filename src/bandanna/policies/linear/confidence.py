@@ -43,6 +43,7 @@ from bandanna.core.arrays import Floats
 from bandanna.core.linalg import positive_inverse
 from bandanna.core.sizes import Sizes
 from bandanna.kernels.optimism import Optimism
+from bandanna.storage.declared import stored_as
 from bandanna.theory.contextual import linucb_lemma
 
 _DRAWN = 32  # dimensions of the largest matrices whose mean norm is simulated: 4000 draws take 0.3 s
@@ -111,6 +112,7 @@ class Confidence:
         return float(linucb_lemma(horizon=horizon, dim=dim, batch=batch, radius=radius, smallest=self.smallest))
 
 
+@stored_as("PaperConfidence")
 @dataclass(frozen=True, kw_only=True)
 class PaperConfidence:
     """Regulariser and radius as printed, with the constants c1 `matrix` and c2 `vector` that the paper leaves open."""

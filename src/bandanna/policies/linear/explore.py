@@ -6,8 +6,10 @@ from dataclasses import dataclass
 
 from bandanna.core import require
 from bandanna.core.calling import by_name
+from bandanna.storage.declared import stored_as
 
 
+@stored_as("Uniform")
 @dataclass(frozen=True, kw_only=True)
 class Uniform:
     """Arms uniformly at random: for everybody in episodes that begin before the `first` users, then with a chance."""

@@ -46,12 +46,14 @@ from bandanna.policies.linear.start import Start
 from bandanna.policies.linear.sums import LinearSums, Published
 from bandanna.policies.named import algorithm
 from bandanna.protocols.trust import Privacy
+from bandanna.storage.declared import stored_as
 
 _ENDLESS = 10**9
 _LARGEST = 10**5  # users of a batch without a horizon: whoever gathers them must hold them
 _OFTEN = 3  # participations from which on independent batches need less noise than a stream
 
 
+@stored_as("Posterior")
 @dataclass(frozen=True, kw_only=True)
 class Posterior(Published):
     """What a device draws from: theta + root z, z standard normal. R = replicate axes, arms with own models."""
@@ -69,6 +71,7 @@ _named = partial(algorithm, paper="-", protects="contexts and rewards")
 @_named("LinTS-LDP", trust="local", guarantee="local DP or zCDP")
 @_named("LinTS-SDP", trust="shuffle", guarantee="shuffle DP")
 @_named("LinTS-CSDP", trust="concurrent", guarantee="shuffle DP")
+@stored_as("LinTS")
 @dataclass(frozen=True, kw_only=True)
 class LinTS(LinearSums):
     """Thompson sampling for linear contextual bandits with `dim` features over `horizon` rounds.

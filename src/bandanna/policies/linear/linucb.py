@@ -40,10 +40,12 @@ from bandanna.policies.linear.sums import LinearSums, Published
 from bandanna.policies.named import algorithm
 from bandanna.protocols.channel import lowest_batch
 from bandanna.protocols.concurrent_shuffle import ConcurrentShuffle
+from bandanna.storage.declared import stored_as
 from bandanna.theory import contextual
 from bandanna.theory.settings import Found, Setting
 
 
+@stored_as("LinUCBSnapshot")
 @dataclass(frozen=True, kw_only=True)
 class Snapshot(Published):
     """All that a device needs to act: public, because it is computed from releases only. R = replicate axes."""
@@ -79,6 +81,7 @@ _shuffled = partial(_named, trust="shuffle", guarantee="shuffle DP", defaults={"
 @_shuffled("LinUCB-SDP-Amp", spends={"protocol": "gaussian"})
 @_shuffled("LinUCB-SDP-Vec", spends={"protocol": "binomial"})
 @_named("LinUCB-CSDP", paper="002", trust="concurrent", guarantee="shuffle DP")
+@stored_as("LinUCB")
 @dataclass(frozen=True, kw_only=True)
 class LinUCB(LinearSums):
     """Optimistic linear contextual bandit with `dim` features over `horizon` rounds.

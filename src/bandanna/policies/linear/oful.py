@@ -43,10 +43,12 @@ from bandanna.policies.named import ANY, ANY_OF_THEM, algorithm
 from bandanna.protocols.base import FLOAT_BITS, BatchProtocol
 from bandanna.protocols.opening import open_batch
 from bandanna.protocols.trust import Privacy
+from bandanna.storage.declared import stored_as
 from bandanna.theory import public_contexts
 from bandanna.theory.settings import Found, Setting
 
 
+@stored_as("OFULState")
 @dataclass(frozen=True, kw_only=True)
 class State:
     """One run, all of it public: `gram` V of all rounds so far, `vector` of all releases."""
@@ -61,6 +63,7 @@ class State:
 
 @algorithm("RS-OFUL", paper="004")
 @algorithm("AdaC-OFUL", paper="004", trust="central", guarantee=ANY_OF_THEM, budgets=ANY)
+@stored_as("OFUL")
 @dataclass(frozen=True, kw_only=True)
 class OFUL(Policy[State]):
     """Linear contextual bandit in R^`dim` over `horizon` rounds that changes its mind only when V has grown.

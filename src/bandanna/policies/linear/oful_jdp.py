@@ -51,6 +51,7 @@ from bandanna.protocols.central_continual import CentralContinual
 from bandanna.protocols.central_gaussian import CentralGaussian
 from bandanna.protocols.opening import check_size
 from bandanna.protocols.trust import Privacy
+from bandanna.storage.declared import stored_as
 from bandanna.theory import public_contexts
 from bandanna.theory.settings import Found, Setting
 
@@ -60,6 +61,7 @@ _SIGHT = (
 )
 
 
+@stored_as("Outer")
 @dataclass(frozen=True, kw_only=True)
 class Outer(SymmetricMatrix):
     """Matrices x x^T with |x|^2 <= `bound`: they differ by at most sqrt 2 bound in Frobenius norm, not 2 bound."""
@@ -76,6 +78,7 @@ class Outer(SymmetricMatrix):
         return self.pack(top * vectors[..., :, -1:] * np.swapaxes(vectors[..., :, -1:], -1, -2))
 
 
+@stored_as("OFULJDPState")
 @dataclass(frozen=True, kw_only=True)
 class State:
     """One run, all of it released: the Gram part, the vector, and what follows from them."""
@@ -97,6 +100,7 @@ class State:
     protects="contexts and rewards",
     budgets=ANY,
 )
+@stored_as("OFULJDP")
 @dataclass(frozen=True, kw_only=True)
 class OFULJDP(Policy[State]):
     """Linear contextual bandit in R^`dim` over `horizon` rounds; features (norm at most 1) and rewards are private.

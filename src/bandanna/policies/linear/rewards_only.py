@@ -57,12 +57,14 @@ from bandanna.protocols.channel import Channel, open_channel
 from bandanna.protocols.clear.public import PublicSum
 from bandanna.protocols.local_bits.signs import LocalSigns
 from bandanna.protocols.trust import Privacy, none
+from bandanna.storage.declared import stored_as
 
 _CONSTANT = 0.25  # weight of the constant in a private report
 _INSIDE = 1 - 1e-15  # rounding errors leave a weighted vector in the unit ball
 _PUBLIC = (("everybody", "every user's features and arm, and whether an answer came: they are public"),)
 
 
+@stored_as("LinTSRewardsState")
 @dataclass(frozen=True, kw_only=True)
 class State:
     """What was released of rewards, what is public of features, and what follows."""
@@ -85,6 +87,7 @@ _named = partial(algorithm, paper="-", protects="rewards")
     options=("participations",),
 )
 @_named("LinTS-SDP-rewards", trust="shuffle", guarantee="shuffle DP")
+@stored_as("LinTSRewards")
 @dataclass(frozen=True, kw_only=True)
 class LinTSRewards(Policy[State]):
     """Thompson sampling with `dim` features over `horizon` rounds that protects rewards; features are public.

@@ -15,6 +15,7 @@ from bandanna.core.sizes import Sizes
 from bandanna.errors import InvalidArgument
 from bandanna.protocols.central_gaussian import CentralGaussian
 from bandanna.protocols.trust import Privacy
+from bandanna.storage.declared import stored_as
 
 _MOST = 10**5  # growing batches, which are listed one by one
 _AROUND = 3  # steps of a quarter: a factor of 1.95
@@ -28,6 +29,7 @@ class Schedule(ABC):
         """Sizes of the complete batches."""
 
 
+@stored_as("FixedBatches")
 @dataclass(frozen=True, kw_only=True)
 class FixedBatches(Schedule):
     """Batches of `size` users."""
@@ -45,6 +47,7 @@ class FixedBatches(Schedule):
         return Sizes(((self.size, times),) if times else ())
 
 
+@stored_as("GeometricBatches")
 @dataclass(frozen=True, kw_only=True)
 class GeometricBatches(Schedule):
     """Batches that grow: ceil(first ratio^i). The noise of log T releases adds up, not of T/B.
@@ -113,6 +116,7 @@ def concurrent_batch(horizon: int, shufflers: int | str) -> int:
     return max(2, min(round(math.pow(horizon, rate)), horizon >> (shufflers - 1)))
 
 
+@stored_as("InformedBatches")
 @dataclass(frozen=True, kw_only=True)
 class InformedBatches(Schedule):
     """Batches that grow from `first` by `ratio` to `most`, released while half as many users are still to come."""

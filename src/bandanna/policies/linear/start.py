@@ -10,8 +10,10 @@ import numpy as np
 from bandanna.core import require
 from bandanna.core.arrays import Floats
 from bandanna.errors import InvalidArgument
+from bandanna.storage.declared import stored_as
 
 
+@stored_as("Start")
 @dataclass(frozen=True, kw_only=True)
 class Start:
     """The sum of `users` reports, released before, with noise of this variance in each coordinate: public numbers.

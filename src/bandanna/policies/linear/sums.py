@@ -30,12 +30,14 @@ from bandanna.policies.base import Ask, Frozen, Played, RunningSums
 from bandanna.policies.linear.schedules import FixedBatches, Schedule
 from bandanna.protocols.channel import Channel, open_channel
 from bandanna.protocols.trust import Privacy
+from bandanna.storage.declared import stored_as
 
 
 class Published:
     """All that a device needs to act; public, because it is computed from releases only."""
 
 
+@stored_as("LinearState")
 @dataclass(frozen=True, kw_only=True)
 class State:
     """What was released: the sum of the reports of so many batches, and what follows from it. R = replicate axes."""
@@ -184,10 +186,6 @@ class LinearSums(RunningSums[State]):
         snapshot, repaired = self.estimate(total, batches)
         used = self._episode(batches) is not None  # after the last round nobody asks for the snapshot
         return State(total=total, batches=batches, repairs=state.repairs + used * repaired, snapshot=snapshot)
-
-    def restored(self, phase: int, total: Floats, batches: int, repairs: Ints) -> State:
-        """With the snapshot that follows."""
-        return State(total=total, batches=batches, repairs=repairs, snapshot=self.estimate(total, batches)[0])
 
     def counts(self, state: State) -> dict[str, Ints]:
         """How often a released matrix was repaired."""

@@ -24,8 +24,10 @@ from bandanna.protocols.central_continual import law, privacy
 from bandanna.protocols.central_continual.analyzer import PrefixSums, Running
 from bandanna.protocols.roles import Held
 from bandanna.protocols.trusted import Trusted
+from bandanna.storage.declared import stored_as
 
 
+@stored_as("CentralContinual")
 @dataclass(frozen=True, kw_only=True)
 class CentralContinual(Trusted, StreamProtocol):
     """Prefix sums of the stream of batch sums, through a factorisation A = B C of the prefix-sum matrix.

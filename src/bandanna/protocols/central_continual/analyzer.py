@@ -11,8 +11,10 @@ from bandanna.core.estimate import Estimate
 from bandanna.mechanisms.continual import ContinualGaussian, State
 from bandanna.mechanisms.sources import NoiseSource
 from bandanna.protocols.roles import Analyzer, Held, exact_total
+from bandanna.storage.declared import stored_as
 
 
+@stored_as("CentralContinualState")
 @dataclass(frozen=True, kw_only=True)
 class Running:
     """The stream so far, and how many users are in it. It holds raw sums and stays with the server."""

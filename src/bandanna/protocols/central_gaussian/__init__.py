@@ -21,8 +21,10 @@ from bandanna.protocols.base import stated_delta
 from bandanna.protocols.central_gaussian import analyzer, privacy
 from bandanna.protocols.central_gaussian.analyzer import NoisySum
 from bandanna.protocols.trusted import TrustedSum
+from bandanna.storage.declared import stored_as
 
 
+@stored_as("CentralGaussian")
 @dataclass(frozen=True, kw_only=True)
 class CentralGaussian(TrustedSum):
     """sum_i x_i + N(0, std^2 I), added by the server.

@@ -21,8 +21,10 @@ from bandanna.mechanisms.sources import NoiseSource
 from bandanna.protocols.central_laplace import privacy
 from bandanna.protocols.central_laplace.analyzer import LatticeSum
 from bandanna.protocols.trusted import TrustedSum
+from bandanna.storage.declared import stored_as
 
 
+@stored_as("CentralLaplace")
 @dataclass(frozen=True, kw_only=True)
 class CentralLaplace(TrustedSum):
     """h (round(sum_i x_i / h) + Z), Z_k discrete Laplace of `scale` lattice steps, added by the server.

@@ -15,8 +15,10 @@ from bandanna.mechanisms.sources import Draws, NoiseSource
 from bandanna.protocols.base import stated_delta
 from bandanna.protocols.clear.analyzer import PlainSum
 from bandanna.protocols.trusted import TrustedSum
+from bandanna.storage.declared import stored_as
 
 
+@stored_as("Clear")
 @dataclass(frozen=True, kw_only=True)
 class Clear(TrustedSum):
     """Plain sums of plain statistics.

@@ -7,8 +7,10 @@ from typing import ClassVar
 
 from bandanna.accounting.events import NothingEvent
 from bandanna.protocols.clear import Clear
+from bandanna.storage.declared import stored_as
 
 
+@stored_as("PublicSum")
 @dataclass(frozen=True, kw_only=True)
 class PublicSum(Clear):
     """Plain sums of statistics that whoever asks has declared public, such as features of arms that everybody sees.

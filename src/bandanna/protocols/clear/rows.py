@@ -15,6 +15,7 @@ from bandanna.mechanisms.sources import NoiseSource
 from bandanna.protocols.clear import Clear
 from bandanna.protocols.clear.analyzer import PlainSum
 from bandanna.protocols.roles import Held
+from bandanna.storage.declared import stored_as
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,6 +30,7 @@ class PlainRows(PlainSum):
         return state, Estimate(total=rows, count=view.users, variance=0.0)
 
 
+@stored_as("ClearRows")
 @dataclass(frozen=True, kw_only=True)
 class ClearRows(Clear):
     """All rows in place of their sum: the estimate's `total` is (..., users, dim).

@@ -33,10 +33,12 @@ from bandanna.protocols.concurrent_shuffle.shuffler import LevelMixer
 from bandanna.protocols.concurrent_shuffle.views import HeldLevels
 from bandanna.protocols.roles import COINS, same_replicates, shuffler_sees
 from bandanna.protocols.shuffle_bits import privacy as bits
+from bandanna.storage.declared import stored_as
 
 __all__ = ["BatchTree", "ConcurrentShuffle", "HeldLevels", "Running", "plan_tree"]
 
 
+@stored_as("ConcurrentShuffleState")
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Running:
     """What the shufflers hold, one per level (never published), and the analyzer's sums of maximal batches."""
@@ -45,6 +47,7 @@ class Running:
     sums: tuple[Floats, ...]  # k times (*R, dim)
 
 
+@stored_as("ConcurrentShuffle")
 @dataclass(frozen=True, kw_only=True)
 class ConcurrentShuffle(StreamProtocol):
     """Every user sends one randomized message to each of k shufflers; a full batch is released as totals.

@@ -21,8 +21,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from bandanna.core import require
 from bandanna.errors import InvalidArgument
+from bandanna.storage.declared import stored_as
 
 
+@stored_as("BatchTree")
 @dataclass(frozen=True, kw_only=True)
 class BatchTree:
     """Batches over `horizon` users with `degrees` (d_low, d_2, ..., d_k), one level for each shuffler."""

@@ -20,8 +20,10 @@ from bandanna.protocols.concurrent_shuffle.views import Full, HeldLevels
 from bandanna.protocols.roles import Counting, Held, Mixer, batch_coins, same_replicates
 from bandanna.protocols.shuffle_binomial.shuffler import VectorMixer
 from bandanna.protocols.shuffle_bits.shuffler import BitMixer
+from bandanna.storage.declared import stored_as
 
 
+@stored_as("LevelMixer")
 @dataclass(frozen=True, kw_only=True)
 class LevelMixer(Mixer):
     """The k shufflers side by side; each has its own block of a message. A batch that is not full has no way out.

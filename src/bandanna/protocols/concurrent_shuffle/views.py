@@ -6,8 +6,10 @@ from dataclasses import dataclass
 
 from bandanna.core.arrays import Ints
 from bandanna.protocols.roles import Held
+from bandanna.storage.declared import stored_as
 
 
+@stored_as("HeldLevels")
 @dataclass(frozen=True, kw_only=True, eq=False)
 class HeldLevels:
     """After `users` users: what each level's shuffler holds of its present batch; never published.
@@ -21,6 +23,7 @@ class HeldLevels:
     owed: tuple[int, ...]
 
 
+@stored_as("FullLevels")
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Full:
     """What the analyzer sees after `users` users: totals of the batches that are full then, lowest level first."""

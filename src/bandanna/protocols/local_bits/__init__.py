@@ -20,8 +20,10 @@ from bandanna.mechanisms.sources import NoiseSource
 from bandanna.protocols.base import BatchProtocol
 from bandanna.protocols.local_bits import law, privacy, randomizer
 from bandanna.protocols.local_bits.analyzer import Answers, AnswerSum
+from bandanna.storage.declared import stored_as
 
 
+@stored_as("LocalBits")
 @dataclass(frozen=True, kw_only=True)
 class LocalBits(BatchProtocol):
     """Randomized response: each user sends one bit, its own with probability q = e^epsilon / (1 + e^epsilon).

@@ -11,8 +11,10 @@ from bandanna.core.estimate import Estimate
 from bandanna.mechanisms.randomized_response import RandomizedResponse
 from bandanna.mechanisms.sources import NoiseSource
 from bandanna.protocols.roles import Adding, Analyzer, Held
+from bandanna.storage.declared import stored_as
 
 
+@stored_as("Answers")
 @dataclass(frozen=True, kw_only=True)
 class Answers(Adding):
     """Adds answers."""

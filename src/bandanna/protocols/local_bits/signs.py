@@ -31,6 +31,7 @@ from bandanna.mechanisms.sources import NoiseSource
 from bandanna.protocols.base import BatchProtocol
 from bandanna.protocols.local_bits import privacy
 from bandanna.protocols.roles import Analyzer, Gathering, Held, exact_total
+from bandanna.storage.declared import stored_as
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,6 +49,7 @@ class SignSum(Analyzer):
         return state, Estimate(total=np.asarray(told / self.mechanism.truth), count=view.users, variance=largest)
 
 
+@stored_as("LocalSigns")
 @dataclass(frozen=True, kw_only=True)
 class LocalSigns(BatchProtocol):
     """Randomized response about the sign of a public vector in a ball.

@@ -20,6 +20,7 @@ from bandanna.protocols.base import BatchProtocol, stated_delta
 from bandanna.protocols.local_gaussian import law, privacy, randomizer
 from bandanna.protocols.local_gaussian.analyzer import ReportSum
 from bandanna.protocols.roles import Gathering
+from bandanna.storage.declared import stored_as
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,6 +61,7 @@ class GaussianReports(BatchProtocol):
         return law.sample(statistic.total(), statistic.users, self.mechanism, source)
 
 
+@stored_as("LocalGaussian")
 @dataclass(frozen=True, kw_only=True)
 class LocalGaussian(GaussianReports):
     """Noisy reports sent straight to the server.

@@ -19,8 +19,10 @@ from bandanna.mechanisms.sources import Draws, NoiseSource
 from bandanna.protocols.base import BatchProtocol
 from bandanna.protocols.local_unit import law, privacy, randomizer
 from bandanna.protocols.local_unit.analyzer import Directions, DirectionSum
+from bandanna.storage.declared import stored_as
 
 
+@stored_as("LocalUnit")
 @dataclass(frozen=True, kw_only=True)
 class LocalUnit(BatchProtocol):
     """PrivUnit: each user sends a direction u_i about x_i, a point of the domain's ball of radius r around c.

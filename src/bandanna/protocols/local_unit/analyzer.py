@@ -17,8 +17,10 @@ from bandanna.errors import InvalidStatistic
 from bandanna.mechanisms.priv_unit import PrivUnit
 from bandanna.mechanisms.sources import NoiseSource
 from bandanna.protocols.roles import Analyzer, Gathering, Held, refuse
+from bandanna.storage.declared import stored_as
 
 
+@stored_as("Directions")
 @dataclass(frozen=True, kw_only=True)
 class Directions(Gathering):
     """Keeps every user's direction."""

@@ -24,8 +24,10 @@ from bandanna.protocols.shuffle_binomial import law, privacy, randomizer
 from bandanna.protocols.shuffle_binomial.analyzer import VectorSum
 from bandanna.protocols.shuffle_binomial.encoding import largest_counts
 from bandanna.protocols.shuffle_binomial.shuffler import VectorMixer
+from bandanna.storage.declared import stored_as
 
 
+@stored_as("ShuffleBinomial")
 @dataclass(frozen=True, kw_only=True)
 class ShuffleBinomial(BatchProtocol):
     """Each user sends, per coordinate, its statistic on a lattice plus Bin(b, 1/2); the analyzer sees totals.

@@ -11,8 +11,10 @@ from bandanna.core.arrays import Bools, Ints
 from bandanna.device import lattice
 from bandanna.mechanisms.sources import NoiseSource
 from bandanna.protocols.roles import Counting
+from bandanna.storage.declared import stored_as
 
 
+@stored_as("VectorMixer")
 @dataclass(frozen=True, kw_only=True)
 class VectorMixer(Counting):
     """Adds the users' counts, coordinate by coordinate."""

@@ -23,8 +23,10 @@ from bandanna.protocols.roles import COINS, enough, shuffler_sees
 from bandanna.protocols.shuffle_bits import law, privacy, randomizer
 from bandanna.protocols.shuffle_bits.analyzer import BitSum
 from bandanna.protocols.shuffle_bits.shuffler import BitMixer
+from bandanna.storage.declared import stored_as
 
 
+@stored_as("ShuffleBits")
 @dataclass(frozen=True, kw_only=True)
 class ShuffleBits(BatchProtocol):
     """Each user sends c copies of its bit and b fair bits; the analyzer sees how many ones a batch sent.

@@ -9,8 +9,10 @@ import numpy as np
 from bandanna.core.arrays import Ints
 from bandanna.device import Messages
 from bandanna.protocols.roles import Counting, refuse
+from bandanna.storage.declared import stored_as
 
 
+@stored_as("BitMixer")
 @dataclass(frozen=True, kw_only=True)
 class BitMixer(Counting):
     """Adds the users' ones."""

@@ -16,8 +16,10 @@ from bandanna.protocols.local_gaussian import GaussianReports
 from bandanna.protocols.roles import enough
 from bandanna.protocols.shuffle_gaussian import privacy
 from bandanna.protocols.shuffle_gaussian.shuffler import Sorting
+from bandanna.storage.declared import stored_as
 
 
+@stored_as("ShuffleGaussian")
 @dataclass(frozen=True, kw_only=True)
 class ShuffleGaussian(GaussianReports):
     """The local protocol with a shuffler: noisy reports of at least `batch` users, their order forgotten, then summed.

@@ -12,8 +12,10 @@ import numpy as np
 
 from bandanna.device import Messages
 from bandanna.protocols.roles import Gathering, Held
+from bandanna.storage.declared import stored_as
 
 
+@stored_as("SortingMixer")
 @dataclass(frozen=True, kw_only=True)
 class Sorting(Gathering):
     """Forwards the reports of a batch in an order that only they decide."""

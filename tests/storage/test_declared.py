@@ -1,0 +1,153 @@
+"""Everything that is saved or sent has an explicit name of its own, which no module or class decides."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, is_dataclass, make_dataclass
+from inspect import isabstract
+from typing import Any, get_type_hints
+
+import pytest
+
+import bandanna as bd
+from bandanna.accounting.encoding import EVENTS
+from bandanna.accounting.events import Event
+from bandanna.agent.kinds import ENCODING
+from bandanna.core.domain import Domain
+from bandanna.device import Device
+from bandanna.errors import BandannaError, InvalidArgument
+from bandanna.policies.base import Policy
+from bandanna.policies.registry import ALGORITHMS, OTHERS
+from bandanna.protocols.base import BatchProtocol, StreamProtocol
+from bandanna.protocols.kinds import PROTOCOLS
+from bandanna.protocols.mixing import mixers
+from bandanna.protocols.roles import Mixer
+from bandanna.storage import declared
+from bandanna.storage.declared import has_name, kinds_of, name_of, stored_as
+from bandanna.storage.encoding import Encoding
+
+ROOTS = (
+    BatchProtocol,
+    StreamProtocol,
+    Mixer,
+    Device,
+    Domain,
+    *EVENTS.values(),
+    *PROTOCOLS.values(),
+    *ENCODING._kinds.values(),
+    *mixers()._kinds.values(),
+)
+
+
+@dataclass(frozen=True)
+class Inner:
+    """Without a name."""
+
+    total: float
+
+
+@dataclass(frozen=True)
+class Mine:
+    """Without a name until it has one."""
+
+    inner: Inner
+
+
+def reached() -> Iterator[type]:
+    """Every concrete dataclass of the package that a policy, a protocol, a mixer or a device can hold."""
+    policies = [*(each.kind for each in ALGORITHMS.values()), *OTHERS]
+    made = [get_type_hints(method).get("return") for kind in policies for method in (kind.init, kind.publish)]
+    waiting: list[Any] = [*ROOTS, *policies, *(part for hint in made for part in declared._types(hint))]
+    seen = set[type]()
+    while waiting:
+        kind = waiting.pop()
+        if kind in seen or not kind.__module__.startswith("bandanna."):
+            continue
+        seen.add(kind)
+        waiting += [*declared._parts(kind), *kind.__subclasses__()]
+        if is_dataclass(kind) and not isabstract(kind) and kind is not Event:
+            yield kind
+
+
+def test_every_kind_that_can_be_saved_or_sent_has_a_name_of_its_own() -> None:
+    """A kind that a policy, a protocol, a mixer or a device can hold has an explicit name that no other kind has."""
+    kinds = [kind for kind in reached() if not kind.__module__.startswith("bandanna.audit")]
+    assert [kind for kind in kinds if not has_name(kind)] == []
+    names = [name_of(kind) for kind in kinds]
+    assert sorted(set(names)) == sorted(names)
+    assert len(names) > 130
+
+
+def test_a_kind_without_a_name_is_refused() -> None:
+    """A policy, a field and a value without a name are refused by a sentence that tells how to give one."""
+
+    words = r'Mine cannot be saved or sent without a name: write @bd.stored_as\("Mine"\) above the class'
+    for refused in (lambda: name_of(Mine), lambda: kinds_of(Mine), lambda: Encoding({}).dumps(Mine(Inner(1.0)))):
+        with pytest.raises(BandannaError, match=words):
+            refused()
+    stored_as("MineWithAName")(Mine)
+    with pytest.raises(BandannaError, match=r"Inner cannot be saved or sent .*stored_as\(\"Inner\"\)"):
+        kinds_of(Mine | None)
+    assert kinds_of(Mine, stored_as("InnerWithAName")(Inner)) == {"MineWithAName": Mine, "InnerWithAName": Inner}
+
+
+def test_an_agent_refuses_a_policy_without_a_name() -> None:
+    """An agent refuses a policy that it could not save when it is made, not when it is saved."""
+
+    @dataclass(frozen=True, kw_only=True)
+    class Unnamed(bd.LinUCB):  # type: ignore[misc]
+        pass
+
+    policy: Policy[Any] = Unnamed(dim=2, horizon=20, privacy=bd.none())
+    with pytest.raises(BandannaError, match=r'Unnamed cannot be .* @bd.stored_as\("Unnamed"\)'):
+        bd.Agent(policy=policy, test=True, seed=0)
+    assert (
+        bd.simulate(policy, bd.environments.LinearContextual(dim=2, n_arms=2), n_seeds=1).setting["policy"] == "Unnamed"
+    )
+
+
+def test_two_kinds_with_one_name_are_refused() -> None:
+    """A name that another class has is refused, and the error names that class; a later definition takes the name."""
+    first = stored_as("TakenOnce")(make_dataclass("First", []))
+    with pytest.raises(InvalidArgument, match=r"'TakenOnce' is not allowed: a name that is not taken: .*First has"):
+        stored_as("TakenOnce")(make_dataclass("Second", []))
+    with pytest.raises(InvalidArgument, match=r"LinUCB has this one"):
+        stored_as("LinUCB")(make_dataclass("Second", []))
+    again = stored_as("TakenOnce")(make_dataclass("First", []))
+    assert (name_of(first), name_of(again)) == ("TakenOnce", "TakenOnce")
+    assert declared._KINDS["TakenOnce"] is again
+
+
+def test_a_class_in_a_script_is_the_one_that_is_imported_from_it() -> None:
+    """A policy's file may be run as a script and imported, by its workers and by its place."""
+    for module in ("__main__", "__mp_main__", "my_policy", "__main__"):
+        kind = make_dataclass("Scripted", [])
+        kind.__module__ = module
+        assert name_of(stored_as("Scripted")(kind)) == "Scripted"
+
+
+@pytest.mark.parametrize("name", ["", "linTS", "lints.State", "A b", "A" * 65, None, 3])
+def test_names_are_nouns_in_camel_case(name: Any) -> None:
+    """A name with a dot, a blank or a small first letter, an empty one, a long one or none is refused."""
+    with pytest.raises(InvalidArgument, match="name = "):
+        stored_as(name)
+
+
+def test_a_subclass_needs_a_name_of_its_own() -> None:
+    """A name is not inherited: a subclass would be read as the class that it is made from."""
+    kind = stored_as("BaseWithAName")(make_dataclass("Base", []))
+    made = make_dataclass("Derived", [], bases=(kind,))
+    assert not has_name(made)
+    assert kinds_of(kind) == {"BaseWithAName": kind}
+    stored_as("DerivedWithAName")(made)
+    assert kinds_of(kind) == {"BaseWithAName": kind, "DerivedWithAName": made}
+
+
+def test_kinds_of_mixers_are_found_once_for_each_set_of_classes() -> None:
+    """`mixers` is made once, and again when a class was named that a mixer may hold."""
+    before = mixers()
+    assert mixers() is before
+    kind = stored_as("BallOfATest")(type("Mine", (bd.Ball,), {}))
+    assert mixers().loads(mixers().dumps(kind(dim=2, bound=1.0))) == kind(dim=2, bound=1.0)
+    assert mixers() is not before
+    assert mixers() is mixers()
