@@ -114,7 +114,7 @@ class Task:
         await watch.step()
         self.reading = time.process_time() - began
         assert not [each for each in watch.known.warnings if "another plan" not in each], watch.known.warnings
-        app = build(Board([watch], []), admin=None, log=Log("bench"))
+        app = build(Board([watch]), admin=None, log=Log("bench"))
         return httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://127.0.0.1:8710")
 
 

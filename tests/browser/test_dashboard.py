@@ -1,4 +1,4 @@
-"""The dashboard's other pages in Chromium: results of an experiment, the administrator's, a task that is attacked.
+"""The dashboard's other pages in Chromium: the list of tasks, the administrator's, a task that is attacked.
 
 The pages of a running task are looked at in test_tutorial.py.
 """
@@ -13,65 +13,36 @@ from bandanna.roles.demonstration import free_ports
 
 from .conftest import Opening
 from .deployed import clinic
-from .seeing import DESK, LIGHTS, expect, faults, named, shoot
-from .serving import run, served
+from .seeing import LIGHTS, expect, faults, named, shoot
+from .serving import served
 
 pytestmark = pytest.mark.browser
 
 TOKEN = "an-administrators-token"
 EVIL = "<script>alert(1)</script><img src=x onerror=alert(2)>"
-EXPERIMENT = f"""
-title = "{EVIL}"
-horizon = 500
-seeds = 4
-
-[environment]
-name = "LinearContextual"
-dim = 3
-n_arms = 5
-fixed = true
-
-[[algorithm]]
-name = "LinTS"
-intercept = true
-
-[[algorithm]]
-name = "LinTS-JDP"
-label = "central {EVIL}"
-intercept = true
-batch = 50
-epsilon = [1.0, 10.0]
-delta = 1e-5
-"""
 
 
 @pytest.fixture(scope="module")
 def board(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Of a clinic whose treatments and title are scripts, and of an experiment."""
+    """Of a clinic whose treatments and title are scripts."""
     folder, (port,) = tmp_path_factory.mktemp("board"), free_ports(1)
-    (folder / "small.toml").write_text(EXPERIMENT)
     (folder / "token").write_text(TOKEN)
     (folder / "token").chmod(0o600)
-    run(["-m", "bandanna", "run", "small.toml"], cwd=folder)
     with clinic(folder / "task", title=EVIL, arms=[f"{EVIL}{number}" for number in range(4)]) as running:
         running.crowd()
-        command = ["-m", "bandanna", "dashboard", str(running.folder), str(folder / "small-results")]
+        command = ["-m", "bandanna", "dashboard", str(running.folder)]
         more = ["--port", str(port), "--token-file", str(folder / "token")]
         with served([*command, *more], f"http://127.0.0.1:{port}", folder / "log") as url:
             yield url
 
 
 @pytest.mark.parametrize(("size", "dark"), LIGHTS)
-def test_results_of_an_experiment(board: str, opening: Opening, size: tuple[int, int], dark: bool) -> None:
-    """A page of results is not accessible, or runs what stands in an experiment's title."""
+def test_the_list_of_tasks_is_accessible(board: str, opening: Opening, size: tuple[int, int], dark: bool) -> None:
+    """The first page is not accessible."""
     page = opening(size=size, dark=dark).new_page()
     page.goto(board)
     assert faults(page) == []
     shoot(page, named("dashboard-overview", size, dark))
-    page.locator("a[href^='/results/']").first.click()
-    expect(page.get_by_role("heading", level=1)).to_have_text(EVIL)
-    assert faults(page) == []
-    shoot(page, named("dashboard-results", size, dark), kept=size == DESK and not dark)
 
 
 def test_names_are_texts(board: str, opening: Opening) -> None:

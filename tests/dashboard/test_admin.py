@@ -217,7 +217,7 @@ def test_where_the_token_comes_from(tmp_path: Path) -> None:
 
 
 def test_places_are_told_apart(town: Town, tmp_path: Path) -> None:
-    """An address, a task's folder or a folder of results is taken for another; or what is nothing is not refused."""
+    """An address or a task's folder is taken for the other; or what is nothing is not refused."""
     folder = tmp_path / "task"
     creation.write(folder, town.task, list(town.secrets.values()))
     (folder / "shuffler.secret.json").unlink()
@@ -225,9 +225,7 @@ def test_places_are_told_apart(town: Town, tmp_path: Path) -> None:
 
     async def work() -> None:
         web = Web()
-        board = board_of(
-            ["http://127.0.0.1:1/", str(folder), str(folder / "task.json"), str(tmp_path)], web, Admin(TOKEN)
-        )
+        board = board_of(["http://127.0.0.1:1/", str(folder), str(folder / "task.json")], web, Admin(TOKEN))
         assert [each.known.place for each in board.watches] == [
             "http://127.0.0.1:1",
             str(folder),
@@ -236,9 +234,10 @@ def test_places_are_told_apart(town: Town, tmp_path: Path) -> None:
         assert board.watches[1].known.url == town.task.url("analyzer")
         assert board.watches[1]._tokens == {"registrar": town.secrets["registrar"].token}
         assert board_of([str(folder)], web, None).watches[0]._tokens == {}
-        assert len(board.folders) == 1
         with pytest.raises(InvalidArgument, match="an analyzer's address"):
             board_of([str(tmp_path / "nothing")], web, None)
+        with pytest.raises(BandannaError, match="an analyzer's address"):
+            board_of([str(tmp_path)], web, None)
         (tmp_path / "text").write_text("no task")
         with pytest.raises(BandannaError, match="is not a task"):
             board_of([str(tmp_path / "text")], web, None)

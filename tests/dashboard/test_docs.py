@@ -21,7 +21,7 @@ TEXT = (DOCS / "dashboard.md").read_text()
 
 def test_every_route_is_on_the_page() -> None:
     """A route is not documented, or one is that nobody serves."""
-    made = {f"{method} {path}" for method, path, _ in Routes(Board([], []), None).routes}
+    made = {f"{method} {path}" for method, path, _ in Routes(Board([]), None).routes}
     named = set(re.findall(r"`((?:GET|POST) /[^`]*)`", TEXT.partition("## Routes")[2]))
     assert named == made | {"GET /healthz", "GET /metrics", "GET /status"}
 

@@ -14,7 +14,6 @@ from bandanna.dashboard.admin import Admin
 from bandanna.dashboard.app import build
 from bandanna.dashboard.asking import Web
 from bandanna.dashboard.board import Board
-from bandanna.dashboard.results import Folder
 from bandanna.dashboard.watching import Watch
 from bandanna.roles.analyzer.app import AnalyzerRoutes
 from bandanna.roles.client.crowd import Crowd
@@ -131,7 +130,6 @@ class Seen:
     def __init__(
         self,
         *towns: Town,
-        folders: tuple[Path, ...] = (),
         token: str | None = None,
         watches: tuple[Watch, ...] = (),
         given: bool = False,
@@ -148,7 +146,7 @@ class Seen:
             for each in towns
         ]  # fmt: skip
         self.watches = [*own, *watches]
-        self.board = Board(self.watches, [Folder(each) for each in folders])
+        self.board = Board(self.watches)
         self.app = build(self.board, admin=admin, log=Log("dashboard", stream=_Nowhere()), web=self.web)
         self.client = httpx.AsyncClient(
             transport=httpx.ASGITransport(app=self.app, raise_app_exceptions=False), base_url="http://127.0.0.1:8710"

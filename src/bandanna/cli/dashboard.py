@@ -1,4 +1,4 @@
-"""`bandanna dashboard`: a deployment, or the results of an experiment, as pages in a browser."""
+"""`bandanna dashboard`: a deployment as pages in a browser."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bandanna.cli.extras import need_serve
 def dashboard(
     places: Annotated[
         list[str],
-        typer.Argument(help="An analyzer's address, a task's directory, or a directory of results.", metavar="PLACE"),
+        typer.Argument(help="An analyzer's address or a task's directory.", metavar="PLACE"),
     ],
     ask: Annotated[
         list[str] | None,
@@ -47,7 +47,7 @@ def dashboard(
         ),
     ] = None,
 ) -> None:
-    """Show tasks as they run, and results of experiments, in a browser, until SIGTERM or Ctrl-C.
+    """Show tasks as they run in a browser, until SIGTERM or Ctrl-C.
 
     Of a task only what is public: what was released, with its noise, and what it cost.
     """

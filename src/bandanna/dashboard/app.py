@@ -30,7 +30,6 @@ HEADERS = {
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
 }
-_FILES = {**HEADERS, "content-security-policy": "default-src 'none'; sandbox; frame-ancestors 'none'"}
 _ASSETS = {
     "style.css": "text/css; charset=utf-8",
     "live.js": "text/javascript; charset=utf-8",
@@ -44,7 +43,7 @@ Making = Callable[[], Awaitable[Shown]]
 
 
 class Routes:
-    """Every page, its twin, its news, and the files that they need."""
+    """Every page, its twin and its news."""
 
     def __init__(self, board: Board, admin: Admin | None) -> None:
         self._board, self._admin = board, admin
@@ -64,8 +63,6 @@ class Routes:
             ("GET", "/tasks/{task}/releases", self.releases),
             ("GET", "/tasks/{task}/releases.json", self.releases),
             ("GET", "/tasks/{task}/releases/{number}", self.release),
-            ("GET", "/results/{experiment}", self.results),
-            ("GET", "/results/{experiment}/files/{file}", self.file),
             ("GET", "/assets/{name}", self.asset),
             ("GET", "/login", self.form),
             ("GET", "/login.json", self.form),
@@ -112,22 +109,6 @@ class Routes:
         """One publication."""
         number = _whole(_plain(request.path_params["number"]))
         return await self._answer(request, lambda: self._board.release(request.path_params["task"], number))
-
-    async def results(self, request: Request) -> Response:
-        """An experiment."""
-        name = _plain(request.path_params["experiment"])
-        return await self._answer(request, lambda: self._board.results(name))
-
-    async def file(self, request: Request) -> Response:
-        """A file of an experiment: to keep, but for pictures."""
-        try:
-            found, content = await self._board.file(request.path_params["experiment"], request.path_params["file"])
-        except NotThere:
-            raise Refused(404, "file") from None
-        headers = {**_FILES, "content-type": found.kind}
-        if found.kind != "image/png":
-            headers["content-disposition"] = f'attachment; filename="{_name(found.path.name)}"'
-        return Response(content, headers=headers)
 
     async def asset(self, request: Request) -> Response:
         """The stylesheet, the script, the icon."""
@@ -254,11 +235,6 @@ def _whole(text: str) -> int:
     return int(text)
 
 
-def _name(text: str) -> str:
-    """A file's name for a header."""
-    return "".join(each if each.isascii() and (each.isalnum() or each in "._-") else "_" for each in text)[:100]
-
-
 def _asset(name: str) -> tuple[bytes, str, str]:
     content = importlib.resources.files("bandanna.dashboard").joinpath("assets", name).read_bytes()
     return content, digest(content), _ASSETS[name]
@@ -290,7 +266,7 @@ def build(board: Board, *, admin: Admin | None, log: Log, web: Any = None) -> An
         routes=routes.routes,
         start=start,
         stop=stop,
-        health=lambda: {"ok": True, "tasks": len(board.watches), "folders": len(board.folders)},
+        health=lambda: {"ok": True, "tasks": len(board.watches)},
         status=lambda: {"places": [each.known.place for each in board.watches]},
         metrics=metrics,
         log=log,

@@ -13,13 +13,9 @@ from bandanna.dashboard.documents.releases import page_of, release_of, releases_
 from bandanna.dashboard.documents.tasks import listed, task_of
 from bandanna.dashboard.pages.index import index
 from bandanna.dashboard.pages.releases import release, releases
-from bandanna.dashboard.pages.results import results
-from bandanna.dashboard.pages.studies import study
 from bandanna.dashboard.pages.task import task
 from bandanna.dashboard.readings import Reading
-from bandanna.dashboard.results import Experiment, File, Folder
 from bandanna.dashboard.watching import Watch
-from bandanna.errors import BandannaError
 from bandanna.roles.serving import in_thread
 from bandanna.tasks.exporting import Publication
 from bandanna.tasks.published import Published
@@ -41,10 +37,10 @@ class Shown:
 
 
 class Board:
-    """Tasks that are watched and folders of results."""
+    """Tasks that are watched."""
 
-    def __init__(self, watches: Sequence[Watch], folders: Sequence[Folder]) -> None:
-        self.watches, self.folders = list(watches), list(folders)
+    def __init__(self, watches: Sequence[Watch]) -> None:
+        self.watches = list(watches)
         self._read: OrderedDict[tuple[str, int], Publication] = OrderedDict()
 
     def watch(self, name: str) -> Watch:
@@ -64,12 +60,7 @@ class Board:
 
     async def overview(self) -> Shown:
         """All of it."""
-        found = await in_thread(self._lines)
-        document = {"tasks": listed([each.known for each in self.watches]), "results": found}
-        return Shown(document=document, page=index)
-
-    def _lines(self) -> list[dict[str, Any]]:
-        return [folder.line(each) for folder in self.folders for each in folder.experiments()]
+        return Shown(document={"tasks": listed([each.known for each in self.watches])}, page=index)
 
     async def task(self, name: str, *, admin: bool) -> Shown:
         """A task."""
@@ -119,27 +110,3 @@ class Board:
         except Exception as error:  # whatever somebody else has written
             raise Silent(f"publication {number} cannot be read ({type(error).__name__})") from error
         return alone if known is None else replace(known, theta=alone.theta, plays=alone.plays)
-
-    async def results(self, name: str) -> Shown:
-        """An experiment."""
-        folder, experiment = await in_thread(self._experiment, name)
-        page = study if experiment.kind == "study" else results
-        return Shown(document=await in_thread(folder.document, experiment), page=page)
-
-    async def file(self, name: str, wanted: str) -> tuple[File, bytes]:
-        """A file of an experiment."""
-        _, experiment = await in_thread(self._experiment, name)
-        found = await in_thread(experiment.file, wanted)
-        if found is None:
-            raise NotThere(wanted)
-        try:
-            return found, await in_thread(found.path.read_bytes)
-        except OSError as error:
-            raise BandannaError(f"{found.name} cannot be read") from error
-
-    def _experiment(self, name: str) -> tuple[Folder, Experiment]:
-        for folder in self.folders:
-            found = folder.find(name)
-            if found is not None:
-                return folder, found
-        raise NotThere(name)

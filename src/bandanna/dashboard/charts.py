@@ -35,19 +35,17 @@ class Row:
     half: float | None
 
 
-def lines(name: str, title: str, summary: str, drawn: Sequence[Line], *, across: str, log: bool = False) -> Element:
+def lines(name: str, title: str, summary: str, drawn: Sequence[Line], *, across: str) -> Element:
     """Curves with bands. `name` is for ids, and unique on a page."""
-    xs = [math.log10(x) if log else x for line in drawn for x, _, _ in line.points if not log or x > 0]
+    xs = [x for line in drawn for x, _, _ in line.points]
     if not xs:
         return h.p("Nothing to draw yet.", class_="quiet")
     across_scale = _Scale(min(xs), max(xs), _LEFT, WIDTH - _RIGHT)
     marks = ticks(*_reach(drawn))
     up = _Scale(marks[0], marks[-1], HEIGHT - _BOTTOM, _TOP, cut=True)
-    body: list[Node] = [_grid(marks, up), _across(across_scale, across, log)]
+    body: list[Node] = [_grid(marks, up), _across(across_scale, across)]
     for line in drawn:
-        placed = [
-            (across_scale(math.log10(x) if log else x), y, half) for x, y, half in line.points if not log or x > 0
-        ]
+        placed = [(across_scale(x), y, half) for x, y, half in line.points]
         body += [_band(placed, up, line.kind), _curve(placed, up, line.kind)]
     return _svg(name, title, summary, HEIGHT, body)
 
@@ -171,23 +169,16 @@ def _grid(marks: Sequence[float], up: _Scale) -> Node:
     ]
 
 
-def _across(scale: _Scale, label: str, log: bool) -> Node:
-    marks = _powers(scale.low, scale.high) if log else ticks(scale.low, scale.high, whole=True)
+def _across(scale: _Scale, label: str) -> Node:
+    marks = ticks(scale.low, scale.high, whole=True)
     shown = [mark for mark in marks if scale.low - 1e-9 <= mark <= scale.high + 1e-9]
     shown = [scale.low] if scale.single else shown
     y = HEIGHT - _BOTTOM
     return [
-        [h.text(_label(10**mark if log else mark), x=scale(mark), y=y + 16, text_anchor="middle", class_="tick")
+        [h.text(_label(mark), x=scale(mark), y=y + 16, text_anchor="middle", class_="tick")
          for mark in shown],
         h.text(label, x=WIDTH - _RIGHT, y=y + 33, text_anchor="end", class_="axis"),
     ]  # fmt: skip
-
-
-def _powers(low: float, high: float) -> list[float]:
-    """1, 2, 5, 10, ... where there is room, as logarithms."""
-    factors = (1, 2, 5) if high - low < 2.5 else (1,)
-    whole = range(math.floor(low), math.ceil(high) + 1)
-    return [power + math.log10(factor) for power in whole for factor in factors]
 
 
 def _band(placed: Sequence[tuple[float, float, float | None]], up: _Scale, kind: str) -> Node:

@@ -1,4 +1,4 @@
-"""Places to look at: addresses of analyzers, folders of tasks, folders of results."""
+"""Places to look at: addresses of analyzers and folders of tasks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from bandanna.core import require
 from bandanna.dashboard.admin import Admin
 from bandanna.dashboard.asking import Web
 from bandanna.dashboard.board import Board
-from bandanna.dashboard.results import Folder
 from bandanna.dashboard.watching import Watch
 from bandanna.errors import BandannaError, InvalidArgument
 from bandanna.roles.serving import Log, known_by, serve
@@ -31,7 +30,7 @@ def admin_of(file: Path | None, environment: Mapping[str, str] = os.environ) -> 
 
 def board_of(places: Sequence[str], web: Web, admin: Admin | None, named: Sequence[str] = ()) -> Board:
     """All of them, in their order; a place that is nothing is refused. `named`: roles that may be asked as well."""
-    watches, folders = [], []
+    watches = []
     for url in named:
         if not is_url(url):
             raise InvalidArgument("--ask", url, "a role's address (http://...), as the task has it")
@@ -40,17 +39,13 @@ def board_of(places: Sequence[str], web: Web, admin: Admin | None, named: Sequen
             watches.append(Watch(place.rstrip("/"), web, named=named, inside=admin is not None))
             continue
         path = require.path("PLACE", place, folder=True)
-        if path.is_dir() and not (path / "task.json").is_file():
-            folders.append(Folder(path))
-        elif path.exists():
-            task = Task.read(path)
-            folder = path if path.is_dir() else path.parent
-            tokens = {} if admin is None else _tokens(task, folder)
-            watches.append(Watch(place, web, task=task, tokens=tokens, inside=admin is not None))
-        else:
-            allowed = "an analyzer's address (http://...), a task's folder, or a folder of results"
-            raise InvalidArgument("PLACE", place, f"{allowed}: there is nothing")
-    return Board(watches, folders)
+        if not (path.is_file() or (path / "task.json").is_file()):
+            raise InvalidArgument("PLACE", place, "an analyzer's address (http://...), or a task's folder or task.json")
+        task = Task.read(path)
+        folder = path if path.is_dir() else path.parent
+        tokens = {} if admin is None else _tokens(task, folder)
+        watches.append(Watch(place, web, task=task, tokens=tokens, inside=admin is not None))
+    return Board(watches)
 
 
 def _tokens(task: Task, folder: Path) -> dict[str, str]:
@@ -80,13 +75,13 @@ def serve_board(
     """Until SIGTERM or SIGINT."""
     from bandanna.dashboard.app import build
 
+    number = require.whole("--port", port, least=0, most=65535)
     verify_tls: Any = True
     if trust is not None:
         verify_tls = known_by(trust)
     admin, web, log = admin_of(token), Web(verify_tls=verify_tls), Log("dashboard")
     app = build(board_of(places, web, admin, named), admin=admin, log=log, web=web)
     scheme, shown = "http" if cert is None else "https", f"[{host}]" if ":" in host else host
-    number = require.whole("--port", port, least=0, most=65535)
     serve(
         app,
         host=host,

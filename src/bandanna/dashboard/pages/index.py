@@ -1,4 +1,4 @@
-"""The first page: tasks that are watched, and results of experiments."""
+"""The first page: tasks that are watched."""
 
 from __future__ import annotations
 
@@ -10,14 +10,9 @@ from bandanna.dashboard.words import number
 
 
 def index(document: dict[str, Any], *, admin: bool | None) -> bytes:
-    """Both lists, those that are not empty."""
-    main: list[Node] = [h.h1("Bandanna")]
-    if document["tasks"] or not document["results"]:
-        main.append(_tasks(document["tasks"]))
-    if document["results"] or not document["tasks"]:
-        main.append(_results(document["results"]))
-    events = "/events" if document["tasks"] else None
-    return frame("Overview", *main, twin="/index.json", events=events, admin=admin)
+    """The list of tasks."""
+    main = h.h1("Bandanna"), _tasks(document["tasks"])
+    return frame("Overview", *main, twin="/index.json", events="/events", admin=admin)
 
 
 def _tasks(tasks: list[dict[str, Any]]) -> Node:
@@ -55,25 +50,3 @@ def _filling(batch: dict[str, Any]) -> str:
     if batch["slots"] is None:
         return f"Batch {batch['epoch']} has {number(batch['wanted'])} slots; how many are open is not told."
     return f"Batch {batch['epoch']}: {number(batch['slots'])} of {number(batch['wanted'])} slots are open."
-
-
-def _size(result: dict[str, Any]) -> str:
-    if result["curves"] is None:
-        return f"Not finished yet, {'a study ' * (result['kind'] == 'study')}in "
-    return f"{'Study, rows' if result['kind'] == 'study' else 'Curves'}: {number(result['curves'])}, in "
-
-
-def _results(results: list[dict[str, Any]]) -> Node:
-    items = [
-        h.article(
-            h.h3(h.a(each["title"], href=f"/results/{each['id']}")),
-            h.p(_size(each), h.code(each["folder"])),
-        )
-        for each in results
-    ]  # fmt: skip
-    return h.section(
-        h.h2("Results of experiments and studies", id="results-heading"),
-        h.div(items or h.p("No results were found."), class_="list"),
-        id="results",
-        aria_labelledby="results-heading",
-    )
