@@ -40,7 +40,7 @@ export class Fake {
     const raw = async (pair) => packed(new Uint8Array(await subtle.exportKey("raw", pair.publicKey)));
     fake.rounds = [{ parts: (assigned ?? [null]).map((arm) => ({ ...part, arm })) }];
     const leaflet = {
-      version: 2,
+      version: 1,
       participations,
       choose: assigned ? { kind: "PlaceChooser", features: DIM } : { kind: "ThompsonChooser", domain: DOMAIN },
       tells: [[form === "row" ? { kind: "Row" } : { kind: "Regressed", centre: 0 }]],
@@ -49,7 +49,7 @@ export class Fake {
     };
     fake.document = canonical({
       format: "bandanna task",
-      version: fake.options.version ?? 3,
+      version: fake.options.version ?? 1,
       title: "a test",
       mixers,
       max_age: maxAge,

@@ -32,7 +32,7 @@ class Slot:
 
 
 def seats(member: str) -> int:
-    """How many slots of its batch a member stands for; in older journals each slot without a user stands alone."""
+    """How many slots of its batch a member stands for: a user for one, a run of slots without a user for its length."""
     run = _RUN.fullmatch(member)
     return int(run[2]) - int(run[1]) + 1 if run else 1
 

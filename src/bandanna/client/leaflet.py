@@ -14,7 +14,7 @@ from bandanna.storage.declared import conforms
 from bandanna.storage.encoding import Encoding
 from bandanna.wire.canonical import digest, loads, unpacked
 
-TASK_VERSION = 3
+TASK_VERSION = 1
 _FIELDS: dict[str, Any] = {
     "format": str, "version": int, "title": str, "mixers": int, "max_age": int, "urls": dict[str, str],
     "keys": dict[str, str], "seed": int | None, "test": bool, "promise": str, "arms": str | None,

@@ -24,7 +24,7 @@ from bandanna.wire.canonical import digest, dumps, loads, unpacked
 from bandanna.wire.keys import agreed_key
 from bandanna.wire.ticket import COLLECTOR, HELPER, pair_info
 
-FORMAT, VERSION = "bandanna task", 3
+FORMAT, VERSION = "bandanna task", 1
 ROLES = ("analyzer", "shuffler", "helper", "registrar")
 _FIELDS: dict[str, Any] = {
     "format": str, "version": int, "title": str, "algorithm": str, "policy": str, "calibrations": str,

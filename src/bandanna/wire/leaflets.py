@@ -10,7 +10,7 @@ from bandanna.errors import BandannaError
 from bandanna.wire.canonical import dumps, packed
 from bandanna.wire.plan import EXACT, Batch
 
-VERSION = 2
+VERSION = 1
 
 
 def rounds_digest(batch: Mapping[str, Any]) -> str:

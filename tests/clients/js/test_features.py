@@ -72,7 +72,7 @@ def check(made: Map, record: dict[str, Any], theirs: dict[str, Any]) -> None:
     assert theirs["clipped"] == bool(ours.report.clipped)
 
 
-def test_ranges_of_an_older_task() -> None:
+def test_ranges_of_a_schema_are_a_map() -> None:
     """The ranges of a [schema] are no map to a browser."""
     schema = {"names": ["size", "age"], "ranges": {"age": [18, 80], "size": [0, 2.5]}}
     (found,) = mapped({"records": [{"age": 30, "size": 1}], "cases": [{"map": schema}]})

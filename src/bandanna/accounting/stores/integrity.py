@@ -62,7 +62,7 @@ def packed(member: str) -> str | bytes:
 
 
 def unpacked(stored: str | bytes) -> str:
-    """The inverse of `packed`; hashes that were stored as texts are still read."""
+    """The inverse of `packed`."""
     return stored.hex() if isinstance(stored, bytes) else stored
 
 

@@ -98,11 +98,8 @@ class Journals(LedgerStore):
         file.clear()
 
     def _bind(self, file: Journal) -> None:
-        """A journal is for one policy and one key, whatever a save says; one of before that was noted is bound now."""
-        terms = file.note("terms")
-        if terms is None and not file.read_only:
-            file.write("terms", self._terms)
-        elif terms is not None and terms != self._terms:
+        """A journal is for one policy and one key, whatever a save says."""
+        if file.note("terms") != self._terms:
             raise BandannaError(f"{file.path} was made for another policy, budget or key than the save's")
 
     def count(self) -> int:

@@ -20,7 +20,7 @@ from bandanna.core import require
 from bandanna.errors import BandannaError, ConflictingRelease
 from bandanna.storage.encoding import Encoding
 
-APPLICATION, VERSION = 0x62616E64, 2  # marks the file as ours: "band"; version 1 had no sum, and is read
+APPLICATION, VERSION = 0x62616E64, 1  # marks the file as ours: "band"
 _MARKS = """
 select application_id, user_version, (select count(*) from sqlite_master)
 from pragma_application_id, pragma_user_version
@@ -47,7 +47,7 @@ class SQLiteStore(SQLiteFile, LedgerStore):
                 raise
 
     def _open(self, create: bool) -> None:
-        """Make the tables in a new file, and the sum in an old one: in one transaction, by one process."""
+        """Make the tables in a new file: in one transaction, by one process."""
         if self._version() != VERSION and not self.read_only:
             self.alone(lambda: self._make(create))
         self._sql.execute("pragma journal_mode = truncate")
@@ -55,17 +55,15 @@ class SQLiteStore(SQLiteFile, LedgerStore):
         self._sql.execute("pragma secure_delete = on")  # what is forgotten is overwritten
 
     def _make(self, create: bool) -> None:
-        version = self._version()  # again: another process may have been quicker
-        if version == VERSION:
+        if self._version() == VERSION:  # another process may have been quicker
             return
-        if version == 0 and not create:
+        if not create:
             raise BandannaError(f"{self.path} is not a ledger's file of version {VERSION}")
         with self._together():
-            if version == 0:
-                for statement in SCHEMA.split(";"):
-                    self._sql.execute(statement)
-                self._sql.execute("insert into meta values ('secret', ?)", (secrets.token_bytes(32),))
-                self._sql.execute(f"pragma application_id = {APPLICATION}")
+            for statement in SCHEMA.split(";"):
+                self._sql.execute(statement)
+            self._sql.execute("insert into meta values ('secret', ?)", (secrets.token_bytes(32),))
+            self._sql.execute(f"pragma application_id = {APPLICATION}")
             total = integrity.summed(self._sql, bytes(self._get("secret")))
             self._sql.execute("insert into meta values ('sum', ?)", (total,))
             self._sql.execute(f"pragma user_version = {VERSION}")
@@ -75,7 +73,7 @@ class SQLiteStore(SQLiteFile, LedgerStore):
         ((mark, version, tables),) = self._ask(_MARKS)
         if not tables:
             return 0
-        if mark != APPLICATION or version not in (1, VERSION):
+        if mark != APPLICATION or version != VERSION:
             raise BandannaError(f"{self.path} is not a ledger's file of version {VERSION}")
         return int(version)
 
@@ -84,11 +82,7 @@ class SQLiteStore(SQLiteFile, LedgerStore):
         self._sql.execute("begin")
         try:
             wrong = integrity.fault(self._sql)
-            if (
-                wrong is None
-                and self._version() == VERSION
-                and self._get("sum") != integrity.summed(self._sql, self._secret)
-            ):
+            if wrong is None and self._get("sum") != integrity.summed(self._sql, self._secret):
                 wrong = "its rows do not add up to its checksum"
         finally:
             with suppress(sqlite3.Error):
@@ -199,8 +193,8 @@ class SQLiteStore(SQLiteFile, LedgerStore):
 
     def appearances(self, task: str, people: Iterable[str]) -> dict[str, int]:
         """Looked up in an index."""
-        query = "select count(*) from members where task = ? and member in (?, ?)"
-        return {person: self._ask(query, task, person, integrity.packed(person))[0][0] for person in people}
+        query = "select count(*) from members where task = ? and member = ?"
+        return {person: self._ask(query, task, integrity.packed(person))[0][0] for person in people}
 
     def _get(self, key: str) -> Any:
         for (value,) in self._ask("select value from meta where key = ?", key):

@@ -107,7 +107,7 @@ class GLMJDP(JDPRules[JDPState]):
     preset     "tuned": constants and Newton steps of ours, disclosed in docs/glm.md; "greedy": the same without
                criterion I; "paper": constants by theory and the gradient steps of Lemma U.4
     constants  all of them at once, in place of a preset's
-    pricing    "joint", or "separate": as if worst cases of leaf and gradients could meet, with more noise (older saves)
+    pricing    "joint", or "separate": as if worst cases of leaf and gradients could meet, with more noise
     """
 
     noise_stream = "refit noise"

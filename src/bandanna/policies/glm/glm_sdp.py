@@ -65,7 +65,7 @@ class GLMSDP(Batched):
     share    of the squared price for the matrix of a batch; its gradients get the rest
     steps    N, shuffled gradient sums in one estimate
     width    of the bounds, in sqrt(d) standard deviations
-    pricing  "joint", or "separate": as if worst cases of matrix and gradients could meet, with more noise (older saves)
+    pricing  "joint", or "separate": as if worst cases of matrix and gradients could meet, with more noise
     """
 
     trusts = ("shuffle",)

@@ -108,7 +108,7 @@ class OFULJDP(Policy[State]):
     privacy       `bd.central(...)` with a budget for Gaussian noise, for both together
     batch         rounds between two releases of the matrix, sqrt(horizon) by default
     share         the matrix's part of the budget, in units of mu^2 (rho)
-    pricing       "joint", or "separate": as if worst cases of both could meet, with more noise (saves of before)
+    pricing       "joint", or "separate": as if worst cases of both could meet, with more noise
     reward_range  rewards are clipped into it; the noise on the vector scales with its largest absolute value
     """
 
