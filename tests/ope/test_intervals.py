@@ -16,6 +16,7 @@ from scipy import stats
 
 import bandanna as bd
 from bandanna.errors import WeakPrivacyWarning
+from bandanna.ope.estimators import _ips_law
 from bandanna.ope.intervals import Difference, Hidden, Mean, Ratio, critical, ends
 from bandanna.ope.spread import Spread, beyond
 from bandanna.ope.sums import Sums
@@ -93,6 +94,74 @@ def test_a_negative_released_variance_leaves_the_noise() -> None:
         assert high - law.estimate >= min(0.98 * 1.96 * law.noise, 1 - law.estimate)
         mean = Mean(value=0.6, spread=Spread(sampled=released, noise=4e-4, error=1e-3))
         assert mean.limits(1.96)[0] <= 0.6 - 0.98 * 1.96 * 0.02
+
+
+REWARDS = {
+    "binary": lambda rng, n: (rng.random(n) < 0.3).astype(float),
+    "rare": lambda rng, n: (rng.random(n) < 0.03).astype(float),
+    "graded": lambda rng, n: rng.beta(2.0, 2.0, n),
+    "narrow": lambda rng, n: rng.beta(31.5, 3.5, n),
+    "low": lambda rng, n: rng.beta(3.5, 31.5, n),
+}
+
+
+def of_people(weights: Any, rewards: Any, largest: float, rng: np.random.Generator, noise: Any) -> Sums:
+    """What is released of people, with Gaussian noise of these variances."""
+    rho = rewards - 0.5
+    exact = [weights * rho, weights, weights**2 * rho**2, weights**2 * rho, weights**2]
+    told = [float(np.sum(each) + rng.normal() * math.sqrt(more)) for each, more in zip(exact, noise, strict=True)]
+    return Sums(value=told[0], weight=told[1], squares=(told[2], told[3], told[4]), people=len(rewards),
+                largest=largest, hidden=(0.0, 0.0), noise=tuple(noise), guarantee=GUARANTEE)  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", REWARDS)
+def test_a_variance_of_released_sums_is_not_too_small(kind: str) -> None:
+    """Without an error of its release, the variance is at least the sum of w^2 (rho - theta)^2, for every theta."""
+    rng, thetas = np.random.default_rng(0), np.linspace(-0.5, 0.5, 21)
+    for weights in (4.0 * (rng.random(500) < 0.25), rng.uniform(0.0, 4.0, 500), np.ones(500)):
+        rewards = REWARDS[kind](rng, 500)
+        for noise in ([1e-12] * 5, [1e-12, 1e-12, 1e-12, 1.0, 1e-12], [1e-12, 1e-12, 1e-12, 1e-9, 1e-12]):
+            found = of_people(weights, rewards, 4.0, rng, [1e-12] * 5)
+            sampled = np.asarray(replace(found, noise=tuple(noise)).spread(thetas).sampled)
+            exact = np.sum(weights**2 * (rewards - 0.5 - thetas[:, None]) ** 2, axis=1)
+            assert np.all(sampled >= exact - 1e-3)
+
+
+@pytest.mark.parametrize("kind", REWARDS)
+def test_estimated_skewness_brings_no_end_nearer_than_it_is(kind: str) -> None:
+    """A third cumulant brings no end nearer than the true one does; of rewards of 0 and 1 it is the true one."""
+    rng = np.random.default_rng(1)
+    for weights in (4.0 * (rng.random(2000) < 0.25), np.ones(2000)):
+        rewards, largest = REWARDS[kind](rng, 2000), float(weights.max())
+        found = of_people(weights, rewards, largest, rng, [1e-12] * 5)
+        theta = found.ratio
+        third = float(np.sum(weights**3 * (rewards - 0.5 - theta) ** 3))
+        mean = _ips_law(found, 0.5).spread
+        true = float(np.sum((weights * (rewards - 0.5) - np.mean(weights * (rewards - 0.5))) ** 3)) / 2000**3
+        for side in (-1, 1):
+            told = float(found.spread(np.array(theta)).towards(side, 0.0).third)
+            assert told >= min(0.0, side * third) - 1e-3
+            if kind in ("binary", "rare"):
+                assert told == pytest.approx(side * third, rel=1e-3, abs=1e-2)
+            assert float(mean.towards(side, 0.0).third) >= min(0.0, side * true) - 1e-12
+
+
+@pytest.mark.parametrize("kind", REWARDS)
+@pytest.mark.parametrize("std", [0.5, 2.0, 8.0])
+@pytest.mark.parametrize("bound", [1.0, 2.0])
+def test_the_truth_is_rejected_as_often_as_the_level_says(kind: str, std: float, bound: float) -> None:
+    """Of 2,000 tests of the true value at 95 %, 5 % reject it, whatever rewards and noise (false alarm 1e-5)."""
+    rng, people, runs = np.random.default_rng(2), 2000, 2000
+    true = {"binary": 0.3, "rare": 0.03, "graded": 0.5, "narrow": 0.9, "low": 0.1}[kind] - 0.5
+    noise = [std**2 * bound**2] * 2 + [std**2 * bound**4] * 3
+    rejected = 0
+    for _ in range(runs):
+        weights = bound * (rng.random(people) < 1 / bound)
+        found = of_people(weights, REWARDS[kind](rng, people), bound, rng, noise)
+        side = 1 if true > found.ratio else -1
+        spread = found.spread(np.array(true)).towards(side, bound * (0.5 - side * true))
+        rejected += float(beyond(np.array(abs(found.value - true * found.weight)), spread)) < 0.025
+    assert rejected <= stats.binom.isf(1e-5, runs, 0.05)
 
 
 SUMS = st.builds(

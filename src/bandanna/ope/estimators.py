@@ -121,12 +121,21 @@ def _ips_law(sums: Sums, b: float) -> Mean:
         spread *= n / max(n - 1, 1)
     third = float(sums.third(beta, square)) - 3 * centre * square + 2 * n * centre**3
     wobble = sums.wobble(beta) + (2 * centre) ** 2 * noise
+    below, above = max(sums.largest * b + centre, 0.0), max(sums.largest * (1 - b) - centre, 0.0)
+    steepest = (_steepest(spread, below, n), _steepest(spread, above, n)) if sums.private else None
     return Mean(
         value=b + mean,
-        spread=Spread(sampled=spread, noise=noise, error=math.sqrt(wobble), third=third, laplace=sums.laplace).over(n),
-        surprise=(max(sums.largest * b + centre, 0.0) / n, max(sums.largest * (1 - b) - centre, 0.0) / n),
+        spread=Spread(
+            sampled=spread, noise=noise, error=math.sqrt(wobble), third=third, steepest=steepest, laplace=sums.laplace
+        ).over(n),
+        surprise=(below / n, above / n),
         inside=inside,
     )
+
+
+def _steepest(square: float, most: float, n: int) -> float:
+    """An upper bound of the third cumulant of n numbers: of mean 0, at most `most`, and with this sum of squares."""
+    return max(square, 0.0) * (most - max(square, 0.0) / (n * most)) if most > 0 else 0.0
 
 
 def mean_of(terms: Floats, surprise: tuple[float, float]) -> Mean:

@@ -11,8 +11,9 @@ this is Student's t with Satterthwaite's degrees of freedom where the error is s
 computes that it keeps the level for every v and every error.
 
 *Skewness* g of S: towards its long tail the variance under theta is v (1 + g d), d = S/sqrt v, as for a binomial score,
-and the other tail has Hall's (1992) transform; both are the same to first order. One unseen person at the end of the
-range of rewards is counted in variance and skewness, without whom no interval of rare rewards would be valid.
+and the other tail has Hall's (1992) transform; both are the same to first order. Of released sums g is estimated; where
+that would bring an end nearer, an upper bound that these sums imply takes its place. One unseen person at the end of
+the range of rewards is counted in variance and skewness, without whom no interval of rare rewards would be valid.
 
 *A ratio* U/V has S(theta) = U - theta V, with the noise of both (Fieller 1954). The values that are not rejected are an
 interval, a half-line, all, or all but an interval: what is reported is the least interval that holds those of them that

@@ -23,7 +23,9 @@ class Spread:
     sampled  that of sampling, exact or as it was released: then perhaps negative
     noise    that of the noise: public, and exact or an upper bound
     error    standard deviation of the noise in `sampled`, 0 where it is exact
-    third    third cumulant of sampling
+    third    third cumulant of sampling, exact or as it was estimated
+    steepest upper bounds of the third cumulant of the error downwards and upwards, where `third` was estimated
+    lean     covariance of the noise of the sum with the noise in `sampled`
     extra    of one unseen person, on top of what was released
     laplace  the noise has the tails of Laplace's law, else those of the normal one
     """
@@ -32,18 +34,36 @@ class Spread:
     noise: float | Floats = 0.0
     error: float | Floats = 0.0
     third: float | Floats = 0.0
+    steepest: tuple[float | Floats, float | Floats] | None = None
+    lean: float | Floats = 0.0
     extra: float | Floats = 0.0
     laplace: bool = False
 
     def over(self, n: int) -> Spread:
         """Of the sum divided by n."""
+        steepest = None if self.steepest is None else (self.steepest[0] / n**3, self.steepest[1] / n**3)
         return replace(
-            self, sampled=self.sampled / n**2, noise=self.noise / n**2, error=self.error / n**2, third=self.third / n**3
+            self,
+            sampled=self.sampled / n**2,
+            noise=self.noise / n**2,
+            error=self.error / n**2,
+            third=self.third / n**3,
+            steepest=steepest,
+            lean=self.lean / n**3,
         )
 
     def towards(self, side: int, surprise: float | Floats) -> Spread:
-        """As it matters for an end above (1) or below (-1) the estimate, with one more person so far on that side."""
-        return replace(self, third=side * self.third + surprise**3, extra=self.extra + surprise**2)
+        """As it matters for an end above (1) or below (-1) the estimate, with one more person so far on that side.
+
+        A negative third cumulant brings the end nearer. An estimated one does so as far as the upper bound allows. A
+        variance that moves with the sum is skewness too: the deviate of an error d changes by d^2/2 times the
+        covariance, which is 3/2 of what a third cumulant of that size does where d is large.
+        """
+        third = side * self.third
+        if self.steepest is not None:
+            third = np.maximum(third, np.minimum(self.steepest[(side + 1) // 2], 0.0))
+        third = third + 1.5 * side * self.lean + surprise**3
+        return replace(self, third=third, steepest=None, lean=0.0, extra=self.extra + surprise**2)
 
 
 @lru_cache(maxsize=1)

@@ -86,35 +86,43 @@ class Sums:
 
     def spread(self, theta: Floats) -> Spread:
         """The variance of the sum of w (rho - theta) if the value is theta, so that its mean is 0; of any shape."""
-        sampled, error = self._second(theta)
+        sampled, error, lean = self._second(theta)
         third = self.third(theta, sampled)
-        return Spread(sampled=sampled, noise=self.added(theta), error=error, third=third, laplace=self.laplace)
+        steepest = None if self.cubes is not None else (self._steepest(theta, -1), self._steepest(theta, 1))
+        return Spread(
+            sampled=sampled, noise=self.added(theta), error=error, third=third, steepest=steepest, lean=lean,
+            laplace=self.laplace,
+        )  # fmt: skip
 
-    def _second(self, theta: Floats) -> tuple[Floats, Floats]:
-        """An upper bound of E sum w^2 (rho - theta)^2, as it was released, and the deviation of its noise.
+    def _second(self, theta: Floats) -> tuple[Floats, Floats, Floats]:
+        """An upper bound of sum w^2 (rho - theta)^2, as it was released; of its noise the deviation, and the covariance
+        with that of sum w (rho - theta).
 
-        The noise of sum w^2 rho is large. What is known of that sum without it: with t = |theta|, s its sign and
-        E sum w rho = theta E sum w, the sum of (M - w) (w/2 - s w rho) >= 0 has the mean
+        The noise of sum w^2 rho is large. What is known of that sum without it: with s the sign of theta, the sum of
+        (M - w) (w/2 - s w rho) >= 0 is
 
-            s E sum w^2 rho - E sum w^2 / 2 + M (1/2 - t) E sum w,     E sum w <= n,
+            s sum w^2 rho - sum w^2 / 2 + M (sum w / 2 - s sum w rho),
 
-        so any multiple l of it, from 0 to 2 t, may be added. It is 0 for weights of 0 and M, where l = 2 t removes
-        sum w^2 rho altogether. The l that costs least in the end is guessed from the sum of w^2.
+        so any multiple l of it, from 0 to 2 |theta|, may be added. It is 0 for weights of 0 and M, where l = 2 |theta|
+        removes sum w^2 rho altogether. The l that costs least in the end is guessed from the sum of w^2. All sums are
+        those of these people: what they are on average, if the value is theta, is another number.
         """
         (a, b, c), n, bound = self.squares, self.people, self.largest
         theta = np.asarray(theta, dtype=float)[..., None]
         if not self.private:
-            return (a - 2 * theta * b + theta**2 * c)[..., 0], np.zeros(theta.shape[:-1])
+            return (a - 2 * theta * b + theta**2 * c)[..., 0], np.zeros(theta.shape[:-1]), np.zeros(theta.shape[:-1])
         t, sign = np.abs(theta), np.sign(theta)
         more = 2 * t * np.linspace(0.0, 1.0, _MULTIPLES)
-        of_b, of_c = -(2 * t - more) * sign, t**2 - more / 2
-        error = np.sqrt(self.noise[2] + of_b**2 * self.noise[3] + of_c**2 * self.noise[4])
-        sampled = a + of_b * b + of_c * c + more * bound * n * (0.5 - t)
+        of_b, of_c, of_sums = -(2 * t - more) * sign, t**2 - more / 2, more * bound
+        of_noise = self.noise[2] + of_b**2 * self.noise[3] + of_c**2 * self.noise[4]
+        error = np.sqrt(of_noise + of_sums**2 * (self.noise[0] + self.noise[1] / 4))
+        sampled = a + of_b * b + of_c * c + of_sums * (self.weight / 2 - sign * self.value)
         excess = more * (0.5 - t) * max(bound * n - c, 0.0)  # where weights do not go with rewards
         cost = excess + error**2 / (error + self.added(theta))
         best = np.argmin(cost, axis=-1)[..., None]
-        chosen = np.take_along_axis(sampled, best, axis=-1), np.take_along_axis(error, best, axis=-1)
-        return chosen[0][..., 0], chosen[1][..., 0]
+        lean = -of_sums * (sign * self.noise[0] + theta / 2 * self.noise[1])
+        one, two, three = (np.take_along_axis(each, best, axis=-1)[..., 0] for each in (sampled, error, lean))
+        return one, two, three
 
     def third(self, theta: Any, sampled: Any) -> Any:
         """Third cumulant of the sum of w (rho - theta).
@@ -134,6 +142,21 @@ class Sums:
         most = self.largest * (0.5 + np.abs(theta)) * np.maximum(sampled, 0.0)
         kept = np.maximum(product**2 - noise, 0.0) / np.maximum(product**2, 1e-300)
         return np.clip(product * kept / self.weight, -most, most)
+
+    def _steepest(self, theta: Floats, side: int) -> Floats:
+        """An upper bound of the third cumulant of the sum of w y, y = side (rho - theta), with w^3 as in `third`.
+
+        No y is above h = 1/2 - side theta, so y^3 <= (h - 2 k) y^2 + (2 k h - k^2) y + k^2 h for every k; the k that
+        gives the least sum is taken. Rewards of 0 or 1 reach it.
+        """
+        if not self.weight > 0:
+            return np.zeros_like(theta)
+        a, b, c = self.possible
+        h = 0.5 - side * theta
+        first, second = side * (b - theta * c), a - 2 * theta * b + theta**2 * c  # sums of w^2 y and w^2 y^2
+        k = np.clip((second - h * first) / np.maximum(h * c - first, 1e-300), 0.0, 1.0)
+        cube = (h - 2 * k) * second + (2 * k * h - k**2) * first + k**2 * h * c
+        return np.asarray(cube * c / self.weight)
 
 
 def cut_off(excess: Floats) -> tuple[float, float]:
