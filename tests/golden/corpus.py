@@ -144,6 +144,10 @@ UNNAMED: dict[str, tuple[Entry, Any]] = {
         lambda: bd.LinTS(dim=3, horizon=300, batch=bd.geometric(first=20, ratio=1.5), privacy=bd.shuffle(**DP)),
         FRESH,
     ),
+    "LinUCB of random directions": (
+        lambda: bd.LinUCB(dim=3, horizon=200, privacy=bd.local(**DP, protocol="unit")),
+        FRESH,
+    ),
     "LinUCB that explores": (
         lambda: bd.LinUCB(dim=3, horizon=200, explore=bd.uniform(first=2, then=0.1), privacy=bd.central(**DP)),
         FRESH,
