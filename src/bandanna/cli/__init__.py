@@ -26,10 +26,11 @@ from bandanna.cli.serve import serve
 from bandanna.cli.simulate_clients import simulate_clients
 from bandanna.cli.study import Listing, study
 from bandanna.cli.task import task
-from bandanna.cli.usage import UsageError, asked, name_of, usage
 
 if TYPE_CHECKING:
     from bandanna.errors import InvalidArgument
+
+UsageError: type[Any] = typer.BadParameter.__mro__[1]  # of Typer, which gives it no public name
 
 app = typer.Typer(
     help="Differentially private bandits in every trust model.",
@@ -84,7 +85,7 @@ def main() -> None:
         code = command()(standalone_mode=False)
     except UsageError as error:
         if type(error).__name__ != "NoArgsIsHelpError":  # which has printed the help
-            _complain(usage(error, command()))
+            _complain(_usage(error))
         raise SystemExit(2) from error
     except typer.Abort:
         raise SystemExit(1) from None
@@ -96,6 +97,28 @@ def main() -> None:
 
 def _complain(words: str) -> None:
     typer.secho(f"error: {words}", fg=typer.colors.RED, err=True)
+
+
+def _usage(error: Any) -> str:
+    """What Click says of a command line that it cannot read, on one line; and whose --help says more."""
+    said = "".join(each if each.isprintable() else " " for each in error.format_message())
+    path = _asked()[1] if error.ctx is None else _path(error.ctx)
+    return f"{' '.join(said.split()).rstrip('.')} ({path} --help)"
+
+
+def _path(context: Any) -> str:
+    """The name of a command in full, however the program was started."""
+    return "bandanna" if context.parent is None else f"{_path(context.parent)} {context.info_name}"
+
+
+def _asked() -> tuple[Any, str]:
+    """The command that the line names, and its name in full."""
+    asked: Any = command()
+    path = "bandanna"
+    for word in sys.argv[1:]:
+        if word in getattr(asked, "commands", {}):
+            asked, path = asked.commands[word], f"{path} {word}"
+    return asked, path
 
 
 def _words(error: Exception) -> str:
@@ -126,14 +149,15 @@ def _option(error: InvalidArgument) -> str:
     """
     given = {each.partition("=")[0] for each in sys.argv[1:]}
     argument = error.argument.removeprefix("log.")  # what a log is read with
-    parameters = getattr(asked(command(), sys.argv[1:])[0], "params", ())
+    parameters = _asked()[0].params
     for name in (argument, argument.removeprefix("n_"), argument.removesuffix("s")):
         for each in parameters:
             option = next((opt for opt in each.opts if opt.startswith("--")), "")
             named = option and name in (each.name, option[2:].replace("-", "_"))
             if named and (given & {*each.opts} or _is(each.default, error.value)):
                 return option
-    places = {each.name: name_of(each, ()) for each in parameters if each.param_type_name == "argument"}
+    arguments = (each for each in parameters if each.param_type_name == "argument")
+    places = {each.name: str(each.metavar or each.name) for each in arguments}
     return places.get(error.argument, error.argument)
 
 

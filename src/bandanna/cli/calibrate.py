@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from bandanna.cli.usage import BadValue
 from bandanna.core import require
 from bandanna.errors import InvalidArgument
 
@@ -23,7 +22,7 @@ def whole(text: str) -> int:
     except ValueError:
         number = math.nan
     if not number.is_integer():
-        raise BadValue(text, "a whole number")
+        raise typer.BadParameter(f"{text!r} is no whole number.")
     return int(number)
 
 
