@@ -28,6 +28,7 @@ from pathlib import Path
 import pytest
 
 from bandanna.cli import main
+from bandanna.storage import declared
 from reproductions.__main__ import main as redo
 
 from .. import drawn
@@ -113,6 +114,7 @@ def run(
     monkeypatch.setenv("PATH", str(command_folder(workplace)), prepend=os.pathsep)
     (workplace / "here").mkdir()
     monkeypatch.chdir(workplace / "here")
+    _forget_classes()
     started = set[str]()
     for step in steps(text):
         if any(words in step.code for words in but):
@@ -127,8 +129,16 @@ def run(
             if processes and command not in started:
                 plain = None
             started.add(command)
+            _forget_classes()
             code, said = in_a_shell(step.code) if plain is None else here(*plain.groups(), monkeypatch)
             assert code == 0, f"{name}:{step.line}: $ {step.code}\n{said}"
+
+
+def _forget_classes() -> None:
+    """A page and its commands are programs of their own: classes of the ones before have no stored names in them."""
+    for name, kind in list(declared._KINDS.items()):
+        if kind.__module__.partition(".")[0] not in ("bandanna", "tests"):
+            declared._KINDS.pop(name, None)
 
 
 def in_a_shell(command: str) -> tuple[int, str]:

@@ -48,6 +48,8 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     path = folder / "greedy_here.py"
     path.write_text(copied("Here"), encoding="utf-8")
     (folder / "broken_here.py").write_text("1 / 0\n", encoding="utf-8")
+    taken = 'import bandanna as bd\n\n@bd.stored_as("LinUCB")\nclass Mine: ...\n'
+    (folder / "taken_here.py").write_text(taken, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
     importlib.invalidate_caches()
@@ -112,6 +114,7 @@ def test_make_takes_places(module: Path, monkeypatch: pytest.MonkeyPatch) -> Non
         ("greedy_here:Gredy", "", "did you mean 'Greedy'"),
         ("greedy_here:Sums", "", "a subclass of bd.Policy"),
         ("broken_here:Greedy", "", "ZeroDivisionError: division by zero"),
+        ("taken_here:Mine", "", "a name that is not taken: bandanna.*LinUCB has this one"),
         ("greedy_here:Greedy", "bath = 3", "algorithm.1..bath .* did you mean 'batch'"),
         ("greedy_here:Greedy", 'batch = "many"', "algorithm.1..batch .* a whole number"),
         ("greedy_here:Greedy", 'trust = "concurrent"\nepsilon = 1.0\ndelta = 1e-5', "Greedy has bd.none"),

@@ -19,7 +19,7 @@ from typing import Any
 
 from bandanna.core import require
 from bandanna.core.spelling import did_you_mean
-from bandanna.errors import InvalidArgument
+from bandanna.errors import BandannaError, InvalidArgument
 from bandanna.policies.base import Policy
 from bandanna.policies.named import Algorithm
 from bandanna.protocols import trust as models
@@ -114,6 +114,8 @@ def _policy(place: str) -> type[Any]:
     importable(Path.cwd())
     try:
         module = importlib.import_module(where)
+    except BandannaError as error:  # of ours, which may be a ValueError: the module was found
+        raise InvalidArgument("name", place, f"a module that can be imported: {error}") from error
     except (ModuleNotFoundError, ValueError, TypeError) as error:
         if not isinstance(error, ModuleNotFoundError) or (error.name and where.startswith(error.name)):
             allowed = f"a module that can be imported, with a class: there is no module {where!r} here"

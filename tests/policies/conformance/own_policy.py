@@ -12,13 +12,15 @@ _FENCE = re.compile(r'^```python title="greedy.py"\n(.*?)^```$', re.MULTILINE | 
 _BLOCK = _FENCE.search(_PAGE.read_text(encoding="utf-8"))
 assert _BLOCK is not None
 
-_module = types.ModuleType("documented_policy")
-sys.modules[_module.__name__] = _module  # dataclasses look for their types there
 SOURCE = _BLOCK[1]
-exec(compile(SOURCE, str(_PAGE), "exec", dont_inherit=True), vars(_module))
-Greedy = _module.Greedy
 
 
 def copied(prefix: str) -> str:
     """The text of the module with other stored names, so that it can be imported beside the documented one."""
     return SOURCE.replace('@bd.stored_as("', f'@bd.stored_as("{prefix}')
+
+
+_module = types.ModuleType("documented_policy")
+sys.modules[_module.__name__] = _module  # dataclasses look for their types there
+exec(compile(copied("Documented"), str(_PAGE), "exec", dont_inherit=True), vars(_module))
+Greedy = _module.Greedy
