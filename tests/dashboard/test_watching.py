@@ -14,7 +14,7 @@ from bandanna.errors import BandannaError
 from bandanna.wire.canonical import dumps, loads, packed
 from bandanna.wire.publications import Shown
 
-from ..roles.inside import headers_of, signed
+from ..roles.inside import headers_of, shown, signed
 from .test_pages import Read
 from .town import ROLES, Seen, Town, run
 
@@ -140,6 +140,30 @@ def test_a_publication_that_the_analyzer_has_not_signed_is_not_shown(town: Town)
         document = await seen.twin(f"/tasks/{town.task.id}.json")
         assert document["now"]["publication"] == 1
         assert "not signed" in document["warnings"][0]
+        town.net.lies.clear()
+        await tried(seen)
+        assert (await seen.twin(f"/tasks/{town.task.id}.json"))["now"]["publication"] == 2
+
+    run(work)
+
+
+def test_a_publication_that_the_registrar_has_not_cosigned_is_not_shown(town: Town) -> None:
+    """A publication that the analyzer alone has signed, or with the cosignature of an earlier one, is not shown."""
+
+    async def work() -> None:
+        seen = await Seen(town).look()
+        earlier = headers_of(shown(town.learner.published))["witness"]
+        town.play(40)
+        told = shown(town.learner.published)
+        for witness in ("", earlier):
+            headers = {**headers_of(told), "witness": witness}
+            town.net.lies["/snapshot"] = lambda _, headers=headers: httpx.Response(
+                200, content=told.document, headers=headers
+            )
+            await tried(seen)
+            document = await seen.twin(f"/tasks/{town.task.id}.json")
+            assert document["now"]["publication"] == 1
+            assert "not cosigned" in document["warnings"][0]
         town.net.lies.clear()
         await tried(seen)
         assert (await seen.twin(f"/tasks/{town.task.id}.json"))["now"]["publication"] == 2

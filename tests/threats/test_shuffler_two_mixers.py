@@ -296,6 +296,24 @@ def test_a_shuffler_never_sees_the_helpers_key_of_a_ticket(tmp_path: Path) -> No
         Opener(place.own.agree).open(place.batch.rounds[0].sealed(body), info)
 
 
+def test_helper_and_analyzer_see_the_same_whoever_has_which_counts(tmp_path: Path) -> None:
+    """What an honest shuffler sends to helper and analyzer does not change when one person's counts are larger and
+    another's smaller by as much: with all seeds they know the totals, and nothing else.
+    """
+    place = Deployed(tmp_path)
+    tickets, asked = place.given(PEOPLE), place.batch.rounds[0]
+    bodies = [place.body(each) for each in tickets]
+    entries = [Entry(each.slot, 0, asked.sealed(body)) for each, body in zip(tickets, bodies, strict=True)]
+    shares = asked.parts[0].numbers(bodies)
+    moved = shares.copy()
+    difference = np.random.default_rng(2).integers(-(2**40), 2**40, size=shares.shape[1])
+    moved[0] += difference
+    moved[1] -= difference
+    seen = [forged(place.task, place.own, place.batch, entries, each)[:2] for each in (shares, moved)]
+    assert seen[0] == seen[1]
+    assert place.told(entries, moved)[1] == 201
+
+
 def test_no_role_holds_a_key_of_another(tmp_path: Path) -> None:
     """The secrets of a role, whatever it makes of them, give no ticket that another verifier takes."""
     place = Deployed(tmp_path)

@@ -6,15 +6,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import httpx
 import numpy as np
 import pytest
 
+import bandanna as bd
 from bandanna.roles.calls import Unreachable
-from bandanna.roles.collector.verdict import answer
+from bandanna.roles.collector.verdict import Verdict, answer
 from bandanna.wire.answers import Answer, answers
 from bandanna.wire.canonical import packed, unpacked
-from bandanna.wire.record import ZERO, Record, joined
+from bandanna.wire.record import FINAL, ZERO, Fields, Record, joined, split
+from bandanna.wire.ticket import COLLECTOR, refusal
 
+from ..client.town import Town as Devices
 from ..roles.collector.batches import SLOTS, Collecting, proof, receipt, record
 from ..roles.faults.people import People
 from ..roles.faults.test_points import begun, work
@@ -99,6 +103,42 @@ def test_a_collector_ends_while_it_sends(role: str, tmp_path: Path) -> None:
             assert answers(*answer(verdicts), 1)[0] == Answer(reason="closed")
         assert len(told(town, late).refusal) == 16
         work(town)
+
+
+@pytest.mark.parametrize("reason", ["full", "closed"])
+@pytest.mark.parametrize("lies", [{FINAL}, {ZERO, FINAL}], ids=["final", "both"])
+def test_a_shuffler_that_lies_gets_one_report_about_a_reward(lies: set[int], reason: str, tmp_path: Path) -> None:
+    """A shuffler that keeps what a device sends, and proves to it that its slot was not used, gets zero reports of
+    other batches at most: about one reward a device draws one report, and its decision ends with it.
+    """
+    policy = bd.LinTS(dim=2, horizon=64, batch=16, privacy=bd.shuffle(epsilon=2.0, delta=1e-4))
+    town = Devices(policy, tmp_path)
+    honest, seen = town._answer, list[Fields]()
+
+    def lying(request: httpx.Request) -> httpx.Response:
+        if not request.url.path.endswith("/reports"):
+            return honest(request)
+        (sent,) = split(request.content, 1000)
+        slot, _, epoch, _, version, *_ = sent
+        moved = version == ZERO and bool(seen)  # to another batch, which takes it
+        seen.append(sent)
+        if version not in lies or moved:
+            return httpx.Response(201, json={"places": [0]})
+        proof = refusal(town.inside.keys[COLLECTOR], town.task.digest, epoch, slot)
+        status, content = answer([Verdict(reason=reason, refusal=proof)])
+        return httpx.Response(status, content=content)
+
+    town._answer = lying  # type: ignore[method-assign]
+    session = town.session()
+    decision = session.act([[0.1, 0.2], [0.3, 0.4]])
+    assert session.report(decision, 1.0).reason == reason
+    for _ in range(3):
+        assert session.flush() == 0
+    assert session.report(decision, 1.0).reason == "over"
+    assert session.act([[0.1, 0.2], [0.3, 0.4]]).reason == "participations"
+    finals = {sent for sent in seen if sent[4] == FINAL}
+    assert len(finals) == 1
+    assert len({sent[0] for sent in seen if sent[4] == ZERO}) == len(lies)
 
 
 class Life(Collecting):

@@ -108,6 +108,25 @@ def test_noise_by_the_mixer_is_left_where_all_others_are_invented(tmp_path: Path
     assert len(set(noise.tolist())) > 1  # one draw for each number
 
 
+@pytest.mark.parametrize("noise", ["mixer", "checked"])
+def test_a_mixer_that_draws_the_noise_sees_reports_without_it(noise: str, tmp_path: Path) -> None:
+    """With noise = "mixer" what a device sends is its statistic, rounded: equal data gives equal counts but for 1, and
+    other data other counts. Where devices draw the noise it does not.
+    """
+    inside = Filled(linear(noise), tmp_path, "registrar")
+    batch, content = inside.batch, loads(inside.learner.published.document)
+    slot = Slot(batch=batch, ticket=inside.ticket_of(bytes(16), 0), key=None)
+
+    def counts(reward: float) -> Any:
+        given, drawn = Given(features=(0.6, 0.3), arm=0), (SecureNoise(), SecureCoins())
+        bodies = [inside.guide.final(content, 0, slot, given, reward, *drawn)[0] for _ in range(20)]
+        return batch.rounds[0].parts[0].numbers(bodies)
+
+    low, high = counts(0.0), counts(1.0)
+    assert np.all(np.ptp(low, axis=0) <= 1) == (noise == "mixer")
+    assert np.any(low.max(axis=0) < high.min(axis=0)) == (noise == "mixer")
+
+
 def test_a_registrar_isolates_one_person_behind_two_mixers(tmp_path: Path) -> None:
     """A registrar invents all people of a batch but one: with two honest mixers too, the public total less what these
     have sent is that person's noisy counts.
