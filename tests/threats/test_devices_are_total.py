@@ -10,6 +10,7 @@ import base64
 import json
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -33,11 +34,13 @@ from bandanna.device import SecureNoise
 from bandanna.device.base import Device
 from bandanna.device.reports import Plain
 from bandanna.errors import BandannaError, InvalidStatistic
-from bandanna.policies.base import Assigned
+from bandanna.policies.base import Assigned, Played
 from bandanna.policies.registry import ALGORITHMS
+from bandanna.roles.client.reporting import Reporter
 from bandanna.tasks.batches import batch_of
 from bandanna.wire.answers import Ticket, answers
 from bandanna.wire.canonical import dumps, loads
+from bandanna.wire.plan import Batch, Part, Round
 from bandanna.wire.record import split
 
 from ..client.town import Town
@@ -182,6 +185,80 @@ def test_a_device_protects_points_of_its_domain_whatever_a_policy_has_formed(
     report(inside[0])
     assert np.array_equal(seen[-1], inside)
     assert len(seen) == 16
+
+
+PROTECTED = [
+    name
+    for name in sorted(set(ALGORITHMS) - NOT_DEPLOYABLE - SESSIONLESS)
+    if ALGORITHMS[name].trust not in ("none", "central")
+]
+
+
+def _of_rows(batch: Batch, dim: int, epoch: int) -> Batch:
+    """A batch of one person, who sends a row as to a trusted server."""
+    part = Part(form="row", dtype="<f8", length=dim + 4)
+    return replace(batch, epoch=epoch, slots=1, rounds=(Round(parts=(part,)),), arms=(), plays=(), in_turn=False)
+
+
+def _ended(policy: Any, state: Any) -> Any:
+    """A state in which the policy has no batch any more, by its count of rounds; None if it always has one."""
+    found = None
+    for each in fields(state):
+        with suppress(Exception):
+            found = replace(state, **{each.name: policy.horizon})
+            if policy.episode(found) is None:
+                return found
+    return None
+
+
+@pytest.mark.parametrize("name", PROTECTED)
+def test_no_row_leaves_a_device_of_a_task_that_trusts_no_server(name: str) -> None:
+    """A batch that an analyzer announces where the policy has none - after the last, or after one whose next is not
+    known - is refused, and so are batches of rows: no device sends its features, arm and reward as they are.
+    """
+    policy, _, arms, _ = case(name)
+    task, _ = a_task(policy, seed=None, arms=arms)
+    first, encoding = policy.init(task.fixed_features), encoding_of()
+    episode, ended = policy.episode(first), _ended(policy, first)
+    assert episode is not None
+    batch, _ = batch_of(policy, first, episode, epoch=0, mixer_count=task.mixers, seeded=False)
+    leaflet = Leaflet.from_bytes(task.document, task.id)
+    guides: list[Guide] = [WholeGuide(leaflet), *([LightGuide(leaflet)] if leaflet.device is not None else [])]
+    for guide in guides:
+        rows = [_of_rows(batch, guide.dim, epoch) for epoch in (0, 1)]
+        lies: list[tuple[Any, list[Batch], int]] = [(first, rows[:1], 0), (first, [batch, rows[1]], 1)]
+        if ended is not None:
+            lies.append((ended, rows[:1], 0))
+        if batch.slots > 1 and not batch.arms:  # fewer people than their noise is for
+            fewer = [replace(batch, epoch=epoch, slots=batch.slots - 1) for epoch in (0, 1)]
+            lies += [(first, [batch, fewer[1]], 1), *([(ended, fewer[:1], 0)] if ended is not None else [])]
+        for state, batches, place in lies:
+            texts = {"state": encoding.dumps(state), "snapshot": encoding.dumps(policy.publish(state))}
+            told = [each.to_dict() for each in batches]
+            content = {"number": 0, "epoch": 0, "round": 0, "answers": [], "batches": told, **texts}
+            with pytest.raises(BandannaError, match=r"announced|plan"):
+                guide.batch(content, place)
+            slot = Slot(batch=batches[place], ticket=Ticket(slot=bytes(16), epoch=place, collector=bytes(16)), key=None)
+            given = Given(features=(0.5,) * guide.dim, arm=0)
+            with pytest.raises(BandannaError):
+                guide.zeros(content, place, slot, SecureNoise())
+            with pytest.raises(BandannaError):
+                guide.final(content, 0, slot, given, 0.25, SecureNoise(), SecureCoins())
+
+
+def test_a_reporter_makes_no_row_for_a_task_that_trusts_no_server() -> None:
+    """Whoever asks it: a round of rows is refused where reports are to be protected."""
+    policy, _, arms, _ = case("LinTS-SDP")
+    task, _ = a_task(policy, seed=None, arms=arms)
+    episode = policy.episode(policy.init(task.fixed_features))
+    batch, _ = batch_of(policy, policy.init(task.fixed_features), episode, epoch=0, mixer_count=1, seeded=False)
+    reporter = Reporter(task, _of_rows(batch, policy.dim, 0))
+    ticket = Ticket(slot=bytes(16), epoch=0, collector=bytes(16))
+    played = Played(rewards=np.ones(1), features=np.ones((1, policy.dim)), arms=np.zeros(1, dtype=int), groups=None)
+    with pytest.raises(BandannaError, match="trusts nobody"):
+        reporter.zero(0, (), ticket, SecureNoise())
+    with pytest.raises(BandannaError, match="trusts nobody"):
+        reporter.final(0, (), played, [ticket], SecureNoise(), SecureCoins())
 
 
 def accomplice(town: Town) -> None:

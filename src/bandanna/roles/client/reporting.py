@@ -8,9 +8,11 @@ from typing import Any
 import numpy as np
 
 from bandanna.core.coins import Coins
+from bandanna.errors import BandannaError
 from bandanna.loop import Desk
 from bandanna.mechanisms.sources import NoiseSource
 from bandanna.policies.base import Ask, Played
+from bandanna.tasks.batches import sends_rows
 from bandanna.tasks.document import Task
 from bandanna.wire.answers import Ticket
 from bandanna.wire.bodies import body_of
@@ -35,7 +37,7 @@ class Reporter:
     ) -> list[bytes]:
         """Of users with these rows and tickets, in the order of their places where arms are assigned."""
         wanted, users = self.batch.rounds[round_], len(tickets)
-        if wanted.parts[0].form == "row":
+        if self._of_rows(round_):
             return [wanted.parts[0].to_bytes(row) for row in self._rows(played, wanted.parts[0].length)]
         told: list[list[np.ndarray[Any, Any]]] = [[] for _ in range(users)]  # messages of each user
         for part, ask in zip(wanted.parts, asks, strict=True):
@@ -50,10 +52,17 @@ class Reporter:
     def zero(self, round_: int, asks: Sequence[Ask], ticket: Ticket, source: NoiseSource) -> bytes:
         """Of somebody who has not answered (yet): noised in full, so that nobody can tell."""
         wanted = self.batch.rounds[round_]
-        if wanted.parts[0].form == "row":
+        if self._of_rows(round_):
             return wanted.parts[0].to_bytes(np.zeros(wanted.parts[0].length))
         told = [ask.protocol.device.zero(source)[0] for ask in asks[: len(wanted.own)]]  # the same whatever the arm
         return self._body(round_, told, ticket)
+
+    def _of_rows(self, round_: int) -> bool:
+        """Whether a round is of rows; refused unless the task's server is trusted with them, whatever was announced."""
+        rows = self.batch.rounds[round_].parts[0].form == "row"
+        if rows and not sends_rows(self._task.policy):
+            raise BandannaError(f"batch {self.batch.epoch} is of rows, and the task trusts nobody with them")
+        return rows
 
     def _rows(self, played: Played, length: int) -> np.ndarray[Any, Any]:
         """Features, rewards, arm, group, and 1 for an answer."""

@@ -56,6 +56,8 @@ class View(Published):
         """Of every round of a batch: what is reported; only the running round's are placed where they belong."""
         policy, episode = self.task.policy, self.episode(place)
         if episode is None:
+            if place < len(self.batches):  # with any plan: there is none of the policy's to compare it with
+                raise Unreadable(f"batch {self.batches[place].epoch} was announced where the policy has none")
             return ()
         plan = self._checked(place, episode)
         if sends_rows(policy):
