@@ -19,26 +19,24 @@ from bandanna.accounting.factorisation import (
     BLT,
     BinaryTree,
     Factorisation,
-    HonakerTree,
-    SquareRootToeplitz,
     factorise,
 )
 from bandanna.errors import InvalidArgument
 
 from ..drawn import examples
 
-# std of the worst prefix at mu = 1: tree, Honaker, square root, BLT with 2..5 buffers, and the lower bound for all.
+# std of the worst prefix at mu = 1: tree, square root, BLT with 2..5 buffers, and the lower bound for all.
 TABLE = {
-    20000: (14.49, 10.82, 4.219, 4.518, 4.273, 4.228, 4.220, 3.854),
-    16384: (14.49, 10.82, 4.155, 4.429, 4.203, 4.163, 4.156, 3.791),
-    32768: (15.49, 11.53, 4.376, 4.745, 4.447, 4.389, 4.378, 4.011),
-    65536: (16.49, 12.23, 4.596, 5.081, 4.697, 4.617, 4.600, 4.232),
-    131072: (17.49, 12.94, 4.817, 5.440, 4.955, 4.848, 4.824, 4.453),
-    262144: (18.49, 13.65, 5.038, 5.823, 5.222, 5.083, 5.048, 4.673),
-    524288: (19.49, 14.36, 5.258, 6.233, 5.498, 5.321, 5.274, 4.894),
-    1048576: (20.49, 15.06, 5.479, 6.673, 5.786, 5.564, 5.502, 5.115),
+    20000: (14.49, 4.219, 4.518, 4.273, 4.228, 4.220, 3.854),
+    16384: (14.49, 4.155, 4.429, 4.203, 4.163, 4.156, 3.791),
+    32768: (15.49, 4.376, 4.745, 4.447, 4.389, 4.378, 4.011),
+    65536: (16.49, 4.596, 5.081, 4.697, 4.617, 4.600, 4.232),
+    131072: (17.49, 4.817, 5.440, 4.955, 4.848, 4.824, 4.453),
+    262144: (18.49, 5.038, 5.823, 5.222, 5.083, 5.048, 4.673),
+    524288: (19.49, 5.258, 6.233, 5.498, 5.321, 5.274, 4.894),
+    1048576: (20.49, 5.479, 6.673, 5.786, 5.564, 5.502, 5.115),
 }
-NAMES = ("tree", "honaker", "toeplitz", "blt")
+NAMES = ("tree", "blt")
 
 
 def toeplitz(coefficients: np.ndarray) -> np.ndarray:
@@ -74,6 +72,12 @@ def blocks(horizon: int) -> np.ndarray:
     return np.array(rows)
 
 
+def square_root(horizon: int) -> float:
+    """Noise of B = C = A^{1/2}, the yardstick: sum_{k < T} f_k^2, f_0 = 1, f_k = f_{k-1} (1 - 1/(2k))."""
+    ratios = 1 - 1 / (2 * np.arange(1, horizon))
+    return float(1 + np.sum(np.cumprod(ratios) ** 2))
+
+
 def explicit(factorisation: Factorisation) -> tuple[np.ndarray, np.ndarray]:
     """(C, B) of a small factorisation by a route that shares nothing with the code under test."""
     horizon = factorisation.horizon
@@ -82,21 +86,13 @@ def explicit(factorisation: Factorisation) -> tuple[np.ndarray, np.ndarray]:
         above, below = polynomial(factorisation.theta_hat), polynomial(factorisation.theta)
         c = toeplitz(quotient(above, below, horizon))
         return c, ones @ np.linalg.inv(c)
-    if isinstance(factorisation, SquareRootToeplitz):
-        c = toeplitz(np.array([math.comb(2 * k, k) / 4**k for k in range(horizon)]))
-        return c, c
     c = blocks(horizon)
     b = np.zeros((horizon, len(c)))
     for t in range(1, horizon + 1):
         start = 0
         for level in reversed(range(t.bit_length())):
             if t >> level & 1:
-                inside = np.flatnonzero((c[:, :start] == 0).all(1) & (c[:, start + 2**level :] == 0).all(1))
-                exact = np.flatnonzero((c == c_row(horizon, start, level)).all(1))
-                if isinstance(factorisation, HonakerTree):  # the best unbiased estimate from the block's own subtree
-                    b[t - 1, inside] += np.linalg.pinv(c[inside]).T @ c_row(horizon, start, level)
-                else:
-                    b[t - 1, exact] += 1
+                b[t - 1, np.flatnonzero((c == c_row(horizon, start, level)).all(1))] += 1
                 start += 2**level
     return c, b
 
@@ -111,15 +107,16 @@ def c_row(horizon: int, start: int, level: int) -> np.ndarray:
 @pytest.mark.often(of=lambda horizon: horizon in (min(TABLE), max(TABLE)))
 def test_table(horizon: int) -> None:
     """Noise of every factorisation differs from the derivation's table, or is below what any mechanism can reach."""
-    *expected, bound = TABLE[horizon]
-    found = [factorise(name, horizon=horizon).unit_std() for name in ("tree", "honaker", "toeplitz")]
+    tree, root, *expected, bound = TABLE[horizon]
+    found = [BinaryTree(horizon=horizon).unit_std()]
     found += [factorise("blt", horizon=horizon, buffers=buffers).unit_std() for buffers in (2, 3, 4, 5)]
-    assert found == pytest.approx(expected, rel=1e-3)
+    assert found == pytest.approx([tree, *expected], rel=1e-3)
+    assert square_root(horizon) == pytest.approx(root, rel=1e-3)
     assert min(found) >= bound
 
 
 @pytest.mark.parametrize("horizon", [1, 2, 5, 8, 11, 13])
-@pytest.mark.parametrize("name", ["tree", "honaker", "blt"])
+@pytest.mark.parametrize("name", ["tree", "blt"])
 def test_sums_of_columns(name: str, horizon: int) -> None:
     """Some choice of M elements and signs moves C x by more than is stated, or no choice moves it that far."""
     factorisation = factorise(name, horizon=horizon, buffers=3)
@@ -272,7 +269,7 @@ def test_any_horizon(horizon: int) -> None:
     assert [blt.buffers <= buffers for blt, buffers in zip(found, (1, 2, 3, 4, 5), strict=True)] == [True] * 5
     noise = [blt.unit_std() for blt in found]
     assert noise == sorted(noise, reverse=True)
-    root = SquareRootToeplitz(horizon=horizon).unit_std()
+    root = square_root(horizon)
     assert bound * (1 - 1e-12) <= root <= noise[-1] * (1 + 1e-9)
     assert noise[3] <= root * 1.0002
 
@@ -281,35 +278,15 @@ def test_huge_horizon() -> None:
     """At T = 1e9 more buffers stop helping, or the mechanism is not usable there."""
     noise = [BLT.optimal(horizon=10**9, buffers=buffers).unit_std() for buffers in (2, 4, 6, 8)]
     assert noise == sorted(noise, reverse=True)
-    assert SquareRootToeplitz(horizon=10**9).unit_std() < noise[-1] < 7.69
+    assert (math.log(10**9) + np.euler_gamma + 4 * math.log(2)) / math.pi < noise[-1] < 7.69  # the square root's
     assert BinaryTree(horizon=10**9).unit_std() == math.sqrt(30 * 29)  # worst prefix 2^29 - 1
 
 
-def test_square_root_expansion() -> None:
-    """Landau's expansion differs from the summed coefficients, or jumps where it takes over."""
-    ratios = 1 - 1 / (2 * np.arange(1, 10**6))
-    summed = np.cumsum(np.concatenate([[1.0], np.cumprod(ratios) ** 2]))
-    steps = np.array([1, 2, 63, 64, 65, 66, 100, 1000, 10**5, 10**6])
-    assert SquareRootToeplitz(horizon=10**6).prefix_std(steps) ** 2 == pytest.approx(summed[steps - 1], rel=1e-12)
-    mpmath_value = mpmath.nsum(lambda k: (mpmath.binomial(2 * k, k) / mpmath.mpf(4) ** k) ** 2, [0, 64])
-    assert SquareRootToeplitz(horizon=65).error() ** 2 == pytest.approx(float(mpmath_value), rel=1e-14)
-
-
-@pytest.mark.parametrize("kind", [BinaryTree, HonakerTree])
-def test_worst_prefix_of_trees(kind: type[BinaryTree]) -> None:
+def test_worst_prefix_of_trees() -> None:
     """Some prefix is noisier than the error that a tree states."""
     for horizon in range(1, 300):
-        tree = kind(horizon=horizon)
+        tree = BinaryTree(horizon=horizon)
         assert tree.error() == pytest.approx(tree.prefix_std(np.arange(1, horizon + 1)).max(), rel=1e-14)
-
-
-def test_averaging_helps() -> None:
-    """Honaker's average is noisier than the plain tree, or does not tend to half the variance per block."""
-    plain, averaged = BinaryTree(horizon=1000), HonakerTree(horizon=1000)
-    steps = np.arange(1, 1001)
-    assert (averaged.prefix_std(steps) <= plain.prefix_std(steps)).all()
-    assert averaged.node_variance[:3] == pytest.approx((1, 2 / 3, 4 / 7))
-    assert HonakerTree(horizon=2**30).node_variance[-1] == pytest.approx(0.5, abs=1e-8)
 
 
 def test_releases() -> None:
@@ -321,8 +298,7 @@ def test_releases() -> None:
             most = max(int(touched[:, list(chosen)].any(axis=1).sum()) for chosen in sets)
             assert most <= tree.releases(participations) <= min(participations * tree.levels, tree.total_releases())
         assert tree.releases(horizon) == tree.total_releases() == 2 * horizon - horizon.bit_count()
-    for name in ("blt", "toeplitz"):
-        assert factorise(name, horizon=30).releases(3) == factorise(name, horizon=30).total_releases() == 30
+    assert factorise("blt", horizon=30).releases(3) == factorise("blt", horizon=30).total_releases() == 30
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -354,11 +330,10 @@ def test_values(name: str) -> None:
         (lambda: BLT(horizon=8, theta=(math.nan,), theta_hat=(0.1,)), "theta, theta_hat"),
         (lambda: BinaryTree(horizon=8).prefix_std(9), "steps"),
         (lambda: BinaryTree(horizon=8).prefix_std([0, 1]), "steps"),
-        (lambda: SquareRootToeplitz(horizon=8).prefix_std(1.5), "steps"),
-        (lambda: SquareRootToeplitz(horizon=8).prefix_std([math.nan]), "steps"),
-        (lambda: SquareRootToeplitz(horizon=8).prefix_std("3"), "steps"),
+        (lambda: BLT.optimal(horizon=8).prefix_std(1.5), "steps"),
+        (lambda: BLT.optimal(horizon=8).prefix_std([math.nan]), "steps"),
+        (lambda: BLT.optimal(horizon=8).prefix_std("3"), "steps"),
         (lambda: BinaryTree(horizon=8).releases(0), "participations"),
-        (lambda: SquareRootToeplitz(horizon=8).releases(0), "participations"),
         (lambda: BLT.optimal(horizon=8).releases(0), "participations"),
     ],
 )

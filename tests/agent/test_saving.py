@@ -37,7 +37,6 @@ POLICIES: dict[str, Any] = {
     "none": {},
     "central-blt": {"privacy": bd.central(**BUDGET)},
     "central-tree": {"privacy": bd.central(**BUDGET, mechanism="tree"), "growing": True},
-    "central-honaker": {"privacy": bd.central(rho=0.1, mechanism="honaker"), "confidence": "paper"},
     "local": {"privacy": bd.local(**BUDGET, participations=2)},
     "shuffle": {"privacy": bd.shuffle(**BUDGET)},
     "shuffle-gaussian": {"privacy": bd.shuffle(**BUDGET, protocol="gaussian")},

@@ -15,7 +15,7 @@ from bandanna.accounting import events
 from bandanna.accounting.budgets import ZCDP, ApproxDP, PureDP, RenyiDP
 from bandanna.accounting.calibration.binomial import BinomialNoise, binomial_noise
 from bandanna.accounting.calibration.gaussian import continual_std, gaussian_std, laplace_scale
-from bandanna.accounting.factorisation import BLT, BinaryTree, HonakerTree, factorise
+from bandanna.accounting.factorisation import BLT, BinaryTree, factorise
 from bandanna.core.domain import Ball, Box
 from bandanna.core.report import LinearReport
 from bandanna.core.shapes import Bits, SymmetricMatrix
@@ -85,7 +85,6 @@ MAKERS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     ),
     "BLT": (BLT, {"horizon": 100, "theta": (0.75,), "theta_hat": (0.5,)}),
     "BinaryTree": (BinaryTree, {"horizon": 100}),
-    "HonakerTree": (HonakerTree, {"horizon": 100}),
     "BinomialNoise": (BinomialNoise, {**NOISE, "probability": 0.5}),
     "Gaussian": (Gaussian, {"std": 2.0, "sensitivity": 1.0, "dim": 3}),
     "Gaussian on a grid": (Gaussian, {"std": 2.0, "sensitivity": 1.0, "dim": 3, "grid": 0.25}),

@@ -33,7 +33,6 @@ MODELS = {
     "none": bd.none(),
     "central, blt": bd.central(**BUDGET),
     "central, tree": bd.central(**BUDGET, mechanism="tree"),
-    "central, honaker": bd.central(**BUDGET, mechanism="honaker"),
     "central, zcdp": bd.central(rho=0.1),
     "local": bd.local(**BUDGET),
     "shuffle": bd.shuffle(**BUDGET),

@@ -31,7 +31,7 @@ KINDS: dict[str, tuple[Any, Any]] = {
     "none": (bd.none(), bd.Box(dim=2)),
     "blt": (bd.central(**BUDGET, participations=2), bd.Box(dim=1)),
     "tree": (bd.central(**BUDGET, mechanism="tree"), bd.Ball(dim=2)),
-    "honaker": (bd.central(rho=0.1, mechanism="honaker"), bd.SymmetricMatrix(size=2)),
+    "matrices": (bd.central(rho=0.1, mechanism="tree"), bd.SymmetricMatrix(size=2)),
     "local": (bd.local(**BUDGET, participations=2), bd.Box(dim=2)),
     "bits": (bd.local(**BUDGET), bd.Bits()),
     "shuffle": (bd.shuffle(**BUDGET), bd.Bits()),

@@ -99,7 +99,6 @@ PRIVACY: dict[str, dict[str, Entry]] = {
     "central": {
         "DP": lambda: bd.central(**DP),
         "DP tree": lambda: bd.central(**DP, mechanism="tree"),
-        "DP honaker": lambda: bd.central(**DP, mechanism="honaker"),
         "DP independent": lambda: bd.central(**DP, mechanism="independent"),
         "DP paper": lambda: bd.central(**LOW, calibration="paper"),
         "DP twice": lambda: bd.central(**DP, participations=2),
@@ -350,7 +349,7 @@ STREAMS: dict[str, Entry] = {
         f"running sums, {mechanism}, {title}": lambda mechanism=mechanism, budget=budget: bd.CentralContinual.calibrate(
             domain=DOMAINS["report"], budget=budget(), horizon=4, mechanism=mechanism
         )
-        for mechanism in ("blt", "tree", "honaker")
+        for mechanism in ("blt", "tree")
         for title, budget in (("DP", lambda: bd.ApproxDP(**DP)), ("zCDP", lambda: bd.ZCDP(rho=2.0)))
     },
     **{
@@ -504,7 +503,7 @@ def calibrations() -> dict[str, Entry]:
         made = library.factorise(name, horizon=horizon)
         return [made.error(), made.sensitivity(), made.sensitivity(2)]
 
-    for name in ("blt", "tree", "honaker", "toeplitz"):
+    for name in ("blt", "tree"):
         for horizon in (5, 64, 1000):
             found[f"{name} | {horizon}"] = functools.partial(factors, name, horizon)
     return found

@@ -59,7 +59,7 @@ BATCH: list[BatchProtocol] = [
 ]
 CONTINUAL = [
     CentralContinual(domain=DOMAIN, factorisation=factorise(name, horizon=5), noise_std=3.0, participations=2)
-    for name in ("tree", "honaker", "blt")
+    for name in ("tree", "blt")
 ]
 ALL: list[Protocol] = [*BATCH, *CONTINUAL]
 CALIBRATE: dict[str, Callable[..., Any]] = {

@@ -238,7 +238,7 @@ def stream_points(protocol: CoarseContinual, streams: Array) -> tuple[Array, flo
 
 
 @pytest.mark.parametrize("participations", [1, 2])
-@pytest.mark.parametrize("name", ["tree", "honaker", "blt"])
+@pytest.mark.parametrize("name", ["tree", "blt"])
 def test_a_stream_is_as_private_as_promised(name: str, participations: int) -> None:
     """All numbers released of neighbouring streams diverge by at most the claim; with 20 % less noise by more."""
     domain, epsilon, delta = Box(dim=1, low=-1.0, high=1.0), 1.0, 1e-2

@@ -171,7 +171,7 @@ def boxes(draw: st.DrawFn) -> Box:
     return Box(dim=draw(st.integers(1, 3)), low=low, high=low + width)
 
 
-KINDS = ("gaussian", "laplace", "blt", "honaker")
+KINDS = ("gaussian", "laplace", "blt", "tree")
 
 
 def calibrated(kind: str, domain: Domain, epsilon: float, steps: int) -> Any:
@@ -196,7 +196,7 @@ def test_neighbours_grid_points_differ_by_what_is_priced(
     domain: Box, kind: str, epsilon: float, steps: int, seed: int
 ) -> None:
     """A box of some place and width would let one user move the released integers beyond the price."""
-    steps = steps if kind in ("blt", "honaker") else 1
+    steps = steps if kind in ("blt", "tree") else 1
     protocol, rng = calibrated(kind, domain, epsilon, steps), np.random.default_rng(seed)
     ends = np.array([domain.low, domain.high])
     for _ in range(4):
@@ -230,7 +230,7 @@ def test_the_estimate_is_of_the_sum_itself(kind: str) -> None:
     np.testing.assert_allclose(found, users.sum(axis=0), rtol=0, atol=1e-3)
 
 
-@pytest.mark.parametrize("kind", ["blt", "honaker"])
+@pytest.mark.parametrize("kind", ["blt", "tree"])
 def test_many_steps_leave_no_rounding_errors(kind: str) -> None:
     """Errors of the running sums would add up over steps: neighbours differ beyond the price long after the change."""
     domain, horizon, rng = Ball(dim=1, bound=1.0), 500, np.random.default_rng(6)

@@ -12,7 +12,7 @@ from hypothesis.extra import numpy as hnp
 
 from bandanna.accounting import events
 from bandanna.accounting.encoding import EVENTS
-from bandanna.accounting.factorisation import BLT, BinaryTree, HonakerTree, SquareRootToeplitz
+from bandanna.accounting.factorisation import BLT, BinaryTree
 from bandanna.errors import InvalidArgument
 from bandanna.storage.encoding import Encoding
 
@@ -32,7 +32,7 @@ EXAMPLES = [
     events.ShuffledGaussianEvent(std=1.0, sensitivity=1.0, users=20, tail=1e-30),
     *(
         events.ContinualEvent(factorisation=factors, std=1.1, sensitivity=1.0, participations=2)
-        for factors in (BLT_16, BinaryTree(horizon=7), HonakerTree(horizon=9), SquareRootToeplitz(horizon=3))
+        for factors in (BLT_16, BinaryTree(horizon=7))
     ),
 ]
 

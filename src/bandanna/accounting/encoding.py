@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bandanna.accounting import events
-from bandanna.accounting.factorisation import BLT, BinaryTree, HonakerTree, SquareRootToeplitz
+from bandanna.accounting.factorisation import BLT, BinaryTree
 from bandanna.core.estimate import Estimate
 from bandanna.storage.declared import by_name
 
@@ -23,7 +23,5 @@ EVENTS = by_name(
     events.RepetitionEvent,
     BLT,
     BinaryTree,
-    HonakerTree,
-    SquareRootToeplitz,
     Estimate,
 )

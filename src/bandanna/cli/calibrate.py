@@ -48,7 +48,7 @@ def calibrate(
             help="Steps T of the continual protocol (default: the batch size).", parser=whole, metavar="INTEGER"
         ),
     ] = None,
-    mechanism: Annotated[str, typer.Option(help="Continual release: blt, tree, honaker or toeplitz.")] = "blt",
+    mechanism: Annotated[str, typer.Option(help="Continual release: blt or tree.")] = "blt",
     calibration: Annotated[str, typer.Option(help="tight (least noise) or paper (the printed constants).")] = "tight",
     bits_limit: Annotated[float, typer.Option(help="Warn above this many bits per user.")] = 1e6,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,

@@ -55,7 +55,7 @@ class ContinualSum:
     """Private running sums over at most `horizon` users, one value each.
 
     horizon  how many users there may be
-    privacy  `bd.none()`, `bd.central(...)` ("blt", "honaker", "tree"), `bd.local(...)`, `bd.shuffle(...)` (one shuffler
+    privacy  `bd.none()`, `bd.central(...)` ("blt", "tree"), `bd.local(...)`, `bd.shuffle(...)` (one shuffler
              at a time), `bd.concurrent(..., shufflers=k)`
     values   what is summed: `bd.Bits()`, numbers in [0, 1] (`bd.Box(dim=1)`, the default), vectors in a `bd.Box` or
              `bd.Ball`, matrices in a `bd.SymmetricMatrix`

@@ -41,7 +41,7 @@ class Privacy:
 
     def __post_init__(self) -> None:
         require.one_of("model", self.model, ("none", "central", "local", "shuffle", "concurrent"))
-        require.one_of("mechanism", self.mechanism, ("blt", "tree", "honaker", "independent"))
+        require.one_of("mechanism", self.mechanism, ("blt", "tree", "independent"))
         others = _LOCAL if self.model == "local" else ("gaussian",)
         if require.one_of("protocol", self.protocol, ("binomial", *others)) == "binomial" and self.model == "local":
             object.__setattr__(self, "protocol", "default")  # what the field says where nobody chose
@@ -137,7 +137,7 @@ def central(
 ) -> Privacy:
     """A trusted server publishes noisy sums: (epsilon, delta), delta = 0.0: pure, rho-zCDP, or Renyi with `alpha`.
 
-    mechanism  running sums by "blt", "tree" or "honaker", whose noise is one stream's; "independent": fresh noise for
+    mechanism  running sums by "blt" or "tree", whose noise is one stream's; "independent": fresh noise for
                every batch, which needs less where users return often
     """
     budget = _budget(epsilon, delta, rho, alpha=alpha, whole=budget)

@@ -1,10 +1,9 @@
-"""Binary trees over the stream: as in the papers, and with each node averaged with what its children already tell."""
+"""The binary tree over the stream, as in the papers."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
@@ -23,7 +22,7 @@ class BinaryTree(Factorisation):
     C has one row for each block ((j-1) 2^l, j 2^l] with j 2^l <= T; L = floor(log2 T) + 1 levels. An element lies in at
     most one block of a level, and the first element in one of every level:
 
-        sensitivity = sqrt(L),      prefix_std(t)^2 = popcount(t) = sum over the bits l of t of v_l, v_l = 1.
+        sensitivity = sqrt(L),      prefix_std(t)^2 = popcount(t).
 
     References: Dwork, Naor, Pitassi, Rothblum (2010); Chan, Shi, Song (2011).
     """
@@ -34,11 +33,6 @@ class BinaryTree(Factorisation):
     def levels(self) -> int:
         """L = floor(log2 T) + 1."""
         return self.horizon.bit_length()
-
-    @cached_property
-    def node_variance(self) -> tuple[float, ...]:
-        """v_l: variance of the estimate of a complete block of 2^l elements, for unit noise on every block."""
-        return (1.0,) * self.levels
 
     def sensitivity(self, participations: int = 1) -> float:
         """sqrt(L) for one. M elements of which n_b lie in block b move it by sqrt(sum_b n_b^2), at most as the first M.
@@ -53,15 +47,15 @@ class BinaryTree(Factorisation):
         return math.sqrt(square)
 
     def prefix_std(self, steps: ArrayLike) -> NDArray[np.float64]:
-        """Square root of the sum of v_l over the bits of t: blocks of different bits share no noise."""
+        """sqrt(popcount(t)): the blocks of a prefix share no noise."""
         t = self._steps(steps)  # (...)
         total = np.zeros(t.shape)
-        for level, variance in enumerate(self.node_variance):  # one bit of all steps at a time: there may be millions
-            total += variance * ((t >> level) & 1)
+        for level in range(self.levels):  # one bit of all steps at a time: there may be millions
+            total += (t >> level) & 1
         return np.sqrt(total)
 
     def error(self) -> float:
-        """Largest over t <= T: T itself, or T with one of its bits cleared and every lower bit set (all v_l > 0)."""
+        """Largest over t <= T: T itself, or T with one of its bits cleared and every lower bit set."""
         cleared = [((self.horizon >> bit) ^ 1) << bit | (1 << bit) - 1 for bit in range(self.levels)]
         worst = [t for t in (self.horizon, *cleared) if 1 <= t <= self.horizon]
         return float(np.max(self.prefix_std(worst)))
@@ -74,29 +68,3 @@ class BinaryTree(Factorisation):
     def total_releases(self) -> int:
         """All complete blocks: 2 T - popcount(T)."""
         return sum(self.horizon >> level for level in range(self.levels))
-
-
-@stored_as("HonakerTree")
-@dataclass(frozen=True, kw_only=True)
-class HonakerTree(BinaryTree):
-    """The same releases; each block's estimate averages its own noisy sum with its children's estimates.
-
-    Bottom-up (online): a block of 2^l elements has its own release (variance 1) and, independent of it, the sum of its
-    two halves' estimates (variance 2 v_{l-1}). The inverse-variance average has
-
-        v_0 = 1,      v_l = 1 / (1 + 1/(2 v_{l-1})),
-
-    with weight v_l on the own release and 1 - v_l on the children. It is post-processing: the price is the tree's.
-
-    Reference: Honaker, Efficient Use of Differentially Private Binary Trees (2015).
-    """
-
-    name: ClassVar[str] = "honaker"
-
-    @cached_property
-    def node_variance(self) -> tuple[float, ...]:
-        """v_l of the recursion above; it falls to 1/2."""
-        variances = [1.0]
-        for _ in range(1, self.levels):
-            variances.append(1 / (1 + 1 / (2 * variances[-1])))  # Honaker: inverse-variance average
-        return tuple(variances)

@@ -52,7 +52,7 @@ class ContinualGaussian:
 
     def __post_init__(self) -> None:
         if not isinstance(self.factorisation, BLT | BinaryTree):
-            allowed = "a BLT, BinaryTree or HonakerTree: others have no stream of bounded memory"
+            allowed = "a BLT or BinaryTree: others have no stream of bounded memory"
             raise InvalidArgument("factorisation", self.factorisation, allowed)
         require.store(self, require.positive, "std", "sensitivity")
         require.store(self, require.whole, "dim", "participations")
@@ -149,7 +149,7 @@ class ContinualGaussian:
         if isinstance(self.factorisation, BLT) and isinstance(state, blt.BLTState):
             return blt.advance(self.factorisation, state, element, release)
         if isinstance(self.factorisation, BinaryTree) and isinstance(state, tree.TreeState):
-            return tree.advance(self.factorisation, state, element, release)
+            return tree.advance(state, element, release)
         raise InvalidArgument(
             "state", type(state).__name__, f"a state that begin() made for {self.factorisation.name!r}"
         )

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from bandanna.accounting.factorisation import BinaryTree
 from bandanna.core.sums import Pair, add
 from bandanna.storage.declared import stored_as
 
@@ -22,7 +21,7 @@ class Node:
 
     exact: Array  # (*R, dim): sum of the block, kept to build the block above
     rest: Array  # (*R, dim): what that sum has beyond its float
-    estimate: Array  # (*R, dim): of that sum, from this block's release and (Honaker) those below it
+    estimate: Array  # (*R, dim): of that sum: this block's release
 
 
 @stored_as("TreeState")
@@ -40,7 +39,7 @@ def begin(shape: tuple[int, ...]) -> TreeState:
     return TreeState(step=0, nodes=(), total=np.zeros(shape))
 
 
-def advance(factorisation: BinaryTree, state: TreeState, value: Pair, release: Callable[[Pair], Array]) -> TreeState:
+def advance(state: TreeState, value: Pair, release: Callable[[Pair], Array]) -> TreeState:
     """One element in; every block that it completes is released, once, and takes the place of its two halves."""
     step = state.step + 1
     merges = (step & -step).bit_length() - 1  # trailing zeros: how many levels are completed above the leaf
@@ -50,9 +49,5 @@ def advance(factorisation: BinaryTree, state: TreeState, value: Pair, release: C
         exact.append(add((left.exact, left.rest), exact[-1]))
     rows = np.stack([pair[0] for pair in exact], axis=-2), np.stack([pair[1] for pair in exact], axis=-2)
     released = release(rows)  # (*R, merges + 1, dim): one row for each completed block
-    estimate = released[..., 0, :]
-    for level, left in enumerate(closing, start=1):
-        own = factorisation.node_variance[level]  # weight v_l of the block's own release: 1 without averaging
-        estimate = own * released[..., level, :] + (1 - own) * (left.estimate + estimate)
-    nodes = (*kept, Node(exact=exact[-1][0], rest=exact[-1][1], estimate=estimate))
+    nodes = (*kept, Node(exact=exact[-1][0], rest=exact[-1][1], estimate=released[..., -1, :]))
     return TreeState(step=step, nodes=nodes, total=np.sum([node.estimate for node in nodes], axis=0))

@@ -58,7 +58,7 @@ class CentralContinual(Trusted, StreamProtocol):
         participations: int = 1,
         calibration: str = "tight",
     ) -> CentralContinual:
-        """Least noise for `horizon` steps by "blt", "tree", "honaker" or (for comparison only) "toeplitz"."""
+        """Least noise for `horizon` steps by "blt" or "tree"."""
         factors, std = privacy.calibrate(domain, budget, horizon, mechanism, participations, calibration)
         return cls(
             domain=domain,

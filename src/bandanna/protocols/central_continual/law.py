@@ -30,7 +30,7 @@ def noise(shape: tuple[int, ...], mechanism: ContinualGaussian, source: NoiseSou
     if isinstance(factors, BLT):
         return _blt(_drawn(shape, mechanism, source), factors)
     if isinstance(factors, BinaryTree):
-        return _tree(shape, factors, mechanism, source)
+        return _tree(shape, mechanism, source)
     raise InvalidArgument("factorisation", factors.name, "a BLT or a tree")
 
 
@@ -58,10 +58,9 @@ def _blt(z: Floats, factors: BLT) -> Floats:
     return np.swapaxes(summed.reshape(rows.shape)[..., :steps], -2, -1)
 
 
-def _tree(shape: tuple[int, ...], factors: BinaryTree, mechanism: ContinualGaussian, source: NoiseSource) -> Floats:
-    """B z: noise of all complete blocks, averaged with their halves' (Honaker), summed over a prefix's blocks."""
+def _tree(shape: tuple[int, ...], mechanism: ContinualGaussian, source: NoiseSource) -> Floats:
+    """B z: noise of all complete blocks, summed over a prefix's blocks."""
     steps = shape[-2]
     levels = steps.bit_length()
     own = [_drawn((*shape[:-2], steps >> level, shape[-1]), mechanism, source) for level in range(levels)]
-    halves = (2,) * (levels - 1)
-    return trees.prefixes(trees.averaged(own, halves, factors.node_variance[:levels]), halves)
+    return trees.prefixes(own, (2,) * (levels - 1))
