@@ -43,6 +43,7 @@ from bandanna.wire.canonical import loads, unpacked
 
 from .client.town import Town
 from .drawn import examples
+from .simulation.golden_runs import RUNS
 
 TEXT, NUMBER, WHOLE = "HIV positive", 987654.321, 987654321
 MARKS = (TEXT, TEXT.encode().hex(), "987654")
@@ -374,6 +375,25 @@ def evaluated(value: Any) -> None:
             quiet(lambda: bd.ope.ips(chosen, value))  # noqa: B023
 
 
+def arrays(value: Any) -> None:
+    """A world of recorded arms and rewards."""
+    quiet(lambda: environments.ArrayEnvironment(arms=value, theta=[0.5, 0.5, 0.5]))
+    quiet(lambda: environments.ArrayEnvironment(arms=np.zeros((4, 2, 3)), means=value))
+    quiet(lambda: environments.ArrayEnvironment(arms=np.zeros((4, 2, 3)), means=value, theta=[0.5, 0.5, 0.5]))
+
+
+def streamed(value: Any) -> None:
+    """States of streams, which hold raw sums in the central model, and counts of bits."""
+    protocols = bd.CentralContinual, bd.ConcurrentShuffle
+    for kind, domain in zip(protocols, (BALL, bd.Bits()), strict=True):
+        protocol = kind.calibrate(domain=domain, budget=BUDGET, horizon=64)  # type: ignore[attr-defined]
+        quiet(lambda: protocol.release(value, np.zeros((1, domain.dim)), noise()))  # noqa: B023
+        quiet(lambda: protocol.check_users(value, 1))  # noqa: B023
+        quiet(lambda: protocol.prefixes(value, noise()))  # noqa: B023
+        if isinstance(protocol, bd.ConcurrentShuffle) and isinstance(value, int):
+            quiet(lambda: protocol.after_batches([value], noise()))  # noqa: B023
+
+
 def labelled(value: Any) -> None:
     """A world of people's labels."""
     quiet(lambda: environments.Table.from_labels(np.zeros((4, 2)), value))
@@ -443,7 +463,8 @@ DOORS: dict[str, Callable[[Any], Any]] = {
     "Table, features": lambda value: environments.Table(value, np.zeros((4, 2))),
     "Table, rewards": lambda value: environments.Table(np.zeros((4, 2)), value),
     "Table.from_labels": labelled,
-    "ArrayEnvironment": lambda value: environments.ArrayEnvironment(arms=value, theta=[0.5, 0.5, 0.5]),
+    "ArrayEnvironment": arrays,
+    "streams": streamed,
     "ContinualSum": summed(bd.Box(dim=1)),
     "ContinualSum, bits": summed(bd.Bits()),
     "ContinualSum, vectors": summed(bd.Ball(dim=3)),
@@ -612,6 +633,17 @@ def test_a_damaged_save_shows_nothing(tmp_path: Path) -> None:
         header["sha256"] = sha256(text.encode()).hexdigest()
         file.write_text(json.dumps(header) + "\n" + text + "\n")
         quiet(lambda: bd.Agent.load(file))
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", sorted(RUNS))
+def test_simulations_of_recorded_tables_show_nothing(name: str) -> None:
+    """No algorithm's refusal of a recorded table holds it: the error's attributes have no features and no rewards."""
+    given, worlds = RUNS[name]
+    for features, wrong in ((NUMBER, False), (-NUMBER, True)):
+        dim, arms = worlds[0].dim + wrong, worlds[0].n_arms + wrong
+        table = environments.Table(np.full((400, arms, max(dim, 1)), features), np.full((400, arms), 0.5))
+        quiet(lambda: bd.simulate(bd.make(name, **given), table, n_seeds=1, horizon=40))  # noqa: B023
 
 
 def test_what_is_configured_is_still_quoted() -> None:

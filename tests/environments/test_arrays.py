@@ -103,7 +103,7 @@ def test_rounding_errors_of_means_are_cut_off() -> None:
         ({"theta": None}, "theta, means"),
         ({"means": [0.1, 0.2, 0.3]}, "theta, means"),
         ({"theta": None, "means": [0.1, 0.2]}, "means: shape"),
-        ({"theta": None, "means": [0.1, 0.2, -0.3]}, r"means\[2\] = -0.3"),
+        ({"theta": None, "means": [0.1, 0.2, -0.3]}, r"means\[2\] = a float is not allowed: a mean"),
         ({"arms": SETS, "theta": None, "means": ROWS[:3]}, r"means = \(3, 3\)"),
     ],
 )

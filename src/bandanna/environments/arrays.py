@@ -48,15 +48,17 @@ class ArrayEnvironment(Environment):
         shape = "(K, d) or (T, K, d), each at least 1"
         arms = _array("arms", self.arms, shape, ndims=(2, 3), error=InvalidStatistic)
         if (self.theta is None) == (self.means is None):
-            raise InvalidArgument("theta, means", (self.theta, self.means), "exactly one of the two")
+            given = "neither" if self.theta is None else "both"
+            raise InvalidArgument("theta, means", Summary(given), "exactly one of the two")
         if self.theta is not None:
             theta = _array("theta", self.theta, f"(d,) = ({arms.shape[-1]},)", ndims=(1,), tail=arms.shape[-1:])
             object.__setattr__(self, "theta", theta)
             means = _in_unit("arms @ theta", arms @ theta, InvalidStatistic)
         else:
             n_arms = arms.shape[-2]
-            means = _array("means", self.means, f"(K,) or (T, K), K = {n_arms}", ndims=(1, 2), tail=(n_arms,))
-            means = _in_unit("means", means, InvalidArgument)
+            shape = f"(K,) or (T, K), K = {n_arms}"
+            means = _array("means", self.means, shape, ndims=(1, 2), tail=(n_arms,), error=InvalidStatistic)
+            means = _in_unit("means", means, InvalidStatistic)
             object.__setattr__(self, "means", means)
         lengths = {array.shape[0] for array, fixed_ndim in ((arms, 2), (means, 1)) if array.ndim > fixed_ndim}
         if len(lengths) > 1:

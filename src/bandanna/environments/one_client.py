@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from bandanna.core import require
 from bandanna.core.arrays import Floats
 from bandanna.core.streams import Streams
 from bandanna.environments.base import Environment, World
@@ -26,8 +27,7 @@ class OneClientPerRound(Environment):
     population: Population
 
     def __post_init__(self) -> None:
-        if not isinstance(self.population, Population):
-            raise InvalidArgument("population", self.population, "a Population")
+        require.instance("population", self.population, Population, "a Population")
         object.__setattr__(self, "dim", self.population.dim + 1)
         object.__setattr__(self, "n_arms", self.population.n_arms)
         super().__post_init__()

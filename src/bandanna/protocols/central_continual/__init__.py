@@ -122,7 +122,7 @@ class CentralContinual(Trusted, StreamProtocol):
     def check_users(self, state: Running, users: int) -> None:
         """Any number in a step; the mechanism counts steps."""
         if not isinstance(state, Running):
-            raise InvalidArgument("state", state, "what begin() or the last release returned")
+            raise InvalidArgument("state", type(state).__name__, "what begin() or the last release returned")
 
     def law(self, state: Running, statistic: Statistic, source: NoiseSource) -> tuple[Running, Estimate]:
         """There are no messages to shorten: only the sum of a step is made faster, with rounding errors."""

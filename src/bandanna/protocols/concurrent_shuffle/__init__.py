@@ -22,7 +22,7 @@ from bandanna.core.report import entrywise
 from bandanna.core.shapes import Bits
 from bandanna.device import Levels
 from bandanna.device.inversion import words_for
-from bandanna.errors import InvalidArgument
+from bandanna.errors import InvalidArgument, InvalidStatistic
 from bandanna.mechanisms.sources import Draws, NoiseSource
 from bandanna.protocols.base import StreamProtocol, a_domain, checked_path, stated_delta
 from bandanna.protocols.concurrent_shuffle import law, privacy, randomizer, shuffler, whole
@@ -222,7 +222,7 @@ class ConcurrentShuffle(StreamProtocol):
     def check_users(self, state: Running, users: int) -> None:
         """As many as the horizon has."""
         if not isinstance(state, Running):
-            raise InvalidArgument("state", state, "what begin() or the last release returned")
+            raise InvalidArgument("state", type(state).__name__, "what begin() or the last release returned")
         self._check_room(state.held.users, users)
 
     def release(
@@ -268,7 +268,7 @@ class ConcurrentShuffle(StreamProtocol):
         counts = np.asarray(ones, dtype=np.int64)
         noise = self.noise_of_bits(counts.shape, source)
         if np.any(counts < 0) or np.any(counts > self.tree.sizes[0]):
-            raise InvalidArgument("ones", counts, f"from 0 to {self.tree.sizes[0]}, the users of a batch")
+            raise InvalidStatistic("ones", counts, f"from 0 to {self.tree.sizes[0]}, the users of a batch")
         return np.asarray(np.cumsum(counts, axis=-1) + noise)
 
     def noise_of_bits(self, shape: tuple[int, ...], source: NoiseSource) -> Floats:

@@ -37,7 +37,7 @@ _COUNTED = ("phases", "actions", "clients", "numbers", "bits", "communication", 
 def play(policy: Policy[Any], world: World, tally: Tally, rounds: int, *, path: str) -> Run:
     """Play `rounds` rounds."""
     if not isinstance(world, PopulationWorld):
-        raise InvalidArgument("env", world.environment, "a Population: phased elimination asks clients")
+        raise InvalidArgument("env", type(world.environment).__name__, "a Population: phased elimination asks clients")
     size, needed = world.environment.size, getattr(policy, "clients_needed", 0)
     if size is not None and size < needed:
         allowed = f"at least {needed} users: every phase of the schedule asks clients who were never asked"
