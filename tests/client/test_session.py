@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections import Counter
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +26,10 @@ from bandanna.policies.base import Frozen
 from bandanna.protocols.mixing import mixers
 from bandanna.tasks.batches import batch_of
 from bandanna.wire.canonical import digest, dumps, loads
-from bandanna.wire.keys import sign
+from bandanna.wire.keys import sealing_key, sign
 from bandanna.wire.publications import Shown, chained
 from bandanna.wire.record import FINAL, ZERO
+from bandanna.wire.sealing import write_seal_key
 
 from ..roles.inside import shown, signed
 from ..roles.simulated import case, simulated
@@ -718,17 +720,8 @@ def test_what_nobody_signed_or_somebody_else_did_is_refused(tmp_path: Path) -> N
     folder = tmp_path / "two"
     folder.mkdir()
     split = Town(POLICY, folder, mixers=2)
-    keys = dumps({"keys": [{"id": 0, "state": "active", "public": split.task.key("seal helper")}]})
-    answer = split._answer
-
-    def helped(request: httpx.Request) -> httpx.Response:
-        if not str(request.url).endswith("/keys"):
-            return answer(request)
-        return httpx.Response(
-            200, content=keys, headers={"signature": sign(split.secrets["analyzer"].sign, split.task.id, "keys", keys)}
-        )
-
-    split._answer = helped  # type: ignore[method-assign]
+    key = write_seal_key(0, sealing_key()[1], partial(sign, split.secrets["analyzer"].sign, split.task.id))
+    split.replayed = resigned(split, helper=key)
     with pytest.raises(BandannaError, match="helper has not signed"):
         split.session().act(contexts())
     assert not split.bodies

@@ -17,7 +17,6 @@ from bandanna.roles.analyzer import tables as analyzing
 from bandanna.roles.analyzer.learner import Learner
 from bandanna.roles.analyzer.publication import Published
 from bandanna.roles.calls import Unreachable
-from bandanna.roles.client.deployment import first_key
 from bandanna.roles.collector import tables as collecting
 from bandanna.roles.collector.collector import Collector
 from bandanna.roles.collector.verdict import answer
@@ -156,10 +155,6 @@ class Inside:
         parts = {name: getattr(record, name) for name in ("slot", "epoch", "version", "key_id", "body")}
         key = self._tickets[COLLECTOR].key(record.epoch, record.slot)
         return Record.tagged(key, plan, round_=record.round, **parts).to_bytes()
-
-    def seal_key(self) -> tuple[int, str] | None:
-        """The task's."""
-        return first_key(self.task)
 
     def upload(self, records: Any) -> list[Answer]:
         """One request."""

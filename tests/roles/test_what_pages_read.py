@@ -19,7 +19,7 @@ from bandanna.tasks.document import Secrets
 
 ROUTES = {
     "GET": ["/task", "/tasks/{t}", "/tasks/{t}/snapshot", "/tasks/{t}/snapshot/0", "/tasks/{t}/ledger",
-            "/tasks/{t}/ledger/summary", "/tasks/{t}/history", "/tasks/{t}/keys", "/tasks/{t}/open",
+            "/tasks/{t}/ledger/summary", "/tasks/{t}/history", "/tasks/{t}/open",
             "/tasks/{t}/witness", "/tasks/{t}/batches/0.0/shares/shuffler/x", "/status", "/healthz", "/metrics"],
     "POST": ["/tasks/{t}/reports", "/tasks/{t}/tickets", "/admin/keys"],
     "PUT": ["/tasks/{t}/witness", "/tasks/{t}/batches/0.0/job", "/tasks/{t}/batches/0.0/shares/shuffler"],
@@ -35,7 +35,7 @@ REPORTS = {"POST /tasks/{t}/reports", "GET /tasks/{t}/open"}
         ("analyzer", 2, DOCUMENTS),
         ("analyzer", 0, DOCUMENTS | REPORTS),
         ("shuffler", 1, REPORTS),
-        ("helper", 2, {"GET /tasks/{t}/keys"}),
+        ("helper", 2, set()),
     ],
 )
 def test_pages_read_what_clients_need(role: str, mixers: int, allowed: set[str], tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import time
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,10 @@ import bandanna as bd
 from bandanna.client import Session
 from bandanna.errors import BandannaError, InvalidArgument
 from bandanna.wire.canonical import dumps, loads
+from bandanna.wire.keys import sealing_key, sign
 from bandanna.wire.publications import Shown, chained
+from bandanna.wire.record import FINAL, ZERO
+from bandanna.wire.sealing import write_seal_key
 
 from ..client.town import URLS, Town
 from ..roles.inside import a_task, signed
@@ -101,6 +105,47 @@ def test_no_request_tells_a_device_from_others(tmp_path: Path) -> None:
                 session.flush()
     assert len(sent) == 8
     assert not {"cookie", "if-none-match", "if-modified-since", "referer"} & {name for each in sent for name in each}
+
+
+@pytest.mark.parametrize("rotated", [False, True])
+def test_no_device_asks_the_helper_for_anything(rotated: bool, tmp_path: Path) -> None:
+    """Devices seal for the task's key or for the published one, the same for all of them, and never address the helper:
+    it sees no address, and cannot give a device a key of its own.
+    """
+    town, hosts = Town(POLICY, tmp_path, mixers=2), set[str]()
+    if rotated:
+        told = write_seal_key(1, sealing_key()[1], partial(sign, town.secrets["helper"].sign, town.task.id))
+        town.replayed = resigned(town, helper=told)
+
+    def noted(request: httpx.Request) -> str:
+        hosts.add(request.url.host)
+        return ""
+
+    town.fault = noted
+    for user in range(3):
+        session = town.session(tmp_path / f"{user}.db", user=str(user))
+        session.report(session.act(ARMS), 1.0)
+        session.flush()
+    assert hosts == {"analyzer.test", "shuffler.test"}
+    assert {record[5] for record in town.records(ZERO) + town.records(FINAL)} == {int(rotated)}
+
+
+@pytest.mark.parametrize("change", [{"id": 2}, {"public": "A" * 43}, {"signature": "A" * 86}, {"more": 1}])
+def test_a_key_for_seeds_that_the_helper_has_not_signed_is_refused(change: dict[str, Any], tmp_path: Path) -> None:
+    """An analyzer cannot have devices seal seeds for a key of its own: nothing is asked for and nothing is sent."""
+    town = Town(POLICY, tmp_path, mixers=2)
+    told = write_seal_key(1, sealing_key()[1], partial(sign, town.secrets["helper"].sign, town.task.id))
+    town.replayed = resigned(town, helper={**told, **change})
+    with pytest.raises(BandannaError, match="key for sealing"):
+        town.session().act(ARMS)
+    assert not town.bodies
+    assert not town.tickets
+
+
+def resigned(town: Town, **changes: Any) -> Shown:
+    """The publication in force with other parts, signed by analyzer and registrar."""
+    content = loads(town.inside.learner.published.document)
+    return signed(town.task.id, town.secrets, dumps({**content, **changes}))
 
 
 def published(town: Town, content: dict[str, Any], number: int, previous: str) -> Shown:

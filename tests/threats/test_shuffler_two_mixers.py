@@ -31,7 +31,7 @@ from bandanna.wire.jobs import Entry, write_job
 from bandanna.wire.keys import Opener, agreed_key, draw_seed, masks, seal, sign
 from bandanna.wire.plan import Batch
 from bandanna.wire.record import Record
-from bandanna.wire.sealing import checksum, sealing_info
+from bandanna.wire.sealing import checksum, read_seal_key, sealing_info, write_seal_key
 from bandanna.wire.shares import write_share
 from bandanna.wire.ticket import COLLECTOR, HELPER, Tickets, pair_info
 
@@ -42,9 +42,17 @@ from ..roles.test_processes import on_disk
 PEOPLE = 30
 
 
+def seal_key_of(task: Task, content: Any) -> tuple[int, str]:
+    """Number and public key for which devices seal seeds, by a publication with this content."""
+    if content["helper"] is None:
+        return 0, task.key("seal helper")
+    return read_seal_key(content["helper"], task_id=task.id, key=task.key("helper"))
+
+
 def body_of(task: Task, content: Any, ticket: Ticket) -> bytes:
     """What an honest device sends by a publication with this content."""
-    slot = Slot(batch=Batch.from_dict(content["batches"][0]), ticket=ticket, key=task.key("seal helper"))
+    _, key = seal_key_of(task, content)
+    slot = Slot(batch=Batch.from_dict(content["batches"][0]), ticket=ticket, key=key)
     given, guide = Given(features=(0.6, 0.3), arm=0), LightGuide(Leaflet.from_bytes(task.document))
     body, error = guide.final(content, 0, slot, given, 1.0, SecureNoise(), SecureCoins())
     assert error is None
@@ -76,6 +84,7 @@ class Deployed(Inside):
         rows = open_database(str(folder / "registrar.db"), role="registrar", migrations=MIGRATIONS)
         self.registrar = Registrar(rows, **parts_of(task, roles["registrar"]))
         kept = open_database(str(folder / "helper.db"), role="helper", migrations=HELPING)
+        self.keyring = Keyring(kept, first=(roles["helper"].seal, task.key("seal helper")), delay=0.0)
         self.helper = Helper(
             kept,
             task_id=task.id,
@@ -83,7 +92,7 @@ class Deployed(Inside):
             ticket_key=roles["helper"].ticket_key(task, HELPER),
             leader_key=task.key("shuffler"),
             analyzer_key=task.key("analyzer"),
-            keyring=Keyring(kept, first=(roles["helper"].seal, task.key("seal helper"))),
+            keyring=self.keyring,
             sign=partial(sign, roles["helper"].sign, task.id),
         )
         self.opener = Opener(roles["helper"].seal)  # of the test alone: what a victim has drawn
@@ -93,9 +102,14 @@ class Deployed(Inside):
         """The running one."""
         return self.learner.now.batches[0]
 
-    def given(self, count: int) -> list[Ticket]:
+    @property
+    def seal_key(self) -> tuple[int, str]:
+        """Number and public key for which devices seal, by the newest publication."""
+        return seal_key_of(self.task, loads(self.learner.published.document))
+
+    def given(self, count: int, who: str = "person") -> list[Ticket]:
         """Tickets of so many people whom the registrar knows."""
-        wishes = [{"user": f"person {number}", "epoch": self.batch.epoch} for number in range(count)]
+        wishes = [{"user": f"{who} {number}", "epoch": self.batch.epoch} for number in range(count)]
         return [ticket_of(each) for each in self.registrar.tickets(wishes)]
 
     def body(self, ticket: Ticket) -> bytes:
@@ -271,6 +285,37 @@ def test_the_same_batch_is_released_when_nothing_is_replaced(tmp_path: Path) -> 
     assert (added["bad"], status) == (0, 201)
     (view,) = mixers().loads(added["parts"][0])
     assert (shares.sum(axis=0) + view.numbers).tolist() == total.tolist()
+
+
+def test_a_rotated_key_reaches_all_devices_by_the_next_publication(tmp_path: Path) -> None:
+    """The helper's share brings its new key to the analyzer, which publishes it: the next batch is sealed for it and is
+    released, and the first key can be deleted.
+    """
+    place, keys = Deployed(tmp_path), []
+    for _ in range(3):
+        asked, (number, public) = place.batch.rounds[0], place.seal_key
+        keys.append((number, public))
+        tickets = place.given(PEOPLE, who=f"person of batch {len(keys)},")
+        bodies = [place.body(each) for each in tickets]
+        entries = [Entry(each.slot, number, asked.sealed(body)) for each, body in zip(tickets, bodies, strict=True)]
+        if len(keys) == 1:
+            assert place.keyring.rotate() == 1
+        added, status = place.told(entries, asked.parts[0].numbers(bodies))
+        assert (added["bad"], status, added["key"]["id"]) == (0, 201, 1)
+        if len(keys) == 1:
+            place.keyring.delete(0)  # its batch is over
+    assert keys == [(0, place.task.key("seal helper")), *[place.keyring.active()] * 2]
+
+
+def test_an_analyzer_publishes_no_key_that_the_helper_has_not_signed(tmp_path: Path) -> None:
+    """A share with a key for seeds that is not signed as one is refused."""
+    place = Deployed(tmp_path)
+    told = write_seal_key(1, place.task.key("seal helper"), partial(sign, place.own.sign, place.task.id))
+    share = write_share(
+        task_id=place.task.id, epoch=0, round_=0, mixer="helper", count=0, checksum="", bad=0, parts=[], key=told
+    )
+    with pytest.raises(BandannaError, match="has not signed"):
+        place.learner.take(share, "helper", 0, 0)
 
 
 def test_a_shuffler_never_sees_the_helpers_key_of_a_ticket(tmp_path: Path) -> None:

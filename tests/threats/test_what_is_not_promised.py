@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-import httpx
 import numpy as np
 import pytest
 
 import bandanna as bd
 from bandanna.agent.kinds import encoding_of
-from bandanna.client import Session
 from bandanna.client.guides import Given, LightGuide, Slot
 from bandanna.client.leaflet import Leaflet
 from bandanna.core.coins import SecureCoins
@@ -22,14 +19,12 @@ from bandanna.policies.base import Policy
 from bandanna.protocols.mixing import mixers
 from bandanna.protocols.roles import Held
 from bandanna.roles.collector.closing import views
-from bandanna.wire.canonical import dumps, loads, packed, unpacked
+from bandanna.wire.canonical import loads, packed, unpacked
 from bandanna.wire.jobs import Entry
-from bandanna.wire.keys import sealing_key, sign
 from bandanna.wire.record import FINAL, Record
 from bandanna.wire.sealing import report_info
 from bandanna.wire.ticket import COLLECTOR, Tickets, refusal
 
-from ..client.town import Town
 from ..roles.inside import Inside, a_task
 from .test_one_report_counts_once import BATCH, closed, forwarded, sealed
 from .test_shuffler_two_mixers import PEOPLE, Deployed
@@ -203,25 +198,3 @@ def test_a_shuffler_gets_an_accomplice_into_every_batch(tmp_path: Path) -> None:
     proof = packed(refusal(key, place.task.digest, 0, ticket.slot))
     (given,) = place.registrar.tickets([{**again, "refused": [[0, packed(ticket.slot), proof]]}])
     assert given["epoch"] == 1
-
-
-def test_a_helper_tells_devices_apart_by_their_keys(tmp_path: Path) -> None:
-    """Devices fetch the helper's key from the helper: it gives each address a key of its own, whose number comes back
-    with the seed.
-    """
-    town = Town(linear("device"), tmp_path, mixers=2)
-    honest, given = town._handle, [4, 9]
-
-    def telling(request: httpx.Request, number: int) -> httpx.Response:
-        if request.url.path.endswith("/keys"):
-            keys = dumps({"keys": [{"id": number, "public": sealing_key()[1], "state": "active", "since": 0}]})
-            signature = sign(town.secrets["helper"].sign, town.task.id, "keys", keys)
-            return httpx.Response(200, content=keys, headers={"signature": signature})
-        return honest(request)
-
-    for number in given:
-        with httpx.Client(transport=httpx.MockTransport(partial(telling, number=number))) as http:
-            parts: dict[str, Any] = {"tickets": town.ticket, "outbox": ":memory:", "http": http}
-            with Session(town.task.document, id=town.task.id, user=str(number), **parts) as session:
-                session.act(ARMS)
-    assert [record[5] for record in town.records(version=0)] == given

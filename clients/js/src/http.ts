@@ -1,9 +1,7 @@
 /** A deployment as a device reaches it: documents, and uploads that are answered record by record. */
 import type { Bytes } from "./canonical.js";
-import { parsed, unpacked } from "./canonical.js";
-import { Refused, Unreachable } from "./errors.js";
-import { verified } from "./publication.js";
-import type { SealKey } from "./bodies.js";
+import { parsed } from "./canonical.js";
+import { Unreachable } from "./errors.js";
 import type { Task } from "./task.js";
 
 export type Fetch = (address: string, init?: RequestInit) => Promise<Response>;
@@ -49,17 +47,6 @@ export async function uploaded(fetch: Fetch, task: Task, body: Bytes): Promise<V
   if (status === 201) return { place: (answer.places as number[])[0] as number };
   const results = (answer.results ?? []) as unknown as Verdict[];
   return results.find((each) => each.reason) ?? { reason: String(answer.reason ?? status) };
-}
-
-/** The helper's active key, signed by it; none where nothing is sealed. */
-export async function sealKey(fetch: Fetch, task: Task): Promise<SealKey | undefined> {
-  if (task.mixers !== 2) return undefined;
-  const { content, signature } = await asked(fetch, "helper", at(task.urls.helper, task.id, "/keys"));
-  const signed = await verified(task.keys.helper, task.id, "keys", content, signature);
-  const keys = (signed ? parsed(content).keys : []) as unknown as { id: number; public: string; state: string }[];
-  const active = keys.filter((each) => each.state === "active").pop();
-  if (!active) throw new Refused("signature", "The helper has not signed an active key: nothing is reported.");
-  return { id: active.id, key: unpacked(active.public, 32) };
 }
 
 /** An address of a role, about the task. */

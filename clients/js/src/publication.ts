@@ -1,5 +1,6 @@
 /** Publications: signed by the task's analyzer, cosigned by its registrar, chained, never older than one that was seen; and the plans in them. */
 import { type Bytes, canonical, digest, joined, type Json, parsed, sha256, text, unpacked } from "./canonical.js";
+import type { SealKey } from "./bodies.js";
 import { Refused } from "./errors.js";
 import type { Shown } from "./http.js";
 import type { Plan, Task } from "./task.js";
@@ -36,6 +37,8 @@ export interface Publication extends Pin {
   /** What devices act on, encoded: where places say the arm, nobody reads it. */
   readonly snapshot: string;
   readonly batches: readonly Batch[];
+  /** For which of its keys the helper wants seeds to be sealed; null: for the task's. */
+  readonly helper: { readonly id: number; readonly public: string; readonly signature: string } | null;
 }
 
 /** A publication, if the task's analyzer has signed and its registrar has cosigned it, and it is no step back behind `pin`. */
@@ -43,10 +46,11 @@ export async function readPublication(task: Task, { content: document, signature
   if (!(await verified(task.keys.analyzer, task.id, "publication", document, signature))) {
     throw new Refused("signature", "The task's analyzer has not signed this publication: nothing is reported.");
   }
-  const { task: id, number, previous, status, epoch, round, state, snapshot, answers, batches } = parsed(document);
+  const { task: id, number, previous, status, epoch, round, state, snapshot, answers, batches, helper } = parsed(document);
   const texts = [previous, status, state, snapshot].every((each) => typeof each === "string");
   const lists = Array.isArray(answers) && Array.isArray(batches) && batches.every(isBatch);
-  if (id !== task.id || ![number, epoch, round].every(whole) || !texts || !lists) {
+  const object = typeof helper === "object" && !Array.isArray(helper);
+  if (!object || id !== task.id || ![number, epoch, round].every(whole) || !texts || !lists) {
     throw new Refused("publication", "This is not a publication of the task: nothing is reported.");
   }
   const announced = batches as unknown as Batch[];
@@ -58,6 +62,7 @@ export async function readPublication(task: Task, { content: document, signature
     epoch: epoch as number,
     snapshot: snapshot as string,
     batches: announced.filter((batch) => batch.rounds.length),
+    helper: helper as Publication["helper"],
   };
   const { chain } = made;
   if (!(await verified(task.keys.registrar, task.id, "cosignature", canonical({ chain, number: made.number }), witness))) {
@@ -103,6 +108,16 @@ export async function verified(publicKey: string | undefined, task: string, kind
     if (error instanceof Refused) return false;
     throw new Refused("browser", `No Ed25519 here (${error}): use a newer browser, and https.`);
   }
+}
+
+/** The helper's key for seeds: the published one, which it has signed, or the task's; none where nothing is sealed. */
+export async function sealKey(task: Task, { helper }: Publication): Promise<SealKey | undefined> {
+  if (task.mixers !== 2) return undefined;
+  const { id, public: key, signature } = helper ?? { id: 0, public: task.keys["seal helper"] as string, signature: "" };
+  if (helper && !(await verified(task.keys.helper, task.id, "keys", canonical({ id, public: key }), signature))) {
+    throw new Refused("signature", "The task's helper has not signed the key for seeds: nothing is reported.");
+  }
+  return { id, key: unpacked(key, 32) };
 }
 
 /** 32 bytes that stand for the plan of a batch. */

@@ -6,9 +6,9 @@ import { checkGiven, type Contexts, named } from "./contexts.js";
 import type { Plain } from "./domains.js";
 import { type Entropy, secure } from "./entropy.js";
 import { Refused, unlessUnreachable, Unreachable } from "./errors.js";
-import { asked, at, type Fetch, sealKey, type Shown, uploaded, type Verdict } from "./http.js";
+import { asked, at, type Fetch, type Shown, uploaded, type Verdict } from "./http.js";
 import { indexedStore, type Kept, memoryStore, type Store } from "./outbox.js";
-import { armAt, type Batch, byPlace, checkBatch, checkBetween, type Pin, type Publication, readPublication } from "./publication.js";
+import { armAt, type Batch, byPlace, checkBatch, checkBetween, type Pin, type Publication, readPublication, sealKey } from "./publication.js";
 import { FINAL, type Slot, ZERO } from "./record.js";
 import { readTask, type Task } from "./task.js";
 import { decoded } from "./values.js";
@@ -275,6 +275,7 @@ export class Session {
     if (old && !waits) return over(publication.number === entry.publication ? "full" : "stale");
     if (old || !batch) return waits ? "wait" : undefined; // the next one is announced with the next release
     await checkBatch(this.task, batch);
+    const key = await sealKey(this.task, publication);
     const reason = await this.#claimed(id, publication);
     if (reason) return over(reason);
     const ticket = await this.#options.tickets(batch.epoch, refused);
@@ -283,7 +284,6 @@ export class Session {
     const { slot: place, collector, helper } = ticket;
     const keys = { collector: unpacked(collector, 16), helper: helper === undefined ? helper : unpacked(helper, 16) };
     const slot = { slot: unpacked(place, 16), epoch: batch.epoch, ...keys };
-    const key = await sealKey(this.#fetch, this.task);
     return { batch, slot, key, sending: (await drawn(this.#drawing, batch, slot, key, ZERO)).bytes };
   }
 

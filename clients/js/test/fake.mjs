@@ -54,7 +54,7 @@ export class Fake {
       mixers,
       max_age: maxAge,
       urls: Object.fromEntries(["analyzer", "shuffler", "helper", "registrar"].map((role) => [role, `http://${role}.test`])),
-      keys: { analyzer: await raw(fake.analyzer), helper: await raw(fake.helper), registrar: await raw(fake.registrar) },
+      keys: { analyzer: await raw(fake.analyzer), helper: await raw(fake.helper), registrar: await raw(fake.registrar), "seal helper": await raw(fake.sealing) },
       device: fake.options.device === null ? null : leaflet,
       arms: arms && JSON.stringify({ tuple: [{ tuple: arms.ids }, ARRAY([arms.ids.length, DIM], arms.features ?? Array(arms.ids.length * DIM).fill(0)), !arms.features] }),
     });
@@ -84,6 +84,7 @@ export class Fake {
       snapshot: JSON.stringify({ kind: "Posterior", fields }),
       answers: [],
       batches: this.options.maxAge ? [batch(0), batch(1)] : [batch(0)],
+      helper: this.options.rotated ? await this.sealKey() : null,
       ...change,
     };
     const bytes = canonical(content);
@@ -104,6 +105,12 @@ export class Fake {
   async signed(kind, { privateKey }, bytes) {
     const stated = new Uint8Array([...new TextEncoder().encode(`bandanna ${kind}\n${this.task}\n`), ...bytes]);
     return packed(new Uint8Array(await subtle.sign("Ed25519", privateKey, stated)));
+  }
+
+  /** As the helper tells its fifth key. */
+  async sealKey() {
+    const plain = { id: 5, public: packed(new Uint8Array(await subtle.exportKey("raw", this.sealing.publicKey))) };
+    return { ...plain, signature: await this.signed("keys", this.helper, canonical(plain)) };
   }
 
   /** As the registrar signs which publication has a number. */
@@ -132,7 +139,7 @@ export class Fake {
 
   async fetch(address, { body, cache, credentials, referrerPolicy, redirect, headers } = {}) {
     if (String([cache, credentials, referrerPolicy, redirect, headers]) !== "no-store,omit,no-referrer,error,") throw new Error("a request that says whose it is");
-    const { host, pathname, searchParams } = new URL(address);
+    const { pathname, searchParams } = new URL(address);
     if (body) this.sent.push(body.slice());
     const instead = await this.fail(address, body);
     if (instead) return instead;
@@ -150,11 +157,6 @@ export class Fake {
       const block = Number(pathname.split("/").pop());
       const hashes = await Promise.all(this.published.slice(256 * block, 256 * (block + 1)).map(({ bytes }) => subtle.digest("SHA-256", bytes)));
       return new Response(Buffer.concat(hashes.map((each) => Buffer.from(each))));
-    }
-    if (host === "helper.test") {
-      const keys = [{ id: 4, public: packed(new Uint8Array(32)), state: "expired" }, { id: 5, public: packed(new Uint8Array(await subtle.exportKey("raw", this.sealing.publicKey))), state: "active" }];
-      const bytes = canonical({ keys });
-      return new Response(bytes, { headers: { signature: await this.signed("keys", this.helper, bytes) } });
     }
     return pathname === `/tasks/${this.task}` ? new Response(this.document) : new Response("{}", { status: 404 });
   }

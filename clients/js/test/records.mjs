@@ -1,4 +1,4 @@
-// What sessions send for people of a real task: {document, publication, signature, witness, keys, keysSignature, task, people}
+// What sessions send for people of a real task: {document, publication, signature, witness, task, people}
 // from stdin, people: [{contexts, reward, ticket}]; to stdout [{action, zero, final, drawn}] with requests in base64.
 import { Session } from "../dist/bandanna.mjs";
 import { bytes, read, written } from "./support.mjs";
@@ -17,7 +17,6 @@ async function play({ contexts, reward, ticket }, place) {
     if (pathname.endsWith("/snapshot")) {
       return new Response(bytes(given.publication), { headers: { signature: given.signature, witness: given.witness } });
     }
-    if (pathname.endsWith("/keys")) return new Response(bytes(given.keys), { headers: { signature: given.keysSignature } });
     return new Response(bytes(given.document));
   };
   const session = await Session.open({

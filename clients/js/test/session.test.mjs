@@ -503,15 +503,21 @@ test("errors name roles, and no address", async () => {
   assert.equal(session.pending, 0);
 });
 
-test("two mixers: shares, with seeds sealed for the helper's active key, which it has signed", async () => {
-  const drawn = [];
-  const { fake, session } = await begun({ mixers: 2 }, { observe: (each) => drawn.push(each) });
-  const decision = await session.act(ARMS);
-  await session.report(decision, 1);
-  assert.deepEqual(fake.sent.map((body) => [parsed(body).version, parsed(body).key, body.length]), [[0, 5, 164], [1, 5, 164]]);
-  assert.deepEqual(drawn.map(({ version, message }) => [version, message.length]), [[0, 5], [1, 5]]);
-  const other = await Fake.made({ mixers: 2 });
+test("two mixers: shares; seeds are sealed for the task's key or the published one, and the helper is asked for nothing", async () => {
+  for (const [rotated, key] of [[false, 0], [true, 5]]) {
+    const [drawn, asked] = [[], []];
+    const { fake, session } = await begun({ mixers: 2, rotated }, { observe: (each) => drawn.push(each) });
+    fake.fail = (address) => void asked.push(new URL(address).host);
+    const decision = await session.act(ARMS);
+    await session.report(decision, 1);
+    await session.flush();
+    assert.deepEqual(fake.sent.map((body) => [parsed(body).version, parsed(body).key, body.length]), [[0, key, 164], [1, key, 164]]);
+    assert.deepEqual(drawn.map(({ version, message }) => [version, message.length]), [[0, 5], [1, 5]]);
+    assert.deepEqual([...new Set(asked)].sort(), ["analyzer.test", "shuffler.test"]);
+  }
+  const other = await Fake.made({ mixers: 2, rotated: true });
   other.helper = other.analyzer;
+  await other.publish({ epoch: 0 });
   await assert.rejects((await Session.open(other.options_())).act(ARMS), refused("signature"));
 });
 
@@ -642,7 +648,7 @@ test("whoever reports asks nobody but the collector, after a reload too", async 
     fake.fail = (address) => void asked.push(new URL(address).host);
     assert.equal((await again.report(decision.id, 1)).kept, true);
     assert.deepEqual(asked, ["shuffler.test"]);
-    assert.deepEqual(fake.sent.map((body) => parsed(body).key), mixers === 2 ? [5, 5] : [0, 0]);
+    assert.deepEqual(fake.sent.map((body) => parsed(body).key), [0, 0]);
   }
 });
 

@@ -29,10 +29,10 @@ from bandanna.core.coins import SecureCoins
 from bandanna.device import SecureNoise
 from bandanna.errors import BandannaError, InvalidArgument, InvalidStatistic
 from bandanna.wire.answers import Answer, Ticket, answers
-from bandanna.wire.canonical import loads, packed, unpacked
-from bandanna.wire.keys import verify
+from bandanna.wire.canonical import packed, unpacked
 from bandanna.wire.plan import Batch
 from bandanna.wire.record import FINAL, ZERO, Record, joined
+from bandanna.wire.sealing import read_seal_key
 
 _DAY = 86_400  # seconds
 _NOTHING = "a report of nothing was made: the reward, or what the analyzer has published, gives no other"
@@ -197,13 +197,13 @@ class Steward:
     def _with_zeros(self, kept: Kept, content: dict[str, Any], place: int) -> Generator[Any, Any, Kept]:
         """A ticket, and the zero reports of all rounds, stored before they are sent."""
         batch = self._guide.batch(content, place)
+        key_id, key = self._seal_key(content)
         if not self._outbox.claim(kept, batch.epoch):  # by another decision of this user: try the next batch
             return self._outbox.keep(kept.now(DECIDED, held=[*kept.content.get("held", ()), batch.epoch]))
         refused = tuple((epoch, unpacked(slot), unpacked(proof)) for epoch, slot, proof in kept.content["refused"])
         ticket: Ticket = yield TicketWanted(epoch=batch.epoch, refused=refused)
         if ticket.epoch != batch.epoch:
             raise NoTicket("ticket")
-        key_id, key = yield from self._seal_key()
         slot = Slot(batch=batch, ticket=ticket, key=key)
         bodies = self._guide.zeros(content, place, slot, self._source)
         records = [_record(ticket, batch, number, ZERO, key_id, body) for number, body in enumerate(bodies)]
@@ -243,19 +243,12 @@ class Steward:
         made = self._outbox.over(kept)
         return made, reason if made.state == OVER else ""
 
-    def _seal_key(self) -> Generator[Any, Any, tuple[int, str | None]]:
-        """The helper's active key, signed by it; or the analyzer's, which the task names."""
-        if self._leaflet.mixers != 2:
-            return 0, self._leaflet.content["keys"].get("seal analyzer")
-        status, headers, content = yield Request(role="helper", method="GET", url=f"{self._leaflet.url('helper')}/keys")
-        if status != 200:
-            raise Unreachable(f"the helper shows no keys: {status}")
-        if not verify(self._leaflet.key("helper"), self._leaflet.id, "keys", content, headers.get("signature")):
-            raise BandannaError("keys that the task's helper has not signed")
-        active = [each for each in loads(content)["keys"] if each["state"] == "active"]
-        if not active:
-            raise Unreachable("the helper has no active key")
-        return int(active[-1]["id"]), str(active[-1]["public"])
+    def _seal_key(self, content: dict[str, Any]) -> tuple[int, str | None]:
+        """The helper's key of a publication, signed by it, or the task's first one; or the analyzer's key."""
+        keys, mixers = self._leaflet.content["keys"], self._leaflet.mixers
+        if mixers == 2 and content["helper"] is not None:
+            return read_seal_key(content["helper"], task_id=self._leaflet.id, key=self._leaflet.key("helper"))
+        return 0, keys.get("seal helper" if mixers == 2 else "seal analyzer")
 
     def _sent(self, content: bytes) -> Generator[Any, Any, list[Answer]]:
         """The same bytes until they are answered; a collector may hear of a batch a little later than we do."""

@@ -18,7 +18,6 @@ from bandanna.wire.record import HEADER
 
 _LENGTH = 4  # bytes before each record of a request
 _TRACES = "the slot, address and time of every report, and who gave a final one"
-_FETCHES = "the address of every device that fetches its key"
 _TRUSTED = "nothing: it is trusted"
 _PART = "that one takes part is not hidden"
 
@@ -121,7 +120,7 @@ def _mixers(policy: Policy[Any], count: int, stated: Guarantee, batches: tuple[B
             Sight("shuffler", f"a uniform share of every report; {_TRACES}", alone + against_mixer(stated)),
             Sight(
                 "helper",
-                f"the other uniform share of every report, and its slot; {_FETCHES}",
+                "the other uniform share of every report, and its slot",
                 "the same, with the shuffler",
             ),
         ]

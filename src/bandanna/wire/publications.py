@@ -19,7 +19,7 @@ from bandanna.wire.keys import verify
 
 _FIELDS: dict[str, Any] = {
     "number": int, "previous": str, "status": str, "epoch": int, "round": int, "state": str, "snapshot": str,
-    "answers": list, "batches": list,
+    "answers": list, "batches": list, "helper": dict[str, Any] | None,
 }  # fmt: skip
 
 

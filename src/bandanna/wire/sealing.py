@@ -1,11 +1,15 @@
-"""What sealed texts belong to, and the digest by which two mixers see that they add the same slots."""
+"""What sealed texts belong to, for whom seeds are sealed, and the digest by which two mixers compare their slots."""
 
 from __future__ import annotations
 
 import hashlib
 import struct
 from collections.abc import Iterable
+from typing import Any
 
+from bandanna.errors import Unreadable
+from bandanna.wire.canonical import dumps
+from bandanna.wire.keys import Signer, is_sound, verify
 from bandanna.wire.plan import Batch
 from bandanna.wire.ticket import label
 
@@ -35,3 +39,26 @@ def checksum(slots: Iterable[bytes]) -> str:
     True
     """
     return hashlib.sha256(b"".join(sorted(slots))).hexdigest()
+
+
+def write_seal_key(number: int, public: str, sign: Signer) -> dict[str, Any]:
+    """State, signed by the helper, for which of its keys devices seal seeds.
+
+    The statement travels with the helper's shares to the analyzer, and in publications to devices: a device that
+    fetched it from the helper could be given a key of its own, by which the helper would know its seeds.
+    """
+    plain = {"id": number, "public": public}
+    return {**plain, "signature": sign("keys", dumps(plain))}
+
+
+def read_seal_key(told: Any, *, task_id: str, key: str) -> tuple[int, str]:
+    """Read the number and the public key of `write_seal_key`; Unreadable unless the helper, by `key`, has signed it."""
+    plain = {name: value for name, value in told.items() if name != "signature"} if isinstance(told, dict) else {}
+    number, public = plain.get("id"), plain.get("public")
+    known = isinstance(number, int) and not isinstance(number, bool) and 0 <= number < 256 and len(plain) == 2
+    if not (known and isinstance(public, str) and is_sound("seal", public)):
+        raise Unreadable("a key for sealing that is none")
+    if not verify(key, task_id, "keys", dumps(plain), told.get("signature")):
+        raise Unreadable("a key for sealing that the task's helper has not signed")
+    assert isinstance(number, int)
+    return number, public

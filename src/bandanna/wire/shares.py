@@ -20,11 +20,13 @@ def write_share(
     checksum: str,
     bad: int,
     parts: Sequence[str],
+    key: dict[str, Any] | None = None,
 ) -> bytes:
     """The document that a mixer signs.
 
     bad      how many users' seeds could not be opened, or came without their tickets: if there are any, there is no sum
     parts    of each part of the round, the views that its mixer forwards, as text; none where `bad` is not 0
+    key      of the helper: for which of its keys devices seal from now on (`sealing.write_seal_key`)
     """
     return canonical.dumps(
         {
@@ -36,6 +38,7 @@ def write_share(
             "checksum": checksum,
             "bad": bad,
             "parts": list(parts),
+            "key": key,
         }
     )
 

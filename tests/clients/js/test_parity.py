@@ -94,7 +94,19 @@ def document_of(task: Task, secrets: dict[str, Secrets], content: dict[str, Any]
     elif how == "field":
         name = str(
             rng.choice(
-                ["task", "number", "previous", "status", "epoch", "round", "state", "snapshot", "answers", "batches"]
+                [
+                    "task",
+                    "number",
+                    "previous",
+                    "status",
+                    "epoch",
+                    "round",
+                    "state",
+                    "snapshot",
+                    "answers",
+                    "batches",
+                    "helper",
+                ]
             )
         )
         told[name] = ODD[rng.integers(len(ODD))]

@@ -12,8 +12,8 @@ import pytest
 
 import bandanna as bd
 from bandanna.tasks.document import Secrets, Task
-from bandanna.wire.canonical import dumps, packed
-from bandanna.wire.keys import Opener, mask, sign
+from bandanna.wire.canonical import packed
+from bandanna.wire.keys import Opener, mask
 from bandanna.wire.plan import Batch
 from bandanna.wire.record import split
 from bandanna.wire.sealing import sealing_info
@@ -58,7 +58,6 @@ def played(
 ) -> list[dict[str, Any]]:
     """A batch of browsers that act on what is published now."""
     task, published = inside.task, inside.learner.published
-    keys = dumps({"keys": [{"id": 0, "public": task.content["keys"].get("seal helper", ""), "state": "active"}]})
     tickets = inside.tickets(range(count), inside.learner.running[0])
     people = [
         {"contexts": contexts(task, arms, rng), "reward": float(rng.random()),
@@ -68,8 +67,7 @@ def played(
     ]  # fmt: skip
     given = {
         "document": _text(task.document), "task": task.id, "publication": _text(published.document),
-        "signature": published.signature, "witness": published.cosignature, "keys": _text(keys),
-        "keysSignature": sign(secrets["helper"].sign, task.id, "keys", keys), "people": people,
+        "signature": published.signature, "witness": published.cosignature, "people": people,
     }  # fmt: skip
     answered: list[dict[str, Any]] = json.loads(node("records.mjs", given))
     return answered

@@ -40,7 +40,7 @@ from bandanna.wire.canonical import digest, dumps, loads
 from bandanna.wire.keys import Opener, Signer, verify
 from bandanna.wire.plan import Batch
 from bandanna.wire.publications import Pin, cosigned
-from bandanna.wire.sealing import report_info
+from bandanna.wire.sealing import read_seal_key, report_info
 
 RUNNING, EXHAUSTED, FINISHED = "running", "exhausted", "finished"
 _PRICES = 100  # of a ledger's summary
@@ -97,6 +97,7 @@ class Learner:
         self._lock = threading.RLock()
         self.rolled_back = False  # whether the registrar has cosigned a publication that this database does not know
         self.mixers = {0: ("analyzer",), 1: ("shuffler",), 2: ("helper", "shuffler")}[task.mixers]
+        self._seal_key: dict[str, Any] | None = None  # as the helper has told it last; None: the task's own
         with database.transaction() as rows:
             if read(rows, self._encoding) is None:
                 self._begin(rows)
@@ -110,6 +111,7 @@ class Learner:
             if found.task != self.task.id:
                 raise BandannaError(f"the database belongs to task {found.task}: every task has its own")
             self._newest = publication.newest(rows)
+        self._seal_key = self._newest.said("helper")
         self._see(found)
         self._doubt = False
 
@@ -188,6 +190,8 @@ class Learner:
     def take(self, content: bytes, mixer: str, epoch: int, round_: int) -> Taken:
         """A mixer's share of a round: stored, and when all are there, released and learned from."""
         share = check_share(loads(content), task=self.task.id, epoch=epoch, round_=round_, mixer=mixer)
+        if mixer == "helper" and share["key"] is not None:
+            read_seal_key(share["key"], task_id=self.task.id, key=self.task.key("helper"))
         with self._sure():
             self._check_settled()
             over = self.progress.status == EXHAUSTED and (epoch, round_) == self.running
@@ -312,6 +316,7 @@ class Learner:
         digests = dict(zip(sorted(self.mixers), map(digest, contents), strict=True))
         shares, ledger = [loads(content) for content in contents], self._ledger(rows)
         outcome = "released"
+        self._tell_key(shares)
         try:
             learn = self._from_rows if sends_rows(self.policy) else self._from_views
             after, answers = learn(rows, ledger, shares)
@@ -324,6 +329,13 @@ class Learner:
             rows.execute("insert into answers values (?, ?, ?)", epoch, place, self._encoding.dumps(answer))
         after = self._settled(after)
         return outcome, after, self._publish(rows, after, answers, outcome=outcome, of=(epoch, round_), digests=digests)
+
+    def _tell_key(self, shares: Sequence[Share]) -> None:
+        """The helper's newest key for sealing is in the next publication, and in all after it."""
+        for share in shares:
+            told, known = share["key"], self._seal_key
+            if share["mixer"] == "helper" and told is not None and (known is None or told["id"] > known["id"]):
+                self._seal_key = told
 
     def _from_rows(
         self, rows: Transaction, ledger: Ledger | None, shares: Sequence[Share]
@@ -458,6 +470,7 @@ class Learner:
             "snapshot": self._encoding.dumps(self.policy.publish(after.state)),
             "answers": [self._encoding.dumps(answer) for answer in answers],
             "batches": [batch.to_dict() for batch in self._planned.batches],
+            "helper": self._seal_key,
             "spent": _finite(None if ledger is None else ledger.spent()),
         }
         return publication.append(rows, document, self._sign, outcome=outcome, of=of, digests=digests or {})

@@ -23,6 +23,7 @@ Share = Mapping[str, Any]
 
 _FIELDS: dict[str, Any] = {
     "task": str, "epoch": int, "round": int, "mixer": str, "count": int, "checksum": str, "bad": int, "parts": list,
+    "key": dict[str, Any] | None,
 }  # fmt: skip
 
 

@@ -184,7 +184,7 @@ class Crowd:
         return self._choosing.random(users) >= self._silent
 
     def _reporter(self, batch: Batch) -> Reporter:
-        number, key = self._deployment.seal_key() or (0, None)
+        number, key = (0, None) if self._view is None else self._view.seal_key
         return Reporter(self.task, batch, key_id=number, seal_key=key)
 
     def _tickets(self, batch: Batch) -> list[Ticket]:

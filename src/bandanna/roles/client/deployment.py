@@ -11,7 +11,6 @@ from bandanna.roles.calls import Calls, Unreachable
 from bandanna.tasks.document import Task
 from bandanna.wire.answers import Answer, Ticket, answers, ticket_of
 from bandanna.wire.canonical import dumps, loads, packed
-from bandanna.wire.keys import verify
 from bandanna.wire.publications import Shown
 from bandanna.wire.record import joined
 
@@ -27,9 +26,6 @@ class Deployment(Protocol):
     def tickets(self, users: Sequence[str], epoch: int, refused: Sequence[Any] = ()) -> list[Ticket]:
         """One for each user."""
 
-    def seal_key(self) -> tuple[int, str] | None:
-        """Number and public key for which seeds or reports are sealed now; None where nothing is."""
-
     def upload(self, records: Sequence[bytes]) -> list[Answer]:
         """Records of one request; returns when they are durable, or refused."""
 
@@ -40,9 +36,8 @@ class Http:
     def __init__(self, task: Task, *, token: str, patience: float = 60.0, verify_tls: Any = True) -> None:
         self._task, self._token, self._patience = task, token, patience
         self._calls = {role: Calls(task.url(role), verify_tls=verify_tls) for role in ("analyzer", "registrar")}
-        for role in (task.collector, *("helper",) * (task.mixers == 2)):
-            if role not in self._calls:
-                self._calls[role] = Calls(task.url(role), verify_tls=verify_tls)
+        if task.collector not in self._calls:
+            self._calls[task.collector] = Calls(task.url(task.collector), verify_tls=verify_tls)
         self.retries = 0
 
     def __enter__(self) -> Self:
@@ -77,19 +72,6 @@ class Http:
             made.append(ticket_of(each))
         return made
 
-    def seal_key(self) -> tuple[int, str] | None:
-        """The helper's active key, signed by it; or the analyzer's, which the task names."""
-        if self._task.mixers != 2:
-            return first_key(self._task)
-        path = f"/tasks/{self._task.id}/keys"
-        status, content, headers = self._again(lambda: self._calls["helper"].ask("GET", path))
-        if status != 200 or not verify(
-            self._task.key("helper"), self._task.id, "keys", content, headers.get("signature")
-        ):
-            raise BandannaError("the helper gives no keys that it has signed")
-        active = [each for each in loads(content)["keys"] if each["state"] == "active"]
-        return int(active[-1]["id"]), str(active[-1]["public"])
-
     def upload(self, records: Sequence[bytes]) -> list[Answer]:
         """To the collector; it may hear of a batch a little later than we do."""
         content, path = joined(list(records)), f"/tasks/{self._task.id}/reports"
@@ -116,10 +98,3 @@ class Http:
                 self.retries += 1
                 time.sleep(pause)
                 pause = min(2 * pause, _LONGEST)
-
-
-def first_key(task: Task) -> tuple[int, str] | None:
-    """The key for sealing that a task's document names."""
-    keys = task.content["keys"]
-    found = keys.get("seal helper") if task.mixers == 2 else keys.get("seal analyzer")
-    return None if found is None else (0, str(found))

@@ -15,6 +15,7 @@ from bandanna.tasks.batches import sends_rows
 from bandanna.tasks.document import Task
 from bandanna.tasks.published import Published
 from bandanna.wire.publications import Pin, Shown, read_publication
+from bandanna.wire.sealing import read_seal_key
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,6 +42,14 @@ class View(Published):
     def running(self) -> tuple[int, int]:
         """Epoch and round that are awaited."""
         return self.epoch, int(self.content["round"])
+
+    @cached_property
+    def seal_key(self) -> tuple[int, str | None]:
+        """Number and public key for which seeds or reports are sealed; no key where nothing is."""
+        keys, told, mixers = self.task.content["keys"], self.content["helper"], self.task.mixers
+        if mixers == 2 and told is not None:
+            return read_seal_key(told, task_id=self.task.id, key=self.task.key("helper"))
+        return 0, keys.get("seal helper" if mixers == 2 else "seal analyzer")
 
     @cached_property
     def answers(self) -> tuple[Estimate, ...]:

@@ -1,4 +1,4 @@
-"""The helper over HTTP: jobs of the shuffler, shares for the analyzer, keys for devices."""
+"""The helper over HTTP: jobs of the shuffler, and shares for the analyzer. No device asks it for anything."""
 
 from __future__ import annotations
 
@@ -133,14 +133,6 @@ class Office:
         await self._sender.sweep()  # the receipt that is missing may be there by now
         return await in_thread(do)
 
-    async def get_keys(self, request: Request) -> Response:
-        """The public keys, signed."""
-        self._of_task(request.path_params["task"])
-        document = {"task": self._task_id, "keys": await in_thread(self._opened.public)}
-        content = canonical.dumps(document)
-        headers = {"Signature": self._sign("keys", content)}
-        return json_response(document, etag=canonical.digest(content), headers=headers)
-
     async def change_keys(self, request: Request) -> Response:
         """{"action": "rotate"} makes the next key, {"action": "delete", "id": n} removes an expired one."""
         document = json_of(await request.body())
@@ -183,7 +175,7 @@ def build(
     delay: float = DELAY,
     verify_tls: Any = True,
 ) -> Application:
-    """The application of a task's helper; `delay`: seconds for which a new key is announced before it is used.
+    """The application of a task's helper; `delay`: seconds for which a new key is pending before it is used.
 
     verify_tls  by which certificates the analyzer is known, beside the system's
     """
@@ -196,10 +188,8 @@ def build(
         role="helper",
         routes=[
             ("PUT", "/tasks/{task}/batches/{batch}/job", office.job),
-            ("GET", "/tasks/{task}/keys", office.get_keys),
             ("POST", "/admin/keys", office.change_keys),
         ],
-        public=["GET /tasks/{task}/keys"],
         peers=["PUT /tasks/{task}/batches/{batch}/job"],
         names=[name_of(task.url("helper"))],
         start=office.start,

@@ -25,6 +25,7 @@ from bandanna.storage.database import Database, Transaction
 from bandanna.wire import canonical
 from bandanna.wire.jobs import Job, read_job
 from bandanna.wire.keys import Signer, verify
+from bandanna.wire.sealing import write_seal_key
 from bandanna.wire.shares import check_receipt, write_share
 from bandanna.wire.ticket import HELPER, Tickets
 
@@ -69,6 +70,7 @@ class Helper:
             known = self._known(transaction, job)
         if known is not None:
             return 200, known.share
+        key = write_seal_key(*self._keyring.active(), self._sign)
         masks, bad = masks_of(job, self._task, self._keyring.openers(), self._tickets)
         try:
             added = summands(job, masks)
@@ -78,7 +80,7 @@ class Helper:
             known = self._known(transaction, job)
             if known is not None:
                 return 200, known.share
-            return 201, self._done(transaction, job, added, bad)
+            return 201, self._done(transaction, job, added, bad, key)
 
     def waiting(self) -> list[Stored]:
         """Shares for which the analyzer has given no receipt yet; Fenced where another process sends them."""
@@ -125,7 +127,7 @@ class Helper:
             raise JobRefused(409, "other-job", "another job was done for this round of the batch")
         return known
 
-    def _done(self, transaction: Transaction, job: Job, added: list[Summand], bad: int) -> bytes:
+    def _done(self, transaction: Transaction, job: Job, added: list[Summand], bad: int, key: dict[str, Any]) -> bytes:
         """The share, with everything that goes with it."""
         epoch, slots = job.batch.epoch, [entry.slot for entry in job.entries]
         others = tables.jobs_of(transaction, epoch)
@@ -148,6 +150,7 @@ class Helper:
             checksum=job.checksum,
             bad=bad,
             parts=[] if bad else parts,
+            key=key,
         )
         stored = Stored(epoch, job.round, job.digest, job.checksum, "stored", share, self._sign("share", share))
         tables.store(transaction, stored, len(job.batch.rounds))

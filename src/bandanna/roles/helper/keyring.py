@@ -1,6 +1,8 @@
-"""The keys for which devices seal seeds: one is active, the next is announced before it is.
+"""The keys for which devices seal seeds: one is active, and every share tells the analyzer which one.
 
-    pending -> active (after `delay` seconds, longer than devices keep what they were told) -> expired -> deleted
+    pending -> active (after `delay` seconds) -> expired -> deleted
+
+Devices learn of a key by publications, which are the same for all of them; none asks the helper for it.
 
 Number 0 is the task's own. Whatever is not deleted opens what was sealed for it; what was deleted opens nothing ever
 again. Records name a key in one byte, so there are 256 of them in a task's life.
@@ -18,7 +20,7 @@ from bandanna.storage.database import Database, Transaction
 from bandanna.wire.keys import Opener, sealing_key
 
 MOST = 256
-DELAY = 3600.0  # seconds for which a new key is announced
+DELAY = 3600.0  # seconds for which a new key is pending
 
 
 class Keyring:
@@ -44,12 +46,16 @@ class Keyring:
         return {number: Opener(self._first[0] if secret is None else secret) for number, secret in rows}
 
     def public(self) -> list[dict[str, Any]]:
-        """What devices may know: number, public key, state, and since when (pending: from when) it is active."""
+        """What the operator may know: number, public key, state, and since when (pending: from when) it is active."""
         with self._db.transaction() as transaction:
             self._settle(transaction)
             sql = "select id, public, state, since from keys where state <> 'deleted' order by id"
             rows = transaction.execute(sql)
         return [{"id": one, "public": public, "state": state, "since": since} for one, public, state, since in rows]
+
+    def active(self) -> tuple[int, str]:
+        """Number and public half of the key for which devices are to seal."""
+        return next((each["id"], each["public"]) for each in self.public() if each["state"] == "active")
 
     def rotate(self) -> int:
         """Make the next key, pending until `delay` seconds have passed; its number."""
