@@ -28,11 +28,11 @@ class Task:
     """A task with so many publications, its analyzer, and a dashboard that has read what it reads of them."""
 
     def __init__(self, folder: Path, publications: int) -> None:
-        from bandanna.accounting.stores.tables import LEDGER_MIGRATION
+        from bandanna.accounting.stores.tables import LEDGER_SCHEMA
         from bandanna.roles.analyzer.app import AnalyzerRoutes
         from bandanna.roles.analyzer.learner import Learner
-        from bandanna.roles.analyzer.tables import MIGRATION
-        from bandanna.roles.registrar import MIGRATIONS
+        from bandanna.roles.analyzer.tables import SCHEMA
+        from bandanna.roles.registrar import SCHEMA as REGISTRAR_SCHEMA
         from bandanna.roles.registrar.app import notary_of
         from bandanna.roles.registrar.notary import Notary
         from bandanna.roles.serving import Log, Metrics, application
@@ -50,8 +50,8 @@ class Task:
         self._cosign = partial(sign, own["registrar"].sign, self.task.id)
         folder.mkdir()
         self._rng = np.random.default_rng(5)
-        rows = open_database(str(folder / "analyzer.db"), role="analyzer", migrations=(MIGRATION, LEDGER_MIGRATION))
-        kept = open_database(str(folder / "registrar.db"), role="registrar", migrations=MIGRATIONS)
+        rows = open_database(str(folder / "analyzer.db"), role="analyzer", schema=SCHEMA + LEDGER_SCHEMA)
+        kept = open_database(str(folder / "registrar.db"), role="registrar", schema=REGISTRAR_SCHEMA)
         notary = Notary(kept, **notary_of(self.task, own["registrar"]))
         self._learner = Learner(
             rows, self.task, sign=self._sign, opener=None, witness=lambda content: notary.witness(loads(content))

@@ -11,7 +11,7 @@ from typing import Any
 from bandanna.accounting.events import Event
 from bandanna.accounting.stores import Entry, LedgerStore
 from bandanna.accounting.stores.base import Result
-from bandanna.accounting.stores.tables import LEDGER_MIGRATION, TransactionStore
+from bandanna.accounting.stores.tables import LEDGER_SCHEMA, TransactionStore
 from bandanna.storage.database import open_database
 
 from ..postgres import server
@@ -21,7 +21,7 @@ class InTransactions(LedgerStore):
     """A caller who commits whatever was done, even if the work has raised: then expenses stay, as in other stores."""
 
     def __init__(self, url: str) -> None:
-        self.database = open_database(url, role="ledger", migrations=[LEDGER_MIGRATION])
+        self.database = open_database(url, role="ledger", schema=LEDGER_SCHEMA)
         self._mine = threading.local()
 
     def alone(self, work: Callable[[], Result]) -> Result:

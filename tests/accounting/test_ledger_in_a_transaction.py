@@ -16,7 +16,7 @@ from bandanna.accounting.budgets import ApproxDP
 from bandanna.accounting.encoding import EVENTS
 from bandanna.accounting.events import CompositionEvent, GaussianEvent
 from bandanna.accounting.ledger import Entry, Ledger
-from bandanna.accounting.stores.tables import LEDGER_MIGRATION, TransactionStore
+from bandanna.accounting.stores.tables import LEDGER_SCHEMA, TransactionStore
 from bandanna.core.domain import Ball
 from bandanna.core.estimate import Estimate
 from bandanna.errors import BandannaError, BudgetExceeded, ConflictingRelease
@@ -28,7 +28,8 @@ from ..postgres import server
 
 EVENT = GaussianEvent(std=4.0, sensitivity=1.0, grid=0.1)
 BUDGET = ApproxDP(epsilon=1.6, delta=1e-5)  # two tasks
-MIGRATIONS = [LEDGER_MIGRATION, "create table snapshots (batch {bigint} primary key, body {blob} not null)"]
+SNAPSHOTS = "create table snapshots (batch {bigint} primary key, body {blob} not null)"
+SCHEMA = LEDGER_SCHEMA + SNAPSHOTS
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -40,7 +41,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 @pytest.fixture
 def database(url: str) -> Iterator[Database]:
     """An analyzer's: a ledger, and snapshots."""
-    opened = open_database(url, role="analyzer", migrations=MIGRATIONS)
+    opened = open_database(url, role="analyzer", schema=SCHEMA)
     yield opened
     opened.close()
 
@@ -82,7 +83,7 @@ def test_released_once(database: Database, url: str) -> None:
     """Another transaction, process or task draws again, has another secret or forgets what was spent."""
     first = released(database)
     np.testing.assert_array_equal(released(database, value=9.0), first)
-    again = open_database(url, role="analyzer", migrations=MIGRATIONS)
+    again = open_database(url, role="analyzer", schema=SCHEMA)
     np.testing.assert_array_equal(released(again, value=9.0), first)
     released(again, 2)
     released(again, 1, task="u")
@@ -157,7 +158,7 @@ def test_many_people_are_asked_about_at_once(database: Database) -> None:
 
 def test_questions_use_an_index(tmp_path: Path) -> None:
     """A release takes longer the more there were before: some table is read as a whole."""
-    database = open_database(str(tmp_path / "x.db"), role="analyzer", migrations=MIGRATIONS)
+    database = open_database(str(tmp_path / "x.db"), role="analyzer", schema=SCHEMA)
     with database.transaction() as transaction:
         asked: list[tuple[str, tuple[Any, ...]]] = []
         store = TransactionStore(transaction)
@@ -185,10 +186,10 @@ import sys
 from bandanna.accounting.budgets import ApproxDP
 from bandanna.accounting.events import GaussianEvent
 from bandanna.accounting.ledger import Ledger
-from bandanna.accounting.stores.tables import LEDGER_MIGRATION, TransactionStore
+from bandanna.accounting.stores.tables import LEDGER_SCHEMA, TransactionStore
 from bandanna.storage.database import open_database
 
-database = open_database(sys.argv[1], role="analyzer", migrations=[LEDGER_MIGRATION, sys.argv[2]])
+database = open_database(sys.argv[1], role="analyzer", schema=LEDGER_SCHEMA + sys.argv[2])
 with database.transaction() as transaction:
     store = TransactionStore(transaction)
     def commit(entry, commit=store.commit):
@@ -208,7 +209,7 @@ def killed(url: str, mutation: str, place: Path) -> None:
     """A process that dies when its expense is in the tables, and its release is not."""
     program = place / "dying.py"
     program.write_text(DYING.replace("{mutation}", mutation))
-    command = [sys.executable, str(program), url, MIGRATIONS[1]]
+    command = [sys.executable, str(program), url, SNAPSHOTS]
     with (place / "errors").open("w") as errors:
         process = nursery().start(command, stdout=subprocess.PIPE, stderr=errors)
     try:

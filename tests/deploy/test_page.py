@@ -19,7 +19,7 @@ import httpx
 import pytest
 from typer.testing import CliRunner
 
-from bandanna.accounting.stores.tables import LEDGER_MIGRATION
+from bandanna.accounting.stores.tables import LEDGER_SCHEMA
 from bandanna.cli import app
 from bandanna.roles import running
 from bandanna.roles.analyzer import tables as analyzing
@@ -50,11 +50,11 @@ def test_who_sees_what_is_what_the_task_says() -> None:
 def test_every_table_is_on_the_page() -> None:
     """A table of a role has no line that says which states it has; or the page has one of a table that is not there."""
     scripts = [
-        analyzing.MIGRATION,
-        collecting.MIGRATION,
-        LEDGER_MIGRATION,
-        *helping.MIGRATIONS,
-        *registering.MIGRATIONS,
+        analyzing.SCHEMA,
+        collecting.SCHEMA,
+        LEDGER_SCHEMA,
+        helping.SCHEMA,
+        registering.SCHEMA,
     ]
     tables = {name for script in scripts for name in re.findall(r"create table (?:if not exists )?(\w+)", script)}
     section = TEXT.partition("## State, table by table")[2].partition("\n## ")[0]

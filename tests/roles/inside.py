@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from bandanna.accounting.stores.tables import LEDGER_MIGRATION
+from bandanna.accounting.stores.tables import LEDGER_SCHEMA
 from bandanna.agent.arms import fixed_arms
 from bandanna.core.arm_sets import FixedArms
 from bandanna.errors import BandannaError
@@ -111,16 +111,14 @@ class Inside:
         verifiers = (COLLECTOR, HELPER)[: max(1, task.mixers)]
         self.keys = {each: secrets_["registrar"].ticket_key(task, each) for each in verifiers}
         self._tickets = {each: Tickets(key, task.digest, each) for each, key in self.keys.items()}
-        rows = open_database(
-            str(folder / "analyzer.db"), role="analyzer", migrations=(analyzing.MIGRATION, LEDGER_MIGRATION)
-        )
-        notary = open_database(str(folder / "registrar.db"), role="registrar", migrations=registering.MIGRATIONS)
+        rows = open_database(str(folder / "analyzer.db"), role="analyzer", schema=analyzing.SCHEMA + LEDGER_SCHEMA)
+        notary = open_database(str(folder / "registrar.db"), role="registrar", schema=registering.SCHEMA)
         self.notary = Notary(notary, **notary_of(task, secrets_["registrar"]))
         self.away = False  # the registrar
         signing = partial(sign, own.sign, task.id)
         self.learner = Learner(rows, task, sign=signing, opener=Opener(own.seal), witness=self.witness)
         self.learner.settle()
-        kept = open_database(str(folder / "shuffler.db"), role="shuffler", migrations=(collecting.MIGRATION,))
+        kept = open_database(str(folder / "shuffler.db"), role="shuffler", schema=collecting.SCHEMA)
         self.name = "shuffler" if task.mixers else "analyzer"
         self.collector = Collector(
             kept, task_id=task.id, task=task.digest, key=self.keys[COLLECTOR], grace=0.0, answered=True, name=self.name

@@ -13,7 +13,7 @@ from bandanna.errors import BandannaError
 from bandanna.protocols.mixing import mixers
 from bandanna.roles.client.crowd import Crowd
 from bandanna.roles.helper.errors import JobRefused
-from bandanna.roles.registrar import MIGRATIONS, Registrar
+from bandanna.roles.registrar import SCHEMA, Registrar
 from bandanna.roles.registrar.app import parts_of
 from bandanna.storage.database import open_database
 from bandanna.tasks.sight import sight
@@ -159,7 +159,7 @@ def test_who_is_refused_by_the_server_that_reports_are_protected_from_has_taken_
         policy, _, arms, _ = case(name)
         task, secrets = a_task(policy, arms=arms)
         parts = parts_of(task, secrets["registrar"])
-        db = open_database(str(tmp_path / f"{name}.db"), role="registrar", migrations=MIGRATIONS)
+        db = open_database(str(tmp_path / f"{name}.db"), role="registrar", schema=SCHEMA)
         registrar = Registrar(db, **parts)
         (given,) = registrar.tickets([{"user": "somebody", "epoch": 0}])
         proof = refusal(parts["ticket_keys"][COLLECTOR], task.digest, 0, unpacked(given["slot"]))

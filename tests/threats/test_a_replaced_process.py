@@ -21,7 +21,7 @@ import psycopg
 import pytest
 
 import bandanna as bd
-from bandanna.accounting.stores.tables import LEDGER_MIGRATION
+from bandanna.accounting.stores.tables import LEDGER_SCHEMA
 from bandanna.protocols.mixing import mixers
 from bandanna.roles.analyzer import tables as analyzing
 from bandanna.roles.analyzer.learner import Learner
@@ -109,11 +109,9 @@ class Scene:
         (folder / "task.json").write_bytes(self.task.document)
         self.secrets["shuffler"].write(folder)
         self.analyzer = Analyzer(ports[1])
-        rows = open_database(
-            str(folder / "analyzer.db"), role="analyzer", migrations=(analyzing.MIGRATION, LEDGER_MIGRATION)
-        )
+        rows = open_database(str(folder / "analyzer.db"), role="analyzer", schema=analyzing.SCHEMA + LEDGER_SCHEMA)
         self.rows = rows
-        kept = open_database(str(folder / "registrar.db"), role="registrar", migrations=registering.MIGRATIONS)
+        kept = open_database(str(folder / "registrar.db"), role="registrar", schema=registering.SCHEMA)
         self.notary = Notary(kept, **notary_of(self.task, self.secrets["registrar"]))
         self.analyzer.learner = _learner(rows, self.task, self.secrets["analyzer"], self._witness)
         threading.Thread(target=self.analyzer.serve_forever, args=(0.05,), daemon=True).start()
@@ -241,7 +239,7 @@ def test_a_process_that_wakes_up_says_nothing(scene: Scene) -> None:
     (share,) = scene.analyzer.shares
     assert sorted(scene.places) == list(range(USERS))
     assert (share["count"], share["checksum"]) == (USERS, checksum(scene.acknowledged))
-    rows = open_database(scene.database, role="shuffler", migrations=(collecting.MIGRATION,))
+    rows = open_database(scene.database, role="shuffler", schema=collecting.SCHEMA)
     until(lambda: _states(rows) == [("receipted",)])
     rows.close()
 
@@ -255,7 +253,7 @@ def test_a_fenced_process_answers_nothing(scene: Scene) -> None:
     """A fenced process refuses reports, and everything it could say from memory, with 503; `/healthz` says so too."""
     task, own = scene.task, scene.secrets["shuffler"]
     app = build(task, own, database=scene.database, log=Log("shuffler", io.StringIO()))
-    beside = open_database(scene.database, role="shuffler", migrations=(collecting.MIGRATION,))
+    beside = open_database(scene.database, role="shuffler", schema=collecting.SCHEMA)
     with beside.transaction() as rows:
         rows.execute("update claim set generation = generation + 1")
     beside.close()

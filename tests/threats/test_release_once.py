@@ -151,7 +151,7 @@ def test_a_lagging_replica_shows_no_second_release(tmp_path: Path) -> None:
     town.start("analyzer")
     town.step("analyzer")
     learner = town.alive["analyzer"]["learner"]
-    rows = open_database(str(tmp_path / "replica.db"), role="analyzer", migrations=_SCRIPTS["analyzer"])
+    rows = open_database(str(tmp_path / "replica.db"), role="analyzer", schema=_SCRIPTS["analyzer"])
     replica = Learner(rows, town.task, sign=learner._sign, opener=None, witness=learner._witness)
     assert replica.settle()
     assert replica.published == learner.published  # both show the beginning

@@ -19,9 +19,9 @@ from bandanna.core.coins import SecureCoins
 from bandanna.device import SecureNoise
 from bandanna.errors import BandannaError
 from bandanna.protocols.mixing import mixed, mixers
-from bandanna.roles.helper import MIGRATIONS as HELPING
+from bandanna.roles.helper import SCHEMA as HELPING
 from bandanna.roles.helper import Helper, Keyring
-from bandanna.roles.registrar import MIGRATIONS, Registrar
+from bandanna.roles.registrar import SCHEMA, Registrar
 from bandanna.roles.registrar.app import parts_of
 from bandanna.storage.database import open_database
 from bandanna.tasks.document import Secrets, Task
@@ -81,9 +81,9 @@ class Deployed(Inside):
         task, roles = a_task(policy, seed=None, mixers=2)
         super().__init__(task, roles, folder)
         self.own = roles["shuffler"]
-        rows = open_database(str(folder / "registrar.db"), role="registrar", migrations=MIGRATIONS)
+        rows = open_database(str(folder / "registrar.db"), role="registrar", schema=SCHEMA)
         self.registrar = Registrar(rows, **parts_of(task, roles["registrar"]))
-        kept = open_database(str(folder / "helper.db"), role="helper", migrations=HELPING)
+        kept = open_database(str(folder / "helper.db"), role="helper", schema=HELPING)
         self.keyring = Keyring(kept, first=(roles["helper"].seal, task.key("seal helper")), delay=0.0)
         self.helper = Helper(
             kept,

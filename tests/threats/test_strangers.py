@@ -361,13 +361,13 @@ def test_a_role_that_cannot_write_says_so(name: str, tmp_path: Path, monkeypatch
 def test_a_database_that_can_only_be_read_is_noticed() -> None:
     """A PostgreSQL that takes no writes, as a replica or a server without room, makes /healthz 503."""
     url = server().fresh()
-    rows = open_database(url, role="things", migrations=["create table t (a integer)"])
+    rows = open_database(url, role="things", schema="create table t (a integer)")
     health_of.write_row(rows)
     with psycopg.connect(url, autocommit=True) as sql:
         name = sql.info.dbname
         sql.execute(f"alter database {name} set default_transaction_read_only = on")
     rows.close()
-    rows = open_database(url, role="things", migrations=["create table t (a integer)"])
+    rows = open_database(url, role="things", schema="create table t (a integer)")
 
     async def ask() -> int:
         return await Asked(a_role(database=lambda: rows), "GET", "/healthz").answer()
@@ -378,7 +378,7 @@ def test_a_database_that_can_only_be_read_is_noticed() -> None:
 
 def test_health_is_written_once_in_five_seconds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """However often strangers ask for /healthz, a role writes no more than one row in five seconds, and leaves none."""
-    rows = open_database(str(tmp_path / "things.db"), role="things", migrations=["create table t (a integer)"])
+    rows = open_database(str(tmp_path / "things.db"), role="things", schema="create table t (a integer)")
     written: list[int] = []
     begin = rows.transaction
     monkeypatch.setattr(rows, "transaction", lambda: (written.append(1), begin())[1])

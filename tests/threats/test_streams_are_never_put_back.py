@@ -19,7 +19,7 @@ from bandanna.wire.keys import sign, signing_key
 from ..roles.faults.people import People
 from ..roles.faults.test_points import begun, finish
 from ..roles.faults.town import GRACE, Town
-from ..roles.helper.parties import MIGRATIONS, Users, give, helper, receipt, streamed
+from ..roles.helper.parties import SCHEMA, Users, give, helper, receipt, streamed
 
 
 @pytest.mark.parametrize("answer", [{}, {"receipt": None}, {"receipt": {"outcome": "burned"}}, "signed burned"])
@@ -27,7 +27,7 @@ def test_a_helper_gives_one_sum_of_each_level(answer: Any, tmp_path: Path) -> No
     """A helper lets every sum of a stream out once, whatever the analyzer answers to a share: an answer without a
     receipt changes nothing, and after a signed one that the round was burned the stream is over.
     """
-    one = helper(open_database(str(tmp_path / "h.db"), role="helper", migrations=MIGRATIONS))
+    one = helper(open_database(str(tmp_path / "h.db"), role="helper", schema=SCHEMA))
     give(one, Users(streamed(0)))
     one.receipted(0, 0, receipt(0))
     shares, statuses = [], []
@@ -50,7 +50,7 @@ def test_a_stream_ends_with_a_bad_seed_though_the_analyzer_says_that_it_was_rele
     """A shuffler spoils a round and the analyzer signs that it was released: the stream ends all the same, and no sum
     with a hole in it leaves the helper.
     """
-    one = helper(open_database(str(tmp_path / "h.db"), role="helper", migrations=MIGRATIONS))
+    one = helper(open_database(str(tmp_path / "h.db"), role="helper", schema=SCHEMA))
     give(one, Users(streamed(0)))
     assert one.receipted(0, 0, receipt(0)) == "released"
     users = Users(streamed(1), seed=1)

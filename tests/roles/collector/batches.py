@@ -90,7 +90,7 @@ class Collecting:
 
     def begin(self) -> None:
         """As after a crash: nothing but the rows is left."""
-        self.database = open_database(self.url, role="shuffler", migrations=(tables.MIGRATION,))
+        self.database = open_database(self.url, role="shuffler", schema=tables.SCHEMA)
         self.collector = Collector(self.database, task_id="t", task=TASK, key=KEY, **self._how)
 
     def restart(self) -> None:

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from bandanna.accounting.stores.tables import LEDGER_MIGRATION
+from bandanna.accounting.stores.tables import LEDGER_SCHEMA
 from bandanna.roles.analyzer import tables as analyzing
 from bandanna.roles.analyzer.app import OwnCollector
 from bandanna.roles.analyzer.learner import Conflict, Learner
@@ -23,7 +23,7 @@ from bandanna.roles.collector import tables as collecting
 from bandanna.roles.collector.collector import Collector
 from bandanna.roles.collector.pump import Pump
 from bandanna.roles.collector.verdict import answer
-from bandanna.roles.helper import MIGRATIONS as HELPING
+from bandanna.roles.helper import SCHEMA as HELPING
 from bandanna.roles.helper import Helper, Keyring
 from bandanna.roles.helper.errors import JobRefused
 from bandanna.roles.registrar import tables as registering
@@ -46,10 +46,10 @@ ENDS = ("request lost", "response lost", "killed after the answer")
 GRACE = 5.0
 
 _SCRIPTS = {
-    "analyzer": (analyzing.MIGRATION, LEDGER_MIGRATION, collecting.MIGRATION, analyzing.INDEX),
-    "shuffler": (collecting.MIGRATION,),
+    "analyzer": analyzing.SCHEMA + LEDGER_SCHEMA + collecting.SCHEMA,
+    "shuffler": collecting.SCHEMA,
     "helper": HELPING,
-    "registrar": registering.MIGRATIONS,
+    "registrar": registering.SCHEMA,
 }
 
 
@@ -143,7 +143,7 @@ class Town:
         if role in self.alive:
             return
         url = self._urls.get(role, str(self._folder / f"{role}.db"))
-        rows = open_database(url, role=role, migrations=_SCRIPTS[role])
+        rows = open_database(url, role=role, schema=_SCRIPTS[role])
         rows.claim()
         parts: dict[str, Any] = {"rows": rows}
         self.alive[role] = parts

@@ -18,7 +18,7 @@ from bandanna.protocols.mixing import mixed, mixers
 from bandanna.protocols.roles import Mixer
 from bandanna.protocols.shuffle_binomial.shuffler import VectorMixer
 from bandanna.protocols.shuffle_bits.shuffler import BitMixer
-from bandanna.roles.helper import MIGRATIONS, Helper, Keyring
+from bandanna.roles.helper import SCHEMA, Helper, Keyring
 from bandanna.storage.database import Database, open_database
 from bandanna.wire.jobs import Entry, write_job
 from bandanna.wire.keys import draw_seed, masks, seal, sealing_key, sign, signing_key
@@ -156,7 +156,7 @@ def together(one: Any, other: Any) -> Any:
 
 def opened(url: str | Path) -> Database:
     """A helper's database."""
-    return open_database(str(url), role="helper", migrations=MIGRATIONS)
+    return open_database(str(url), role="helper", schema=SCHEMA)
 
 
 def helper(db: Database, **others: Any) -> Helper:

@@ -14,7 +14,7 @@ import pytest
 import bandanna as bd
 from bandanna.roles.collector.collector import Collector
 from bandanna.roles.collector.commits import GroupCommit
-from bandanna.roles.collector.tables import MIGRATION
+from bandanna.roles.collector.tables import SCHEMA
 from bandanna.roles.serving import Refused
 from bandanna.storage.database import open_database
 from bandanna.wire.record import FINAL, ZERO, Record, joined
@@ -74,7 +74,7 @@ def _task() -> Any:
 def test_a_clock_that_jumps_moves_only_the_closing(jump: float, tmp_path: Path) -> None:
     """A batch that is not full would be closed by a clock, or a full one never."""
     inside, now = Inside(*_task(), tmp_path), [1000.0]
-    rows = open_database(str(tmp_path / "own.db"), role="shuffler", migrations=(MIGRATION,))
+    rows = open_database(str(tmp_path / "own.db"), role="shuffler", schema=SCHEMA)
     parts: dict[str, Any] = {
         "task_id": inside.task.id, "task": inside.task.digest, "key": inside.keys[COLLECTOR], "grace": 60.0,
         "clock": lambda: now[0],

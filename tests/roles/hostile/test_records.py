@@ -16,7 +16,7 @@ import bandanna as bd
 from bandanna.environments import LinearContextual
 from bandanna.roles.client.crowd import Crowd
 from bandanna.roles.collector.collector import Collector
-from bandanna.roles.collector.tables import MIGRATION
+from bandanna.roles.collector.tables import SCHEMA
 from bandanna.roles.collector.verdict import REASONS, answer
 from bandanna.storage.database import open_database
 from bandanna.wire.answers import Answer
@@ -167,7 +167,7 @@ def test_the_first_report_of_a_version_stands(tmp_path: Path) -> None:
 def test_before_the_first_plan_everything_is_early(tmp_path: Path) -> None:
     """A shuffler that has not reached the analyzer yet would tell people that their batch is over."""
     inside, record = _one(tmp_path)
-    rows = open_database(str(tmp_path / "new.db"), role="shuffler", migrations=(MIGRATION,))
+    rows = open_database(str(tmp_path / "new.db"), role="shuffler", schema=SCHEMA)
     new = Collector(rows, task_id=inside.task.id, task=inside.task.digest, key=inside.keys[COLLECTOR], grace=0.0)
     request = joined([record.to_bytes()])
     assert [verdict.reason for (verdict,) in new.accept([request])] == ["early"]

@@ -12,7 +12,7 @@ import bandanna as bd
 from bandanna.environments import LinearContextual
 from bandanna.roles.client.crowd import Crowd
 from bandanna.roles.collector.verdict import answer
-from bandanna.roles.registrar import MIGRATIONS, Registrar
+from bandanna.roles.registrar import SCHEMA, Registrar
 from bandanna.storage.database import open_database
 from bandanna.wire.answers import Answer, Ticket, answers, ticket_of
 from bandanna.wire.canonical import packed
@@ -32,7 +32,7 @@ class Registered(Inside):
     def __init__(self, folder: Path, participations: int = 1) -> None:
         made = _task()
         super().__init__(*made, folder)
-        rows = open_database(str(folder / "registrar.db"), role="registrar", migrations=MIGRATIONS)
+        rows = open_database(str(folder / "registrar.db"), role="registrar", schema=SCHEMA)
         self.registrar = Registrar(
             rows,
             task=self.task.digest,

@@ -15,7 +15,7 @@ from bandanna.environments import LinearContextual
 from bandanna.errors import BandannaError
 from bandanna.protocols.mixing import mixers
 from bandanna.roles.client.crowd import Account, Crowd
-from bandanna.roles.helper import MIGRATIONS, Helper, JobRefused, Keyring
+from bandanna.roles.helper import SCHEMA, Helper, JobRefused, Keyring
 from bandanna.roles.shuffler.shuffler import Shuffler
 from bandanna.storage.database import open_database
 from bandanna.tasks.announced import check_announced
@@ -45,7 +45,7 @@ class Two(Attacked):
         super().__init__(*made, folder, attack=attack, every=9)
         self.secrets, self.name = made[1], "shuffler"
         own = self.secrets["helper"]
-        rows = open_database(str(folder / "helper.db"), role="helper", migrations=MIGRATIONS)
+        rows = open_database(str(folder / "helper.db"), role="helper", schema=SCHEMA)
         self.helper = Helper(
             rows,
             task_id=self.task.id,

@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from bandanna.errors import BandannaError
-from bandanna.roles.registrar import MIGRATIONS
+from bandanna.roles.registrar import SCHEMA
 from bandanna.storage.database import open_database
 from bandanna.tasks.document import Secrets, Task
 from bandanna.wire.canonical import dumps, packed, unpacked
@@ -141,7 +141,7 @@ def test_nothing_that_was_answered_is_lost_by_a_kill(folder: Path, task: Task, t
     url = str(tmp_path / "r.db")
     first = Served(folder, "registrar", url)
     given = ask(first, task, *({"user": f"u{i}", "epoch": 0} for i in range(50))).json()
-    beside = open_database(url, role="registrar", migrations=MIGRATIONS)
+    beside = open_database(url, role="registrar", schema=SCHEMA)
     with pytest.raises(BandannaError, match="another process"):
         beside.claim()
     beside.close()

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from bandanna.errors import BandannaError
-from bandanna.roles.registrar import MIGRATIONS
+from bandanna.roles.registrar import SCHEMA
 from bandanna.roles.registrar.notary import Notary
 from bandanna.storage.database import Database, open_database
 from bandanna.wire.canonical import dumps
@@ -25,7 +25,7 @@ TASK, (PRIVATE, PUBLIC), (OWN, KNOWN) = "the-task", signing_key(), signing_key()
 def db(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
     """A registrar's database."""
     url = str(tmp_path / "r.db") if request.param == "sqlite" else str(request.getfixturevalue("postgres_url"))
-    database = open_database(url, role="registrar", migrations=MIGRATIONS)
+    database = open_database(url, role="registrar", schema=SCHEMA)
     yield database
     database.close()
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
 from bandanna.errors import BandannaError, InvalidArgument
-from bandanna.roles.registrar import MIGRATIONS, Registrar, tables
+from bandanna.roles.registrar import SCHEMA, Registrar, tables
 from bandanna.storage.database import Database, open_database
 from bandanna.wire.canonical import packed, unpacked
 from bandanna.wire.ticket import COLLECTOR, HELPER, label, mac, refusal
@@ -35,7 +35,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 @pytest.fixture
 def db(url: str) -> Iterator[Database]:
     """Of a registrar."""
-    database = open_database(url, role="registrar", migrations=MIGRATIONS)
+    database = open_database(url, role="registrar", schema=SCHEMA)
     yield database
     database.close()
 
@@ -137,7 +137,7 @@ def test_the_database_of_another_secret_is_refused(db: Database) -> None:
 
 def test_people_are_stored_as_keyed_hashes_only(tmp_path: Path) -> None:
     """False if a name, or a hash that anybody can compute, were in the file."""
-    db = open_database(str(tmp_path / "r.db"), role="registrar", migrations=MIGRATIONS)
+    db = open_database(str(tmp_path / "r.db"), role="registrar", schema=SCHEMA)
     registrar(db).tickets([wish("ada.lovelace", 0)])
     with db.reading() as transaction:
         ((person,),) = transaction.execute("select person from users")
@@ -164,7 +164,7 @@ class Tickets(RuleBasedStateMachine):
 
     def open(self) -> None:
         """Now, or again."""
-        self.db = open_database(self.path, role="registrar", migrations=MIGRATIONS)
+        self.db = open_database(self.path, role="registrar", schema=SCHEMA)
         self.registrar = registrar(self.db, self.participations)
 
     @rule()

@@ -26,8 +26,8 @@ def opened(url: str) -> Iterator[Opening]:
     """Opens the database at `url`, as often as one likes; all are closed at the end."""
     made: list[Database] = []
 
-    def opening(*migrations: str, role: str = "things") -> Database:
-        made.append(open_database(url, role=role, migrations=migrations or [TABLE]))
+    def opening(schema: str = TABLE, role: str = "things") -> Database:
+        made.append(open_database(url, role=role, schema=schema))
         return made[-1]
 
     yield opening

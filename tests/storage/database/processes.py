@@ -17,7 +17,7 @@ def tell(word):
 def wait():
     sys.stdin.readline()
 def database(url=sys.argv[1]):
-    return open_database(url, role="things", migrations=[sys.argv[2]])
+    return open_database(url, role="things", schema=sys.argv[2])
 """
 
 
@@ -50,10 +50,10 @@ class Other:
 
 
 @contextmanager
-def running(program: str, url: str, migration: str, **options: Any) -> Iterator[Other]:
+def running(program: str, url: str, schema: str, **options: Any) -> Iterator[Other]:
     """A process with some helpers at hand: `database()`, `tell(word)`, `wait()`."""
     process = subprocess.Popen(
-        [sys.executable, "-c", _BEGINNING + program, url, migration],
+        [sys.executable, "-c", _BEGINNING + program, url, schema],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,

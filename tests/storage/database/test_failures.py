@@ -83,14 +83,14 @@ def test_a_failing_statement(database: Database) -> None:
 def test_a_read_only_folder(tmp_path: Path) -> None:
     """In a place where nothing can be written, an error is not ours; or a repaired place is still refused."""
     nobody = account()  # root may write anywhere: then it is somebody else who tries
-    open_database(str(tmp_path / "other.db"), role="things", migrations=[TABLE]).close()  # all modules are loaded
+    open_database(str(tmp_path / "other.db"), role="things", schema=TABLE).close()  # all modules are loaded
 
     def attempt() -> None:
         if nobody:
             os.setgroups([])
             os.setgid(nobody["group"])
             os.setuid(nobody["user"])
-        database = open_database(str(place / "x.db"), role="things", migrations=[TABLE])
+        database = open_database(str(place / "x.db"), role="things", schema=TABLE)
         with database.transaction() as transaction:
             transaction.execute(ADD, 1, None)
 
@@ -120,7 +120,7 @@ def test_places_that_cannot_be(tmp_path: Path) -> None:
         "": "is a folder",
     }.items():
         with pytest.raises(BandannaError, match=told):
-            open_database(str(tmp_path / name), role="things", migrations=[TABLE])
+            open_database(str(tmp_path / name), role="things", schema=TABLE)
     assert (tmp_path / "file").read_text() == ""
 
 
@@ -139,7 +139,7 @@ def test_locked_for_too_long(database: Database, opened: Opening, monkeypatch: p
 
 def test_a_file_that_is_replaced(tmp_path: Path) -> None:
     """What is written after the file was moved away is acknowledged, and nobody finds it."""
-    database = open_database(str(tmp_path / "x.db"), role="things", migrations=[TABLE])
+    database = open_database(str(tmp_path / "x.db"), role="things", schema=TABLE)
     write(database, "a")
     (tmp_path / "x.db").rename(tmp_path / "y.db")
     with pytest.raises(StorageFailed, match="No such file"):
@@ -159,7 +159,7 @@ def test_a_file_that_is_replaced(tmp_path: Path) -> None:
 def test_a_server_that_restarts() -> None:
     """After a restart of the server what was committed is gone, what was not is there, or nobody connects anew."""
     postgres = server()
-    database = open_database(postgres.fresh(), role="things", migrations=[TABLE])
+    database = open_database(postgres.fresh(), role="things", schema=TABLE)
     database.claim()
     write(database, "a")
     assert words(database) == ["a"]
@@ -191,7 +191,7 @@ def test_a_claim_that_was_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     """A process whose session was lost writes on, although another one has taken its place, now or before."""
     postgres = server()
     url = postgres.fresh()
-    first, second = (open_database(url, role="things", migrations=[TABLE]) for _ in range(2))
+    first, second = (open_database(url, role="things", schema=TABLE) for _ in range(2))
     first.claim()
     write(first, "a")
     postgres.stop()
@@ -207,7 +207,7 @@ def test_a_claim_that_was_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     second.close()
     with pytest.raises(Fenced, match="taken over by another process"):
         write(first, "d")  # nobody serves, and what it remembers is old
-    third = open_database(url, role="things", migrations=[TABLE])
+    third = open_database(url, role="things", schema=TABLE)
     third.claim()
     assert words(third) == ["a", "c"]
     third.close()
@@ -217,7 +217,7 @@ def test_a_claim_that_was_lost(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_session_that_was_lost_while_nobody_wrote() -> None:
     """A process whose session was lost goes on with what it remembers, without reading it anew."""
     postgres = server()
-    database = open_database(postgres.fresh(), role="things", migrations=[TABLE])
+    database = open_database(postgres.fresh(), role="things", schema=TABLE)
     database.claim()
     write(database, "a")
     postgres.stop()
@@ -233,7 +233,7 @@ def test_a_session_that_was_lost_while_nobody_wrote() -> None:
 def test_a_commit_without_an_answer() -> None:
     """Who does not know whether a commit was done is told that it was not."""
     postgres = server()
-    database = open_database(postgres.fresh(), role="things", migrations=[TABLE])
+    database = open_database(postgres.fresh(), role="things", schema=TABLE)
 
     def cut() -> None:
         with database.transaction() as transaction:
@@ -253,9 +253,9 @@ def test_a_read_only_server() -> None:
     with psycopg.connect(server().url("postgres"), autocommit=True) as sql:
         sql.execute(f"alter database {name} set default_transaction_read_only = on")
         with pytest.raises(StorageFailed, match="it can only be read here"):
-            open_database(url, role="things", migrations=[TABLE])
+            open_database(url, role="things", schema=TABLE)
         sql.execute(f"alter database {name} reset default_transaction_read_only")
-    database = open_database(url, role="things", migrations=[TABLE])
+    database = open_database(url, role="things", schema=TABLE)
     write(database, "a")
     database.close()
 
@@ -269,7 +269,7 @@ def test_servers_that_are_not_there() -> None:
         "postgresql://me:secret@/x?hots=1",
     ):
         with pytest.raises(StorageFailed) as caught:
-            open_database(url, role="things", migrations=[TABLE])
+            open_database(url, role="things", schema=TABLE)
         assert "secret" not in str(caught.value)
 
 
@@ -279,4 +279,4 @@ def test_without_the_driver(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "bandanna.storage.database.postgres", raising=False)
     monkeypatch.delattr(package, "postgres", raising=False)
     with pytest.raises(MissingExtra, match=r"bandanna\[postgres\]"):
-        open_database("postgresql:///x", role="things", migrations=[])
+        open_database("postgresql:///x", role="things", schema="")

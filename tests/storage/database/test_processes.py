@@ -144,7 +144,7 @@ def test_readers_and_a_writer_at_once(counting: Database, url: str) -> None:
 
 def test_what_is_deleted_is_overwritten(tmp_path: Path) -> None:
     """A deleted report can still be read in the file or its log, after it was scrubbed or closed."""
-    database = open_database(str(tmp_path / "x.db"), role="things", migrations=[TABLE])
+    database = open_database(str(tmp_path / "x.db"), role="things", schema=TABLE)
     secret = b"a report that nobody may read any more" * 3
     with database.transaction() as transaction:
         transaction.many("insert into things (body) values (?)", [(secret,)] * 200)
@@ -171,7 +171,7 @@ def test_what_is_deleted_is_overwritten(tmp_path: Path) -> None:
 
 def test_files_are_their_owners(tmp_path: Path) -> None:
     """Others on the machine can read the file or what SQLite keeps beside it, or commits are not synced."""
-    database = open_database(str(tmp_path / "x.db"), role="things", migrations=[TABLE])
+    database = open_database(str(tmp_path / "x.db"), role="things", schema=TABLE)
     database.claim()
     with database.transaction() as transaction:
         transaction.execute("insert into things (whole) values (1)")

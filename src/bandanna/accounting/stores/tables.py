@@ -20,7 +20,7 @@ from bandanna.errors import BandannaError, ConflictingRelease, Unreadable
 from bandanna.storage.database import Transaction
 from bandanna.storage.encoding import Encoding
 
-LEDGER_MIGRATION = """
+LEDGER_SCHEMA = """
 create table ledger_secrets (place {bigint} primary key, secret {blob} not null);
 create table ledger_events (id {serial}, mark {blob} not null unique, event text not null);  -- mark: SHA-256 of event
 create table ledger_entries (
@@ -32,7 +32,7 @@ create table ledger_members (
 create index ledger_people on ledger_members (task, member);
 create table ledger_tallies (
     task text not null, event {bigint} not null references ledger_events (id), batches {bigint} not null,
-    primary key (task, event))
+    primary key (task, event));
 """
 _ENTRY = """
 select number, task, batch, ledger_events.event, fingerprint, release
@@ -43,7 +43,7 @@ _HASH, _TEXT = b"\0", b"\1"  # what a stored member begins with
 
 
 class TransactionStore(LedgerStore):
-    """A store in the tables of `LEDGER_MIGRATION`, as long as a transaction lasts: durable when the caller commits it.
+    """A store in the tables of `LEDGER_SCHEMA`, as long as a transaction lasts: durable when the caller commits it.
 
     Releases may be numbers, texts, arrays, lists, tuples, dictionaries and `Estimate`s, and what `encoding` knows.
     """

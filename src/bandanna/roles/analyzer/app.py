@@ -10,10 +10,10 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from bandanna.accounting.stores.tables import LEDGER_MIGRATION
+from bandanna.accounting.stores.tables import LEDGER_SCHEMA
 from bandanna.roles.analyzer import publication
 from bandanna.roles.analyzer.learner import RUNNING, Conflict, Learner
-from bandanna.roles.analyzer.tables import INDEX, MIGRATION
+from bandanna.roles.analyzer.tables import SCHEMA
 from bandanna.roles.analyzer.witnesses import Told, Witnesses
 from bandanna.roles.calls import Calls
 from bandanna.roles.collector import tables as collecting
@@ -290,9 +290,7 @@ class OwnCollector:
 
 def build(task: Task, secrets: Secrets, *, database: str, log: Log, verify_tls: Any = True) -> Any:
     """The application of a task's analyzer."""
-    rows = open_database(
-        database, role="analyzer", migrations=(MIGRATION, LEDGER_MIGRATION, collecting.MIGRATION, INDEX)
-    )
+    rows = open_database(database, role="analyzer", schema=SCHEMA + LEDGER_SCHEMA + collecting.SCHEMA)
     rows.claim()
     opener = Opener(secrets.seal) if secrets.seal else None
     registrar = Calls(task.url("registrar"), seconds=_PATIENCE, verify_tls=verify_tls)

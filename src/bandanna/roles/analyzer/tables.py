@@ -9,7 +9,7 @@ releases   every publication with its signature and chain, in order, the ledger'
 
 from __future__ import annotations
 
-MIGRATION = """
+SCHEMA = """
 create table progress (
     id {bigint} primary key, task text not null, status text not null, epoch {bigint} not null,
     next_epoch {bigint} not null, round {bigint} not null, state text not null, streams text not null,
@@ -23,6 +23,5 @@ create table releases (
     number {bigint} primary key, epoch {bigint} not null, round {bigint} not null, outcome text not null,
     document text not null, signature text not null, chain text not null, digests text not null,
     entries {bigint} not null, cosignature text);
+create index releases_of_rounds on releases (epoch, round);  -- receipts are asked for by round
 """
-
-INDEX = "create index releases_of_rounds on releases (epoch, round)"  # receipts are asked for by round

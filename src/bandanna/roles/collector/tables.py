@@ -22,7 +22,7 @@ import numpy as np
 
 from bandanna.storage.database import Transaction
 
-MIGRATION = """
+SCHEMA = """
 create table plans (epoch {bigint} primary key, plan text not null);
 create table slots (
     epoch {bigint} not null, place {bigint} not null, slot {blob} not null, primary key (epoch, place));

@@ -5,6 +5,6 @@ from __future__ import annotations
 from bandanna.roles.helper.errors import JobRefused
 from bandanna.roles.helper.helper import Helper
 from bandanna.roles.helper.keyring import Keyring
-from bandanna.roles.helper.tables import MIGRATIONS
+from bandanna.roles.helper.tables import SCHEMA
 
-__all__ = ["MIGRATIONS", "Helper", "JobRefused", "Keyring"]
+__all__ = ["SCHEMA", "Helper", "JobRefused", "Keyring"]

@@ -12,7 +12,7 @@ from bandanna.roles.helper.errors import JobRefused
 from bandanna.roles.helper.helper import Helper
 from bandanna.roles.helper.keyring import DELAY, Keyring
 from bandanna.roles.helper.sending import Sender
-from bandanna.roles.helper.tables import MIGRATIONS
+from bandanna.roles.helper.tables import SCHEMA
 from bandanna.roles.serving import (
     Limits,
     Log,
@@ -80,7 +80,7 @@ class Office:
         self._sending = asyncio.ensure_future(self._sender.run())
 
     def _open(self) -> Helper:
-        self.database = open_database(self._db_url, role="helper", migrations=MIGRATIONS)
+        self.database = open_database(self._db_url, role="helper", schema=SCHEMA)
         self.database.claim()
         self._keyring = Keyring(self.database, first=self._first, delay=self._delay)
         return Helper(self.database, keyring=self._keyring, sign=self._sign, **self._parts)

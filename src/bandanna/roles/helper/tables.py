@@ -15,29 +15,27 @@ from typing import NamedTuple
 
 from bandanna.storage.database import Transaction
 
-MIGRATIONS = (
-    """
-    create table jobs (
-        epoch {bigint} not null, round {bigint} not null, rounds {bigint} not null, digest {blob} not null,
-        checksum text not null, state text not null, share {blob} not null, signature text not null, receipt text,
-        primary key (epoch, round)
-    );
-    create index jobs_by_state on jobs (state, epoch);
-    create table slots (slot {blob} primary key, epoch {bigint} not null);
-    create index slots_by_epoch on slots (epoch);
-    create table held (
-        stream {bigint} primary key, epoch {bigint} not null, round {bigint} not null, state text not null
-    );
-    create table sums (
-        stream {bigint} not null, level {bigint} not null, number {bigint} not null, epoch {bigint} not null,
-        round {bigint} not null, primary key (stream, level, number)
-    );
-    create table keys (
-        id {bigint} primary key, secret text, public text not null, state text not null, since {real} not null
-    );
-    create table binding (one {bigint} primary key, mark {blob} not null)
-    """,
-)
+SCHEMA = """
+create table jobs (
+    epoch {bigint} not null, round {bigint} not null, rounds {bigint} not null, digest {blob} not null,
+    checksum text not null, state text not null, share {blob} not null, signature text not null, receipt text,
+    primary key (epoch, round)
+);
+create index jobs_by_state on jobs (state, epoch);
+create table slots (slot {blob} primary key, epoch {bigint} not null);
+create index slots_by_epoch on slots (epoch);
+create table held (
+    stream {bigint} primary key, epoch {bigint} not null, round {bigint} not null, state text not null
+);
+create table sums (
+    stream {bigint} not null, level {bigint} not null, number {bigint} not null, epoch {bigint} not null,
+    round {bigint} not null, primary key (stream, level, number)
+);
+create table keys (
+    id {bigint} primary key, secret text, public text not null, state text not null, since {real} not null
+);
+create table binding (one {bigint} primary key, mark {blob} not null);
+"""
 KEPT = 16  # epochs whose slots are remembered at most
 WAITING, RELEASED, UNUSABLE = "stored", "released", "unusable"
 _PORTION = 1000  # values in a statement

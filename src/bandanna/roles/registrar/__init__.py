@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from bandanna.roles.registrar.registrar import Registrar
-from bandanna.roles.registrar.tables import MIGRATIONS
+from bandanna.roles.registrar.tables import SCHEMA
 
-__all__ = ["MIGRATIONS", "Registrar"]
+__all__ = ["SCHEMA", "Registrar"]

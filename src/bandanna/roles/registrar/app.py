@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from bandanna.errors import InvalidArgument
 from bandanna.roles.registrar.notary import Notary
 from bandanna.roles.registrar.registrar import MOST, Registrar
-from bandanna.roles.registrar.tables import MIGRATIONS
+from bandanna.roles.registrar.tables import SCHEMA
 from bandanna.roles.serving import (
     Limits,
     Log,
@@ -52,7 +52,7 @@ class Office:
         self._registrar = await in_thread(self._open)
 
     def _open(self) -> Registrar:
-        self.database = open_database(self._db_url, role="registrar", migrations=MIGRATIONS)
+        self.database = open_database(self._db_url, role="registrar", schema=SCHEMA)
         self.database.claim()
         self._notary = Notary(self.database, **self._notary_parts)
         return Registrar(self.database, **self._parts)

@@ -13,18 +13,16 @@ from typing import NamedTuple
 
 from bandanna.storage.database import Transaction
 
-MIGRATIONS = (
-    """
-    create table users (
-        person {blob} not null, epoch {bigint} not null, slot {blob} not null, primary key (person, epoch)
-    );
-    create table witness (
-        number {bigint} primary key, epoch {bigint} not null, chain text not null, document text not null,
-        cosignature text not null
-    );
-    create table binding (one {bigint} primary key, mark {blob} not null)
-    """,
-)
+SCHEMA = """
+create table users (
+    person {blob} not null, epoch {bigint} not null, slot {blob} not null, primary key (person, epoch)
+);
+create table witness (
+    number {bigint} primary key, epoch {bigint} not null, chain text not null, document text not null,
+    cosignature text not null
+);
+create table binding (one {bigint} primary key, mark {blob} not null);
+"""
 
 Held = dict[bytes, dict[int, bytes]]  # person -> epoch -> slot
 

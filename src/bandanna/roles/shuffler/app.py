@@ -10,7 +10,7 @@ from bandanna.roles.calls import Calls
 from bandanna.roles.collector.collector import Collector
 from bandanna.roles.collector.pump import Pump
 from bandanna.roles.collector.routes import CollectorRoutes, limits_of
-from bandanna.roles.collector.tables import MIGRATION
+from bandanna.roles.collector.tables import SCHEMA
 from bandanna.roles.serving import Log, Metrics, application, in_thread, name_of
 from bandanna.roles.shuffler.shuffler import Shuffler
 from bandanna.storage.database import open_database
@@ -24,7 +24,7 @@ from bandanna.wire.ticket import COLLECTOR
 def build(task: Task, secrets: Secrets, *, database: str, log: Log, verify_tls: Any = True) -> Any:
     """The application of a task's shuffler."""
     assert task.policy is not None  # what mixers are made of is known when the policy is loaded
-    rows = open_database(database, role="shuffler", migrations=(MIGRATION,))
+    rows = open_database(database, role="shuffler", schema=SCHEMA)
     rows.claim()
     metrics, source = Metrics(), SecureNoise()
     collector = Collector(

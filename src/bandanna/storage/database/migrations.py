@@ -1,15 +1,16 @@
-"""Bringing a database to the version that a program knows, one transaction for each step."""
+"""The tables of a role: made in one transaction in an empty database, recognised in one that has them."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from bandanna.errors import BandannaError, InvalidArgument
 from bandanna.storage.database.base import Database, Transaction
 from bandanna.storage.database.statements import statements
 
 _ROLE = re.compile("[a-z][a-z0-9_]{0,39}", re.ASCII)
+VERSION = 1  # of the tables of every role
 _ABOUT = """
 create table about (role text not null, version {bigint} not null);
 create table claim (one {bigint} primary key, generation {bigint} not null, holder text not null);
@@ -24,46 +25,39 @@ def checked_role(role: str) -> str:
     return role
 
 
-def migrate(
-    database: Database, role: str, migrations: Sequence[str], *, types: Mapping[str, str], tables: str, before: str = ""
+def make_tables(
+    database: Database, role: str, schema: str, *, types: Mapping[str, str], tables: str, before: str = ""
 ) -> None:
-    """Apply what is missing; refuse another role's tables and those of a newer program.
+    """Make a role's tables in an empty database; refuse those of another role or version.
 
     `tables` asks for the names of the tables that are there, `before` is done first in a new database.
     """
-    scripts = [statements(script, types) for script in migrations]  # before anything is changed
+    script = statements(schema, types)  # before anything is changed
     with database.reading() as transaction:
-        if _version(transaction, database.name, role, len(scripts), tables) == len(scripts):
+        if _is_made(transaction, database.name, role, tables):
             return
-    while True:
-        with database.transaction() as transaction:
-            version = _version(transaction, database.name, role, len(scripts), tables)
-            if version == len(scripts):
-                return
-            if version is None:
-                for statement in (before, *statements(_ABOUT, types)):
-                    if statement:
-                        transaction.execute(statement)
-                transaction.execute("insert into about (role, version) values (?, 0)", role)
-                version = 0
-            for statement in scripts[version] if scripts else ():
+    with database.transaction() as transaction:
+        if _is_made(transaction, database.name, role, tables):  # by another process, meanwhile
+            return
+        for statement in (before, *statements(_ABOUT, types), *script):
+            if statement:
                 transaction.execute(statement)
-            transaction.execute("update about set version = ?", min(version + 1, len(scripts)))
+        transaction.execute("insert into about (role, version) values (?, ?)", role, VERSION)
 
 
-def _version(transaction: Transaction, name: str, role: str, known: int, tables: str) -> int | None:
-    """Which version is there; None in an empty database."""
+def _is_made(transaction: Transaction, name: str, role: str, tables: str) -> bool:
+    """Whether the tables of this role are there; False in an empty database."""
     there = {table for (table,) in transaction.execute(tables)}
     if not there:
-        return None
+        return False
     rows = transaction.execute("select role, version from about") if "about" in there else []
     if len(rows) != 1:
         raise BandannaError(f"{name} holds other tables than ours: give another place")
     ((found, version),) = rows
     if found != role:
         raise BandannaError(f"{name} belongs to the role {found!r}, not to {role!r}: give every role its own database")
-    if version > known:
+    if version != VERSION:
         raise BandannaError(
-            f"{name} is of version {version}; this program knows {known}: use the newer program that has written it"
+            f"{name} is of version {version}; this program knows {VERSION}: use the program that made it"
         )
-    return int(version)
+    return True

@@ -24,7 +24,7 @@ def statements(script: str, types: Mapping[str, str]) -> list[str]:
         if part[0] != "{":
             return "" if part.startswith("--") else part
         if part[1:-1] not in types:
-            raise InvalidArgument("migrations", part, "the placeholders " + ", ".join(f"{{{name}}}" for name in types))
+            raise InvalidArgument("schema", part, "the placeholders " + ", ".join(f"{{{name}}}" for name in types))
         return types[part[1:-1]]
 
     return [one.strip() for one in _PARTS.sub(placed, script).split("\0") if one.strip()]
