@@ -41,6 +41,7 @@ from bandanna.tasks.batches import batch_of
 from bandanna.wire.answers import Ticket, answers
 from bandanna.wire.canonical import dumps, loads
 from bandanna.wire.plan import Batch, Part, Round
+from bandanna.wire.publications import chained
 from bandanna.wire.record import split
 
 from ..client.town import Town
@@ -324,6 +325,49 @@ def test_requests_do_not_depend_on_features_or_rewards(name: str, tmp_path: Path
         assert len(seen) == 1
         finals += sum(method == "POST" for method, *_ in seen.pop()) == 2
     assert finals
+
+
+def test_requests_of_later_rounds_do_not_depend_on_features_or_rewards(tmp_path: Path) -> None:
+    """People of a batch who are asked in several rounds, each after hostile answers to those before, send the same
+    requests in every round, whatever their features and rewards are.
+    """
+    policy, _, arms, _ = case("GLM-SDP")
+    town, rng = Town(policy, tmp_path, arms=arms), np.random.default_rng(2)
+    accomplice(town)
+    published = loads(town.inside.learner.published.document)
+    rounds: dict[int, list[dict[str, Any]]] = {}
+    for content in contents(policy, [policy.init(None)], 1, town.task):
+        rounds.setdefault(content["round"], []).append(content)
+    finals = 0
+    for fair in (True, False, False):
+        history = [each[0 if fair else int(rng.integers(len(each)))] for _, each in sorted(rounds.items())]
+        documents, chain = [], published["previous"]
+        for number, content in enumerate(history):
+            documents.append(dumps({**published, **content, "number": number, "previous": chain}))
+            chain = chained(chain, documents[-1])
+        seen = set()
+        for reward in REWARDS[::2]:
+            asked: list[tuple[str, str, int]] = []
+
+            def noted(request: httpx.Request, asked: list[Any] = asked) -> str:
+                asked.append((request.method, request.url.path.split("/", 3)[-1], len(request.content)))
+                return ""
+
+            session, decision = town.session(), None
+            town.fault = noted
+            for document in documents:
+                town.replayed = signed(town.task.id, town.secrets, document)
+                if decision is None:
+                    with suppress(BandannaError):
+                        decision = session.act(np.clip(rng.choice(FEATURES, (3, policy.dim)), -1.0, 1.0))
+                    with suppress(BandannaError):
+                        session.report(decision, reward)
+                with suppress(BandannaError):
+                    session.flush()
+            seen.add(tuple(asked))
+        assert len(seen) == 1
+        finals = max(finals, sum(method == "POST" for method, *_ in seen.pop()) - 1)
+    assert finals == len(rounds) > 1
 
 
 def test_a_choice_that_fails_for_some_features_changes_no_request(
