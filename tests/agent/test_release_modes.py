@@ -11,6 +11,7 @@ import pytest
 
 import bandanna as bd
 from bandanna.agent import Agent
+from bandanna.agent.background import Background
 from bandanna.errors import BandannaError, HorizonReached, InvalidArgument
 
 from ..policies.conformance.own_policy import Greedy
@@ -99,6 +100,27 @@ def test_trouble_in_the_background_is_told(monkeypatch: pytest.MonkeyPatch) -> N
     wait_for(lambda: agent.releases == 1)
     agent.act(SETS[11])
     assert agent.decisions == 12
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (ValueError("HIV positive"), r"ValueError in line \d+ of test_release_modes.py"),
+        (OSError("disk full"), "disk full"),
+    ],
+)
+def test_trouble_in_the_background_shows_no_value(error: Exception, told: str) -> None:
+    """A message shows the text of errors of Bandanna and of the system, and of other errors type and line."""
+
+    class Owner:
+        def work(self) -> None:
+            raise error
+
+    owner = Owner()
+    background = Background(owner.work)
+    background.once()
+    with pytest.raises(BandannaError, match=rf"background has failed: {told}$"):
+        background.check()
 
 
 def test_a_background_ends_with_its_agent() -> None:

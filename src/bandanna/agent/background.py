@@ -7,7 +7,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-from bandanna.errors import BandannaError
+from bandanna.errors import BandannaError, Summary
 
 
 class Background:
@@ -30,7 +30,9 @@ class Background:
         trouble, self._trouble = self._trouble, None
         if trouble is not None:
             self.wake()
-            raise BandannaError(f"a release in the background has failed: {trouble}") from trouble
+            known = isinstance(trouble, BandannaError | OSError)  # else its text may hold a user's value
+            told = trouble if known else Summary.of_failure(trouble)
+            raise BandannaError(f"a release in the background has failed: {told}") from trouble
 
     def once(self) -> bool:
         """Do it; whether there is still an owner."""
