@@ -114,8 +114,11 @@ def test_one_answer_reads_no_more_letters_than_its_bound(long: Town, monkeypatch
     monkeypatch.setattr(publication, "_LETTERS", 100_000)
     with long.learner._database.reading() as rows:
         first = publication.history(rows, -1, 1000, MANY + 9)
-        assert len(first) == 500  # in pieces of 50, of some 215 letters each
+        texts = rows.execute("select document from releases where number < ? order by number", len(first))
         rest = publication.history(rows, first[-1]["number"], 3, MANY + 9)
+    lengths = [len(text) for (text,) in texts]
+    assert 0 < len(first) == len(lengths) < 1000
+    assert sum(lengths[:-50]) < 100_000 <= sum(lengths)  # in pieces of 50
     assert [each["number"] for each in rest] == [len(first), len(first) + 1, len(first) + 2]
 
 
