@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -268,3 +268,65 @@ def test_a_fenced_process_answers_nothing(scene: Scene) -> None:
     assert asyncio.run(answers()) == [(503, "fenced"), (503, "fenced"), (503, False)]
     assert app.fenced()
     asyncio.run(app.life._stop())
+
+
+ROUTES = {
+    "registrar": ("POST", "tickets"),
+    "analyzer": ("GET", "snapshot"),
+    "shuffler": ("POST", "reports"),
+    "helper": ("PUT", "batches/0.0/job"),
+}
+
+
+@pytest.mark.parametrize("role", list(ROUTES))
+def test_every_role_that_was_taken_over_answers_nothing_and_ends(role: str, tmp_path: Path) -> None:
+    """A process of any role that sleeps while another one takes its database, and dies, says 503 when it wakes up, and
+    ends with code 75; the one that begins after it is well.
+    """
+    ports = dict(zip(ROUTES, free_ports(len(ROUTES)), strict=True))
+    urls = {each: f"http://127.0.0.1:{port}" for each, port in ports.items()}
+    policy = bd.make("LinTS-SDP", dim=2, batch=USERS, horizon=40, epsilon=8.0, delta=1e-2)
+    task, own = a_task(policy, seed=None, mixers=2, urls=urls)
+    (tmp_path / "task.json").write_bytes(task.document)
+    own[role].write(tmp_path)
+    token = {"authorization": f"Bearer {own[role].token}"}
+    processes: list[Child] = []
+    method, path = ROUTES[role]
+
+    def begin() -> httpx.Client:
+        (port,) = free_ports(1)
+        command = [sys.executable, "-W", "error", str(LAUNCHER), str(tmp_path), role, str(port)]
+        with (tmp_path / "log").open("ab") as log:
+            processes.append(nursery().start([*command, str(tmp_path / "rows.db"), "", "0"], stdout=log, stderr=log))
+        client = httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=600, trust_env=False)
+        until(lambda: _asked(client, "GET", "/healthz")[0])
+        return client
+
+    try:
+        with closing(begin()) as sleeper:
+            (asleep,) = processes
+            asleep.send_signal(signal.SIGSTOP)
+            (tmp_path / "rows.db-served").unlink()
+            begin().close()
+            processes[-1].kill()
+            processes[-1].wait(600)
+            asleep.send_signal(signal.SIGCONT)
+            time.sleep(2.5)  # longer than the time between two looks at the claim
+            found = [_asked(sleeper, method, f"/tasks/{task.id}/{path}", token), _asked(sleeper, "GET", "/healthz")]
+            assert {status for status, _ in found} <= {0, 503}
+            assert asleep.wait(600) == FENCED
+        begin().close()
+    finally:
+        for process in processes:
+            process.send_signal(signal.SIGCONT)
+            process.kill()
+            process.wait(600)
+
+
+def _asked(client: httpx.Client, method: str, path: str, headers: dict[str, str] | None = None) -> tuple[int, bytes]:
+    """The answer; (0, b"") if nobody is there."""
+    try:
+        answer = client.request(method, path, headers=headers)
+    except httpx.HTTPError:
+        return 0, b""
+    return answer.status_code, answer.content

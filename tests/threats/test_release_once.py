@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import shutil
 import time
 from contextlib import suppress
@@ -331,6 +332,9 @@ def test_processes_show_no_second_release(tmp_path: Path, request: pytest.Fixtur
     start("analyzer")
     answers = [running["analyzer"].client.get(snapshot + path) for path in ("", "/0", "/1", "?after=-1&wait=1")]
     assert {each.status_code for each in answers} == {503}
+    token = {"authorization": f"Bearer {Secrets.read(tmp_path, 'analyzer', task).token}"}
+    metrics = running["analyzer"].client.get("/metrics", headers=token).text
+    assert re.search(r"unwitnessed_publications(\{[^}]*\})? 1(\.0)?$", metrics, re.MULTILINE)
     start("registrar")
     _wait(running["analyzer"], snapshot, 503, "rolled-back")
     assert running["analyzer"].client.get("/healthz").status_code == 503
