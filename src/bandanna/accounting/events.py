@@ -13,8 +13,8 @@ from typing import Any
 from bandanna.accounting.factorisation import Factorisation
 from bandanna.core import require
 from bandanna.device.caps import CAP_CANDIDATES, CAP_COORDINATES, CAP_STEPS
-from bandanna.errors import InvalidArgument
-from bandanna.storage.declared import name_of, stored_as
+from bandanna.errors import InvalidArgument, UnknownEvent
+from bandanna.storage.declared import has_name, name_of, stored_as
 
 _ALLOWED: dict[Callable[..., float], tuple[str, ...]] = {
     require.positive: ("std", "scale", "sensitivity", "shift"),
@@ -243,5 +243,7 @@ def text_of(event: Any) -> str:
         return f"({', '.join(map(text_of, event))}{',' * (len(event) == 1)})"
     if not is_dataclass(event):
         return repr(event)
+    if not has_name(type(event)):
+        raise UnknownEvent(f"the accountant does not know {type(event).__name__} and does not guess")
     parts = (f"{each.name}={text_of(getattr(event, each.name))}" for each in fields(event) if each.repr)
     return f"{name_of(type(event))}({', '.join(parts)})"
